@@ -1,0 +1,6 @@
+"""The functional core of gpushare: every decision, no I/O, no clock, no threads.
+
+Values come in (decoded by ``gpucore.wire``), values go out. Time, randomness and identity are
+arguments. The services around this package talk to the API server, kubelet and NVML; what they say
+is decided here.
+"""

@@ -1,0 +1,200 @@
+"""The values that everything here speaks in. All frozen; none knows where it came from.
+
+A *demand* is what a pod asks for, a *placement* is where it would go, a *claim* is what it holds,
+a *refusal* is why a node cannot take it. Amounts of memory are in the node's unit
+(:class:`gpucore.units.MemoryUnit`), amounts of compute in percent of one card.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from gpucore.units import GIB, GpuIndex, GpuUuid, MemoryUnit, NodeName, PodUid
+
+CORE_PER_CARD: Final = 100
+"""Percent of compute a card has."""
+
+
+class Rung(StrEnum):
+    """How a share is enforced on a card, weakest first."""
+
+    NONE = "none"
+    MPS = "mps"
+
+
+class Gpu(msgspec.Struct, frozen=True):
+    """One card of a node (or one MIG instance, which is never sliced again).
+
+    Attributes:
+        index: NVML index; what annotations call IDX.
+        uuid: NVML uuid; empty where only an original plugin describes the node.
+        units: memory in units of the node.
+        minor: number of ``/dev/nvidia<minor>``; -1 unknown.
+        memory_mib: memory in MiB; 0 unknown.
+        numa: NUMA node; -1 unknown.
+        rung: what enforces shares here.
+        mig: this is a MIG instance.
+    """
+
+    index: GpuIndex
+    uuid: GpuUuid
+    units: int
+    minor: int = -1
+    model: str = ""
+    memory_mib: int = 0
+    numa: int = -1
+    healthy: bool = True
+    rung: Rung = Rung.NONE
+    mig: bool = False
+
+
+class Inventory(msgspec.Struct, frozen=True):
+    """The cards of a node, in order of index.
+
+    Attributes:
+        unit: size of one unit; ``None`` where nobody has said (an original plugin's node).
+        links: ``"0-1" -> ("PIX", "NV2")``, lower index first, one entry a linked pair.
+        driver: version text; empty unknown.
+    """
+
+    gpus: tuple[Gpu, ...]
+    unit: MemoryUnit | None = GIB
+    links: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    driver: str = ""
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """What one container asks for: memory units, percent of compute, whole cards."""
+
+    mem: int = 0
+    core: int = 0
+    gpus: int = 0
+
+    def __bool__(self) -> bool:
+        """True when it asks for anything."""
+        return bool(self.mem or self.core or self.gpus)
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """What a pod asks for, by kubelet's formula (largest init container or sum of containers).
+
+    Attributes:
+        containers: one :class:`Ask` for each entry of ``spec.containers``, in order.
+        mem, core, gpus: the effective amounts of the pod, init containers and sidecars counted.
+        cards: over how many cards ``mem`` and ``core`` are spread evenly (label ``gpu-count``).
+        whole_device: a share that must have its card to itself.
+        rung: the weakest enforcement that will do.
+        policy: name of the pod's own policy, empty for the node's.
+    """
+
+    containers: tuple[Ask, ...]
+    mem: int = 0
+    core: int = 0
+    gpus: int = 0
+    cards: int = 1
+    whole_device: bool = False
+    rung: Rung = Rung.NONE
+    policy: str = ""
+
+
+Cards = Mapping[GpuIndex, int]
+"""Amount on each card."""
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Where a demand would sit on one node.
+
+    Attributes:
+        mem: units held on each card by the pod as a whole.
+        core: percent held on each card.
+        containers: units of each container on each card, by position in ``spec.containers``.
+        group: whole cards, in the order containers see them.
+    """
+
+    node: NodeName
+    mem: Cards = msgspec.field(default_factory=dict)
+    core: Cards = msgspec.field(default_factory=dict)
+    containers: Mapping[int, Cards] = msgspec.field(default_factory=dict)
+    group: tuple[GpuIndex, ...] = ()
+
+
+class ClaimState(StrEnum):
+    """Where a claim is on its way; see :mod:`gpucore.ledger`."""
+
+    ASSUMED = "assumed"
+    BOUND = "bound"
+    CONFIRMED = "confirmed"
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What one pod holds on one node.
+
+    Attributes:
+        placement: the known part.
+        pending: memory units of the pod that are on the node but on no known card.
+        pending_gpus: whole cards likewise.
+        assume_time: Unix nanoseconds of the decision; 0 unknown.
+        faults: what was wrong with the pod's annotations, in words; empty is well.
+    """
+
+    uid: PodUid
+    namespace: str
+    name: str
+    state: ClaimState
+    placement: Placement
+    pending: int = 0
+    pending_gpus: int = 0
+    assume_time: int = 0
+    faults: tuple[str, ...] = ()
+
+
+class Code(StrEnum):
+    """Why a card or a node cannot take a demand; the catalogue is in :mod:`gpucore.explain`."""
+
+    NOT_SHARED = "NotShared"
+    NODE_UNKNOWN = "NodeUnknown"
+    NO_INVENTORY = "NoInventory"
+    INSUFFICIENT_MEMORY = "InsufficientMemory"
+    INSUFFICIENT_CORE = "InsufficientCore"
+    INSUFFICIENT_GPUS = "InsufficientGpus"
+    UNHEALTHY = "Unhealthy"
+    TAKEN_WHOLE = "TakenWhole"
+    SHARED_CARD = "SharedCard"
+    MAX_PODS = "MaxPods"
+    TOO_LARGE = "TooLarge"
+    UNEVEN_SPLIT = "UnevenSplit"
+    RUNG_MISSING = "RungMissing"
+    PENDING_UNITS = "PendingUnits"
+
+
+class CardRefusal(msgspec.Struct, frozen=True):
+    """Why one card cannot take (its part of) a demand.
+
+    Attributes:
+        free, total, asked: figures in the unit of the code (units, percent or pods).
+    """
+
+    index: GpuIndex
+    code: Code
+    free: int = 0
+    total: int = 0
+    asked: int = 0
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a node cannot take a demand: a value, not an error.
+
+    Attributes:
+        code: the reason of the node as a whole.
+        cards: one for each card that was looked at.
+        unresolvable: no eviction of pods could help, so preemption is in vain.
+    """
+
+    node: NodeName
+    code: Code
+    cards: tuple[CardRefusal, ...] = ()
+    unit: MemoryUnit | None = None
+    asked: int = 0
+    unresolvable: bool = False

@@ -1,0 +1,1 @@
+"""Bytes of the API server to narrow values and back; the only place that spells names."""

@@ -1,0 +1,140 @@
+"""Every resource, annotation, label, environment variable and object name, spelled once.
+
+The names of the originals are law: gpushare of 2019 (``V1``), its second generation (``V2``) and the
+vendor's third (``V3``). The domain and the annotation prefix are parameters: a cluster may run the
+stack under its own.
+"""
+
+from typing import Final
+
+import msgspec
+
+# Ours: explicit units and cards, which the originals lack.
+INVENTORY: Final = "gpushare/inventory"  # node annotation, versioned JSON
+UNIT: Final = "gpushare/unit"  # pod annotation: the unit its amounts are in
+POLICY: Final = "gpushare/policy"  # pod annotation: binpack, spread, fragmentation
+ISOLATION: Final = "gpushare/isolation"  # pod annotation: the least rung that will do
+
+# V2, per container and card.
+V2_ALLOCATION: Final = "scheduler.framework.gpushare.allocation"
+V2_ASSIGNED: Final = "scheduler.framework.gpushare.assigned"
+V2_ASSUME_TIME: Final = "scheduler.framework.gpushare.assume-time"
+
+# V3, read only.
+V3_MEMORY: Final = "gpushare.alibabacloud.com/gpumemory"
+V3_CORE_PERCENTAGE: Final = "gpushare.alibabacloud.com/core-percentage"
+V3_ASSIGNED: Final = "gpushare.alibabacloud.com/assigned"
+V3_ASSUME_TIME: Final = "gpushare.alibabacloud.com/assume-time"
+
+# Node labels.
+LABEL_SHARE: Final = "gpushare"
+LABEL_TOPOLOGY: Final = "gputopology"
+LABEL_CGPU_DISABLE: Final = "cgpu.disable.isolation"
+LABEL_PLACEMENT: Final = "ack.node.gpu.placement"
+LABEL_MAX_POD: Final = "ack.node.gpu.max-pod"
+LABEL_OVERSELL: Final = "ack.node.gpu.schedule.oversell"
+LABEL_SCHEDULE: Final = "ack.node.gpu.schedule"
+LABEL_REQUIRE_WHOLE: Final = "ack.gpushare.placement"  # pod label
+REQUIRE_WHOLE_DEVICE: Final = "require-whole-device"
+GANG: Final = "gpu-topology"  # pod label
+GANG_REPLICA: Final = "gpu-topology-replica"  # pod label
+
+# Node annotations of the topology plugin.
+NODE_TOPOLOGY: Final = "GPU_TOPOLOGY"
+NODE_TYPE: Final = "NODE_TYPE"
+
+# Environment in containers.
+ENV_VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
+ENV_CGPU_DISABLE: Final = "CGPU_DISABLE"
+ENV_MEM_FRACTION: Final = "GPUSHARE_MEM_FRACTION"
+ENV_MEM_LIMIT_MIB: Final = "GPUSHARE_MEM_LIMIT_MIB"
+ENV_MPS_THREADS: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+ENV_MPS_MEMORY: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+ENV_MPS_PIPE: Final = "CUDA_MPS_PIPE_DIRECTORY"
+
+# The legacy way to say that cards of a node are unhealthy.
+UNHEALTHY_NAMESPACE: Final = "kube-system"
+UNHEALTHY_PREFIX: Final = "unhealthy-gpu-"
+UNHEALTHY_KEY: Final = "gpus"
+
+DEVICE_ID_SEPARATOR: Final = "-_-"
+
+
+class Names(msgspec.Struct, frozen=True):
+    """The names that follow from the resource domain and the annotation prefix.
+
+    Attributes:
+        domain: of the extended resources, e.g. ``aliyun.com``.
+        prefix: of the first generation's annotations and variables, e.g. ``ALIYUN_COM``.
+    """
+
+    domain: str = "aliyun.com"
+    prefix: str = "ALIYUN_COM"
+
+    @property
+    def gpu_mem(self) -> str:
+        """Resource: units of GPU memory."""
+        return f"{self.domain}/gpu-mem"
+
+    @property
+    def gpu_core(self) -> str:
+        """Resource: percent of one card's compute, 100 a card."""
+        return f"{self.domain}/gpu-core.percentage"
+
+    @property
+    def gpu(self) -> str:
+        """Resource: whole cards."""
+        return f"{self.domain}/gpu"
+
+    @property
+    def gpu_count(self) -> str:
+        """Resource on nodes (informational) and label on pods (cards to spread over)."""
+        return f"{self.domain}/gpu-count"
+
+    @property
+    def mem_idx(self) -> str:
+        """V1: index of the card."""
+        return f"{self.prefix}_GPU_MEM_IDX"
+
+    @property
+    def mem_dev(self) -> str:
+        """V1: units of that card."""
+        return f"{self.prefix}_GPU_MEM_DEV"
+
+    @property
+    def mem_pod(self) -> str:
+        """V1: units of the pod."""
+        return f"{self.prefix}_GPU_MEM_POD"
+
+    @property
+    def mem_container(self) -> str:
+        """V1 environment: units of the container."""
+        return f"{self.prefix}_GPU_MEM_CONTAINER"
+
+    @property
+    def mem_assigned(self) -> str:
+        """V1: ``false`` at bind, ``true`` when the node has handed the card out."""
+        return f"{self.prefix}_GPU_MEM_ASSIGNED"
+
+    @property
+    def mem_assume_time(self) -> str:
+        """V1: Unix time of the decision in nanoseconds."""
+        return f"{self.prefix}_GPU_MEM_ASSUME_TIME"
+
+    @property
+    def group(self) -> str:
+        """Whole cards: comma list of indexes."""
+        return f"{self.prefix}_GPU_GROUP"
+
+    @property
+    def group_assigned(self) -> str:
+        """Whole cards: as :attr:`mem_assigned`."""
+        return f"{self.prefix}_GPU_ASSIGNED"
+
+    @property
+    def group_assume_time(self) -> str:
+        """Whole cards: as :attr:`mem_assume_time`."""
+        return f"{self.prefix}_GPU_ASSUME_TIME"
+
+
+DEFAULT_NAMES: Final = Names()
