@@ -1,7 +1,7 @@
 """Every resource, annotation, label, environment variable and object name, spelled once.
 
-The names of the originals are law: gpushare of 2019 (``V1``), its second generation (``V2``) and the
-vendor's third (``V3``). The domain and the annotation prefix are parameters: a cluster may run the
+The names of the originals are law: gpushare of 2019 (``V1``), its second generation (``V2``), the
+vendor's third (``V3``). Domain and annotation prefix are parameters: a cluster may run the
 stack under its own.
 """
 
