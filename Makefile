@@ -1,0 +1,73 @@
+# The front door: every job of the repository is a target here, and `make help` lists them.
+# Nothing is expected on the machine but Python 3.11 or newer, make and git; see README.md.
+
+SHELL      := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+PYTHON     ?= python3
+VENV       := .venv
+BIN        := $(VENV)/bin
+READY      := $(VENV)/.ready
+MEMBERS    := libs/gpucore services/extender services/deviceplugin services/inspect
+E2E        := PYTHONPATH=e2e $(BIN)/python -m
+KEEP       ?=
+ARGS       ?=
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): requirements/dev.txt requirements/uv.txt $(addsuffix /pyproject.toml,$(MEMBERS))
+	@echo "==> Python environment in $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "gpushare needs Python 3.11 or newer as '$(PYTHON)'; set PYTHON=..." >&2; exit 1; }
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV) \
+	  || { echo "cannot create $(VENV): on Debian or Ubuntu, apt-get install python3-venv" >&2; exit 1; }
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/uv.txt
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation $(addprefix -e ,$(MEMBERS))
+	@touch $@
+
+.PHONY: setup
+setup: $(READY) ## Create the Python environment (the other targets do it as needed)
+
+.PHONY: demo
+demo: $(READY) ## A cluster with mock GPUs, the stack and sample pods on it
+	@$(E2E) demo up
+
+.PHONY: demo-down
+demo-down: $(READY) ## Remove all of the demo
+	@$(E2E) demo down
+
+.PHONY: test
+test: check e2e ## Everything: lint, types, contracts, unit, chart and kind tests
+
+.PHONY: check
+check: lint unit ## The fast inner loop: no cluster, under a minute
+
+.PHONY: lint
+lint: $(READY) ## Style, types and the direction of imports
+	@echo "==> style";     $(BIN)/ruff check . && $(BIN)/ruff format --check --quiet .
+	@echo "==> types";     $(BIN)/mypy $(addsuffix /src,$(MEMBERS)) e2e
+	@echo "==> contracts"; $(BIN)/lint-imports
+
+.PHONY: unit
+unit: $(READY) ## Unit, property and chart tests
+	@echo "==> unit, property and chart tests"; $(BIN)/python -m pytest -q $(ARGS)
+
+.PHONY: e2e
+e2e: $(READY) ## The cases on a kind cluster; KEEP=1 leaves the cluster
+	@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m e2e e2e/cases -v $(if $(KEEP),--keep-cluster) $(ARGS)
+
+.PHONY: images
+images: $(READY) ## Build the service images and print their sizes
+	@$(E2E) images build
+
+.PHONY: lock
+lock: $(READY) ## Compile the requirement files with hashes
+	@$(BIN)/python requirements/compile.py
+
+.PHONY: clean
+clean: ## Remove what the tools made in the checkout
+	rm -rf $(VENV) build dist artifacts .pytest-kind .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .coverage* htmlcov
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,116 @@
+"""Scheduler, annotations and kubelet agree, however many pods come at once and whoever dies."""
+
+from collections import defaultdict
+
+import pytest
+
+from environments import truth
+from environments.case import Case
+from environments.environment import Environment
+from environments.waiting import until
+
+pytestmark = pytest.mark.e2e
+
+
+def disagreements(environment: Environment, case: Case) -> list[str]:
+    """Pods of the case whose annotation names another card than kubelet handed out."""
+    wrong = []
+    pods = {pod["metadata"]["name"]: pod["metadata"].get("annotations", {}) for pod in case.pods()}
+    for node, cards in environment.nodes.items():
+        uuid = {card.index: card.uuid for card in cards}
+        for held in truth.held(environment, node):
+            if held.namespace != case.name or held.pod not in pods:
+                continue
+            said = pods[held.pod]
+            card = int(said.get("ALIYUN_COM_GPU_MEM_IDX", "-1"))
+            if set(held.cards) != {uuid.get(card)}:
+                wrong.append(f"{held.pod}: annotation {card}, kubelet {held.cards}")
+            elif said["ALIYUN_COM_GPU_MEM_ASSIGNED"] != "true":
+                wrong.append(f"{held.pod}: not marked as assigned")
+    return wrong
+
+
+def overfull(environment: Environment) -> list[str]:
+    """Cards on which kubelet handed out more units than they have."""
+    found = []
+    for node, cards in environment.nodes.items():
+        sums: dict[str, int] = defaultdict(int)
+        for held in truth.held(environment, node):
+            for uuid, units in held.cards.items():
+                sums[uuid] += units
+        size = {card.uuid: card.units for card in cards}
+        found += [f"{node} {uuid}: {n}" for uuid, n in sums.items() if n > size[uuid]]
+    return found
+
+
+def settle(environment: Environment, case: Case, pods: int) -> None:
+    """Wait until all agree, then check that nothing was lost and no card is over its size."""
+
+    def agreed() -> bool:
+        return not disagreements(environment, case)
+
+    try:
+        until("annotations agree with kubelet", agreed, seconds=30)
+    except AssertionError as late:
+        raise AssertionError(disagreements(environment, case)) from late
+    holders = {
+        held.pod
+        for node in environment.nodes
+        for held in truth.held(environment, node)
+        if held.namespace == case.name
+    }
+    assert len(holders) == pods
+    assert overfull(environment) == []
+
+
+def test_ten_equal_pods_at_once_agree_with_kubelet(environment: Environment, case: Case) -> None:
+    """Equal amounts may be swapped by kubelet; the annotations then follow the truth."""
+    case.run(*(case.pod(f"equal-{i}", 5) for i in range(10)))
+    settle(environment, case, 10)
+
+
+def test_ten_unequal_pods_at_once_agree_with_kubelet(environment: Environment, case: Case) -> None:
+    """Different amounts are never confused."""
+    case.run(*(case.pod(f"unequal-{i}", 1 + i) for i in range(10)))
+    settle(environment, case, 10)
+    for i in range(10):
+        assert case.env(f"unequal-{i}")["ALIYUN_COM_GPU_MEM_CONTAINER"] == str(1 + i)
+
+
+def test_a_crowd_on_one_small_node_fills_it_exactly(
+    environment: Environment, case: Case, small: str
+) -> None:
+    """Two full cards of mixed shares: what fits runs, nothing is squeezed in beside it."""
+    size = environment.nodes[small][0].units
+    shares = [size - 7, size - 7, 4, 4, 3, 3]
+    case.run(*(case.pod(f"crowd-{i}", n, node=small) for i, n in enumerate(shares)))
+    settle(environment, case, len(shares))
+    case.kubectl.apply(case.pod("late", 1, node=small))
+    until(
+        "the late pod is refused",
+        lambda: case.events("FailedScheduling", "late"),
+        seconds=30,
+    )
+    assert case.get("late")["spec"].get("nodeName") is None
+
+
+def test_killed_stack_loses_nothing_and_books_nothing_twice(
+    environment: Environment, case: Case, small: str
+) -> None:
+    """Every pod of the stack dies while a Deployment's pods come in; all end up in agreement.
+
+    A Deployment, because kubelet itself fails a pod that it admits in the moments when no plugin is
+    registered; the controller then makes another.
+    """
+    case.run(case.pod("before", 6, node=small))
+    held = case.card("before")
+    case.kubectl.apply(case.deployment("during", 3, replicas=8))
+    stack = ("-n", environment.namespace, "--grace-period=0", "--force")
+    environment.kubectl("delete", "pods", "--all", *stack)
+    case.kubectl.apply(case.deployment("after", 2, replicas=4))
+    environment.wait_ready()
+    for name in ("during", "after"):
+        case.wait_available(name)
+    settle(environment, case, 13)
+    assert case.card("before") == held
+    assert case.ready("before")

@@ -1,0 +1,42 @@
+"""The environment the cases run in, and what is printed when one of them fails."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from environments import diagnosis
+from environments.environment import Environment, UnavailableError
+from environments.kind import KindEnvironment
+
+
+@pytest.fixture(scope="session")
+def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
+    """A cluster with the stack on it. With CI=true, none is a failure; else a skip with a reason."""
+    keep = bool(request.config.getoption("keep_cluster"))
+    world = KindEnvironment(name="gpushare-e2e")
+    try:
+        world.start()
+    except UnavailableError as reason:
+        if os.environ.get("CI", "").lower() in {"1", "true"}:
+            raise
+        pytest.skip(f"no cluster for the e2e cases: {reason}")
+    try:
+        yield world
+    finally:
+        if not keep:
+            world.stop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Iterator[None]:
+    """Attach the state of the cluster to the report of a case that failed."""
+    outcome = yield
+    world = getattr(item, "funcargs", {}).get("environment")
+    if call.when == "call" and call.excinfo is not None and world is not None:
+        spaces = tuple(item.funcargs["case"].namespaces) if "case" in item.funcargs else ()
+        text = diagnosis.report(world.kubectl, stack=world.namespace, namespaces=spaces)
+        item.add_report_section("call", "cluster", text)
+    return outcome

@@ -1,0 +1,127 @@
+"""One case's own corner of the cluster: a namespace, its pods, and what can be asked of them."""
+
+import json
+from typing import Any
+
+from environments import workloads
+from environments.environment import Environment
+from environments.kubectl import KubectlError, Object
+from environments.waiting import until
+
+START_SECONDS = 90
+END_SECONDS = 60
+
+
+class Case:
+    """A namespace that comes with the case and goes with it.
+
+    Args:
+        environment: the cluster.
+        name: of the namespace.
+    """
+
+    def __init__(self, environment: Environment, name: str) -> None:
+        self.environment = environment
+        self.kubectl = environment.kubectl
+        self.name = name
+        self.namespaces = (name,)
+
+    def open(self) -> None:
+        """Create the namespace, with the service account that pods need."""
+        self.kubectl.apply(workloads.namespace(self.name))
+        until(
+            f"the default service account of {self.name}",
+            lambda: self._exists("serviceaccount", "default"),
+            seconds=START_SECONDS,
+        )
+
+    def close(self) -> None:
+        """Delete all of it and wait until its shares are free again."""
+        self.kubectl("delete", "pods,jobs,deployments", "--all", "-n", self.name, "--wait=true")
+        self.kubectl("delete", "namespace", self.name, "--wait=true", f"--timeout={END_SECONDS}s")
+
+    def pod(self, name: str, *units: int, node: str | None = None) -> Object:
+        """A pod of this case, not created yet; one container for each of ``units``."""
+        image = self.environment.image
+        return workloads.pod(name, units, namespace=self.name, image=image, node=node)
+
+    def job(self, name: str, units: int, *, node: str, script: str) -> Object:
+        """A Job of this case, not created yet."""
+        image = self.environment.image
+        return workloads.job(
+            name, units, namespace=self.name, image=image, node=node, script=script
+        )
+
+    def deployment(self, name: str, units: int, *, replicas: int) -> Object:
+        """A Deployment of this case, not created yet."""
+        image = self.environment.image
+        return workloads.deployment(
+            name, units, replicas=replicas, namespace=self.name, image=image
+        )
+
+    def run(self, *pods: Object) -> None:
+        """Create pods all at once and wait until each is running."""
+        self.kubectl.apply(*pods)
+        self.wait_running(*(pod["metadata"]["name"] for pod in pods))
+
+    def wait_running(self, *names: str) -> None:
+        """Wait until these pods have all their containers running."""
+        until(
+            f"pods {', '.join(names)} running",
+            lambda: all(self.ready(name) for name in names),
+            seconds=START_SECONDS,
+        )
+
+    def wait_available(self, deployment: str) -> None:
+        """Wait until a Deployment has all its replicas."""
+        limit = f"--timeout={2 * START_SECONDS}s"
+        self.kubectl("rollout", "status", f"deployment/{deployment}", "-n", self.name, limit)
+
+    def ready(self, name: str) -> bool:
+        """True when every container of the pod runs; an end of the pod is an error at once."""
+        status = self.get(name)["status"]
+        if status["phase"] in {"Failed", "Succeeded"}:
+            raise AssertionError(f"pod {name} ended: {json.dumps(status)}")
+        states = status.get("containerStatuses", ())
+        return bool(states) and all(state["ready"] for state in states)
+
+    def get(self, name: str) -> Object:
+        """The pod as the API server has it."""
+        return self.kubectl.json("get", "pod", name, "-n", self.name)
+
+    def pods(self) -> list[Object]:
+        """All pods of the case."""
+        return self.kubectl.items("pods", "-n", self.name)
+
+    def annotations(self, name: str) -> dict[str, str]:
+        """Annotations of a pod."""
+        found: dict[str, str] = self.get(name)["metadata"].get("annotations", {})
+        return found
+
+    def card(self, name: str) -> int:
+        """Index of the card the pod's first-generation annotation names."""
+        return int(self.annotations(name)["ALIYUN_COM_GPU_MEM_IDX"])
+
+    def env(self, name: str, container: str = "c0") -> dict[str, str]:
+        """The environment a process in the container has."""
+        text = self.kubectl("exec", name, "-n", self.name, "-c", container, "--", "env")
+        return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+
+    def delete(self, *names: str) -> None:
+        """Delete pods and wait until they are gone."""
+        self.kubectl("delete", "pod", *names, "-n", self.name, "--wait=true")
+
+    def events(self, reason: str, name: str) -> list[str]:
+        """Messages of a pod's events of one reason."""
+        found = self.kubectl.items("events", "-n", self.name)
+        return [
+            event["message"]
+            for event in found
+            if event["reason"] == reason and event["involvedObject"]["name"] == name
+        ]
+
+    def _exists(self, kind: str, name: str) -> Any:
+        try:
+            return self.kubectl.json("get", kind, name, "-n", self.name)
+        except KubectlError:
+            return None

@@ -1,0 +1,43 @@
+"""What a case may ask of the place it runs in; environments differ by fixture, cases do not."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from environments.kubectl import Kubectl
+
+
+class UnavailableError(RuntimeError):
+    """This machine cannot carry the environment; says what is missing and how to get it."""
+
+
+class Card(msgspec.Struct, frozen=True):
+    """One card as the machine's description gives it.
+
+    Attributes:
+        units: GiB, rounded down.
+    """
+
+    index: int
+    uuid: str
+    units: int
+
+
+class Environment(Protocol):
+    """A running cluster with the stack installed.
+
+    Attributes:
+        namespace: where the stack lives.
+        nodes: cards of each GPU node, by node name, independent of what the stack says of them.
+        image: a small image for the pods of a case (has sh, env, sleep).
+    """
+
+    namespace: str
+    kubectl: Kubectl
+    nodes: Mapping[str, tuple[Card, ...]]
+    image: str
+
+    def wait_ready(self) -> None:
+        """Wait until every part of the stack runs again."""
+        ...

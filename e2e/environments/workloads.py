@@ -1,0 +1,78 @@
+"""The pods and jobs that cases and demo create, as plain objects."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Object = dict[str, Any]
+
+SCHEDULER = "gpushare-scheduler"
+GPU_MEM = "aliyun.com/gpu-mem"
+
+
+def pod(
+    name: str,
+    units: Sequence[int],
+    *,
+    namespace: str,
+    image: str,
+    node: str | None = None,
+    command: Sequence[str] = (),
+) -> Object:
+    """A pod with one container for each entry of ``units`` (GPU memory units; 0 asks for none)."""
+    containers = [
+        _container(f"c{position}", amount, image=image, command=command)
+        for position, amount in enumerate(units)
+    ]
+    spec: Object = {
+        "schedulerName": SCHEDULER,
+        "terminationGracePeriodSeconds": 1,
+        "containers": containers,
+    }
+    if node:
+        spec["nodeSelector"] = {"kubernetes.io/hostname": node}
+    meta = {"name": name, "namespace": namespace, "labels": {"app": name}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def job(name: str, units: int, *, namespace: str, image: str, node: str, script: str) -> Object:
+    """A Job of one pod that runs a shell script on a share and ends."""
+    template = pod(
+        name, [units], namespace=namespace, image=image, node=node, command=["sh", "-c", script]
+    )
+    spec = {**template["spec"], "restartPolicy": "Never"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": template["metadata"],
+        "spec": {"backoffLimit": 0, "template": {"spec": spec}},
+    }
+
+
+def deployment(name: str, units: int, *, replicas: int, namespace: str, image: str) -> Object:
+    """Equal pods on shares, as a user's Deployment makes them."""
+    template = pod(name, [units], namespace=namespace, image=image)
+    labels: Mapping[str, str] = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": template["metadata"],
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
+        },
+    }
+
+
+def namespace(name: str) -> Object:
+    """A namespace."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def _container(name: str, units: int, *, image: str, command: Sequence[str]) -> Object:
+    container: Object = {"name": name, "image": image, "imagePullPolicy": "IfNotPresent"}
+    if command:
+        container["command"] = list(command)
+    if units:
+        container["resources"] = {"limits": {GPU_MEM: str(units)}}
+    return container
