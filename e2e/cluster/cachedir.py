@@ -1,0 +1,59 @@
+"""Where built parts live between runs: outside the checkout, named by what they are made of.
+
+An entry `<kind>-<content key>` is either complete or absent: it is filled under another name and
+renamed into place, under a lock that other processes wait for. Old entries are never removed.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_KEY_LENGTH = 12
+
+
+def root() -> Path:
+    """The cache folder, `${XDG_CACHE_HOME:-~/.cache}/gpushare`, made when it is not there."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    folder = Path(base) / "gpushare"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def content_key(texts: Iterable[str], files: Iterable[Path] = ()) -> str:
+    """Twelve hex digits that change when any text, file name or file content changes."""
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(f"text {len(text.encode())}\n{text}".encode())
+    for file in sorted(files, key=lambda path: path.name):
+        content = file.read_bytes()
+        digest.update(f"file {file.name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:_KEY_LENGTH]
+
+
+def entry(kind: str, key: str, fill: Callable[[Path], None]) -> Path:
+    """The complete cache folder `<kind>-<key>`; `fill(folder)` makes it when it is not there."""
+    final = root() / f"{kind}-{key}"
+    with locked(kind):
+        if not final.is_dir():
+            _fill(final, fill)
+    return final
+
+
+@contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Hold the cache's lock of this name; another process that wants it waits for us."""
+    with (root() / f".{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _fill(final: Path, fill: Callable[[Path], None]) -> None:
+    partial = final.with_name(f"{final.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    fill(partial)
+    partial.rename(final)

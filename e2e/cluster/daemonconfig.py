@@ -1,0 +1,42 @@
+"""Docker's daemon.json: name our runtime in it without losing what its owner wrote.
+
+Pure but for nothing: text in, text out. It never decides whether the runtime is needed.
+"""
+
+import json
+from pathlib import Path
+
+from cluster.errors import ClusterError
+
+RUNTIME = "gpushare-runc"
+
+
+def with_runtime(text: str, *, wrapper: Path, source: Path) -> str:
+    """The daemon.json `text` ("" when there is none) with our runtime as the default.
+
+    Raises ClusterError naming `source` when the text is no JSON object or chooses another default.
+    """
+    config = _parsed(text, source)
+    chosen = config.get("default-runtime", RUNTIME)
+    runtimes = config.get("runtimes", {})
+    if chosen != RUNTIME or not isinstance(runtimes, dict):
+        raise ClusterError(
+            f"{source} already sets its own default runtime ({chosen}); this host lacks "
+            f"CAP_SYS_RESOURCE and needs {RUNTIME} ({wrapper}) there: remove the key and retry"
+        )
+    merged = {
+        **config,
+        "runtimes": {**runtimes, RUNTIME: {"path": str(wrapper)}},
+        "default-runtime": RUNTIME,
+    }
+    return json.dumps(merged, indent=2) + "\n"
+
+
+def _parsed(text: str, source: Path) -> dict[str, object]:
+    try:
+        config = json.loads(text or "{}")
+    except ValueError as error:
+        raise ClusterError(f"{source} is not valid JSON ({error}); mend it and retry") from error
+    if not isinstance(config, dict):
+        raise ClusterError(f"{source} holds no JSON object; mend it and retry")
+    return config

@@ -1,0 +1,58 @@
+"""The few Docker commands the images need, each with a deadline.
+
+Images are built with the classic builder: Debian's engine has no BuildKit. Builds use the host's
+network, so that package downloads work wherever they work on the host.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cluster.commands import run, succeeds
+
+_CLASSIC = {"DOCKER_BUILDKIT": "0"}
+
+
+def has_image(name: str) -> bool:
+    """True when the engine holds an image of this name."""
+    return succeeds(["docker", "image", "inspect", name], timeout_s=30)
+
+
+def local_images(repository: str) -> list[str]:
+    """Names with tag of the local images of a repository, newest first."""
+    listing = ["docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}}", repository]
+    names = run(listing, timeout_s=30).split()
+    return [name for name in names if not name.endswith(":<none>")]
+
+
+def pull(name: str, *, timeout_s: float) -> bool:
+    """Try to pull an image; False when the registry does not give it in time."""
+    return succeeds(["docker", "pull", "--quiet", name], timeout_s=timeout_s)
+
+
+def build(tag: str, *, context: Path, dockerfile: Path, arguments: Mapping[str, str]) -> None:
+    """Build an image from a context folder and a Dockerfile beside or outside it."""
+    pairs = [word for name, value in arguments.items() for word in _build_argument(name, value)]
+    run(
+        ["docker", "build", "--network=host", "--tag", tag, "--file", dockerfile, *pairs, context],
+        timeout_s=900,
+        env=_CLASSIC,
+    )
+
+
+def import_rootfs(tar: Path, tag: str) -> None:
+    """Make an image of a root file system."""
+    run(["docker", "import", tar, tag], timeout_s=300)
+
+
+def save(names: Sequence[str], file: Path) -> None:
+    """Write images and their layers to a tar file."""
+    run(["docker", "save", "--output", file, *names], timeout_s=600)
+
+
+def load(file: Path) -> None:
+    """Read images from a tar file made by `save`."""
+    run(["docker", "load", "--quiet", "--input", file], timeout_s=600)
+
+
+def _build_argument(name: str, value: str) -> tuple[str, str]:
+    return ("--build-arg", f"{name}={value}")

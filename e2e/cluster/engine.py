@@ -1,0 +1,139 @@
+"""A Docker engine that answers: the one that runs, or Debian's package started by us.
+
+An engine that already answers is used as it is. One that we start outlives this process, writes
+to `dockerd.log` in the cache folder and is never stopped by us. Only Debian and its relatives,
+with root or passwordless sudo, are set up; elsewhere the error says what to install.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from cluster import cachedir, daemonconfig, runcwrapper
+from cluster.commands import succeeds
+from cluster.errors import ClusterError
+from cluster.privilege import as_root, can_be_root
+from cluster.progress import step
+
+_CAP_SYS_RESOURCE = 24
+_WRAPPER = Path("/usr/local/libexec/gpushare/runc-without-sys-resource")
+_DAEMON_CONFIG = Path("/etc/docker/daemon.json")
+_PID_FILES = {
+    Path("/run/docker.pid"): "dockerd",
+    Path("/run/docker/containerd/containerd.pid"): "containerd",
+}
+_START_TIMEOUT_S = 60.0
+
+
+def ensure() -> None:
+    """Return once `docker info` works; install and start the engine where that is possible."""
+    if answers():
+        return
+    _demand_setup_is_possible()
+    with cachedir.locked("engine"):
+        if not answers():
+            _install()
+            _start()
+
+
+def answers() -> bool:
+    """True when a Docker client is here and its daemon replies."""
+    return succeeds(["docker", "info"], timeout_s=20)
+
+
+def lacks_capability(status: str, bit: int = _CAP_SYS_RESOURCE) -> bool:
+    """True when the `CapEff` mask in a /proc/<pid>/status text lacks capability number `bit`."""
+    mask = next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
+    return not int(mask, 16) >> bit & 1
+
+
+def stale(pid_file: Path, program: str, proc: Path = Path("/proc")) -> bool:
+    """True when `pid_file` names a process that is gone or is another program by now.
+
+    A daemon refuses to start while the number in its file is in use by anyone, which after a
+    restart of the machine is likely and means nothing.
+    """
+    try:
+        pid = pid_file.read_text().strip()
+    except OSError:
+        return False
+    try:
+        return (proc / pid / "comm").read_text().strip() != program
+    except OSError:
+        return True
+
+
+def _demand_setup_is_possible() -> None:
+    if "DOCKER_HOST" in os.environ:
+        raise ClusterError(
+            f"no Docker engine answers at DOCKER_HOST={os.environ['DOCKER_HOST']}: start it, or "
+            "unset DOCKER_HOST to use a local one"
+        )
+    if shutil.which("apt-get") is None or not can_be_root():
+        raise ClusterError(
+            "no Docker engine answers `docker info`: install Docker (package docker.io on Debian "
+            "and Ubuntu), start it and let this user reach it; it can be set up here only on "
+            "Debian or Ubuntu by root or with passwordless sudo"
+        )
+
+
+def _install() -> None:
+    if shutil.which("dockerd") is None:
+        with step("install docker.io"):
+            as_root(["apt-get", "update", "-q"], timeout_s=300)
+            as_root(
+                ["apt-get", "install", "-y", "-q", "--no-install-recommends", "docker.io"],
+                timeout_s=600,
+            )
+    if lacks_capability(Path("/proc/self/status").read_text()):
+        _install_wrapper()
+
+
+def _install_wrapper() -> None:
+    before = _DAEMON_CONFIG.read_text() if _DAEMON_CONFIG.exists() else ""
+    after = daemonconfig.with_runtime(before, wrapper=_WRAPPER, source=_DAEMON_CONFIG)
+    as_root(["install", "-D", "-m", "0755", runcwrapper.__file__, _WRAPPER], timeout_s=20)
+    if after != before:
+        as_root(["mkdir", "-p", _DAEMON_CONFIG.parent], timeout_s=20)
+        as_root(["tee", _DAEMON_CONFIG], timeout_s=20, stdin=after)
+
+
+def _start() -> None:
+    with step("start the Docker engine"):
+        for pid_file, program in _PID_FILES.items():
+            if stale(pid_file, program):
+                as_root(["rm", "-f", pid_file], timeout_s=20)
+        if Path("/run/systemd/system").is_dir():
+            as_root(["systemctl", "restart", "docker"], timeout_s=90)
+            _wait_for_answer(log="journalctl -u docker")
+        else:
+            _start_detached(cachedir.root() / "dockerd.log")
+
+
+def _start_detached(log: Path) -> None:
+    sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    with log.open("ab") as output:
+        # A session of its own: the daemon must outlive this process and its terminal.
+        daemon = subprocess.Popen(
+            [*sudo, "dockerd"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    _wait_for_answer(log=str(log), daemon=daemon)
+
+
+def _wait_for_answer(*, log: str, daemon: subprocess.Popen[bytes] | None = None) -> None:
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while not answers():
+        if daemon is not None and daemon.poll() is not None:
+            raise ClusterError(f"dockerd exited {daemon.returncode} at once; read {log}")
+        if time.monotonic() > deadline:
+            raise ClusterError(
+                f"dockerd runs but `docker info` still fails after {_START_TIMEOUT_S:g} s; "
+                f"read {log} and check that this user may reach the Docker socket"
+            )
+        time.sleep(0.3)
