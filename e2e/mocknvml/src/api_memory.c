@@ -1,0 +1,63 @@
+/* Memory of cards and MIG devices: in use is what the processes of the machine file take. */
+#include "session.h"
+
+NVML_API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory);
+NVML_API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory);
+
+#define MIB (1024ULL * 1024ULL)
+
+static bool uses(const struct process *process, const struct device *device)
+{
+    if (process->gpu != device->gpu->index)
+        return false;
+    return !device->mig || (process->gpu_instance == device->mig->gpu_instance &&
+                            process->compute_instance == device->mig->compute_instance);
+}
+
+/* Never more in use than there is: a machine file may exaggerate, a card cannot. */
+static nvmlMemory_v2_t measure(const struct device *device)
+{
+    const struct machine *machine = &device->session->machine;
+    unsigned long long total = device->mig ? device->mig->memory_mib : device->gpu->memory_mib;
+    unsigned long long reserved = device->mig ? 0 : device->gpu->reserved_mib;
+    unsigned long long used = 0;
+    for (unsigned int i = 0; i < machine->process_count; i++) {
+        if (uses(&machine->processes[i], device))
+            used += machine->processes[i].used_mib;
+    }
+    if (used > total - reserved)
+        used = total - reserved;
+    return (nvmlMemory_v2_t){.version = NVML_MEMORY_V2,
+                             .total = total * MIB,
+                             .reserved = reserved * MIB,
+                             .used = used * MIB,
+                             .free = (total - reserved - used) * MIB};
+}
+
+/* The first version has no member for reserved memory and counts it as used. */
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+    struct device found;
+    nvmlReturn_t answer = session_enter_device(__func__, device, &found);
+    if (answer != NVML_SUCCESS)
+        return answer;
+    if (!memory)
+        return session_leave(NVML_ERROR_INVALID_ARGUMENT);
+    nvmlMemory_v2_t all = measure(&found);
+    *memory = (nvmlMemory_t){.total = all.total, .free = all.free, .used = all.total - all.free};
+    return session_leave(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+    struct device found;
+    nvmlReturn_t answer = session_enter_device(__func__, device, &found);
+    if (answer != NVML_SUCCESS)
+        return answer;
+    if (!memory)
+        return session_leave(NVML_ERROR_INVALID_ARGUMENT);
+    if (memory->version != NVML_MEMORY_V2)
+        return session_leave(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    *memory = measure(&found);
+    return session_leave(NVML_SUCCESS);
+}

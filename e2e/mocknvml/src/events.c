@@ -1,0 +1,188 @@
+#include "events.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "session.h"
+
+enum { POLL_NANOSECONDS = 10 * 1000 * 1000 };
+
+/* What one set wants of one card. */
+struct registration {
+    unsigned long long types; /* 0: not registered */
+    size_t from;              /* XIDs before this place in the log are history */
+    unsigned int losses;      /* those already told */
+};
+
+struct event_set {
+    struct event_set *next;
+    uintptr_t number; /* the handle; never used twice */
+    size_t position;  /* in the log of XIDs */
+    struct registration cards[MAX_GPUS];
+};
+
+static struct event_set *sets; /* under the session's lock */
+static uintptr_t last_number;
+
+static struct event_set *find(nvmlEventSet_t handle)
+{
+    struct event_set *set = sets;
+    while (set && set->number != (uintptr_t)handle)
+        set = set->next;
+    return set;
+}
+
+void events_forget(void)
+{
+    while (sets) {
+        struct event_set *set = sets;
+        sets = set->next;
+        free(set);
+    }
+}
+
+nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
+{
+    struct session *session;
+    nvmlReturn_t answer = session_enter(__func__, &session);
+    if (answer != NVML_SUCCESS)
+        return answer;
+    if (!set)
+        return session_leave(NVML_ERROR_INVALID_ARGUMENT);
+    struct event_set *fresh = calloc(1, sizeof *fresh);
+    if (!fresh)
+        return session_leave(NVML_ERROR_MEMORY);
+    fresh->number = ++last_number;
+    fresh->next = sets;
+    sets = fresh;
+    *set = (nvmlEventSet_t)fresh->number;
+    return session_leave(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
+{
+    struct session *session;
+    nvmlReturn_t answer = session_enter(__func__, &session);
+    if (answer != NVML_SUCCESS)
+        return answer;
+    struct event_set *found = find(set);
+    if (!found)
+        return session_leave(NVML_ERROR_INVALID_ARGUMENT);
+    struct event_set **link = &sets;
+    while (*link != found)
+        link = &(*link)->next;
+    *link = found->next;
+    free(found);
+    return session_leave(NVML_SUCCESS);
+}
+
+static unsigned long long supported_types(const struct gpu *gpu)
+{
+    unsigned long long ecc = NVML_EVENT_SINGLE_BIT_ECC | NVML_EVENT_DOUBLE_BIT_ECC;
+    return NVML_EVENT_XID_CRITICAL | (gpu->ecc == FEATURE_UNSUPPORTED ? 0 : ecc);
+}
+
+nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *types)
+{
+    struct device found;
+    nvmlReturn_t answer = session_enter_gpu(__func__, device, &found);
+    if (answer != NVML_SUCCESS)
+        return answer;
+    if (!types)
+        return session_leave(NVML_ERROR_INVALID_ARGUMENT);
+    *types = supported_types(found.gpu);
+    return session_leave(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types,
+                                      nvmlEventSet_t set)
+{
+    struct device found;
+    nvmlReturn_t answer = session_enter_gpu(__func__, device, &found);
+    if (answer != NVML_SUCCESS)
+        return answer;
+    struct event_set *into = find(set);
+    if (!into)
+        return session_leave(NVML_ERROR_INVALID_ARGUMENT);
+    if (types & ~supported_types(found.gpu))
+        return session_leave(NVML_ERROR_NOT_SUPPORTED);
+    struct registration *card = &into->cards[found.gpu->index];
+    if (card->types == 0) { /* a second registration must not make seen events news again */
+        card->from = found.session->state.log.count;
+        card->losses = found.session->state.now.cards[found.gpu->index].losses;
+    }
+    card->types |= types;
+    return session_leave(NVML_SUCCESS);
+}
+
+/* The next XID in the log that the set wants; false when there is none. */
+static bool take_xid(struct event_set *set, const struct xid_list *log, nvmlEventData_t *data)
+{
+    while (set->position < log->count) {
+        size_t place = set->position++;
+        const struct xid_event *event = &log->events[place];
+        const struct registration *card = &set->cards[event->gpu];
+        if (!(card->types & NVML_EVENT_XID_CRITICAL) || place < card->from)
+            continue;
+        data->device = handle_of_gpu(event->gpu);
+        data->eventType = NVML_EVENT_XID_CRITICAL;
+        data->eventData = event->xid;
+        data->gpuInstanceId = event->gpu_instance;
+        data->computeInstanceId = event->compute_instance;
+        return true;
+    }
+    return false;
+}
+
+/* Is a registered card lost, and was this set not told yet? Each loss is told once. */
+static bool take_loss(struct event_set *set, const struct card_state *cards)
+{
+    for (unsigned int gpu = 0; gpu < MAX_GPUS; gpu++) {
+        struct registration *card = &set->cards[gpu];
+        if (card->types && cards[gpu].losses != card->losses) {
+            card->losses = cards[gpu].losses;
+            if (cards[gpu].lost)
+                return true;
+        }
+    }
+    return false;
+}
+
+static nvmlReturn_t look(nvmlEventSet_t handle, nvmlEventData_t *data)
+{
+    struct session *session;
+    nvmlReturn_t answer = session_enter("nvmlEventSetWait_v2", &session);
+    if (answer != NVML_SUCCESS)
+        return answer;
+    struct event_set *set = find(handle);
+    if (!set)
+        return session_leave(NVML_ERROR_INVALID_ARGUMENT);
+    if (take_xid(set, &session->state.log, data))
+        return session_leave(NVML_SUCCESS);
+    if (take_loss(set, session->state.now.cards))
+        return session_leave(NVML_ERROR_GPU_IS_LOST);
+    return session_leave(NVML_ERROR_TIMEOUT);
+}
+
+static unsigned long long milliseconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (unsigned long long)now.tv_sec * 1000 + (unsigned long long)now.tv_nsec / 1000000;
+}
+
+nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data,
+                                 unsigned int timeout_ms)
+{
+    if (!data)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    unsigned long long deadline = milliseconds_now() + timeout_ms;
+    for (;;) { /* a poll and not inotify: it sees replaced files and needs no watch per mount */
+        nvmlReturn_t answer = look(set, data);
+        if (answer != NVML_ERROR_TIMEOUT || milliseconds_now() >= deadline)
+            return answer;
+        nanosleep(&(struct timespec){.tv_nsec = POLL_NANOSECONDS}, NULL);
+    }
+}

@@ -1,0 +1,70 @@
+/*
+ * What changes while a machine runs: lost cards, XID errors, compute modes and whether the driver is loaded.
+ *
+ * The truth is a small text file that anybody may edit; every process that uses the library sees the same.
+ * Not thread safe: the session's lock protects it.
+ */
+#ifndef MOCKNVML_STATE_H
+#define MOCKNVML_STATE_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "machine.h"
+
+struct card_state {
+    bool lost;
+    unsigned int losses; /* how often it went from well to lost */
+    bool compute_mode_given;
+    unsigned int compute_mode;
+};
+
+struct xid_event {
+    unsigned int gpu, xid;
+    unsigned int gpu_instance, compute_instance; /* NVML_NO_INSTANCE for the whole card */
+};
+
+struct xid_list {
+    struct xid_event *events;
+    size_t count;
+};
+
+/* One reading of the file. */
+struct snapshot {
+    bool driver_loaded;
+    struct card_state cards[MAX_GPUS];
+    struct xid_list xids;
+};
+
+/* Enough of a stat to notice an edit. */
+struct stamp {
+    bool present;
+    dev_t device;
+    ino_t inode;
+    off_t size;
+    struct timespec modified;
+};
+
+struct state {
+    char path[PATH_MAX];
+    unsigned int gpu_count;
+    struct stamp stamp;
+    struct snapshot now;
+    struct xid_list log; /* every XID seen since the state was opened; positions in it stay valid */
+};
+
+/* First reading; false, with the reason on stderr, when the file is there but wrong. */
+bool state_open(struct state *state, const char *path, const struct machine *machine);
+
+/* Reads the file again if it was edited. A wrong edit is told on stderr once and changes nothing. */
+void state_refresh(struct state *state);
+
+/* Adds a line to the file, so that other processes see the change too; false when it cannot be written. */
+bool state_append(struct state *state, const char *line);
+
+void state_close(struct state *state);
+
+#endif

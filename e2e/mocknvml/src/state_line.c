@@ -1,0 +1,107 @@
+#include "state_line.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "nvml_abi.h"
+
+const char *const compute_mode_names[4] = {"default", NULL, "prohibited", "exclusive-process"};
+
+static bool read_gpu(const char *word, const struct state_reading *reading, unsigned int *gpu)
+{
+    return word && reading->gpu_count && text_number(word, 0, reading->gpu_count - 1, gpu);
+}
+
+static bool set_compute_mode(const char *name, struct card_state *card)
+{
+    for (unsigned int mode = 0; name && mode < 4; mode++) {
+        if (compute_mode_names[mode] && strcmp(compute_mode_names[mode], name) == 0) {
+            card->compute_mode = mode;
+            card->compute_mode_given = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "gpu N lost", "gpu N recovered", "gpu N compute_mode MODE". */
+static bool gpu_words(char *rest, struct state_reading *reading)
+{
+    unsigned int gpu;
+    if (!read_gpu(text_word(&rest), reading, &gpu))
+        return false;
+    struct card_state *card = &reading->snapshot->cards[gpu];
+    const char *what = text_word(&rest);
+    if (!what)
+        return false;
+    if (strcmp(what, "compute_mode") == 0 && !set_compute_mode(text_word(&rest), card))
+        return false;
+    if (strcmp(what, "lost") == 0) {
+        card->losses += !card->lost;
+        card->lost = true;
+    } else if (strcmp(what, "recovered") == 0) {
+        card->lost = false;
+    } else if (strcmp(what, "compute_mode") != 0) {
+        return false;
+    }
+    return !text_word(&rest);
+}
+
+static bool add_xid(struct xid_list *list, struct xid_event event)
+{
+    struct xid_event *events = realloc(list->events, (list->count + 1) * sizeof *events);
+    if (!events)
+        return false;
+    events[list->count++] = event;
+    list->events = events;
+    return true;
+}
+
+/* "xid X gpu N", and for a MIG device "gi N ci N" after it. */
+static bool xid_words(char *rest, struct state_reading *reading)
+{
+    struct xid_event event = {.gpu_instance = NVML_NO_INSTANCE,
+                              .compute_instance = NVML_NO_INSTANCE};
+    const char *xid = text_word(&rest);
+    const char *gpu = text_word(&rest);
+    if (!xid || !text_number(xid, 1, 0xFFFF, &event.xid) || !gpu || strcmp(gpu, "gpu") != 0 ||
+        !read_gpu(text_word(&rest), reading, &event.gpu))
+        return false;
+    for (const char *key; (key = text_word(&rest));) {
+        bool gi = strcmp(key, "gi") == 0;
+        const char *value = text_word(&rest);
+        if ((!gi && strcmp(key, "ci") != 0) || !value ||
+            !text_number(value, 0, 255, gi ? &event.gpu_instance : &event.compute_instance))
+            return false;
+    }
+    return add_xid(&reading->snapshot->xids, event);
+}
+
+static bool driver_words(char *rest, struct state_reading *reading)
+{
+    const char *what = text_word(&rest);
+    if (!what || text_word(&rest))
+        return false;
+    reading->snapshot->driver_loaded = strcmp(what, "loaded") == 0;
+    return reading->snapshot->driver_loaded || strcmp(what, "unloaded") == 0;
+}
+
+bool state_line(const struct source *at, char *line, void *context)
+{
+    struct state_reading *reading = context;
+    char shown[80] = "";
+    strncpy(shown, line, sizeof shown - 1);
+    char *rest = line;
+    const char *subject = text_word(&rest);
+    bool good = false;
+    if (subject && strcmp(subject, "gpu") == 0)
+        good = gpu_words(rest, reading);
+    else if (subject && strcmp(subject, "xid") == 0)
+        good = xid_words(rest, reading);
+    else if (subject && strcmp(subject, "driver") == 0)
+        good = driver_words(rest, reading);
+    return good || source_refuse(at, "'%s' is not one of: gpu N lost; gpu N recovered; gpu N "
+                                     "compute_mode MODE; xid X gpu N [gi N ci N]; driver loaded; "
+                                     "driver unloaded (N below %u)",
+                                 shown, reading->gpu_count);
+}
