@@ -87,6 +87,7 @@ class Demand(msgspec.Struct, frozen=True):
         whole_device: a share that must have its card to itself.
         rung: the weakest enforcement that will do.
         policy: name of the pod's own policy, empty for the node's.
+        fault: why no node could ever take this request, in words; empty is well.
     """
 
     containers: tuple[Ask, ...]
@@ -97,6 +98,7 @@ class Demand(msgspec.Struct, frozen=True):
     whole_device: bool = False
     rung: Rung = Rung.NONE
     policy: str = ""
+    fault: str = ""
 
 
 Cards = Mapping[GpuIndex, int]
@@ -134,7 +136,10 @@ class Claim(msgspec.Struct, frozen=True):
     Attributes:
         placement: the known part.
         pending: memory units of the pod that are on the node but on no known card.
+        pending_core: percent of compute likewise.
         pending_gpus: whole cards likewise.
+        exclusive: its cards take no other pod.
+        unit: what the amounts are counted in; ``None`` is the unit of the node as it is now.
         assume_time: Unix nanoseconds of the decision; 0 unknown.
         faults: what was wrong with the pod's annotations, in words; empty is well.
     """
@@ -145,7 +150,10 @@ class Claim(msgspec.Struct, frozen=True):
     state: ClaimState
     placement: Placement
     pending: int = 0
+    pending_core: int = 0
     pending_gpus: int = 0
+    exclusive: bool = False
+    unit: MemoryUnit | None = None
     assume_time: int = 0
     faults: tuple[str, ...] = ()
 
@@ -153,6 +161,7 @@ class Claim(msgspec.Struct, frozen=True):
 class Code(StrEnum):
     """Why a card or a node cannot take a demand; the catalogue is in :mod:`gpucore.explain`."""
 
+    INVALID_REQUEST = "InvalidRequest"
     NOT_SHARED = "NotShared"
     NODE_UNKNOWN = "NodeUnknown"
     NO_INVENTORY = "NoInventory"
@@ -188,7 +197,10 @@ class Refusal(msgspec.Struct, frozen=True):
 
     Attributes:
         code: the reason of the node as a whole.
-        cards: one for each card that was looked at.
+        cards: one for each card that cannot take its part.
+        asked: units, percent or cards asked of one card (of the node for PENDING_UNITS).
+        free, total: figures of the node in the same unit, where the code is about the node.
+        detail: words that no figure carries.
         unresolvable: no eviction of pods could help, so preemption is in vain.
     """
 
@@ -197,4 +209,7 @@ class Refusal(msgspec.Struct, frozen=True):
     cards: tuple[CardRefusal, ...] = ()
     unit: MemoryUnit | None = None
     asked: int = 0
+    free: int = 0
+    total: int = 0
+    detail: str = ""
     unresolvable: bool = False

@@ -1,0 +1,174 @@
+"""What a bound pod holds, and where: three generations of annotations, read so as never to count less.
+
+The amount comes from the specification, which nobody can edit. Annotations only say on which cards.
+Text that cannot be true is reported as a fault and counted at the larger of what it says and what
+the specification says; an amount without a card is *pending* on the node.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from gpucore.model import Cards, Claim, ClaimState, Demand, Placement
+from gpucore.units import GpuIndex, MemoryUnit, UnitError
+from gpucore.wire import names as wire_names
+from gpucore.wire.allocations import MAX_INDEX, Allocation, decode_allocation, per_card
+from gpucore.wire.demands import demand_of
+from gpucore.wire.digits import first_number, number
+from gpucore.wire.names import Names
+from gpucore.wire.podspec import Pod
+
+
+def claim_of(pod: Pod, names: Names) -> Claim | None:
+    """What ``pod`` holds; ``None`` when it is unbound, has finished or asks nothing of GPUs.
+
+    Raises:
+        WireError: an amount of the specification is no Kubernetes quantity.
+    """
+    if not pod.node or pod.finished:
+        return None
+    demand = demand_of(pod, names)
+    return None if demand is None else _Reader(pod, names, demand).claim()
+
+
+class _Reader:
+    """One reading of one pod's annotations, which gathers faults on the way."""
+
+    def __init__(self, pod: Pod, names: Names, demand: Demand) -> None:
+        self._pod = pod
+        self._names = names
+        self._demand = demand
+        self._faults: list[str] = []
+
+    def claim(self) -> Claim:
+        demand = self._demand
+        containers, mem = self._memory()
+        core = self._core(mem)
+        group = self._group()
+        return Claim(
+            uid=self._pod.uid,
+            namespace=self._pod.namespace,
+            name=self._pod.name,
+            state=ClaimState.CONFIRMED if self._assigned() else ClaimState.BOUND,
+            placement=Placement(self._pod.node, mem, core, containers, group),
+            pending=max(demand.mem - sum(mem.values()), 0),
+            pending_core=max(demand.core - sum(core.values()), 0),
+            pending_gpus=max(demand.gpus - len(group), 0),
+            exclusive=demand.whole_device,
+            unit=self._unit(),
+            assume_time=self._assume_time(),
+            faults=tuple(self._faults),
+        )
+
+    def _memory(self) -> tuple[Allocation, Cards]:
+        demand = self._demand
+        if not demand.mem:
+            return {}, {}
+        asked = [ask.mem for ask in demand.containers]
+        found = self._map((wire_names.V2_ALLOCATION, wire_names.V3_MEMORY))
+        if found is not None:
+            return found, self._counted(found, asked, demand.mem)
+        index = self._index()
+        if index is None:
+            return {}, {}
+        share = -(-demand.mem // demand.cards)
+        containers = {i: {index: units} for i, units in enumerate(asked) if units}
+        return containers if demand.cards == 1 else {}, {index: share}
+
+    def _core(self, mem: Cards) -> Cards:
+        demand = self._demand
+        if not demand.core:
+            return {}
+        found = self._map((wire_names.V3_CORE_PERCENTAGE,))
+        if found is not None:
+            return self._counted(found, [ask.core for ask in demand.containers], demand.core)
+        index = self._index()
+        cards = list(mem) if mem else [] if index is None else [index]
+        count = max(len(cards), demand.cards)
+        return dict.fromkeys(cards, -(-demand.core // count))
+
+    def _map(self, keys: Sequence[str]) -> Allocation | None:
+        for key in keys:
+            text = self._pod.annotations.get(key)
+            if text is None:
+                continue
+            found = decode_allocation(text)
+            if found is not None:
+                return found
+            self._faults.append(f"annotation {key} names no card")
+        return None
+
+    def _counted(self, found: Allocation, asked: Sequence[int], effective: int) -> Cards:
+        """Units on each card: the map where it is true, else never less than an even share."""
+        cards = per_card(found)
+        said = {i: sum(row.values()) for i, row in found.items() if row}
+        agrees = said == {i: units for i, units in enumerate(asked) if units}
+        if agrees and sum(asked) == effective:
+            return cards
+        if not agrees:
+            self._faults.append("the allocation map disagrees with the pod's limits")
+        share = -(-effective // len(cards))
+        return {index: max(units, share) for index, units in cards.items()}
+
+    def _index(self) -> GpuIndex | None:
+        text = self._pod.annotations.get(self._names.mem_idx)
+        if text is None:
+            return None
+        index = number(text, below=MAX_INDEX)
+        if index is None:
+            self._fault_once(f"annotation {self._names.mem_idx} is no index of a card")
+            return None
+        return GpuIndex(index)
+
+    def _group(self) -> tuple[GpuIndex, ...]:
+        text = self._pod.annotations.get(self._names.group)
+        if not self._demand.gpus or text is None:
+            return ()
+        indexes = [number(part, below=MAX_INDEX) for part in text.split(",")]
+        group = tuple(dict.fromkeys(GpuIndex(i) for i in indexes if i is not None))
+        if len(group) != self._demand.gpus or len(indexes) != self._demand.gpus:
+            self._faults.append(
+                f"annotation {self._names.group} names {len(group)} cards, "
+                f"the pod asks for {self._demand.gpus}"
+            )
+        return group
+
+    def _unit(self) -> MemoryUnit | None:
+        text = self._pod.annotations.get(wire_names.UNIT)
+        if text is None:
+            return None
+        try:
+            return MemoryUnit.parse(text)
+        except UnitError:
+            self._faults.append(f"annotation {wire_names.UNIT} is no unit of memory")
+            return None
+
+    def _assigned(self) -> bool:
+        return any(_flag(self._pod.annotations, key) for key in _assigned_keys(self._names))
+
+    def _assume_time(self) -> int:
+        return first_number(map(self._pod.annotations.get, _assume_time_keys(self._names)))
+
+    def _fault_once(self, fault: str) -> None:
+        if fault not in self._faults:
+            self._faults.append(fault)
+
+
+def _flag(annotations: Mapping[str, str], key: str) -> bool:
+    return annotations.get(key) == "true"
+
+
+def _assigned_keys(names: Names) -> tuple[str, ...]:
+    return (
+        names.mem_assigned,
+        wire_names.V2_ASSIGNED,
+        wire_names.V3_ASSIGNED,
+        names.group_assigned,
+    )
+
+
+def _assume_time_keys(names: Names) -> tuple[str, ...]:
+    return (
+        names.mem_assume_time,
+        wire_names.V2_ASSUME_TIME,
+        wire_names.V3_ASSUME_TIME,
+        names.group_assume_time,
+    )

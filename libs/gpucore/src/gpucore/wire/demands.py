@@ -1,0 +1,119 @@
+"""What a pod asks for, by kubelet's own formula.
+
+Extended resources are immutable, so the specification is the only text that says amounts; labels
+and annotations say how the amount may be placed. A request that no node could ever take is still a
+value: its ``fault`` says why.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from gpucore.model import Ask, Demand, Rung
+from gpucore.wire import names as wire_names
+from gpucore.wire.digits import number
+from gpucore.wire.names import Names
+from gpucore.wire.podspec import Container, Pod
+from gpucore.wire.quantity import amount
+
+POLICY_NAMES: Final = ("binpack", "spread", "fragmentation")
+
+
+def demand_of(pod: Pod, names: Names) -> Demand | None:
+    """What ``pod`` asks of GPUs, or ``None`` when it asks nothing.
+
+    Raises:
+        WireError: an amount is no Kubernetes quantity (the API server accepts no such pod).
+    """
+    if not _mentions(pod, names):
+        return None
+    asks = tuple(_ask(container, names) for container in pod.containers)
+    total = _effective(asks, pod.init_containers, names)
+    if not total:
+        return None
+    return _shaped(pod, names, asks, total)
+
+
+def _mentions(pod: Pod, names: Names) -> bool:
+    resources = (names.gpu_mem, names.gpu_core, names.gpu)
+    return any(
+        name in container.limits
+        for container in (*pod.containers, *pod.init_containers)
+        for name in resources
+    )
+
+
+def _ask(container: Container, names: Names) -> Ask:
+    limits = container.limits
+    return Ask(
+        mem=amount(limits.get(names.gpu_mem, "0")),
+        core=amount(limits.get(names.gpu_core, "0")),
+        gpus=amount(limits.get(names.gpu, "0")),
+    )
+
+
+def _plus(left: Ask, right: Ask) -> Ask:
+    return Ask(left.mem + right.mem, left.core + right.core, left.gpus + right.gpus)
+
+
+def _most(left: Ask, right: Ask) -> Ask:
+    return Ask(max(left.mem, right.mem), max(left.core, right.core), max(left.gpus, right.gpus))
+
+
+def _effective(asks: Sequence[Ask], inits: Sequence[Container], names: Names) -> Ask:
+    """Largest of: containers with all sidecars; each init container with the sidecars before it."""
+    running, peak = Ask(), Ask()
+    for container in inits:
+        ask = _ask(container, names)
+        if container.restart_policy == "Always":
+            running = _plus(running, ask)
+            peak = _most(peak, running)
+        else:
+            peak = _most(peak, _plus(running, ask))
+    for ask in asks:
+        running = _plus(running, ask)
+    return _most(peak, running)
+
+
+def _shaped(pod: Pod, names: Names, asks: tuple[Ask, ...], total: Ask) -> Demand:
+    cards, policy, isolation = _cards(pod, names), _policy(pod), _isolation(pod)
+    return Demand(
+        containers=asks,
+        mem=total.mem,
+        core=total.core,
+        gpus=total.gpus,
+        cards=cards or 1,
+        whole_device=_wants_whole_device(pod),
+        rung=Rung(isolation) if isolation in Rung else Rung.NONE,
+        policy=policy if policy in POLICY_NAMES else "",
+        fault=_fault(total, cards, policy, isolation),
+    )
+
+
+def _cards(pod: Pod, names: Names) -> int | None:
+    """Cards to spread over; ``None`` where the label is no positive number."""
+    text = pod.labels.get(names.gpu_count)
+    return 1 if text is None else number(text, below=1 << 10) or None
+
+
+def _policy(pod: Pod) -> str:
+    return pod.annotations.get(wire_names.POLICY, "")
+
+
+def _isolation(pod: Pod) -> str:
+    return pod.annotations.get(wire_names.ISOLATION, Rung.NONE)
+
+
+def _wants_whole_device(pod: Pod) -> bool:
+    return pod.labels.get(wire_names.LABEL_REQUIRE_WHOLE) == wire_names.REQUIRE_WHOLE_DEVICE
+
+
+def _fault(total: Ask, cards: int | None, policy: str, isolation: str) -> str:
+    if total.gpus and (total.mem or total.core):
+        return "it asks for whole cards and for shares at once; ask for one kind"
+    if cards is None:
+        return "its label gpu-count is no number of cards from 1 to 1023"
+    if isolation not in Rung:
+        return f"its isolation {isolation[:40]!r} is unknown; use {' or '.join(Rung)}"
+    if policy and policy not in POLICY_NAMES:
+        return f"its policy {policy[:40]!r} is unknown; use one of {', '.join(POLICY_NAMES)}"
+    return ""

@@ -1,0 +1,168 @@
+"""Pages of a list and events of a watch, as the API server streams them."""
+
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+import msgspec
+
+from gpucore.wire import nodespec, podspec
+from gpucore.wire.errors import WireError
+from gpucore.wire.nodespec import Node
+from gpucore.wire.podspec import Pod
+
+T = TypeVar("T")
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """One page of a list.
+
+    Attributes:
+        resource_version: where a watch after this list starts.
+        continue_token: asks for the next page; empty on the last.
+    """
+
+    items: tuple[T, ...]
+    resource_version: str = ""
+    continue_token: str = ""
+
+
+class Kind(StrEnum):
+    """What an event of a watch says."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+    ERROR = "ERROR"
+
+
+class Event(msgspec.Struct, Generic[T], frozen=True):
+    """One line of a watch.
+
+    Attributes:
+        item: the object; ``None`` for BOOKMARK and ERROR.
+        resource_version: of the object, or of the bookmark.
+        code: HTTP status of an ERROR (410: the version is too old); 0 otherwise.
+        message: what an ERROR says.
+    """
+
+    kind: Kind
+    item: T | None = None
+    resource_version: str = ""
+    code: int = 0
+    message: str = ""
+
+
+class _ListMetadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_token: str | None = msgspec.field(name="continue", default=None)
+
+
+class _PodList(msgspec.Struct):
+    metadata: _ListMetadata
+    items: list[podspec.PodObject] | None = None
+
+
+class _NodeList(msgspec.Struct):
+    metadata: _ListMetadata
+    items: list[nodespec.NodeObject] | None = None
+
+
+class _Line(msgspec.Struct):
+    type: Kind
+    object: msgspec.Raw
+
+
+class _VersionMetadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Bookmark(msgspec.Struct):
+    metadata: _VersionMetadata
+
+
+class _Status(msgspec.Struct):
+    code: int | None = None
+    message: str | None = None
+
+
+_PODS = msgspec.json.Decoder(_PodList)
+_NODES = msgspec.json.Decoder(_NodeList)
+_LINE = msgspec.json.Decoder(_Line)
+_BOOKMARK = msgspec.json.Decoder(_Bookmark)
+_STATUS = msgspec.json.Decoder(_Status)
+_BROKEN = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+def decode_pods(raw: bytes) -> Page[Pod]:
+    """Read a page of a pod list.
+
+    Raises:
+        WireError: the bytes are no pod list.
+    """
+    try:
+        page = _PODS.decode(raw)
+    except _BROKEN as error:
+        raise WireError(f"no list of pods: {error}") from error
+    return _page(tuple(map(podspec.flat, page.items or ())), page.metadata)
+
+
+def decode_nodes(raw: bytes) -> Page[Node]:
+    """Read a page of a node list.
+
+    Raises:
+        WireError: the bytes are no node list.
+    """
+    try:
+        page = _NODES.decode(raw)
+    except _BROKEN as error:
+        raise WireError(f"no list of nodes: {error}") from error
+    return _page(tuple(map(nodespec.flat, page.items or ())), page.metadata)
+
+
+def _page(items: tuple[T, ...], metadata: _ListMetadata) -> Page[T]:
+    return Page(items, metadata.resource_version, metadata.continue_token or "")
+
+
+def decode_pod_event(raw: bytes) -> Event[Pod]:
+    """Read one line of a watch on pods.
+
+    Raises:
+        WireError: the bytes are no event of a pod.
+    """
+    line = _line(raw)
+    if line.type in {Kind.BOOKMARK, Kind.ERROR}:
+        return _notice(line)
+    pod = podspec.decode_pod(line.object)
+    return Event(line.type, pod, pod.resource_version)
+
+
+def decode_node_event(raw: bytes) -> Event[Node]:
+    """Read one line of a watch on nodes.
+
+    Raises:
+        WireError: the bytes are no event of a node.
+    """
+    line = _line(raw)
+    if line.type in {Kind.BOOKMARK, Kind.ERROR}:
+        return _notice(line)
+    node = nodespec.decode_node(line.object)
+    return Event(line.type, node, node.resource_version)
+
+
+def _line(raw: bytes) -> _Line:
+    try:
+        return _LINE.decode(raw)
+    except _BROKEN as error:
+        raise WireError(f"no event: {error}") from error
+
+
+def _notice(line: _Line) -> Event[T]:
+    try:
+        if line.type is Kind.BOOKMARK:
+            version = _BOOKMARK.decode(line.object).metadata.resource_version
+            return Event(line.type, resource_version=version)
+        status = _STATUS.decode(line.object)
+    except _BROKEN as error:
+        raise WireError(f"no event: {error}") from error
+    return Event(line.type, code=status.code or 0, message=status.message or "")

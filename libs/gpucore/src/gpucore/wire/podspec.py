@@ -1,0 +1,170 @@
+"""Pods as the API server writes them, narrowed to what accounting and placement read.
+
+Everything else of a pod is skipped while parsing: fifty thousand pods are held in memory.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from gpucore.units import NodeName, PodUid
+from gpucore.wire.errors import WireError
+
+Quantity = Annotated[str, msgspec.Meta(pattern=r"^[-+.0-9eEinumkKMGTP]{1,64}\Z")]
+Texts = dict[str, str]
+
+
+class Container(msgspec.Struct, frozen=True, gc=False):
+    """One container of a pod's specification.
+
+    Attributes:
+        limits, requests: resource name to Kubernetes quantity, as text.
+        restart_policy: ``Always`` makes an init container a sidecar; empty for the pod's.
+        env: names of the variables that the specification sets.
+    """
+
+    name: str = ""
+    limits: Texts = {}
+    requests: Texts = {}
+    restart_policy: str = ""
+    env: tuple[str, ...] = ()
+
+
+class Pod(msgspec.Struct, frozen=True, gc=False):
+    """One pod object.
+
+    Attributes:
+        node: where it is bound; empty while it is not.
+        phase: ``Pending``, ``Running``, ``Succeeded``, ``Failed``, ``Unknown`` or empty.
+        terminating: deletion was asked; its containers may still run.
+        deletion_time: RFC 3339 time of that deletion; empty if none.
+        deletion_grace: seconds of grace of that deletion; ``None`` if none.
+        priority: of preemption; 0 where none is set.
+        creation: RFC 3339 time.
+        reason, message: why the pod is in its phase, as kubelet says.
+    """
+
+    uid: PodUid
+    namespace: str
+    name: str
+    node: NodeName = NodeName("")
+    phase: str = ""
+    terminating: bool = False
+    deletion_time: str = ""
+    deletion_grace: int | None = None
+    annotations: Texts = {}
+    labels: Texts = {}
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    scheduler_name: str = ""
+    priority: int = 0
+    creation: str = ""
+    resource_version: str = ""
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def finished(self) -> bool:
+        """All containers have ended for good, so nothing is held any more."""
+        return self.phase in {"Succeeded", "Failed"}
+
+
+class _Env(msgspec.Struct, gc=False):
+    name: str = ""
+
+
+class _Resources(msgspec.Struct, gc=False):
+    limits: dict[str, Quantity] | None = None
+    requests: dict[str, Quantity] | None = None
+
+
+class _Container(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
+    resources: _Resources | None = None
+    restart_policy: str | None = None
+    env: list[_Env] | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel", gc=False):
+    uid: str = ""
+    namespace: str = ""
+    name: str = ""
+    annotations: Texts | None = None
+    labels: Texts | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    resource_version: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel", gc=False):
+    node_name: str | None = None
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+    scheduler_name: str | None = None
+    priority: int | None = None
+
+
+class _Status(msgspec.Struct, gc=False):
+    phase: str = ""
+    reason: str | None = None
+    message: str | None = None
+
+
+class PodObject(msgspec.Struct, gc=False):
+    """A pod in the nesting of the API; :func:`flat` makes it a :class:`Pod`."""
+
+    metadata: _Metadata
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+_DECODER = msgspec.json.Decoder(PodObject)
+
+
+def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
+    """Read one pod object.
+
+    Raises:
+        WireError: the bytes are no pod of the Kubernetes API.
+    """
+    try:
+        return flat(_DECODER.decode(raw))
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise WireError(f"no pod: {error}") from error
+
+
+def flat(pod: PodObject) -> Pod:
+    """The narrow value of a nested pod."""
+    meta, spec, status = pod.metadata, pod.spec or _Spec(), pod.status or _Status()
+    return Pod(
+        uid=PodUid(meta.uid),
+        namespace=meta.namespace,
+        name=meta.name,
+        node=NodeName(spec.node_name or ""),
+        phase=status.phase,
+        terminating=bool(meta.deletion_timestamp),
+        deletion_time=meta.deletion_timestamp or "",
+        deletion_grace=meta.deletion_grace_period_seconds,
+        annotations=meta.annotations or {},
+        labels=meta.labels or {},
+        containers=tuple(map(_container, spec.containers or ())),
+        init_containers=tuple(map(_container, spec.init_containers or ())),
+        scheduler_name=spec.scheduler_name or "",
+        priority=spec.priority or 0,
+        creation=meta.creation_timestamp or "",
+        resource_version=meta.resource_version,
+        reason=status.reason or "",
+        message=status.message or "",
+    )
+
+
+def _container(container: _Container) -> Container:
+    resources = container.resources or _Resources()
+    return Container(
+        name=container.name,
+        limits=resources.limits or {},
+        requests=resources.requests or {},
+        restart_policy=container.restart_policy or "",
+        env=tuple(variable.name for variable in container.env or ()),
+    )

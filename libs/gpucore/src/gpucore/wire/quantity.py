@@ -1,0 +1,41 @@
+"""Kubernetes quantities as whole numbers.
+
+The API server rewrites amounts in canonical form, so 32000 units come back as ``32k``: an amount
+that is read with ``int`` is lost exactly on the largest nodes.
+"""
+
+import re
+from fractions import Fraction
+from typing import Final
+
+from gpucore.wire.errors import WireError
+
+_QUANTITY: Final = re.compile(
+    r"\+?(?P<number>[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})"
+    r"(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?"
+)
+_BINARY: Final = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+_DECIMAL: Final = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+
+
+def amount(text: str) -> int:
+    """Whole number that a quantity says, a fraction rounded up as kubelet does.
+
+    Raises:
+        WireError: the text is no quantity, or a negative one.
+    """
+    if text.isascii() and text.isdigit() and len(text) <= 30:
+        return int(text)
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise WireError(f"{text[:40]!r} is no quantity")
+    value = Fraction(match["number"]) * _scale(match["suffix"] or "")
+    return -(-value.numerator // value.denominator)
+
+
+def _scale(suffix: str) -> Fraction:
+    if suffix in _BINARY:
+        return Fraction(1024 ** _BINARY[suffix])
+    if suffix in _DECIMAL:
+        return Fraction(1000) ** _DECIMAL[suffix]
+    return Fraction(10) ** int(suffix[1:])
