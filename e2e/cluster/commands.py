@@ -30,6 +30,7 @@ def run(
     try:
         done = subprocess.run(
             command,
+            check=False,
             cwd=cwd,
             env={**os.environ, **(env or {})},
             input=stdin,

@@ -33,7 +33,10 @@ def _make(tag: str) -> None:
         with step(f"debootstrap Debian {SUITE}"):
             options = ["--variant=minbase", "--include=ca-certificates"]
             as_root(["debootstrap", *options, SUITE, tree, mirror], timeout_s=900)
-            exclude = ["--exclude=./var/cache/apt/archives/*.deb", "--exclude=./var/lib/apt/lists/*"]
+            exclude = [
+                "--exclude=./var/cache/apt/archives/*.deb",
+                "--exclude=./var/lib/apt/lists/*",
+            ]
             as_root(["tar", "-C", tree, *exclude, "-cf", tar, "."], timeout_s=300)
             as_root(["rm", "-rf", tree], timeout_s=120)
         docker.import_rootfs(tar, tag)

@@ -64,7 +64,7 @@ def _build(work: Path, target: Path) -> None:
         _generate_openapi(work, tree, go, env)
     with step(f"compile Kubernetes {VERSION} (minutes)"):
         wanted = [f"{_TREE}/cmd/{program}" for program in PROGRAMS]
-        build = [go / "bin/go", "build", "-ldflags", ldflags(), "-o", f"{target}/", *wanted]
+        build = [f"{go}/bin/go", "build", "-ldflags", ldflags(), "-o", f"{target}/", *wanted]
         run(build, timeout_s=3600, cwd=tree, env=env)
         pause = tree / "build/pause/linux/pause.c"
         run(["gcc", "-Os", "-static", "-o", target / "pause", pause], timeout_s=60)
@@ -100,7 +100,7 @@ def _generate_openapi(work: Path, tree: Path, go: Path, env: dict[str, str]) -> 
     generator = work / "openapi-gen"
     source = f"{_TREE}/vendor/k8s.io/kube-openapi/cmd/openapi-gen"
     run([go / "bin/go", "build", "-o", generator, source], timeout_s=600, cwd=tree, env=env)
-    command = [
+    command: list[str | Path] = [
         generator,
         *("--go-header-file", os.devnull),
         *("--output-base", work / "gopath/src"),

@@ -45,9 +45,7 @@ def unpack_source(package: str, *, suite: str, into: Path) -> None:
     """
     options = ["--download-only", "--tar-only"]
     into.mkdir(parents=True, exist_ok=True)
-    run(
-        ["apt-get", *_area(), "source", *options, f"{package}/{suite}"], timeout_s=300, cwd=into
-    )
+    run(["apt-get", *_area(), "source", *options, f"{package}/{suite}"], timeout_s=300, cwd=into)
     tarball = _only(into, f"{package}_*.orig.tar.*")
     run(["tar", "-xf", tarball, "--strip-components=1", "-C", into], timeout_s=300)
     tarball.unlink()
@@ -62,7 +60,7 @@ def sources_list(uri: str) -> str:
 
 
 def _area() -> list[str]:
-    """Options that point apt at the private area, brought up to date when it is older than a day."""
+    """Options that point apt at the private area, refreshed when it is older than a day."""
     folder = cachedir.root() / "apt"
     options = _options(folder)
     with cachedir.locked("apt"):

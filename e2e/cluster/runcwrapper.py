@@ -10,6 +10,8 @@ It does not check that the capability is missing; whoever installs it does.
 import json
 import os
 import sys
+from pathlib import Path
+from typing import Any
 
 _RUNC = "runc"
 _MISSING = "CAP_SYS_RESOURCE"
@@ -24,18 +26,19 @@ def option(arguments: list[str], names: tuple[str, ...]) -> str | None:
     return None
 
 
-def description(arguments: list[str]) -> str | None:
+def description(arguments: list[str]) -> Path | None:
     """Path of the JSON file that describes the process runc is about to make, None if none."""
     if "exec" in arguments:
-        return option(arguments[arguments.index("exec") :], ("--process", "-p"))
+        process = option(arguments[arguments.index("exec") :], ("--process", "-p"))
+        return Path(process) if process else None
     for command in ("create", "run"):
         if command in arguments:
             bundle = option(arguments[arguments.index(command) :], ("--bundle", "-b"))
-            return os.path.join(bundle or ".", "config.json")
+            return Path(bundle or ".") / "config.json"
     return None
 
 
-def without_capability(spec: dict) -> dict:  # type: ignore[type-arg]
+def without_capability(spec: dict[str, Any]) -> dict[str, Any]:
     """A container (or, for exec, process) description that asks for what this host can give.
 
     Lowering an OOM score below 0 needs the same capability, so a negative score becomes 0.
@@ -53,10 +56,8 @@ def main(arguments: list[str]) -> None:
     """Edit the description in place, then become runc with the same arguments."""
     path = description(arguments)
     if path is not None:
-        with open(path, encoding="utf-8") as file:
-            spec = without_capability(json.load(file))
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(spec, file)
+        spec = without_capability(json.loads(path.read_text()))
+        path.write_text(json.dumps(spec))
     os.execvp(_RUNC, [_RUNC, *arguments])
 
 

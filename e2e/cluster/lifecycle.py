@@ -1,0 +1,89 @@
+"""A named kind cluster: made or found again, waited for, and removed.
+
+A cluster of the name that runs is used again as it is, even if the configuration has changed since;
+one whose nodes have stopped (the engine was restarted) is made anew.
+"""
+
+import json
+import time
+from pathlib import Path
+
+from cluster import engine, nodeimage, tools
+from cluster.commands import run
+from cluster.errors import ClusterError
+from cluster.nodeimage import NodeImage
+from cluster.progress import say, step
+
+_CREATE_TIMEOUT_S = 420.0
+READY_TIMEOUT_S = 180.0
+
+
+def up(name: str, *, config: Path, kubeconfig: Path) -> None:
+    """Bring up the cluster `name`, write its kubeconfig, and return when its nodes are Ready."""
+    engine.ensure()
+    image = nodeimage.ensure()
+    programs = tools.ensure(image)
+    if name in _clusters(programs.kind) and not _all_nodes_run(programs.kind, name):
+        say(f"cluster {name} has stopped nodes: it is made anew")
+        down(name)
+    if name in _clusters(programs.kind):
+        export = ["export", "kubeconfig", "--name", name, "--kubeconfig", str(kubeconfig)]
+        run([str(programs.kind), *export], timeout_s=60)
+    else:
+        _create(programs.kind, name, image, config, kubeconfig)
+    if image.built_here:
+        silence_coredns(kubeconfig, kubectl=programs.kubectl)
+    wait_ready(kubeconfig, kubectl=programs.kubectl, timeout_s=READY_TIMEOUT_S)
+
+
+def down(name: str) -> None:
+    """Remove the cluster `name`; nothing happens when there is none."""
+    with step(f"delete cluster {name}"):
+        run([tools.kind(), "delete", "cluster", "--name", name], timeout_s=120)
+
+
+def wait_ready(kubeconfig: Path, *, kubectl: Path, timeout_s: float) -> None:
+    """Return when every node is Ready and kube-proxy serves each; ClusterError after the deadline.
+
+    CoreDNS is not waited for: clusters from packages have none.
+    """
+    deadline = time.monotonic() + timeout_s
+    command = [str(kubectl), "--kubeconfig", str(kubeconfig)]
+    with step("wait for the nodes"):
+        ready = ["wait", "--for=condition=Ready", "node", "--all"]
+        run([*command, *ready, _within(deadline)], timeout_s=timeout_s + 10)
+        proxy = ["--namespace=kube-system", "rollout", "status", "daemonset/kube-proxy"]
+        run([*command, *proxy, _within(deadline)], timeout_s=timeout_s + 10)
+
+
+def silence_coredns(kubeconfig: Path, *, kubectl: Path) -> None:
+    """Scale CoreDNS to nothing where its image cannot exist, so that no pod looks broken."""
+    scale = ["--namespace=kube-system", "scale", "deployment/coredns", "--replicas=0"]
+    run([str(kubectl), "--kubeconfig", str(kubeconfig), *scale], timeout_s=60)
+
+
+def _create(kind: Path, name: str, image: NodeImage, config: Path, kubeconfig: Path) -> None:
+    files = ["--config", str(config), "--kubeconfig", str(kubeconfig)]
+    command = [str(kind), "create", "cluster", "--name", name, "--image", image.name, *files]
+    with step(f"create cluster {name}"):
+        run(command, timeout_s=_CREATE_TIMEOUT_S)
+
+
+def _clusters(kind: Path) -> list[str]:
+    return run([kind, "get", "clusters", "--quiet"], timeout_s=30).split()
+
+
+def _all_nodes_run(kind: Path, name: str) -> bool:
+    nodes = run([kind, "get", "nodes", "--name", name], timeout_s=30).split()
+    listing = run(["docker", "inspect", *nodes], timeout_s=30)
+    return all(node["State"]["Running"] for node in json.loads(listing))
+
+
+def _within(deadline: float) -> str:
+    """The --timeout option for the time left; to kubectl 0 would mean "check once"."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise ClusterError(
+            "the cluster's nodes did not become Ready in time: read `kind export logs`"
+        )
+    return f"--timeout={left:.0f}s"
