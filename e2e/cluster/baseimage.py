@@ -7,7 +7,7 @@ Services must not rely on more than Python 3.11, which is what Debian bookworm h
 import tempfile
 from pathlib import Path
 
-from cluster import cachedir, debianimage, docker
+from cluster import cachedir, debianimage, docker, imagecache
 from cluster.progress import say, step
 
 _OFFICIAL = "python:3.12-slim"
@@ -26,9 +26,7 @@ def ensure() -> str:
         if docker.pull(_OFFICIAL, timeout_s=_PULL_TIMEOUT_S):
             return _OFFICIAL
     say(f"{_OFFICIAL} is neither here nor to be pulled: Debian's own Python is used")
-    docker.load(
-        cachedir.entry("python-base", _key(), lambda folder: _fill(folder, tag)) / "image.tar"
-    )
+    imagecache.ensure(tag, kind="python-base", key=_key(), build=lambda: _build(tag))
     return tag
 
 
@@ -45,11 +43,10 @@ def _key() -> str:
     return cachedir.content_key([], [Path(__file__), Path(debianimage.__file__)])
 
 
-def _fill(folder: Path, tag: str) -> None:
+def _build(tag: str) -> None:
     base = debianimage.ensure()
     with tempfile.TemporaryDirectory(dir=cachedir.root(), prefix="context-") as name:
         file = Path(name) / "Dockerfile"
         file.write_text(dockerfile(base))
         with step("build the Python base image"):
             docker.build(tag, context=Path(name), dockerfile=file, arguments={})
-    docker.save([tag], folder / "image.tar")

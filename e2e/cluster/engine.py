@@ -7,7 +7,6 @@ with root or passwordless sudo, are set up; elsewhere the error says what to ins
 
 import os
 import shutil
-import subprocess
 import time
 from pathlib import Path
 
@@ -114,26 +113,31 @@ def _start() -> None:
 
 def _start_detached(log: Path) -> None:
     sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    with log.open("ab") as output:
-        # A session of its own: the daemon must outlive this process and its terminal.
-        daemon = subprocess.Popen(
-            [*sudo, "dockerd"],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+    command = [*sudo, "dockerd"]
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    # A session of its own and no Popen: the daemon outlives this process and its terminal.
+    daemon = os.posix_spawnp(
+        command[0],
+        command,
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), append, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
     _wait_for_answer(log=str(log), daemon=daemon)
 
 
-def _wait_for_answer(*, log: str, daemon: subprocess.Popen[bytes] | None = None) -> None:
+def _wait_for_answer(*, log: str, daemon: int | None = None) -> None:
     deadline = time.monotonic() + _START_TIMEOUT_S
     while not answers():
-        if daemon is not None and daemon.poll() is not None:
-            raise ClusterError(f"dockerd exited {daemon.returncode} at once; read {log}")
+        if daemon is not None and os.waitpid(daemon, os.WNOHANG) != (0, 0):
+            raise ClusterError(f"dockerd ended right after its start; its last words are in {log}")
         if time.monotonic() > deadline:
             raise ClusterError(
-                f"dockerd runs but `docker info` still fails after {_START_TIMEOUT_S:g} s; "
-                f"read {log} and check that this user may reach the Docker socket"
+                f"`docker info` still fails {_START_TIMEOUT_S:g} s after dockerd was started; read "
+                f"{log} and check that this user may reach the Docker socket"
             )
         time.sleep(0.3)

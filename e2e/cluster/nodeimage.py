@@ -10,8 +10,16 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster import cachedir, componentimages, debianimage, docker, kubernetes, packages
-from cluster.preload import with_images
+from cluster import (
+    cachedir,
+    componentimages,
+    debianimage,
+    docker,
+    imagecache,
+    kubernetes,
+    packages,
+    preload,
+)
 from cluster.progress import say, step
 
 _OFFICIAL = "kindest/node"
@@ -20,6 +28,8 @@ _PULLED = f"{_OFFICIAL}:v1.32.2"
 _PULL_TIMEOUT_S = 300.0
 _FILES = Path(__file__).parent / "node"
 _KIND_SUITE = "trixie"
+# The modules that decide what is in the image: a change in one of them makes a new image.
+_RECIPE = ("nodeimage", "kubernetes", "componentimages", "debianimage", "preload")
 _NODE_PROGRAMS = ("kubelet", "kubeadm", "kubectl")
 
 
@@ -41,7 +51,7 @@ def ensure() -> NodeImage:
     if _pulled():
         return NodeImage(_PULLED, built_here=False)
     say(f"{_OFFICIAL} is neither here nor to be pulled: a node image from Debian packages is used")
-    docker.load(cachedir.entry("node-image", _key(), _fill) / "image.tar")
+    imagecache.ensure(tag, kind="node-image", key=_key(), build=_build)
     return NodeImage(tag, built_here=True)
 
 
@@ -51,8 +61,8 @@ def built_tag() -> str:
 
 
 def _key() -> str:
-    modules = (__file__, kubernetes.__file__, componentimages.__file__, debianimage.__file__)
-    return cachedir.content_key([], [*map(Path, modules), *_FILES.iterdir()])
+    scripts = [Path(__file__).with_name(f"{name}.py") for name in _RECIPE]
+    return cachedir.content_key([], [*scripts, *_FILES.iterdir()])
 
 
 def _pulled() -> bool:
@@ -60,17 +70,15 @@ def _pulled() -> bool:
         return docker.pull(_PULLED, timeout_s=_PULL_TIMEOUT_S)
 
 
-def _fill(folder: Path) -> None:
+def _build() -> None:
     programs = kubernetes.ensure()
     images = componentimages.ensure(programs)
     with tempfile.TemporaryDirectory(dir=cachedir.root(), prefix="context-") as name:
         _gather(Path(name), programs)
         with step("build the node's system"):
-            _build(built_tag(), Path(name))
+            _build_system(Path(name))
     with step("put the control plane's images into the node image"):
-        with_images(built_tag(), images)
-    with step("save the node image in the cache"):
-        docker.save([built_tag()], folder / "image.tar")
+        preload.with_images(built_tag(), images)
 
 
 def _gather(context: Path, programs: Path) -> None:
@@ -87,11 +95,11 @@ def _gather(context: Path, programs: Path) -> None:
         componentimages.place(programs / program, context / "programs")
 
 
-def _build(tag: str, context: Path) -> None:
+def _build_system(context: Path) -> None:
     arguments = {
         "BASE": debianimage.ensure(),
         "PAUSE": componentimages.PAUSE,
         "VERSION": kubernetes.VERSION,
     }
     dockerfile = context / "ours/node.Dockerfile"
-    docker.build(tag, context=context, dockerfile=dockerfile, arguments=arguments)
+    docker.build(built_tag(), context=context, dockerfile=dockerfile, arguments=arguments)
