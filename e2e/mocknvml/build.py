@@ -1,8 +1,9 @@
 """Builds the stand-in NVML library once and keeps it in the user's cache.
 
-Tests and the kind environment call `ensure()`; what it returns goes into LD_LIBRARY_PATH. The cache is
-keyed by the content of the sources, so an edit builds anew and an old library is never taken for a new
-one. It promises nothing about other machines: the library needs a glibc at least as new as the one here.
+Tests and the kind environment call `ensure()`; what it returns goes into LD_LIBRARY_PATH. The
+cache is keyed by the content of the sources, so an edit builds anew and an old library is never
+taken for a new one. It promises nothing about other machines: the library needs a glibc of at
+least 2.33, and the processor this one has.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def ensure() -> Path:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory.parent) as aside:
             _make(Path(aside))
-            os.replace(Path(aside) / LIBRARY, directory / LIBRARY)
+            (Path(aside) / LIBRARY).replace(directory / LIBRARY)
     return directory
 
 

@@ -6,14 +6,6 @@ NVML_API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory
 
 #define MIB (1024ULL * 1024ULL)
 
-static bool uses(const struct process *process, const struct device *device)
-{
-    if (process->gpu != device->gpu->index)
-        return false;
-    return !device->mig || (process->gpu_instance == device->mig->gpu_instance &&
-                            process->compute_instance == device->mig->compute_instance);
-}
-
 /* Never more in use than there is: a machine file may exaggerate, a card cannot. */
 static nvmlMemory_v2_t measure(const struct device *device)
 {
@@ -22,7 +14,7 @@ static nvmlMemory_v2_t measure(const struct device *device)
     unsigned long long reserved = device->mig ? 0 : device->gpu->reserved_mib;
     unsigned long long used = 0;
     for (unsigned int i = 0; i < machine->process_count; i++) {
-        if (uses(&machine->processes[i], device))
+        if (session_process_on(&machine->processes[i], device))
             used += machine->processes[i].used_mib;
     }
     if (used > total - reserved)

@@ -42,6 +42,14 @@ const struct gpu *session_card(nvmlDevice_t handle)
     return resolve(handle, &device) && !device.mig ? device.gpu : NULL;
 }
 
+bool session_process_on(const struct process *process, const struct device *device)
+{
+    if (process->gpu != device->gpu->index)
+        return false;
+    return !device->mig || (process->gpu_instance == device->mig->gpu_instance &&
+                            process->compute_instance == device->mig->compute_instance);
+}
+
 /* Is the word one of the blank-separated list? */
 static bool lists(const char *list, const char *word)
 {

@@ -42,6 +42,9 @@ nvmlReturn_t session_leave(nvmlReturn_t answer);
 /* The card of a handle, lost or well, while the session is entered; NULL for no card's handle. */
 const struct gpu *session_card(nvmlDevice_t handle);
 
+/* Does the process run on the card or, where it is one, on the MIG device? */
+bool session_process_on(const struct process *process, const struct device *device);
+
 /* A handle for the card, or the lost card's error. */
 nvmlReturn_t session_hand_out(const struct session *session, const struct gpu *gpu,
                               nvmlDevice_t *handle);

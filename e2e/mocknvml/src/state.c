@@ -89,13 +89,21 @@ void state_refresh(struct state *state)
         read_again(state, stamp);
 }
 
+/* People leave the last line without its end; a line added to it must not run into it. */
+static bool ends_in_line(int file)
+{
+    char last;
+    off_t size = lseek(file, 0, SEEK_END);
+    return size > 0 && pread(file, &last, 1, size - 1) == 1 && last != '\n';
+}
+
 bool state_append(struct state *state, const char *line)
 {
     char text[128];
-    int length = snprintf(text, sizeof text, "%s\n", line);
-    int file = open(state->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    int file = open(state->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
     if (file < 0)
         return false;
+    int length = snprintf(text, sizeof text, "%s%s\n", ends_in_line(file) ? "\n" : "", line);
     bool written = write(file, text, (size_t)length) == length;
     written = close(file) == 0 && written;
     state_refresh(state);

@@ -1,0 +1,69 @@
+/* Modes of a card: compute mode (settable), persistence, ECC. */
+#include <stdio.h>
+
+#include "session.h"
+#include "state_line.h"
+
+NVML_API nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned int *mode);
+NVML_API nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, unsigned int mode);
+NVML_API nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, unsigned int *mode);
+NVML_API nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned int *current,
+                                           unsigned int *pending);
+
+nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned int *mode)
+{
+    struct device found;
+    nvmlReturn_t answer = session_enter_gpu(__func__, device, &found);
+    if (answer != NVML_SUCCESS)
+        return answer;
+    if (!mode)
+        return session_leave(NVML_ERROR_INVALID_ARGUMENT);
+    const struct card_state *card = &found.session->state.now.cards[found.gpu->index];
+    *mode = card->compute_mode_given ? card->compute_mode : found.gpu->compute_mode;
+    return session_leave(NVML_SUCCESS);
+}
+
+/* The mode goes into the state file: like a driver's, it holds for every process and outlives this one. */
+nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, unsigned int mode)
+{
+    struct device found;
+    nvmlReturn_t answer = session_enter_gpu(__func__, device, &found);
+    if (answer != NVML_SUCCESS)
+        return answer;
+    if (mode >= 4)
+        return session_leave(NVML_ERROR_INVALID_ARGUMENT);
+    if (!compute_mode_names[mode])
+        return session_leave(NVML_ERROR_NOT_SUPPORTED);
+    char line[64];
+    snprintf(line, sizeof line, "gpu %u compute_mode %s", found.gpu->index,
+             compute_mode_names[mode]);
+    bool written = state_append(&found.session->state, line);
+    return session_leave(written ? NVML_SUCCESS : NVML_ERROR_NO_PERMISSION);
+}
+
+nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, unsigned int *mode)
+{
+    struct device found;
+    nvmlReturn_t answer = session_enter_gpu(__func__, device, &found);
+    if (answer != NVML_SUCCESS)
+        return answer;
+    if (!mode)
+        return session_leave(NVML_ERROR_INVALID_ARGUMENT);
+    *mode = found.gpu->persistence;
+    return session_leave(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned int *current,
+                                  unsigned int *pending)
+{
+    struct device found;
+    nvmlReturn_t answer = session_enter_gpu(__func__, device, &found);
+    if (answer != NVML_SUCCESS)
+        return answer;
+    if (!current || !pending)
+        return session_leave(NVML_ERROR_INVALID_ARGUMENT);
+    if (found.gpu->ecc == FEATURE_UNSUPPORTED)
+        return session_leave(NVML_ERROR_NOT_SUPPORTED);
+    *current = *pending = found.gpu->ecc == FEATURE_ON;
+    return session_leave(NVML_SUCCESS);
+}

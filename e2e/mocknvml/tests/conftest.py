@@ -1,0 +1,51 @@
+"""The library, built once, and workers that have loaded it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from mocknvml import build
+from mocknvml.tests.nvml_process import NvmlProcess
+
+Start = Callable[..., NvmlProcess]
+
+
+@pytest.fixture(scope="session")
+def library() -> Path:
+    """The directory with the library built from the sources as they are."""
+    return build.ensure()
+
+
+@pytest.fixture
+def start(library: Path, tmp_path: Path) -> Iterator[Start]:
+    """Start a worker, not initialized yet, on a shipped machine (by name) or the text of one."""
+    with ExitStack() as workers:
+
+        def begin(
+            name: str = "", *, text: str = "", state: str = "", wrap: tuple[str, ...] = ()
+        ) -> NvmlProcess:
+            machine = build.machine(name)
+            if text:
+                machine = tmp_path / "described.machine"
+                machine.write_text(text)
+            worker_state = tmp_path / "state"
+            worker_state.write_text(state)
+            worker = NvmlProcess(library=library, machine=machine, state=worker_state, wrap=wrap)
+            workers.callback(worker.close)
+            return worker
+
+        yield begin
+
+
+@pytest.fixture
+def nvml(start: Start) -> Start:
+    """Start a worker and initialize the library in it."""
+
+    def begin(name: str = "", *, text: str = "", state: str = "") -> NvmlProcess:
+        worker = start(name, text=text, state=state)
+        worker.call("nvmlInit")
+        return worker
+
+    return begin

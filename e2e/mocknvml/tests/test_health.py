@@ -1,0 +1,158 @@
+"""Lost cards and XID errors, made by editing the state file while the library runs."""
+
+import pytest
+
+from mocknvml.tests.conftest import Start
+from mocknvml.tests.nvml_process import Handle, NvmlProcess
+
+XID = 8
+SOON_MS = 5000
+LOST = "NVMLError_GpuIsLost"
+
+ON_ONE_CARD = [
+    ("nvmlDeviceGetName",),
+    ("nvmlDeviceGetUUID",),
+    ("nvmlDeviceGetIndex",),
+    ("nvmlDeviceGetMinorNumber",),
+    ("nvmlDeviceGetSerial",),
+    ("nvmlDeviceGetMemoryInfo",),
+    ("nvmlDeviceGetPciInfo",),
+    ("nvmlDeviceGetBoardId",),
+    ("nvmlDeviceGetNvLinkState", 0),
+    ("nvmlDeviceGetMemoryAffinity", 1, 0),
+    ("nvmlDeviceGetCpuAffinity", 2),
+    ("nvmlDeviceGetComputeMode",),
+    ("nvmlDeviceSetComputeMode", 0),
+    ("nvmlDeviceGetMigMode",),
+    ("nvmlDeviceGetComputeRunningProcesses",),
+    ("nvmlDeviceGetProcessUtilization", 0),
+    ("nvmlDeviceGetUtilizationRates",),
+    ("nvmlDeviceGetTemperature", 0),
+    ("nvmlDeviceGetPowerUsage",),
+    ("nvmlDeviceGetEccMode",),
+    ("nvmlDeviceGetSupportedEventTypes",),
+    ("nvmlDeviceGetArchitecture",),
+]
+
+
+def listen(worker: NvmlProcess, *gpus: Handle) -> Handle:
+    """Return an event set registered for XID errors of the cards."""
+    events: Handle = worker.call("nvmlEventSetCreate")
+    for gpu in gpus:
+        worker.call("nvmlDeviceRegisterEvents", gpu, XID, events)
+    return events
+
+
+@pytest.mark.parametrize("question", ON_ONE_CARD, ids=lambda question: str(question[0]))
+def test_lost_card_answers_so(nvml: Start, question: tuple[str, *tuple[int, ...]]) -> None:
+    """Whatever is asked of a lost card, the answer is that it is lost."""
+    worker = nvml("a100-pcie-4x40")
+    gpu = worker.gpus()[1]
+    worker.append("gpu 1 lost")
+    function, *arguments = question
+    assert worker.failure(function, gpu, *arguments) == LOST
+
+
+def test_others_live_on_and_the_lost_comes_back(nvml: Start) -> None:
+    """A lost card takes no other with it, still counts, and works again once recovered."""
+    worker = nvml("dgx1-volta")
+    gpus = worker.gpus()
+    uuid = worker.call("nvmlDeviceGetUUID", gpus[1])
+    worker.append("gpu 1 lost")
+
+    assert worker.failure("nvmlDeviceGetHandleByIndex", 1) == LOST
+    assert worker.failure("nvmlDeviceGetHandleByUUID", uuid) == LOST
+    assert worker.failure("nvmlDeviceGetTopologyCommonAncestor", gpus[0], gpus[1]) == LOST
+    assert worker.call("nvmlDeviceGetNvLinkState", gpus[0], 0) == 0
+    assert worker.call("nvmlDeviceGetCount") == 8
+    assert worker.call("nvmlDeviceGetName", gpus[0]).startswith("Tesla V100")
+
+    worker.append("gpu 1 recovered")
+    assert worker.call("nvmlDeviceGetUUID", gpus[1]) == uuid
+    assert worker.call("nvmlDeviceGetNvLinkState", gpus[0], 0) == 1
+
+
+def test_xid_is_delivered_once_to_each_set(nvml: Start) -> None:
+    """Every XID line reaches every event set that listens to its card exactly once, in order."""
+    worker = nvml("t4-2x16")
+    gpus = worker.gpus()
+    sets = [listen(worker, *gpus), listen(worker, *gpus)]
+    worker.append("xid 31 gpu 1", "xid 79 gpu 0")
+    for events in sets:
+        got = [worker.call("nvmlEventSetWait", events, SOON_MS) for _ in range(2)]
+        cards = [worker.call("nvmlDeviceGetIndex", event["device"]) for event in got]
+        assert [(event["eventType"], event["eventData"]) for event in got] == [(XID, 31), (XID, 79)]
+        assert cards == [1, 0]
+        assert got[0]["gpuInstanceId"] == 0xFFFFFFFF
+        assert worker.failure("nvmlEventSetWait", events, 0) == "NVMLError_Timeout"
+
+
+def test_waiter_is_woken_by_an_edit(nvml: Start) -> None:
+    """A wait that began before the error happened ends with it and not with its timeout."""
+    worker = nvml("t4-2x16")
+    events = listen(worker, *worker.gpus())
+    worker.send("nvmlEventSetWait", events, 15_000)
+    worker.append("xid 48 gpu 1")
+    assert worker.receive()["value"]["eventData"] == 48
+
+
+def test_xid_of_other_cards_and_of_the_past_is_not_delivered(nvml: Start) -> None:
+    """A set hears neither of cards it did not register nor of what was before it registered."""
+    worker = nvml("t4-2x16", state="xid 13 gpu 0\n")
+    events = listen(worker, worker.gpus()[0])
+    worker.append("xid 62 gpu 1")
+    assert worker.failure("nvmlEventSetWait", events, 0) == "NVMLError_Timeout"
+    worker.append("xid 63 gpu 0")
+    assert worker.call("nvmlEventSetWait", events, SOON_MS)["eventData"] == 63
+
+
+def test_rewritten_state_file_brings_only_news(nvml: Start) -> None:
+    """An editor that replaces the file does not repeat old XIDs; an emptied file starts anew."""
+    worker = nvml("t4-2x16")
+    events = listen(worker, *worker.gpus())
+    worker.append("xid 48 gpu 0")
+    assert worker.call("nvmlEventSetWait", events, SOON_MS)["eventData"] == 48
+
+    fresh = worker.state.with_suffix(".new")
+    fresh.write_text("# edited\nxid 48 gpu 0\ngpu 1 lost")
+    fresh.replace(worker.state)
+    assert worker.failure("nvmlDeviceGetHandleByIndex", 1) == LOST
+    assert worker.failure("nvmlEventSetWait", events, 0) == LOST  # told once: a card went
+    assert worker.failure("nvmlEventSetWait", events, 0) == "NVMLError_Timeout"
+
+    worker.state.write_text("")
+    assert worker.call("nvmlDeviceGetHandleByIndex", 1)
+    worker.append("xid 48 gpu 0")
+    assert worker.call("nvmlEventSetWait", events, SOON_MS)["eventData"] == 48
+
+
+def test_wrong_edit_is_told_and_changes_nothing(nvml: Start) -> None:
+    """A state line nobody understands is reported with its place; the last good state holds."""
+    worker = nvml("t4-2x16")
+    worker.append("gpu 1 lost")
+    assert worker.failure("nvmlDeviceGetHandleByIndex", 1) == LOST
+    worker.append("gpu 7 lost")
+    assert worker.failure("nvmlDeviceGetHandleByIndex", 1) == LOST
+    assert worker.call("nvmlDeviceGetHandleByIndex", 0)
+    errors = worker.close()
+    assert errors.count(f"{worker.state}:2: 'gpu 7 lost' is not one of:") == 1
+
+
+def test_freed_set_is_refused(nvml: Start) -> None:
+    """A freed event set is an error to every later call and not a crash."""
+    worker = nvml("t4-2x16")
+    events = listen(worker, *worker.gpus())
+    worker.call("nvmlEventSetFree", events)
+    assert worker.failure("nvmlEventSetWait", events, 0) == "NVMLError_InvalidArgument"
+    assert worker.failure("nvmlEventSetFree", events) == "NVMLError_InvalidArgument"
+
+
+def test_unknown_kind_of_event_is_refused(nvml: Start) -> None:
+    """A card registers only for the kinds of events it supports, XID errors among them."""
+    worker = nvml("t4-2x16")
+    gpu = worker.gpus()[0]
+    events = worker.call("nvmlEventSetCreate")
+    supported = worker.call("nvmlDeviceGetSupportedEventTypes", gpu)
+    refusal = worker.failure("nvmlDeviceRegisterEvents", gpu, 1 << 40, events)
+    assert supported & XID
+    assert refusal == "NVMLError_NotSupported"
