@@ -1,4 +1,4 @@
-"""What a bound pod holds, and where: three generations of annotations, read so as never to count less.
+"""What a bound pod holds, and where, from three generations of annotations; never counts less.
 
 The amount comes from the specification, which nobody can edit. Annotations only say on which cards.
 Text that cannot be true is reported as a fault and counted at the larger of what it says and what

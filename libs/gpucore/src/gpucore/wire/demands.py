@@ -15,7 +15,7 @@ from gpucore.wire.names import Names
 from gpucore.wire.podspec import Container, Pod
 from gpucore.wire.quantity import amount
 
-POLICY_NAMES: Final = ("binpack", "spread", "fragmentation")
+_RUNGS: Final = tuple(rung.value for rung in Rung)
 
 
 def demand_of(pod: Pod, names: Names) -> Demand | None:
@@ -83,8 +83,8 @@ def _shaped(pod: Pod, names: Names, asks: tuple[Ask, ...], total: Ask) -> Demand
         gpus=total.gpus,
         cards=cards or 1,
         whole_device=_wants_whole_device(pod),
-        rung=Rung(isolation) if isolation in Rung else Rung.NONE,
-        policy=policy if policy in POLICY_NAMES else "",
+        rung=Rung(isolation) if isolation in _RUNGS else Rung.NONE,
+        policy=policy if policy in wire_names.POLICY_NAMES else "",
         fault=_fault(total, cards, policy, isolation),
     )
 
@@ -100,7 +100,7 @@ def _policy(pod: Pod) -> str:
 
 
 def _isolation(pod: Pod) -> str:
-    return pod.annotations.get(wire_names.ISOLATION, Rung.NONE)
+    return pod.annotations.get(wire_names.ISOLATION, Rung.NONE.value)
 
 
 def _wants_whole_device(pod: Pod) -> bool:
@@ -112,8 +112,9 @@ def _fault(total: Ask, cards: int | None, policy: str, isolation: str) -> str:
         return "it asks for whole cards and for shares at once; ask for one kind"
     if cards is None:
         return "its label gpu-count is no number of cards from 1 to 1023"
-    if isolation not in Rung:
-        return f"its isolation {isolation[:40]!r} is unknown; use {' or '.join(Rung)}"
-    if policy and policy not in POLICY_NAMES:
-        return f"its policy {policy[:40]!r} is unknown; use one of {', '.join(POLICY_NAMES)}"
+    if isolation not in _RUNGS:
+        return f"its isolation {isolation[:40]!r} is unknown; use {' or '.join(_RUNGS)}"
+    if policy and policy not in wire_names.POLICY_NAMES:
+        known = ", ".join(wire_names.POLICY_NAMES)
+        return f"its policy {policy[:40]!r} is unknown; use one of {known}"
     return ""

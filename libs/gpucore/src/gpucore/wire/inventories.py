@@ -19,6 +19,7 @@ from gpucore.wire.quantity import amount
 
 VERSION: Final = 1
 _MIG: Final = "mig"
+_MODES: Final = frozenset({_MIG, *(rung.value for rung in Rung)})
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]
 _Index = Annotated[int, msgspec.Meta(ge=0, lt=MAX_INDEX)]
 
@@ -127,7 +128,7 @@ def decode_inventory(text: str) -> Inventory:
 
 
 def _decoded(card: _Card) -> Gpu:
-    if card.mode not in Rung and card.mode != _MIG:
+    if card.mode not in _MODES:
         raise WireError(f"no inventory: mode {card.mode[:40]!r} is unknown")
     return Gpu(
         index=GpuIndex(card.index),

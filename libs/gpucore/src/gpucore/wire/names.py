@@ -14,6 +14,7 @@ INVENTORY: Final = "gpushare/inventory"  # node annotation, versioned JSON
 UNIT: Final = "gpushare/unit"  # pod annotation: the unit its amounts are in
 POLICY: Final = "gpushare/policy"  # pod annotation: binpack, spread, fragmentation
 ISOLATION: Final = "gpushare/isolation"  # pod annotation: the least rung that will do
+POLICY_NAMES: Final = ("binpack", "spread", "fragmentation")
 
 # V2, per container and card.
 V2_ALLOCATION: Final = "scheduler.framework.gpushare.allocation"

@@ -1,4 +1,4 @@
-"""Nodes to and from the wire: the one name to import for everything about a node's bytes and text."""
+"""Nodes to and from the wire: the one name to import for a node's bytes and text."""
 
 from gpucore.wire.inventories import decode_inventory, encode_inventory, inventory_of
 from gpucore.wire.nodespec import Node, decode_node

@@ -1,0 +1,152 @@
+"""One card's books: who holds what of it.
+
+The books follow what pods hold even where that cannot be (more than the card has, or a card the
+node no longer has): hiding it would hand the same memory out twice. ``free`` never goes below zero.
+"""
+
+from typing import Final
+
+import msgspec
+
+from gpucore.model import CORE_PER_CARD, Gpu, Rung
+from gpucore.units import GpuIndex, PodUid
+
+MPS_CLIENTS: Final = 48
+"""Clients that one MPS daemon serves (Volta and newer)."""
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """What one pod holds of one card.
+
+    Attributes:
+        mem: units of the node.
+        core: percent.
+        whole: the card was given away whole.
+        alone: a share that has its card to itself.
+    """
+
+    mem: int = 0
+    core: int = 0
+    whole: bool = False
+    alone: bool = False
+
+
+class CardAccount:
+    """The books of one card.
+
+    Attributes:
+        index: position on the node.
+        gpu: the card; ``None`` while the node has no such card but somebody still holds it.
+        total: units that may be given out (oversell included).
+        healthy: it may be given out at all.
+        max_pods: how many pods it takes; 0 any number.
+        used: units given out.
+        core_used: percent given out.
+        holders: who holds it.
+    """
+
+    __slots__ = (
+        "_alone",
+        "_whole",
+        "core_used",
+        "gpu",
+        "healthy",
+        "holders",
+        "index",
+        "max_pods",
+        "total",
+        "used",
+    )
+
+    def __init__(
+        self,
+        index: GpuIndex,
+        gpu: Gpu | None,
+        *,
+        total: int = 0,
+        healthy: bool = False,
+        max_pods: int = 0,
+    ) -> None:
+        self.index = index
+        self.gpu = gpu
+        self.total = total
+        self.healthy = healthy
+        self.max_pods = max_pods
+        self.used = 0
+        self.core_used = 0
+        self.holders: dict[PodUid, Hold] = {}
+        self._whole = 0
+        self._alone = 0
+
+    @classmethod
+    def of(cls, gpu: Gpu, *, oversell: int, healthy: bool, max_pods: int) -> "CardAccount":
+        """Empty books of ``gpu``, with the limits that its kind sets."""
+        limits = [max_pods] if max_pods else []
+        limits += [MPS_CLIENTS] if gpu.rung is Rung.MPS else []
+        limits += [1] if gpu.mig else []
+        return cls(
+            gpu.index,
+            gpu,
+            total=gpu.units * oversell,
+            healthy=healthy,
+            max_pods=min(limits, default=0),
+        )
+
+    @property
+    def free(self) -> int:
+        """Units that are left; 0 on a card that is taken whole or over-full."""
+        return 0 if self.taken else max(self.total - self.used, 0)
+
+    @property
+    def core_free(self) -> int:
+        """Percent that is left; 0 on a card that is taken whole or over-full."""
+        return 0 if self.taken else max(CORE_PER_CARD - self.core_used, 0)
+
+    @property
+    def taken(self) -> bool:
+        """Somebody has it whole, or to itself."""
+        return bool(self._whole or self._alone)
+
+    @property
+    def empty(self) -> bool:
+        """Nobody holds any of it."""
+        return not self.holders
+
+    @property
+    def crowded(self) -> bool:
+        """It takes no further pod, however small."""
+        return bool(self.max_pods) and len(self.holders) >= self.max_pods
+
+    @property
+    def open(self) -> bool:
+        """A further share may come, if it is small enough."""
+        return self.healthy and not self._whole and not self._alone and not self.crowded
+
+    @property
+    def overfull(self) -> bool:
+        """More is held than it has, or by more than may."""
+        crowd = len(self.holders)
+        return (
+            self.used > self.total
+            or self.core_used > CORE_PER_CARD
+            or (self.taken and crowd > 1)
+            or bool(self.max_pods and crowd > self.max_pods)
+        )
+
+    def take(self, uid: PodUid, hold: Hold) -> None:
+        """Enter what ``uid`` holds; it holds nothing here yet."""
+        self.holders[uid] = hold
+        self.used += hold.mem
+        self.core_used += hold.core
+        self._whole += hold.whole
+        self._alone += hold.alone
+
+    def drop(self, uid: PodUid) -> None:
+        """Strike out what ``uid`` holds, if anything."""
+        hold = self.holders.pop(uid, None)
+        if hold is None:
+            return
+        self.used -= hold.mem
+        self.core_used -= hold.core
+        self._whole -= hold.whole
+        self._alone -= hold.alone

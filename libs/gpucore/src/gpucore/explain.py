@@ -1,0 +1,139 @@
+"""Refusals and placements as sentences that a person woken at night can act on.
+
+Sentences begin with the originals' own text where they had one: people's tools look for it.
+"""
+
+from typing import Final
+
+from gpucore.catalogue import CATALOGUE, Entry, catalogue_page
+from gpucore.model import CardRefusal, Cards, Code, Placement, Refusal
+from gpucore.units import MemoryUnit
+
+__all__ = [
+    "CATALOGUE",
+    "Entry",
+    "catalogue_page",
+    "headline",
+    "placement_sentence",
+    "sentence",
+]
+
+INSUFFICIENT: Final = "Insufficient GPU Memory in one device"
+_SHARE_CODES: Final = frozenset(
+    {
+        Code.INSUFFICIENT_MEMORY,
+        Code.INSUFFICIENT_CORE,
+        Code.MAX_PODS,
+        Code.SHARED_CARD,
+        Code.TAKEN_WHOLE,
+        Code.UNHEALTHY,
+        Code.TOO_LARGE,
+        Code.RUNG_MISSING,
+        Code.PENDING_UNITS,
+    }
+)
+_MEMORY_CODES: Final = frozenset({Code.INSUFFICIENT_MEMORY, Code.TOO_LARGE, Code.PENDING_UNITS})
+
+
+def headline(refusal: Refusal) -> str:
+    """The reason without figures of cards: equal for equal reasons, so that they can be counted."""
+    if refusal.code is Code.NOT_SHARED:
+        return f"The node {refusal.node} is not for GPU share, need skip"
+    if refusal.code in _MEMORY_CODES:
+        return INSUFFICIENT
+    if refusal.code is Code.INVALID_REQUEST:
+        return f"The pod cannot be placed anywhere: {refusal.detail}"
+    return CATALOGUE[refusal.code].sentence.rstrip(".")
+
+
+def sentence(refusal: Refusal) -> str:
+    """The reason with every figure."""
+    words = _words(refusal)
+    return f"{headline(refusal)}: {words}" if words else headline(refusal)
+
+
+def _words(refusal: Refusal) -> str:
+    unit = _unit(refusal.unit)
+    if refusal.code in _SHARE_CODES and refusal.code is not Code.PENDING_UNITS:
+        return _share_words(refusal, unit)
+    if refusal.code is Code.PENDING_UNITS:
+        return (
+            f"asked {refusal.asked}{unit}, {refusal.free} free of the node once {refusal.total} "
+            "are kept for pods on unknown cards"
+        )
+    if refusal.code is Code.INSUFFICIENT_GPUS:
+        return f"asked {refusal.asked}, {refusal.free} of {refusal.total} cards are free" + _and(
+            _cards(refusal)
+        )
+    if refusal.code is Code.UNEVEN_SPLIT:
+        return f"{refusal.asked}{unit} over {refusal.total} cards"
+    return ""
+
+
+def _share_words(refusal: Refusal, unit: str) -> str:
+    wanted = "no card" if refusal.total == 1 else f"{refusal.free} of {refusal.total} cards"
+    words = f"{wanted} can take {refusal.asked}{unit}"
+    if refusal.code is Code.INSUFFICIENT_MEMORY:
+        words = f"{wanted} has {refusal.asked}{unit} free"
+    return words + _and(_cards(refusal)) + _hint(refusal)
+
+
+def _and(cards: str) -> str:
+    return f": {cards}" if cards else ""
+
+
+def _cards(refusal: Refusal) -> str:
+    return ", ".join(map(_card, refusal.cards))
+
+
+_CARD_WORDS: Final = {
+    Code.INSUFFICIENT_MEMORY: "has {free} of {total} free",
+    Code.INSUFFICIENT_CORE: "has {free} of {total} percent of compute free, asked {asked}",
+    Code.TOO_LARGE: "has {total} in all",
+    Code.MAX_PODS: "holds its {total} pods",
+    Code.SHARED_CARD: "is shared",
+    Code.TAKEN_WHOLE: "is taken whole",
+    Code.UNHEALTHY: "is unhealthy",
+    Code.RUNG_MISSING: "cannot enforce the share",
+}
+
+
+def _card(card: CardRefusal) -> str:
+    words = _CARD_WORDS[card.code].format(free=card.free, total=card.total, asked=card.asked)
+    return f"card {card.index} {words}"
+
+
+def _hint(refusal: Refusal) -> str:
+    """An amount in MiB on a node in GiB is the usual mistake; it is said, never assumed."""
+    largest = max((card.total for card in refusal.cards), default=0)
+    if refusal.code is Code.TOO_LARGE and refusal.unit and refusal.unit.mib > 1:
+        fitting = refusal.unit.units_for(refusal.asked)
+        if fitting <= largest:
+            return f"; if MiB were meant, ask for {fitting}"
+    return ""
+
+
+def _unit(unit: MemoryUnit | None) -> str:
+    if unit is None:
+        return " units"
+    text = str(unit)
+    return f" {text}" if not text[0].isdigit() else f" units of {text}"
+
+
+def placement_sentence(placement: Placement, unit: MemoryUnit | None) -> str:
+    """Where a pod sits, e.g. ``8 GiB on card 1 of node n1``."""
+    if placement.group:
+        cards = ", ".join(map(str, placement.group))
+        noun = "card" if len(placement.group) == 1 else "cards"
+        return f"{noun} {cards} of node {placement.node}, whole"
+    parts = [_amounts(placement.mem, _unit(unit))] if placement.mem else []
+    parts += [_amounts(placement.core, " percent of compute")] if placement.core else []
+    return (
+        f"{' and '.join(parts)} of node {placement.node}"
+        if parts
+        else (f"no known card of node {placement.node}")
+    )
+
+
+def _amounts(cards: Cards, unit: str) -> str:
+    return ", ".join(f"{amount}{unit} on card {index}" for index, amount in sorted(cards.items()))

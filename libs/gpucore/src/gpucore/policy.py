@@ -1,0 +1,164 @@
+"""Policies as data over one loop: which of the cards that can take a demand shall take it.
+
+A policy is a key: the cards with the smallest key are chosen, ties go to the lowest index. Scores
+of nodes are 0..10 as an extender returns them, higher is better, 0 for a node that cannot.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from gpucore.account import NodeAccount
+from gpucore.cardfit import per_card, refusal_of_card
+from gpucore.cards import CardAccount
+from gpucore.fit import fit
+from gpucore.fragmentation import TYPICAL, growth
+from gpucore.model import CORE_PER_CARD, Cards, Demand, Placement, Refusal
+from gpucore.units import GpuIndex
+from gpucore.wire.placements import split_evenly
+
+MAX_SCORE: Final = 10
+Key = Callable[[NodeAccount, CardAccount, Demand], float]
+Rate = Callable[[NodeAccount, Demand, Placement], float]
+ChooseGroup = Callable[[NodeAccount, Sequence[GpuIndex], int], tuple[GpuIndex, ...]]
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """How to choose.
+
+    Attributes:
+        key: of a card for a share; the smallest is chosen.
+        rate: of a placement on its node, 0 (worst) to 1 (best).
+    """
+
+    name: str
+    key: Key
+    rate: Rate
+
+
+def place(
+    account: NodeAccount,
+    demand: Demand,
+    policy: str | Policy = "",
+    *,
+    choose_group: ChooseGroup | None = None,
+) -> Placement | Refusal:
+    """Where on this node ``demand`` would sit.
+
+    Args:
+        account: the books of the node, which stay as they are.
+        demand: what is asked.
+        policy: a name is the default that the pod's own policy and the node's label overrule; a
+            :class:`Policy` is used as it is.
+        choose_group: picks n of the cards that can be taken (free ones for whole cards); without
+            it whole cards are those of lowest index, and the policy picks cards of shares.
+    """
+    refusal = fit(account, demand)
+    if refusal is not None:
+        return refusal
+    if demand.gpus:
+        return _whole(account, demand, choose_group or lowest)
+    return _share(account, demand, resolve(account, demand, policy), choose_group)
+
+
+def score(account: NodeAccount, demand: Demand, policy: str | Policy = "") -> int:
+    """How good this node is for ``demand``, 0..10; 0 also where it does not fit."""
+    chosen = resolve(account, demand, policy)
+    placement = place(account, demand, chosen)
+    if isinstance(placement, Refusal):
+        return 0
+    return round(MAX_SCORE * min(max(chosen.rate(account, demand, placement), 0.0), 1.0))
+
+
+def resolve(account: NodeAccount, demand: Demand, policy: str | Policy) -> Policy:
+    """The policy that holds: a :class:`Policy` as it is; else the pod's, node's or default name."""
+    if isinstance(policy, Policy):
+        return policy
+    return POLICIES[demand.policy or account.shape.policy or policy or "binpack"]
+
+
+def lowest(account: NodeAccount, free: Sequence[GpuIndex], count: int) -> tuple[GpuIndex, ...]:
+    """The first ``count`` of ``free``, which is in order of index."""
+    del account  # a choice by index looks at nothing else
+    return tuple(free[:count])
+
+
+def _whole(account: NodeAccount, demand: Demand, choose: ChooseGroup) -> Placement:
+    free = [i for i, card in account.cards.items() if card.open and card.empty]
+    return Placement(account.name, group=choose(account, free, demand.gpus))
+
+
+def _share(
+    account: NodeAccount, demand: Demand, policy: Policy, choose: ChooseGroup | None
+) -> Placement:
+    cards = [c for c in account.cards.values() if refusal_of_card(c, demand) is None]
+    if choose is None:
+        cards.sort(key=lambda card: policy.key(account, card, demand))
+        chosen = tuple(sorted(card.index for card in cards[: demand.cards]))
+    else:
+        chosen = choose(account, [card.index for card in cards], demand.cards)
+    mem, core = per_card(demand)
+    containers = split_evenly([ask.mem for ask in demand.containers], chosen)
+    return Placement(account.name, _on_each(chosen, mem), _on_each(chosen, core), containers)
+
+
+def _on_each(cards: Sequence[GpuIndex], amount: int) -> Cards:
+    return dict.fromkeys(cards, amount) if amount else {}
+
+
+def _least_free(account: NodeAccount, card: CardAccount, demand: Demand) -> float:
+    """Best fit: what is left after the demand is smallest; by compute where no memory is asked."""
+    del account
+    return card.free if demand.mem else card.core_free
+
+
+def _most_free(account: NodeAccount, card: CardAccount, demand: Demand) -> float:
+    return -_least_free(account, card, demand)
+
+
+def _least_growth(account: NodeAccount, card: CardAccount, demand: Demand) -> float:
+    """Least new fragmentation; best fit among equals."""
+    mem, core = per_card(demand)
+    placement = Placement(account.name, {card.index: mem}, {card.index: core})
+    return round(growth(account, placement, TYPICAL), 9) + card.free / 1e12
+
+
+def _fullness(account: NodeAccount, demand: Demand, placement: Placement) -> float:
+    """Part of the node's cards that is in use once the demand is on it."""
+    del demand
+    cards = [card for card in account.cards.values() if card.gpu is not None]
+    used = sum(min(_used_part(card, placement), 1.0) for card in cards)
+    return used / len(cards)
+
+
+def _used_part(card: CardAccount, placement: Placement) -> float:
+    if card.taken or card.index in placement.group:
+        return 1.0
+    mem = card.used + placement.mem.get(card.index, 0)
+    core = card.core_used + placement.core.get(card.index, 0)
+    return max(mem / card.total if card.total else 0.0, core / CORE_PER_CARD)
+
+
+def _emptiness(account: NodeAccount, demand: Demand, placement: Placement) -> float:
+    return 1.0 - _fullness(account, demand, placement)
+
+
+def _wholeness(account: NodeAccount, demand: Demand, placement: Placement) -> float:
+    """One half where fragmentation stays as it is, more where it falls, less where it grows."""
+    del demand
+    grown = growth(account, placement, TYPICAL)
+    return 0.5 - grown / (2.0 * (1.0 + abs(grown)))
+
+
+POLICIES: Final[Mapping[str, Policy]] = MappingProxyType(
+    {
+        policy.name: policy
+        for policy in (
+            Policy("binpack", _least_free, _fullness),
+            Policy("spread", _most_free, _emptiness),
+            Policy("fragmentation", _least_growth, _wholeness),
+        )
+    }
+)
