@@ -6,13 +6,15 @@ from collections.abc import Iterator
 import pytest
 
 from environments import diagnosis
+from environments.case import Case
 from environments.environment import Environment, UnavailableError
-from environments.kind import KindEnvironment
 
 
 @pytest.fixture(scope="session")
 def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
     """A cluster with the stack on it. With CI=true, none is a failure; else a skip with a reason."""
+    from environments.kind import KindEnvironment  # noqa: PLC0415 - unit tests here need no kind
+
     keep = bool(request.config.getoption("keep_cluster"))
     world = KindEnvironment(name="gpushare-e2e")
     try:
@@ -28,10 +30,29 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
             world.stop()
 
 
+@pytest.fixture
+def case(environment: Environment, request: pytest.FixtureRequest) -> Iterator[Case]:
+    """A namespace of the case's own, gone with all its pods when the case ends."""
+    words = request.node.name.removeprefix("test_").split("_")[:5]
+    corner = Case(environment, "-".join(words))
+    corner.open()
+    try:
+        yield corner
+    finally:
+        corner.close()
+
+
+@pytest.fixture(scope="session")
+def small(environment: Environment) -> str:
+    """Name of the node with the fewest cards, at least two of equal size."""
+    fewest = min(environment.nodes, key=lambda node: len(environment.nodes[node]))
+    sizes = {card.units for card in environment.nodes[fewest]}
+    assert len(environment.nodes[fewest]) >= 2 and len(sizes) == 1, "the cases need two equal cards"
+    return fewest
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Attach the state of the cluster to the report of a case that failed."""
     outcome = yield
     world = getattr(item, "funcargs", {}).get("environment")

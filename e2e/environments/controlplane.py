@@ -1,0 +1,209 @@
+"""A real control plane without containers: etcd, kube-apiserver and kube-scheduler on loopback.
+
+The place for what a kind cluster is too small or too slow for: thousands of nodes, races, faults and
+figures. Nodes are objects only (:mod:`environments.fakenodes`); what a kubelet would do to a bound
+pod is done by :mod:`environments.fakekubelet`.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import ssl
+import subprocess
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cluster import kubernetes
+from environments.kubectl import Kubectl
+from environments.processes import Process, free_port
+from environments.waiting import until
+
+START_SECONDS = 90
+SCHEDULER_NAME = "gpushare-scheduler"
+
+# Without these, nodes come up tainted and pods want service accounts: matters of a kubelet and a
+# controller manager, which are not here.
+_NOT_HERE = "ServiceAccount,TaintNodesByCondition"
+
+
+class ControlPlane:
+    """etcd and the API server, and as many schedulers as asked for.
+
+    Attributes:
+        url: of the API server, ``https://127.0.0.1:<port>``.
+        token: of a user who may do anything.
+        kubeconfig: for programs that want a file.
+    """
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="gpushare-control-plane-"))
+        self.token = secrets.token_hex(16)
+        self.kubeconfig = self.folder / "kubeconfig"
+        self._programs = kubernetes.ensure()
+        self._port = free_port()
+        self.url = f"https://127.0.0.1:{self._port}"
+        self.processes: list[Process] = []
+        self.kubectl = Kubectl(self._programs / "kubectl", self.kubeconfig)
+
+    def start(self) -> None:
+        """Bring up etcd and the API server; returns when the latter is ready."""
+        etcd = self._etcd()
+        self._keys()
+        self._write_kubeconfig()
+        self._api_server(etcd)
+
+    def stop(self) -> None:
+        """End every process, last first, and remove all files."""
+        for process in reversed(self.processes):
+            process.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def scheduler(
+        self,
+        extender_url: str | None,
+        *,
+        name: str = SCHEDULER_NAME,
+        verbs: Sequence[str] = ("filter", "prioritize", "bind", "preempt"),
+    ) -> Process:
+        """Start a kube-scheduler for pods that name it.
+
+        Args:
+            extender_url: with the prefix, e.g. ``http://127.0.0.1:39999/gpushare-scheduler``; None
+                for a scheduler without extender.
+            name: of the scheduler's one profile.
+            verbs: of the extender, those it is asked for.
+        """
+        config = self.folder / f"{name}.json"
+        config.write_text(json.dumps(self._scheduler_config(name, extender_url, verbs)))
+        port = free_port()
+        argv = [
+            self._programs / "kube-scheduler",
+            f"--config={config}",
+            "--port=0",
+            f"--secure-port={port}",
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={self.folder / name}",
+        ]
+        process = self._run(name, argv)
+        until(f"{name} is healthy", lambda: self._healthy(process, port), seconds=START_SECONDS)
+        return process
+
+    def run(self, name: str, argv: Sequence[str | Path], **env: str) -> Process:
+        """Start another program whose life ends with the control plane's."""
+        return self._run(name, argv, env={**os.environ, **env})
+
+    def _run(self, name: str, argv: Sequence[str | Path], **options: Any) -> Process:
+        process = Process(name, argv, folder=self.folder, **options)
+        self.processes.append(process)
+        return process
+
+    def _etcd(self) -> str:
+        url, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        argv = [
+            self._programs / "etcd",
+            f"--data-dir={self.folder / 'etcd'}",
+            f"--listen-client-urls={url}",
+            f"--advertise-client-urls={url}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--quota-backend-bytes=4294967296",
+            "--log-level=warn",
+        ]
+        self._run("etcd", argv)
+        return url
+
+    def _keys(self) -> None:
+        command = ["openssl", "genrsa", "-out", str(self.folder / "accounts.key"), "2048"]
+        subprocess.run(command, check=True, capture_output=True, timeout=30)
+        line = f"{self.token},admin,admin,system:masters\n"
+        tokens = self.folder / "tokens.csv"
+        tokens.touch(mode=0o600)
+        tokens.write_text(line)
+
+    def _api_server(self, etcd: str) -> None:
+        key = self.folder / "accounts.key"
+        argv = [
+            self._programs / "kube-apiserver",
+            f"--etcd-servers={etcd}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--secure-port={self._port}",
+            f"--cert-dir={self.folder / 'apiserver'}",
+            f"--token-auth-file={self.folder / 'tokens.csv'}",
+            "--authorization-mode=RBAC",
+            f"--disable-admission-plugins={_NOT_HERE}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={key}",
+            f"--service-account-signing-key-file={key}",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--max-requests-inflight=2000",
+            "--max-mutating-requests-inflight=1000",
+            "--watch-cache-sizes=pods#20000,nodes#10000",
+        ]
+        process = self._run("kube-apiserver", argv)
+        port = self._port
+        until(
+            "the API server is ready", lambda: self._healthy(process, port), seconds=START_SECONDS
+        )
+
+    def _healthy(self, process: Process, port: int) -> bool:
+        process.demand_alive()
+        request = urllib.request.Request(
+            f"https://127.0.0.1:{port}/healthz", headers={"Authorization": f"Bearer {self.token}"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=5, context=unverified()) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def _write_kubeconfig(self) -> None:
+        cluster = {"server": self.url, "insecure-skip-tls-verify": True}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "local", "cluster": cluster}],
+            "users": [{"name": "admin", "user": {"token": self.token}}],
+            "contexts": [{"name": "local", "context": {"cluster": "local", "user": "admin"}}],
+            "current-context": "local",
+        }
+        self.kubeconfig.write_text(json.dumps(document))
+
+    def _scheduler_config(
+        self, name: str, extender_url: str | None, verbs: Sequence[str]
+    ) -> dict[str, Any]:
+        extender = {
+            "urlPrefix": extender_url,
+            "enableHTTPS": False,
+            "nodeCacheCapable": True,
+            "ignorable": False,
+            "weight": 1,
+            "managedResources": [
+                {"name": f"aliyun.com/{resource}", "ignoredByScheduler": False}
+                for resource in ("gpu-mem", "gpu-core.percentage", "gpu")
+            ],
+            **{f"{verb}Verb": verb for verb in verbs},
+        }
+        limits = {"qps": 5000, "burst": 5000}
+        return {
+            "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": str(self.kubeconfig), **limits},
+            "leaderElection": {"leaderElect": False},
+            "profiles": [{"schedulerName": name}],
+            "extenders": [extender] if extender_url else [],
+        }
+
+
+def unverified() -> ssl.SSLContext:
+    """TLS towards a certificate that the server made for itself a moment ago on loopback."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,102 @@
+"""What kubelets and device plugins would do to bound pods, done by one task for all fake nodes.
+
+A fake: it knows no devices. It keeps the one law of the node that matters to a scheduler: a card
+never holds more than it has. A pod that would break it is failed, as kubelet fails an admission.
+"""
+
+import asyncio
+from collections import defaultdict
+from typing import Any, Self
+
+import msgspec
+
+from environments.apicall import MERGE_PATCH, ApiCalls
+
+IDX = "ALIYUN_COM_GPU_MEM_IDX"
+ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
+GPU_MEM = "aliyun.com/gpu-mem"
+
+
+class FakeKubelet:
+    """Admits each pod bound to a node once; use as ``async with FakeKubelet(calls, units)``.
+
+    Args:
+        calls: to the API server.
+        units: of every card.
+
+    Attributes:
+        admitted: names of pods that now run.
+        refused: names of pods that were failed, because their card was full.
+        used: units held, by (node, card).
+    """
+
+    def __init__(self, calls: ApiCalls, units: int) -> None:
+        self.calls = calls
+        self.units = units
+        self.admitted: set[str] = set()
+        self.refused: set[str] = set()
+        self.used: dict[tuple[str, str], int] = defaultdict(int)
+        self._changed = asyncio.Condition()
+        self._work: asyncio.Queue[Any] = asyncio.Queue()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._seen: set[str] = set()
+
+    async def __aenter__(self) -> Self:
+        """Start watching from now on; pods that are bound already are taken as they are."""
+        listed = msgspec.json.decode(await self.calls.call("GET", "/api/v1/pods"))
+        for item in listed["items"]:
+            if item["spec"].get("nodeName"):
+                self._seen.add(item["metadata"]["uid"])
+                self._book(item)
+        version = listed["metadata"]["resourceVersion"]
+        self._tasks = [asyncio.create_task(self._watch(version))]
+        self._tasks += [asyncio.create_task(self._admit()) for _ in range(8)]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop; what was admitted stays admitted."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def wait(self, count: int, *, seconds: float) -> None:
+        """Return when ``count`` pods were admitted; TimeoutError after the deadline."""
+        async with asyncio.timeout(seconds), self._changed:
+            await self._changed.wait_for(lambda: len(self.admitted) >= count)
+
+    async def _watch(self, version: str) -> None:
+        path = f"/api/v1/pods?watch=true&resourceVersion={version}&timeoutSeconds=3600"
+        async with self.calls.session.get(path, timeout=None) as stream:
+            async for line in stream.content:
+                event = msgspec.json.decode(line)
+                item = event["object"]
+                uid = item["metadata"]["uid"]
+                bound = event["type"] in {"ADDED", "MODIFIED"} and item["spec"].get("nodeName")
+                if bound and uid not in self._seen:
+                    self._seen.add(uid)
+                    await self._work.put((item, self._book(item)))
+
+    def _book(self, item: Any) -> bool:
+        card = item["metadata"].get("annotations", {}).get(IDX, "?")
+        key = item["spec"]["nodeName"], card
+        limits = (c["resources"].get("limits", {}) for c in item["spec"]["containers"])
+        wanted = sum(int(limit.get(GPU_MEM, 0)) for limit in limits)
+        if card == "?" or self.used[key] + wanted > self.units:
+            return False
+        self.used[key] += wanted
+        return True
+
+    async def _admit(self) -> None:
+        while True:
+            item, fits = await self._work.get()
+            meta = item["metadata"]
+            path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+            phase = {"phase": "Running" if fits else "Failed"}
+            status = {"status": phase}
+            await self.calls.call("PATCH", f"{path}/status", status, kind=MERGE_PATCH)
+            if fits:
+                note = {"metadata": {"annotations": {ASSIGNED: "true"}}}
+                await self.calls.call("PATCH", path, note, kind=MERGE_PATCH)
+            async with self._changed:
+                (self.admitted if fits else self.refused).add(meta["name"])
+                self._changed.notify_all()

@@ -1,0 +1,92 @@
+"""Nodes and pods that exist only as objects, for a control plane without kubelets."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+Object = dict[str, Any]
+
+UNITS = 80
+CARDS = 8
+NAMESPACE = "default"
+
+
+def nodes(count: int, *, cards: int = CARDS, units: int = UNITS) -> Iterator[Object]:
+    """GPU nodes ``node-00000`` ... as a device plugin would have left them, ready for pods."""
+    return (_node(f"node-{i:05}", cards, units) for i in range(count))
+
+
+def running(count: int, nodes: int, *, cards: int = CARDS, units: int = 1) -> Iterator[Object]:
+    """Pods that already hold shares, dealt out evenly over nodes and cards."""
+    for number in range(count):
+        node, card = number % nodes, (number // nodes) % cards
+        yield _held(f"held-{number:06}", f"node-{node:05}", card, units)
+
+
+def pod(name: str, units: int, *, scheduler: str, resource: str = "aliyun.com/gpu-mem") -> Object:
+    """A pod that waits for a scheduler."""
+    limits = {resource: str(units), "cpu": "10m"}
+    container = {"name": "main", "image": "none", "resources": {"limits": limits}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "schedulerName": scheduler,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+        },
+    }
+
+
+def inventory(name: str, cards: int, units: int) -> str:
+    """The text of the inventory annotation of a machine of equal cards."""
+    gpus = [
+        {
+            "index": i,
+            "minor": i,
+            "uuid": f"GPU-{name}-{i}",
+            "model": "A100-SXM4-80GB",
+            "units": units,
+            "memoryMiB": units * 1024 + 512,
+            "numa": i * 2 // cards,
+            "healthy": True,
+            "mode": "none",
+        }
+        for i in range(cards)
+    ]
+    return json.dumps({"version": 1, "unit": "GiB", "driver": "550", "gpus": gpus, "links": {}})
+
+
+def _node(name: str, cards: int, units: int) -> Object:
+    amounts = {
+        "cpu": "256",
+        "memory": "2048Gi",
+        "pods": "500",
+        "aliyun.com/gpu-mem": str(cards * units),
+        "aliyun.com/gpu-count": str(cards),
+        "aliyun.com/gpu-core.percentage": str(cards * 100),
+    }
+    labels = {"kubernetes.io/hostname": name, "gpushare": "true"}
+    annotations = {"gpushare/inventory": inventory(name, cards, units)}
+    ready = {"type": "Ready", "status": "True", "reason": "FakeNode"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]},
+    }
+
+
+def _held(name: str, node: str, card: int, units: int) -> Object:
+    item = pod(name, units, scheduler="none")
+    item["spec"]["nodeName"] = node
+    item["metadata"]["annotations"] = {
+        "ALIYUN_COM_GPU_MEM_IDX": str(card),
+        "ALIYUN_COM_GPU_MEM_DEV": str(UNITS),
+        "ALIYUN_COM_GPU_MEM_POD": str(units),
+        "ALIYUN_COM_GPU_MEM_ASSIGNED": "true",
+        "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1500000000000000000",
+        "scheduler.framework.gpushare.allocation": json.dumps({"0": {str(card): units}}),
+    }
+    return item

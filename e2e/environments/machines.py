@@ -1,0 +1,36 @@
+"""The mock machines of a cluster's workers, as folders on the host that the nodes mount.
+
+Each worker gets a folder of its own with its description (`machine`) and its state (`state`), which
+a case may edit while the cluster runs: the nodes see the same file.
+"""
+
+import configparser
+import shutil
+from pathlib import Path
+
+from environments.environment import Card
+from mocknvml import build
+
+LIBRARY_IN_NODE = "/opt/gpushare/nvml"
+IN_NODE = "/opt/gpushare/machine"
+MIB_PER_UNIT = 1024
+
+
+def lay_out(folder: Path, machine: str) -> None:
+    """Write the machine's description into ``folder``, healthy; an edited state is reset."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(build.machine(machine), folder / "machine")
+    (folder / "state").write_text("")
+
+
+def cards(machine: str) -> tuple[Card, ...]:
+    """The cards of a description, read without help of the library or the stack."""
+    text = configparser.ConfigParser(allow_no_value=True, delimiters=("=",), strict=False)
+    text.read(build.machine(machine))
+    shared = dict(text["gpu *"]) if text.has_section("gpu *") else {}
+    found = []
+    while text.has_section(f"gpu {len(found)}"):
+        own = {**shared, **text[f"gpu {len(found)}"]}
+        units = int(own["memory_mib"]) // MIB_PER_UNIT
+        found.append(Card(len(found), own["uuid"], units))
+    return tuple(found)

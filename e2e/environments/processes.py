@@ -1,0 +1,70 @@
+"""Programs that a test starts and ends itself, each with its log in a file."""
+
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+STOP_SECONDS = 10
+
+
+class Process:
+    """A running program; ends with :meth:`stop`, by its own process id.
+
+    Args:
+        name: of its log file in ``folder``.
+        argv: the command line.
+        env: the whole environment, or None for this process's own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str | Path],
+        *,
+        folder: Path,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        with self.log.open("ab") as sink:
+            self._child = subprocess.Popen(
+                list(map(str, argv)), stdout=sink, stderr=sink, stdin=subprocess.DEVNULL, env=env
+            )
+
+    @property
+    def pid(self) -> int:
+        """Of the program."""
+        return self._child.pid
+
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._child.poll() is None
+
+    def demand_alive(self) -> None:
+        """Raise with the end of the log if the program has ended."""
+        if not self.alive():
+            tail = self.log.read_text(errors="replace")[-3000:]
+            raise AssertionError(f"{self.name} ended with {self._child.returncode}:\n{tail}")
+
+    def stop(self) -> int:
+        """Ask it to end, insist after ten seconds; its exit code."""
+        self._child.terminate()
+        try:
+            return self._child.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            return self._child.wait(STOP_SECONDS)
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        self._child.kill()
+        self._child.wait(STOP_SECONDS)
+
+
+def free_port() -> int:
+    """A TCP port of the loopback that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
