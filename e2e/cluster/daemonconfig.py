@@ -1,6 +1,6 @@
 """Docker's daemon.json: name our runtime in it without losing what its owner wrote.
 
-Pure but for nothing: text in, text out. It never decides whether the runtime is needed.
+Text in, text out. It never decides whether the runtime is needed, and it writes no file.
 """
 
 import json
@@ -17,9 +17,11 @@ def with_runtime(text: str, *, wrapper: Path, source: Path) -> str:
     Raises ClusterError naming `source` when the text is no JSON object or chooses another default.
     """
     config = _parsed(text, source)
-    chosen = config.get("default-runtime", RUNTIME)
     runtimes = config.get("runtimes", {})
-    if chosen != RUNTIME or not isinstance(runtimes, dict):
+    if not isinstance(runtimes, dict):
+        raise ClusterError(f"the key runtimes of {source} is no JSON object; mend it and retry")
+    chosen = config.get("default-runtime", RUNTIME)
+    if chosen != RUNTIME:
         raise ClusterError(
             f"{source} already sets its own default runtime ({chosen}); this host lacks "
             f"CAP_SYS_RESOURCE and needs {RUNTIME} ({wrapper}) there: remove the key and retry"

@@ -1,0 +1,77 @@
+"""An engine that answers is left alone; where none can be set up the error says what to do."""
+
+from pathlib import Path
+
+import pytest
+
+from cluster import engine
+from cluster.__main__ import main
+from cluster.errors import ClusterError
+from cluster.tests.fakeprograms import FakePrograms
+
+STATUS = "Name:\tpytest\nCapPrm:\t000001ffffffffff\nCapEff:\t{mask}\n"
+
+
+@pytest.mark.parametrize(
+    ("mask", "lacking"), [("000001ffffffffff", False), ("000001fffeffffff", True)]
+)
+def test_the_missing_capability_is_read_from_the_effective_mask(
+    mask: str, *, lacking: bool
+) -> None:
+    """Bit 24 of CapEff decides, whatever the other masks say."""
+    assert engine.lacks_capability(STATUS.format(mask=mask)) is lacking
+
+
+def test_a_pid_file_is_stale_when_its_process_is_gone_or_another(tmp_path: Path) -> None:
+    """Only a live process of the right name keeps its file."""
+    proc, pid_file = tmp_path / "proc", tmp_path / "docker.pid"
+    assert not engine.stale(pid_file, "dockerd", proc)
+    pid_file.write_text("42\n")
+    assert engine.stale(pid_file, "dockerd", proc)
+    (proc / "42").mkdir(parents=True)
+    (proc / "42/comm").write_text("bash\n")
+    assert engine.stale(pid_file, "dockerd", proc)
+    (proc / "42/comm").write_text("dockerd\n")
+    assert not engine.stale(pid_file, "dockerd", proc)
+
+
+def test_an_engine_that_answers_is_used_as_it_is(programs: FakePrograms) -> None:
+    """With a working `docker info` nothing is installed, although nothing could be."""
+    programs.add("docker", "exit 0")
+    engine.ensure()
+
+
+def test_without_docker_and_apt_the_error_says_what_to_install(programs: FakePrograms) -> None:
+    """On a system without apt-get the person is asked to install Docker."""
+    programs.add("docker", "exit 1")
+    with pytest.raises(ClusterError, match=r"install Docker \(package docker.io"):
+        engine.ensure()
+
+
+@pytest.mark.usefixtures("no_root")
+def test_without_root_the_error_names_root_and_sudo(programs: FakePrograms) -> None:
+    """apt-get alone is not enough: neither root nor sudo without a password is here."""
+    programs.add("apt-get", "exit 0")
+    programs.add("sudo", "exit 1")
+    with pytest.raises(ClusterError, match="by root or with passwordless sudo"):
+        engine.ensure()
+
+
+def test_a_remote_engine_is_not_replaced_by_a_local_one(
+    programs: FakePrograms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever set DOCKER_HOST hears about that address."""
+    monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.9:2375")
+    with pytest.raises(ClusterError, match=r"DOCKER_HOST=tcp://10\.0\.0\.9:2375"):
+        engine.ensure()
+
+
+def test_the_command_line_prints_the_sentence_and_exits_1(
+    programs: FakePrograms, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An error goes to stderr without a traceback and leaves standard output empty."""
+    assert main(["engine"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("cluster: error: no Docker engine answers")
+    assert len(err.splitlines()) == 1

@@ -1,0 +1,82 @@
+"""A cluster is created once, used again while its nodes run, and made anew when they stopped."""
+
+from pathlib import Path
+
+import pytest
+
+from cluster import lifecycle
+from cluster.errors import ClusterError
+from cluster.tests.fakeprograms import FakePrograms
+
+# A fake kind whose clusters are files; its nodes run when the fake docker says so.
+KIND = """
+case "$1 $2" in
+  "get clusters") [ -e "{made}" ] && echo demo; exit 0 ;;
+  "get nodes") echo demo-control-plane ;;
+  "create cluster") : > "{made}" ;;
+  "delete cluster") [ -e "{made}" ] && {rm} "{made}"; exit 0 ;;
+esac
+"""
+DOCKER = """
+case "$1 $2" in
+  "image ls") echo kindest/node:v1.32.2 ;;
+  inspect*) echo '[{{"State": {{"Running": {running}}}}}]' ;;
+esac
+"""
+
+
+@pytest.fixture
+def made(programs: FakePrograms, tmp_path: Path) -> Path:
+    """The file that exists while the fake cluster does."""
+    made = tmp_path / "made"
+    programs.add("kind", KIND.format(made=made, rm="/bin/rm"))
+    programs.add("docker", DOCKER.format(running="true"))
+    programs.add("kubectl", "exit 0")
+    return made
+
+
+def up(tmp_path: Path) -> None:
+    lifecycle.up("demo", config=tmp_path / "kind.json", kubeconfig=tmp_path / "kubeconfig")
+
+
+def count(programs: FakePrograms, words: str) -> int:
+    return sum(words in call for call in programs.calls())
+
+
+def test_a_second_up_uses_the_running_cluster_again(
+    programs: FakePrograms, made: Path, tmp_path: Path
+) -> None:
+    """The cluster is created once; the second time only its kubeconfig is written."""
+    up(tmp_path)
+    up(tmp_path)
+    assert made.exists()
+    assert count(programs, "kind create cluster") == 1
+    assert count(programs, "kind export kubeconfig") == 1
+
+
+def test_a_cluster_with_stopped_nodes_is_made_anew(
+    programs: FakePrograms, made: Path, tmp_path: Path
+) -> None:
+    """After a restart of the engine the old nodes are removed before new ones are made."""
+    made.touch()
+    programs.add("docker", DOCKER.format(running="false"))
+    up(tmp_path)
+    words = [call.split()[1] for call in programs.calls() if call.startswith("kind")]
+    assert [word for word in words if word in {"create", "delete"}] == ["delete", "create"]
+
+
+def test_nodes_that_never_get_ready_are_reported(programs: FakePrograms, tmp_path: Path) -> None:
+    """When kubectl gives up, its own words are in the error."""
+    programs.add("kubectl", "echo 'timed out waiting for the condition on nodes/demo' >&2; exit 1")
+    kubectl = programs.folder / "kubectl"
+    with pytest.raises(ClusterError, match="timed out waiting for the condition on nodes/demo"):
+        lifecycle.wait_ready(tmp_path / "kubeconfig", kubectl=kubectl, timeout_s=5)
+
+
+def test_a_deadline_that_has_passed_starts_nothing(programs: FakePrograms, tmp_path: Path) -> None:
+    """No time left is an error at once; kubectl would take 0 as a single look."""
+    programs.add("kubectl", "exit 0")
+    kubectl = programs.folder / "kubectl"
+    with pytest.raises(ClusterError, match="did not become Ready in time"):
+        lifecycle.wait_ready(tmp_path / "kubeconfig", kubectl=kubectl, timeout_s=0)
+    assert programs.calls() == []
