@@ -14,7 +14,7 @@ NVML_API nvmlReturn_t nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t device, u
 
 enum { WORD_BITS = sizeof(unsigned long) * CHAR_BIT };
 
-/* Only where the card's memory is itself a NUMA node; elsewhere a driver does not support the question. */
+/* Only where the card's memory is itself a NUMA node; elsewhere a driver does not support it. */
 nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node)
 {
     struct device found;

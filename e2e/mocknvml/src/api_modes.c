@@ -23,7 +23,7 @@ nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned int *mode)
     return session_leave(NVML_SUCCESS);
 }
 
-/* The mode goes into the state file: like a driver's, it holds for every process and outlives this one. */
+/* It goes into the state file: like a driver's mode, it holds for all processes and outlives us. */
 nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, unsigned int mode)
 {
     struct device found;

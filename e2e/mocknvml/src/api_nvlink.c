@@ -1,6 +1,6 @@
 /*
- * NVLinks one by one. A card numbers its links so: those to other cards first, in the order of their
- * indexes, then those to switches, dealt out in turn. Slots beyond them exist and are not connected.
+ * NVLinks one by one. A card numbers its links so: those to other cards first, in the order of
+ * their indexes, then those to switches, dealt out in turn. Further slots are not connected.
  */
 #include "session.h"
 

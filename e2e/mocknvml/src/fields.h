@@ -26,7 +26,8 @@ struct field {
 };
 
 #define TEXT_FIELD(type, key, member, expects)                                                     \
-    {key, FIELD_TEXT, offsetof(type, member), sizeof(((type *)0)->member), 0, 0, NULL, NULL, expects}
+    {key,  FIELD_TEXT, offsetof(type, member), sizeof(((type *)0)->member), 0, 0, NULL,            \
+     NULL, expects}
 #define NUMBER_FIELD(type, key, member, least, most, expects)                                      \
     {key, FIELD_NUMBER, offsetof(type, member), 0, least, most, NULL, NULL, expects}
 #define WORD_FIELD(type, key, member, words, expects)                                              \

@@ -1,4 +1,4 @@
-/* What only the whole machine file can show: gaps, missing keys, and two cards with one identity. */
+/* What only the whole machine file can show: gaps, absent keys, two cards with one identity. */
 #include "sections.h"
 
 #include <string.h>

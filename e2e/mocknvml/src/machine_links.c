@@ -44,7 +44,8 @@ bool links_line(const struct source *at, char *line, struct loading *loading)
     if (!fields_split(at, line, &key, &value))
         return false;
     if (!read_link(value, &link))
-        return source_refuse(at, "a link is PSB, PIX, PXB, PHB, NODE or SYS, and may add NV1..NV36");
+        return source_refuse(at, "a link is PSB, PIX, PXB, PHB, NODE or SYS, "
+                                 "and may add NV1..NV36");
     if (strcmp(key, "default") == 0) {
         loading->link_default = link;
         return true;

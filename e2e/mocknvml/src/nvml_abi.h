@@ -1,8 +1,8 @@
 /*
  * The part of the NVML binary interface this library answers: names, numbers and struct layouts.
  *
- * These are facts of the interface, checked against the ctypes declarations of nvidia-ml-py; nothing here
- * is meant for compiling other programs. A symbol that is absent here is absent from the library.
+ * These are facts of the interface, checked against the ctypes declarations of nvidia-ml-py;
+ * nothing here is meant for compiling other programs.
  */
 #ifndef MOCKNVML_NVML_ABI_H
 #define MOCKNVML_NVML_ABI_H
@@ -30,7 +30,7 @@ typedef enum {
     NVML_ERROR_UNKNOWN = 999
 } nvmlReturn_t;
 
-/* Handles are numbers in pointer clothing: never dereferenced, so no stale one can crash the caller. */
+/* Handles are numbers in pointer clothing: never dereferenced, so no stale one can crash us. */
 typedef struct nvmlDevice_st *nvmlDevice_t;
 typedef struct nvmlEventSet_st *nvmlEventSet_t;
 

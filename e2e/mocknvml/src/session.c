@@ -11,7 +11,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct session the_session; /* NVML has one per process */
 
-/* Handle numbers: away from NULL, one block per card, place 0 the card and the others its MIG devices. */
+/* Handle numbers: away from NULL, a block per card; place 0 is the card, the others are its MIG. */
 enum { HANDLE_BASE = 0x10000, HANDLE_BLOCK = 0x100 };
 
 nvmlDevice_t handle_of_gpu(unsigned int gpu)

@@ -1,7 +1,8 @@
 /*
  * The library between nvmlInit and nvmlShutdown, and the gate that every call passes.
  *
- * An entered session holds the library's lock until session_leave; no call waits or does slow work inside.
+ * An entered session holds the library's lock until session_leave; no call
+ * waits inside.
  */
 #ifndef MOCKNVML_SESSION_H
 #define MOCKNVML_SESSION_H
@@ -24,8 +25,8 @@ struct device {
 };
 
 /*
- * Enters for the named function: answers what the driver would for a function it lacks, and sees edits of
- * the state file. Only on NVML_SUCCESS is the session entered.
+ * Enters for the named function: answers what the driver would for a function it lacks, and sees
+ * edits of the state file. Only on NVML_SUCCESS is the session entered.
  */
 nvmlReturn_t session_enter(const char *function, struct session **session);
 

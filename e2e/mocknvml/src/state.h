@@ -1,8 +1,8 @@
 /*
- * What changes while a machine runs: lost cards, XID errors, compute modes and whether the driver is loaded.
+ * What changes while a machine runs: lost cards, XID errors, compute modes, a loaded driver.
  *
- * The truth is a small text file that anybody may edit; every process that uses the library sees the same.
- * Not thread safe: the session's lock protects it.
+ * The truth is a small text file that anybody may edit; every process that uses the library sees
+ * the same. Not thread safe: the session's lock protects it.
  */
 #ifndef MOCKNVML_STATE_H
 #define MOCKNVML_STATE_H
@@ -59,10 +59,10 @@ struct state {
 /* First reading; false, with the reason on stderr, when the file is there but wrong. */
 bool state_open(struct state *state, const char *path, const struct machine *machine);
 
-/* Reads the file again if it was edited. A wrong edit is told on stderr once and changes nothing. */
+/* Reads the file again if it was edited. A wrong edit is told on stderr and changes nothing. */
 void state_refresh(struct state *state);
 
-/* Adds a line to the file, so that other processes see the change too; false when it cannot be written. */
+/* Adds a line to the file, so that other processes see it too; false when it cannot be written. */
 bool state_append(struct state *state, const char *line);
 
 void state_close(struct state *state);

@@ -74,6 +74,17 @@ static void cut_comment(char *line)
     }
 }
 
+/* NVML's own texts are ASCII, and programs decode them as such. */
+static bool plain(const char *line)
+{
+    for (; *line; line++) {
+        unsigned char byte = (unsigned char)*line;
+        if (!isprint(byte) && byte != '\t')
+            return false;
+    }
+    return true;
+}
+
 static bool read_line(const struct source *at, char *buffer, size_t length, line_reader reader,
                       void *context)
 {
@@ -81,6 +92,8 @@ static bool read_line(const struct source *at, char *buffer, size_t length, line
         return source_refuse(at, "holds a NUL byte: this is not a text file");
     cut_comment(buffer);
     char *line = text_trim(buffer);
+    if (!plain(line))
+        return source_refuse(at, "holds a character that is not plain ASCII");
     return *line == '\0' || reader(at, line, context);
 }
 

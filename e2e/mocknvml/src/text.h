@@ -15,10 +15,10 @@ struct source {
 bool source_refuse(const struct source *at, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Handles one line that is trimmed, without its comment, and never empty. False stops the reading. */
+/* Handles one line: trimmed, without its comment, never empty. False stops the reading. */
 typedef bool (*line_reader)(const struct source *at, char *line, void *context);
 
-/* Feeds every line of the file to the reader; false when the file is unreadable or a line was refused. */
+/* Feeds every line to the reader; false when the file is unreadable or a line was refused. */
 bool source_read(const char *path, line_reader reader, void *context);
 
 /* Trims blanks at both ends in place and returns the new start. */

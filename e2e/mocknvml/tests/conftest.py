@@ -23,16 +23,14 @@ def start(library: Path, tmp_path: Path) -> Iterator[Start]:
     """Start a worker, not initialized yet, on a shipped machine (by name) or the text of one."""
     with ExitStack() as workers:
 
-        def begin(
-            name: str = "", *, text: str = "", state: str = "", wrap: tuple[str, ...] = ()
-        ) -> NvmlProcess:
+        def begin(name: str = "", *, text: str = "", state: str = "") -> NvmlProcess:
             machine = build.machine(name)
             if text:
                 machine = tmp_path / "described.machine"
                 machine.write_text(text)
             worker_state = tmp_path / "state"
             worker_state.write_text(state)
-            worker = NvmlProcess(library=library, machine=machine, state=worker_state, wrap=wrap)
+            worker = NvmlProcess(library=library, machine=machine, state=worker_state)
             workers.callback(worker.close)
             return worker
 

@@ -26,7 +26,7 @@ class NvmlFailure(Exception):  # noqa: N818 - it is a reply, not a fault of the 
 class NvmlProcess:
     """One worker with its own machine and state file; `close` ends it."""
 
-    def __init__(self, *, library: Path, machine: Path, state: Path, wrap: tuple[str, ...]) -> None:
+    def __init__(self, *, library: Path, machine: Path, state: Path) -> None:
         self.machine = machine
         self.state = state
         environment = os.environ | {
@@ -35,7 +35,7 @@ class NvmlProcess:
             "GPUSHARE_MOCK_NVML_STATE": str(state),
         }
         self._process = subprocess.Popen(
-            [*wrap, sys.executable, str(WORKER)],
+            [sys.executable, str(WORKER)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -52,8 +52,9 @@ EXPECTED = {
 
 # How many NVLinks each pair of cards has.
 VOLTA_NVLINKS = {
-    pair: 1 for pair in [(0, 1), (0, 2), (1, 3), (4, 5), (4, 6), (5, 7), (2, 6), (3, 7)]
-} | {pair: 2 for pair in [(0, 3), (1, 2), (2, 3), (4, 7), (5, 6), (6, 7), (0, 4), (1, 5)]}
+    **dict.fromkeys([(0, 1), (0, 2), (1, 3), (4, 5), (4, 6), (5, 7), (2, 6), (3, 7)], 1),
+    **dict.fromkeys([(0, 3), (1, 2), (2, 3), (4, 7), (5, 6), (6, 7), (0, 4), (1, 5)], 2),
+}
 PASCAL_NVLINKS = {
     pair: 1
     for pair in itertools.combinations(range(8), 2)
