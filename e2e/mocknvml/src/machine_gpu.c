@@ -3,8 +3,6 @@
 #include "nvml_abi.h"
 #include "sections.h"
 
-#include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const struct word feature_words[] = {
@@ -46,28 +44,17 @@ static bool read_memory_numa(char *value, void *target)
     return gpu->memory_numa_given;
 }
 
-/* 8-4-4-4-12 hexadecimal digits. */
-static bool is_uuid(const char *text)
-{
-    for (size_t i = 0; i < 36; i++) {
-        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
-        if (dash ? text[i] != '-' : !isxdigit((unsigned char)text[i]))
-            return false;
-    }
-    return text[36] == '\0';
-}
-
 static bool read_uuid(char *value, void *target)
 {
     struct gpu *gpu = target;
-    return strncmp(value, "GPU-", 4) == 0 && is_uuid(value + 4) &&
+    return strncmp(value, "GPU-", 4) == 0 && text_is_uuid(value + 4) &&
            text_copy(value, gpu->uuid, sizeof gpu->uuid);
 }
 
 static bool read_fabric_cluster(char *value, void *target)
 {
     struct gpu *gpu = target;
-    if (!is_uuid(value))
+    if (!text_is_uuid(value))
         return false;
     for (size_t byte = 0; byte < sizeof gpu->fabric_cluster; value += 2) {
         if (*value == '-')
@@ -77,56 +64,6 @@ static bool read_fabric_cluster(char *value, void *target)
         text_number(digits, 0, 255, &number);
         gpu->fabric_cluster[byte++] = (unsigned char)number;
     }
-    return true;
-}
-
-/* Slices of "2g.10gb" are 2 and 2, of "1c.3g.20gb" 3 for the GPU and 1 for the compute instance. */
-static bool read_profile(struct mig_device *mig)
-{
-    const char *digits = "0123456789";
-    size_t length = strspn(mig->profile, digits);
-    if (length != 1 || mig->profile[0] == '0')
-        return false;
-    mig->gpu_slices = mig->compute_slices = (unsigned int)(mig->profile[0] - '0');
-    if (strncmp(mig->profile + 1, "c.", 2) == 0) {
-        if (!isdigit((unsigned char)mig->profile[3]) || mig->profile[4] != 'g')
-            return false;
-        mig->gpu_slices = (unsigned int)(mig->profile[3] - '0');
-        return true;
-    }
-    return strncmp(mig->profile + 1, "g.", 2) == 0;
-}
-
-static bool read_mig_part(const char *key, const char *value, struct mig_device *mig)
-{
-    if (strcmp(key, "uuid") == 0)
-        return strncmp(value, "MIG-", 4) == 0 && is_uuid(value + 4) &&
-               text_copy(value, mig->uuid, sizeof mig->uuid);
-    if (strcmp(key, "gi") == 0)
-        return text_number(value, 0, 255, &mig->gpu_instance);
-    if (strcmp(key, "ci") == 0)
-        return text_number(value, 0, 255, &mig->compute_instance);
-    if (strcmp(key, "sm") == 0)
-        return text_number(value, 1, 1024, &mig->multiprocessors);
-    return strcmp(key, "memory_mib") == 0 && text_number(value, 1, 1U << 22, &mig->memory_mib);
-}
-
-static bool read_mig_device(char *value, void *target)
-{
-    struct gpu *gpu = target;
-    struct mig_device mig = {0};
-    const char *profile = text_word(&value);
-    if (gpu->mig_count == MAX_MIG_DEVICES || !profile ||
-        !text_copy(profile, mig.profile, sizeof mig.profile) || !read_profile(&mig))
-        return false;
-    for (const char *key; (key = text_word(&value));) {
-        const char *part = text_word(&value);
-        if (!part || !read_mig_part(key, part, &mig))
-            return false;
-    }
-    if (!*mig.uuid || !mig.memory_mib)
-        return false;
-    gpu->mig_devices[gpu->mig_count++] = mig;
     return true;
 }
 
@@ -167,7 +104,7 @@ static const struct field fields[] = {
     CUSTOM_FIELD("fabric_cluster", read_fabric_cluster, "8-4-4-4-12 hexadecimal digits"),
     WORD_FIELD(struct gpu, "mig", mig, feature_words, "unsupported, off or on"),
     NUMBER_FIELD(struct gpu, "mig_max", mig_max, 1, MAX_MIG_DEVICES, "a number 1..8"),
-    CUSTOM_FIELD("mig_device", read_mig_device,
+    CUSTOM_FIELD("mig_device", mig_device_read,
                  "PROFILE uuid MIG-... gi N ci N memory_mib N [sm N], at most 8 of them"),
 };
 

@@ -35,6 +35,9 @@ bool nvswitch_open(const struct source *at, struct loading *loading);
 bool gpus_finish(const char *path, struct loading *loading);
 bool links_finish(const char *path, struct loading *loading);
 
+/* The value of a gpu's mig_device key; the target is the struct gpu. */
+bool mig_device_read(char *value, void *target);
+
 /* Defaults before the first line. */
 void driver_defaults(struct driver *driver);
 void gpu_defaults(struct gpu *gpu);

@@ -63,6 +63,16 @@ bool text_copy(const char *text, char *target, size_t size)
     return true;
 }
 
+bool text_is_uuid(const char *text)
+{
+    for (size_t i = 0; i < 36; i++) {
+        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+        if (dash ? text[i] != '-' : !isxdigit((unsigned char)text[i]))
+            return false;
+    }
+    return text[36] == '\0';
+}
+
 /* A comment starts at a # that opens the line or follows a blank. */
 static void cut_comment(char *line)
 {

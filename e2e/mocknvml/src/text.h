@@ -33,4 +33,7 @@ bool text_number(const char *text, unsigned int least, unsigned int most, unsign
 /* Copies text that fits size bytes with its end; false when it is empty or too long. */
 bool text_copy(const char *text, char *target, size_t size);
 
+/* 8-4-4-4-12 hexadecimal digits? */
+bool text_is_uuid(const char *text);
+
 #endif
