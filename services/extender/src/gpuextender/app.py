@@ -1,0 +1,69 @@
+"""The HTTP application: every route, and nothing that decides."""
+
+from typing import Final
+
+from fastapi import FastAPI, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from gpuextender import VERSION, messages, metrics
+from gpuextender.health import Health
+from gpuextender.inspection import Inspection, inspect_all, inspect_node
+from gpuextender.state import State
+from gpuextender.verbs import JSON, PREFIXES, Verbs
+
+PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+
+
+def make_app(*, state: State, health: Health, verbs: Verbs) -> FastAPI:
+    """Put the routes together; the verbs come first, for they are the ones that must be quick."""
+    app = FastAPI(
+        title="gpushare extender",
+        version=VERSION,
+        telemetry={"exclude": lambda scope: scope.get("path") in PROBES},
+    )
+    app.include_router(verbs.router())
+    _add_probes(app, health)
+    _add_inspection(app, state)
+    return app
+
+
+def _add_probes(app: FastAPI, health: Health) -> None:
+    @app.get("/healthz", tags=["probes"])
+    async def healthz() -> Response:
+        """Alive: this process answers."""
+        return Response("ok")
+
+    @app.get("/readyz", tags=["probes"], responses={503: {"description": "why it is not"}})
+    async def readyz() -> Response:
+        """Ready: decisions may be taken."""
+        obstacle = health.obstacle()
+        return Response(obstacle or "ok", status_code=503 if obstacle else 200)
+
+    @app.get("/version", tags=["probes"])
+    async def version() -> Response:
+        """The version, as text."""
+        return Response(VERSION)
+
+    @app.get("/metrics", tags=["probes"])
+    async def scrape() -> Response:
+        """Metrics in the Prometheus text format."""
+        health.measure()
+        return Response(generate_latest(metrics.REGISTRY), media_type=CONTENT_TYPE_LATEST)
+
+
+def _add_inspection(app: FastAPI, state: State) -> None:
+    async def everything() -> Response:
+        """All nodes with their cards and pods, as the original answered."""
+        return _json(inspect_all(state.ledger))
+
+    async def one(node: str) -> Response:
+        """One node; an unknown one is named in ``error``."""
+        return _json(inspect_node(state.ledger, node))
+
+    for prefix in PREFIXES:
+        app.get(f"{prefix}/inspect", tags=["inspect"])(everything)
+        app.get(f"{prefix}/inspect/{{node}}", tags=["inspect"])(one)
+
+
+def _json(inspection: Inspection) -> Response:
+    return Response(messages.encode(inspection), media_type=JSON)

@@ -1,0 +1,45 @@
+"""How long to wait after a failure: longer each time, never in step with other processes.
+
+Full jitter between half and all of an exponential step, so that replicas that lost the API server
+together do not come back together. Reads no clock itself.
+"""
+
+import random
+from typing import Final
+
+FIRST_SECONDS: Final = 0.8
+LAST_SECONDS: Final = 30.0
+HEALTHY_SECONDS: Final = 120.0
+
+
+class Backoff:
+    """Waits of one retried job.
+
+    Args:
+        first: seconds of the first step.
+        last: seconds no step exceeds.
+        healthy: seconds of success after which the next failure counts as the first.
+    """
+
+    def __init__(
+        self,
+        *,
+        first: float = FIRST_SECONDS,
+        last: float = LAST_SECONDS,
+        healthy: float = HEALTHY_SECONDS,
+        source: random.Random | None = None,
+    ) -> None:
+        self._first, self._last, self._healthy = first, last, healthy
+        self._source = source or random.Random()  # noqa: S311 - jitter, not a secret
+        self._failures = 0
+
+    def after_failure(self, *, lasted: float, asked: float = 0) -> float:
+        """Seconds to wait now.
+
+        Args:
+            lasted: seconds the job went well before it failed.
+            asked: seconds the server asked for (``Retry-After``), the least to wait.
+        """
+        self._failures = 1 if lasted >= self._healthy else self._failures + 1
+        step = min(self._last, self._first * 2.0 ** min(self._failures - 1, 30))
+        return max(asked, step * self._source.uniform(0.5, 1.0))

@@ -1,0 +1,96 @@
+"""filter: which of these nodes can take this pod, and why not the others.
+
+Names are answered with names and full nodes with full nodes, never more than was asked: sending
+whole nodes back costs the scheduler more than all of the rest. A node that no eviction can help
+stands in both failed maps: newer schedulers then spare themselves a preemption in vain, older ones
+read the only map they know.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from gpucore.explain import sentence
+from gpucore.fit import sift
+from gpucore.model import Code, Demand, Refusal
+from gpucore.units import NodeName
+from gpucore.wire.errors import WireError
+from gpucore.wire.pods import decode_pod
+from gpuextender import messages, metrics
+from gpuextender.memo import Memo
+from gpuextender.messages import ExtenderArgs, FilterResult, MessageError, NodeItems
+from gpuextender.state import State
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """A refusal as it is sent."""
+
+    text: str
+    code: Code
+    unresolvable: bool
+
+
+class Filter:
+    """The verb. Answers always, for the original answers 200 whatever comes."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._reasons: Memo[Demand, Reason] = Memo()
+
+    def touch(self, node: NodeName) -> None:
+        """The books of ``node`` changed."""
+        self._reasons.touch(node)
+
+    def answer(self, body: bytes) -> FilterResult:
+        """Decide; what cannot be read is said in ``error``."""
+        try:
+            return self._decide(messages.decode(body, ExtenderArgs))
+        except (MessageError, WireError) as error:
+            return FilterResult(error=str(error))
+
+    def _decide(self, args: ExtenderArgs) -> FilterResult:
+        if not messages.given(args.pod):
+            return FilterResult(error="arg or pod is nil")
+        demand = self._state.saw(decode_pod(args.pod)).demand
+        if args.node_names is not None:
+            fits, failed, hopeless = self._sift(demand, args.node_names)
+            return FilterResult(
+                node_names=fits, failed_nodes=failed, failed_and_unresolvable_nodes=hopeless
+            )
+        if not messages.given(args.nodes):
+            return FilterResult(error="cannot get node names")
+        items = messages.items_of(args.nodes)
+        fits, failed, hopeless = self._sift(demand, list(items))
+        return FilterResult(
+            nodes=NodeItems([items[name] for name in fits]),
+            node_names=fits,
+            failed_nodes=failed,
+            failed_and_unresolvable_nodes=hopeless,
+        )
+
+    def _sift(
+        self, demand: Demand | None, names: Sequence[str]
+    ) -> tuple[list[str], Mapping[str, str], Mapping[str, str]]:
+        """Names that fit, reasons of the others, and those of them that are final."""
+        if demand is None:
+            return list(names), {}, {}
+        fits, refused = sift(self._state.ledger, demand, [NodeName(name) for name in names])
+        reasons = self._reasons.of(demand)
+        failed: dict[str, str] = {}
+        hopeless: dict[str, str] = {}
+        counts: dict[Code, int] = {}
+        for name in refused:
+            reason = reasons.get(name)
+            if reason is None:
+                reason = reasons[name] = _reason(refused[name])
+            failed[name] = reason.text
+            if reason.unresolvable:
+                hopeless[name] = reason.text
+            counts[reason.code] = counts.get(reason.code, 0) + 1
+        for code, count in counts.items():
+            metrics.REFUSALS.labels(code.value).inc(count)
+        return list(fits), failed, hopeless
+
+
+def _reason(refusal: Refusal) -> Reason:
+    return Reason(sentence(refusal), refusal.code, refusal.unresolvable)

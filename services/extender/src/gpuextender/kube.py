@@ -1,0 +1,254 @@
+"""The Kubernetes API server as bytes: the only file that knows a Kubernetes client.
+
+The official client gives configuration, credentials and their renewal; its models are not used,
+because decoding them costs twenty times what the narrow decoders of ``gpucore.wire`` do. Nothing is
+retried here: callers know what a failure means to them.
+
+Errors, all with the request in their text::
+
+    KubeError
+    ├── UnreachableError        no answer: refused, reset, timed out; the request may have been done
+    └── StatusError             an answer other than success
+        ├── NotFoundError       404
+        ├── ConflictError       409
+        ├── GoneError           410, the resource version is too old
+        ├── ThrottledError      429, has ``retry_after``; the request was not done
+        └── ServerError         5xx; the request may have been done
+"""
+
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Final, Protocol, Self
+
+import aiohttp
+import msgspec
+from kubernetes.aio import config
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+
+CONNECTIONS: Final = 128
+CONNECT_SECONDS: Final = 3.0
+REQUEST_SECONDS: Final = 30.0
+READ_BUFFER: Final = 2**18
+
+
+class KubeError(Exception):
+    """The API server did not do what was asked, or did not say so."""
+
+
+class UnreachableError(KubeError):
+    """No answer came; whether the request was carried out is unknown."""
+
+
+class StatusError(KubeError):
+    """The API server answered with a failure.
+
+    Attributes:
+        status: HTTP status.
+        retry_after: seconds the server asks to wait; 0 where it does not say.
+    """
+
+    def __init__(self, request: str, *, status: int, message: str, retry_after: float = 0) -> None:
+        super().__init__(f"{request}: {status} {message}")
+        self.status = status
+        self.message = message
+        self.retry_after = retry_after
+
+
+class NotFoundError(StatusError):
+    """404."""
+
+
+class ConflictError(StatusError):
+    """409."""
+
+
+class GoneError(StatusError):
+    """410."""
+
+
+class ThrottledError(StatusError):
+    """429."""
+
+
+class ServerError(StatusError):
+    """5xx."""
+
+
+_ERRORS: Final[Mapping[int, type[StatusError]]] = {
+    404: NotFoundError,
+    409: ConflictError,
+    410: GoneError,
+    429: ThrottledError,
+}
+
+
+class _Status(msgspec.Struct):
+    """The part of ``v1.Status`` that people read."""
+
+    message: str = ""
+
+
+class Api(Protocol):
+    """What this service asks of an API server; paths are absolute, bodies are JSON."""
+
+    async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
+        """Body of a GET."""
+        ...
+
+    async def post(self, path: str, body: bytes) -> bytes:
+        """Create; answers the reply's body."""
+        ...
+
+    async def patch(self, path: str, body: bytes) -> bytes:
+        """Merge patch; answers the reply's body."""
+        ...
+
+    def watch(
+        self, path: str, *, params: Mapping[str, str], silence: float
+    ) -> AsyncIterator[list[bytes]]:
+        """Lines of a watch as they come; a clean end ends it, ``silence`` seconds raise."""
+        ...
+
+
+def split_lines(rest: bytes, chunk: bytes) -> tuple[list[bytes], bytes]:
+    """Whole lines in ``rest + chunk``, and what is left of the last one."""
+    lines = (rest + chunk).split(b"\n")
+    left = lines.pop()
+    return [line for line in lines if line], left
+
+
+class KubeApi:
+    """:class:`Api` over one HTTP session; make it with :meth:`connect`, then use as a context."""
+
+    def __init__(self, configuration: Configuration, session: aiohttp.ClientSession) -> None:
+        self._configuration = configuration
+        self._session = session
+        self._host = configuration.host.rstrip("/")
+
+    @classmethod
+    async def connect(cls, kubeconfig: Path | None) -> Self:
+        """Read a kubeconfig file, or the pod's service account where there is none.
+
+        Raises:
+            kubernetes.aio.config.ConfigException: neither says where the API server is.
+        """
+        configuration = Configuration()
+        if kubeconfig is None:
+            config.load_incluster_config(  # type: ignore[no-untyped-call]
+                client_configuration=configuration
+            )
+        else:
+            await config.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=str(kubeconfig),
+                client_configuration=configuration,
+                persist_config=False,
+            )
+        return cls(configuration, _session(RESTClientObject(configuration).ssl_context))
+
+    async def __aenter__(self) -> Self:
+        """Nothing is opened before the first request."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
+        """Body of a GET."""
+        return await self._ask("GET", path, params=params)
+
+    async def post(self, path: str, body: bytes) -> bytes:
+        """Create; answers the reply's body."""
+        return await self._ask("POST", path, body=body, content="application/json")
+
+    async def patch(self, path: str, body: bytes) -> bytes:
+        """Merge patch; answers the reply's body."""
+        return await self._ask("PATCH", path, body=body, content="application/merge-patch+json")
+
+    async def watch(
+        self, path: str, *, params: Mapping[str, str], silence: float
+    ) -> AsyncIterator[list[bytes]]:
+        """Lines of a watch, several at a time where they came together; none when it opens."""
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silence)
+        request = f"watch {path}"
+        try:
+            async with self._session.get(
+                self._host + path,
+                params={**params, "watch": "1"},
+                headers=await self._credentials(),
+                timeout=timeout,
+            ) as reply:
+                if reply.status != 200:
+                    raise _failure(request, reply, await reply.read())
+                yield []  # accepted: the server was heard
+                rest = b""
+                async for chunk in reply.content.iter_any():
+                    lines, rest = split_lines(rest, chunk)
+                    yield lines
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise UnreachableError(f"{request}: {_reason(error)}") from error
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content: str = "",
+    ) -> bytes:
+        headers = await self._credentials()
+        if content:
+            headers["Content-Type"] = content
+        try:
+            async with self._session.request(
+                method, self._host + path, params=params, data=body, headers=headers
+            ) as reply:
+                answer = await reply.read()
+                if reply.status >= 300:
+                    raise _failure(f"{method} {path}", reply, answer)
+                return answer
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise UnreachableError(f"{method} {path}: {_reason(error)}") from error
+
+    async def _credentials(self) -> dict[str, str]:
+        """The bearer token, renewed where the configuration knows how; certificates are in TLS."""
+        found = (await self._configuration.auth_settings()).get("BearerToken")
+        return {"Authorization": str(found["value"])} if found else {}
+
+
+def _session(tls: ssl.SSLContext) -> aiohttp.ClientSession:
+    """One pool for everything; watches hold a connection each."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls),
+        timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS),
+        headers={"User-Agent": "gpushare-extender", "Accept": "application/json"},
+        trust_env=True,
+        read_bufsize=READ_BUFFER,
+    )
+
+
+def _failure(request: str, reply: aiohttp.ClientResponse, body: bytes) -> StatusError:
+    kind = _ERRORS.get(reply.status, ServerError if reply.status >= 500 else StatusError)
+    after = reply.headers.get("Retry-After", "")
+    return kind(
+        request,
+        status=reply.status,
+        message=_message(body) or reply.reason or "",
+        retry_after=float(after) if after.isdecimal() else 0,
+    )
+
+
+def _reason(error: Exception) -> str:
+    """Timeouts have no text of their own."""
+    return str(error) or type(error).__name__
+
+
+def _message(body: bytes) -> str:
+    """What ``v1.Status`` says, or the start of what came instead."""
+    try:
+        return msgspec.json.decode(body, type=_Status).message
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return body[:200].decode(errors="replace")

@@ -1,0 +1,169 @@
+"""What the scheduler and an extender say to each other (``k8s.io/kube-scheduler/extender/v1``).
+
+The Go structs have no JSON tags: keys are PascalCase, and Go reads them in any case. So requests
+are read in any case here too, exact case first because that is what a scheduler sends and what
+costs nothing. Pods and nodes inside are ordinary API objects, left undecoded as long as can be.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+_NULL: Final = b"null"
+NOTHING: Final = msgspec.Raw(_NULL)
+
+
+class MessageError(ValueError):
+    """The body is not the message it should be; the text is safe to send back."""
+
+
+class ExtenderArgs(msgspec.Struct, rename="pascal", forbid_unknown_fields=True):
+    """Request of filter and prioritize; either ``nodes`` or ``node_names`` is null."""
+
+    pod: msgspec.Raw = NOTHING
+    nodes: msgspec.Raw = NOTHING
+    node_names: list[str] | None = None
+
+
+class BindingArgs(msgspec.Struct, rename="pascal", forbid_unknown_fields=True):
+    """Request of bind."""
+
+    pod_name: str = ""
+    pod_namespace: str = ""
+    pod_uid: str = msgspec.field(name="PodUID", default="")
+    node: str = ""
+
+
+class PreemptionArgs(msgspec.Struct, rename="pascal", forbid_unknown_fields=True):
+    """Request of preempt: victims by node, as pods or, with a node cache, as uids."""
+
+    pod: msgspec.Raw = NOTHING
+    node_name_to_victims: dict[str, msgspec.Raw] | None = None
+    node_name_to_meta_victims: dict[str, msgspec.Raw] | None = None
+
+
+class Victims(msgspec.Struct, rename="pascal", forbid_unknown_fields=True):
+    """Victims on one node; each entry of ``pods`` is a pod or ``{"UID": ...}``."""
+
+    pods: list[msgspec.Raw] | None = None
+    num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class MetaPod(msgspec.Struct, forbid_unknown_fields=True):
+    """A victim by identity."""
+
+    uid: str = msgspec.field(name="UID", default="")
+
+
+class MetaVictims(msgspec.Struct, rename="pascal"):
+    """Answer of preempt for one node."""
+
+    pods: list[MetaPod]
+    num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class PreemptionResult(msgspec.Struct, rename="pascal"):
+    """Answer of preempt; a node that is left out is not to be preempted on."""
+
+    node_name_to_meta_victims: dict[str, MetaVictims]
+
+
+class NodeItems(msgspec.Struct):
+    """Full nodes, given back as they came."""
+
+    items: list[msgspec.Raw]
+
+
+class FilterResult(msgspec.Struct, rename="pascal"):
+    """Answer of filter. A node in both failed maps counts as unresolvable where that is known."""
+
+    nodes: NodeItems | None = None
+    node_names: list[str] | None = None
+    failed_nodes: Mapping[str, str] = {}
+    failed_and_unresolvable_nodes: Mapping[str, str] = {}
+    error: str = ""
+
+
+class HostPriority(msgspec.Struct, rename="pascal"):
+    """Score of one node, 0..10."""
+
+    host: str
+    score: int
+
+
+class BindingResult(msgspec.Struct, rename="pascal"):
+    """Answer of bind; empty is success."""
+
+    error: str = ""
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+class _Node(msgspec.Struct):
+    metadata: _Named
+
+
+M = TypeVar("M", ExtenderArgs, BindingArgs, PreemptionArgs, Victims, MetaPod)
+
+_ENCODER: Final = msgspec.json.Encoder()
+_EXACT: Final[Mapping[type, msgspec.json.Decoder[Any]]] = {
+    kind: msgspec.json.Decoder(kind)
+    for kind in (ExtenderArgs, BindingArgs, PreemptionArgs, Victims, MetaPod)
+}
+_ANY_CASE: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_NODE: Final = msgspec.json.Decoder(_Node)
+_BROKEN: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+
+encode: Final = _ENCODER.encode
+
+
+def decode(body: bytes | msgspec.Raw, kind: type[M]) -> M:
+    """Read a message, keys in any case; unknown keys are passed over, ``null`` is an empty one.
+
+    Raises:
+        MessageError: the body is no JSON object, or a known key holds another type.
+    """
+    try:
+        message: M = _EXACT[kind].decode(body)
+    except _BROKEN:
+        return _decode_any_case(body, kind)
+    return message
+
+
+def _decode_any_case(body: bytes | msgspec.Raw, kind: type[M]) -> M:
+    try:
+        if bytes(body).strip() == _NULL:
+            return kind()
+        given = {key.lower(): value for key, value in _ANY_CASE.decode(body).items()}
+        fields = msgspec.structs.fields(kind)
+        return kind(
+            **{
+                field.name: msgspec.json.decode(given[key], type=field.type)
+                for field in fields
+                if (key := field.encode_name.lower()) in given
+            }
+        )
+    except _BROKEN as error:
+        raise MessageError(f"cannot decode {kind.__name__}: {error}") from error
+
+
+def given(raw: msgspec.Raw) -> bool:
+    """False for a null or an absent object."""
+    return bytes(raw) != _NULL
+
+
+def items_of(nodes: msgspec.Raw) -> dict[str, msgspec.Raw]:
+    """Full nodes of a ``v1.NodeList`` by name, undecoded.
+
+    Raises:
+        MessageError: it is no list of nodes.
+    """
+    try:
+        listed = {key.lower(): value for key, value in _ANY_CASE.decode(nodes).items()}
+        items = msgspec.json.decode(listed.get("items", NOTHING), type=list[msgspec.Raw] | None)
+        return {_NODE.decode(item).metadata.name: item for item in items or ()}
+    except _BROKEN as error:
+        raise MessageError(f"cannot decode Nodes: {error}") from error

@@ -1,0 +1,189 @@
+"""A collection of the API server, followed: list once, then watch, for ever.
+
+Why an own one: each ready-made Python informer loses deletions over a 410, never backs off, or
+decodes models. The rules here:
+
+* a list replaces everything at once, so what vanished between two lists is known by its absence;
+* any clean end of a watch resumes from the last resource version, bookmarks included;
+* 410 (as a status or inside the stream) lists again; so does a line that cannot be decoded;
+* 429, 5xx and lost connections wait, longer each time, and resume where the watch was;
+* a connection that says nothing for ``silence`` seconds is taken for dead.
+
+Not promised: that the sink is current. :attr:`Reflector.age` says how long ago the API server was
+last heard, and callers refuse to decide on anything older than they can bear.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from time import monotonic
+from typing import Final, Generic, Protocol, TypeVar
+
+import msgspec
+import structlog
+
+from gpucore.wire.errors import WireError
+from gpucore.wire.lists import Event, Kind, Page
+from gpuextender import metrics
+from gpuextender.backoff import Backoff
+from gpuextender.kube import Api, GoneError, KubeError, StatusError, UnreachableError
+
+PAGE: Final = 1000
+WATCH_SECONDS: Final = (300, 600)
+SHORT_SECONDS: Final = 1.0
+BREATHE_EVERY: Final = 64
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+log = structlog.get_logger(__name__)
+
+
+class Sink(Protocol[T_contra]):
+    """Where what is followed goes; called on the event loop, must not wait."""
+
+    def replace(self, items: Iterable[T_contra]) -> None:
+        """Everything there is; what is not among ``items`` is gone."""
+        ...
+
+    def changed(self, item: T_contra) -> None:
+        """An item is new or different, or is the same once more."""
+        ...
+
+    def gone(self, item: T_contra) -> None:
+        """An item was deleted; ``item`` is its last known form."""
+        ...
+
+
+class Collection(msgspec.Struct, Generic[T], frozen=True):
+    """What to follow.
+
+    Attributes:
+        name: for logs and metrics, e.g. ``pods``.
+        path: of the API server, e.g. ``/api/v1/pods``.
+        params: query of lists and watches alike, e.g. a field selector.
+    """
+
+    name: str
+    path: str
+    page_of: Callable[[bytes], Page[T]]
+    event_of: Callable[[bytes], Event[T]]
+    params: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Reflector(Generic[T]):
+    """Follows one collection into one sink until cancelled.
+
+    Args:
+        silence: seconds without a byte after which a watch is taken for dead; the API server
+            sends a bookmark about once a minute.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        collection: Collection[T],
+        sink: Sink[T],
+        *,
+        silence: float,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._api, self._collection, self._sink = api, collection, sink
+        self._silence = silence
+        self._backoff = backoff or Backoff()
+        self._version = ""
+        self._heard = float("-inf")
+        self.synced = asyncio.Event()
+
+    @property
+    def name(self) -> str:
+        """Of the collection."""
+        return self._collection.name
+
+    @property
+    def age(self) -> float:
+        """Seconds since the API server was last heard; infinite before the first list."""
+        return monotonic() - self._heard
+
+    async def run(self) -> None:
+        """Follow for ever; as simple as possible, for it cannot be tested to its end."""
+        while True:
+            began = monotonic()
+            try:
+                await self._step()
+            except (KubeError, WireError) as error:
+                await self._rest(error, lasted=max(0.0, self._heard - began))
+
+    async def _step(self) -> None:
+        """One list, or one watch from where the last one ended."""
+        if self._version:
+            await self._watch()
+        else:
+            await self._list()
+
+    async def _rest(self, error: Exception, *, lasted: float) -> None:
+        """Decide what a failure means, then wait."""
+        name = self._collection.name
+        metrics.REFLECTOR_FAILURES.labels(name).inc()
+        if isinstance(error, GoneError | WireError):
+            self._version = ""
+        asked = error.retry_after if isinstance(error, StatusError) else 0.0
+        pause = self._backoff.after_failure(lasted=lasted, asked=asked)
+        log.warning("reflector failed", collection=name, error=str(error), wait=round(pause, 2))
+        await asyncio.sleep(pause)
+
+    async def _list(self) -> None:
+        """Read all pages and hand them over at once."""
+        items: list[T] = []
+        following, version = "", ""
+        while True:
+            params = self._collection.params | {"limit": str(PAGE)}
+            body = await self._api.get(
+                self._collection.path,
+                params=params | ({"continue": following} if following else {}),
+            )
+            page = self._collection.page_of(body)
+            items += page.items
+            following, version = page.continue_token, page.resource_version
+            if not following:
+                break
+        self._sink.replace(items)
+        self._version = version
+        self._hear()
+        metrics.REFLECTOR_LISTS.labels(self._collection.name).inc()
+        log.info("listed", collection=self._collection.name, items=len(items), version=version)
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        """Apply events until the stream ends."""
+        params = self._collection.params | {
+            "resourceVersion": self._version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),  # noqa: S311 - jitter
+        }
+        began, said = monotonic(), 0
+        stream = self._api.watch(self._collection.path, params=params, silence=self._silence)
+        async for lines in stream:
+            said += len(lines)
+            self._hear()
+            for count, line in enumerate(lines, 1):
+                self._apply(self._collection.event_of(line))
+                if count % BREATHE_EVERY == 0:
+                    await asyncio.sleep(0)
+        if not said and monotonic() - began < SHORT_SECONDS:
+            raise UnreachableError("the watch ended as soon as it began")
+
+    def _apply(self, event: Event[T]) -> None:
+        """Hand one event over."""
+        if event.kind is Kind.ERROR:
+            kind = GoneError if event.code == 410 else StatusError
+            raise kind("inside the watch", status=event.code, message=event.message)
+        if event.item is not None:
+            if event.kind is Kind.DELETED:
+                self._sink.gone(event.item)
+            else:
+                self._sink.changed(event.item)
+        self._version = event.resource_version or self._version
+
+    def _hear(self) -> None:
+        self._heard = monotonic()

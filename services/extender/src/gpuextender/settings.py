@@ -1,0 +1,78 @@
+"""What an operator can set, and how: command line over environment over default.
+
+``PORT``, ``LOG_LEVEL`` and ``KUBECONFIG`` are the original's names; everything else is
+``GPUSHARE_<NAME>`` or ``--<name>``. Kubernetes injects ``<SERVICE>_PORT`` variables for services of
+the same namespace, so no setting of ours ends in ``_PORT`` but the webhook's, which no service is
+named after.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from gpucore.wire.names import Names
+
+DEFAULT_PORT: Final = 39999
+LogLevel = Literal["debug", "info", "warn", "error"]
+
+
+class Settings(BaseSettings):
+    """Settings of one process; times are in seconds."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="GPUSHARE_",
+        frozen=True,
+        extra="ignore",
+        populate_by_name=True,
+        cli_prog_name="gpushare-extender",
+        cli_kebab_case=True,
+        cli_avoid_json=True,
+        cli_hide_none_type=True,
+    )
+
+    kubeconfig: Annotated[
+        Path | None,
+        Field(validation_alias="kubeconfig", description="file; in-cluster without one"),
+    ] = None
+    host: Annotated[str, Field(description="address to listen on")] = "0.0.0.0"  # noqa: S104 - in a pod the scheduler may be in another one
+    port: Annotated[
+        int, Field(validation_alias="port", ge=0, le=65535, description="port; 0 picks one")
+    ] = DEFAULT_PORT
+    log_level: Annotated[
+        LogLevel, Field(validation_alias="log_level", description="least severity to log")
+    ] = "warn"
+    domain: Annotated[str, Field(description="domain of the extended resources")] = "aliyun.com"
+    annotation_prefix: Annotated[
+        str, Field(description="prefix of the first generation's annotations")
+    ] = "ALIYUN_COM"
+    policy: Annotated[str, Field(description="card choice where neither pod nor node says")] = (
+        "binpack"
+    )
+    stale_after: Annotated[
+        float, Field(gt=0, description="refuse to decide when the API server was silent so long")
+    ] = 90.0
+    assume_ttl: Annotated[
+        float, Field(gt=0, description="free a reservation that nothing confirmed for so long")
+    ] = 120.0
+    bind_deadline: Annotated[
+        float, Field(gt=0, description="give up a bind after; below the scheduler's httpTimeout")
+    ] = 4.0
+    drain_seconds: Annotated[
+        float, Field(ge=0, description="stay up, but not ready, so long after SIGTERM")
+    ] = 0.0
+
+    @field_validator("port", mode="before")
+    @classmethod
+    def _original_port_rule(cls, value: Any) -> Any:
+        """Fall back to the default where the text is no number, as the original does."""
+        try:
+            return int(value)
+        except (TypeError, ValueError):
+            return DEFAULT_PORT
+
+    @property
+    def names(self) -> Names:
+        """Resource and annotation names of this cluster."""
+        return Names(domain=self.domain, prefix=self.annotation_prefix)

@@ -1,0 +1,224 @@
+"""What is known of the cluster, kept current by reflectors and read by every verb.
+
+The API server's pods and nodes are the only truth; nothing here outlives the process. Everything
+happens on one event loop, so a verb sees one state from start to end and there is no lock. Nothing
+else changes the ledger: that is how :mod:`gpuextender.memo` knows which answers are old.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from gpucore.ledger import Ledger
+from gpucore.model import Claim, Demand, Placement
+from gpucore.units import NodeName, PodUid
+from gpucore.wire.names import UNHEALTHY_KEY, Names
+from gpucore.wire.nodes import Node, unhealthy_indexes, unhealthy_node
+from gpucore.wire.pods import Pod, demand_of
+from gpuextender.configmaps import ConfigMap
+
+SEEN_LIMIT: Final = 4096
+
+
+class Asking(msgspec.Struct, frozen=True):
+    """A pod that is not bound, with what it asks; ``None`` asks nothing of ours."""
+
+    pod: Pod
+    demand: Demand | None
+
+
+class State:
+    """The ledger, and the pods that wait for a node.
+
+    Args:
+        names: resource domain and annotation prefix.
+        touched: called with the name of every node whose books may have changed.
+    """
+
+    def __init__(self, names: Names, touched: Callable[[NodeName], None]) -> None:
+        self.names = names
+        self.ledger = Ledger(names)
+        self.nodes = NodeSink(self)
+        self.pods = PodSink(self)
+        self.config_maps = ConfigMapSink(self)
+        self._touched = touched
+        self._waiting: dict[tuple[str, str], Asking] = {}
+        self._seen: OrderedDict[PodUid, Asking] = OrderedDict()
+
+    # Pods that are not bound.
+
+    def asking(self, namespace: str, name: str, uid: PodUid) -> Asking | None:
+        """The pod with this very UID: as the watch has it, else as a filter last saw it."""
+        waiting = self._waiting.get((namespace, name))
+        if waiting is not None and waiting.pod.uid == uid:
+            return waiting
+        return self._seen.get(uid)
+
+    def find(self, namespace: str, name: str) -> Asking | None:
+        """The waiting pod of this name."""
+        return self._waiting.get((namespace, name))
+
+    def waiting(self) -> Iterable[Asking]:
+        """All pods that ask for something and are not bound."""
+        return self._waiting.values()
+
+    def saw(self, pod: Pod) -> Asking:
+        """Remember a pod that the scheduler asks about: its bind may come before the watch does."""
+        asking = Asking(pod, demand_of(pod, self.names))
+        self._seen[pod.uid] = asking
+        self._seen.move_to_end(pod.uid)
+        if len(self._seen) > SEEN_LIMIT:
+            self._seen.popitem(last=False)
+        return asking
+
+    # Every change of the ledger.
+
+    def assume(self, pod: Pod, placement: Placement, *, now_ns: int) -> Claim:
+        """Reserve; the claim that stands already wins."""
+        claim = self.ledger.assume(pod, placement, now_ns=now_ns)
+        self._touched(claim.placement.node)
+        return claim
+
+    def forget(self, uid: PodUid) -> None:
+        """Give back what was assumed."""
+        self._around(uid, lambda: self.ledger.forget(uid))
+
+    def expire(self, *, now_ns: int, ttl_ns: int) -> list[PodUid]:
+        """Give back what nothing confirmed for ``ttl_ns``."""
+        held = {uid: claim.placement.node for uid, claim in self.ledger.claims().items()}
+        late = self.ledger.expire(now_ns, ttl_ns)
+        for uid in late:
+            self._touched(held[uid])
+        return late
+
+    def pod_changed(self, pod: Pod) -> None:
+        """A pod is as it says, by watch or by a read of our own."""
+        self._around(pod.uid, lambda: self.ledger.pod_changed(pod))
+        self._note(pod)
+
+    def pod_gone(self, pod: Pod) -> None:
+        """A pod object was deleted."""
+        self._around(pod.uid, lambda: self.ledger.pod_gone(pod.uid))
+        self._seen.pop(pod.uid, None)
+        waiting = self._waiting.get((pod.namespace, pod.name))
+        if waiting is not None and waiting.pod.uid == pod.uid:
+            del self._waiting[pod.namespace, pod.name]
+
+    def relist_pods(self, pods: Iterable[Pod]) -> None:
+        """These are all pods."""
+        listed = list(pods)
+        self.ledger.relist_pods(listed)
+        self._waiting.clear()
+        for pod in listed:
+            self._note(pod)
+        self._touch_all()
+
+    def relist_nodes(self, nodes: Iterable[Node]) -> None:
+        """These are all nodes."""
+        self._touch_all()
+        self.ledger.relist_nodes(nodes)
+        self._touch_all()
+
+    def node_changed(self, node: Node) -> None:
+        """A node is as it says."""
+        account = self.ledger.node(node.name)
+        shape = account.shape if account else None
+        self.ledger.node_changed(node)
+        account = self.ledger.node(node.name)
+        if account is None or account.shape is not shape:
+            self._touched(node.name)
+
+    def node_gone(self, name: NodeName) -> None:
+        """A node was deleted."""
+        self.ledger.node_gone(name)
+        self._touched(name)
+
+    def unhealthy_changed(self, node: NodeName, text: str) -> None:
+        """The legacy ConfigMap of ``node`` lists these cards; empty text lists none."""
+        self.ledger.unhealthy_changed(node, unhealthy_indexes(text))
+        self._touched(node)
+
+    def _around(self, uid: PodUid, change: Callable[[], object]) -> None:
+        """Change the claim of ``uid``; touch the nodes it leaves and comes to."""
+        before = self.ledger.claim(uid)
+        change()
+        after = self.ledger.claim(uid)
+        if before is after:
+            return
+        for claim in (before, after):
+            if claim is not None:
+                self._touched(claim.placement.node)
+
+    def _touch_all(self) -> None:
+        for name in self.ledger.nodes():
+            self._touched(name)
+
+    def _note(self, pod: Pod) -> None:
+        """Keep the list of waiting pods."""
+        key = (pod.namespace, pod.name)
+        if pod.node or pod.finished or pod.terminating:
+            self._seen.pop(pod.uid, None)
+            self._waiting.pop(key, None)
+        elif (demand := demand_of(pod, self.names)) is not None:
+            self._waiting[key] = Asking(pod, demand)
+
+
+class NodeSink:
+    """Nodes into the state."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def replace(self, items: Iterable[Node]) -> None:
+        self._state.relist_nodes(items)
+
+    def changed(self, item: Node) -> None:
+        self._state.node_changed(item)
+
+    def gone(self, item: Node) -> None:
+        self._state.node_gone(item.name)
+
+
+class PodSink:
+    """Pods into the state."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def replace(self, items: Iterable[Pod]) -> None:
+        self._state.relist_pods(items)
+
+    def changed(self, item: Pod) -> None:
+        self._state.pod_changed(item)
+
+    def gone(self, item: Pod) -> None:
+        self._state.pod_gone(item)
+
+
+class ConfigMapSink:
+    """The legacy lists of unhealthy cards into the state."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._named: set[NodeName] = set()
+
+    def replace(self, items: Iterable[ConfigMap]) -> None:
+        vanished, self._named = self._named, set()
+        for item in items:
+            self.changed(item)
+        for node in vanished - self._named:
+            self._state.unhealthy_changed(node, "")
+
+    def changed(self, item: ConfigMap) -> None:
+        node = unhealthy_node(item.name)
+        if node is not None:
+            self._named.add(node)
+            self._state.unhealthy_changed(node, item.data.get(UNHEALTHY_KEY, ""))
+
+    def gone(self, item: ConfigMap) -> None:
+        node = unhealthy_node(item.name)
+        if node is not None:
+            self._named.discard(node)
+            self._state.unhealthy_changed(node, "")

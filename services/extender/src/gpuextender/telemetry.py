@@ -1,0 +1,57 @@
+"""Logs: JSON lines in a pod, colours on a terminal, one way out for every library.
+
+Libraries that log through :mod:`logging` (uvicorn, aiohttp) come out in the same shape. Tracing is
+FastAPI's own: it stays inert until an OpenTelemetry provider is configured from outside.
+"""
+
+import logging
+import sys
+from typing import Final
+
+import structlog
+from structlog.typing import Processor
+
+_LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+def configure_logs(level: str) -> None:
+    """Send all logs to stderr.
+
+    Args:
+        level: ``debug``, ``info``, ``warn`` or ``error``.
+    """
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer()],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=_LEVELS[level], force=True)
+
+
+def _renderer() -> Processor:
+    if sys.stderr.isatty():
+        return structlog.dev.ConsoleRenderer()
+    return structlog.processors.JSONRenderer()

@@ -1,0 +1,29 @@
+"""Fixtures: a fake API server, and the real service in this process in front of it."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from fakeapi import FakeApiServer
+from running import Running
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeApiServer]:
+    """An empty API server."""
+    async with FakeApiServer() as fake:
+        yield fake
+
+
+@pytest.fixture
+async def extender(cluster: FakeApiServer, tmp_path: Path) -> AsyncIterator[Running]:
+    """A ready extender of that API server; what a test puts in later comes by watch."""
+    async with Running(cluster, tmp_path) as running:
+        async with asyncio.timeout(10):
+            await running.ready()
+        yield running

@@ -1,0 +1,99 @@
+"""The real service in this process, and how a scheduler talks to it."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+from fakeapi import FakeApiServer
+from gpuextender.kube import KubeApi
+from gpuextender.service import Service
+from gpuextender.settings import Settings
+
+Object = dict[str, Any]
+WAIT_SECONDS = 10
+
+
+async def until(what: str, true: Callable[[], object], *, seconds: float = WAIT_SECONDS) -> None:
+    """Wait for a condition that something else brings about."""
+    try:
+        async with asyncio.timeout(seconds):
+            while not true():
+                await asyncio.sleep(0.002)
+    except TimeoutError:
+        raise AssertionError(f"not within {seconds} s: {what}") from None
+
+
+class Running:
+    """Use as an async context; settings can be given by name."""
+
+    def __init__(self, cluster: FakeApiServer, folder: Path, **settings: Any) -> None:
+        self._cluster = cluster
+        self._kubeconfig = folder / "kubeconfig"
+        self._settings = settings
+
+    async def __aenter__(self) -> Self:
+        self._kubeconfig.write_text(self._cluster.kubeconfig())
+        self.api = await KubeApi.connect(self._kubeconfig)
+        settings = Settings(port=0, host="127.0.0.1", **self._settings)
+        self.service = Service(self.api, settings)
+        self.task = asyncio.create_task(self.service.run())
+        await until("the server listens", lambda: self.service.server.started)
+        self.url = f"http://127.0.0.1:{self.service.server.port}"
+        self.http = aiohttp.ClientSession(self.url)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.http.close()
+        self.service.stop()
+        await self.task
+        await self.api.__aexit__()
+
+    @property
+    def state(self) -> Any:
+        """What the service knows."""
+        return self.service.state
+
+    async def ready(self) -> None:
+        """Wait until it takes decisions."""
+        await until("ready", lambda: not self.service.health.obstacle())
+
+    async def knows_node(self, name: str) -> None:
+        """Wait until the watch brought a node."""
+        await until(f"node {name}", lambda: self.state.ledger.node(name))
+
+    async def knows_pod(self, uid: str) -> None:
+        """Wait until the watch brought a bound pod."""
+        await until(f"claim of {uid}", lambda: self.state.ledger.claim(uid))
+
+    async def post(self, path: str, body: object) -> tuple[int, Any]:
+        """POST JSON; answers status and decoded body."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        async with self.http.post(path, data=data) as reply:
+            return reply.status, json.loads(await reply.read())
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """GET; answers status and text."""
+        async with self.http.get(path) as reply:
+            return reply.status, await reply.text()
+
+    async def filter(self, pod: Object, *names: str) -> Object:
+        """What the scheduler is told about ``names``."""
+        body = {"Pod": pod, "Nodes": None, "NodeNames": list(names)}
+        status, answer = await self.post("/gpushare-scheduler/filter", body)
+        assert status == 200
+        return answer
+
+    async def bind(self, pod: Object, node: str) -> tuple[int, str]:
+        """Status and error of a bind."""
+        metadata = pod["metadata"]
+        body = {
+            "PodName": metadata["name"],
+            "PodNamespace": metadata["namespace"],
+            "PodUID": metadata["uid"],
+            "Node": node,
+        }
+        status, answer = await self.post("/gpushare-scheduler/bind", body)
+        return status, answer["Error"]
