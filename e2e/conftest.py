@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from environments.environment import Environment, UnavailableError
 
 @pytest.fixture(scope="session")
 def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
-    """A cluster with the stack on it. With CI=true, none is a failure; else a skip with a reason."""
+    """A cluster with the stack on it; with CI=true none is a failure, else a reasoned skip."""
     from environments.kind import KindEnvironment  # noqa: PLC0415 - unit tests here need no kind
 
     keep = bool(request.config.getoption("keep_cluster"))
@@ -47,7 +48,8 @@ def small(environment: Environment) -> str:
     """Name of the node with the fewest cards, at least two of equal size."""
     fewest = min(environment.nodes, key=lambda node: len(environment.nodes[node]))
     sizes = {card.units for card in environment.nodes[fewest]}
-    assert len(environment.nodes[fewest]) >= 2 and len(sizes) == 1, "the cases need two equal cards"
+    assert len(environment.nodes[fewest]) >= 2, "the cases need a node of two cards"
+    assert len(sizes) == 1, "the cases need cards of equal size"
     return fewest
 
 
@@ -55,9 +57,10 @@ def small(environment: Environment) -> str:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Attach the state of the cluster to the report of a case that failed."""
     outcome = yield
-    world = getattr(item, "funcargs", {}).get("environment")
+    used: dict[str, Any] = getattr(item, "funcargs", {})
+    world = used.get("environment")
     if call.when == "call" and call.excinfo is not None and world is not None:
-        spaces = tuple(item.funcargs["case"].namespaces) if "case" in item.funcargs else ()
+        spaces = used["case"].namespaces if "case" in used else ()
         text = diagnosis.report(world.kubectl, stack=world.namespace, namespaces=spaces)
         item.add_report_section("call", "cluster", text)
     return outcome

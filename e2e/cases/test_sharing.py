@@ -1,4 +1,4 @@
-"""Pods share cards: where they land, what their containers see, and when the share is free again."""
+"""Pods share cards: where they land, what containers see, and when a share is free again."""
 
 import pytest
 

@@ -1,8 +1,8 @@
 """A real control plane without containers: etcd, kube-apiserver and kube-scheduler on loopback.
 
-The place for what a kind cluster is too small or too slow for: thousands of nodes, races, faults and
-figures. Nodes are objects only (:mod:`environments.fakenodes`); what a kubelet would do to a bound
-pod is done by :mod:`environments.fakekubelet`.
+The place for what a kind cluster is too small or too slow for: thousands of nodes, races, faults
+and figures. Nodes are objects only (:mod:`environments.fakenodes`); what a kubelet would do to a
+bound pod is done by :mod:`environments.fakekubelet`.
 """
 
 import json
@@ -81,7 +81,7 @@ class ControlPlane:
         config = self.folder / f"{name}.json"
         config.write_text(json.dumps(self._scheduler_config(name, extender_url, verbs)))
         port = free_port()
-        argv = [
+        argv: list[str | Path] = [
             self._programs / "kube-scheduler",
             f"--config={config}",
             "--port=0",
@@ -104,7 +104,7 @@ class ControlPlane:
 
     def _etcd(self) -> str:
         url, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-        argv = [
+        argv: list[str | Path] = [
             self._programs / "etcd",
             f"--data-dir={self.folder / 'etcd'}",
             f"--listen-client-urls={url}",
@@ -128,7 +128,7 @@ class ControlPlane:
 
     def _api_server(self, etcd: str) -> None:
         key = self.folder / "accounts.key"
-        argv = [
+        argv: list[str | Path] = [
             self._programs / "kube-apiserver",
             f"--etcd-servers={etcd}",
             "--bind-address=127.0.0.1",

@@ -4,8 +4,7 @@ Everything is made or found again: engine, tools, node image, service images, cl
 cluster itself is created through pytest-kind's class, with kind and kubectl from this machine.
 """
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pytest_kind.cluster import KindCluster
@@ -45,7 +44,7 @@ class KindEnvironment:
         self.folder = cachedir.root() / "clusters" / name
         names = [f"{name}-worker{number or ''}" for number in (0, *range(2, len(workers) + 1))]
         self.machines = dict(zip(names, self.workers, strict=True))
-        self.nodes: dict[str, tuple[Card, ...]] = {
+        self.nodes: Mapping[str, tuple[Card, ...]] = {
             node: machines.cards(machine) for node, machine in self.machines.items()
         }
 

@@ -28,7 +28,7 @@ def cards(machine: str) -> tuple[Card, ...]:
     text = configparser.ConfigParser(allow_no_value=True, delimiters=("=",), strict=False)
     text.read(build.machine(machine))
     shared = dict(text["gpu *"]) if text.has_section("gpu *") else {}
-    found = []
+    found: list[Card] = []
     while text.has_section(f"gpu {len(found)}"):
         own = {**shared, **text[f"gpu {len(found)}"]}
         units = int(own["memory_mib"]) // MIB_PER_UNIT
