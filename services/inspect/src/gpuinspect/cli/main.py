@@ -1,0 +1,85 @@
+"""The ``gpushare`` command and its doors under the originals' names.
+
+Sub commands are imported when they are called: ``--help`` and a mistyped flag answer at once,
+although the Kubernetes client takes half a second to import. Exit codes: 0 done; 1 it failed, or
+its answer is no (the sentence is on stderr); 2 the command line is wrong.
+"""
+
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command as command_of
+
+
+class Lazy(NamedTuple):
+    """A sub command that is not imported yet.
+
+    Attributes:
+        target: ``module:function`` or ``module:app`` below :mod:`gpuinspect.cli`.
+    """
+
+    target: str
+    help: str
+
+
+COMMANDS: Final = {
+    "inspect": Lazy(
+        "inspect:inspect", "GPU memory allocated, card by card (kubectl inspect gpushare)"
+    ),
+}
+SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
+PLAIN: Final[Any] = {
+    "add_completion": False,
+    "rich_markup_mode": None,
+    "context_settings": SETTINGS,
+}
+
+
+class LazyGroup(TyperGroup):
+    """The commands of :data:`COMMANDS`, listed without importing any."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the signature is typer's
+        """The names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the signature is typer's
+        """Import and build one command; ``None`` where there is no such name."""
+        lazy = COMMANDS.get(cmd_name)
+        return None if lazy is None else _built(lazy, cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - as above
+        """Write the list for ``--help`` from the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in COMMANDS.items()])
+
+
+def _built(lazy: Lazy, name: str) -> Any:
+    module, attribute = lazy.target.split(":")
+    found = getattr(import_module(f"gpuinspect.cli.{module}"), attribute)
+    if not isinstance(found, typer.Typer):
+        door = typer.Typer(**PLAIN)
+        door.command(name)(found)
+        found = door
+    command = command_of(found)
+    command.name = name
+    return command
+
+
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, **PLAIN)
+
+
+@app.callback()
+def gpushare() -> None:
+    """GPU shares on Kubernetes: who holds which card, why a pod waits, and what would help."""
+
+
+def main() -> None:
+    """The console script ``gpushare``."""
+    app(prog_name="gpushare")
+
+
+def inspect_gpushare() -> None:
+    """The console script ``kubectl-inspect-gpushare``, found by kubectl as ``inspect gpushare``."""
+    _built(COMMANDS["inspect"], "inspect")(prog_name="kubectl inspect gpushare")

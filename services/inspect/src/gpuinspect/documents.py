@@ -1,0 +1,133 @@
+"""The JSON and YAML that ``gpushare inspect`` answers programs with.
+
+``apiVersion`` is the contract: within a version fields are added and nothing else. Amounts are in
+the ``unit`` of the document.
+"""
+
+import msgspec
+
+from gpuinspect.views import CardView, ClusterView, NodeView, PodView
+
+API_VERSION = "gpushare/v1"
+
+
+class Amount(msgspec.Struct, frozen=True):
+    """Units allocated and units there are."""
+
+    allocated: int
+    total: int
+
+
+class GpuDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """One card."""
+
+    index: int
+    uuid: str
+    model: str
+    memory_mib: int = msgspec.field(name="memoryMiB")
+    allocated: int
+    total: int
+    core_percent: int
+    whole: bool
+    healthy: bool
+    mode: str
+
+
+class PodDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """What one pod holds: units and percent by index of the card, and cards held whole."""
+
+    namespace: str
+    name: str
+    uid: str
+    state: str
+    gpus: dict[str, int]
+    core_percent: dict[str, int]
+    whole_gpus: list[int]
+    pending: int
+    faults: list[str]
+
+
+class NodeDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """One node that shares its cards; ``unit`` is what its plugin counts in."""
+
+    name: str
+    address: str
+    ready: bool
+    cordoned: bool
+    unit: str
+    unit_explicit: bool
+    driver: str
+    allocated: int
+    total: int
+    pending: int
+    gpus: list[GpuDoc]
+    pods: list[PodDoc]
+
+
+class NodeShareList(msgspec.Struct, frozen=True, rename="camel"):
+    """The answer of ``gpushare inspect -o json``; ``schedulable`` leaves out cordoned nodes."""
+
+    api_version: str
+    kind: str
+    unit: str
+    cluster: Amount
+    schedulable: Amount
+    items: list[NodeDoc]
+
+
+def node_share_list(view: ClusterView) -> NodeShareList:
+    """The document of a cluster."""
+    return NodeShareList(
+        api_version=API_VERSION,
+        kind="NodeShareList",
+        unit=str(view.unit),
+        cluster=Amount(view.used, view.total),
+        schedulable=Amount(view.schedulable.used, view.schedulable.total),
+        items=[_node(node) for node in view.nodes],
+    )
+
+
+def _node(node: NodeView) -> NodeDoc:
+    return NodeDoc(
+        name=node.name,
+        address=node.address,
+        ready=node.ready,
+        cordoned=node.cordoned,
+        unit=node.unit,
+        unit_explicit=node.explicit,
+        driver=node.driver,
+        allocated=node.used,
+        total=node.total,
+        pending=node.pending,
+        gpus=[_gpu(card) for card in node.cards],
+        pods=[_pod(pod) for pod in node.pods],
+    )
+
+
+def _gpu(card: CardView) -> GpuDoc:
+    return GpuDoc(
+        index=card.index,
+        uuid=card.uuid,
+        model=card.model,
+        memory_mib=card.memory_mib,
+        allocated=card.used,
+        total=card.total,
+        core_percent=card.core,
+        whole=card.whole,
+        healthy=card.healthy,
+        mode=card.mode,
+    )
+
+
+def _pod(pod: PodView) -> PodDoc:
+    return PodDoc(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        state=pod.state,
+        gpus={str(index): units for index, units in pod.cards.items()},
+        core_percent={str(index): percent for index, percent in pod.core.items()},
+        whole_gpus=list(pod.group),
+        pending=pod.pending,
+        faults=list(pod.faults),
+    )

@@ -1,0 +1,25 @@
+"""Why a command cannot answer, in words for the person at the terminal.
+
+::
+
+    InspectError            printed as ``error: ...``; the command ends with exit code 1
+    ├── ClusterError        the API server did not answer, or refused
+    ├── SnapshotError       the file is no snapshot
+    └── NotFoundError       the cluster has no such node or pod
+"""
+
+
+class InspectError(Exception):
+    """The command cannot answer; the text says why and what to do."""
+
+
+class ClusterError(InspectError):
+    """The API server did not answer, or answered with a failure."""
+
+
+class SnapshotError(InspectError):
+    """The file cannot be read, or is not what ``kubectl get ... -o json`` prints."""
+
+
+class NotFoundError(InspectError):
+    """The cluster, or the snapshot, has no such object."""

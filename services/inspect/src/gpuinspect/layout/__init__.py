@@ -1,0 +1,1 @@
+"""The text people see: the originals' tables to the byte, and ours."""

@@ -1,0 +1,50 @@
+"""The details of ``kubectl inspect gpushare -d``, byte for byte as the original prints them.
+
+Its oddities are kept, since tools depend on the layout: the dashes are as long as the raw pod
+rows of the first node together, so they grow with the number of pods there.
+"""
+
+from gpucore.units import GpuIndex
+from gpuinspect.tables import align
+from gpuinspect.views import ClusterView, NodeView, PodView, percent
+
+DASHES_BEYOND_PODS = 10
+
+
+def details(view: ClusterView) -> str:
+    """A block a node with a line a pod, then the totals of the cluster on one line."""
+    first = _pods(view.nodes[0]) if view.nodes else ""
+    dashes = "-" * (len(first) + DASHES_BEYOND_PODS)
+    blocks = "".join(_block(node, dashes) for node in view.nodes)
+    return align(
+        f"{blocks}\n\nAllocated/Total GPU Memory In Cluster:\t"
+        f"{view.used}/{view.total} ({percent(view.used, view.total)}%)\t\n"
+    )
+
+
+def _block(node: NodeView, dashes: str) -> str:
+    return (
+        f"\nNAME:\t{node.name}\nIPADDRESS:\t{node.address or 'unknown'}\n\n"
+        f"{_header(node)}{_pods(node)}"
+        f"Allocated :\t{node.used} ({percent(node.used, node.total)}%)\t\n"
+        f"Total :\t{node.total} \t\n"
+        f"{dashes}\n"
+    )
+
+
+def _header(node: NodeView) -> str:
+    cards = "".join(f"GPU{index}(Allocated)\t" for index in range(node.width))
+    if node.pending:
+        cards += "Pending(Allocated)\t"
+    return f"NAME\tNAMESPACE\t{cards}\n"
+
+
+def _pods(node: NodeView) -> str:
+    return "".join(_row(node, pod) for pod in node.pods)
+
+
+def _row(node: NodeView, pod: PodView) -> str:
+    amounts = [pod.cards.get(GpuIndex(index), 0) for index in range(node.width)]
+    if node.pending:
+        amounts.append(pod.pending)
+    return "\t".join([pod.name, pod.namespace, *map(str, amounts)]) + "\t\n"

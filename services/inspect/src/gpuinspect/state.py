@@ -1,0 +1,176 @@
+"""From the objects of a cluster to the figures people see, through the core's one ledger.
+
+What is shown is therefore what the scheduler extender accounts for. The only rule of its own is
+the unit of a node whose plugin does not say it: more than 100 units a card are taken for MiB, as
+the original took them (and was wrong for cards of 101 GiB and more, which is why ours say it).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from gpucore.account import NodeAccount
+from gpucore.cards import CardAccount
+from gpucore.ledger import Ledger, rebuilt
+from gpucore.model import Claim, Gpu
+from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit, NodeName
+from gpucore.wire.names import UNHEALTHY_KEY, UNHEALTHY_NAMESPACE, Names
+from gpucore.wire.nodes import Node, unhealthy_indexes, unhealthy_node
+from gpucore.wire.quantity import amount
+from gpuinspect.errors import NotFoundError
+from gpuinspect.snapshots import Snapshot
+from gpuinspect.views import CardView, ClusterView, NodeView, PodView
+
+GIB_CARDS_END: Final = 100  # the original's guess: a larger card is counted in MiB
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _ConfigMap(msgspec.Struct):
+    metadata: _Metadata
+    data: Mapping[str, str] | None = None
+
+
+def books(snapshot: Snapshot, names: Names) -> Ledger:
+    """The ledger that these objects give.
+
+    Raises:
+        WireError: an amount is no Kubernetes quantity (no API server accepts such an object).
+    """
+    ledger = rebuilt(names, map(_whole, snapshot.nodes), snapshot.pods)
+    for raw in snapshot.others.get("ConfigMap", ()):
+        config_map = msgspec.json.decode(raw, type=_ConfigMap)
+        node = unhealthy_node(config_map.metadata.name)
+        if node is not None and config_map.metadata.namespace == UNHEALTHY_NAMESPACE:
+            text = (config_map.data or {}).get(UNHEALTHY_KEY, "")
+            ledger.unhealthy_changed(node, unhealthy_indexes(text))
+    return ledger
+
+
+def _whole(node: Node) -> Node:
+    """Kubelet always says both; a file made by hand may say what the original read, and no more."""
+    if node.capacity:
+        return node
+    return msgspec.structs.replace(node, capacity=node.allocatable)
+
+
+def shares(snapshot: Snapshot, names: Names, *, node: str = "") -> ClusterView:
+    """The nodes that offer shares, by name; or the one called ``node``, whatever it offers.
+
+    Raises:
+        NotFoundError: there is no such node.
+        WireError: as :func:`books`.
+    """
+    ledger = books(snapshot, names)
+    chosen = [each for each in snapshot.nodes if _wanted(each, names, node)]
+    if node and not chosen:
+        raise NotFoundError(f'nodes "{node}" not found')
+    chosen.sort(key=lambda each: each.name)
+    return view(ledger, chosen, names)
+
+
+def _wanted(node: Node, names: Names, name: str) -> bool:
+    if name:
+        return node.name == name
+    offered = (node.allocatable.get(names.gpu_mem), node.capacity.get(names.gpu_mem))
+    return any(amount(text) > 0 for text in offered if text is not None)
+
+
+def view(ledger: Ledger, nodes: Iterable[Node], names: Names) -> ClusterView:
+    """These nodes with every amount in one unit: theirs where they agree, else MiB."""
+    accounts = [(node, _account(ledger, node.name)) for node in nodes]
+    units = {unit_of(account) for _, account in accounts}
+    unit = units.pop() if len(units) == 1 else MIB if units else GIB
+    return ClusterView(tuple(_node(*pair, unit=unit, names=names) for pair in accounts), unit)
+
+
+def _account(ledger: Ledger, name: NodeName) -> NodeAccount:
+    account = ledger.node(name)
+    return NodeAccount(name) if account is None else account
+
+
+def unit_of(account: NodeAccount) -> MemoryUnit:
+    """What the node counts in: as its plugin says, else as the original guesses."""
+    largest = max((card.total for card in account.cards.values()), default=0)
+    return account.unit or (MIB if largest > GIB_CARDS_END else GIB)
+
+
+def _node(node: Node, account: NodeAccount, *, unit: MemoryUnit, names: Names) -> NodeView:
+    own = unit_of(account)
+    scale = own.mib // unit.mib
+    cards = [_card(card, card.gpu, scale) for card in account.cards.values() if card.gpu]
+    lost = sum(card.used for card in account.cards.values() if card.gpu is None)
+    pods = (_pod(claim, account, scale) for claim in account.claims.values())
+    return NodeView(
+        name=node.name,
+        address=node.address,
+        cards=tuple(cards),
+        total=_total(node, account, names) * scale,
+        used=sum(card.used for card in cards) + (lost + account.pending) * scale,
+        pending=account.pending * scale,
+        lost=lost * scale,
+        pods=tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid))),
+        ready=node.ready,
+        cordoned=node.unschedulable,
+        explicit=account.unit is not None,
+        unit=str(own),
+        driver=account.inventory.driver if account.inventory else "",
+    )
+
+
+def _total(node: Node, account: NodeAccount, names: Names) -> int:
+    """Units of the cards; of a node with an original plugin, what kubelet can allocate."""
+    if account.unit is None:
+        return amount(node.allocatable.get(names.gpu_mem, "0"))
+    return account.total_units
+
+
+def _card(card: CardAccount, gpu: Gpu, scale: int) -> CardView:
+    return CardView(
+        index=card.index,
+        total=card.total * scale,
+        used=_used(card) * scale,
+        core=card.core_used,
+        whole=_is_whole(card),
+        healthy=card.healthy,
+        mode="mig" if gpu.mig else gpu.rung.value,
+        model=gpu.model,
+        uuid=gpu.uuid,
+        memory_mib=gpu.memory_mib,
+    )
+
+
+def _is_whole(card: CardAccount) -> bool:
+    return any(hold.whole for hold in card.holders.values())
+
+
+def _used(card: CardAccount) -> int:
+    """Units in use; a card that is held whole has none left to share."""
+    return max(card.used, card.total) if _is_whole(card) else card.used
+
+
+def _pod(claim: Claim, account: NodeAccount, scale: int) -> PodView:
+    return PodView(
+        uid=claim.uid,
+        namespace=claim.namespace,
+        name=claim.name,
+        cards={index: units * scale for index, units in _held(claim, account).items()},
+        core=claim.placement.core,
+        group=claim.placement.group,
+        pending=account.shape.counted(claim.pending, claim.unit) * scale,
+        state=claim.state.value,
+        faults=claim.faults,
+    )
+
+
+def _held(claim: Claim, account: NodeAccount) -> dict[GpuIndex, int]:
+    held = {}
+    for index, card in account.cards.items():
+        hold = card.holders.get(claim.uid)
+        if hold is not None:
+            held[index] = card.total if hold.whole else hold.mem
+    return held

@@ -1,0 +1,119 @@
+"""What the tables and documents show of a cluster: plain figures, all in one unit of memory.
+
+Made from the ledger by :mod:`gpuinspect.state`; nothing here decides or adds up differently from
+what the scheduler extender sees.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from gpucore.units import GpuIndex, MemoryUnit, NodeName
+
+
+class CardView(msgspec.Struct, frozen=True):
+    """One card of a node.
+
+    Attributes:
+        total, used: memory in units; ``used`` may exceed ``total`` and is then over-full.
+        core: percent of compute in use.
+        whole: a pod holds the card as a whole.
+        mode: what enforces shares: ``none``, ``mps`` or ``mig``.
+    """
+
+    index: GpuIndex
+    total: int
+    used: int
+    core: int = 0
+    whole: bool = False
+    healthy: bool = True
+    mode: str = "none"
+    model: str = ""
+    uuid: str = ""
+    memory_mib: int = 0
+
+
+class PodView(msgspec.Struct, frozen=True):
+    """What one pod holds on its node.
+
+    Attributes:
+        cards: units on each card it has a share of.
+        core: percent of compute on each card.
+        group: cards it holds as a whole.
+        pending: units on the node but on no known card.
+        state: ``bound`` until the node has handed the cards out, then ``confirmed``.
+        faults: what is wrong with its annotations, in words.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    cards: Mapping[GpuIndex, int] = msgspec.field(default_factory=dict)
+    core: Mapping[GpuIndex, int] = msgspec.field(default_factory=dict)
+    group: tuple[GpuIndex, ...] = ()
+    pending: int = 0
+    state: str = "bound"
+    faults: tuple[str, ...] = ()
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """One node that shares its cards.
+
+    Attributes:
+        address: first InternalIP; empty unknown.
+        total: units of the node; without an inventory not always the sum of the cards.
+        used: units in use, those on no known card included.
+        pending: units bound to the node but on no known card.
+        lost: units on cards that the node no longer has.
+        explicit: the node says its own unit; otherwise it was told from the figures.
+    """
+
+    name: NodeName
+    address: str
+    cards: tuple[CardView, ...]
+    total: int
+    used: int
+    pending: int = 0
+    lost: int = 0
+    pods: tuple[PodView, ...] = ()
+    ready: bool = True
+    cordoned: bool = False
+    explicit: bool = True
+    unit: str = "GiB"
+    driver: str = ""
+
+    @property
+    def width(self) -> int:
+        """Columns its cards need: one past the highest index."""
+        return max((card.index + 1 for card in self.cards), default=0)
+
+    def card(self, index: int) -> CardView | None:
+        """The card with this index."""
+        return next((card for card in self.cards if card.index == index), None)
+
+
+class ClusterView(msgspec.Struct, frozen=True):
+    """The nodes that share their cards, by name, with every amount in ``unit``."""
+
+    nodes: tuple[NodeView, ...]
+    unit: MemoryUnit
+
+    @property
+    def total(self) -> int:
+        """Units of all nodes."""
+        return sum(node.total for node in self.nodes)
+
+    @property
+    def used(self) -> int:
+        """Units in use on all nodes."""
+        return sum(node.used for node in self.nodes)
+
+    @property
+    def schedulable(self) -> "ClusterView":
+        """The part of it that takes new pods: nodes that are not cordoned."""
+        return ClusterView(tuple(node for node in self.nodes if not node.cordoned), self.unit)
+
+
+def percent(part: int, whole: int) -> int:
+    """Whole percent, rounded down; 0 of nothing."""
+    return part * 100 // whole if whole > 0 else 0

@@ -1,0 +1,46 @@
+"""Fixtures: an empty cluster, the command, and the texts it is held to."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from fakecluster import FakeCluster
+from invoking import Outcome, Run
+
+from gpuinspect.cli.main import app
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    """An empty cluster."""
+    return FakeCluster()
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs ``gpushare ARGS`` on a snapshot that is given as a cluster, through standard input."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("GPUSHARE_RESOURCE_DOMAIN", raising=False)
+
+    def invoke(*args: str, on: FakeCluster | None = None) -> Outcome:
+        flags = [] if on is None else ["--snapshot", "-"]
+        raw = None if on is None else on.json()
+        result = CliRunner().invoke(app, [*args, *flags], input=raw, prog_name="gpushare")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Outcome(result.exit_code, result.stdout, result.stderr)
+
+    return invoke
+
+
+@pytest.fixture
+def golden() -> Callable[[str], str]:
+    """The text of a file in ``golden/``."""
+    return lambda name: (GOLDEN / name).read_text(encoding="utf-8")

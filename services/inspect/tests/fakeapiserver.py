@@ -1,0 +1,99 @@
+"""An API server for readers, over real HTTP: lists in pages, refusals, nothing else."""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+TOKEN = "a-token"
+
+
+class FakeApiServer:
+    """Serves lists of objects by path, ``page`` at a time, to whoever has the token.
+
+    Attributes:
+        statuses: path to the HTTP status to answer with instead.
+        requests: paths with their queries, as they came.
+    """
+
+    def __init__(self, lists: Mapping[str, list[dict[str, Any]]], *, page: int = 2) -> None:
+        self.lists = dict(lists)
+        self.page = page
+        self.statuses: dict[str, int] = {}
+        self.requests: list[str] = []
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._http.server_port}"
+
+    @contextmanager
+    def serving(self) -> Iterator["FakeApiServer"]:
+        """Serve until the block ends."""
+        thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._http.shutdown()
+            thread.join(10)
+            self._http.server_close()
+
+    def kubeconfig(self, folder: Path) -> Path:
+        """A file with credentials for it."""
+        path = folder / "kubeconfig"
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "here",
+            "contexts": [
+                {"name": "here", "context": {"cluster": "it", "user": "me"}},
+                {"name": "stranger", "context": {"cluster": "it", "user": "nobody"}},
+            ],
+            "clusters": [{"name": "it", "cluster": {"server": self.url}}],
+            "users": [
+                {"name": "me", "user": {"token": TOKEN}},
+                {"name": "nobody", "user": {"token": "wrong"}},
+            ],
+        }
+        path.write_text(yaml.safe_dump(config), encoding="utf-8")
+        return path
+
+    def answer(self, target: str, *, authorized: bool) -> tuple[int, dict[str, Any]]:
+        """Status and body of one GET."""
+        self.requests.append(target)
+        path, query = urlsplit(target).path, parse_qs(urlsplit(target).query)
+        if not authorized:
+            return 401, {"message": "Unauthorized"}
+        status = self.statuses.get(path, 200 if path in self.lists else 404)
+        if status != 200:
+            return status, {"message": "the fake says no"}
+        start = int(query.get("continue", ["0"])[0])
+        end = start + self.page
+        more = {"continue": str(end)} if end < len(self.lists[path]) else {}
+        return 200, {"metadata": more, "items": self.lists[path][start:end]}
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                authorized = self.headers["Authorization"] == f"Bearer {TOKEN}"
+                status, document = server.answer(self.path, authorized=authorized)
+                body = json.dumps(document).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+                """Tests print enough."""
+
+        return Handler

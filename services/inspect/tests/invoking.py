@@ -1,0 +1,21 @@
+"""The command as a person runs it, in this process."""
+
+from typing import NamedTuple, Protocol
+
+from fakecluster import FakeCluster
+
+
+class Outcome(NamedTuple):
+    """What a command printed and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Run(Protocol):
+    """Runs ``gpushare ARGS``, on a snapshot of ``on`` where one is given."""
+
+    def __call__(self, *args: str, on: FakeCluster | None = None) -> Outcome:
+        """What it printed and how it ended."""
+        ...
