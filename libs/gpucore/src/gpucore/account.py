@@ -27,6 +27,7 @@ class NodeAccount:
     __slots__ = (
         "_cards",
         "_claims",
+        "_free_parts",
         "name",
         "pending",
         "pending_core",
@@ -41,6 +42,7 @@ class NodeAccount:
         self.shape = shape
         self._claims: dict[PodUid, Claim] = {}
         self._cards: dict[GpuIndex, CardAccount] = {}
+        self._free_parts: Mapping[GpuIndex, int] | None = None
         self.reshape(shape)
 
     @property
@@ -90,6 +92,13 @@ class NodeAccount:
     def free_units(self) -> int:
         """Units left on cards that may be given out, before anything is kept for pending pods."""
         return sum(card.free for card in self._cards.values() if card.healthy)
+
+    def free_parts(self) -> Mapping[GpuIndex, int]:
+        """Thousandths left on each healthy card."""
+        if self._free_parts is None:
+            cards = self._cards.items()
+            self._free_parts = {i: card.free_milli for i, card in cards if card.healthy}
+        return self._free_parts
 
     def reshape(self, shape: NodeShape) -> None:
         """Follow a change of the node; what pods hold is counted anew in its unit."""
@@ -159,6 +168,7 @@ class NodeAccount:
 
     def _reckon(self) -> None:
         """Bring the aggregates up to date; exact, so that a filter needs nothing else."""
+        self._free_parts = None
         widest = empties = 0
         for card in self._cards.values():
             if card.open:

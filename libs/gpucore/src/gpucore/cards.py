@@ -11,6 +11,9 @@ import msgspec
 from gpucore.model import CORE_PER_CARD, Gpu, Rung
 from gpucore.units import GpuIndex, PodUid
 
+MILLI: Final = 1000
+"""Parts that a card is measured in where memory and compute are compared."""
+
 MPS_CLIENTS: Final = 48
 """Clients that one MPS daemon serves (Volta and newer)."""
 
@@ -101,6 +104,13 @@ class CardAccount:
     def core_free(self) -> int:
         """Percent that is left; 0 on a card that is taken whole or over-full."""
         return 0 if self.taken else max(CORE_PER_CARD - self.core_used, 0)
+
+    @property
+    def free_milli(self) -> int:
+        """Thousandths that are left, of memory or compute, whichever is scarcer."""
+        if not self.total:
+            return MILLI if self.empty else 0
+        return min(self.free * MILLI // self.total, self.core_free * MILLI // CORE_PER_CARD)
 
     @property
     def taken(self) -> bool:

@@ -6,17 +6,15 @@ the node's fragmentation, in cards. Choosing where it grows least keeps room tha
 """
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from gpucore.account import NodeAccount
-from gpucore.cards import CardAccount
+from gpucore.cards import MILLI, CardAccount
 from gpucore.model import CORE_PER_CARD, Placement
 
-MILLI: Final = 1000
-"""Parts that a card is measured in."""
+_REMEMBERED: Final = 1 << 16
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -33,57 +31,40 @@ class Kind(msgspec.Struct, frozen=True):
     cards: int = 1
 
 
-Workload = tuple[Kind, ...]
-"""The kinds of work that usually come; a tuple, so that it is its own key."""
+class Workload:
+    """The kinds of work that usually come.
 
-TYPICAL: Final[Workload] = (
-    Kind(2.0, 125),
-    Kind(4.0, 250),
-    Kind(4.0, 500),
-    Kind(1.0, 750),
-    Kind(5.0, MILLI),
-    Kind(1.0, MILLI, 2),
-    Kind(0.5, MILLI, 4),
-    Kind(0.5, MILLI, 8),
-)
-"""A guess for clusters that nobody has measured."""
-
-
-def growth(account: NodeAccount, placement: Placement, workload: Workload) -> float:
-    """Cards of fragmentation that ``placement`` would add to the node; negative takes away."""
-    cards = [card for card in account.cards.values() if card.healthy]
-    before = tuple(sorted(map(_free_milli, cards)))
-    after = tuple(sorted(_left_milli(card, placement) for card in cards))
-    return fragmentation(after, workload) - fragmentation(before, workload)
-
-
-def _free_milli(card: CardAccount) -> int:
-    """Thousandths of the card that are free, of memory or compute, whichever is scarcer."""
-    core = card.core_free * MILLI // CORE_PER_CARD
-    return min(card.free * MILLI // card.total, core) if card.total else (card.empty * MILLI)
-
-
-def _left_milli(card: CardAccount, placement: Placement) -> int:
-    if card.index in placement.group:
-        return 0
-    mem, core = placement.mem.get(card.index, 0), placement.core.get(card.index, 0)
-    core_left = max(card.core_free - core, 0) * MILLI // CORE_PER_CARD
-    if not card.total:
-        return _free_milli(card)
-    return min(max(card.free - mem, 0) * MILLI // card.total, core_left)
-
-
-@lru_cache(maxsize=1 << 16)
-def fragmentation(free: tuple[int, ...], workload: Workload) -> float:
-    """Expected cards of free parts that ``workload`` cannot use.
+    Answers are remembered (a cluster has few distinct sets of free parts), so keep one workload
+    rather than building equal ones.
 
     Args:
-        free: thousandths free on each card, sorted.
-        workload: what usually comes.
+        kinds: what comes.
+        hopeless: weight of work that no card of the node could help, so that all is fragment.
     """
-    total = sum(kind.weight for kind in workload)
-    lost = sum(kind.weight * _unusable(free, kind) for kind in workload)
-    return lost / total / MILLI if total else 0.0
+
+    def __init__(self, kinds: Iterable[Kind], *, hopeless: float = 0.0) -> None:
+        self.kinds = tuple(kinds)
+        self.hopeless = hopeless
+        self._total = hopeless + sum(kind.weight for kind in self.kinds)
+        self._known: dict[tuple[int, ...], float] = {}
+
+    def fragmentation(self, free: tuple[int, ...]) -> float:
+        """Expected cards of free parts that this work cannot use.
+
+        Args:
+            free: thousandths free on each card, sorted.
+        """
+        known = self._known.get(free)
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[free] = self._reckoned(free)
+        return known
+
+    def _reckoned(self, free: tuple[int, ...]) -> float:
+        lost = self.hopeless * sum(free)
+        lost += sum(kind.weight * _unusable(free, kind) for kind in self.kinds)
+        return lost / self._total / MILLI if self._total else 0.0
 
 
 def _unusable(free: Sequence[int], kind: Kind) -> int:
@@ -92,10 +73,46 @@ def _unusable(free: Sequence[int], kind: Kind) -> int:
     return sum(free) - sum(usable) if len(usable) >= kind.cards else sum(free)
 
 
-def workload_of(kinds: Iterable[tuple[int, int]]) -> Workload:
-    """The workload of what came, as pairs of thousandths and number of cards; CPU work left out."""
-    counts: dict[tuple[int, int], int] = {}
-    for milli, cards in kinds:
-        if cards:
-            counts[milli, cards] = counts.get((milli, cards), 0) + 1
-    return tuple(Kind(float(n), milli, cards) for (milli, cards), n in sorted(counts.items()))
+TYPICAL: Final = Workload(
+    (
+        Kind(2.0, 125),
+        Kind(4.0, 250),
+        Kind(4.0, 500),
+        Kind(1.0, 750),
+        Kind(5.0, MILLI),
+        Kind(1.0, MILLI, 2),
+        Kind(0.5, MILLI, 4),
+        Kind(0.5, MILLI, 8),
+    )
+)
+"""A guess for clusters that nobody has measured."""
+
+
+def growth(
+    account: NodeAccount, placement: Placement, before: Workload, after: Workload | None = None
+) -> float:
+    """Cards of fragmentation that ``placement`` would add to the node; negative takes away.
+
+    Args:
+        account: the books of the node without the placement.
+        placement: what would come.
+        before: the work that usually comes, as far as the node could run it now.
+        after: the same once the placement is there; ``None`` where that changes nothing.
+    """
+    now = account.free_parts()
+    then = dict(now)
+    for index in frozenset((*placement.mem, *placement.core, *placement.group)):
+        if index in then:
+            then[index] = _left_milli(account.cards[index], then[index], placement)
+    left = (after or before).fragmentation(tuple(sorted(then.values())))
+    return left - before.fragmentation(tuple(sorted(now.values())))
+
+
+def _left_milli(card: CardAccount, free: int, placement: Placement) -> int:
+    if card.index in placement.group:
+        return 0
+    if not card.total:
+        return free
+    mem, core = placement.mem.get(card.index, 0), placement.core.get(card.index, 0)
+    memory_left = max(card.free - mem, 0) * MILLI // card.total
+    return min(memory_left, max(card.core_free - core, 0) * MILLI // CORE_PER_CARD)

@@ -14,13 +14,13 @@ from gpucore.account import NodeAccount
 from gpucore.cardfit import per_card, refusal_of_card
 from gpucore.cards import CardAccount
 from gpucore.fit import fit
-from gpucore.fragmentation import TYPICAL, growth
+from gpucore.fragmentation import TYPICAL, Workload, growth
 from gpucore.model import CORE_PER_CARD, Cards, Demand, Placement, Refusal
 from gpucore.units import GpuIndex
 from gpucore.wire.placements import split_evenly
 
 MAX_SCORE: Final = 10
-Key = Callable[[NodeAccount, CardAccount, Demand], float]
+Key = Callable[[NodeAccount, CardAccount, Demand], tuple[float, ...]]
 Rate = Callable[[NodeAccount, Demand, Placement], float]
 ChooseGroup = Callable[[NodeAccount, Sequence[GpuIndex], int], tuple[GpuIndex, ...]]
 
@@ -108,21 +108,14 @@ def _on_each(cards: Sequence[GpuIndex], amount: int) -> Cards:
     return dict.fromkeys(cards, amount) if amount else {}
 
 
-def _least_free(account: NodeAccount, card: CardAccount, demand: Demand) -> float:
+def _least_free(account: NodeAccount, card: CardAccount, demand: Demand) -> tuple[float, ...]:
     """Best fit: what is left after the demand is smallest; by compute where no memory is asked."""
     del account
-    return card.free if demand.mem else card.core_free
+    return (card.free if demand.mem else card.core_free,)
 
 
-def _most_free(account: NodeAccount, card: CardAccount, demand: Demand) -> float:
-    return -_least_free(account, card, demand)
-
-
-def _least_growth(account: NodeAccount, card: CardAccount, demand: Demand) -> float:
-    """Least new fragmentation; best fit among equals."""
-    mem, core = per_card(demand)
-    placement = Placement(account.name, {card.index: mem}, {card.index: core})
-    return round(growth(account, placement, TYPICAL), 9) + card.free / 1e12
+def _most_free(account: NodeAccount, card: CardAccount, demand: Demand) -> tuple[float, ...]:
+    return tuple(-part for part in _least_free(account, card, demand))
 
 
 def _fullness(account: NodeAccount, demand: Demand, placement: Placement) -> float:
@@ -145,11 +138,26 @@ def _emptiness(account: NodeAccount, demand: Demand, placement: Placement) -> fl
     return 1.0 - _fullness(account, demand, placement)
 
 
-def _wholeness(account: NodeAccount, demand: Demand, placement: Placement) -> float:
-    """One half where fragmentation stays as it is, more where it falls, less where it grows."""
-    del demand
-    grown = growth(account, placement, TYPICAL)
-    return 0.5 - grown / (2.0 * (1.0 + abs(grown)))
+def fragmentation_policy(workload: Workload, after: Workload | None = None) -> Policy:
+    """Least growth of fragmentation under ``workload``; best fit among equal cards.
+
+    Args:
+        workload: the work that usually comes.
+        after: as in :func:`gpucore.fragmentation.growth`.
+    """
+
+    def key(account: NodeAccount, card: CardAccount, demand: Demand) -> tuple[float, float]:
+        mem, core = per_card(demand)
+        placement = Placement(account.name, {card.index: mem}, {card.index: core})
+        return round(growth(account, placement, workload, after), 9), card.free
+
+    def rate(account: NodeAccount, demand: Demand, placement: Placement) -> float:
+        """One half where fragmentation stays as it is, more where it falls."""
+        del demand
+        grown = growth(account, placement, workload, after)
+        return 0.5 - grown / (2.0 * (1.0 + abs(grown)))
+
+    return Policy("fragmentation", key, rate)
 
 
 POLICIES: Final[Mapping[str, Policy]] = MappingProxyType(
@@ -158,7 +166,7 @@ POLICIES: Final[Mapping[str, Policy]] = MappingProxyType(
         for policy in (
             Policy("binpack", _least_free, _fullness),
             Policy("spread", _most_free, _emptiness),
-            Policy("fragmentation", _least_growth, _wholeness),
+            fragmentation_policy(TYPICAL),
         )
     }
 )

@@ -1,0 +1,169 @@
+"""Replay of a trace: pods arrive one after the other, none leaves, and what stays free counts.
+
+The method of the FGD paper: arrivals are drawn from a trace until they ask for a given multiple of
+all cards; a pod that fits nowhere is dropped. The same policies decide as in a cluster, with CPU
+and memory of the nodes besides. No clock and no chance here: arrivals and picks are arguments.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import Final
+
+import msgspec
+
+from gpucore.account import NodeAccount
+from gpucore.cards import MILLI
+from gpucore.hosts import Host, HostWorkload
+from gpucore.model import Demand, Placement, Refusal
+from gpucore.policy import POLICIES, Policy, fragmentation_policy, place
+from gpucore.traces import TraceNode, TracePod
+from gpucore.units import GpuIndex
+
+RANDOM: Final = "random"
+REPLAY_POLICIES: Final = (*POLICIES, RANDOM)
+Pick = Callable[[int], int]
+"""A number from 0 up to the argument, which it excludes."""
+Progress = Callable[[float], None]
+"""Told how many whole cards the arrivals have asked for."""
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """What came of a replay, in whole cards but for the counts of pods.
+
+    Attributes:
+        gpus: cards of all nodes.
+        requested: asked for by all arrivals.
+        placed: of that, given.
+        failed: of that, refused.
+        unallocated_gpus: left over at the end.
+        requested_pods, failed_pods: the same arrivals as pods, those without GPUs included.
+    """
+
+    gpus: int
+    requested: float
+    placed: float
+    failed: float
+    unallocated_gpus: float
+    requested_pods: int
+    failed_pods: int
+
+
+def replay(
+    nodes: Sequence[TraceNode],
+    arrivals: Iterable[TracePod],
+    policy: str,
+    *,
+    workload: HostWorkload,
+    pick: Pick,
+    target: float = 1.3,
+    progress: Progress | None = None,
+) -> Replayed:
+    """Place arrivals until they ask for ``target`` times the cards there are, or end.
+
+    Args:
+        nodes: the empty cluster.
+        arrivals: pods in the order they come; may be endless, if pods with GPUs are among them.
+        policy: one of ``REPLAY_POLICIES``.
+        workload: what usually comes, for the fragmentation policy.
+        pick: chance, for the random policy.
+        target: arrivals over capacity.
+        progress: told after every arrival.
+    """
+    stage = _Stage(nodes, policy, workload, pick)
+    gpus = sum(node.gpus for node in nodes)
+    asked = given = pods = dropped = 0
+    for pod in arrivals:
+        if asked >= target * gpus * MILLI:
+            break
+        placed = stage.place(pod)
+        pods, dropped = pods + 1, dropped + (not placed)
+        asked, given = asked + pod.milli, given + pod.milli * placed
+        if progress is not None:
+            progress(asked / MILLI)
+    return Replayed(
+        gpus=gpus,
+        requested=asked / MILLI,
+        placed=given / MILLI,
+        failed=(asked - given) / MILLI,
+        unallocated_gpus=(gpus * MILLI - given) / MILLI,
+        requested_pods=pods,
+        failed_pods=dropped,
+    )
+
+
+class _Offer(msgspec.Struct):
+    """What a host would give a kind of pod and how good that is; no placement is a refusal."""
+
+    version: int
+    placement: Placement | None = None
+    rating: float = 0.0
+
+
+class _Stage:
+    """The hosts of a replay, with what each offers each kind of pod."""
+
+    def __init__(
+        self, nodes: Sequence[TraceNode], policy: str, workload: HostWorkload, pick: Pick
+    ) -> None:
+        self._hosts = [Host(node) for node in nodes]
+        self._policy = policy
+        self._workload = workload
+        self._pick = pick
+        self._offers: dict[TracePod, list[_Offer]] = {}
+
+    def place(self, pod: TracePod) -> bool:
+        """Give ``pod`` to the best host; False when none can take it."""
+        kind = msgspec.structs.replace(pod, name="")
+        offers = self._offers.setdefault(kind, [_Offer(-1)] * len(self._hosts))
+        for position, host in enumerate(self._hosts):
+            if offers[position].version != host.version:
+                offers[position] = self._offer(host, kind)
+        chosen = self._choose(offers)
+        if chosen is None:
+            return False
+        host, placement = chosen
+        host.take(pod, placement)
+        return True
+
+    def _choose(self, offers: Sequence[_Offer]) -> tuple[Host, Placement] | None:
+        """The best offer, the first among equals; any where chance decides."""
+        fitting = [
+            (offer.rating, host, offer.placement)
+            for host, offer in zip(self._hosts, offers, strict=True)
+            if offer.placement is not None
+        ]
+        if not fitting:
+            return None
+        if self._policy == RANDOM:
+            return fitting[self._pick(len(fitting))][1:]
+        return max(fitting, key=itemgetter(0))[1:]
+
+    def _offer(self, host: Host, pod: TracePod) -> _Offer:
+        if not host.runs(pod):
+            return _Offer(host.version)
+        demand, policy = pod.demand(), self._rule(host, pod)
+        placement = self._placement(host.account, demand, policy)
+        if placement is None:
+            return _Offer(host.version)
+        return _Offer(host.version, placement, policy.rate(host.account, demand, placement))
+
+    def _rule(self, host: Host, pod: TracePod) -> Policy:
+        if self._policy != "fragmentation":
+            return POLICIES.get(self._policy, POLICIES["binpack"])
+        before = self._workload.on(host.model, host.cpu_milli, host.memory_mib)
+        cpu, memory = host.cpu_milli - pod.cpu_milli, host.memory_mib - pod.memory_mib
+        return fragmentation_policy(before, self._workload.on(host.model, cpu, memory))
+
+    def _placement(self, account: NodeAccount, demand: Demand, policy: Policy) -> Placement | None:
+        if not (demand.mem or demand.gpus):
+            return Placement(account.name)
+        choose = self._by_chance if self._policy == RANDOM else None
+        placement = place(account, demand, policy, choose_group=choose)
+        return None if isinstance(placement, Refusal) else placement
+
+    def _by_chance(
+        self, account: NodeAccount, free: Sequence[GpuIndex], count: int
+    ) -> tuple[GpuIndex, ...]:
+        del account  # chance looks at nothing
+        left = list(free)
+        return tuple(left.pop(self._pick(len(left))) for _ in range(count))
