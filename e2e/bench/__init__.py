@@ -1,0 +1,1 @@
+"""``make bench``: the extender on a real control plane, measured and written down."""

@@ -1,0 +1,102 @@
+"""The extender that is measured: ours, started here, or any other that answers at a URL."""
+
+import http.client
+import json
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from environments.controlplane import ControlPlane
+from environments.processes import Process, free_port
+from environments.waiting import until
+
+PREFIX = "/gpushare-scheduler"
+COMMAND = Path(__file__).parents[2] / ".venv" / "bin" / "gpushare-extender"
+READY_SECONDS = 120
+
+
+class Subject:
+    """An extender at ``url`` (with its prefix).
+
+    Attributes:
+        name: in the report.
+        ready_seconds: from start to ready; None where it was not started here.
+    """
+
+    def __init__(self, name: str, url: str, process: Process | None = None) -> None:
+        self.name = name
+        self.url = url
+        self.process = process
+        self.ready_seconds: float | None = None
+
+    @classmethod
+    def ours(cls, plane: ControlPlane) -> "Subject":
+        """Start this repository's extender and wait until it is ready."""
+        port = free_port()
+        argv = [str(COMMAND), "--kubeconfig", str(plane.kubeconfig)]
+        argv += ["--port", str(port), "--host", "127.0.0.1"]
+        begin = time.monotonic()
+        process = plane.run(f"extender-{port}", argv, LOG_LEVEL="warn")
+        subject = cls("gpushare", f"http://127.0.0.1:{port}{PREFIX}", process)
+        root = Connection(f"http://127.0.0.1:{port}")
+        until("the extender is ready", lambda: root.ready(process), seconds=READY_SECONDS)
+        subject.ready_seconds = time.monotonic() - begin
+        return subject
+
+    @classmethod
+    def other(cls, url: str) -> "Subject":
+        """One that somebody else starts against the same API server; waits until it answers."""
+        connection = Connection(url)
+        parts = urlsplit(url)
+        until(f"{url} answers", lambda: connection.answers("/version"), seconds=READY_SECONDS)
+        return cls(parts.netloc, url.rstrip("/"))
+
+    def resident_mib(self) -> float | None:
+        """Memory of the process now; None where it was not started here."""
+        if self.process is None:
+            return None
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+        return int(line.split()[1]) / 1024
+
+
+class Connection:
+    """One kept connection, as kube-scheduler has; the least that a client can cost."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._path = parts.path.rstrip("/")
+        self._http = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+
+    def post(self, verb: str, body: bytes) -> tuple[float, Any]:
+        """Seconds and decoded answer of one call."""
+        begin = time.perf_counter()
+        self._http.request("POST", f"{self._path}/{verb}", body, _JSON)
+        content = self._http.getresponse().read()
+        return time.perf_counter() - begin, json.loads(content)
+
+    def answers(self, path: str) -> bool:
+        """Whether anything but a refused connection comes back."""
+        try:
+            self._http.request("GET", path)
+            self._http.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            self._http.close()
+            return False
+        return True
+
+    def ready(self, process: Process) -> bool:
+        """Whether ``/readyz`` says 200."""
+        process.demand_alive()
+        try:
+            self._http.request("GET", "/readyz")
+            answer = self._http.getresponse()
+            answer.read()
+        except (OSError, http.client.HTTPException):
+            self._http.close()
+            return False
+        return answer.status == 200
+
+
+_JSON = {"Content-Type": "application/json"}
