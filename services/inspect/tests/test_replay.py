@@ -1,0 +1,90 @@
+"""``gpushare replay``: files in, figures out, sentences for files that are none."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from gpuinspect.cli.replay import replay
+
+NODES = """sn,cpu_milli,memory_mib,gpu,model
+a,64000,262144,2,P100
+b,96000,393216,8,G2
+"""
+PODS = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec
+p0,1000,1024,1,460,
+p1,1000,1024,1,1000,P100|G2
+p2,1000,1024,0,0,
+"""
+
+
+def run(tmp_path: Path, *args: str, nodes: str = NODES, pods: str = PODS) -> Result:
+    """Call the command on two files of this content."""
+    (tmp_path / "nodes.csv").write_text(nodes)
+    (tmp_path / "pods.csv").write_text(pods)
+    app = typer.Typer()
+    app.command()(replay)
+    files = ["--nodes", str(tmp_path / "nodes.csv"), "--pods", str(tmp_path / "pods.csv")]
+    return CliRunner().invoke(app, [*files, *args])
+
+
+@pytest.mark.parametrize("policy", ["binpack", "spread", "fragmentation", "random"])
+def test_figures_add_up(tmp_path: Path, policy: str) -> None:
+    """Placed and failed make what was requested; placed and unallocated make all cards."""
+    result = run(tmp_path, "--policy", policy, "-o", "json")
+    figures = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert figures["gpus"] == 10
+    assert figures["requested"] >= 13
+    assert figures["placed"] + figures["failed"] == pytest.approx(figures["requested"])
+    assert figures["placed"] + figures["unallocated_gpus"] == pytest.approx(10)
+    assert figures["seconds"] >= 0
+
+
+def test_a_seed_repeats_the_draw(tmp_path: Path) -> None:
+    """The same seed gives the same figures, another seed another draw."""
+    answers = []
+    for seed in ("1", "1", "2"):
+        result = run(tmp_path, "--policy", "random", "--seed", seed, "-o", "json")
+        figures = json.loads(result.stdout)
+        answers.append((figures["requested"], figures["requested_pods"]))
+    assert answers[0] == answers[1]
+    assert answers[0] != answers[2]
+
+
+def test_the_table_names_every_figure(tmp_path: Path) -> None:
+    """Without -o the figures stand one a line, with their names."""
+    result = run(tmp_path, "--policy", "binpack", "--arrivals", "0.5")
+    assert result.exit_code == 0
+    assert "UNALLOCATED_GPUS" in result.stdout
+    assert "GPUS              10\n" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("pods", "words"),
+    [
+        (PODS.replace("460", "many"), "pods.csv:2: column gpu_milli holds 'many'"),
+        (PODS.replace("num_gpu", "gpus"), "there is no column 'num_gpu'"),
+        (PODS.replace("460", "1460"), "asks for 1460 thousandths"),
+        ("name,cpu_milli,memory_mib,num_gpu,gpu_milli\nq,1,1,0,0\n", "no pod of this trace"),
+        ("", "no pod of this trace"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, pods: str, words: str) -> None:
+    """A file that is no trace ends the command with a sentence that names the place."""
+    result = run(tmp_path, "--policy", "binpack", pods=pods)
+    assert result.exit_code == 1
+    assert words in result.stderr
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """A path that leads nowhere is a sentence, not a traceback."""
+    app = typer.Typer()
+    app.command()(replay)
+    missing = str(tmp_path / "none.csv")
+    args = ["--nodes", missing, "--pods", missing, "--policy", "spread"]
+    result = CliRunner().invoke(app, args)
+    assert result.exit_code == 1
+    assert "none.csv" in result.stderr
