@@ -1,0 +1,45 @@
+"""`python -m images build`: build what is missing and print names and sizes.
+
+Standard output has one line per image, `<name> <MB>`; progress goes to stderr. Exit status 1 with
+one sentence when something is missing.
+"""
+
+import argparse
+import sys
+
+from cluster import engine
+from cluster.commands import run
+from cluster.errors import ClusterError
+from images import build
+
+_BYTES_PER_MB = 1_000_000
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the one command; the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        engine.ensure()
+        for name in build.ensure(options.base).names():
+            print(f"{name:45} {_size(name) / _BYTES_PER_MB:6.0f} MB")
+    except ClusterError as error:
+        print(f"images: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="images", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("build", help="build the images that are missing")
+    command.add_argument("--base", help="base image; default: python:3.12-slim or Debian's own")
+    return parser
+
+
+def _size(name: str) -> int:
+    """Bytes of an image, its base included."""
+    return int(run(["docker", "image", "inspect", "--format", "{{.Size}}", name], timeout_s=30))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""Builds the images that are not in the engine yet, each from a context of its own.
+
+The context is laid out in the cache folder, never in the checkout: the service's Dockerfile, its
+requirement file and all wheels, so that the build needs no network. Nothing is pushed anywhere.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster import baseimage, cachedir, docker
+from cluster.progress import step
+from images import base as bases
+from images import catalogue, wheels
+from images.base import Base
+from images.catalogue import Image
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """Names of the images, all present in the engine."""
+
+    extender: str
+    deviceplugin: str
+    inspect: str
+    sample: str
+
+    def names(self) -> tuple[str, ...]:
+        """All of them, in the order of the catalogue."""
+        return (self.extender, self.deviceplugin, self.inspect, self.sample)
+
+
+def ensure(base: str | None = None) -> Built:
+    """Build what is missing on this base image, the cluster's own choice where none is named.
+
+    Raises:
+        ClusterError: the engine, the package index or a Dockerfile failed; says which command.
+    """
+    ground = bases.probe(base or baseimage.ensure())
+    return Built(**{image.name: _ensure(image, ground) for image in catalogue.ALL})
+
+
+def _ensure(image: Image, base: Base) -> str:
+    tag = image.tag(base)
+    if not docker.has_image(tag):
+        with tempfile.TemporaryDirectory(dir=cachedir.root(), prefix="context-") as name:
+            lay_out(image, base, Path(name))
+            with step(f"build {tag}"):
+                _build(image, base, tag, Path(name))
+    return tag
+
+
+def lay_out(image: Image, base: Base, context: Path) -> None:
+    """Fill a build context; an image without requirements needs an empty one."""
+    if image.requirements is None:
+        return
+    shutil.copyfile(image.requirements, context / "requirements.txt")
+    shutil.copytree(wheels.fetch(image.requirements, base), context / "wheels")
+    members = context / "members"
+    members.mkdir()
+    own = [wheels.build(member, into=members) for member in image.members]
+    (members / "requirements.txt").write_text(members_file(own))
+
+
+def members_file(own: Iterable[Path]) -> str:
+    """The requirement file of the workspace's own wheels."""
+    return "".join(f"{wheels.requirement(wheel)}\n" for wheel in own)
+
+
+def _build(image: Image, base: Base, tag: str, context: Path) -> None:
+    arguments = {"BASE": base.name, "VERSION": tag.rpartition(":")[2]}
+    docker.build(tag, context=context, dockerfile=image.dockerfile, arguments=arguments)

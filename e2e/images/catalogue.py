@@ -1,0 +1,68 @@
+"""Which images there are and what each is made of; a new service is one line here.
+
+The tag of an image is the key of everything that can change it, so an unchanged tree builds nothing
+and a cluster never runs an old image under a new name.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster import cachedir
+from images.base import Base
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+_CORE = ROOT / "libs" / "gpucore"
+_BUILDER = tuple(HERE / name for name in ("build.py", "catalogue.py", "wheels.py"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """One image.
+
+    Attributes:
+        name: last part of the repository, such as `extender`.
+        dockerfile: its own.
+        requirements: locked file of what it installs; None where it installs nothing.
+        members: folders of the workspace members it installs, dependencies first.
+    """
+
+    name: str
+    dockerfile: Path
+    requirements: Path | None = None
+    members: tuple[Path, ...] = ()
+
+    def tag(self, base: Base) -> str:
+        """Repository and content key."""
+        files = [self.dockerfile, *_BUILDER, *([self.requirements] if self.requirements else [])]
+        key = cachedir.content_key([base.id, *_sources(self.members)], files)
+        return f"gpushare/{self.name}:{key}"
+
+
+def _service(name: str) -> Image:
+    folder = ROOT / "services" / name
+    return Image(
+        name=name,
+        dockerfile=folder / "Dockerfile",
+        requirements=ROOT / "requirements" / f"{name}.txt",
+        members=(_CORE, folder),
+    )
+
+
+EXTENDER = _service("extender")
+DEVICE_PLUGIN = _service("deviceplugin")
+INSPECT = _service("inspect")
+SAMPLE = Image(name="sample", dockerfile=HERE / "sample" / "Dockerfile")
+ALL = (EXTENDER, DEVICE_PLUGIN, INSPECT, SAMPLE)
+
+
+def _sources(members: Iterable[Path]) -> list[str]:
+    """Path and content digest of every file that goes into the members' wheels."""
+    files = sorted(
+        file
+        for member in members
+        for file in [member / "pyproject.toml", *(member / "src").rglob("*")]
+        if file.is_file() and "__pycache__" not in file.parts
+    )
+    return [f"{file.relative_to(ROOT)} {cachedir.content_key([], [file])}" for file in files]
