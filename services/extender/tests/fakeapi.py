@@ -8,7 +8,8 @@ Faults are asked for by verb and happen once each, in order.
 import asyncio
 import json
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from copy import deepcopy
 from typing import Any, Self
 
@@ -39,6 +40,7 @@ class FakeApiServer:
         self.requests: list[tuple[str, str]] = []
         self.bindings: list[Object] = []
         self.bookmarks = True
+        self._silent = False
         self.url = ""
 
     async def __aenter__(self) -> Self:
@@ -111,6 +113,17 @@ class FakeApiServer:
         """Answer the next ``verb`` (list, watch, get, create, patch, bind) with ``fault``."""
         self._faults[verb].append(fault)
 
+    @asynccontextmanager
+    async def silent_watches(self) -> AsyncIterator[None]:
+        """Keep events from watches for a while; they come at the end."""
+        self._silent = True
+        try:
+            yield
+        finally:
+            async with self._changed:
+                self._silent = False
+                self._changed.notify_all()
+
     def drop_watches(self) -> None:
         """Cut every open watch connection."""
         for task in self._watches:
@@ -124,6 +137,15 @@ class FakeApiServer:
     def count(self, method: str, path: str) -> int:
         """Requests seen whose path ends so."""
         return sum(1 for seen, at in self.requests if seen == method and at.endswith(path))
+
+    def watching(self, plural: str) -> int:
+        """Open watches on a kind."""
+        return sum(1 for task in self._watches if task.get_name() == plural)
+
+    @property
+    def version(self) -> str:
+        """The newest resource version."""
+        return str(self._version)
 
     # What the server does.
 
@@ -161,6 +183,7 @@ class FakeApiServer:
             return status(410, "too old resource version")
         await response.prepare(request)
         task = asyncio.ensure_future(self._stream(request, response, version))
+        task.set_name(request.match_info["plural"])
         self._watches.add(task)
         try:
             await task
@@ -185,7 +208,8 @@ class FakeApiServer:
                 mark = {"kind": PLURALS[plural], "metadata": {"resourceVersion": str(version)}}
                 await _line(response, {"type": "BOOKMARK", "object": mark})
             async with self._changed:
-                await self._changed.wait_for(lambda: version < self._version)
+                while version >= self._version or self._silent:
+                    await self._changed.wait()
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
         if fault := await self._fault("get", request):

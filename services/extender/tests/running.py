@@ -20,7 +20,7 @@ async def until(what: str, true: Callable[[], object], *, seconds: float = WAIT_
     """Wait for a condition that something else brings about."""
     try:
         async with asyncio.timeout(seconds):
-            while not true():
+            while not true():  # noqa: ASYNC110 - conditions are any, and have no event
                 await asyncio.sleep(0.002)
     except TimeoutError:
         raise AssertionError(f"not within {seconds} s: {what}") from None
@@ -31,6 +31,7 @@ class Running:
 
     def __init__(self, cluster: FakeApiServer, folder: Path, **settings: Any) -> None:
         self._cluster = cluster
+        self.folder = folder
         self._kubeconfig = folder / "kubeconfig"
         self._settings = settings
 

@@ -77,6 +77,10 @@ class Reflector(Generic[T]):
     Args:
         silence: seconds without a byte after which a watch is taken for dead; the API server
             sends a bookmark about once a minute.
+
+    Attributes:
+        version: resource version that is reached; empty when the next step is a list.
+        synced: set once the first list is in.
     """
 
     def __init__(
@@ -91,7 +95,7 @@ class Reflector(Generic[T]):
         self._api, self._collection, self._sink = api, collection, sink
         self._silence = silence
         self._backoff = backoff or Backoff()
-        self._version = ""
+        self.version = ""
         self._heard = float("-inf")
         self.synced = asyncio.Event()
 
@@ -116,7 +120,7 @@ class Reflector(Generic[T]):
 
     async def _step(self) -> None:
         """One list, or one watch from where the last one ended."""
-        if self._version:
+        if self.version:
             await self._watch()
         else:
             await self._list()
@@ -126,7 +130,7 @@ class Reflector(Generic[T]):
         name = self._collection.name
         metrics.REFLECTOR_FAILURES.labels(name).inc()
         if isinstance(error, GoneError | WireError):
-            self._version = ""
+            self.version = ""
         asked = error.retry_after if isinstance(error, StatusError) else 0.0
         pause = self._backoff.after_failure(lasted=lasted, asked=asked)
         log.warning("reflector failed", collection=name, error=str(error), wait=round(pause, 2))
@@ -148,7 +152,7 @@ class Reflector(Generic[T]):
             if not following:
                 break
         self._sink.replace(items)
-        self._version = version
+        self.version = version
         self._hear()
         metrics.REFLECTOR_LISTS.labels(self._collection.name).inc()
         log.info("listed", collection=self._collection.name, items=len(items), version=version)
@@ -157,7 +161,7 @@ class Reflector(Generic[T]):
     async def _watch(self) -> None:
         """Apply events until the stream ends."""
         params = self._collection.params | {
-            "resourceVersion": self._version,
+            "resourceVersion": self.version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),  # noqa: S311 - jitter
         }
@@ -183,7 +187,7 @@ class Reflector(Generic[T]):
                 self._sink.gone(event.item)
             else:
                 self._sink.changed(event.item)
-        self._version = event.resource_version or self._version
+        self.version = event.resource_version or self.version
 
     def _hear(self) -> None:
         self._heard = monotonic()
