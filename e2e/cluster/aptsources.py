@@ -6,7 +6,7 @@ parsing plus one reader of /etc; options that do not matter here are ignored.
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cluster.errors import ClusterError
@@ -50,7 +50,7 @@ def read(folder: Path = Path("/etc/apt")) -> list[Source]:
     found = [source for path in lists if path.exists() for source in parse_one_line(_text(path))]
     for path in sorted(folder.glob("sources.list.d/*.sources")):
         found.extend(parse_deb822(_text(path)))
-    return found
+    return [replace(source, uri=_address(source.uri)) for source in found]
 
 
 def debian_archive(sources: Iterable[Source], *, codename: str) -> str:
@@ -58,20 +58,32 @@ def debian_archive(sources: Iterable[Source], *, codename: str) -> str:
 
     Raises ClusterError where there is none, as on systems that are not Debian.
     """
-    for source in sources:
-        if source.suite == codename and "main" in source.components and "ubuntu" not in source.uri:
-            return source.uri.rstrip("/")
-    raise ClusterError(
-        "the node image can be built from packages only on Debian (no apt source names the suite "
-        f"{codename or 'of this system'} with component main): let docker pull kindest/node, or "
-        "load such an image with `docker load`"
-    )
+    named = list(sources)
+    found = [s.uri for s in named if s.suite == codename and "main" in s.components]
+    found = [uri for uri in found if uri.startswith("http") and "ubuntu" not in uri]
+    if not found:
+        raise ClusterError(
+            f"apt on this machine names no Debian archive (suite {codename or 'unknown'}, "
+            "component main), so nothing can be fetched from Debian's packages"
+        )
+    # Other vendors use the same suite names; only Debian itself has the suite of updates.
+    updated = {source.uri for source in named if source.suite == f"{codename}-updates"}
+    return min(found, key=lambda uri: uri not in updated).rstrip("/")
 
 
 def codename(os_release: Path = Path("/etc/os-release")) -> str:
     """The release name of this system, such as `bookworm`; "" where it has none."""
     match = re.search(r'^VERSION_CODENAME="?([\w-]+)', _text(os_release), re.MULTILINE)
     return match[1] if match else ""
+
+
+def _address(uri: str) -> str:
+    """The first mirror of a `mirror+file:` list, as Debian's cloud images have it; else `uri`."""
+    scheme, _, path = uri.partition(":")
+    if scheme != "mirror+file":
+        return uri
+    lines = [line.partition("#")[0].split() for line in _text(Path(path)).splitlines()]
+    return next((words[0] for words in lines if words), uri)
 
 
 def _fields(stanza: str) -> dict[str, str]:

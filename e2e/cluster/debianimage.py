@@ -4,13 +4,12 @@ debootstrap from the archive the machine's apt uses; https becomes http, because
 knows no private certificate authority and packages are signed anyway.
 """
 
-import shutil
 import tempfile
 from pathlib import Path
 
 from cluster import cachedir, docker, packages
 from cluster.errors import ClusterError
-from cluster.privilege import as_root, can_be_root
+from cluster.privilege import as_root, can_be_root, installed
 from cluster.progress import step
 
 SUITE = "bookworm"
@@ -45,6 +44,6 @@ def _make(tag: str) -> None:
 def _install_debootstrap() -> None:
     if not can_be_root():
         raise ClusterError("building images from Debian packages needs root or passwordless sudo")
-    if shutil.which("debootstrap", path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
+    if not installed("debootstrap"):
         with step("install debootstrap"):
             as_root(["apt-get", "install", "-y", "-q", "debootstrap"], timeout_s=300)

@@ -13,7 +13,7 @@ from pathlib import Path
 from cluster import cachedir, daemonconfig, runcwrapper
 from cluster.commands import succeeds
 from cluster.errors import ClusterError
-from cluster.privilege import as_root, can_be_root
+from cluster.privilege import as_root, can_be_root, installed
 from cluster.progress import step
 
 _CAP_SYS_RESOURCE = 24
@@ -79,18 +79,25 @@ def _demand_setup_is_possible() -> None:
 
 
 def _install() -> None:
-    if shutil.which("dockerd") is None:
+    if not installed("dockerd"):
         with step("install docker.io"):
             as_root(["apt-get", "update", "-q"], timeout_s=300)
-            as_root(
-                ["apt-get", "install", "-y", "-q", "--no-install-recommends", "docker.io"],
-                timeout_s=600,
-            )
+            _install_package("docker.io")
+    if not installed("docker"):
+        # A package of its own from Debian trixie on.
+        _install_package("docker-cli")
     if lacks_capability(Path("/proc/self/status").read_text()):
         _install_wrapper()
 
 
+def _install_package(name: str) -> None:
+    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends"]
+    as_root([*install, name], timeout_s=600)
+
+
 def _install_wrapper() -> None:
+    if not Path("/usr/bin/python3").exists():
+        _install_package("python3-minimal")
     before = _DAEMON_CONFIG.read_text() if _DAEMON_CONFIG.exists() else ""
     after = daemonconfig.with_runtime(before, wrapper=_WRAPPER, source=_DAEMON_CONFIG)
     as_root(["install", "-D", "-m", "0755", runcwrapper.__file__, _WRAPPER], timeout_s=20)

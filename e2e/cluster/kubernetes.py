@@ -8,7 +8,6 @@ minutes on two cores; only the finished programs are kept.
 import os
 import re
 import shutil
-import tempfile
 from pathlib import Path
 
 from cluster import cachedir, packages
@@ -40,15 +39,19 @@ def ensure() -> Path:
 
 
 def _fill(folder: Path) -> None:
-    target = folder / "bin"
+    target, work = folder / "bin", folder / "work"
     target.mkdir()
-    with tempfile.TemporaryDirectory(dir=cachedir.root(), prefix="build-") as name:
-        _build(Path(name), target)
-    with step("fetch etcd"), tempfile.TemporaryDirectory(dir=cachedir.root()) as name:
-        for package in ("etcd-server", "etcd-client"):
-            packages.unpack(package, suite=_SUITE, into=Path(name))
-        for program in ("etcd", "etcdctl"):
-            shutil.copy2(Path(name) / "usr/bin" / program, target)
+    work.mkdir()
+    _fetch_etcd(work, target)
+    _build(work, target)
+    shutil.rmtree(work)
+
+
+def _fetch_etcd(work: Path, target: Path) -> None:
+    with step("fetch etcd"):
+        for package, program in (("etcd-server", "etcd"), ("etcd-client", "etcdctl")):
+            packages.unpack(package, suite=_SUITE, into=work)
+            shutil.copy2(work / "usr/bin" / program, target)
 
 
 def _build(work: Path, target: Path) -> None:
@@ -59,6 +62,8 @@ def _build(work: Path, target: Path) -> None:
         (work / "go").mkdir()
         for package in (f"golang-{_GO}-go", f"golang-{_GO}-src"):
             packages.unpack(package, suite=_GO_SUITE, into=work / "go")
+    pause = tree / "build/pause/linux/pause.c"
+    run(["gcc", "-Os", "-static", "-o", target / "pause", pause], timeout_s=60)
     env = _environment(work, go)
     with step("generate the API server's OpenAPI definitions"):
         _generate_openapi(work, tree, go, env)
@@ -66,8 +71,6 @@ def _build(work: Path, target: Path) -> None:
         wanted = [f"{_TREE}/cmd/{program}" for program in PROGRAMS]
         build = [f"{go}/bin/go", "build", "-ldflags", ldflags(), "-o", f"{target}/", *wanted]
         run(build, timeout_s=3600, cwd=tree, env=env)
-        pause = tree / "build/pause/linux/pause.c"
-        run(["gcc", "-Os", "-static", "-o", target / "pause", pause], timeout_s=60)
 
 
 def ldflags() -> str:

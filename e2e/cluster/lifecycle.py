@@ -16,6 +16,10 @@ from cluster.progress import say, step
 
 _CREATE_TIMEOUT_S = 420.0
 READY_TIMEOUT_S = 180.0
+_READY_CHECKS = (
+    ("wait", "--for=condition=Ready", "node", "--all"),
+    ("--namespace=kube-system", "rollout", "status", "daemonset/kube-proxy"),
+)
 
 
 def up(name: str, *, config: Path, kubeconfig: Path) -> None:
@@ -50,10 +54,15 @@ def wait_ready(kubeconfig: Path, *, kubectl: Path, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     command = [str(kubectl), "--kubeconfig", str(kubeconfig)]
     with step("wait for the nodes"):
-        ready = ["wait", "--for=condition=Ready", "node", "--all"]
-        run([*command, *ready, _within(deadline)], timeout_s=timeout_s + 10)
-        proxy = ["--namespace=kube-system", "rollout", "status", "daemonset/kube-proxy"]
-        run([*command, *proxy, _within(deadline)], timeout_s=timeout_s + 10)
+        for words in _READY_CHECKS:
+            left = deadline - time.monotonic()
+            try:
+                run([*command, *words, f"--timeout={left:.3f}s"], timeout_s=max(left, 0) + 10)
+            except ClusterError as error:
+                raise ClusterError(
+                    f"the cluster is not ready within {timeout_s:g} s, `kind export logs` tells "
+                    f"more: {error}"
+                ) from error
 
 
 def silence_coredns(kubeconfig: Path, *, kubectl: Path) -> None:
@@ -77,13 +86,3 @@ def _all_nodes_run(kind: Path, name: str) -> bool:
     nodes = run([kind, "get", "nodes", "--name", name], timeout_s=30).split()
     listing = run(["docker", "inspect", *nodes], timeout_s=30)
     return all(node["State"]["Running"] for node in json.loads(listing))
-
-
-def _within(deadline: float) -> str:
-    """The --timeout option for the time left; to kubectl 0 would mean "check once"."""
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise ClusterError(
-            "the cluster's nodes did not become Ready in time: read `kind export logs`"
-        )
-    return f"--timeout={left:.0f}s"

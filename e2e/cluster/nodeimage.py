@@ -20,6 +20,7 @@ from cluster import (
     packages,
     preload,
 )
+from cluster.errors import ClusterError
 from cluster.progress import say, step
 
 _OFFICIAL = "kindest/node"
@@ -50,6 +51,7 @@ def ensure() -> NodeImage:
         return NodeImage(tag, built_here=True)
     if _pulled():
         return NodeImage(_PULLED, built_here=False)
+    _demand_debian()
     say(f"{_OFFICIAL} is neither here nor to be pulled: a node image from Debian packages is used")
     imagecache.ensure(tag, kind="node-image", key=_key(), build=_build)
     return NodeImage(tag, built_here=True)
@@ -70,15 +72,26 @@ def _pulled() -> bool:
         return docker.pull(_PULLED, timeout_s=_PULL_TIMEOUT_S)
 
 
+def _demand_debian() -> None:
+    try:
+        packages.archive()
+    except ClusterError as error:
+        raise ClusterError(
+            f"{_PULLED} is neither here nor to be pulled, and a node image cannot be built here "
+            f"({error}): give the engine one with `docker load`"
+        ) from error
+
+
 def _build() -> None:
     programs = kubernetes.ensure()
     images = componentimages.ensure(programs)
     with tempfile.TemporaryDirectory(dir=cachedir.root(), prefix="context-") as name:
         _gather(Path(name), programs)
         with step("build the node's system"):
-            _build_system(Path(name))
+            system = _build_system(Path(name))
+    # The final name comes last: an image that bears it is complete.
     with step("put the control plane's images into the node image"):
-        preload.with_images(built_tag(), images)
+        preload.commit(system, images=images, tag=built_tag())
 
 
 def _gather(context: Path, programs: Path) -> None:
@@ -95,11 +108,13 @@ def _gather(context: Path, programs: Path) -> None:
         componentimages.place(programs / program, context / "programs")
 
 
-def _build_system(context: Path) -> None:
+def _build_system(context: Path) -> str:
+    tag = f"gpushare/kind-node-system:{_key()}"
     arguments = {
         "BASE": debianimage.ensure(),
         "PAUSE": componentimages.PAUSE,
         "VERSION": kubernetes.VERSION,
     }
     dockerfile = context / "ours/node.Dockerfile"
-    docker.build(built_tag(), context=context, dockerfile=dockerfile, arguments=arguments)
+    docker.build(tag, context=context, dockerfile=dockerfile, arguments=arguments)
+    return tag

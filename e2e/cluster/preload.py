@@ -18,25 +18,25 @@ _START_TIMEOUT_S = 60.0
 _ENTRYPOINT = 'ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]'
 
 
-def with_images(node_image: str, images: Sequence[str]) -> None:
-    """Replace `node_image` by one of the same name whose containerd holds `images`."""
+def commit(node_image: str, *, images: Sequence[str], tag: str) -> None:
+    """Make the image `tag`: `node_image` with `images` of the engine in its containerd."""
     with tempfile.TemporaryDirectory(dir=cachedir.root(), prefix="preload-") as name:
         docker.save(images, Path(name) / "images.tar")
-        with _running(node_image, Path(name)) as container:
-            _start_containerd(container)
+        with _containerd(node_image, Path(name)) as container:
+            _wait_for_containerd(container)
             ctr = ["docker", "exec", container, "ctr", "--namespace", "k8s.io", "images"]
             run([*ctr, "import", "--no-unpack", "/preload/images.tar"], timeout_s=300)
-            # containerd must not be cut off in the middle of its database.
-            run(["docker", "exec", container, "pkill", "-TERM", "containerd"], timeout_s=20)
-            _wait(container, "! pgrep -x containerd", "containerd did not stop")
+            # Let containerd close its database before its files are taken.
+            run(["docker", "kill", "--signal=TERM", container], timeout_s=20)
+            run(["docker", "wait", container], timeout_s=60)
             change = ["--change", _ENTRYPOINT, "--change", "CMD []"]
-            run(["docker", "commit", *change, container, node_image], timeout_s=300)
+            run(["docker", "commit", *change, container, tag], timeout_s=300)
 
 
 @contextmanager
-def _running(image: str, folder: Path) -> Iterator[str]:
+def _containerd(image: str, folder: Path) -> Iterator[str]:
     options = ["--privileged", "--detach", "--volume", f"{folder}:/preload:ro"]
-    command = ["docker", "run", *options, "--entrypoint", "sleep", image, "infinity"]
+    command = ["docker", "run", *options, "--entrypoint", "containerd", image]
     container = run(command, timeout_s=60).strip()
     try:
         yield container
@@ -44,14 +44,12 @@ def _running(image: str, folder: Path) -> Iterator[str]:
         run(["docker", "rm", "--force", "--volumes", container], timeout_s=60)
 
 
-def _start_containerd(container: str) -> None:
-    run(["docker", "exec", "--detach", container, "containerd"], timeout_s=20)
-    _wait(container, "ctr version", "containerd did not start")
-
-
-def _wait(container: str, condition: str, complaint: str) -> None:
+def _wait_for_containerd(container: str) -> None:
     deadline = time.monotonic() + _START_TIMEOUT_S
-    while not succeeds(["docker", "exec", container, "sh", "-c", condition], timeout_s=20):
+    while not succeeds(["docker", "exec", container, "ctr", "version"], timeout_s=20):
         if time.monotonic() > deadline:
-            raise ClusterError(f"{complaint} in the node image within {_START_TIMEOUT_S:g} s")
+            raise ClusterError(
+                f"containerd of the node image does not answer after {_START_TIMEOUT_S:g} s: "
+                + run(["docker", "logs", "--tail=5", container], timeout_s=20)
+            )
         time.sleep(0.2)

@@ -4,6 +4,7 @@ Never asks for a password: a test run has nobody to type it.
 """
 
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,12 @@ from cluster.commands import run, succeeds
 def can_be_root() -> bool:
     """True when this process is root or sudo works without a password."""
     return os.geteuid() == 0 or succeeds(["sudo", "-n", "true"], timeout_s=10)
+
+
+def installed(program: str) -> bool:
+    """True when root would find the program, also in folders an ordinary PATH leaves out."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+    return shutil.which(program, path=path) is not None
 
 
 def as_root(argv: Sequence[str | Path], *, timeout_s: float, stdin: str | None = None) -> str:

@@ -81,6 +81,21 @@ def test_the_archive_is_the_one_that_serves_this_release() -> None:
     assert debian_archive(sources, codename="bookworm") == "http://mirror.example/debian"
 
 
+def test_another_vendor_with_the_same_suite_name_is_not_debian() -> None:
+    """The archive that also has the suite of updates is Debian's, whatever the order."""
+    vendor = Source("http://vendor.example", "bookworm", ("main",))
+    sources = [vendor, *parse_deb822(DEB822)]
+    assert debian_archive(sources, codename="bookworm") == "http://mirror.example/debian"
+
+
+def test_a_list_of_mirrors_stands_for_its_first(tmp_path: Path) -> None:
+    """Debian's cloud images name a file of mirrors instead of an address."""
+    mirrors = tmp_path / "mirrors.list"
+    mirrors.write_text("# near\nhttp://near.example/debian priority:1\nhttp://far.example/debian\n")
+    (tmp_path / "sources.list").write_text(f"deb mirror+file:{mirrors} bookworm main\n")
+    assert [source.uri for source in read(tmp_path)] == ["http://near.example/debian"]
+
+
 @pytest.mark.parametrize("sources", [[], [Source("http://x.example/ubuntu", "noble", ("main",))]])
 def test_without_a_debian_archive_the_way_out_is_named(sources: list[Source]) -> None:
     """On other systems the error names the release it looked for."""
