@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import aiohttp
 from fakeapi import FakeApiServer
+
 from gpuextender.kube import KubeApi
 from gpuextender.service import Service
 from gpuextender.settings import Settings

@@ -22,6 +22,7 @@ from gpuextender.events import Recorder
 from gpuextender.filter import Filter
 from gpuextender.health import Health
 from gpuextender.kube import Api
+from gpuextender.preempt import Preempt
 from gpuextender.prioritize import Prioritize
 from gpuextender.reflector import Collection, Reflector
 from gpuextender.server import make_server
@@ -57,7 +58,11 @@ class Service:
         self._reflectors = self._make_reflectors(api)
         self.health = Health(self._reflectors[:2], stale_after=settings.stale_after)
         verbs = Verbs(
-            filter_=self._filter, prioritize=self._prioritize, bind=self._bind, health=self.health
+            filter_=self._filter,
+            prioritize=self._prioritize,
+            bind=self._bind,
+            preempt=Preempt(self.state),
+            health=self.health,
         )
         app = make_app(state=self.state, health=self.health, verbs=verbs)
         self.server = make_server(app, host=settings.host, port=settings.port)

@@ -46,6 +46,7 @@ class State:
         self._touched = touched
         self._waiting: dict[tuple[str, str], Asking] = {}
         self._seen: OrderedDict[PodUid, Asking] = OrderedDict()
+        self._priorities: dict[PodUid, int] = {}
 
     # Pods that are not bound.
 
@@ -63,6 +64,10 @@ class State:
     def waiting(self) -> Iterable[Asking]:
         """All pods that ask for something and are not bound."""
         return self._waiting.values()
+
+    def priority(self, uid: PodUid) -> int:
+        """Priority of a bound pod that holds a claim; 0 where nothing is known."""
+        return self._priorities.get(uid, 0)
 
     def saw(self, pod: Pod) -> Asking:
         """Remember a pod that the scheduler asks about: its bind may come before the watch does."""
@@ -102,6 +107,7 @@ class State:
         """A pod object was deleted."""
         self._around(pod.uid, lambda: self.ledger.pod_gone(pod.uid))
         self._seen.pop(pod.uid, None)
+        self._priorities.pop(pod.uid, None)
         waiting = self._waiting.get((pod.namespace, pod.name))
         if waiting is not None and waiting.pod.uid == pod.uid:
             del self._waiting[pod.namespace, pod.name]
@@ -111,6 +117,7 @@ class State:
         listed = list(pods)
         self.ledger.relist_pods(listed)
         self._waiting.clear()
+        self._priorities.clear()
         for pod in listed:
             self._note(pod)
         self._touch_all()
@@ -156,7 +163,11 @@ class State:
             self._touched(name)
 
     def _note(self, pod: Pod) -> None:
-        """Keep the list of waiting pods."""
+        """Keep the list of waiting pods, and the priority of those that hold something."""
+        if pod.priority and self.ledger.claim(pod.uid) is not None:
+            self._priorities[pod.uid] = pod.priority
+        else:
+            self._priorities.pop(pod.uid, None)
         key = (pod.namespace, pod.name)
         if pod.node or pod.finished or pod.terminating:
             self._seen.pop(pod.uid, None)

@@ -15,6 +15,7 @@ from gpuextender.bind import Bind
 from gpuextender.filter import Filter
 from gpuextender.health import Health
 from gpuextender.messages import BindingArgs, BindingResult, FilterResult, MessageError
+from gpuextender.preempt import Preempt
 from gpuextender.prioritize import Prioritize
 
 PREFIXES: Final = ("/gpushare-scheduler", "/gputopology-scheduler", "/gpu-scheduler-extender")
@@ -25,9 +26,16 @@ class Verbs:
     """Handlers of the verbs; :meth:`router` mounts them."""
 
     def __init__(
-        self, *, filter_: Filter, prioritize: Prioritize, bind: Bind, health: Health
+        self,
+        *,
+        filter_: Filter,
+        prioritize: Prioritize,
+        bind: Bind,
+        preempt: Preempt,
+        health: Health,
     ) -> None:
         self._filter = filter_
+        self._preempt = preempt
         self._prioritize = prioritize
         self._bind = bind
         self._health = health
@@ -41,6 +49,7 @@ class Verbs:
                 ("prioritize", self.prioritize),
                 ("sort", self.prioritize),
                 ("bind", self.bind),
+                ("preempt", self.preempt),
             ):
                 router.add_api_route(f"{prefix}/{name}", handler, methods=["POST"])
         return router
@@ -58,6 +67,12 @@ class Verbs:
         body = await request.body()
         with metrics.VERB_SECONDS.labels("prioritize").time():
             return _reply(self._prioritize.answer(body))
+
+    async def preempt(self, request: Request) -> Response:
+        """Whom to evict (``ExtenderPreemptionArgs`` to ``ExtenderPreemptionResult``)."""
+        body = await request.body()
+        with metrics.VERB_SECONDS.labels("preempt").time():
+            return _reply(messages.encode(self._preempt.answer(body)))
 
     async def bind(self, request: Request) -> Response:
         """Bind a pod (``ExtenderBindingArgs`` to ``ExtenderBindingResult``)."""
