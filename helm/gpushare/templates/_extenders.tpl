@@ -1,0 +1,21 @@
+{{/* How kube-scheduler calls the extender: the same beside it and for the cluster's own. */}}
+
+{{/* (list root "http://127.0.0.1:39999") */}}
+{{- define "gpushare.extenders" -}}
+{{- $root := index . 0 -}}
+- urlPrefix: {{ index . 1 }}/gpushare-scheduler
+  filterVerb: filter
+  bindVerb: bind
+  weight: 1
+  enableHTTPS: false
+  httpTimeout: {{ $root.Values.extender.httpTimeoutSeconds }}s
+  # Names instead of whole nodes: the extender watches the nodes itself.
+  nodeCacheCapable: true
+  # A pod that asks for a share must not be placed without us.
+  ignorable: false
+  managedResources:
+    {{- range list "gpu-mem" "gpu-core.percentage" "gpu" }}
+    - name: {{ $root.Values.resourceDomain }}/{{ . }}
+      ignoredByScheduler: false
+    {{- end }}
+{{- end -}}
