@@ -1,0 +1,130 @@
+"""The pods kubelet is about to admit, as a list of steps in kubelet's own order.
+
+Kubelet takes one container after the other, init containers first, and for each one every resource
+in no particular order. A plan says on which cards a step should land; where nobody planned (the
+pod bypassed the extender) it is empty.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from gpucore.model import Ask, Cards, Demand, Placement
+from gpucore.node.devices import Resource
+from gpucore.units import PodUid
+from gpucore.wire.errors import WireError
+from gpucore.wire.names import Names
+from gpucore.wire.placements import split_evenly
+from gpucore.wire.pods import Container, Pod, claim_of, demand_of
+from gpucore.wire.quantity import amount
+
+NOWHERE: Final[Mapping[Resource, Cards]] = {}
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One container of a pod.
+
+    Attributes:
+        ask: what it asks for; never nothing.
+        plan: amount of each resource on each card; empty where nobody planned.
+        init: it is an init container.
+    """
+
+    container: str
+    ask: Ask
+    plan: Mapping[Resource, Cards] = NOWHERE
+    init: bool = False
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """A pod that is bound to this node and asks for GPUs.
+
+    Attributes:
+        creation: RFC 3339 time; kubelet's order after it restarts.
+        cards: over how many cards the pod asked to be spread.
+        demand: of the whole pod.
+        steps: containers that ask, in kubelet's order.
+        waiting: kubelet may still have to admit it.
+    """
+
+    uid: PodUid
+    namespace: str
+    name: str
+    creation: str
+    cards: int
+    demand: Demand
+    steps: tuple[Step, ...]
+    waiting: bool = True
+
+
+def expected_of(pod: Pod, names: Names) -> Expected | None:
+    """What to expect of ``pod``; ``None`` when it asks for no GPU or no amount can be read."""
+    try:
+        demand = demand_of(pod, names)
+        steps = _steps(pod, names)
+    except WireError:
+        return None
+    if demand is None:
+        return None
+    return Expected(
+        uid=pod.uid,
+        namespace=pod.namespace,
+        name=pod.name,
+        creation=pod.creation,
+        cards=demand.cards,
+        demand=demand,
+        steps=steps,
+        waiting=pod.phase in {"", "Pending"},
+    )
+
+
+def _steps(pod: Pod, names: Names) -> tuple[Step, ...]:
+    placement = _planned(pod, names)
+    inits = [_init_step(each.name, _ask(each, names), placement) for each in pod.init_containers]
+    asks = [_ask(each, names) for each in pod.containers]
+    mem = {**_evenly([ask.mem for ask in asks], placement), **placement.containers}
+    core = _evenly([ask.core for ask in asks], placement)
+    apps = []
+    first = 0
+    for position, (container, ask) in enumerate(zip(pod.containers, asks, strict=True)):
+        whole = dict.fromkeys(placement.group[first : first + ask.gpus], 1)
+        plan = _plan(ask, mem.get(position, {}), core.get(position, {}), whole)
+        apps.append(Step(container.name, ask, plan))
+        first += ask.gpus
+    return tuple(step for step in (*inits, *apps) if step.ask)
+
+
+def _ask(container: Container, names: Names) -> Ask:
+    mem, core, gpus = (
+        amount(container.limits.get(name, "0"))
+        for name in (names.gpu_mem, names.gpu_core, names.gpu)
+    )
+    return Ask(mem, core, gpus)
+
+
+def _planned(pod: Pod, names: Names) -> Placement:
+    claim = claim_of(pod, names)
+    return claim.placement if claim else Placement(pod.node)
+
+
+def _init_step(name: str, ask: Ask, placement: Placement) -> Step:
+    mem = _evenly([ask.mem], placement).get(0, {})
+    core = _evenly([ask.core], placement).get(0, {})
+    whole = dict.fromkeys(placement.group[: ask.gpus], 1)
+    return Step(name, ask, _plan(ask, mem, core, whole), init=True)
+
+
+def _evenly(amounts: Sequence[int], placement: Placement) -> Mapping[int, Cards]:
+    cards = sorted(placement.mem or placement.core)
+    return split_evenly(amounts, cards) if cards else {}
+
+
+def _plan(ask: Ask, mem: Cards, core: Cards, whole: Cards) -> Mapping[Resource, Cards]:
+    """Only the parts that say where all of the amount goes."""
+    parts = {Resource.MEM: mem, Resource.CORE: core, Resource.GPU: whole}
+    return {
+        resource: cards
+        for resource, cards in parts.items()
+        if cards and sum(cards.values()) == resource.asked(ask)
+    }

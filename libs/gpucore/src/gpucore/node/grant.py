@@ -1,0 +1,140 @@
+"""What a container is given: environment, mounts and CDI names for the cards that its ids name.
+
+A pure function of the ids. The first generation's variables carry exactly what the original wrote,
+so charts that compute a fraction from them keep working.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from gpucore.model import CORE_PER_CARD, Cards, Gpu, Inventory, Rung
+from gpucore.node.devices import Resource
+from gpucore.wire import names as wire_names
+from gpucore.wire.names import Names
+
+SHM: Final = "/dev/shm"  # noqa: S108 - where CUDA clients look for the daemon's shared memory
+
+
+class Visible(StrEnum):
+    """How NVIDIA_VISIBLE_DEVICES names a card."""
+
+    UUID = "uuid"
+    INDEX = "index"
+
+
+class GrantPolicy(msgspec.Struct, frozen=True):
+    """How this node hands cards out.
+
+    Attributes:
+        visible: uuids survive a change of the cards' order; indexes are what cGPU wants.
+        cgpu_disable: the node's label asks to switch cGPU off.
+        cdi_kind: ``vendor/class`` of CDI device names, empty where the runtime speaks no CDI.
+        mps_root: host directory with one subdirectory of pipes per card uuid; empty without MPS.
+    """
+
+    names: Names = wire_names.DEFAULT_NAMES
+    visible: Visible = Visible.UUID
+    cgpu_disable: bool = False
+    cdi_kind: str = ""
+    mps_root: str = ""
+
+
+class Mount(msgspec.Struct, frozen=True):
+    """A host directory in the container."""
+
+    host_path: str
+    container_path: str
+    read_only: bool = False
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """What the container runtime is told."""
+
+    envs: Mapping[str, str]
+    mounts: tuple[Mount, ...] = ()
+    cdi_devices: tuple[str, ...] = ()
+
+
+def grant(
+    resource: Resource,
+    cards: Cards,
+    inventory: Inventory,
+    policy: GrantPolicy,
+    *,
+    core_follows: bool = False,
+) -> Grant:
+    """What a container with so much of ``resource`` on each of ``cards`` is given.
+
+    Args:
+        resource: of which kubelet has taken ids.
+        cards: ids on each card; every card is in ``inventory``.
+        inventory: of the node.
+        policy: of the node.
+        core_follows: the container asks for compute too, so its memory says nothing about compute.
+    """
+    gpus = [gpu for gpu in inventory.gpus if gpu.index in cards]
+    envs = {wire_names.ENV_VISIBLE_DEVICES: ",".join(_visible(gpu, policy) for gpu in gpus)}
+    if resource is Resource.MEM:
+        envs |= _memory(cards, gpus, inventory, policy.names)
+    if resource is Resource.GPU:
+        envs[policy.names.group] = ",".join(str(gpu.index) for gpu in gpus)
+    if policy.cgpu_disable:
+        envs[wire_names.ENV_CGPU_DISABLE] = "true"
+    mps, mounts = _mps(resource, cards, gpus, inventory, policy, core_follows=core_follows)
+    cdi = tuple(f"{policy.cdi_kind}={gpu.uuid}" for gpu in gpus) if policy.cdi_kind else ()
+    return Grant(envs | mps, mounts, cdi)
+
+
+def _visible(gpu: Gpu, policy: GrantPolicy) -> str:
+    """MIG instances have no index that the runtime would understand."""
+    by_uuid = policy.visible is Visible.UUID or gpu.mig
+    return gpu.uuid if by_uuid else str(gpu.index)
+
+
+def _memory(cards: Cards, gpus: list[Gpu], inventory: Inventory, names: Names) -> dict[str, str]:
+    amount, size = sum(cards.values()), gpus[0].units
+    envs = {
+        names.mem_idx: ",".join(str(gpu.index) for gpu in gpus),
+        names.mem_pod: str(amount),
+        names.mem_container: str(amount),
+        names.mem_dev: str(size),
+        wire_names.ENV_MEM_FRACTION: fraction(max(cards.values()), size),
+    }
+    if inventory.unit is not None:
+        limit = max(cards.values()) * inventory.unit.mib
+        envs[wire_names.ENV_MEM_LIMIT_MIB] = str(limit)
+    return envs
+
+
+def fraction(part: int, whole: int) -> str:
+    """``part / whole`` rounded down to four places, never 0: frameworks read 0 as "no limit"."""
+    places = 10_000
+    return f"{max(part * places // max(whole, 1), 1) / places:.4f}"
+
+
+def _mps(
+    resource: Resource,
+    cards: Cards,
+    gpus: list[Gpu],
+    inventory: Inventory,
+    policy: GrantPolicy,
+    *,
+    core_follows: bool,
+) -> tuple[dict[str, str], tuple[Mount, ...]]:
+    """A share of a card behind an MPS daemon; a client speaks to one daemon, so to one card."""
+    gpu = gpus[0]
+    if resource is Resource.GPU or gpu.rung is not Rung.MPS or not policy.mps_root:
+        return {}, ()
+    pipe = f"{policy.mps_root}/{gpu.uuid}/pipe"
+    envs = {wire_names.ENV_MPS_PIPE: pipe}
+    amount = cards[gpu.index]
+    if resource is Resource.CORE:
+        envs[wire_names.ENV_MPS_THREADS] = str(max(amount, 1))
+    elif not core_follows:
+        envs[wire_names.ENV_MPS_THREADS] = str(max(CORE_PER_CARD * amount // gpu.units, 1))
+    if resource is Resource.MEM and inventory.unit is not None:
+        envs[wire_names.ENV_MPS_MEMORY] = f"0={amount * inventory.unit.mib}M"
+    return envs, (Mount(pipe, pipe), Mount(f"{policy.mps_root}/{gpu.uuid}/shm", SHM))

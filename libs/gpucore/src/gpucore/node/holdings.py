@@ -1,0 +1,86 @@
+"""Which pod holds which device ids on this node, as far as is known at this moment.
+
+kubelet is the authority: its PodResources answer replaces everything that is older than the
+question. What was handed out since stays on top, so that an answer that was under way cannot take
+it back.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from gpucore.node.devices import DeviceTable, Resource
+from gpucore.units import GpuIndex
+
+
+class Holder(NamedTuple):
+    """A container of a pod; all empty where kubelet has yet to say whose it is."""
+
+    namespace: str = ""
+    pod: str = ""
+    container: str = ""
+
+
+NOBODY_KNOWN = Holder()
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What one pod holds: container to resource to ids."""
+
+    namespace: str
+    name: str
+    containers: Mapping[str, Mapping[Resource, tuple[str, ...]]]
+
+
+class _Entry(NamedTuple):
+    holder: Holder
+    turn: int
+
+
+class Holdings:
+    """Holder of every id that is in use. Not safe for several threads."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Resource, dict[str, _Entry]] = {each: {} for each in Resource}
+        self._turn = 0
+
+    @property
+    def turn(self) -> int:
+        """Counts what was handed out; take it before asking kubelet, give it with the answer."""
+        return self._turn
+
+    def take(self, resource: Resource, ids: Iterable[str], holder: Holder) -> None:
+        """Note that ``holder`` was given ``ids``."""
+        self._turn += 1
+        self._entries[resource] |= dict.fromkeys(ids, _Entry(holder, self._turn))
+
+    def replace(self, truth: Iterable[Held], *, asked_at: int) -> None:
+        """Believe kubelet's answer to a question asked at turn ``asked_at``."""
+        for entries in self._entries.values():
+            for one in [one for one, entry in entries.items() if entry.turn <= asked_at]:
+                del entries[one]
+        for held in truth:
+            for container, resources in held.containers.items():
+                entry = _Entry(Holder(held.namespace, held.name, container), asked_at)
+                for resource, ids in resources.items():
+                    for one in ids:
+                        self._entries[resource].setdefault(one, entry)
+
+    def release(self, namespace: str, pod: str) -> None:
+        """Forget a pod that has ended."""
+        for entries in self._entries.values():
+            for one in [
+                each for each, entry in entries.items() if entry.holder[:2] == (namespace, pod)
+            ]:
+                del entries[one]
+
+    def holders(self, table: DeviceTable, card: GpuIndex) -> frozenset[Holder]:
+        """Who holds ids of ``card`` in one resource."""
+        entries = self._entries[table.resource]
+        return frozenset(entries[one].holder for one in table.ids.get(card, ()) if one in entries)
+
+    def free(self, table: DeviceTable, card: GpuIndex) -> int:
+        """How many ids of ``card`` nobody holds."""
+        entries = self._entries[table.resource]
+        return sum(one not in entries for one in table.ids.get(card, ()))

@@ -1,0 +1,179 @@
+"""Makes annotations tell the truth: kubelet's account of who holds what wins over every plan.
+
+Two equal pods may have been swapped, a pod may have bypassed the extender, two schedulers may
+have clashed. What kubelet handed out is a fact; the annotation is corrected to it, and the
+correction says in one sentence what changed. A pod is left alone until kubelet has given all of
+its containers all they ask.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from gpucore.model import Cards, Claim, ClaimState, Demand, Inventory, Placement
+from gpucore.node.denial import card_list
+from gpucore.node.devices import DeviceTable, Resource, device_table
+from gpucore.node.holdings import Held
+from gpucore.units import GpuIndex, PodUid
+from gpucore.wire import names as wire_names
+from gpucore.wire.errors import WireError
+from gpucore.wire.names import Names
+from gpucore.wire.pods import Pod, annotations_of, claim_of, demand_of
+
+ADOPTED: Final = "GpuShareAdopted"
+CORRECTED: Final = "GpuShareCorrected"
+_V3_MAPS: Final = (wire_names.V3_MEMORY, wire_names.V3_CORE_PERCENTAGE)
+
+
+class Correction(msgspec.Struct, frozen=True):
+    """One patch of one pod's annotations.
+
+    Attributes:
+        annotations: new values; ``None`` removes.
+        reason: of the event; empty where the plan was kept and only ASSIGNED becomes true.
+        message: of the event.
+    """
+
+    uid: PodUid
+    namespace: str
+    name: str
+    annotations: Mapping[str, str | None]
+    reason: str = ""
+    message: str = ""
+
+
+class Truth(msgspec.Struct, frozen=True):
+    """What the corrections are made from.
+
+    Attributes:
+        now_ns: Unix nanoseconds, for pods that nobody dated.
+    """
+
+    inventory: Inventory
+    names: Names
+    now_ns: int
+
+
+def corrections(held: Iterable[Held], pods: Iterable[Pod], truth: Truth) -> list[Correction]:
+    """The patches that make the annotations of ``pods`` agree with what they hold."""
+    tables = {each: device_table(truth.inventory, each) for each in Resource}
+    by_name = {(each.namespace, each.name): each for each in held}
+    found = []
+    for pod in pods:
+        holding = by_name.get((pod.namespace, pod.name))
+        correction = _correction(pod, holding, tables, truth) if holding else None
+        if correction is not None:
+            found.append(correction)
+    return found
+
+
+def _correction(
+    pod: Pod, holding: Held, tables: Mapping[Resource, DeviceTable], truth: Truth
+) -> Correction | None:
+    try:
+        demand, claim = demand_of(pod, truth.names), claim_of(pod, truth.names)
+    except WireError:
+        return None
+    if demand is None or claim is None:
+        return None
+    actual = actual_placement(pod, demand, holding, tables)
+    if actual is None:
+        return None
+    wanted = _wanted(pod, demand, claim, actual, truth)
+    changed = {key: text for key, text in wanted.items() if pod.annotations.get(key) != text}
+    if not changed:
+        return None
+    reason, message = _event(claim, actual)
+    return Correction(pod.uid, pod.namespace, pod.name, changed, reason, message)
+
+
+def _wanted(
+    pod: Pod, demand: Demand, claim: Claim, actual: Placement, truth: Truth
+) -> dict[str, str | None]:
+    wanted: dict[str, str | None] = dict(
+        annotations_of(
+            actual,
+            demand,
+            truth.names,
+            inventory=truth.inventory,
+            assume_time=claim.assume_time or truth.now_ns,
+            assigned=True,
+        )
+    )
+    if not _same_place(claim.placement, actual):  # an older map would be believed before ours
+        stale = (key for key in _V3_MAPS if key in pod.annotations and key not in wanted)
+        wanted |= dict.fromkeys(stale)
+    return wanted
+
+
+def actual_placement(
+    pod: Pod, demand: Demand, holding: Held, tables: Mapping[Resource, DeviceTable]
+) -> Placement | None:
+    """Where the pod's containers really are; ``None`` until kubelet has given them all they ask."""
+    rows = {resource: _row(pod, holding, table, resource) for resource, table in tables.items()}
+    for resource, row in rows.items():
+        given = [sum(row.get(place, {}).values()) for place in range(len(pod.containers))]
+        if given != [resource.asked(ask) for ask in demand.containers]:
+            return None
+    return Placement(
+        node=pod.node,
+        mem=_with_surplus(_sums(rows[Resource.MEM]), demand.mem),
+        core=_with_surplus(_sums(rows[Resource.CORE]), demand.core),
+        containers=rows[Resource.MEM],
+        group=_group(rows[Resource.GPU]),
+    )
+
+
+def _row(
+    pod: Pod, holding: Held, table: DeviceTable, resource: Resource
+) -> dict[int, dict[GpuIndex, int]]:
+    row = {}
+    for place, container in enumerate(pod.containers):
+        ids = holding.containers.get(container.name, {}).get(resource, ())
+        cards = dict(sorted(table.per_card(ids).items()))
+        if cards:
+            row[place] = cards
+    return row
+
+
+def _sums(row: Mapping[int, Cards]) -> dict[GpuIndex, int]:
+    total: dict[GpuIndex, int] = {}
+    for cards in row.values():
+        for card, amount in cards.items():
+            total[card] = total.get(card, 0) + amount
+    return dict(sorted(total.items()))
+
+
+def _with_surplus(cards: dict[GpuIndex, int], effective: int) -> dict[GpuIndex, int]:
+    """What only init containers needed stays with the pod until it ends, on the same cards."""
+    surplus = effective - sum(cards.values())
+    for place, card in enumerate(cards):
+        cards[card] += surplus // len(cards) + (place < surplus % len(cards))
+    return cards
+
+
+def _group(row: Mapping[int, Cards]) -> tuple[GpuIndex, ...]:
+    return tuple(card for place in sorted(row) for card in row[place])
+
+
+def _same_place(planned: Placement, actual: Placement) -> bool:
+    return (
+        planned.mem == actual.mem
+        and set(planned.core) == set(actual.core)
+        and set(planned.group) == set(actual.group)
+        and (not planned.containers or planned.containers == actual.containers)
+    )
+
+
+def _event(claim: Claim, actual: Placement) -> tuple[str, str]:
+    planned = claim.placement
+    if _same_place(planned, actual):
+        return "", ""
+    real = card_list(actual.mem or actual.core or actual.group)
+    where = planned.mem or planned.core or planned.group
+    if not where:
+        return ADOPTED, f"no scheduler named a card; kubelet placed the pod on {real}"
+    if claim.state is ClaimState.CONFIRMED:
+        return CORRECTED, f"the annotations named {card_list(where)}, kubelet has it on {real}"
+    return CORRECTED, f"planned for {card_list(where)}, kubelet placed the pod on {real}"

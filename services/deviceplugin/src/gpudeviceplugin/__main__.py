@@ -1,0 +1,68 @@
+"""The composition root: settings, adapters, one event loop, an orderly end.
+
+SIGTERM and SIGINT end the process and leave every pod as it is. SIGHUP enumerates and registers
+anew.
+"""
+
+import asyncio
+import faulthandler
+import signal
+import sys
+from collections.abc import Sequence
+
+import structlog
+from pydantic import ValidationError
+from pydantic_settings import CliApp
+
+from gpucore.wire.errors import WireError
+from gpudeviceplugin import logs
+from gpudeviceplugin.cards import Driver
+from gpudeviceplugin.kube import ApiError
+from gpudeviceplugin.nvml import Nvml
+from gpudeviceplugin.plugin import Plugin
+from gpudeviceplugin.settings import Settings
+
+log = structlog.get_logger()
+
+
+async def serve(settings: Settings, driver: Driver) -> None:
+    """Run until told to end."""
+    plugin = await Plugin.make(settings, driver)
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    loop.add_signal_handler(signal.SIGHUP, plugin.reread)
+    running = asyncio.create_task(plugin.run())
+    waiting = asyncio.create_task(ended.wait())
+    await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    running.cancel()
+    await asyncio.wait({running})
+    await plugin.close()
+    if not running.cancelled():
+        running.result()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the device plugin; exit status 0 after a signal, 1 on a failure, 2 on wrong settings."""
+    try:
+        settings = CliApp.run(
+            Settings, cli_args=list(sys.argv[1:] if arguments is None else arguments)
+        )
+    except (ValidationError, WireError, ValueError) as error:
+        print(f"gpushare-device-plugin: {error}", file=sys.stderr)
+        return 2
+    logs.configure(settings.log_level, node=settings.node_name)
+    faulthandler.register(signal.SIGQUIT, all_threads=True)
+    log.info("starting", **settings.model_dump(mode="json"))
+    try:
+        asyncio.run(serve(settings, Nvml()))
+    except ApiError as error:
+        log.error("cannot start", why=str(error))  # noqa: TRY400 - the sentence says it all
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""Watches over the cards: error events, probes, and pods that cannot start.
+
+A verdict is carried everywhere at once: kubelet and the inventory (through the keeper), the pods
+on the card and the node as events. What a verdict is made of is decided in
+:mod:`gpucore.node.health`.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import structlog
+
+from gpucore.node.breaker import HOLD_SECONDS, Breaker
+from gpucore.node.denial import Denial, DenialCode
+from gpucore.node.health import HealthBook, Verdict
+from gpucore.units import GpuIndex
+from gpudeviceplugin import telemetry
+from gpudeviceplugin.cards import CardLostError, DriverError
+from gpudeviceplugin.driver import PatientDriver
+from gpudeviceplugin.state import nobody
+
+log = structlog.get_logger()
+
+EVENTS_AGAIN_SECONDS: Final = 30.0
+# Refusals that mean that the books about a card are wrong, and so repeat until they are right.
+CARD_DENIALS: Final = frozenset({DenialCode.TAKEN_WHOLE, DenialCode.SHARED_CARD})
+
+
+class Health:
+    """The health of this node's cards."""
+
+    def __init__(
+        self, book: HealthBook, breaker: Breaker, driver: PatientDriver, *, every: float
+    ) -> None:
+        self._book = book
+        self._breaker = breaker
+        self._driver = driver
+        self._every = every
+        self._uuids: dict[GpuIndex, str] = {}
+        self.on_verdicts: Callable[[list[Verdict]], None] = nobody
+
+    def healthy(self, uuid: str) -> bool:
+        """May be offered."""
+        return self._book.healthy(uuid)
+
+    def watch_only(self, cards: Iterable[tuple[GpuIndex, str]]) -> None:
+        """These are the cards."""
+        self._uuids = dict(cards)
+        self._book.watch_only(self._uuids.values())
+
+    def silent(self, uuid: str) -> None:
+        """The card did not answer when all were enumerated."""
+        self._tell(self._book.bad(uuid, "it does not answer", time.monotonic()))
+
+    def refused(self, denial: Denial) -> None:
+        """Kubelet was refused; where the card is to blame, it counts."""
+        if denial.code in CARD_DENIALS:
+            self._count(denial.cards, f"refusal {time.monotonic_ns()}")
+
+    def start_failed(self, cards: Iterable[GpuIndex], pod: str) -> None:
+        """The runtime could not start a pod on ``cards``."""
+        self._count(cards, pod)
+
+    def started(self, cards: Iterable[GpuIndex]) -> None:
+        """A pod runs on ``cards``."""
+        self._breaker.started(cards)
+
+    def _count(self, cards: Iterable[GpuIndex], what: str) -> None:
+        now = time.monotonic()
+        for card in self._breaker.failed(cards, what, now):
+            why = "pods keep failing to start on it"
+            self._tell(self._book.bad(self._uuids.get(card, ""), why, now, hold=HOLD_SECONDS))
+
+    async def probe(self) -> None:
+        """Touch every card every so often, until cancelled."""
+        while True:
+            await asyncio.sleep(self._every)
+            await asyncio.gather(*map(self._probe, self._book))
+
+    async def _probe(self, uuid: str) -> None:
+        try:
+            await self._driver.probe(uuid)
+        except CardLostError as error:
+            self._tell(self._book.bad(uuid, f"it does not answer ({error})", time.monotonic()))
+        except DriverError as error:
+            log.warning("cannot probe", uuid=uuid, why=str(error))
+        else:
+            self._tell(self._book.clean(uuid, time.monotonic()))
+
+    async def listen(self) -> None:
+        """Take error events as they come, until cancelled."""
+        while True:
+            try:
+                event = await self._driver.next_xid()
+            except DriverError as error:
+                log.info("no error events", why=str(error), again_in=EVENTS_AGAIN_SECONDS)
+                await asyncio.sleep(EVENTS_AGAIN_SECONDS)
+                continue
+            if event is not None:
+                telemetry.XIDS.labels(event.uuid, str(event.code)).inc()
+                log.warning("XID", uuid=event.uuid, code=event.code)
+                self._tell(self._book.xid(event.uuid, event.code, time.monotonic()))
+
+    def _tell(self, verdicts: list[Verdict]) -> None:
+        if verdicts:
+            self.on_verdicts(verdicts)

@@ -1,0 +1,69 @@
+"""The cards of the driver as the inventory that everybody else reads.
+
+A card in MIG mode is offered as its instances, never itself: they get indexes after those of
+all cards, the same ones as long as an instance stays in its slot.
+"""
+
+from collections.abc import Mapping
+
+from gpucore.model import Gpu, Inventory, Rung
+from gpucore.node.devices import MESSAGE_LIMIT, list_bytes, smallest_unit
+from gpucore.units import GpuIndex, GpuUuid, MemoryUnit
+from gpudeviceplugin.cards import Card, Instance, Machine
+
+
+def inventory_of(machine: Machine, unit: MemoryUnit, rungs: Mapping[str, Rung]) -> Inventory:
+    """The inventory of a machine, all cards healthy.
+
+    Args:
+        machine: what the driver told.
+        unit: size of one device of memory.
+        rungs: what enforces shares on a card, by uuid; nothing where not named.
+    """
+    count = len(machine.cards) + len(machine.silent)
+    gpus = [_gpu(card, unit, rungs) for card in machine.cards if not card.mig]
+    gpus += [
+        _mig_gpu(card, instance, unit, count)
+        for card in machine.cards
+        for instance in card.instances
+    ]
+    ordered = tuple(sorted(gpus, key=lambda gpu: gpu.index))
+    return Inventory(gpus=ordered, unit=unit, links=machine.links, driver=machine.driver)
+
+
+def _gpu(card: Card, unit: MemoryUnit, rungs: Mapping[str, Rung]) -> Gpu:
+    return Gpu(
+        index=GpuIndex(card.index),
+        uuid=GpuUuid(card.uuid),
+        units=unit.units_in(card.memory_mib),
+        minor=card.minor,
+        model=card.model,
+        memory_mib=card.memory_mib,
+        numa=card.numa,
+        rung=rungs.get(card.uuid, Rung.NONE),
+    )
+
+
+def _mig_gpu(card: Card, instance: Instance, unit: MemoryUnit, count: int) -> Gpu:
+    return Gpu(
+        index=GpuIndex(count + card.index * card.slots + instance.slot),
+        uuid=GpuUuid(instance.uuid),
+        units=unit.units_in(instance.memory_mib),
+        minor=card.minor,
+        model=instance.model,
+        memory_mib=instance.memory_mib,
+        numa=card.numa,
+        mig=True,
+    )
+
+
+def unit_refusal(inventory: Inventory, unit: MemoryUnit, *, numa: bool) -> str:
+    """Why kubelet could not read the device list in this unit; empty when it can."""
+    size = list_bytes(inventory.gpus, unit, numa=numa)
+    if size <= MESSAGE_LIMIT:
+        return ""
+    smallest = smallest_unit(inventory.gpus, numa=numa)
+    return (
+        f"in units of {unit} the device list has {size} bytes, but kubelet reads at most "
+        f"{MESSAGE_LIMIT}; the smallest unit that fits these cards is {smallest}"
+    )

@@ -1,0 +1,115 @@
+"""Keeps the inventory true: enumerates the cards, again and again, and folds their health in.
+
+Without a driver the process stays up, says why, and tries again; what was known before stays
+known, with cards that no longer answer marked unhealthy, so one lost card takes nothing from the
+others.
+"""
+
+import asyncio
+from typing import Final
+
+import msgspec
+import structlog
+
+from gpucore.model import Gpu, Inventory
+from gpucore.units import MemoryUnit
+from gpudeviceplugin import telemetry
+from gpudeviceplugin.cards import DriverError, Machine
+from gpudeviceplugin.driver import PatientDriver
+from gpudeviceplugin.health import Health
+from gpudeviceplugin.inventory import inventory_of, unit_refusal
+from gpudeviceplugin.state import NodeState
+
+log = structlog.get_logger()
+
+RETRY_SECONDS: Final = 5.0
+
+
+class Keeper:
+    """The cards of this node."""
+
+    def __init__(
+        self,
+        state: NodeState,
+        driver: PatientDriver,
+        health: Health,
+        *,
+        unit: MemoryUnit,
+        numa_hints: bool,
+        every: float,
+    ) -> None:
+        self._state = state
+        self._driver = driver
+        self._health = health
+        self._unit = unit
+        self._numa_hints = numa_hints
+        self._every = every
+        self._known = Inventory(gpus=(), unit=unit)
+        self._kick = asyncio.Event()
+        self.trouble = "the driver has not answered yet"
+
+    def refresh(self) -> None:
+        """Enumerate soon."""
+        self._kick.set()
+
+    async def run(self) -> None:
+        """Enumerate for ever."""
+        await self._open()
+        while True:
+            self._kick.clear()
+            try:
+                self._take(await self._driver.machine())
+            except DriverError as error:
+                log.warning("cannot enumerate the cards", why=str(error))
+            try:
+                async with asyncio.timeout(self._every if not self.trouble else RETRY_SECONDS):
+                    await self._kick.wait()
+            except TimeoutError:
+                continue
+
+    async def _open(self) -> None:
+        while True:
+            try:
+                await self._driver.open()
+            except DriverError as error:
+                if self.trouble != str(error):
+                    log.warning("no usable NVIDIA driver; trying again", why=str(error))
+                self.trouble = str(error)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                return
+
+    def _take(self, machine: Machine) -> None:
+        found = inventory_of(machine, self._unit, {})
+        answered = {gpu.uuid for gpu in found.gpus}
+        silent = set(machine.silent)
+        lost = [g for g in self._known.gpus if g.uuid not in answered and g.index in silent]
+        gpus = tuple(sorted((*found.gpus, *lost), key=lambda gpu: gpu.index))
+        self._known = msgspec.structs.replace(
+            found, gpus=gpus, links={**self._known.links, **found.links} if lost else found.links
+        )
+        self._health.watch_only((gpu.index, gpu.uuid) for gpu in gpus)
+        for gpu in lost:
+            self._health.silent(gpu.uuid)
+        self.trouble = self._complaint()
+        self.publish()
+
+    def _complaint(self) -> str:
+        if not self._known.gpus:
+            return "the driver knows no card"
+        return unit_refusal(self._known, self._unit, numa=self._numa_hints)
+
+    def publish(self) -> None:
+        """Tell everybody the cards with their present health."""
+        gpus = tuple(map(self._judged, self._known.gpus))
+        if unit_refusal(self._known, self._unit, numa=self._numa_hints):
+            log.error("no device is offered", why=self.trouble)
+            gpus = ()
+        for gpu in gpus:
+            labels = (str(gpu.index), gpu.uuid)
+            telemetry.CARD_HEALTHY.labels(*labels).set(gpu.healthy)
+            telemetry.CARD_UNITS.labels(*labels).set(gpu.units)
+        self._state.equip(msgspec.structs.replace(self._known, gpus=gpus))
+
+    def _judged(self, gpu: Gpu) -> Gpu:
+        return msgspec.structs.replace(gpu, healthy=self._health.healthy(gpu.uuid))

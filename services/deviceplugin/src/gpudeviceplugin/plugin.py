@@ -1,0 +1,189 @@
+"""All parts of the plugin, put together, with what one part tells another."""
+
+import asyncio
+from typing import Self
+
+import structlog
+
+from gpucore.node.breaker import Breaker
+from gpucore.node.devices import Resource
+from gpucore.node.grant import GrantPolicy
+from gpucore.node.health import HealthBook, Verdict
+from gpucore.wire import names as wire_names
+from gpucore.wire.lists import decode_node_event, decode_nodes, decode_pod_event, decode_pods
+from gpucore.wire.names import Names
+from gpucore.wire.nodes import Node
+from gpucore.wire.pods import Pod
+from gpudeviceplugin.cards import Driver
+from gpudeviceplugin.driver import PatientDriver
+from gpudeviceplugin.endpoint import Endpoint
+from gpudeviceplugin.events import Events
+from gpudeviceplugin.health import Health
+from gpudeviceplugin.keeper import Keeper
+from gpudeviceplugin.kube import Kube
+from gpudeviceplugin.nodewatch import NodeWatch, oversell_of, resources_of
+from gpudeviceplugin.podresources import PodResources
+from gpudeviceplugin.publish import Publisher
+from gpudeviceplugin.reconcile import Reconciler
+from gpudeviceplugin.reflector import Reflector
+from gpudeviceplugin.register import Registrar
+from gpudeviceplugin.servicer import Servicer
+from gpudeviceplugin.settings import Settings
+from gpudeviceplugin.state import NodeState
+from gpudeviceplugin.web import Web
+
+log = structlog.get_logger()
+
+
+class Plugin:
+    """One device plugin process."""
+
+    def __init__(self, settings: Settings, driver: Driver, kube: Kube) -> None:
+        self._settings = settings
+        self._kube = kube
+        self.state = NodeState(_policy(settings))
+        names = self.state.policy.names
+        self._driver = PatientDriver(driver)
+        self._events = Events(kube, settings.node_name)
+        self._health = _health(settings, self._driver)
+        self._keeper = Keeper(
+            self.state,
+            self._driver,
+            self._health,
+            unit=settings.unit,
+            numa_hints=settings.numa_hints,
+            every=settings.refresh_seconds,
+        )
+        self._node = NodeWatch()
+        kubelet = PodResources(settings.pod_resources_socket, names)
+        self._reconciler = Reconciler(
+            self.state, kubelet, kube, self._events, every=settings.reconcile_seconds
+        )
+        self._publisher = Publisher(self.state, self._node, kube, node_type=settings.node_type)
+        self.registrar = Registrar(
+            settings.kubelet_dir,
+            self._endpoint,
+            kubelet_restarted=self.state.steering.queue.kubelet_restarted,
+        )
+        self._pods = self._pod_reflector()
+        self._nodes = self._node_reflector()
+        self._web = Web(self._missing)
+        self.port = 0
+        self.state.on_refused = self._health.refused
+        self._health.on_verdicts = self._judged
+
+    @classmethod
+    async def make(cls, settings: Settings, driver: Driver) -> Self:
+        """Connect to the API server. Raises ApiError when there is no configuration for it."""
+        return cls(settings, driver, await Kube.connect(settings.kubeconfig))
+
+    async def run(self) -> None:
+        """Do everything until cancelled; the first part that breaks ends all."""
+        self.port = await self._web.start(self._settings.listen_host, self._settings.listen_port)
+        async with asyncio.TaskGroup() as group:
+            for part in (
+                self._keeper.run,
+                self._health.probe,
+                self._health.listen,
+                self._nodes.run,
+                self._pods.run,
+                self._reconciler.run,
+                self._publisher.run,
+                self._register,
+            ):
+                group.create_task(part(), name=part.__qualname__)
+
+    async def close(self) -> None:
+        """Let go of everything; kubelet keeps what it has handed out."""
+        await self._web.stop()
+        await self._kube.close()
+        self._driver.close()
+
+    def reread(self) -> None:
+        """Enumerate the cards and register anew."""
+        self._keeper.refresh()
+        self.registrar.again()
+
+    async def _register(self) -> None:
+        """Serve what the labels say, once there are cards and it is known who holds them."""
+        follower = asyncio.create_task(self._follow_labels())
+        try:
+            await self.registrar.run()
+        finally:
+            follower.cancel()
+
+    async def _follow_labels(self) -> None:
+        while True:
+            changed = [
+                asyncio.ensure_future(self._node.changed.wait()),
+                asyncio.ensure_future(self.state.inventory_changed.wait()),
+            ]
+            node = self._node.node
+            if node is not None and self.state.inventory.gpus:
+                self.state.label(
+                    cgpu_disable=node.labels.get(wire_names.LABEL_CGPU_DISABLE) == "true",
+                    oversell=oversell_of(node.labels),
+                )
+                self.registrar.want(resources_of(node.labels))
+            await asyncio.wait(changed, return_when=asyncio.FIRST_COMPLETED)
+            for each in changed:
+                each.cancel()
+
+    def _judged(self, verdicts: list[Verdict]) -> None:
+        for verdict in verdicts:
+            log.warning("card", uuid=verdict.uuid, healthy=verdict.healthy, why=verdict.why)
+        self._keeper.publish()
+
+    def _endpoint(self, resource: Resource) -> Endpoint:
+        servicer = Servicer(
+            self.state,
+            resource,
+            patience=self._settings.match_patience,
+            numa_hints=self._settings.numa_hints,
+        )
+        name = resource.full_name(self.state.policy.names)
+        return Endpoint(resource, name, servicer, self._settings.kubelet_dir)
+
+    def _pod_reflector(self) -> Reflector[Pod]:
+        return Reflector(
+            self._kube,
+            self.state,
+            path="/api/v1/pods",
+            selector=f"spec.nodeName={self._settings.node_name}",
+            decode_list=decode_pods,
+            decode_event=decode_pod_event,
+        )
+
+    def _node_reflector(self) -> Reflector[Node]:
+        return Reflector(
+            self._kube,
+            self._node,
+            path="/api/v1/nodes",
+            selector=f"metadata.name={self._settings.node_name}",
+            decode_list=decode_nodes,
+            decode_event=decode_node_event,
+        )
+
+    def _missing(self) -> str:
+        """What keeps this node from serving GPUs; empty when nothing does."""
+        checks = (
+            (self._keeper.trouble, not self._keeper.trouble),
+            ("the API server has not told of the pods yet", self._pods.synced.is_set()),
+            ("kubelet has not taken the registration yet", self.registrar.registered.is_set()),
+        )
+        return next((words for words, well in checks if not well), "")
+
+
+def _policy(settings: Settings) -> GrantPolicy:
+    return GrantPolicy(
+        names=Names(settings.resource_domain, settings.annotation_prefix),
+        visible=settings.visible_devices,
+        cdi_kind=settings.cdi_kind,
+        mps_root=settings.mps_root,
+    )
+
+
+def _health(settings: Settings, driver: PatientDriver) -> Health:
+    book = HealthBook(clean_probes=settings.clean_probes, ignored_xids=settings.ignored_xids)
+    breaker = Breaker(limit=settings.breaker_failures)
+    return Health(book, breaker, driver, every=settings.probe_seconds)

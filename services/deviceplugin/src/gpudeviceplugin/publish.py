@@ -1,0 +1,103 @@
+"""Tells the cluster which cards the node has.
+
+Annotations are for schedulers, a count in the node's status is for the original's tools. A write
+happens only where the Node differs from what it should say, so there is no loop with kubelet,
+which keeps what it does not know. Should somebody else keep writing, each further write waits
+longer.
+"""
+
+import asyncio
+from contextlib import suppress
+from typing import Any, Final
+
+import structlog
+
+from gpucore.node.legacytopology import topology_text
+from gpucore.wire import names as wire_names
+from gpucore.wire.nodes import Node, encode_inventory
+from gpudeviceplugin.kube import ApiError, Kube
+from gpudeviceplugin.nodewatch import NodeWatch
+from gpudeviceplugin.state import NodeState
+
+log = structlog.get_logger()
+
+FIRST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 60.0
+INSTANCE_TYPE_LABELS: Final = (
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+)
+
+
+class Publisher:
+    """One node's annotations and gpu-count."""
+
+    def __init__(self, state: NodeState, watch: NodeWatch, kube: Kube, *, node_type: str) -> None:
+        self._state = state
+        self._watch = watch
+        self._kube = kube
+        self._node_type = node_type
+
+    async def run(self) -> None:
+        """Publish after every change, until cancelled."""
+        pause = FIRST_PAUSE
+        while True:
+            news = [
+                asyncio.ensure_future(self._watch.changed.wait()),
+                asyncio.ensure_future(self._state.inventory_changed.wait()),
+            ]
+            wrote = await self._publish()
+            pause = min(pause * 2, LONGEST_PAUSE) if wrote else FIRST_PAUSE
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LONGEST_PAUSE):
+                    await asyncio.wait(news, return_when=asyncio.FIRST_COMPLETED)
+            for each in news:
+                each.cancel()
+            if wrote:
+                await asyncio.sleep(pause)
+
+    async def _publish(self) -> bool:
+        """Write what differs; true when anything had to be written."""
+        node = self._watch.node
+        if node is None or not self._state.inventory.driver:
+            return False
+        path = f"/api/v1/nodes/{node.name}"
+        annotations = differing(node.annotations, self._annotations(node))
+        count = self._count(node)
+        try:
+            if annotations:
+                await self._kube.merge(path, {"metadata": {"annotations": annotations}})
+            if count:
+                await self._kube.merge(f"{path}/status", {"status": count})
+        except ApiError as error:
+            log.warning("cannot publish the cards", why=str(error))
+            return True
+        return bool(annotations or count)
+
+    def _annotations(self, node: Node) -> dict[str, str]:
+        inventory = self._state.inventory
+        texts = {wire_names.INVENTORY: encode_inventory(inventory)}
+        topology = topology_text(inventory)
+        if topology:
+            texts[wire_names.NODE_TOPOLOGY] = topology
+        kind = self._node_type or next(
+            (node.labels[key] for key in INSTANCE_TYPE_LABELS if key in node.labels), ""
+        )
+        if kind:
+            texts[wire_names.NODE_TYPE] = kind
+        return texts
+
+    def _count(self, node: Node) -> dict[str, Any]:
+        name = self._state.policy.names.gpu_count
+        count = str(len(self._state.inventory.gpus))
+        wrong = [
+            field
+            for field, said in (("capacity", node.capacity), ("allocatable", node.allocatable))
+            if said.get(name) != count
+        ]
+        return {field: {name: count} for field in wrong}
+
+
+def differing(said: dict[str, str], wanted: dict[str, str]) -> dict[str, str]:
+    """The part of ``wanted`` that is not said."""
+    return {key: text for key, text in wanted.items() if said.get(key) != text}

@@ -1,0 +1,121 @@
+"""Keeps the plugin registered: at start, when kubelet comes back, when the node's labels change.
+
+kubelet says nothing when it restarts; it makes its socket anew and deletes ours. Both are seen in
+the directory, and looked at now and then in case a notice was lost.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import structlog
+from watchfiles import awatch
+
+from gpucore.node.devices import Resource
+from gpudeviceplugin.endpoint import KUBELET_SOCKET, Endpoint, RegistrationError
+
+log = structlog.get_logger()
+
+LOOK_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 1.0
+SETTLE_MS: Final = 50
+
+
+class Registrar:
+    """The sockets of this node."""
+
+    def __init__(
+        self,
+        directory: Path,
+        make: Callable[[Resource], Endpoint],
+        *,
+        kubelet_restarted: Callable[[], None],
+    ) -> None:
+        self._directory = directory
+        self._make = make
+        self._kubelet_restarted = kubelet_restarted
+        self._wanted: frozenset[Resource] = frozenset()
+        self._serving: dict[Resource, Endpoint] = {}
+        self._kubelet: tuple[int, int] | None = None
+        self._kick = asyncio.Event()
+        self.registered = asyncio.Event()
+
+    def want(self, resources: Collection[Resource]) -> None:
+        """Serve these resources from now on, and no others."""
+        if frozenset(resources) != self._wanted:
+            self._wanted = frozenset(resources)
+            self._kick.set()
+
+    def again(self) -> None:
+        """Register everything anew (SIGHUP)."""
+        self._kubelet = None
+        self._kick.set()
+
+    async def run(self) -> None:
+        """Follow kubelet and the wanted resources until cancelled."""
+        watcher = asyncio.create_task(self._watch())
+        try:
+            while True:
+                self._kick.clear()
+                done = await self._settle()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS if done else RETRY_SECONDS):
+                        await self._kick.wait()
+        finally:
+            watcher.cancel()
+            await asyncio.gather(*(each.stop() for each in self._serving.values()))
+
+    async def _watch(self) -> None:
+        async for _ in self._notices():
+            self._kick.set()
+
+    async def _notices(self) -> AsyncIterator[object]:
+        while True:
+            try:
+                async for changes in awatch(
+                    self._directory, recursive=False, step=SETTLE_MS, debounce=SETTLE_MS * 4
+                ):
+                    yield changes
+            except (OSError, RuntimeError) as error:  # the directory may not be there yet
+                log.warning("cannot watch kubelet's directory", why=str(error))
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _settle(self) -> bool:
+        """Make what is served equal what is wanted; false when it has to be tried again."""
+        for resource in set(self._serving) - self._wanted:
+            await self._serving.pop(resource).withdraw()
+        kubelet = _identity(self._directory / KUBELET_SOCKET)
+        if kubelet is None:
+            return False
+        if kubelet != self._kubelet and self._kubelet is not None:
+            log.info("kubelet came back")
+            self._kubelet_restarted()
+        fresh = kubelet != self._kubelet
+        lost = [each for each in self._serving.values() if fresh or not each.socket.exists()]
+        new = [self._make(resource) for resource in self._wanted - set(self._serving)]
+        return await self._start([*lost, *new], kubelet)
+
+    async def _start(self, endpoints: list[Endpoint], kubelet: tuple[int, int]) -> bool:
+        try:
+            for endpoint in endpoints:
+                await endpoint.start()
+                self._serving[endpoint.resource] = endpoint
+        except RegistrationError as error:
+            self.registered.clear()
+            log.warning("kubelet does not register this plugin", why=str(error))
+            return False
+        self._kubelet = kubelet
+        if self._wanted:
+            self.registered.set()
+        return True
+
+
+def _identity(socket: Path) -> tuple[int, int] | None:
+    """What tells one kubelet's socket from the next one's."""
+    try:
+        found = socket.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns

@@ -1,0 +1,170 @@
+"""The device plugin protocol for one resource: what kubelet asks is answered from memory.
+
+No I/O happens in an RPC. Only GetPreferredAllocation may wait, for a bounded moment, for a pod
+that the watch has yet to deliver.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc.aio
+import structlog
+
+from gpucore.model import Gpu
+from gpucore.node.denial import Denial
+from gpucore.node.devices import Resource
+from gpucore.node.grant import Grant, grant
+from gpucore.node.steering import Granted, Question
+from gpudeviceplugin import telemetry
+from gpudeviceplugin.proto import deviceplugin_pb2 as api
+from gpudeviceplugin.proto.deviceplugin_pb2_grpc import DevicePluginServicer
+from gpudeviceplugin.state import NodeState
+
+log = structlog.get_logger()
+
+OPTIONS = api.DevicePluginOptions(get_preferred_allocation_available=True)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class Servicer(DevicePluginServicer):
+    """One resource of the node."""
+
+    def __init__(
+        self, state: NodeState, resource: Resource, *, patience: float, numa_hints: bool
+    ) -> None:
+        self._state = state
+        self._resource = resource
+        self._patience = patience
+        self._numa_hints = numa_hints
+        self._withdrawn = False
+
+    def withdraw(self) -> None:
+        """Offer nothing any more."""
+        self._withdrawn = True
+        self._state.inventory_changed.fire()
+
+    async def GetDevicePluginOptions(  # noqa: N802 - the protocol's name
+        self, _request: api.Empty, _context: Context
+    ) -> api.DevicePluginOptions:
+        """This plugin wants to be asked for its preference."""
+        return OPTIONS
+
+    async def ListAndWatch(  # noqa: N802 - the protocol's name
+        self, _request: api.Empty, _context: Context
+    ) -> AsyncIterator[api.ListAndWatchResponse]:
+        """The devices, again after every change of them."""
+        sent = None
+        while True:
+            changed = asyncio.ensure_future(self._state.inventory_changed.wait())
+            devices = self.devices()
+            if devices != sent:
+                sent = devices
+                telemetry.DEVICES.labels(self._resource).set(len(devices.devices))
+                yield devices
+            await changed
+
+    def devices(self) -> api.ListAndWatchResponse:
+        """All devices of the resource with their health."""
+        if self._withdrawn:
+            return api.ListAndWatchResponse()
+        table = self._state.steering.tables[self._resource]
+        return api.ListAndWatchResponse(
+            devices=[
+                api.Device(ID=one, health=_health(gpu), topology=self._topology(gpu))
+                for gpu in self._state.inventory.gpus
+                for one in table.ids[gpu.index]
+            ]
+        )
+
+    def _topology(self, gpu: Gpu) -> api.TopologyInfo | None:
+        if not self._numa_hints or gpu.numa < 0:
+            return None
+        return api.TopologyInfo(nodes=[api.NUMANode(ID=gpu.numa)])
+
+    async def GetPreferredAllocation(  # noqa: N802 - the protocol's name
+        self, request: api.PreferredAllocationRequest, context: Context
+    ) -> api.PreferredAllocationResponse:
+        """Ids of the card that the pod kubelet means was given."""
+        response = api.PreferredAllocationResponse()
+        with telemetry.timed("GetPreferredAllocation", self._resource):
+            for asked in request.container_requests:
+                question = Question(
+                    resource=self._resource,
+                    available=frozenset(asked.available_deviceIDs),
+                    required=tuple(asked.must_include_deviceIDs),
+                    amount=asked.allocation_size,
+                )
+                answer = await self._advise(question)
+                if isinstance(answer, Denial):
+                    await self._refuse(answer, context)
+                else:
+                    response.container_responses.add(deviceIDs=answer)
+        return response
+
+    async def _advise(self, question: Question) -> tuple[str, ...] | Denial:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience
+        while (answer := self._state.steering.prefer(question)) is None:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._state.pods_changed.wait()
+            except TimeoutError:
+                log.info("nobody known asks this", resource=self._resource, amount=question.amount)
+                return self._state.steering.adopt(question)
+        return answer
+
+    async def Allocate(  # noqa: N802 - the protocol's name
+        self, request: api.AllocateRequest, context: Context
+    ) -> api.AllocateResponse:
+        """Environment and mounts for the cards that the ids name."""
+        response = api.AllocateResponse()
+        with telemetry.timed("Allocate", self._resource):
+            for asked in request.container_requests:
+                answer = self._state.allocate(self._resource, tuple(asked.devicesIDs))
+                if isinstance(answer, Denial):
+                    await self._refuse(answer, context)
+                else:
+                    response.container_responses.append(_spoken(self._grant(answer)))
+        return response
+
+    def _grant(self, granted: Granted) -> Grant:
+        turn = granted.turn
+        pod = f"{turn.pod.namespace}/{turn.pod.name}" if turn else ""
+        telemetry.ALLOCATIONS.labels(self._resource, str(turn is not None).lower()).inc()
+        log.info("granted", resource=self._resource, cards=dict(granted.cards), pod=pod)
+        return grant(
+            self._resource,
+            granted.cards,
+            self._state.inventory,
+            self._state.policy,
+            core_follows=bool(turn and turn.step.ask.core),
+        )
+
+    async def _refuse(self, denial: Denial, context: Context) -> None:
+        telemetry.REFUSALS.labels(self._resource, denial.code).inc()
+        log.warning("refused", resource=self._resource, code=denial.code, why=denial.sentence)
+        self._state.on_refused(denial)
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, denial.sentence)
+
+    async def PreStartContainer(  # noqa: N802 - the protocol's name
+        self, _request: api.PreStartContainerRequest, _context: Context
+    ) -> api.PreStartContainerResponse:
+        """Nothing is left to do when a container starts; kubelet is told not to ask."""
+        return api.PreStartContainerResponse()
+
+
+def _health(gpu: Gpu) -> str:
+    return "Healthy" if gpu.healthy else "Unhealthy"
+
+
+def _spoken(granted: Grant) -> api.ContainerAllocateResponse:
+    return api.ContainerAllocateResponse(
+        envs=dict(granted.envs),
+        mounts=[
+            api.Mount(host_path=m.host_path, container_path=m.container_path, read_only=m.read_only)
+            for m in granted.mounts
+        ],
+        cdi_devices=[api.CDIDevice(name=name) for name in granted.cdi_devices],
+    )

@@ -1,0 +1,78 @@
+"""What an operator can set: flags, then environment, then the defaults here.
+
+A flag is the name with dashes (``--memory-unit``), a variable the name in capitals
+(``MEMORY_UNIT``).
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from gpucore.node.grant import Visible
+from gpucore.units import MemoryUnit
+
+
+def _unit(text: str) -> str:
+    return str(MemoryUnit.parse(text))
+
+
+class Settings(BaseSettings):
+    """The settings of one device plugin process."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        cli_kebab_case=True,
+        cli_prog_name="gpushare-device-plugin",
+        cli_hide_none_type=True,
+        cli_avoid_json=True,
+        cli_implicit_flags=True,
+        extra="ignore",
+    )
+
+    node_name: str = Field(min_length=1, description="the node this runs on")
+    kubelet_dir: Path = Field(
+        Path("/var/lib/kubelet/device-plugins"), description="where kubelet's socket is"
+    )
+    pod_resources_socket: Path = Field(
+        Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
+        description="where kubelet tells which pod holds which devices",
+    )
+    kubeconfig: Path | None = Field(None, description="default: the pod's service account")
+    memory_unit: Annotated[str, AfterValidator(_unit)] = Field(
+        "GiB", description="GiB, MiB or a size such as 256MiB"
+    )
+    resource_domain: str = Field("aliyun.com", description="of the extended resources")
+    annotation_prefix: str = Field("ALIYUN_COM", description="of the pods' annotations")
+    visible_devices: Visible = Field(
+        Visible.UUID, description="how NVIDIA_VISIBLE_DEVICES names a card"
+    )
+    cdi_kind: str = Field("", description="such as nvidia.com/gpu, where the runtime speaks CDI")
+    mps_root: str = Field("", description="host directory of MPS pipes; empty: no MPS")
+    numa_hints: bool = Field(
+        default=False, description="tell kubelet NUMA nodes; it may then overrule the scheduler"
+    )
+    node_type: str = Field("", description="NODE_TYPE; default: the instance-type label")
+    host_proc: Path = Field(Path("/proc"), description="the host's processes, to attribute usage")
+    listen_host: str = Field("0.0.0.0", description="of the metrics and health endpoint")  # noqa: S104
+    listen_port: int = Field(9395, ge=0, le=65535, description="of that endpoint")
+    ignored_xids: tuple[int, ...] = Field(
+        (13, 31, 43, 45, 68, 109), description="error codes that are the application's fault"
+    )
+    probe_seconds: float = Field(5.0, gt=0, description="between two probes of a card")
+    clean_probes: int = Field(3, ge=1, description="until a card that failed is offered again")
+    refresh_seconds: float = Field(60.0, gt=0, description="between two enumerations")
+    reconcile_seconds: float = Field(30.0, gt=0, description="between two looks at kubelet")
+    match_patience: float = Field(
+        0.3, ge=0, le=5, description="seconds to wait for the pod that kubelet asks for"
+    )
+    breaker_failures: int = Field(
+        5, ge=1, description="pods that fail to start on a card until it is withdrawn"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def unit(self) -> MemoryUnit:
+        """The size of one device of memory."""
+        return MemoryUnit.parse(self.memory_unit)

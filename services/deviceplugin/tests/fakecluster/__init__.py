@@ -1,0 +1,1 @@
+"""An API server for tests: pods, nodes, events and ConfigMaps over real HTTP."""

@@ -1,0 +1,245 @@
+"""The kubelet process.
+
+It takes registrations, follows plugins, admits pods in order and tells who holds what.
+"""
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Any, Self
+
+import grpc.aio
+from fakecluster.server import FakeApiServer
+
+from fakekubelet.devices import AdmissionError, DeviceManager, Ids, Plugin
+from gpudeviceplugin.proto import deviceplugin_pb2 as api
+from gpudeviceplugin.proto import deviceplugin_pb2_grpc as api_grpc
+from gpudeviceplugin.proto import podresources_pb2 as truth
+from gpudeviceplugin.proto import podresources_pb2_grpc as truth_grpc
+
+CALL_SECONDS = 10.0
+LIST_LIMIT = 4 * 1024 * 1024
+
+
+class GrpcPlugin(Plugin):
+    """A plugin behind its socket."""
+
+    def __init__(self, socket: Path, options: api.DevicePluginOptions) -> None:
+        self.wants_preference = options.get_preferred_allocation_available
+        limits = [("grpc.max_receive_message_length", LIST_LIMIT)]
+        self.channel = grpc.aio.insecure_channel(f"unix:{socket}", options=limits)
+        self.stub = api_grpc.DevicePluginStub(self.channel)
+
+    async def preferred(self, available: Ids, must: Ids, size: int) -> list[str]:
+        asked = api.ContainerPreferredAllocationRequest(
+            available_deviceIDs=list(available),
+            must_include_deviceIDs=list(must),
+            allocation_size=size,
+        )
+        request = api.PreferredAllocationRequest(container_requests=[asked])
+        try:
+            answer = await self.stub.GetPreferredAllocation(request, timeout=CALL_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            raise AdmissionError(f"GetPreferredAllocation: {error.details()}") from error
+        return list(answer.container_responses[0].deviceIDs)
+
+    async def allocate(self, ids: Ids) -> dict[str, str]:
+        asked = api.ContainerAllocateRequest(devicesIDs=list(ids))
+        request = api.AllocateRequest(container_requests=[asked])
+        try:
+            answer = await self.stub.Allocate(request, timeout=CALL_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            raise AdmissionError(f"Allocate: {error.details()}") from error
+        return dict(answer.container_responses[0].envs)
+
+
+class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerServicer):
+    """One node's kubelet.
+
+    Attributes:
+        registrations: resource names, in the order in which they registered.
+        rejected: sentence for every pod that was turned away, by name.
+    """
+
+    def __init__(
+        self, root: Path, cluster: FakeApiServer, *, node: str = "n1", seed: int = 0
+    ) -> None:
+        self.directory = root / "device-plugins"
+        self.pod_resources = root / "pod-resources.sock"
+        self._cluster = cluster
+        self._node = node
+        self._seed = seed
+        self.directory.mkdir(exist_ok=True)
+        self.manager = self._manager()
+        self.registrations: list[str] = []
+        self.rejected: dict[str, str] = {}
+        self.skip: set[str] = set()
+        self._servers: list[grpc.aio.Server] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._seen: set[str] = set()
+        self.changed = asyncio.Condition()
+
+    def _manager(self) -> DeviceManager:
+        checkpoint = self.directory / "kubelet_internal_checkpoint"
+        return DeviceManager(checkpoint, seed=self._seed)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Come up: every socket in the directory goes, as the real one does it."""
+        for socket in self.directory.glob("*.sock"):
+            socket.unlink()
+        self.manager = self._manager()
+        self._servers = [
+            await self._serve(
+                self.directory / "kubelet.sock", api_grpc.add_RegistrationServicer_to_server
+            ),
+            await self._serve(
+                self.pod_resources, truth_grpc.add_PodResourcesListerServicer_to_server
+            ),
+        ]
+        self._tasks = [asyncio.create_task(self._admit_all())]
+
+    async def _serve(self, socket: Path, add: Any) -> grpc.aio.Server:
+        socket.unlink(missing_ok=True)
+        server = grpc.aio.server()
+        add(self, server)
+        server.add_insecure_port(f"unix:{socket}")
+        await server.start()
+        return server
+
+    async def stop(self) -> None:
+        """Go down; pods keep running."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for plugin in self.manager.plugins.values():
+            if isinstance(plugin, GrpcPlugin):
+                await plugin.channel.close()
+        for server in self._servers:
+            await server.stop(None)
+        self._servers, self._tasks, self._seen = [], [], set()
+
+    async def restart(self) -> None:
+        """Go down and come up again; the checkpoint survives."""
+        await self.stop()
+        await self.start()
+
+    async def Register(self, request: api.RegisterRequest, context: Any) -> api.Empty:  # noqa: N802
+        """A plugin came: call it back and follow its devices."""
+        assert request.version == "v1beta1"
+        old = self.manager.plugins.get(request.resource_name)
+        plugin = GrpcPlugin(self.directory / request.endpoint, request.options)
+        self.manager.plugins[request.resource_name] = plugin
+        self._tasks.append(asyncio.create_task(self._follow(request.resource_name, plugin)))
+        self.registrations.append(request.resource_name)
+        if isinstance(old, GrpcPlugin):
+            await old.channel.close()
+        return api.Empty()
+
+    async def _follow(self, resource: str, plugin: GrpcPlugin) -> None:
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.CancelledError):
+            async for answer in plugin.stub.ListAndWatch(api.Empty()):
+                healthy = {each.ID for each in answer.devices if each.health == "Healthy"}
+                self.manager.healthy[resource] = healthy
+                await self._tell()
+        if self.manager.plugins.get(resource) is plugin:
+            self.manager.healthy[resource] = set()
+            await self._tell()
+
+    async def _tell(self) -> None:
+        async with self.changed:
+            self.changed.notify_all()
+
+    async def wait_for(self, predicate: Any, *, seconds: float = 10.0) -> None:
+        """Until something is true of this kubelet."""
+        async with asyncio.timeout(seconds), self.changed:
+            await self.changed.wait_for(predicate)
+
+    async def _admit_all(self) -> None:
+        """Pods one at a time: first those that are there, by creation, then as they come."""
+        store = self._cluster.pods
+        upto = store.version
+        for item in sorted(filter(self._mine, store.objects.values()), key=_creation):
+            await self._admit(item)
+        while True:
+            since, upto = upto, store.version
+            for _, kind, item in store.events_since(since, self._mine):
+                if kind == "ADDED":
+                    await self._admit(item)
+            await store.wait_beyond(upto)
+
+    def _mine(self, item: dict[str, Any]) -> bool:
+        return bool(item["spec"].get("nodeName") == self._node)
+
+    async def _admit(self, pod: dict[str, Any]) -> None:
+        meta = pod["metadata"]
+        if meta["uid"] in self._seen or pod["status"]["phase"] in {"Succeeded", "Failed"}:
+            return
+        self._seen.add(meta["uid"])
+        if meta["name"] in self.skip:
+            self._set_phase(pod, "Failed")
+            await self._tell()
+            return
+        try:
+            await self.manager.admit(pod, self._active())
+        except AdmissionError as error:
+            self.rejected[meta["name"]] = str(error)
+            self._set_phase(pod, "Failed")
+        else:
+            self._set_phase(pod, "Running")
+        await self._tell()
+
+    def _set_phase(self, pod: dict[str, Any], phase: str) -> None:
+        key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
+        current = self._cluster.pods.objects.get(key)
+        if current is not None and current["metadata"]["uid"] == pod["metadata"]["uid"]:
+            self._cluster.pods.put(current | {"status": {"phase": phase}})
+
+    def _active(self) -> list[str]:
+        ended = {"Succeeded", "Failed"}
+        return [
+            item["metadata"]["uid"]
+            for item in self._cluster.pods.objects.values()
+            if item["status"]["phase"] not in ended
+        ]
+
+    def admitted(self, name: str) -> bool:
+        """Whether the pod of this name runs here."""
+        pod = self._cluster.pods.objects.get(("default", name))
+        return pod is not None and pod["status"]["phase"] == "Running"
+
+    def devices(self, name: str, resource: str = "aliyun.com/gpu-mem") -> dict[str, Ids]:
+        """Ids of each container of a pod."""
+        uid = self._cluster.pods.objects["default", name]["metadata"]["uid"]
+        rows = self.manager.pods.get(uid, {})
+        return {container: held[resource] for container, held in rows.items() if resource in held}
+
+    def envs(self, name: str, container: str = "c0") -> dict[str, str]:
+        """Environment that a container was given."""
+        uid = self._cluster.pods.objects["default", name]["metadata"]["uid"]
+        return self.manager.envs[uid, container]
+
+    async def List(self, request: Any, context: Any) -> truth.ListPodResourcesResponse:  # noqa: N802
+        """As kubelet 1.20 answers: app containers only, ended pods too while they exist."""
+        answer = truth.ListPodResourcesResponse()
+        for item in self._cluster.pods.objects.values():
+            meta = item["metadata"]
+            if meta["uid"] not in self._seen:
+                continue
+            pod = answer.pod_resources.add(name=meta["name"], namespace=meta["namespace"])
+            for container in item["spec"]["containers"]:
+                row = pod.containers.add(name=container["name"])
+                held = self.manager.pods.get(meta["uid"], {}).get(container["name"], {})
+                for resource, ids in held.items():
+                    row.devices.add(resource_name=resource, device_ids=sorted(ids))
+        return answer
+
+
+def _creation(item: dict[str, Any]) -> str:
+    return str(item["metadata"]["creationTimestamp"])
