@@ -58,8 +58,8 @@ def markdown(figures: Mapping[str, Any]) -> str:
         "",
         (
             f"`make bench` on {figures['machine']}: {figures['nodes']} nodes x {figures['cards']} "
-            f"cards, {figures['pods']} pods known, {figures['runs']} runs of each figure. Client, API "
-            "server, etcd and scheduler share the machine with the extender: read ratios first."
+            f"cards, {figures['pods']} pods known, {figures['runs']} runs of each figure. Client, "
+            "API server, etcd and scheduler share the machine with the extender: read ratios first."
         ),
         "",
     ]

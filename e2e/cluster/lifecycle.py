@@ -7,12 +7,14 @@ one whose nodes have stopped (the engine was restarted) is made anew.
 import json
 import time
 from pathlib import Path
+from typing import Protocol
 
 from cluster import engine, nodeimage, tools
 from cluster.commands import run
 from cluster.errors import ClusterError
 from cluster.nodeimage import NodeImage
 from cluster.progress import say, step
+from cluster.tools import Tools
 
 _CREATE_TIMEOUT_S = 420.0
 READY_TIMEOUT_S = 180.0
@@ -22,7 +24,23 @@ _READY_CHECKS = (
 )
 
 
-def up(name: str, *, config: Path, kubeconfig: Path) -> None:
+class Create(Protocol):
+    """Makes a cluster that is not there yet; another way than kind's command may be given."""
+
+    def __call__(
+        self, programs: Tools, name: str, image: NodeImage, *, config: Path, kubeconfig: Path
+    ) -> None:
+        """Return when the cluster exists and `kubeconfig` is written."""
+
+
+def create(programs: Tools, name: str, image: NodeImage, *, config: Path, kubeconfig: Path) -> None:
+    """Make the cluster with kind's own command."""
+    files = ["--config", str(config), "--kubeconfig", str(kubeconfig)]
+    command = [str(programs.kind), "create", "cluster", "--name", name, "--image", image.name]
+    run([*command, *files], timeout_s=_CREATE_TIMEOUT_S)
+
+
+def up(name: str, *, config: Path, kubeconfig: Path, create: Create = create) -> None:
     """Bring up the cluster `name`, write its kubeconfig, and return when its nodes are Ready."""
     engine.ensure()
     image = nodeimage.ensure()
@@ -34,7 +52,8 @@ def up(name: str, *, config: Path, kubeconfig: Path) -> None:
         export = ["export", "kubeconfig", "--name", name, "--kubeconfig", str(kubeconfig)]
         run([str(programs.kind), *export], timeout_s=60)
     else:
-        _create(programs.kind, name, image, config, kubeconfig)
+        with step(f"create cluster {name}"):
+            create(programs, name, image, config=config, kubeconfig=kubeconfig)
     if image.built_here:
         silence_coredns(kubeconfig, kubectl=programs.kubectl)
     wait_ready(kubeconfig, kubectl=programs.kubectl, timeout_s=READY_TIMEOUT_S)
@@ -69,13 +88,6 @@ def silence_coredns(kubeconfig: Path, *, kubectl: Path) -> None:
     """Scale CoreDNS to nothing where its image cannot exist, so that no pod looks broken."""
     scale = ["--namespace=kube-system", "scale", "deployment/coredns", "--replicas=0"]
     run([str(kubectl), "--kubeconfig", str(kubeconfig), *scale], timeout_s=60)
-
-
-def _create(kind: Path, name: str, image: NodeImage, config: Path, kubeconfig: Path) -> None:
-    files = ["--config", str(config), "--kubeconfig", str(kubeconfig)]
-    command = [str(kind), "create", "cluster", "--name", name, "--image", image.name, *files]
-    with step(f"create cluster {name}"):
-        run(command, timeout_s=_CREATE_TIMEOUT_S)
 
 
 def _clusters(kind: Path) -> list[str]:

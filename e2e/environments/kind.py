@@ -10,6 +10,7 @@ from pathlib import Path
 from pytest_kind.cluster import KindCluster
 
 from cluster import cachedir, engine, kindconfig, lifecycle, nodeimage, tools
+from cluster.commands import run
 from cluster.errors import ClusterError
 from cluster.progress import step
 from environments import helm, machines
@@ -25,8 +26,9 @@ RELEASE = "gpushare"
 GPU_MEM = "aliyun.com/gpu-mem"
 CHART = Path(__file__).parents[2] / "helm" / "gpushare"
 COMMANDS = Path(__file__).parents[2] / ".venv" / "bin"
+PLUGINS = ("gpushare", "kubectl-inspect-gpushare")
 READY_SECONDS = 180
-NODES_SECONDS = 180.0
+LOAD_SECONDS = 300
 
 
 class KindEnvironment:
@@ -104,7 +106,7 @@ class KindEnvironment:
         return True
 
     def _cluster(self, image: nodeimage.NodeImage) -> None:
-        """Create the cluster through pytest-kind's class, or take the running one of the name."""
+        """Create the cluster, or take the running one of the name."""
         library = mocknvml.ensure()
         workers = []
         for node, machine in self.machines.items():
@@ -114,20 +116,54 @@ class KindEnvironment:
             workers.append(kindconfig.Node(mounts=mounts))
         config = self.folder / "kind.json"
         config.write_text(kindconfig.render(image, workers=workers))
-        lifecycle.discard_stopped(self.name)
-        if self.name in lifecycle.clusters():
-            lifecycle.export_kubeconfig(self.name, self.kubeconfig)
-        with step(f"create cluster {self.name}"):
-            kind = KindCluster(
-                self.name,
-                self.kubeconfig,
-                image=image.name,
-                kind_path=self._programs.kind,
-                kubectl_path=self._programs.kubectl,
-            )
-            kind.create(config_file=config)
-        if image.built_here:
-            lifecycle.silence_coredns(self.kubeconfig, kubectl=self._programs.kubectl)
-        lifecycle.wait_ready(
-            self.kubeconfig, kubectl=self._programs.kubectl, timeout_s=NODES_SECONDS
-        )
+        lifecycle.up(self.name, config=config, kubeconfig=self.kubeconfig, create=_create)
+
+    def _load(self, names: Sequence[str]) -> None:
+        """Put images into the nodes; kind skips those that are there."""
+        command = ["load", "docker-image", "--name", self.name, *names]
+        run([str(self._programs.kind), *command], timeout_s=LOAD_SECONDS)
+
+    def _tool_folder(self) -> Path:
+        """A folder for PATH: the kubectl that fits the cluster, and our plugins of it."""
+        folder = self.folder / "bin"
+        folder.mkdir(exist_ok=True)
+        for program in (self._programs.kubectl, *(COMMANDS / name for name in PLUGINS)):
+            link = folder / program.name
+            link.unlink(missing_ok=True)
+            link.symlink_to(program)
+        return folder
+
+    def _values(self, built: images.Built) -> dict[str, object]:
+        """Values of the chart for this cluster: images built here, the mock machine mounted."""
+        return {
+            "extender": {"image": _image(built.extender)},
+            "devicePlugin": {
+                "image": _image(built.deviceplugin),
+                "nvml": {"hostPath": machines.LIBRARY_IN_NODE},
+                "extraEnv": [
+                    {"name": "GPUSHARE_MOCK_NVML_MACHINE", "value": "/machine/machine"},
+                    {"name": "GPUSHARE_MOCK_NVML_STATE", "value": "/machine/state"},
+                ],
+                "extraVolumes": [{"name": "machine", "hostPath": {"path": machines.IN_NODE}}],
+                "extraVolumeMounts": [{"name": "machine", "mountPath": "/machine"}],
+            },
+        }
+
+
+def _create(
+    programs: tools.Tools, name: str, image: nodeimage.NodeImage, *, config: Path, kubeconfig: Path
+) -> None:
+    """Make the cluster through pytest-kind's class."""
+    kind = KindCluster(
+        name,
+        kubeconfig,
+        image=image.name,
+        kind_path=programs.kind,
+        kubectl_path=programs.kubectl,
+    )
+    kind.create(config_file=config)
+
+
+def _image(name: str) -> dict[str, str]:
+    repository, _, tag = name.rpartition(":")
+    return {"repository": repository, "tag": tag}
