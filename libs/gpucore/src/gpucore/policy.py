@@ -21,7 +21,7 @@ from gpucore.wire.placements import split_evenly
 
 MAX_SCORE: Final = 10
 Key = Callable[[NodeAccount, CardAccount, Demand], tuple[float, ...]]
-Rate = Callable[[NodeAccount, Demand, Placement], float]
+Rate = Callable[[NodeAccount, Demand, Placement], tuple[float, ...]]
 ChooseGroup = Callable[[NodeAccount, Sequence[GpuIndex], int], tuple[GpuIndex, ...]]
 
 
@@ -30,7 +30,7 @@ class Policy(msgspec.Struct, frozen=True):
 
     Attributes:
         key: of a card for a share; the smallest is chosen.
-        rate: of a placement on its node, 0 (worst) to 1 (best).
+        rate: of a placement on its node; first 0 (worst) to 1 (best), then what breaks ties.
     """
 
     name: str
@@ -69,7 +69,8 @@ def score(account: NodeAccount, demand: Demand, policy: str | Policy = "") -> in
     placement = place(account, demand, chosen)
     if isinstance(placement, Refusal):
         return 0
-    return round(MAX_SCORE * min(max(chosen.rate(account, demand, placement), 0.0), 1.0))
+    best, *_ = chosen.rate(account, demand, placement)
+    return round(MAX_SCORE * min(max(best, 0.0), 1.0))
 
 
 def resolve(account: NodeAccount, demand: Demand, policy: str | Policy) -> Policy:
@@ -118,12 +119,12 @@ def _most_free(account: NodeAccount, card: CardAccount, demand: Demand) -> tuple
     return tuple(-part for part in _least_free(account, card, demand))
 
 
-def _fullness(account: NodeAccount, demand: Demand, placement: Placement) -> float:
+def _fullness(account: NodeAccount, demand: Demand, placement: Placement) -> tuple[float, ...]:
     """Part of the node's cards that is in use once the demand is on it."""
     del demand
     cards = [card for card in account.cards.values() if card.gpu is not None]
     used = sum(min(_used_part(card, placement), 1.0) for card in cards)
-    return used / len(cards)
+    return (used / len(cards),)
 
 
 def _used_part(card: CardAccount, placement: Placement) -> float:
@@ -134,8 +135,9 @@ def _used_part(card: CardAccount, placement: Placement) -> float:
     return max(mem / card.total if card.total else 0.0, core / CORE_PER_CARD)
 
 
-def _emptiness(account: NodeAccount, demand: Demand, placement: Placement) -> float:
-    return 1.0 - _fullness(account, demand, placement)
+def _emptiness(account: NodeAccount, demand: Demand, placement: Placement) -> tuple[float, ...]:
+    (full,) = _fullness(account, demand, placement)
+    return (1.0 - full,)
 
 
 def fragmentation_policy(workload: Workload, after: Workload | None = None) -> Policy:
@@ -151,11 +153,11 @@ def fragmentation_policy(workload: Workload, after: Workload | None = None) -> P
         placement = Placement(account.name, {card.index: mem}, {card.index: core})
         return round(growth(account, placement, workload, after), 9), card.free
 
-    def rate(account: NodeAccount, demand: Demand, placement: Placement) -> float:
-        """One half where fragmentation stays as it is, more where it falls."""
-        del demand
-        grown = growth(account, placement, workload, after)
-        return 0.5 - grown / (2.0 * (1.0 + abs(grown)))
+    def rate(account: NodeAccount, demand: Demand, placement: Placement) -> tuple[float, ...]:
+        """One half where fragmentation stays as it is, more where it falls; then fullness."""
+        grown = round(growth(account, placement, workload, after), 9)
+        falls = 0.5 - grown / (2.0 * (1.0 + abs(grown)))
+        return (falls, *_fullness(account, demand, placement))
 
     return Policy("fragmentation", key, rate)
 

@@ -96,7 +96,7 @@ class _Offer(msgspec.Struct):
 
     version: int
     placement: Placement | None = None
-    rating: float = 0.0
+    rating: tuple[float, ...] = ()
 
 
 class _Stage:

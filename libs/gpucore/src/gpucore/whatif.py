@@ -76,10 +76,10 @@ def _granted(books: dict[NodeName, NodeAccount], wish: Wish, policy: str | Polic
     return Outcome(wish.name, placement)
 
 
-def _rating(account: NodeAccount, demand: Demand, policy: str | Policy) -> float:
+def _rating(account: NodeAccount, demand: Demand, policy: str | Policy) -> tuple[float, ...]:
     placement = place(account, demand, policy)
     if isinstance(placement, Refusal):
-        return -1.0
+        return ()
     return resolve(account, demand, policy).rate(account, demand, placement)
 
 
