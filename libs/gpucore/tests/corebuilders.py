@@ -1,0 +1,127 @@
+"""Nodes, pods and ledgers in one line each, as the API server would show them."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from gpucore.ledger import Ledger
+from gpucore.model import Claim, Demand, Gpu, Inventory, Placement, Refusal
+from gpucore.policy import place
+from gpucore.units import GIB, GpuIndex, GpuUuid, MemoryUnit, NodeName, PodUid
+from gpucore.wire import names as wire_names
+from gpucore.wire.names import DEFAULT_NAMES
+from gpucore.wire.nodes import Node, encode_inventory
+from gpucore.wire.pods import Container, Pod, annotations_of, demand_of
+
+NAMES = DEFAULT_NAMES
+
+
+def cards(*units: int, unit: MemoryUnit | None = GIB) -> Inventory:
+    """Cards of these sizes."""
+    gpus = tuple(Gpu(GpuIndex(i), GpuUuid(f"GPU-{i}"), size) for i, size in enumerate(units))
+    return Inventory(gpus=gpus, unit=unit)
+
+
+def legacy_node(name: str, total: int, count: int, **labels: str) -> Node:
+    """A node with an original plugin: a total and a count."""
+    capacity = {NAMES.gpu_mem: str(total), NAMES.gpu_count: str(count)}
+    return Node(NodeName(name), labels=labels, capacity=capacity, allocatable=capacity)
+
+
+def share_node(
+    name: str, inventory: Inventory, *, whole: bool = False, labels: Mapping[str, str] | None = None
+) -> Node:
+    """A node with our plugin, which offers shares and perhaps whole cards."""
+    capacity = {NAMES.gpu_mem: str(sum(gpu.units for gpu in inventory.gpus))}
+    if whole:
+        capacity[NAMES.gpu] = str(len(inventory.gpus))
+    return Node(
+        NodeName(name),
+        labels=dict(labels or {}),
+        annotations={wire_names.INVENTORY: encode_inventory(inventory)},
+        capacity=capacity,
+        allocatable=capacity,
+    )
+
+
+def limits(mem: int = 0, core: int = 0, gpus: int = 0) -> dict[str, str]:
+    """The limits of a container that asks so much."""
+    asked = {NAMES.gpu_mem: mem, NAMES.gpu_core: core, NAMES.gpu: gpus}
+    return {name: str(amount) for name, amount in asked.items() if amount}
+
+
+def pod(
+    name: str,
+    mem: int | Sequence[int] = 0,
+    *,
+    core: int = 0,
+    gpus: int = 0,
+    node: str = "",
+    phase: str = "Pending",
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    terminating: bool = False,
+) -> Pod:
+    """A pod whose containers ask for ``mem`` units each; the first asks for the rest too."""
+    amounts = [mem] if isinstance(mem, int) else list(mem)
+    asks = [limits(amounts[0], core, gpus), *(limits(amount) for amount in amounts[1:])]
+    return Pod(
+        uid=PodUid(f"uid-{name}"),
+        namespace="default",
+        name=name,
+        node=NodeName(node),
+        phase=phase,
+        terminating=terminating,
+        labels=dict(labels or {}),
+        annotations=dict(annotations or {}),
+        containers=tuple(Container(name=f"c{i}", limits=ask) for i, ask in enumerate(asks)),
+    )
+
+
+def demand(of: Pod) -> Demand:
+    """What a pod that asks for something asks for."""
+    found = demand_of(of, NAMES)
+    assert found is not None
+    return found
+
+
+def bound(
+    of: Pod, placement: Placement, inventory: Inventory, *, assigned: bool = False, at: int = 1
+) -> Pod:
+    """The pod once the Binding with its annotations has been written."""
+    texts = annotations_of(
+        placement, demand(of), NAMES, inventory=inventory, assume_time=at, assigned=assigned
+    )
+    return msgspec.structs.replace(of, node=placement.node, annotations=of.annotations | texts)
+
+
+def ledger(*objects: Node | Pod) -> Ledger:
+    """Books that these objects give."""
+    book = Ledger(NAMES)
+    for thing in objects:
+        if isinstance(thing, Node):
+            book.node_changed(thing)
+        else:
+            book.pod_changed(thing)
+    return book
+
+
+def on_node(book: Ledger, name: str, asked: Pod, policy: str = "") -> Placement | Refusal:
+    """Where ``asked`` would sit on a node."""
+    account = book.node(NodeName(name))
+    assert account is not None
+    return place(account, demand(asked), policy)
+
+
+def assumed(book: Ledger, name: str, asked: Pod, *, at: int = 1) -> Claim:
+    """Reserve a place on a node for a pod that fits there."""
+    placement = on_node(book, name, asked)
+    assert isinstance(placement, Placement)
+    return book.assume(asked, placement, now_ns=at)
+
+
+def used(book: Ledger, name: str) -> list[int]:
+    """Units held on each card of a node."""
+    account = book.node(NodeName(name))
+    assert account is not None
+    return [card.used for card in account.cards.values()]

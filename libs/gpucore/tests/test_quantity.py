@@ -1,0 +1,56 @@
+"""Kubernetes quantities become whole numbers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucore.wire.errors import WireError
+from gpucore.wire.quantity import amount
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", 0),
+        ("8", 8),
+        ("+8", 8),
+        ("32k", 32_000),
+        ("1.5k", 1500),
+        (".5k", 500),
+        ("2M", 2_000_000),
+        ("1G", 10**9),
+        ("1T", 10**12),
+        ("1P", 10**15),
+        ("1E", 10**18),
+        ("16Ki", 16 * 1024),
+        ("1Mi", 1024**2),
+        ("1Gi", 1024**3),
+        ("2Ti", 2 * 1024**4),
+        ("1Pi", 1024**5),
+        ("1Ei", 1024**6),
+        ("3e2", 300),
+        ("3E2", 300),
+        ("25e-1", 3),
+        ("500m", 1),
+        ("1001m", 2),
+        ("1u", 1),
+        ("1n", 1),
+        ("8.", 8),
+    ],
+)
+def test_every_suffix_is_read(text: str, value: int) -> None:
+    """A quantity in any of the API's spellings gives its value, fractions rounded up."""
+    assert amount(text) == value
+
+
+@pytest.mark.parametrize("text", ["", " 8", "8 ", "-8", "8GiB", "1e999", "٨", "8_0", ".", "k", "²"])
+def test_anything_else_is_refused(text: str) -> None:
+    """Text that is no quantity is the module's own error."""
+    with pytest.raises(WireError, match="no quantity"):
+        amount(text)
+
+
+@given(st.integers(min_value=0, max_value=10**12))
+def test_canonical_thousands_read_back(value: int) -> None:
+    """An amount that the API server rewrites with a suffix keeps its value."""
+    assert amount(f"{value}k") == 1000 * amount(str(value)) == 1000 * value
