@@ -4,23 +4,38 @@ Only what a command needs is asked for; a kind that the credentials may not read
 instead of failing the command, since nodes and pods answer most questions.
 """
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from gpucore.wire.errors import WireError
-from gpucore.wire.lists import decode_nodes, decode_pods
 from gpucore.wire.names import UNHEALTHY_NAMESPACE
 from gpuinspect import snapshots
-from gpuinspect.errors import ClusterError
+from gpuinspect.errors import ClusterError, NotFoundError
 from gpuinspect.snapshots import Snapshot
 
 if TYPE_CHECKING:  # the client takes half a second to import and a snapshot needs none
     from gpuinspect.kube import Kube
 
-PATHS: Final = {"ConfigMap": f"/api/v1/namespaces/{UNHEALTHY_NAMESPACE}/configmaps"}
-"""Where kinds other than nodes and pods are listed."""
+
+class Wanted(NamedTuple):
+    """A list to read besides nodes and pods.
+
+    Attributes:
+        field_selector: which objects of it; empty for all.
+    """
+
+    kind: str
+    path: str
+    field_selector: str = ""
+
+
+CONFIG_MAPS: Final = Wanted("ConfigMap", f"/api/v1/namespaces/{UNHEALTHY_NAMESPACE}/configmaps")
+"""Where the legacy way to say that a card is unhealthy is found."""
+
+_ALWAYS: Final = (Wanted("Node", "/api/v1/nodes"), Wanted("Pod", "/api/v1/pods"))
 
 
 class _Items(msgspec.Struct):
@@ -40,15 +55,15 @@ class Source(msgspec.Struct, frozen=True):
     snapshot: Path | None = None
     timeout: float = 30.0
 
-    def read(self, *kinds: str) -> Snapshot:
-        """Nodes and pods, and objects of ``kinds`` where they can be had.
+    def read(self, *wanted: Wanted) -> Snapshot:
+        """Nodes and pods, and the ``wanted`` lists where they can be had.
 
         Raises:
             InspectError: neither cluster nor file can be read.
         """
         if self.snapshot is not None:
             return snapshots.read(self.snapshot)
-        return live(self.connect(), kinds)
+        return live(self.connect(), wanted)
 
     def connect(self) -> "Kube":
         """The live API server.
@@ -61,27 +76,26 @@ class Source(msgspec.Struct, frozen=True):
         return Kube.connect(kubeconfig=self.kubeconfig, context=self.context, timeout=self.timeout)
 
 
-def live(kube: "Kube", kinds: tuple[str, ...] = ()) -> Snapshot:
+def live(kube: "Kube", wanted: Iterable[Wanted] = ()) -> Snapshot:
     """The cluster as it is now.
 
     Raises:
         ClusterError: nodes or pods cannot be read.
     """
-    try:
-        nodes = [node for page in kube.pages("/api/v1/nodes") for node in decode_nodes(page).items]
-        pods = [pod for page in kube.pages("/api/v1/pods") for pod in decode_pods(page).items]
-    except WireError as error:
-        raise ClusterError(f"the API server's answer cannot be read: {error}") from error
-    others: dict[str, tuple[msgspec.Raw, ...]] = {}
+    objects = [(each.kind, item) for each in _ALWAYS for item in _listed(kube, each)]
     missing: dict[str, str] = {}
-    for kind in kinds:
+    for each in wanted:
         try:
-            others[kind] = _listed(kube, PATHS[kind])
-        except ClusterError as error:
-            missing[kind] = str(error)
-    return Snapshot(tuple(nodes), tuple(pods), others, missing)
+            objects += [(each.kind, item) for item in _listed(kube, each)]
+        except (ClusterError, NotFoundError) as error:
+            missing[each.kind] = str(error)
+    try:
+        return msgspec.structs.replace(snapshots.gather(objects), missing=missing)
+    except (msgspec.MsgspecError, WireError) as error:
+        raise ClusterError(f"the API server's answer cannot be read: {error}") from error
 
 
-def _listed(kube: "Kube", path: str) -> tuple[msgspec.Raw, ...]:
-    pages = (msgspec.json.decode(page, type=_Items).items or () for page in kube.pages(path))
-    return tuple(item for page in pages for item in page)
+def _listed(kube: "Kube", wanted: Wanted) -> Iterator[msgspec.Raw]:
+    query = {"fieldSelector": wanted.field_selector} if wanted.field_selector else {}
+    for page in kube.pages(wanted.path, **query):
+        yield from msgspec.json.decode(page, type=_Items).items or ()

@@ -1,7 +1,7 @@
 """A cluster as one file: what ``kubectl get nodes,pods -A -o json`` prints.
 
-Any other kind in the list (events, config maps, daemon sets) is kept as it is for the commands
-that can use it, so a dump of ``gpushare snapshot`` answers more than the two kinds alone.
+Any other kind in the list (events, config maps, daemon sets) is kept for the commands that can use
+it, so a dump of ``gpushare snapshot`` answers more than the two kinds alone.
 """
 
 import sys
@@ -23,18 +23,18 @@ class Snapshot(msgspec.Struct, frozen=True):
     """The objects of a cluster at one moment.
 
     Attributes:
-        others: raw objects of every other kind, by kind.
+        raw: the objects as they came, by kind; those of pods and nodes in the order above.
         missing: kinds that could not be read, with the reason; not the same as there being none.
     """
 
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...]
-    others: Mapping[str, tuple[msgspec.Raw, ...]] = msgspec.field(default_factory=dict)
+    raw: Mapping[str, tuple[msgspec.Raw, ...]] = msgspec.field(default_factory=dict)
     missing: Mapping[str, str] = msgspec.field(default_factory=dict)
 
-    def node(self, name: str) -> Node | None:
-        """The node of this name."""
-        return next((node for node in self.nodes if node.name == name), None)
+    def all(self, kind: str) -> tuple[msgspec.Raw, ...]:
+        """The raw objects of a kind."""
+        return self.raw.get(kind, ())
 
 
 class _List(msgspec.Struct):
@@ -80,21 +80,16 @@ def decode(raw: bytes) -> Snapshot:
 
 
 def gather(objects: Iterable[tuple[str, msgspec.Raw]]) -> Snapshot:
-    """A snapshot of objects, each with the kind its list says (items of typed lists say none).
+    """A snapshot of objects, each with the kind its list says (a list of mixed kinds says none).
 
     Raises:
         msgspec.MsgspecError, WireError: an object is not what its kind promises.
     """
-    nodes: list[Node] = []
-    pods: list[Pod] = []
-    others: dict[str, list[msgspec.Raw]] = {}
+    kinds: dict[str, list[msgspec.Raw]] = {"Node": [], "Pod": []}
     for listed, raw in objects:
-        kind = _KIND.decode(raw).kind or listed
-        if kind == "Node":
-            nodes.append(decode_node(raw))
-        elif kind == "Pod":
-            pods.append(decode_pod(raw))
-        else:
-            others.setdefault(kind, []).append(raw)
-    kept = {kind: tuple(raws) for kind, raws in others.items()}
-    return Snapshot(tuple(nodes), tuple(pods), kept)
+        kinds.setdefault(listed or _KIND.decode(raw).kind, []).append(raw)
+    return Snapshot(
+        nodes=tuple(map(decode_node, kinds["Node"])),
+        pods=tuple(map(decode_pod, kinds["Pod"])),
+        raw={kind: tuple(raws) for kind, raws in kinds.items()},
+    )

@@ -42,7 +42,7 @@ def books(snapshot: Snapshot, names: Names) -> Ledger:
         WireError: an amount is no Kubernetes quantity (no API server accepts such an object).
     """
     ledger = rebuilt(names, map(_whole, snapshot.nodes), snapshot.pods)
-    for raw in snapshot.others.get("ConfigMap", ()):
+    for raw in snapshot.all("ConfigMap"):
         config_map = msgspec.json.decode(raw, type=_ConfigMap)
         node = unhealthy_node(config_map.metadata.name)
         if node is not None and config_map.metadata.namespace == UNHEALTHY_NAMESPACE:

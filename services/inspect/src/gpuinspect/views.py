@@ -99,6 +99,11 @@ class ClusterView(msgspec.Struct, frozen=True):
     unit: MemoryUnit
 
     @property
+    def width(self) -> int:
+        """Columns the cards of all nodes need."""
+        return max((node.width for node in self.nodes), default=0)
+
+    @property
     def total(self) -> int:
         """Units of all nodes."""
         return sum(node.total for node in self.nodes)

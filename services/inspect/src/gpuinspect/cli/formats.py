@@ -1,6 +1,7 @@
 """``-o``: the forms an answer can take, and the two that programs read."""
 
 import sys
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -20,6 +21,11 @@ class Format(StrEnum):
 
 Output = Annotated[Format, typer.Option("-o", "--output", help="form of the answer")]
 NoHeaders = Annotated[bool, typer.Option("--no-headers", help="rows only, for scripts")]
+
+
+def names_only(kind: str, names: Iterable[str]) -> None:
+    """Print ``kind/name`` lines, which ``xargs kubectl`` takes."""
+    sys.stdout.writelines(f"{kind}/{name}\n" for name in names)
 
 
 def emit(document: Any, form: Format) -> None:

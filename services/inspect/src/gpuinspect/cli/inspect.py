@@ -6,15 +6,16 @@ from typing import Annotated
 import msgspec
 import typer
 
-from gpuinspect import selectors, state
-from gpuinspect.cli.formats import Format, NoHeaders, Output, emit
-from gpuinspect.cli.reading import Reader, fail, note, reading
+from gpuinspect import state
+from gpuinspect.cli.formats import Format, NoHeaders, Output, emit, names_only
+from gpuinspect.cli.reading import Reader, note, reading
+from gpuinspect.cli.selecting import Selector, selected
+from gpuinspect.collect import CONFIG_MAPS
 from gpuinspect.documents import node_share_list
 from gpuinspect.layout.details import details as detail_text
 from gpuinspect.layout.notes import notes
 from gpuinspect.layout.summary import summary
 from gpuinspect.layout.wide import wide
-from gpuinspect.snapshots import Snapshot
 from gpuinspect.views import ClusterView
 
 
@@ -30,30 +31,21 @@ def inspect(
     all_namespaces: Annotated[
         bool, typer.Option("-A", "--all-namespaces", help="pods of all namespaces (default)")
     ] = False,
-    selector: Annotated[str, typer.Option("-l", "--selector", help="only nodes so labelled")] = "",
+    selector: Selector = "",
     output: Output = Format.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
     """Show GPU memory that is allocated, card by card, on the nodes that share their cards."""
-    snapshot = _selected(reader.source.read("ConfigMap"), selector)
+    snapshot = selected(reader.source.read(CONFIG_MAPS), selector)
     view = state.shares(snapshot, reader.names, node=node)
     if namespace and not all_namespaces:
         view = _only(view, namespace)
     if output in {Format.JSON, Format.YAML}:
         emit(node_share_list(view), output)
     elif output is Format.NAME:
-        sys.stdout.writelines(f"node/{each.name}\n" for each in view.nodes)
+        names_only("node", (each.name for each in view.nodes))
     else:
         _print(view, details=details, wide_form=output is Format.WIDE, headers=not no_headers)
-
-
-def _selected(snapshot: Snapshot, selector: str) -> Snapshot:
-    try:
-        matches = selectors.parse(selector)
-    except selectors.SelectorError as error:
-        fail(error)
-    nodes = tuple(node for node in snapshot.nodes if matches(node.labels))
-    return msgspec.structs.replace(snapshot, nodes=nodes)
 
 
 def _only(view: ClusterView, namespace: str) -> ClusterView:

@@ -28,6 +28,9 @@ COMMANDS: Final = {
     "inspect": Lazy(
         "inspect:inspect", "GPU memory allocated, card by card (kubectl inspect gpushare)"
     ),
+    "top": Lazy("top:app", "cards in use node by node, shares as fractions (arena top node)"),
+    "explain": Lazy("explain:app", "why a pod waits, or why it sits where it sits"),
+    "whatif": Lazy("whatif:whatif", "where pods would go if they came now"),
 }
 SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 PLAIN: Final[Any] = {

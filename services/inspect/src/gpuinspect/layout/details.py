@@ -13,13 +13,17 @@ DASHES_BEYOND_PODS = 10
 
 def details(view: ClusterView) -> str:
     """A block a node with a line a pod, then the totals of the cluster on one line."""
-    first = _pods(view.nodes[0]) if view.nodes else ""
-    dashes = "-" * (len(first) + DASHES_BEYOND_PODS)
-    blocks = "".join(_block(node, dashes) for node in view.nodes)
     return align(
-        f"{blocks}\n\nAllocated/Total GPU Memory In Cluster:\t"
+        f"{blocks(view)}\n\nAllocated/Total GPU Memory In Cluster:\t"
         f"{view.used}/{view.total} ({percent(view.used, view.total)}%)\t\n"
     )
+
+
+def blocks(view: ClusterView) -> str:
+    """The nodes alone, not yet aligned."""
+    first = _pods(view.nodes[0]) if view.nodes else ""
+    dashes = "-" * (len(first) + DASHES_BEYOND_PODS)
+    return "".join(_block(node, dashes) for node in view.nodes)
 
 
 def _block(node: NodeView, dashes: str) -> str:

@@ -12,7 +12,7 @@ DASHES_BEYOND_ROW = 20  # the original's line is the first row, unaligned, plus 
 
 def summary(view: ClusterView, *, headers: bool = True) -> str:
     """One line a node with its cards, then the totals of the cluster."""
-    width = max((node.width for node in view.nodes), default=0)
+    width = view.width
     pending = any(node.pending for node in view.nodes)
     rows = [_row(node, width, pending=pending) for node in view.nodes]
     if not headers:
@@ -26,20 +26,21 @@ def summary(view: ClusterView, *, headers: bool = True) -> str:
 
 
 def _header(view: ClusterView, width: int, *, pending: bool) -> str:
-    cards = "".join(f"GPU{index}(Allocated/Total)\t" for index in range(width))
+    heads = "".join(f"GPU{index}(Allocated/Total)\t" for index in range(width))
     if pending:
-        cards += "PENDING(Allocated)\t"
-    return f"NAME\tIPADDRESS\t{cards}GPU Memory({view.unit})\n"
+        heads += "PENDING(Allocated)\t"
+    return f"NAME\tIPADDRESS\t{heads}GPU Memory({view.unit})\n"
 
 
 def _row(node: NodeView, width: int, *, pending: bool) -> str:
     cells = [node.name, node.address or "unknown"]
-    cells += [_card(node, index) for index in range(width)]
+    cells += cards(node, width)
     if pending:
         cells.append(str(node.pending) if node.pending else "")
     return "\t".join([*cells, f"{node.used}/{node.total}"]) + "\n"
 
 
-def _card(node: NodeView, index: int) -> str:
-    card = node.card(index)
-    return f"{card.used}/{card.total}" if card else "0/0"
+def cards(node: NodeView, width: int) -> list[str]:
+    """A cell for every index below ``width``; 0/0 where the node has no such card."""
+    found = (node.card(index) for index in range(width))
+    return [f"{card.used}/{card.total}" if card else "0/0" for card in found]

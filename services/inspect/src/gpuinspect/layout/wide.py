@@ -8,7 +8,7 @@ from gpuinspect.views import CardView, ClusterView, NodeView
 
 def wide(view: ClusterView, *, headers: bool = True) -> str:
     """One line a node: state, unit, driver, models, enforcement, and every card with its marks."""
-    width = max((node.width for node in view.nodes), default=0)
+    width = view.width
     cards = "".join(f"GPU{index}\t" for index in range(width))
     head = f"NAME\tSTATUS\tIPADDRESS\tUNIT\tDRIVER\tMODE\tMODEL\t{cards}PENDING\tTOTAL\n"
     return align((head if headers else "") + "".join(_row(node, width) for node in view.nodes))

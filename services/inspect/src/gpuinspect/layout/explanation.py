@@ -1,0 +1,78 @@
+"""The answer of ``gpushare explain pod`` for people, in the manner of ``kubectl describe``."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gpucore.model import Code
+from gpuinspect.explaining import Explanation, Group, State
+from gpuinspect.tables import align
+
+SHOWN: Final = 3  # names of nodes in a row; the rest are counted
+
+
+def explanation(found: Explanation, *, wide: bool = False) -> str:
+    """Blocks with what the pod asks, where it stands, who refuses it and what would help."""
+    return align("".join(_lines(found, wide=wide)))
+
+
+def _lines(found: Explanation, *, wide: bool) -> Iterator[str]:
+    pod = found.pod
+    yield f"Pod:\t{pod.namespace}/{pod.name}\n"
+    yield f"Asks:\t{found.asks or '-'}\n"
+    yield f"State:\t{found.state}\n"
+    if found.where:
+        yield f"Where:\t{found.where}\n"
+    for line in found.neighbours:
+        yield f"\t{line}\n"
+    yield f"Scheduler:\t{pod.scheduler_name or '-'}, {_seen(found)}\n"
+    if not pod.node and found.sightings.last_words:
+        yield f"\tit says: {found.sightings.last_words}\n"
+    for fault in found.faults:
+        yield f"Fault:\t{fault}\n"
+    yield from _refusals(found, wide=wide)
+    if found.helps:
+        yield "\nWhat would help:\n"
+        yield from (f"  - {sentence}\n" for sentence in found.helps)
+
+
+def _seen(found: Explanation) -> str:
+    if found.state is State.ASKS_NOTHING:
+        return "not a matter of GPUs"
+    if found.pod.node:
+        return f"bound it to {found.pod.node}"
+    if found.sightings.scheduler_saw_it:
+        return "which has tried to place it"
+    if found.sightings.complete:
+        return "which has never looked at it: is a scheduler of this name running?"
+    return "of which nothing is known here (no events at hand)"
+
+
+def _refusals(found: Explanation, *, wide: bool) -> Iterator[str]:
+    if found.fits:
+        yield f"\nIt fits on {len(found.fits)} nodes: {_names(found.fits, wide=wide)}\n"
+    if found.groups:
+        count = sum(len(group.nodes) for group in found.groups)
+        yield f"\nRefused by {count} node{'s' if count > 1 else ''}:\n"
+        yield "NODES\tREASON\tFIGURES\tWHICH\n"
+        yield from (_group(group, wide=wide) for group in found.groups)
+        yield "\n"
+        yield from (f"Nearest: {group.example}\n" for group in found.groups if group.largest)
+
+
+def _group(group: Group, *, wide: bool) -> str:
+    return f"{len(group.nodes)}\t{group.code}\t{figures(group)}\t{_names(group.nodes, wide=wide)}\n"
+
+
+def figures(group: Group) -> str:
+    """``largest free block 6 GiB, asked 8``, or the reason where no figure tells more."""
+    if not group.asked:
+        return group.reason
+    noun = "largest card" if group.code is Code.TOO_LARGE else "largest free block"
+    noun = "free" if group.measure == "cards" else noun
+    return f"{noun} {group.largest} {group.measure}, asked {group.asked}"
+
+
+def _names(names: tuple[str, ...], *, wide: bool) -> str:
+    shown = names if wide else names[:SHOWN]
+    rest = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {rest} more" if rest else "")

@@ -1,0 +1,26 @@
+"""The answer of ``gpushare whatif`` for people."""
+
+from collections.abc import Sequence
+
+from gpucore.explain import placement_sentence
+from gpuinspect.asking import Answer
+from gpuinspect.layout.explanation import figures
+from gpuinspect.tables import align
+
+
+def whatif(answers: Sequence[Answer], *, headers: bool = True) -> str:
+    """A line a pod with its place, or with why it has none; then the count."""
+    rows = "".join(_row(answer) for answer in answers)
+    if not headers:
+        return align(rows)
+    fitting = sum(answer.fits for answer in answers)
+    return align(f"POD\tNODE\tWHERE\n{rows}") + f"{fitting} of {len(answers)} pods fit\n"
+
+
+def _row(answer: Answer) -> str:
+    placement = answer.outcome.placement
+    if placement is not None:
+        where = placement_sentence(placement, answer.unit)
+        return f"{answer.outcome.name}\t{placement.node}\t{where}\n"
+    reasons = "; ".join(f"{len(group.nodes)} nodes: {figures(group)}" for group in answer.groups)
+    return f"{answer.outcome.name}\t-\tfits nowhere: {reasons or 'no node takes new pods'}\n"

@@ -1,0 +1,127 @@
+"""Arena's view of a cluster: whole cards a node, shares counted as fractions of cards.
+
+All nodes are shown, those with NVIDIA's own plugin and those without GPUs too. The ledger says what
+is held of our resources; of ``nvidia.com/gpu`` the pods' limits do, as nothing else knows.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+from typing import Final
+
+import msgspec
+
+from gpucore.account import NodeAccount
+from gpucore.cards import CardAccount
+from gpucore.ledger import Ledger
+from gpucore.model import Claim
+from gpucore.units import NodeName
+from gpucore.wire.names import Names
+from gpucore.wire.nodes import Node
+from gpucore.wire.podspec import Pod
+from gpucore.wire.quantity import amount
+from gpuinspect.errors import InspectError, NotFoundError
+from gpuinspect.snapshots import Snapshot
+from gpuinspect.state import books
+
+NVIDIA_GPU: Final = "nvidia.com/gpu"
+_ROLE: Final = "node-role.kubernetes.io/"
+_OLD_ROLE: Final = "kubernetes.io/role"
+
+
+class TwoKindsError(InspectError):
+    """A node offers its cards twice: to NVIDIA's plugin and to ours."""
+
+
+class TopPod(msgspec.Struct, frozen=True):
+    """A pod with GPUs; ``cards`` is how many it holds, a share as a fraction of one."""
+
+    namespace: str
+    name: str
+    cards: Fraction
+
+
+class TopNode(msgspec.Struct, frozen=True):
+    """One node: cards there are, cards in use, cards that are sick."""
+
+    name: str
+    address: str
+    role: str
+    ready: bool
+    total: int
+    allocated: Fraction
+    unhealthy: int = 0
+    shareable: bool = False
+    pods: tuple[TopPod, ...] = ()
+
+
+def top_nodes(snapshot: Snapshot, names: Names, *, node: str = "") -> tuple[TopNode, ...]:
+    """Every node, or the one called ``node``, by name.
+
+    Raises:
+        NotFoundError: there is no such node.
+        TwoKindsError: a node offers both kinds of resources.
+    """
+    ledger = books(snapshot, names)
+    users = _nvidia_pods(snapshot.pods)
+    chosen = sorted((n for n in snapshot.nodes if node in {"", n.name}), key=lambda n: n.name)
+    if node and not chosen:
+        raise NotFoundError(f'nodes "{node}" not found')
+    return tuple(_top_node(each, ledger, users.get(each.name, ()), names) for each in chosen)
+
+
+def _nvidia_pods(pods: Iterable[Pod]) -> Mapping[NodeName, list[TopPod]]:
+    found: dict[NodeName, list[TopPod]] = {}
+    for pod in pods:
+        asked = sum(amount(box.limits.get(NVIDIA_GPU, "0")) for box in pod.containers)
+        if asked and pod.node and not pod.finished:
+            found.setdefault(pod.node, []).append(TopPod(pod.namespace, pod.name, Fraction(asked)))
+    return found
+
+
+def _top_node(node: Node, ledger: Ledger, users: Iterable[TopPod], names: Names) -> TopNode:
+    foreign = amount(node.capacity.get(NVIDIA_GPU, "0"))
+    account = ledger.node(node.name) or NodeAccount(node.name)
+    if foreign and account.shape.offers_shares:
+        raise TwoKindsError(
+            f"{NVIDIA_GPU} and {names.gpu_mem} are both used in node {node.name} ."
+            "Please use one kind resource of them"
+        )
+    pods = tuple(sorted([*users, *_holders(account)], key=lambda pod: (pod.namespace, pod.name)))
+    cards = [card for card in account.cards.values() if card.gpu is not None]
+    return TopNode(
+        name=node.name,
+        address=node.address,
+        role=_role(node),
+        ready=node.ready,
+        total=foreign + len(cards),
+        allocated=sum((pod.cards for pod in pods), Fraction(0)),
+        unhealthy=sum(not card.healthy for card in cards),
+        shareable=account.shape.offers_shares,
+        pods=pods,
+    )
+
+
+def _holders(account: NodeAccount) -> Iterator[TopPod]:
+    for claim in account.claims.values():
+        yield TopPod(claim.namespace, claim.name, _cards_held(claim, account))
+
+
+def _cards_held(claim: Claim, account: NodeAccount) -> Fraction:
+    parts = (_part(card, claim) for card in account.cards.values() if claim.uid in card.holders)
+    pending = account.shape.counted(claim.pending, claim.unit)
+    largest = account.shape.largest_card
+    unplaced = Fraction(pending, largest) if largest else Fraction(0)
+    return sum(parts, unplaced + claim.pending_gpus)
+
+
+def _part(card: CardAccount, claim: Claim) -> Fraction:
+    hold = card.holders[claim.uid]
+    if hold.whole:
+        return Fraction(1)
+    return Fraction(hold.mem, card.total) if card.total else Fraction(0)
+
+
+def _role(node: Node) -> str:
+    roles = [key.removeprefix(_ROLE) for key in node.labels if key.startswith(_ROLE)]
+    roles += [node.labels[_OLD_ROLE]] if _OLD_ROLE in node.labels else []
+    return ",".join(sorted({role for role in roles if role})) or "<none>"

@@ -1,0 +1,159 @@
+"""``gpushare explain pod``: why it waits, why it sits where it sits, what would help."""
+
+import json
+from typing import Any
+
+import pytest
+from fakecluster import Card, FakeCluster
+from invoking import Run
+
+
+@pytest.fixture
+def crowded(cluster: FakeCluster) -> FakeCluster:
+    """Two nodes with two cards of 15, each card partly used; 6 is the largest free block."""
+    for name in ("n1", "n2"):
+        cluster.node(name, cards=[Card(15), Card(15)])
+    cluster.pod("a", 9, node="n1", index=0).pod("b", 12, node="n1", index=1)
+    cluster.pod("c", 11, node="n2", index=0).pod("d", 14, node="n2", index=1)
+    cluster.node("cpu", resources={"cpu": "8"})
+    return cluster.pod("waits", 8, phase="Pending")
+
+
+def event(reason: str, message: str, *, pod: str = "waits") -> dict[str, Any]:
+    """An event about a pod of the default namespace."""
+    return {
+        "kind": "Event",
+        "involvedObject": {"kind": "Pod", "namespace": "default", "name": pod},
+        "reason": reason,
+        "message": message,
+        "lastTimestamp": "2026-01-02T03:05:00Z",
+    }
+
+
+def test_refusing_nodes_are_grouped(run: Run, crowded: FakeCluster) -> None:
+    """Nodes with one reason are one row with the largest free block and what is asked."""
+    out = run("explain", "pod", "default/waits", on=crowded).out
+    assert "waiting: no node can take it now" in out
+    assert "2      InsufficientMemory  largest free block 6 GiB, asked 8" in out
+    assert "card 0 has 6 of 15 free" in out
+    assert "1      NotShared" in out
+
+
+def test_the_fewest_pods_whose_end_would_help(run: Run, crowded: FakeCluster) -> None:
+    """The smallest step is one pod, the smallest that leaves enough room; and what fits now."""
+    helps = json.loads(run("explain", "pod", "waits", "-o", "json", on=crowded).out)["helps"]
+    assert helps == [
+        "it fits card 0 of n1 once default/a ends (9 GiB)",
+        "a share of 6 GiB fits now, on n1",
+    ]
+
+
+def test_a_scheduler_that_never_looked(run: Run, crowded: FakeCluster) -> None:
+    """Events at hand, and none from a scheduler: it is named and asked for."""
+    crowded.add(event("Pulled", "image is here", pod="a"))
+    out = run("explain", "pod", "waits", on=crowded).out
+    assert "gpushare-scheduler, which has never looked at it" in out
+
+
+def test_nothing_is_claimed_without_events(run: Run, crowded: FakeCluster) -> None:
+    """A snapshot without events says that nothing is known of the scheduler."""
+    assert "no events at hand" in run("explain", "pod", "waits", on=crowded).out
+
+
+def test_the_scheduler_is_quoted(run: Run, crowded: FakeCluster) -> None:
+    """What the scheduler said last is shown as it said it."""
+    crowded.add(event("FailedScheduling", "0/3 nodes are available: 3 are full."))
+    out = run("explain", "pod", "waits", on=crowded).out
+    assert "which has tried to place it" in out
+    assert "it says: 0/3 nodes are available: 3 are full." in out
+
+
+def test_the_condition_of_the_pod_counts_too(run: Run, cluster: FakeCluster) -> None:
+    """PodScheduled=False is proof of a scheduler, even when its events have expired."""
+    condition = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}
+    cluster.node("n", total=15).pod("p", 16, phase="Pending", status={"conditions": [condition]})
+    document = json.loads(run("explain", "pod", "p", "-o", "json", on=cluster).out)
+    assert document["schedulerSawIt"] is True
+    assert document["schedulerSays"] == "0/1 nodes are available"
+
+
+def test_a_unit_mistake_is_named(run: Run, cluster: FakeCluster) -> None:
+    """An amount in MiB on a node in GiB is larger than every card, and the hint says so."""
+    cluster.node("n", cards=[Card(15)]).pod("p", 8138, phase="Pending")
+    out = run("explain", "pod", "p", on=cluster).out
+    assert "if MiB were meant, ask for 8" in out
+    assert "check the unit (GiB or MiB)" in out
+
+
+def test_a_pod_that_fits_waits_for_something_else(run: Run, cluster: FakeCluster) -> None:
+    """Where a node could take it, the answer says that GPUs are not the reason."""
+    cluster.node("n", total=15).pod("p", 4, phase="Pending")
+    out = run("explain", "pod", "p", on=cluster).out
+    assert "waiting, although a node could take it" in out
+    assert "n has room for it: what keeps it off is no GPU" in out
+
+
+def test_room_on_a_cordoned_node_is_said(run: Run, cluster: FakeCluster) -> None:
+    """A node that would fit but takes no new pods is named as such."""
+    cluster.node("n", total=15, cordoned=True).pod("p", 4, phase="Pending")
+    out = run("explain", "pod", "p", on=cluster).out
+    assert "waiting: no node can take it now" in out
+    assert "n has room for it, but takes no new pods" in out
+
+
+def test_a_placed_pod_has_its_cards_and_neighbours(run: Run, crowded: FakeCluster) -> None:
+    """Where it sits, beside whom, and what is left of the card."""
+    crowded.pod("e", 2, node="n1", index=0)
+    out = run("explain", "pod", "e", on=crowded).out
+    assert "2 GiB on card 0 of node n1" in out
+    assert "card 0: beside default/a (9); 4 of 15 GiB free" in out
+
+
+def test_a_bound_pod_without_a_card_was_not_placed_by_the_extender(
+    run: Run, cluster: FakeCluster
+) -> None:
+    """PENDING is explained with the remedy."""
+    cluster.node("n", total=15).pod("p", 4, node="n")
+    out = run("explain", "pod", "p", on=cluster).out
+    assert "bound to a node, but on no known card" in out
+    assert "did not call the extender" in out
+
+
+def test_a_faulty_request_is_quoted(run: Run, cluster: FakeCluster) -> None:
+    """A request that no node can take says what is wrong with it, once."""
+    limits = {"aliyun.com/gpu": "1"}
+    cluster.node("n", total=15).pod("p", 4, phase="Pending", limits=limits)
+    helps = json.loads(run("explain", "pod", "p", "-o", "json", on=cluster).out)["helps"]
+    assert len(helps) == 1
+    assert "whole cards and for shares at once" in helps[0]
+
+
+@pytest.mark.parametrize("name", ["default/none", "none", "x/waits"])
+def test_no_such_pod(run: Run, crowded: FakeCluster, name: str) -> None:
+    """A pod that does not exist is an error, said as kubectl says it."""
+    outcome = run("explain", "pod", name, on=crowded)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith("error: pods ")
+
+
+def test_pods_without_gpus(run: Run, cluster: FakeCluster) -> None:
+    """A pod that asks nothing is told apart from one that waits."""
+    cluster.pod("p", phase="Pending")
+    assert "asks nothing of GPUs" in run("explain", "pod", "p", on=cluster).out
+
+
+def test_a_finished_pod(run: Run, cluster: FakeCluster) -> None:
+    """A pod that has ended holds nothing."""
+    cluster.node("n", total=15).pod("p", 4, node="n", index=0, phase="Succeeded")
+    assert "finished" in run("explain", "pod", "p", on=cluster).out
+
+
+def test_whole_cards(run: Run, cluster: FakeCluster) -> None:
+    """For whole cards the figures are cards, and the shortage is said."""
+    have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
+    cluster.node("n", cards=[Card(15), Card(15)], resources=have)
+    cluster.pod("share", 1, node="n", index=0)
+    cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu": "2"})
+    out = run("explain", "pod", "p", on=cluster).out
+    assert "free 1 cards, asked 2" in out
+    assert "n is 1 free cards short" in out

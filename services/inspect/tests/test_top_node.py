@@ -1,0 +1,130 @@
+"""``gpushare top node``: arena's tables."""
+
+import json
+
+import pytest
+from fakecluster import Card, FakeCluster
+from invoking import Run
+
+NODE = "cn-shanghai.i-uf61h64dz1tmlob9hmtb"
+POD = "mymnist2-tensorflow-serving-7446c98547-qmtrn"
+
+
+@pytest.fixture
+def arena(cluster: FakeCluster) -> FakeCluster:
+    """The node of arena's guide: one card of 15, a serving pod with 3."""
+    return cluster.node(NODE, address="192.168.0.71", total=15).pod(POD, 3, node=NODE, index=0)
+
+
+def test_share_nodes(run: Run, arena: FakeCluster) -> None:
+    """``-s`` prints the guide's table: every cell padded, dashes 20 beyond the raw row."""
+    lines = run("top", "node", "-s", on=arena).out.splitlines()
+    assert lines == [
+        f"NAME{' ' * 32}IPADDRESS     GPU0(Allocated/Total)  ",
+        f"{NODE}  192.168.0.71  3/15                   ",
+        "-" * 74,
+        "Allocated/Total GPU Memory In GPUShare Node:",
+        "3/15 (GiB) (20%)  ",
+    ]
+
+
+def test_share_nodes_in_detail(run: Run, arena: FakeCluster) -> None:
+    """``-s -d`` prints the guide's block with its dashes and its footer."""
+    lines = run("top", "node", "-s", "-d", on=arena).out.splitlines()
+    assert lines[5].split() == [POD, "default", "3"]
+    assert lines[6].split() == ["Allocated", ":", "3", "(20%)"]
+    assert lines[7].split() == ["Total", ":", "15"]
+    assert lines[8] == "-" * 66
+    assert lines[-1] == "3/15 (GiB) (20%)  "
+
+
+def test_summary_has_a_shareable_column(run: Run, arena: FakeCluster) -> None:
+    """A share node says so; its allocation is a fraction of its cards; all nodes are shown."""
+    arena.node("zcpu", resources={"cpu": "4"}, labels={"node-role.kubernetes.io/master": ""})
+    lines = run("top", "node", on=arena).out.splitlines()
+    assert lines[0].split() == [
+        "NAME",
+        "IPADDRESS",
+        "ROLE",
+        "STATUS",
+        "GPU(Total)",
+        "GPU(Allocated)",
+        "GPU(Shareable)",
+    ]
+    assert lines[1].split() == [NODE, "192.168.0.71", "<none>", "ready", "1", "0.2", "Yes"]
+    assert lines[2].split() == ["zcpu", "unknown", "master", "ready", "0", "0", "No"]
+    assert lines[3] == "-" * 96
+    assert lines[4:] == ["Allocated/Total GPUs In Cluster:", "0.2/1 (20%)  "]
+
+
+def test_exclusive_nodes_have_neither_column(run: Run, cluster: FakeCluster) -> None:
+    """NVIDIA's own resource is counted from the pods' limits; the dashes are 89 long."""
+    cluster.node("n", resources={"nvidia.com/gpu": "4"})
+    cluster.pod("p", node="n", limits={"nvidia.com/gpu": "2"})
+    lines = run("top", "node", on=cluster).out.splitlines()
+    assert "Shareable" not in lines[0]
+    assert lines[1].split()[-2:] == ["4", "2"]
+    assert lines[2] == "-" * 89
+    assert lines[-1] == "2/4 (50%)  "
+
+
+def test_nodes_that_are_not_ready_have_a_total_of_their_own(run: Run, arena: FakeCluster) -> None:
+    """The footer then gives the active nodes too."""
+    arena.node("down", total=15, ready=False)
+    lines = run("top", "node", on=arena).out.splitlines()
+    assert lines[2].split()[3] == "notReady"
+    assert lines[-4:] == [
+        "Allocated/Total GPUs In Cluster:",
+        "0.2/2 (10%)  ",
+        "Allocated/Total GPUs(Active) In Cluster:",
+        "0.2/1 (20%)  ",
+    ]
+
+
+def test_sick_cards_have_a_column(run: Run, cluster: FakeCluster) -> None:
+    """The unhealthy column and footer appear with the first sick card; dashes are 107 long."""
+    cluster.node("n", cards=[Card(15), Card(15, healthy=False)])
+    lines = run("top", "node", on=cluster).out.splitlines()
+    assert lines[0].split()[-2:] == ["GPU(Unhealthy)", "GPU(Shareable)"]
+    assert lines[1].split()[-2:] == ["1", "Yes"]
+    assert lines[2] == "-" * 107
+    assert lines[-2:] == ["Unhealthy/Total GPUs In Cluster:", "1/2 (50%)  "]
+
+
+def test_details_give_shares_as_fractions(run: Run, arena: FakeCluster) -> None:
+    """A pod with 3 of 15 units requests 0.20 of a GPU."""
+    out = run("top", "node", "-d", on=arena).out
+    lines = out.splitlines()
+    assert [line.split() for line in lines if POD in line] == [["default", POD, "0.20"]]
+    assert f"Allocated GPUs In Node {NODE}:  0.2 (20%)" in out
+    assert "If Node is Shareable :" in out
+    assert "-" * 89 in lines
+    assert lines[-1] == "Allocated/Total GPUs In Cluster:  0.2/1 (20%)  "
+
+
+def test_a_node_with_two_kinds_is_refused(run: Run, cluster: FakeCluster) -> None:
+    """A node that offers its cards twice is an error, in arena's words."""
+    both = {"nvidia.com/gpu": "1", "aliyun.com/gpu-mem": "15", "aliyun.com/gpu-count": "1"}
+    cluster.node("n", resources=both)
+    outcome = run("top", "node", on=cluster)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert (
+        "nvidia.com/gpu and aliyun.com/gpu-mem are both used in node n ."
+        "Please use one kind resource of them"
+    ) in outcome.err
+
+
+def test_document(run: Run, arena: FakeCluster) -> None:
+    """Programs get the same figures with more digits."""
+    document = json.loads(run("top", "node", "-o", "json", on=arena).out)
+    assert (document["apiVersion"], document["kind"]) == ("gpushare/v1", "NodeGpuList")
+    node = document["items"][0]
+    assert (node["total"], node["allocated"], node["shareable"]) == (1, 0.2, True)
+    assert node["pods"] == [{"namespace": "default", "name": POD, "gpus": 0.2}]
+
+
+@pytest.mark.parametrize(("units", "shown"), [(1, "0.1"), (15, "1"), (4, "0.3")])
+def test_fractions_are_tenths(run: Run, cluster: FakeCluster, units: int, shown: str) -> None:
+    """Cards in use are rounded to a tenth, but a share never looks like nothing."""
+    cluster.node("n", total=15).pod("p", units, node="n", index=0)
+    assert run("top", "node", on=cluster).out.splitlines()[1].split()[5] == shown

@@ -1,0 +1,141 @@
+"""``gpushare whatif``: the extender's decisions on a copy of the books."""
+
+import json
+from pathlib import Path
+
+import pytest
+from fakecluster import Card, FakeCluster
+from invoking import Run
+
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  template:
+    spec:
+      nodeSelector: {gpu: t4}
+      containers:
+      - name: model
+        resources: {limits: {aliyun.com/gpu-mem: 8}}
+"""
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: one}
+spec:
+  containers:
+  - name: model
+    resources: {limits: {aliyun.com/gpu-mem: "8"}}
+"""
+
+
+@pytest.fixture
+def two_cards(cluster: FakeCluster) -> FakeCluster:
+    """One node with two cards of 15, the second with 7 in use."""
+    cluster.node("n", cards=[Card(15), Card(15)], labels={"gpu": "t4"})
+    return cluster.pod("a", 7, node="n", index=1)
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    """Where a manifest is written."""
+    return tmp_path / "pod.yaml"
+
+
+def test_pods_are_placed_as_the_extender_would(
+    run: Run, two_cards: FakeCluster, manifest: Path
+) -> None:
+    """Best fit fills the fullest card first; the third replica fits nowhere and ends with 1."""
+    manifest.write_text(DEPLOYMENT)
+    outcome = run("whatif", "-f", str(manifest), on=two_cards)
+    assert outcome.code == 1
+    assert outcome.out.splitlines() == [
+        "POD    NODE  WHERE",
+        "web-0  n     8 GiB on card 1 of node n",
+        "web-1  n     8 GiB on card 0 of node n",
+        "web-2  -     fits nowhere: 1 nodes: largest free block 7 GiB, asked 8",
+        "2 of 3 pods fit",
+    ]
+
+
+def test_added_nodes_are_empty_copies(run: Run, two_cards: FakeCluster, manifest: Path) -> None:
+    """With one more node like n everything fits, and the name says that it is not there yet."""
+    manifest.write_text(DEPLOYMENT)
+    outcome = run("whatif", "-f", str(manifest), "--add-nodes=1", "--like=n", on=two_cards)
+    assert outcome.code == 0
+    assert "n+1" in outcome.out
+    assert outcome.out.splitlines()[-1] == "3 of 3 pods fit"
+
+
+def test_replicas_override_the_manifest(run: Run, two_cards: FakeCluster, manifest: Path) -> None:
+    """``--replicas`` says how many."""
+    manifest.write_text(POD)
+    outcome = run("whatif", "-f", str(manifest), "--replicas", "2", "-o", "json", on=two_cards)
+    document = json.loads(outcome.out)
+    assert (document["asked"], document["fits"]) == (2, 2)
+    assert [item["gpus"] for item in document["items"]] == [{"1": 8}, {"0": 8}]
+
+
+def test_the_cluster_stays_as_it_is(run: Run, two_cards: FakeCluster, manifest: Path) -> None:
+    """Two manifests in one file see each other's pods; nothing else does."""
+    manifest.write_text(f"{POD}\n---\n{POD.replace('one', 'two')}")
+    out = run("whatif", "-f", str(manifest), "--no-headers", on=two_cards).out
+    assert out == "one  n  8 GiB on card 1 of node n\ntwo  n  8 GiB on card 0 of node n\n"
+
+
+@pytest.mark.parametrize("change", [{"cordoned": True}, {"ready": False}])
+def test_nodes_that_take_no_pods_are_left_out(
+    run: Run, cluster: FakeCluster, manifest: Path, change: dict[str, bool]
+) -> None:
+    """A cordoned or unready node is no place."""
+    cluster.node("n", cards=[Card(15)], **change)
+    manifest.write_text(POD)
+    outcome = run("whatif", "-f", str(manifest), on=cluster)
+    assert (outcome.code, "no node takes new pods" in outcome.out) == (1, True)
+
+
+def test_the_node_selector_is_obeyed(run: Run, cluster: FakeCluster, manifest: Path) -> None:
+    """A node without the label is no place."""
+    cluster.node("n", cards=[Card(15)] * 4)
+    manifest.write_text(DEPLOYMENT)
+    assert run("whatif", "-f", str(manifest), on=cluster).out.endswith("0 of 3 pods fit\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("kind: Service", "holds no Pod"),
+        ("{", "is no manifest of pods"),
+        ("kind: Pod\nspec: {containers: [{name: x}]}", "asks nothing of GPUs"),
+        ("kind: Pod\nmetadata: 3", "is no manifest of pods"),
+    ],
+)
+def test_useless_manifests(
+    run: Run, two_cards: FakeCluster, manifest: Path, text: str, sentence: str
+) -> None:
+    """A file without a pod that asks for GPUs is an error in one line."""
+    manifest.write_text(text)
+    outcome = run("whatif", "-f", str(manifest), on=two_cards)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert sentence in outcome.err
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("--add-nodes=1",), ("--like=n",), ("--policy=best",), ("--replicas=0",)],
+)
+def test_wrong_flags(
+    run: Run, two_cards: FakeCluster, manifest: Path, flags: tuple[str, ...]
+) -> None:
+    """Flags that make no sense are a usage error, exit code 2."""
+    manifest.write_text(POD)
+    assert run("whatif", "-f", str(manifest), *flags, on=two_cards).code == 2
+
+
+def test_no_such_node_to_copy(run: Run, two_cards: FakeCluster, manifest: Path) -> None:
+    """``--like`` must name a node."""
+    manifest.write_text(POD)
+    outcome = run("whatif", "-f", str(manifest), "--add-nodes=1", "--like=x", on=two_cards)
+    assert (outcome.code, outcome.err) == (1, 'error: nodes "x" not found\n')
