@@ -5,6 +5,7 @@ image, which takes no version that the tests did not see. A file that is here al
 versions as long as they fit; `--upgrade` takes the newest. The package index is the one that uv is
 set up with on this machine.
 """
+# ruff: noqa: INP001 - a script beside the files it makes, no package
 
 import subprocess
 import sys

@@ -1,1 +1,1 @@
-"""Images of the services and of the sample pod, built on a machine whose containers see no registry."""
+"""Images of the services and of the sample pod, built without a network in their containers."""

@@ -12,6 +12,8 @@ args:
   - --port={{ $extender.port }}
   - --log-level={{ $extender.logLevel }}
   - --policy={{ $extender.policy }}
+  # A bind that was given up by the scheduler must not still happen.
+  - --bind-deadline={{ mulf 0.8 $extender.httpTimeoutSeconds }}
   - --domain={{ $root.Values.resourceDomain }}
   - --annotation-prefix={{ $root.Values.annotationPrefix }}
 resources:

@@ -5,8 +5,10 @@
 {{- $root := index . 0 -}}
 - urlPrefix: {{ index . 1 }}/gpushare-scheduler
   filterVerb: filter
+  prioritizeVerb: prioritize
+  preemptVerb: preempt
   bindVerb: bind
-  weight: 1
+  weight: {{ $root.Values.extender.weight }}
   enableHTTPS: false
   httpTimeout: {{ $root.Values.extender.httpTimeoutSeconds }}s
   # Names instead of whole nodes: the extender watches the nodes itself.

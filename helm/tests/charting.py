@@ -1,0 +1,66 @@
+"""The chart as the Helm engine renders it, without a cluster, for any version of one."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import helm_python as helm
+import yaml
+from helm_python import _native
+
+CHART = Path(__file__).resolve().parents[1] / "gpushare"
+RELEASE = "gpushare"
+NAMESPACE = "gpu-system"
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """What an install would create, and the notes it would print."""
+
+    objects: tuple[Object, ...]
+    notes: str
+
+    def of(self, kind: str) -> list[Object]:
+        """All objects of a kind."""
+        return [item for item in self.objects if item["kind"] == kind]
+
+    def one(self, kind: str, name: str) -> Object:
+        """The object of this kind whose name ends so."""
+        (found,) = (item for item in self.of(kind) if item["metadata"]["name"].endswith(name))
+        return found
+
+    def pods(self) -> Iterator[tuple[str, Object]]:
+        """Component and pod specification of everything that runs."""
+        for item in self.objects:
+            if "template" in item.get("spec", {}):
+                labels = item["spec"]["template"]["metadata"]["labels"]
+                yield labels["app.kubernetes.io/component"], item["spec"]["template"]["spec"]
+
+    def scheduler_config(self) -> Object:
+        """The configuration that kube-scheduler reads."""
+        text = self.one("ConfigMap", "-scheduler")["data"]["config.yaml"]
+        config: Object = yaml.safe_load(text)
+        return config
+
+
+def render(version: str = "1.34.0", values: Mapping[str, Any] | None = None) -> Rendered:
+    """Render for a cluster of this version.
+
+    Raises:
+        helm.HelmError: the values or a template are refused.
+    """
+    # The library's render() cannot be told the cluster's version; the call below it can.
+    options = {"name": RELEASE, "namespace": NAMESPACE, "kube_version": f"v{version}"}
+    with helm.Chart.load(CHART) as chart:
+        chart.validate_schema(dict(values or {}))
+        text = _native.call_string(
+            "helm_render", chart._raw(), json.dumps(values or {}), json.dumps(options)
+        )
+    files: dict[str, str] = json.loads(text)
+    notes = files.pop("gpushare/templates/NOTES.txt")
+    documents = (item for file in files.values() for item in yaml.safe_load_all(file))
+    return Rendered(tuple(item for item in documents if item), notes)

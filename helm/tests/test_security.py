@@ -1,0 +1,98 @@
+"""What the parts may do is what they need: verbs, users, mounts."""
+
+import pytest
+from charting import Object, render
+
+ALLOWED = {
+    "extender": {
+        ("", "nodes"): {"list", "watch"},
+        ("", "pods"): {"get", "list", "watch"},
+        ("", "pods/binding"): {"create"},
+        ("", "events"): {"create", "patch"},
+    },
+    "extender-unhealthy-gpus": {("", "configmaps"): {"list", "watch"}},
+    "scheduler-leader-election": {("coordination.k8s.io", "leases"): {"create", "get", "update"}},
+    "device-plugin": {
+        ("", "nodes"): {"list", "watch", "patch"},
+        ("", "nodes/status"): {"patch"},
+        ("", "pods"): {"list", "watch", "patch"},
+        ("", "events"): {"create"},
+    },
+}
+BUILT_IN_ROLES = {
+    "system:kube-scheduler",
+    "system:volume-scheduler",
+    "extension-apiserver-authentication-reader",
+}
+
+
+def granted(role: Object) -> dict[tuple[str, str], set[str]]:
+    """Verbs by API group and resource."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for rule in role["rules"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                found.setdefault((group, resource), set()).update(rule["verbs"])
+    return found
+
+
+def test_roles_grant_the_listed_verbs_and_nothing_else() -> None:
+    """A verb that is not on the list here, or a wildcard, is refused."""
+    rendered = render()
+    roles = [*rendered.of("Role"), *rendered.of("ClusterRole")]
+    assert {
+        role["metadata"]["name"].removeprefix("gpushare-"): granted(role) for role in roles
+    } == ALLOWED
+
+
+def test_bindings_refer_to_own_roles_or_the_schedulers() -> None:
+    """Nobody is bound to a role that the chart does not make, but for kube-scheduler's own."""
+    rendered = render()
+    own = {role["metadata"]["name"] for role in [*rendered.of("Role"), *rendered.of("ClusterRole")]}
+    bindings = [*rendered.of("RoleBinding"), *rendered.of("ClusterRoleBinding")]
+    accounts = {account["metadata"]["name"] for account in rendered.of("ServiceAccount")}
+    assert {binding["roleRef"]["name"] for binding in bindings} == own | BUILT_IN_ROLES
+    assert {subject["name"] for item in bindings for subject in item["subjects"]} == accounts
+
+
+def test_containers_cannot_gain_anything() -> None:
+    """Every container has a read-only root and no capability, and cannot gain any."""
+    found = 0
+    for _, pod in render().pods():
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            context = container["securityContext"]
+            assert context["readOnlyRootFilesystem"] is True
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert "privileged" not in context
+            found += 1
+    assert found == 3
+
+
+@pytest.mark.parametrize("key", ["hostNetwork", "hostPID", "hostIPC"])
+def test_no_pod_shares_a_namespace_with_its_node(key: str) -> None:
+    """Network, processes and shared memory of the node are never shared."""
+    assert all(key not in pod for _, pod in render().pods())
+
+
+def test_only_the_plugin_is_root_and_sees_the_node() -> None:
+    """The scheduler meets the restricted Pod Security profile; the plugin sees two folders."""
+    for component, pod in render().pods():
+        paths = {item["hostPath"]["path"] for item in pod["volumes"] if "hostPath" in item}
+        if component == "device-plugin":
+            root = "/var/lib/kubelet"
+            assert paths == {f"{root}/device-plugins", f"{root}/pod-resources"}
+        else:
+            assert pod["securityContext"]["runAsNonRoot"] is True
+            assert paths == set()
+
+
+def test_extender_listens_on_localhost_beside_the_scheduler() -> None:
+    """Nobody outside the pod can ask the extender to bind."""
+    pod = dict(render().pods())["scheduler"]
+    extender = pod["containers"][1]
+    assert "--host=127.0.0.1" in extender["args"]
+    assert "ports" not in extender
+    (called,) = render().scheduler_config()["extenders"]
+    assert called["urlPrefix"] == "http://127.0.0.1:39999/gpushare-scheduler"

@@ -1,0 +1,86 @@
+"""What values do, and which are refused before anything reaches a cluster."""
+
+import helm_python as helm
+import pytest
+from charting import CHART, Object, render
+
+
+def test_lint_is_clean() -> None:
+    """Helm's own linter has nothing to say but that there is no icon."""
+    report = helm.lint(CHART, strict=True, kube_version="v1.20.2")
+    assert report["errors"] == []
+    assert [item["error"] for item in report["messages"]] == ["icon is recommended"]
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"schedular": {}}, "'schedular' not allowed"),
+        ({"scheduler": {"replcas": 1}}, "'replcas' not allowed"),
+        ({"scheduler": {"replicas": "2"}}, "got string, want integer"),
+        ({"scheduler": {"tolerations": [{"efect": "NoSchedule"}]}}, "'efect' not allowed"),
+        ({"extender": {"policy": "binpak"}}, "value must be one of"),
+        ({"extender": {"port": 70000}}, "maximum"),
+        ({"devicePlugin": {"memoryUnit": "GB"}}, "memoryUnit"),
+        ({"devicePlugin": {"nvml": {"hostPath": "relative"}}}, "hostPath"),
+        ({"resourceDomain": "Aliyun.com"}, "resourceDomain"),
+    ],
+)
+def test_schema_refuses(values: Object, complaint: str) -> None:
+    """A typo or an impossible value is refused with its place."""
+    with pytest.raises(helm.HelmValuesError, match=complaint):
+        render(values=values)
+
+
+def test_resource_domain_reaches_every_part() -> None:
+    """Another domain is told to scheduler, extender and plugin alike."""
+    rendered = render(values={"resourceDomain": "example.com"})
+    pods = dict(rendered.pods())
+    (called,) = rendered.scheduler_config()["extenders"]
+    assert called["managedResources"][0]["name"] == "example.com/gpu-mem"
+    assert "--domain=example.com" in pods["scheduler"]["containers"][1]["args"]
+    assert "--resource-domain=example.com" in pods["device-plugin"]["containers"][0]["args"]
+
+
+def test_bind_ends_before_the_scheduler_stops_waiting() -> None:
+    """The extender gives a bind up earlier than kube-scheduler gives up the extender."""
+    rendered = render(values={"extender": {"httpTimeoutSeconds": 10}})
+    assert rendered.scheduler_config()["extenders"][0]["httpTimeout"] == "10s"
+    args = dict(rendered.pods())["scheduler"]["containers"][1]["args"]
+    assert "--bind-deadline=8" in args
+
+
+def test_mock_library_is_mounted_and_found() -> None:
+    """A folder with an NVML library replaces what the container runtime would bring."""
+    values = {"devicePlugin": {"nvml": {"hostPath": "/opt/nvml"}}}
+    pod = dict(render(values=values).pods())["device-plugin"]
+    (container,) = pod["containers"]
+    env = {item["name"]: item.get("value") for item in container["env"]}
+    mounts = {item["name"]: item["mountPath"] for item in container["volumeMounts"]}
+    assert env["LD_LIBRARY_PATH"] == mounts["nvml"]
+    assert "NVIDIA_VISIBLE_DEVICES" not in env
+
+
+def test_one_replica_has_no_disruption_budget() -> None:
+    """A budget of one of one would block every drain."""
+    assert render(values={"scheduler": {"replicas": 1}}).of("PodDisruptionBudget") == []
+
+
+def test_changed_configuration_restarts_the_scheduler() -> None:
+    """kube-scheduler reads its configuration once, so its pods carry its digest."""
+
+    def digest(values: Object) -> str:
+        template = render(values=values).one("Deployment", "-scheduler")["spec"]["template"]
+        return str(template["metadata"]["annotations"]["gpushare/config-digest"])
+
+    assert digest({}) == digest({})
+    assert digest({}) != digest({"extender": {"weight": 3}})
+
+
+def test_notes_say_what_to_do_next() -> None:
+    """After an install the notes name the label, the resource and the scheduler in force."""
+    values = {"resourceDomain": "example.com", "scheduler": {"name": "shares"}}
+    notes = render(values=values).notes
+    assert "kubectl label node <gpu-node> gpushare=true" in notes
+    assert "example.com/gpu-mem: 2" in notes
+    assert "schedulerName: shares" in notes
