@@ -11,6 +11,7 @@ READY      := $(VENV)/.ready
 MEMBERS    := libs/gpucore services/extender services/deviceplugin services/inspect
 E2E        := PYTHONPATH=e2e $(BIN)/python -m
 KEEP       ?=
+CLUSTER    ?= gpushare-e2e
 ARGS       ?=
 
 .PHONY: help
@@ -57,7 +58,7 @@ unit: $(READY) ## Unit, property and chart tests
 
 .PHONY: e2e
 e2e: $(READY) ## The cases on a kind cluster; KEEP=1 leaves the cluster
-	@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m e2e e2e/cases -v $(if $(KEEP),--keep-cluster) $(ARGS)
+	@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m e2e e2e/cases -v --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(ARGS)
 
 .PHONY: images
 images: $(READY) ## Build the service images and print their sizes

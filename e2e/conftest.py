@@ -17,7 +17,7 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
     from environments.kind import KindEnvironment  # noqa: PLC0415 - unit tests here need no kind
 
     keep = bool(request.config.getoption("keep_cluster"))
-    world = KindEnvironment(name="gpushare-e2e")
+    world = KindEnvironment(name=request.config.getoption("cluster_name"))
     try:
         world.start()
     except UnavailableError as reason:

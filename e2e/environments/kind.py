@@ -68,7 +68,7 @@ class KindEnvironment:
         self.kubectl = Kubectl(self._programs.kubectl, self.kubeconfig, path=(self.tools,))
         self.image = built.sample
         with step("load the images into the nodes"):
-            self._load(built.names())
+            self._load(built)
         with step("install the chart"):
             self.kubectl("label", "node", *self.nodes, "gpushare=true", "--overwrite")
             helm.install(RELEASE, CHART, NAMESPACE, self._values(built), self.kubeconfig)
@@ -118,9 +118,10 @@ class KindEnvironment:
         config.write_text(kindconfig.render(image, workers=workers))
         lifecycle.up(self.name, config=config, kubeconfig=self.kubeconfig, create=_create)
 
-    def _load(self, names: Sequence[str]) -> None:
-        """Put images into the nodes; kind skips those that are there."""
-        command = ["load", "docker-image", "--name", self.name, *names]
+    def _load(self, built: images.Built) -> None:
+        """Put images into the workers, where all pods run; kind skips those that are there."""
+        where = ["--name", self.name, "--nodes", ",".join(self.nodes)]
+        command = ["load", "docker-image", *where, built.extender, built.deviceplugin, built.sample]
         run([str(self._programs.kind), *command], timeout_s=LOAD_SECONDS)
 
     def _tool_folder(self) -> Path:
@@ -136,6 +137,7 @@ class KindEnvironment:
     def _values(self, built: images.Built) -> dict[str, object]:
         """Values of the chart for this cluster: images built here, the mock machine mounted."""
         return {
+            "scheduler": {"tolerations": []},
             "extender": {"image": _image(built.extender)},
             "devicePlugin": {
                 "image": _image(built.deviceplugin),
