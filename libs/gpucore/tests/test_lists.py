@@ -1,0 +1,90 @@
+"""Pages of a list and events of a watch."""
+
+import pytest
+
+from gpucore.wire.errors import WireError
+from gpucore.wire.lists import (
+    Kind,
+    decode_node_event,
+    decode_nodes,
+    decode_pod_event,
+    decode_pods,
+)
+
+POD = b'{"metadata":{"uid":"u","namespace":"ns","name":"p","resourceVersion":"5"}}'
+NODE = b'{"metadata":{"name":"n","resourceVersion":"6"}}'
+
+
+def test_a_page_of_pods() -> None:
+    """Items, version and the token of the next page."""
+    page = decode_pods(
+        b'{"metadata":{"resourceVersion":"9","continue":"c"},"items":[' + POD + b"]}"
+    )
+    assert [pod.name for pod in page.items] == ["p"]
+    assert (page.resource_version, page.continue_token) == ("9", "c")
+
+
+def test_a_page_of_nodes() -> None:
+    """The last page has no token."""
+    page = decode_nodes(b'{"metadata":{"resourceVersion":"9"},"items":[' + NODE + b"]}")
+    assert [node.name for node in page.items] == ["n"]
+    assert page.continue_token == ""
+
+
+def test_an_empty_list_may_be_null() -> None:
+    """Go writes null for a list without items."""
+    raw = b'{"metadata":{"continue":null},"items":null}'
+    assert decode_pods(raw).items == ()
+    assert decode_nodes(raw).items == ()
+
+
+@pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
+def test_events_carry_their_object(kind: str) -> None:
+    """The object and its version arrive with the kind."""
+    line = b'{"type":"' + kind.encode() + b'","object":%s}'
+    pods, nodes = decode_pod_event(line % POD), decode_node_event(line % NODE)
+    assert pods.kind == nodes.kind == Kind(kind)
+    assert pods.item is not None
+    assert nodes.item is not None
+    assert (pods.item.uid, pods.resource_version) == ("u", "5")
+    assert (nodes.item.name, nodes.resource_version) == ("n", "6")
+
+
+@pytest.mark.parametrize("decode", [decode_pod_event, decode_node_event])
+def test_a_bookmark_carries_a_version(decode: object) -> None:
+    """A bookmark has no object, only where to go on."""
+    raw = b'{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"7"}}}'
+    event = decode_pod_event(raw) if decode is decode_pod_event else decode_node_event(raw)
+    assert (event.kind, event.item, event.resource_version) == (Kind.BOOKMARK, None, "7")
+
+
+@pytest.mark.parametrize("decode", [decode_pod_event, decode_node_event])
+def test_an_error_carries_its_status(decode: object) -> None:
+    """410 says that the version is too old; missing figures are 0 and empty."""
+    raw = b'{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}'
+    event = decode_pod_event(raw) if decode is decode_pod_event else decode_node_event(raw)
+    assert (event.kind, event.item, event.code) == (Kind.ERROR, None, 410)
+    assert event.message == "too old"
+    bare = decode_pod_event(b'{"type":"ERROR","object":{}}')
+    assert (bare.code, bare.message) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"{}",
+        b'{"type":"OTHER","object":{}}',
+        b'{"type":"ADDED"}',
+        b'{"type":"ADDED","object":{}}',
+        b'{"type":"BOOKMARK","object":{}}',
+        b'{"type":"ERROR","object":[]}',
+        b'{"metadata":{},"items":[{}]}',
+        b"[" * 200_000,
+    ],
+)
+def test_other_bytes_are_the_modules_error(raw: bytes) -> None:
+    """Bytes that are no event and no list raise WireError."""
+    for decode in (decode_pod_event, decode_node_event, decode_pods, decode_nodes):
+        with pytest.raises(WireError):
+            decode(raw)

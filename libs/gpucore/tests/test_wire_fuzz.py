@@ -1,0 +1,160 @@
+"""Any bytes and any text give a value or WireError; corrupt text never lowers what is counted."""
+
+import contextlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from corebuilders import NAMES, pod
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucore.model import Claim
+from gpucore.shape import shape_of
+from gpucore.units import NodeName
+from gpucore.wire import names as wire_names
+from gpucore.wire.errors import WireError
+from gpucore.wire.lists import decode_node_event, decode_nodes, decode_pod_event, decode_pods
+from gpucore.wire.nodes import Node, decode_inventory, decode_node, unhealthy_indexes
+from gpucore.wire.pods import claim_of, decode_pod, demand_of
+
+DECODERS: list[Callable[[bytes], object]] = [
+    decode_pod,
+    decode_node,
+    decode_pods,
+    decode_nodes,
+    decode_pod_event,
+    decode_node_event,
+]
+KEYS = [
+    "metadata", "spec", "status", "items", "type", "object", "containers", "initContainers",
+    "resources", "limits", "labels", "annotations", "uid", "name", "namespace", "nodeName", "phase",
+    "capacity", "allocatable", "addresses", "conditions", "env", "restartPolicy", "continue",
+    "resourceVersion", "deletionTimestamp", NAMES.gpu_mem, NAMES.gpu, NAMES.gpu_count,
+]  # fmt: skip
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=6)
+    | st.sampled_from(["8", "32k", "ADDED", "ERROR", "BOOKMARK", "Always", "Running", "Succeeded"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6)
+    ),
+    max_leaves=25,
+)
+TEXT_KEYS = [
+    NAMES.mem_idx, NAMES.mem_pod, NAMES.mem_assigned, NAMES.mem_assume_time, NAMES.group,
+    NAMES.group_assigned, wire_names.V2_ALLOCATION, wire_names.V2_ASSIGNED,
+    wire_names.V2_ASSUME_TIME, wire_names.V3_MEMORY, wire_names.V3_CORE_PERCENTAGE,
+    wire_names.UNIT, wire_names.POLICY, wire_names.ISOLATION,
+]  # fmt: skip
+MAPS = st.dictionaries(
+    st.sampled_from(["0", "1", "2", "x", "-1", "00"]),
+    st.dictionaries(
+        st.sampled_from(["0", "1", "7", "y", "01"]),
+        st.integers(-2, 9) | st.just(10**30),
+        max_size=3,
+    ),
+    max_size=3,
+).map(json.dumps)
+TEXTS = st.text(max_size=12) | MAPS | st.from_regex(r"[0-9,]{0,6}", fullmatch=True)
+ANNOTATIONS = st.dictionaries(st.sampled_from(TEXT_KEYS), TEXTS, max_size=8)
+
+
+def answers(decode: Callable[[bytes], object], raw: bytes) -> None:
+    """Decode, and take the module's own error for an answer."""
+    with contextlib.suppress(WireError):
+        decode(raw)
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+@given(raw=st.binary(max_size=200))
+def test_any_bytes_have_an_answer(decode: Callable[[bytes], object], raw: bytes) -> None:
+    """Arbitrary bytes never raise anything but WireError."""
+    answers(decode, raw)
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+@given(value=VALUES)
+@settings(max_examples=200)
+def test_any_json_has_an_answer(decode: Callable[[bytes], object], value: object) -> None:
+    """Objects with the right keys in wrong places never raise anything but WireError."""
+    answers(decode, json.dumps(value).encode("utf-8", "surrogatepass"))
+
+
+@given(text=st.text(max_size=100) | VALUES.map(json.dumps))
+def test_any_inventory_text_has_an_answer(text: str) -> None:
+    """An inventory is read or refused; a list of unhealthy cards is always read."""
+    answers(
+        lambda raw: decode_inventory(raw.decode("utf-8", "surrogatepass")),
+        text.encode("utf-8", "surrogatepass"),
+    )
+    unhealthy_indexes(text)
+
+
+@given(
+    labels=st.dictionaries(
+        st.sampled_from(
+            [wire_names.LABEL_MAX_POD, wire_names.LABEL_OVERSELL, wire_names.LABEL_PLACEMENT]
+        ),
+        TEXTS,
+    ),
+    inventory=TEXTS,
+)
+def test_any_labels_make_a_shape(labels: dict[str, str], inventory: str) -> None:
+    """Labels that say nothing sensible are faults, and limits stay sensible."""
+    node = Node(NodeName("n"), labels=labels, annotations={wire_names.INVENTORY: inventory})
+    shape = shape_of(node, NAMES, frozenset())
+    assert 1 <= shape.oversell < 1024
+    assert 0 <= shape.max_pods < 1024
+
+
+def counted(claim: Claim | None) -> tuple[int, int, int]:
+    """Units, percent and whole cards that a claim keeps from others."""
+    assert claim is not None
+    placement = claim.placement
+    return (
+        sum(placement.mem.values()) + claim.pending,
+        sum(placement.core.values()) + claim.pending_core,
+        len(placement.group) + claim.pending_gpus,
+    )
+
+
+@given(
+    annotations=ANNOTATIONS,
+    mems=st.lists(st.integers(0, 9), min_size=1, max_size=3),
+    core=st.integers(0, 120),
+    gpus=st.integers(0, 3),
+    label=st.sampled_from(["1", "2", "3", "x"]),
+)
+@settings(max_examples=600)
+def test_no_annotation_lowers_what_is_counted(
+    annotations: dict[str, str], mems: list[int], core: int, gpus: int, label: str
+) -> None:
+    """Whatever annotations say, at least what the specification asks is counted."""
+    made = pod(
+        "p", mems, core=core, gpus=gpus, node="n",
+        annotations=annotations, labels={NAMES.gpu_count: label},
+    )  # fmt: skip
+    demand = demand_of(made, NAMES)
+    claim = claim_of(made, NAMES)
+    if demand is None:
+        assert claim is None
+        return
+    mem, percent, whole = counted(claim)
+    assert mem >= demand.mem == sum(mems)
+    assert percent >= demand.core == core
+    assert whole >= demand.gpus == gpus
+
+
+@given(annotations=ANNOTATIONS, mem=st.integers(1, 9))
+@settings(max_examples=300)
+def test_every_card_of_the_best_map_is_counted(annotations: dict[str, str], mem: int) -> None:
+    """A claim that is well has exactly the amount; any other has a fault or is pending."""
+    claim = claim_of(pod("p", mem, node="n", annotations=annotations), NAMES)
+    assert claim is not None
+    if not claim.faults and not claim.pending:
+        assert sum(claim.placement.mem.values()) == mem
