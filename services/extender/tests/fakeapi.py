@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from typing import Any, Self
 
@@ -39,7 +39,8 @@ class FakeApiServer:
         self._watches: set[asyncio.Task[None]] = set()
         self.requests: list[tuple[str, str]] = []
         self.bindings: list[Object] = []
-        self.bookmarks = True
+        self.bookmarks_every: float | None = None
+        self.refuse = False
         self._silent = False
         self.url = ""
 
@@ -151,6 +152,8 @@ class FakeApiServer:
 
     async def _fault(self, verb: str, request: web.Request) -> web.StreamResponse | None:
         self.requests.append((request.method, request.path))
+        if self.refuse:
+            return status(503, "refused by a test")
         if not self._faults[verb]:
             return None
         answer = self._faults[verb].popleft()(request)
@@ -203,13 +206,14 @@ class FakeApiServer:
                 version = at
                 if _within(item, request):
                     await _line(response, {"type": kind, "object": item})
-            if self.bookmarks and version < self._version:
+            if version < self._version or self.bookmarks_every:
                 version = self._version
                 mark = {"kind": PLURALS[plural], "metadata": {"resourceVersion": str(version)}}
                 await _line(response, {"type": "BOOKMARK", "object": mark})
-            async with self._changed:
-                while version >= self._version or self._silent:
-                    await self._changed.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.bookmarks_every), self._changed:
+                    while version >= self._version or self._silent:
+                        await self._changed.wait()
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
         if fault := await self._fault("get", request):

@@ -5,16 +5,20 @@ from typing import Final
 from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from gpuextender import VERSION, messages, metrics
+from gpuextender import VERSION, api, messages, metrics, schemas
+from gpuextender.api import ReadApi
+from gpuextender.gauges import LedgerGauges
 from gpuextender.health import Health
 from gpuextender.inspection import Inspection, inspect_all, inspect_node
 from gpuextender.state import State
-from gpuextender.verbs import JSON, PREFIXES, Verbs
+from gpuextender.verbs import JSON, KINDS, PREFIXES, Verbs
 
 PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
-def make_app(*, state: State, health: Health, verbs: Verbs) -> FastAPI:
+def make_app(
+    *, state: State, health: Health, gauges: LedgerGauges, verbs: Verbs, read: ReadApi
+) -> FastAPI:
     """Put the routes together; the verbs come first, for they are the ones that must be quick."""
     app = FastAPI(
         title="gpushare extender",
@@ -22,8 +26,11 @@ def make_app(*, state: State, health: Health, verbs: Verbs) -> FastAPI:
         telemetry={"exclude": lambda scope: scope.get("path") in PROBES},
     )
     app.include_router(verbs.router())
+    app.include_router(read.router())
     _add_probes(app, health)
+    _add_metrics(app, health, gauges)
     _add_inspection(app, state)
+    schemas.complete(app, (*api.KINDS, *KINDS, Inspection))
     return app
 
 
@@ -44,11 +51,15 @@ def _add_probes(app: FastAPI, health: Health) -> None:
         """The version, as text."""
         return Response(VERSION)
 
+
+def _add_metrics(app: FastAPI, health: Health, gauges: LedgerGauges) -> None:
     @app.get("/metrics", tags=["probes"])
     async def scrape() -> Response:
         """Metrics in the Prometheus text format."""
         health.measure()
-        return Response(generate_latest(metrics.REGISTRY), media_type=CONTENT_TYPE_LATEST)
+        ledger = await gauges.render()
+        text = generate_latest(metrics.REGISTRY) + ledger.encode()
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
 def _add_inspection(app: FastAPI, state: State) -> None:
@@ -61,8 +72,13 @@ def _add_inspection(app: FastAPI, state: State) -> None:
         return _json(inspect_node(state.ledger, node))
 
     for prefix in PREFIXES:
-        app.get(f"{prefix}/inspect", tags=["inspect"])(everything)
-        app.get(f"{prefix}/inspect/{{node}}", tags=["inspect"])(one)
+        for path, handler in (("inspect", everything), ("inspect/{node}", one)):
+            app.add_api_route(
+                f"{prefix}/{path}",
+                handler,
+                tags=["inspect"],
+                responses=schemas.answers({200: Inspection}),
+            )
 
 
 def _json(inspection: Inspection) -> Response:

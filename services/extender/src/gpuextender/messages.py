@@ -14,6 +14,11 @@ _NULL: Final = b"null"
 NOTHING: Final = msgspec.Raw(_NULL)
 
 
+def _nothing() -> msgspec.Raw:
+    """A default as a function: a schema cannot show a default of raw bytes."""
+    return NOTHING
+
+
 class MessageError(ValueError):
     """The body is not the message it should be; the text is safe to send back."""
 
@@ -21,8 +26,8 @@ class MessageError(ValueError):
 class ExtenderArgs(msgspec.Struct, rename="pascal", forbid_unknown_fields=True):
     """Request of filter and prioritize; either ``nodes`` or ``node_names`` is null."""
 
-    pod: msgspec.Raw = NOTHING
-    nodes: msgspec.Raw = NOTHING
+    pod: msgspec.Raw = msgspec.field(default_factory=_nothing)
+    nodes: msgspec.Raw = msgspec.field(default_factory=_nothing)
     node_names: list[str] | None = None
 
 
@@ -38,7 +43,7 @@ class BindingArgs(msgspec.Struct, rename="pascal", forbid_unknown_fields=True):
 class PreemptionArgs(msgspec.Struct, rename="pascal", forbid_unknown_fields=True):
     """Request of preempt: victims by node, as pods or, with a node cache, as uids."""
 
-    pod: msgspec.Raw = NOTHING
+    pod: msgspec.Raw = msgspec.field(default_factory=_nothing)
     node_name_to_victims: dict[str, msgspec.Raw] | None = None
     node_name_to_meta_victims: dict[str, msgspec.Raw] | None = None
 

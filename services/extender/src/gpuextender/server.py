@@ -8,6 +8,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Final
 
 import uvicorn
@@ -33,13 +34,22 @@ class Server(uvicorn.Server):
         return found
 
 
-def make_server(app: FastAPI, *, host: str, port: int) -> Server:
-    """A server of one process; logs go where everything else goes."""
+def make_server(
+    app: FastAPI,
+    *,
+    host: str,
+    port: int,
+    certificate: Path | None = None,
+    key: Path | None = None,
+) -> Server:
+    """A server in this process; logs go where everything else goes."""
     return Server(
         uvicorn.Config(
             app,
             host=host,
             port=port,
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
             log_config=None,
             access_log=False,
             server_header=False,

@@ -4,36 +4,33 @@ Everything is made here, from settings and an API server, so that a test runs wh
 """
 
 import asyncio
-import gc
 import socket
-from time import time_ns
-from typing import Any, Final
+from collections.abc import Coroutine, Iterable
+from typing import Any
 
 import structlog
+from fastapi import FastAPI
 
 from gpucore.units import NodeName
-from gpucore.wire import lists
-from gpucore.wire.names import UNHEALTHY_NAMESPACE
+from gpuextender import webhook
+from gpuextender.api import ReadApi
 from gpuextender.app import make_app
 from gpuextender.bind import Bind
 from gpuextender.binding import Writer
-from gpuextender.configmaps import decode_config_map_event, decode_config_maps
 from gpuextender.events import Recorder
 from gpuextender.filter import Filter
+from gpuextender.following import Following
+from gpuextender.gauges import LedgerGauges
 from gpuextender.health import Health
+from gpuextender.housekeeping import expire_reservations, settle_memory
 from gpuextender.kube import Api
 from gpuextender.preempt import Preempt
 from gpuextender.prioritize import Prioritize
-from gpuextender.reflector import Collection, Reflector
-from gpuextender.server import make_server
+from gpuextender.server import Server, make_server
 from gpuextender.settings import Settings
 from gpuextender.state import State
 from gpuextender.verbs import Verbs
-
-SILENCE_PART: Final = 0.9
-EXPIRE_PARTS: Final = 4
-NANOSECONDS: Final = 1_000_000_000
-_YOUNG_OBJECTS: Final = 50_000
+from gpuextender.webhook import Webhook
 
 log = structlog.get_logger(__name__)
 
@@ -45,38 +42,38 @@ class Service:
         state: what it knows.
         health: whether it may decide.
         server: its HTTP side.
+        webhook_server: its admission side, once that has certificates.
     """
 
     def __init__(self, api: Api, settings: Settings) -> None:
         self._settings = settings
         self.state = State(settings.names, self._touch)
-        self.recorder = Recorder(api, instance=socket.gethostname())
+        self._recorder = Recorder(api, instance=socket.gethostname())
         self._filter = Filter(self.state)
         self._prioritize = Prioritize(self.state, policy=settings.policy)
+        self._gauges = LedgerGauges(self.state.ledger)
         writer = Writer(api, deadline=settings.bind_deadline)
-        self._bind = Bind(self.state, api, self.recorder, writer, policy=settings.policy)
-        self._reflectors = self._make_reflectors(api)
-        self.health = Health(self._reflectors[:2], stale_after=settings.stale_after)
-        verbs = Verbs(
-            filter_=self._filter,
-            prioritize=self._prioritize,
-            bind=self._bind,
-            preempt=Preempt(self.state),
-            health=self.health,
-        )
-        app = make_app(state=self.state, health=self.health, verbs=verbs)
-        self.server = make_server(app, host=settings.host, port=settings.port)
+        self._bind = Bind(self.state, api, self._recorder, writer, policy=settings.policy)
+        self._following = Following(api, self.state, stale_after=settings.stale_after)
+        self.health = Health(self._following.vital, stale_after=settings.stale_after)
+        self.server = make_server(self._make_app(), host=settings.host, port=settings.port)
+        self.webhook_server: Server | None = None
         self._stopping: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Serve until :meth:`stop`, then finish what is in flight."""
-        background = [reflector.run() for reflector in self._reflectors]
-        background += [self.recorder.run(), self._expire(), self._settle_memory()]
-        tasks = [asyncio.create_task(job) for job in background]
+        jobs = (
+            *(reflector.run() for reflector in self._following.all),
+            self._recorder.run(),
+            expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
+            settle_memory(self._following.synced()),
+            *self._admission(),
+        )
+        tasks = [asyncio.create_task(job) for job in jobs]
         try:
             await self._serve(tasks)
             await self._bind.settle()
-            await self.recorder.flush(seconds=1)
+            await self._recorder.flush(seconds=1)
         finally:
             for task in tasks:
                 task.cancel()
@@ -100,47 +97,42 @@ class Service:
 
     async def _drain(self) -> None:
         await asyncio.sleep(self._settings.drain_seconds)
-        self.server.should_exit = True
+        for server in filter(None, (self.server, self.webhook_server)):
+            server.should_exit = True
 
-    async def _expire(self) -> None:
-        """Give back reservations that nothing told about, while the watch can be trusted."""
-        ttl = self._settings.assume_ttl
-        while True:
-            await asyncio.sleep(ttl / EXPIRE_PARTS)
-            if not self.health.obstacle():
-                late = self.state.expire(now_ns=time_ns(), ttl_ns=int(ttl * NANOSECONDS))
-                if late:
-                    log.warning("reservations expired", uids=late)
+    def _admission(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """The webhook, where it is wanted."""
+        if self._settings.webhook_port is not None:
+            yield self._serve_webhook(self._settings.webhook_port)
 
-    async def _settle_memory(self) -> None:
-        """Keep the garbage collector from walking the whole cluster in the middle of a filter."""
-        gc.disable()
-        for reflector in self._reflectors[:2]:
-            await reflector.synced.wait()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(_YOUNG_OBJECTS, 50, 50)
-        gc.enable()
-        log.info("ready", nodes=len(self.state.ledger.nodes()))
-        await asyncio.Event().wait()
+    async def _serve_webhook(self, port: int) -> None:
+        folder, every = self._settings.webhook_certificates, self._settings.webhook_reload
+        await webhook.certificates(folder, every=every)
+        hook = Webhook(self.state, self.health, scheduler=self._settings.webhook_scheduler)
+        self.webhook_server = make_server(
+            hook.app(),
+            host=self._settings.host,
+            port=port,
+            certificate=folder / webhook.CERTIFICATE,
+            key=folder / webhook.KEY,
+        )
+        following = webhook.follow_certificates(self.webhook_server, folder, every=every)
+        await asyncio.gather(self.webhook_server.serve(), following)
 
     def _touch(self, node: NodeName) -> None:
         self._filter.touch(node)
         self._prioritize.touch(node)
+        self._gauges.touch(node)
 
-    def _make_reflectors(self, api: Api) -> list[Reflector[Any]]:
-        """Nodes and pods, which readiness rests on, then what may be missing."""
-        silence = self._settings.stale_after * SILENCE_PART
-        nodes = Collection("nodes", "/api/v1/nodes", lists.decode_nodes, lists.decode_node_event)
-        pods = Collection("pods", "/api/v1/pods", lists.decode_pods, lists.decode_pod_event)
-        maps = Collection(
-            "configmaps",
-            f"/api/v1/namespaces/{UNHEALTHY_NAMESPACE}/configmaps",
-            decode_config_maps,
-            decode_config_map_event,
+    def _make_app(self) -> FastAPI:
+        verbs = Verbs(
+            filter_=self._filter,
+            prioritize=self._prioritize,
+            bind=self._bind,
+            preempt=Preempt(self.state),
+            health=self.health,
         )
-        return [
-            Reflector(api, nodes, self.state.nodes, silence=silence),
-            Reflector(api, pods, self.state.pods, silence=silence),
-            Reflector(api, maps, self.state.config_maps, silence=silence),
-        ]
+        read = ReadApi(self.state, self.health, policy=self._settings.policy)
+        return make_app(
+            state=self.state, health=self.health, gauges=self._gauges, verbs=verbs, read=read
+        )

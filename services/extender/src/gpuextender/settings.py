@@ -59,6 +59,18 @@ class Settings(BaseSettings):
     bind_deadline: Annotated[
         float, Field(gt=0, description="give up a bind after; below the scheduler's httpTimeout")
     ] = 4.0
+    webhook_port: Annotated[
+        int | None, Field(ge=0, le=65535, description="admission webhook over TLS; off without")
+    ] = None
+    webhook_certificates: Annotated[
+        Path, Field(description="folder with tls.crt and tls.key, read again when they change")
+    ] = Path("/etc/gpushare/webhook")
+    webhook_scheduler: Annotated[
+        str, Field(description="schedulerName the webhook gives to pods; empty leaves it")
+    ] = "gpushare-scheduler"
+    webhook_reload: Annotated[
+        float, Field(gt=0, description="look for new certificates so often")
+    ] = 10.0
     drain_seconds: Annotated[
         float, Field(ge=0, description="stay up, but not ready, so long after SIGTERM")
     ] = 0.0

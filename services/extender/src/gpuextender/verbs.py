@@ -10,16 +10,55 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
-from gpuextender import messages, metrics
+from gpuextender import messages, metrics, schemas
 from gpuextender.bind import Bind
 from gpuextender.filter import Filter
 from gpuextender.health import Health
-from gpuextender.messages import BindingArgs, BindingResult, FilterResult, MessageError
+from gpuextender.messages import (
+    BindingArgs,
+    BindingResult,
+    ExtenderArgs,
+    FilterResult,
+    HostPriority,
+    MessageError,
+    PreemptionArgs,
+    PreemptionResult,
+)
 from gpuextender.preempt import Preempt
 from gpuextender.prioritize import Prioritize
 
 PREFIXES: Final = ("/gpushare-scheduler", "/gputopology-scheduler", "/gpu-scheduler-extender")
 JSON: Final = "application/json"
+
+
+KINDS: Final = (
+    ExtenderArgs,
+    FilterResult,
+    HostPriority,
+    BindingArgs,
+    BindingResult,
+    PreemptionArgs,
+    PreemptionResult,
+)
+
+_DOCUMENTS: Final[dict[str, dict[str, Any]]] = {
+    "filter": {
+        "openapi_extra": schemas.body(ExtenderArgs, schemas.ARGS),
+        "responses": schemas.answers({200: FilterResult}),
+    },
+    "prioritize": {
+        "openapi_extra": schemas.body(ExtenderArgs, schemas.ARGS),
+        "responses": schemas.answers({200: list[HostPriority]}),
+    },
+    "bind": {
+        "openapi_extra": schemas.body(BindingArgs, schemas.BINDING),
+        "responses": schemas.answers({200: BindingResult, 500: BindingResult}),
+    },
+    "preempt": {
+        "openapi_extra": schemas.body(PreemptionArgs, schemas.PREEMPTION),
+        "responses": schemas.answers({200: PreemptionResult}),
+    },
+}
 
 
 class Verbs:
@@ -51,7 +90,9 @@ class Verbs:
                 ("bind", self.bind),
                 ("preempt", self.preempt),
             ):
-                router.add_api_route(f"{prefix}/{name}", handler, methods=["POST"])
+                router.add_api_route(
+                    f"{prefix}/{name}", handler, methods=["POST"], **_DOCUMENTS[handler.__name__]
+                )
         return router
 
     async def filter(self, request: Request) -> Response:
@@ -91,5 +132,5 @@ class Verbs:
         return (await self._bind.answer(args)).error
 
 
-def _reply(body: bytes, *, status: int = 200, **_: Any) -> Response:
+def _reply(body: bytes, *, status: int = 200) -> Response:
     return Response(body, status_code=status, media_type=JSON)

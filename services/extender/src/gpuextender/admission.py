@@ -1,0 +1,101 @@
+"""What is wrong with a pod before it exists: one sentence to its author instead of a long wait.
+
+Only what can never be right is refused. Being too large for every card that is there now is not
+such a thing, for a larger node may come, unless the amount is a unit or more when read in MiB:
+then it is the well-known mistake. Pods of ``kube-system`` and pods that ask for nothing of ours pass untouched.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from gpucore.account import NodeAccount
+from gpucore.model import Demand
+from gpucore.units import MIB
+from gpucore.wire.names import ENV_VISIBLE_DEVICES, Names
+from gpucore.wire.pods import Container, Pod, demand_of
+
+EXEMPT: Final = "kube-system"
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+NVIDIA_GPU: Final = "nvidia.com/gpu"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What becomes of a pod.
+
+    Attributes:
+        refusal: why it is refused; empty lets it pass.
+        scheduler: name to set; empty leaves it.
+        warning: for its author; empty is none.
+    """
+
+    refusal: str = ""
+    scheduler: str = ""
+    warning: str = ""
+
+
+def judge(
+    pod: Pod, *, namespace: str, accounts: Iterable[NodeAccount], names: Names, scheduler: str
+) -> Verdict:
+    """Look at a pod that is about to be created.
+
+    Args:
+        namespace: of the request; the object may not say.
+        accounts: books of all nodes; none while they are not known.
+        scheduler: that knows our extender; empty where every scheduler does.
+
+    Raises:
+        WireError: an amount is no Kubernetes quantity.
+    """
+    demand = demand_of(pod, names)
+    if namespace == EXEMPT or demand is None:
+        return Verdict()
+    refusal = _refusal(pod, demand, accounts, names)
+    if refusal:
+        return Verdict(refusal=refusal)
+    if not scheduler or pod.node or pod.scheduler_name == scheduler:
+        return Verdict()
+    if pod.scheduler_name in {"", DEFAULT_SCHEDULER}:
+        return Verdict(scheduler=scheduler)
+    return Verdict(
+        warning=f"scheduler {pod.scheduler_name} places this pod: "
+        f"unless it calls the gpushare extender, use {scheduler}"
+    )
+
+
+def _refusal(pod: Pod, demand: Demand, accounts: Iterable[NodeAccount], names: Names) -> str:
+    if demand.fault:
+        return demand.fault
+    if demand.mem % demand.cards or demand.core % demand.cards:
+        return f"asks for an amount that does not divide over its {demand.cards} cards"
+    for container in (*pod.containers, *pod.init_containers):
+        if text := _container_refusal(container, names):
+            return f"container {container.name}: {text}"
+    return _unit_mistake(demand, accounts, names)
+
+
+def _container_refusal(container: Container, names: Names) -> str:
+    ours = {names.gpu_mem, names.gpu_core, names.gpu} & container.limits.keys()
+    if ours and NVIDIA_GPU in container.limits:
+        return f"asks for {min(ours)} and {NVIDIA_GPU}, which would book cards twice: use one"
+    if ours and ENV_VISIBLE_DEVICES in container.env:
+        return f"sets {ENV_VISIBLE_DEVICES}, which would bypass the share: remove it"
+    return ""
+
+
+def _unit_mistake(demand: Demand, accounts: Iterable[NodeAccount], names: Names) -> str:
+    """The amount is too large for every card, and would fit if it were meant in MiB."""
+    asked = demand.mem // demand.cards
+    largest, fitting = 0, 0
+    for account in accounts:
+        largest = max(largest, account.shape.largest_card)
+        if account.unit is not None and account.unit > MIB and asked >= account.unit.mib:
+            needed = account.unit.units_for(asked)
+            fitting = needed if needed <= account.shape.largest_card else fitting
+    if largest and fitting and asked > largest:
+        return (
+            f"asks for {asked} {names.gpu_mem}, the largest card has {largest}: "
+            f"if MiB were meant, ask for {fitting}"
+        )
+    return ""

@@ -1,0 +1,49 @@
+"""What is followed of the API server.
+
+Nodes and pods, without which nothing is decided, and the config maps that withdraw cards the legacy
+way, which a cluster's RBAC may forbid: then none are withdrawn that way, and the log says so.
+"""
+
+import asyncio
+from typing import Any, Final
+
+from gpucore.wire import lists
+from gpucore.wire.names import UNHEALTHY_NAMESPACE
+from gpuextender.configmaps import decode_config_map_event, decode_config_maps
+from gpuextender.kube import Api
+from gpuextender.reflector import Collection, Reflector
+from gpuextender.state import State
+
+SILENCE_PART: Final = 0.9
+"""A silent watch is given up before its silence makes the process unready."""
+
+NODES: Final = Collection("nodes", "/api/v1/nodes", lists.decode_nodes, lists.decode_node_event)
+PODS: Final = Collection("pods", "/api/v1/pods", lists.decode_pods, lists.decode_pod_event)
+CONFIG_MAPS: Final = Collection(
+    "configmaps",
+    f"/api/v1/namespaces/{UNHEALTHY_NAMESPACE}/configmaps",
+    decode_config_maps,
+    decode_config_map_event,
+)
+
+
+class Following:
+    """The reflectors of one process.
+
+    Attributes:
+        vital: those that readiness rests on.
+        all: every one.
+    """
+
+    def __init__(self, api: Api, state: State, *, stale_after: float) -> None:
+        silence = stale_after * SILENCE_PART
+        self.vital: list[Reflector[Any]] = [
+            Reflector(api, NODES, state.nodes, silence=silence),
+            Reflector(api, PODS, state.pods, silence=silence),
+        ]
+        maps = Reflector(api, CONFIG_MAPS, state.config_maps, silence=silence)
+        self.all: list[Reflector[Any]] = [*self.vital, maps]
+
+    async def synced(self) -> None:
+        """Wait until everything vital was listed once."""
+        await asyncio.gather(*(reflector.synced.wait() for reflector in self.vital))

@@ -1,0 +1,54 @@
+"""Jobs that run beside the verbs for as long as the process lives."""
+
+import asyncio
+import gc
+from collections.abc import Awaitable
+from time import time_ns
+from typing import Final
+
+import structlog
+
+from gpuextender.health import Health
+from gpuextender.state import State
+
+EXPIRE_PARTS: Final = 4
+NANOSECONDS: Final = 1_000_000_000
+YOUNG_OBJECTS: Final = 50_000
+
+log = structlog.get_logger(__name__)
+
+
+async def expire_reservations(state: State, health: Health, *, ttl: float) -> None:
+    """Give back reservations that nothing told about, while the watch can be trusted.
+
+    Args:
+        ttl: seconds; longer than a bind can take.
+    """
+    while True:
+        await asyncio.sleep(ttl / EXPIRE_PARTS)
+        if health.obstacle():
+            continue
+        late = state.expire(now_ns=time_ns(), ttl_ns=int(ttl * NANOSECONDS))
+        if late:
+            log.warning("reservations expired", uids=late)
+
+
+async def settle_memory(loaded: Awaitable[None]) -> None:
+    """Keep the garbage collector from walking the whole cluster in the middle of a filter.
+
+    While the cluster is being read nothing is garbage; once it is read, it is set aside.
+    """
+    thresholds = gc.get_threshold()
+    gc.disable()
+    try:
+        await loaded
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(YOUNG_OBJECTS, 50, 50)
+        gc.enable()
+        log.info("cluster read", objects=gc.get_freeze_count())
+        await asyncio.Event().wait()
+    finally:
+        gc.enable()
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)

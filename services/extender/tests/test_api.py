@@ -1,0 +1,217 @@
+"""The read API, the probes and the documents: what people and tools see over HTTP."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakeapi import FakeApiServer
+from objects import node, placed, pod
+from running import Running, until
+
+Object = dict[str, Any]
+
+
+async def get(extender: Running, path: str) -> tuple[int, Any]:
+    """Status and decoded body."""
+    code, text = await extender.get(path)
+    return code, json.loads(text)
+
+
+async def two_cards(cluster: FakeApiServer, extender: Running) -> None:
+    """A node of 2 x 15 with 9 and 4 units held."""
+    await cluster.put("nodes", node("n", 15, 15, unit="GiB"))
+    for card, amount in enumerate((9, 4)):
+        await cluster.put("pods", placed(pod(f"held-{card}", amount, uid=f"h{card}"), "n", card))
+        await extender.knows_pod(f"h{card}")
+
+
+async def test_nodes_show_every_card_and_who_is_on_it(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """Figures with their unit, and pods by name."""
+    await two_cards(cluster, extender)
+    code, answer = await get(extender, "/api/v1/nodes")
+    [one] = answer["nodes"]
+    assert code == 200
+    assert (one["name"], one["unit"], one["total"], one["used"], one["free"]) == (
+        "n", "GiB", 30, 13, 17,
+    )  # fmt: skip
+    first = one["cards"][0]
+    assert (first["uuid"], first["free"], first["healthy"]) == ("GPU-n-0", 6, True)
+    [holder] = first["pods"]
+    assert (holder["name"], holder["units"], holder["state"]) == ("held-0", 9, "confirmed")
+    assert await get(extender, "/api/v1/nodes/n") == (200, one)
+
+
+async def test_a_waiting_pod_is_explained_node_by_node(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """Every node says why not, card by card, or how well."""
+    await two_cards(cluster, extender)
+    await cluster.put("nodes", node("big", 40, unit="GiB"))
+    await extender.knows_node("big")
+    await cluster.put("pods", pod("wants", 12))
+    await until("known", lambda: extender.state.find("default", "wants"))
+    code, answer = await get(extender, "/api/v1/pods/default/wants/explain")
+    assert (code, answer["state"]) == (200, "waiting")
+    assert answer["text"] == "1 of 2 nodes with GPUs can take it"
+    assert [fit["node"] for fit in answer["fits"]] == ["big"]
+    [refusal] = answer["refusals"]
+    assert (refusal["node"], refusal["code"]) == ("n", "InsufficientMemory")
+    assert [(card["free"], card["asked"]) for card in refusal["cards"]] == [(6, 12), (11, 12)]
+
+
+async def test_a_placed_pod_is_explained_by_its_place(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """Node and card, in a sentence."""
+    await two_cards(cluster, extender)
+    code, answer = await get(extender, "/api/v1/pods/default/held-1/explain")
+    assert (code, answer["state"], answer["node"]) == (200, "placed", "n")
+    assert answer["text"] == "4 GiB on card 1 of node n"
+
+
+@pytest.mark.parametrize("path", ["nodes/ghost", "pods/default/ghost/explain"])
+async def test_what_is_not_there_is_said_so(extender: Running, path: str) -> None:
+    """404 with a sentence."""
+    code, answer = await get(extender, f"/api/v1/{path}")
+    assert code == 404
+    assert "is not known" in answer["error"]
+
+
+async def test_whatif_places_in_order_and_changes_nothing(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """Earlier pods take room from later ones, on a copy of the books."""
+    await two_cards(cluster, extender)
+    question = {"pods": [{"name": "a", "mem": 6, "replicas": 2}, {"name": "b", "mem": 6}]}
+    code, answer = await extender.post("/api/v1/whatif", question)
+    assert code == 200
+    fates = {one["name"]: (one["fits"], one["text"]) for one in answer["pods"]}
+    assert fates == {
+        "a-0": (True, "6 GiB on card 0 of node n"),
+        "a-1": (True, "6 GiB on card 1 of node n"),
+        "b": (False, "fits nowhere"),
+    }
+    assert extender.state.ledger.node("n").used_units == 13
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        (b"{", "truncated"),
+        ({"pods": []}, "length >= 1"),
+        ({"pods": [{"name": "a"}]}, "asks for nothing"),
+        ({"pods": [{"name": "a", "mem": 1, "policy": "best"}]}, "policy must be one of"),
+        ({"pods": [{"name": "a", "mem": 1}, {"name": "a", "mem": 1}]}, "names of pods must differ"),
+        ({"pods": [{"name": "a", "mem": 1, "gpus": 1}]}, "whole cards and for shares"),
+        ({"pods": [{"name": n, "mem": 1, "replicas": 150} for n in "ab"]}, "too many"),
+    ],
+)
+async def test_a_question_that_makes_no_sense_is_answered_with_400(
+    extender: Running, question: object, words: str
+) -> None:
+    """The sentence says what to change."""
+    code, answer = await extender.post("/api/v1/whatif", question)
+    assert code == 400
+    assert words in answer["error"]
+
+
+async def test_the_openapi_document_is_whole(extender: Running) -> None:
+    """Version 3.1, every reference resolves, and every verb has an example to try."""
+    _, document = await get(extender, "/openapi.json")
+    assert document["openapi"].startswith("3.1")
+    text = json.dumps(document)
+    known = document["components"]["schemas"]
+    for part in text.split('"$ref": "#/components/schemas/')[1:]:
+        assert part.split('"')[0] in known
+    for verb in ("filter", "prioritize", "bind", "preempt"):
+        post = document["paths"][f"/gpushare-scheduler/{verb}"]["post"]
+        assert post["requestBody"]["content"]["application/json"]["example"]
+
+
+@pytest.mark.parametrize(
+    "prefix", ["gpushare-scheduler", "gputopology-scheduler", "gpu-scheduler-extender"]
+)
+async def test_every_prefix_answers_every_verb(
+    cluster: FakeApiServer, extender: Running, prefix: str
+) -> None:
+    """Configurations written for either original keep working."""
+    await two_cards(cluster, extender)
+    body = {"Pod": pod("p", 2), "NodeNames": ["n"]}
+    assert (await extender.post(f"/{prefix}/filter", body))[1]["NodeNames"] == ["n"]
+    for verb in ("prioritize", "sort"):
+        _, [score] = await extender.post(f"/{prefix}/{verb}", body)
+        assert score["Host"] == "n"
+        assert 0 <= score["Score"] <= 10
+    assert (await extender.post(f"/{prefix}/preempt", {}))[0] == 200
+    assert (await extender.post(f"/{prefix}/bind", {}))[0] == 500
+    assert (await get(extender, f"/{prefix}/inspect"))[0] == 200
+
+
+async def test_metrics_tell_latency_refusals_binds_cards_and_the_watch(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """What an operator alerts on is there, with bounded labels."""
+    await two_cards(cluster, extender)
+    await extender.filter(pod("p", 40), "n")
+    item = await cluster.put("pods", pod("q", 2))
+    await extender.bind(item, "n")
+    _, text = await extender.get("/metrics")
+    for line in (
+        'gpushare_extender_verb_seconds_count{verb="filter"}',
+        'gpushare_extender_refusals_total{code="TooLarge"}',
+        'gpushare_extender_binds_total{outcome="bound"}',
+        'gpushare_extender_card_units{node="n",card="0",kind="used"} 11',
+        'gpushare_extender_card_units{node="n",card="0",kind="total"} 15',
+        'gpushare_extender_claims{state="confirmed"} 2',
+        'gpushare_extender_reflector_age_seconds{collection="pods"}',
+        "gpushare_extender_ready 1.0",
+        "gpushare_extender_overfull_cards 0",
+    ):
+        assert line in text, line
+    assert "held-0" not in text
+
+
+async def test_nothing_is_decided_before_the_first_list(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """Until nodes and pods are listed it is alive, not ready, and says why to everyone."""
+    release = asyncio.Event()
+
+    async def wait(_: object) -> None:
+        await release.wait()
+
+    for _ in range(3):
+        cluster.fail_next("list", wait)
+    async with Running(cluster, tmp_path) as extender:
+        assert (await extender.get("/healthz"))[0] == 200
+        assert await extender.get("/readyz") == (503, "nodes are not listed yet")
+        assert (await extender.filter(pod("p", 2), "n"))["Error"] == "nodes are not listed yet"
+        assert await extender.bind(pod("p", 2), "n") == (500, "nodes are not listed yet")
+        assert (await extender.get("/api/v1/nodes"))[0] == 503
+        release.set()
+        await extender.ready()
+        assert await extender.get("/readyz") == (200, "ok")
+
+
+async def test_nothing_stale_is_decided_on_and_readiness_comes_back(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """An API server that is silent for longer than the bound ends readiness, visibly."""
+    cluster.bookmarks_every = 0.1
+    async with Running(cluster, tmp_path, stale_after=0.5) as extender:
+        await extender.ready()
+        cluster.refuse = True
+        cluster.drop_watches()
+        await until("unready", extender.service.health.obstacle)
+        code, text = await extender.get("/readyz")
+        assert code == 503
+        assert "has said nothing about" in text
+        assert "gpushare_extender_ready 0.0" in (await extender.get("/metrics"))[1]
+        assert "has said nothing" in (await extender.filter(pod("p", 2), "n"))["Error"]
+        cluster.refuse = False
+        await extender.ready()
+        assert (await extender.get("/readyz"))[0] == 200

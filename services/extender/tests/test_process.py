@@ -1,0 +1,162 @@
+"""The command as an operator runs it: its settings, its signals, its exit codes, its logs."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from fakeapi import FakeApiServer
+from objects import node, pod
+from pydantic_settings import CliApp
+
+from gpuextender.settings import Settings
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+@asynccontextmanager
+async def command(*arguments: str, **env: str) -> AsyncIterator[Process]:
+    """The console script as a process of its own."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "gpuextender",
+        *arguments,
+        env={**os.environ, **env},
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def answers(url: str) -> int:
+    """Status, or 0 where nobody listens."""
+    try:
+        async with aiohttp.ClientSession() as http, http.get(url) as reply:
+            return reply.status
+    except aiohttp.ClientError:
+        return 0
+
+
+async def until_ready(url: str) -> None:
+    """Wait until the process is ready."""
+    async with asyncio.timeout(20):
+        while await answers(f"{url}/readyz") != 200:
+            await asyncio.sleep(0.02)
+
+
+async def test_sigterm_finishes_what_is_in_flight_and_exits_zero(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """Unready at once, the running bind is answered, then exit code 0."""
+    await cluster.put("nodes", node("n", 15, unit="GiB"))
+    item = await cluster.put("pods", pod("p", 2))
+    (tmp_path / "kubeconfig").write_text(cluster.kubeconfig())
+    arguments = ("--kubeconfig", str(tmp_path / "kubeconfig"), "--host", "127.0.0.1")
+    port, release, arrived = free_port(), asyncio.Event(), asyncio.Event()
+    url = f"http://127.0.0.1:{port}"
+
+    async def slow(request: object) -> object:
+        arrived.set()
+        await release.wait()
+        return await cluster.apply_binding(request)
+
+    cluster.fail_next("bind", slow)
+    flags = ("--port", str(port), "--drain-seconds", "0.3")
+    async with command(*arguments, *flags, LOG_LEVEL="info") as process:
+        await until_ready(url)
+        metadata = item["metadata"]
+        body = {
+            "PodName": "p",
+            "PodNamespace": "default",
+            "PodUID": metadata["uid"],
+            "Node": "n",
+        }
+        async with aiohttp.ClientSession() as http:
+            bind = http.post(f"{url}/gpushare-scheduler/bind", json=body)
+            bound = asyncio.ensure_future(bind)
+            await asyncio.wait_for(arrived.wait(), 10)
+            process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(10):
+                while await answers(f"{url}/readyz") == 200:
+                    await asyncio.sleep(0.01)
+            release.set()
+            reply = await bound
+            assert (reply.status, await reply.json()) == (200, {"Error": ""})
+        _, stderr = await asyncio.wait_for(process.communicate(), 20)
+    assert process.returncode == 0
+    lines = [json.loads(line) for line in stderr.decode().splitlines()]
+    [placed] = [line for line in lines if line["event"] == "bound"]
+    assert (placed["pod"], placed["node"]) == ("default/p", "n")
+
+
+async def test_without_an_api_server_it_says_so_and_exits_two(tmp_path: Path) -> None:
+    """Neither a kubeconfig nor a service account: one sentence, no stack trace."""
+    async with command("--kubeconfig", str(tmp_path / "none")) as process:
+        _, stderr = await asyncio.wait_for(process.communicate(), 20)
+    assert process.returncode == 2
+    assert "no API server" in stderr.decode()
+    assert "Traceback" not in stderr.decode()
+
+
+async def test_settings_that_make_no_sense_exit_two() -> None:
+    """The setting is named."""
+    async with command("--log-level", "loud") as process:
+        _, stderr = await asyncio.wait_for(process.communicate(), 20)
+    assert process.returncode == 2
+    assert "log_level" in stderr.decode()
+
+
+@pytest.mark.parametrize(("text", "port"), [("12345", 12345), ("none", 39999), (None, 39999)])
+def test_port_follows_the_originals_rule(
+    monkeypatch: pytest.MonkeyPatch, text: str | None, port: int
+) -> None:
+    """PORT where it is a number, else 39999."""
+    monkeypatch.delenv("PORT", raising=False)
+    if text is not None:
+        monkeypatch.setenv("PORT", text)
+    assert CliApp.run(Settings, cli_args=[]).port == port
+
+
+def test_the_command_line_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flags, then PORT, LOG_LEVEL and GPUSHARE_ variables, then defaults."""
+    monkeypatch.setenv("PORT", "1")
+    monkeypatch.setenv("LOG_LEVEL", "debug")
+    monkeypatch.setenv("GPUSHARE_DOMAIN", "example.com")
+    settings = CliApp.run(Settings, cli_args=["--port", "2"])
+    assert (settings.port, settings.log_level) == (2, "debug")
+    assert settings.names.gpu_mem == "example.com/gpu-mem"
+
+
+async def test_a_service_that_cannot_follow_ends_instead_of_serving_blindly(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """A port that is taken is an error and an exit code, not a process that hangs."""
+    (tmp_path / "kubeconfig").write_text(cluster.kubeconfig())
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        flags = ("--kubeconfig", str(tmp_path / "kubeconfig"), "--port", port)
+        async with command(*flags, "--host", "127.0.0.1") as process:
+            await asyncio.wait_for(process.communicate(), 20)
+    assert process.returncode not in {0, None}

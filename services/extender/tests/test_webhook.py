@@ -1,0 +1,219 @@
+"""The admission webhook: what it sets, what it refuses in one sentence, and its certificates."""
+
+import asyncio
+import base64
+import json
+import ssl
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from fakeapi import FakeApiServer
+from objects import node, pod
+from running import Running, until
+
+Object = dict[str, Any]
+
+
+def make_certificate(folder: Path, name: str) -> None:
+    """A self-signed certificate for localhost, as a Secret would be mounted."""
+    folder.mkdir(exist_ok=True)
+    new = folder / "new"
+    new.mkdir(exist_ok=True)
+    subprocess.run(
+        (
+            *("openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-days", "1"),
+            *("-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", f"/CN={name}"),
+            *("-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", str(new / "tls.key"), "-out", str(new / "tls.crt")),
+        ),
+        check=True,
+        capture_output=True,
+        timeout=30,
+    )
+    for file in ("tls.key", "tls.crt"):
+        (new / file).rename(folder / file)
+
+
+def webhook(cluster: FakeApiServer, folder: Path) -> Running:
+    """An extender with its webhook on."""
+    return Running(
+        cluster,
+        folder,
+        webhook_port=0,
+        webhook_certificates=folder / "certificates",
+        webhook_reload=0.02,
+    )
+
+
+async def review(extender: Running, item: object, namespace: str = "default") -> Object:
+    """Send a pod for admission as the API server would; answers the response."""
+    server = extender.service.webhook_server
+    body = {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {"uid": "r1", "namespace": namespace, "operation": "CREATE", "object": item},
+    }
+    url = f"https://127.0.0.1:{server.port}/admit"
+    async with (
+        aiohttp.ClientSession() as http,
+        http.post(url, data=json.dumps(body), ssl=False) as reply,
+    ):
+        assert reply.status == 200
+        answer = await reply.json()
+    assert (answer["kind"], answer["response"]["uid"]) == ("AdmissionReview", "r1")
+    response: Object = answer["response"]
+    return response
+
+
+async def started(extender: Running) -> None:
+    """Wait until the webhook listens."""
+    await extender.ready()
+    await until(
+        "the webhook listens",
+        lambda: extender.service.webhook_server and extender.service.webhook_server.started,
+    )
+
+
+async def peer(extender: Running) -> str:
+    """The certificate that a new connection is shown."""
+    port = extender.service.webhook_server.port
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.close()
+    return base64.b64encode(shown).decode()
+
+
+async def test_a_pod_of_ours_gets_our_scheduler(cluster: FakeApiServer, tmp_path: Path) -> None:
+    """A JSON patch sets schedulerName where it is the default one, and only there."""
+    make_certificate(tmp_path / "certificates", "one")
+    async with webhook(cluster, tmp_path) as extender:
+        await started(extender)
+        response = await review(extender, pod("p", 2))
+        assert response["allowed"]
+        assert json.loads(base64.b64decode(response["patch"])) == [
+            {"op": "add", "path": "/spec/schedulerName", "value": "gpushare-scheduler"}
+        ]
+        other = pod("q", 2)
+        other["spec"]["schedulerName"] = "volcano"
+        response = await review(extender, other)
+        assert (response["allowed"], response.get("patch")) == (True, None)
+        assert "volcano" in response["warnings"][0]
+
+
+async def test_pods_that_are_not_ours_pass_untouched(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """No request for our resources, kube-system, or no object at all: allowed, unchanged."""
+    make_certificate(tmp_path / "certificates", "one")
+    async with webhook(cluster, tmp_path) as extender:
+        await started(extender)
+        for item, namespace in ((pod("p"), "default"), (pod("p", 2), "kube-system"), (None, "d")):
+            response = await review(extender, item, namespace)
+            assert response == {"uid": "r1", "allowed": True}
+
+
+def broken(kind: str) -> Object:
+    """A pod that can never be right."""
+    item = pod("p", 2)
+    container = item["spec"]["containers"][0]
+    limits = container["resources"]["limits"]
+    if kind == "both":
+        limits["aliyun.com/gpu"] = "1"
+    if kind == "nvidia":
+        limits["nvidia.com/gpu"] = "1"
+    if kind == "visible":
+        container["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    if kind == "unit":
+        limits["aliyun.com/gpu-mem"] = "8192"
+    if kind == "uneven":
+        item["metadata"]["labels"] = {"aliyun.com/gpu-count": "3"}
+    return item
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("both", "whole cards and for shares at once"),
+        ("nvidia", "aliyun.com/gpu-mem and nvidia.com/gpu, which would book cards twice"),
+        ("visible", "container c0: sets NVIDIA_VISIBLE_DEVICES"),
+        ("unit", "the largest card has 15: if MiB were meant, ask for 8"),
+        ("uneven", "does not divide over its 3 cards"),
+    ],
+)
+async def test_what_can_never_be_right_is_refused_in_one_sentence(
+    cluster: FakeApiServer, tmp_path: Path, kind: str, words: str
+) -> None:
+    """The author reads what to change, at once."""
+    make_certificate(tmp_path / "certificates", "one")
+    async with webhook(cluster, tmp_path) as extender:
+        await started(extender)
+        await cluster.put("nodes", node("n", 15, unit="GiB"))
+        await extender.knows_node("n")
+        response = await review(extender, broken(kind))
+        assert not response["allowed"]
+        assert response["status"]["code"] == 422
+        assert words in response["status"]["message"]
+
+
+async def test_a_large_pod_may_wait_for_a_larger_node(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """Too large for today's cards is no mistake: 80 units fit no card of 15, but may tomorrow."""
+    make_certificate(tmp_path / "certificates", "one")
+    async with webhook(cluster, tmp_path) as extender:
+        await started(extender)
+        await cluster.put("nodes", node("n", 15, unit="GiB"))
+        await extender.knows_node("n")
+        assert (await review(extender, pod("p", 80)))["allowed"]
+
+
+async def test_certificates_rotate_without_a_restart(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """New connections are shown the new certificate; a broken one is not taken."""
+    folder = tmp_path / "certificates"
+    make_certificate(folder, "one")
+    async with webhook(cluster, tmp_path) as extender:
+        await started(extender)
+        first = await peer(extender)
+        (folder / "tls.crt").write_text("not a certificate")
+        assert await peer(extender) == first
+        make_certificate(folder, "two")
+        async with asyncio.timeout(10):
+            while await peer(extender) == first:
+                assert extender.service.webhook_server.started
+        assert (await review(extender, pod("p", 2)))["allowed"]
+
+
+async def test_it_waits_for_certificates_that_come_late(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """A Secret may be filled after the pod started; the verbs do not wait for it."""
+    async with webhook(cluster, tmp_path) as extender:
+        await extender.ready()
+        assert extender.service.webhook_server is None
+        make_certificate(tmp_path / "certificates", "late")
+        await started(extender)
+        assert (await review(extender, pod("p", 2)))["allowed"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"request": {"uid": "r", "object": 3}}'])
+async def test_what_is_no_review_is_answered_with_400(
+    cluster: FakeApiServer, tmp_path: Path, body: bytes
+) -> None:
+    """The API server then follows its failure policy."""
+    make_certificate(tmp_path / "certificates", "one")
+    async with webhook(cluster, tmp_path) as extender:
+        await started(extender)
+        url = f"https://127.0.0.1:{extender.service.webhook_server.port}/admit"
+        async with (
+            aiohttp.ClientSession() as http,
+            http.post(url, data=body, ssl=False) as reply,
+        ):
+            assert reply.status == 400
+            assert "AdmissionReview" in await reply.text()
