@@ -1,0 +1,46 @@
+"""A good group of cards where there are too many to look at all sets: more than 16.
+
+From every free card a group is grown by the card that is joined best to those it has, and the best
+of these groups is taken. Not promised: the best group there is.
+"""
+
+from collections.abc import Collection, Sequence
+
+Scores = Sequence[Sequence[int]]
+
+
+def grow(
+    scores: Scores, free: Collection[int], count: int, require: Collection[int] = ()
+) -> tuple[int, ...]:
+    """A group of ``count`` cards of ``free`` with all of ``require``, in order of index."""
+    seeds = [frozenset(require)] if require else [frozenset({card}) for card in sorted(free)]
+    grown = [_grown(scores, free, count, seed) for seed in seeds]
+    return max(grown, key=lambda cards: total(scores, cards))
+
+
+def cut(scores: Scores, free: Collection[int], count: int) -> int:
+    """The total of a cut of ``free`` into groups of ``count``, one grown after the other."""
+    rest, found = set(free), 0
+    while len(rest) > count:
+        group = grow(scores, rest, count)
+        found += total(scores, group)
+        rest -= set(group)
+    return found + total(scores, rest)
+
+
+def total(scores: Scores, cards: Collection[int]) -> int:
+    """The sum over the pairs of ``cards``."""
+    return sum(scores[a][b] for a in cards for b in cards if a < b)
+
+
+def _grown(
+    scores: Scores, free: Collection[int], count: int, seed: Collection[int]
+) -> tuple[int, ...]:
+    group = set(seed)
+    joined = {card: sum(scores[card][member] for member in group) for card in sorted(free)}
+    while len(group) < count:
+        added = max((card for card in joined if card not in group), key=joined.__getitem__)
+        group.add(added)
+        for card in joined:
+            joined[card] += scores[card][added]
+    return tuple(sorted(group))

@@ -1,0 +1,99 @@
+"""One arithmetic step on 65,536 small numbers at a time, without a numeric library.
+
+A table over all subsets of 16 cards is packed into one Python integer, 16 bits a subset, whose
+addition, masking and shifting run at the speed of memory. That makes the tables that take many
+passes over all subsets cheap enough to build per machine; a loop would take 15 times longer.
+"""
+
+import sys
+from array import array
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+BITS: Final = 16
+"""Bits of a lane; the highest is kept free for comparing."""
+
+LIMIT: Final = (1 << (BITS - 1)) - 1
+"""The largest value a lane can hold."""
+
+
+def subset_maxima(values: Sequence[int], cards: int) -> "array[int]":
+    """For every subset of ``cards`` cards the largest of ``values`` among its own subsets.
+
+    Args:
+        values: one for each of the ``2 ** cards`` subsets, by bit mask; 0..:data:`LIMIT`.
+    """
+    lanes = _packed(values)
+    for card in range(cards):
+        without = lanes & _without(card, cards)
+        lanes = _larger(lanes, without << (BITS << card), _guards(cards))
+    return _unpacked(lanes, 1 << cards)
+
+
+def best_pairings(scores: Sequence[Sequence[int]]) -> "array[int]":
+    """For every subset of cards the largest sum over disjoint pairs, one card left over if odd.
+
+    By doubling: the highest card is paired with each lower one in turn. To leave it over in an even
+    set is tried too; as no score is negative that is never better, so it needs no exception.
+
+    Args:
+        scores: of each pair, square and symmetric, 0 or more.
+    """
+    lanes = 0
+    for card, row in enumerate(scores):
+        best = lanes
+        for other, score in enumerate(row[:card]):
+            joined = (lanes & _without(other, card)) << (BITS << other)
+            best = _larger(joined + score * _ones_with(other, card), best, _guards(card))
+        lanes |= best << (BITS << card)
+    return _unpacked(lanes, 1 << len(scores))
+
+
+def _larger(a: int, b: int, guards: int) -> int:
+    """Lane by lane the larger of two: a guard bit survives the subtraction where ``a`` is."""
+    difference = (a | guards) - b
+    survived = difference & guards
+    return b + (difference & (survived - (survived >> (BITS - 1))))
+
+
+@lru_cache(maxsize=256)
+def _without(card: int, cards: int) -> int:
+    """All ones in the lanes of the subsets that lack ``card``."""
+    return _repeated((1 << (BITS << card)) - 1, BITS << (card + 1), BITS << cards)
+
+
+@lru_cache(maxsize=256)
+def _ones_with(card: int, cards: int) -> int:
+    """The number one in the lanes of the subsets that have ``card``."""
+    return (_guards(cards) >> (BITS - 1) & _without(card, cards)) << (BITS << card)
+
+
+@lru_cache(maxsize=32)
+def _guards(cards: int) -> int:
+    return _repeated(1 << (BITS - 1), BITS, BITS << cards)
+
+
+def _repeated(pattern: int, period: int, width: int) -> int:
+    """``pattern`` every ``period`` bits up to ``width`` bits, both powers of two apart."""
+    while period < width:
+        pattern |= pattern << period
+        period *= 2
+    return pattern
+
+
+def _packed(values: Sequence[int]) -> int:
+    return int.from_bytes(_little(array("H", values)).tobytes(), "little")
+
+
+def _unpacked(lanes: int, count: int) -> "array[int]":
+    values = array("H")
+    values.frombytes(lanes.to_bytes(count * BITS // 8, "little"))
+    return _little(values)
+
+
+def _little(values: "array[int]") -> "array[int]":
+    """Swap to or from little endian where the machine is not."""
+    if sys.byteorder == "big":  # pragma: no cover - s390x
+        values.byteswap()
+    return values

@@ -1,0 +1,166 @@
+"""What joins two cards, what that is worth, and the matrix of all pairs of a machine.
+
+Two GPUs may be joined twice: by the PCIe path that they share and by a number of NVLinks. Both are
+kept, since both carry traffic, and a pair's score is the sum. Scores can be compared across
+machines: a nearer path and one NVLink more always score more. Not promised here: bandwidth in
+bytes; a matrix says which pair is better joined, not how fast.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from gpucore.model import Inventory
+from gpucore.units import GpuIndex
+
+PCIE: Final = {"SYS": 10, "NODE": 20, "PHB": 30, "PXB": 40, "PIX": 50, "PSB": 60}
+"""Score of the nearest PCIe ancestor two cards share, farthest first."""
+
+NVLINK: Final = 100
+"""Score of one NVLink."""
+
+MAX_NVLINKS: Final = 18
+"""NVLinks a pair can have at most (fourth generation and later)."""
+
+MAX_SCORE: Final = PCIE["PSB"] + MAX_NVLINKS * NVLINK
+"""The most that a pair is ever worth, whatever a file claims."""
+
+WORTH: Final = PCIE | {f"NV{count}": count * NVLINK for count in range(1, MAX_NVLINKS + 1)}
+"""Score of every link by its abbreviation."""
+
+NO_LINK: Final = "N-A"
+"""What a report says of a pair that nothing joins."""
+
+Links = Mapping[tuple[int, int], tuple[str, ...]]
+"""What joins each pair, lower index first."""
+
+
+class TopologyError(ValueError):
+    """The text describes no topology. The only error of this package."""
+
+
+def score_of(links: Iterable[str]) -> int:
+    """Score of a pair: the sum over all its links; names that are no link count 0."""
+    return min(sum(WORTH.get(link, 0) for link in links), MAX_SCORE)
+
+
+def nvlinks_of(links: Iterable[str]) -> int:
+    """NVLinks of a pair."""
+    return sum(WORTH.get(link, 0) // NVLINK for link in links)
+
+
+class Matrix(msgspec.Struct, frozen=True, dict=True):
+    """How the cards of one machine are joined. Symmetric by construction.
+
+    Attributes:
+        gpus: indexes of the cards, ascending.
+        links: what joins a pair; a pair that is missing has no link.
+        numa: NUMA node of a card; one that is missing is unknown.
+        notes: what was wrong with the description, in words; empty is well.
+    """
+
+    gpus: tuple[GpuIndex, ...]
+    links: Links = msgspec.field(default_factory=dict)
+    numa: Mapping[int, int] = msgspec.field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def between(self, a: int, b: int) -> tuple[str, ...]:
+        """What joins two cards; empty where nothing does, or nothing is known."""
+        return self.links.get((min(a, b), max(a, b)), ())
+
+    def score(self, a: int, b: int) -> int:
+        """Score of a pair of cards."""
+        return score_of(self.between(a, b))
+
+    def sum_of(self, gpus: Iterable[int]) -> int:
+        """Score of a set of cards: the sum over its pairs."""
+        cards = sorted(gpus)
+        return sum(self.score(a, b) for i, a in enumerate(cards) for b in cards[i + 1 :])
+
+    @cached_property
+    def scores(self) -> tuple[tuple[int, ...], ...]:
+        """Square table of pair scores in the order of ``gpus``, 0 on the diagonal."""
+        return tuple(tuple(0 if a == b else self.score(a, b) for b in self.gpus) for a in self.gpus)
+
+    @cached_property
+    def numas(self) -> tuple[int, ...]:
+        """NUMA node of each card in the order of ``gpus``, -1 unknown."""
+        return tuple(self.numa.get(gpu, -1) for gpu in self.gpus)
+
+    def part(self, gpus: tuple[GpuIndex, ...]) -> "Matrix":
+        """The same machine seen as some of its cards only."""
+        return self if gpus == self.gpus else msgspec.structs.replace(self, gpus=gpus)
+
+    @property
+    def switched(self) -> bool:
+        """All pairs of more than two cards have the same NVLinks: what an NVSwitch looks like."""
+        cards = self.gpus
+        counts = {nvlinks_of(self.between(a, b)) for a in cards for b in cards if a < b}
+        return len(cards) > 2 and len(counts) == 1 and 0 not in counts
+
+
+def matrix_of(inventory: Inventory) -> Matrix:
+    """The matrix of a node's inventory; odd entries become notes, never errors."""
+    gpus = tuple(sorted(gpu.index for gpu in inventory.gpus))
+    reports = [
+        (pair, names)
+        for key, names in inventory.links.items()
+        if (pair := pair_of(key)) is not None
+    ]
+    lost = [f"{key!r} names no pair" for key in inventory.links if pair_of(key) is None]
+    numa = {int(gpu.index): gpu.numa for gpu in inventory.gpus if gpu.numa >= 0}
+    return merge(gpus, reports, numa=numa, notes=lost)
+
+
+def pair_of(key: str) -> tuple[int, int] | None:
+    """Read ``"0-1"``; ``None`` for anything else."""
+    a, dash, b = key.partition("-")
+    if not (dash and a.isascii() and a.isdigit() and b.isascii() and b.isdigit()):
+        return None
+    return (int(a), int(b)) if len(key) <= 8 else None
+
+
+def merge(
+    gpus: tuple[GpuIndex, ...],
+    reports: Iterable[tuple[tuple[int, int], Iterable[str]]],
+    *,
+    numa: Mapping[int, int] | None = None,
+    notes: Iterable[str] = (),
+) -> Matrix:
+    """One symmetric matrix from reports that may come from both ends of a pair.
+
+    Where the two ends disagree (a link that fails, or is seen from one side only) the weaker report
+    counts, so that nobody is promised a link that may not be there.
+    """
+    said = list(notes)
+    ends: dict[tuple[int, int], dict[bool, tuple[str, ...]]] = {}
+    for (a, b), names in reports:
+        if a == b or a not in gpus or b not in gpus:
+            said.append(f"{a}-{b} is no pair of this machine's cards")
+            continue
+        known = _known(a, b, names, said)
+        side = ends.setdefault((min(a, b), max(a, b)), {})
+        side[a < b] = (*side.get(a < b, ()), *known)
+    links = {pair: _agreed(pair, side, said) for pair, side in sorted(ends.items())}
+    links = {pair: names for pair, names in links.items() if names}
+    return Matrix(gpus=gpus, links=links, numa=dict(numa or {}), notes=tuple(said))
+
+
+def _known(a: int, b: int, names: Iterable[str], notes: list[str]) -> tuple[str, ...]:
+    unknown = [name for name in names if name not in WORTH and name != NO_LINK]
+    notes += [f"{a}-{b}: {name!r} is no kind of link, counted as none" for name in unknown]
+    return tuple(name for name in names if name in WORTH)
+
+
+def _agreed(
+    pair: tuple[int, int], side: Mapping[bool, tuple[str, ...]], notes: list[str]
+) -> tuple[str, ...]:
+    reports = sorted(side.values(), key=score_of)
+    if len({frozenset(names) for names in reports}) > 1:
+        notes.append(
+            f"{pair[0]}-{pair[1]}: the ends report {'+'.join(reports[0]) or 'nothing'} and "
+            f"{'+'.join(reports[-1])}, the weaker counts"
+        )
+    return reports[0]

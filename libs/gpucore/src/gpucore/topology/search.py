@@ -1,0 +1,111 @@
+"""The best group of cards, exactly, by a search that tries the best group first.
+
+The question (as NVIDIA's reference puts it): cut the free cards into groups of the wanted size, the
+cards that are left over forming one group of their own, so that the sum over all groups is largest;
+then take the best whole group of such a cut. To take the best group outright would be greedy: it
+can leave cards behind that nobody wants together.
+
+The reference lists all cuts, of which 16 cards have millions. Here groups are tried from the best,
+and a set of cards is left alone when the tables say that it cannot give what is needed. Ties are
+settled by that order alone: only a strictly better cut replaces an earlier one, so among equal
+totals the best group wins, then fewest NUMA nodes, then lowest indexes. Of interchangeable cards
+the lowest are taken, which keeps an all-alike NVSwitch machine from being searched over and over.
+What is learnt about a set of cards is kept for later questions.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from gpucore.topology.subsets import Scores, Table, table_of, veto
+
+
+class Best(NamedTuple):
+    """The best cut of a set of cards.
+
+    Attributes:
+        total: sum over all its groups, in steps.
+        mask: the best whole group of it; 0 where it has none.
+    """
+
+    total: int
+    mask: int
+
+
+class Search:
+    """Questions about groups of one size on one machine. Sets of cards are masks, scores steps."""
+
+    def __init__(self, table: Table, size: int) -> None:
+        self._table = table
+        self._size = size
+        self._groups = table.groups(size)
+        self._heaviest = table.heaviest(size)
+        self._exact: dict[int, Best] = {}
+        self._ceiling = table.ceilings(size)
+
+    def best(self, free: int) -> Best:
+        """The best cut of the cards ``free``."""
+        return self._exact.get(free) or self._better(free, -1)
+
+    def best_with(self, free: int, require: int) -> Best:
+        """The best cut of ``free`` that has one whole group with all cards of ``require``."""
+        best = Best(-1, 0)
+        most = self._bound(free, free.bit_count() // self._size - 1)
+        for weight, group, _ in self._groups:
+            if weight + most <= best.total:  # all groups that follow are lighter still
+                break
+            if group & ~free or require & ~group:
+                continue
+            rest = free - group
+            if weight + self._bound(rest, rest.bit_count() // self._size) > best.total:
+                total = weight + self.total(rest, best.total - weight)
+                best = Best(total, group) if total > best.total else best
+        return best
+
+    def total(self, free: int, needed: int = -1) -> int:
+        """The total of the best cut of ``free``, or anything up to ``needed`` if that is more."""
+        return (self._exact.get(free) or self._better(free, needed)).total
+
+    def _bound(self, free: int, count: int) -> int:
+        """No ``count`` groups and rest within ``free`` weigh more than this."""
+        over = self._table.heaviest(free.bit_count() % self._size)
+        bound = count * self._heaviest[free] + over[free]
+        return min(bound, self._ceiling[free])
+
+    def _better(self, free: int, needed: int) -> Best:
+        """The best cut of ``free`` if it is more than ``needed``, else that and no group.
+
+        Each cut is looked at from its heaviest group, so all its others weigh no more than that.
+        """
+        count, over = divmod(free.bit_count(), self._size)
+        if count == 0 or (count == 1 and over == 0):
+            return Best(self._table.sums[free], free if count else 0)
+        sums, heaviest, left = self._table.sums, self._heaviest, self._table.heaviest(over)
+        exact, ceiling = self._exact, self._ceiling
+        others, is_last = count - 1, count == 1 or (count == 2 and over == 0)
+        best, mask, floor = needed, 0, (needed - left[free]) // count
+        barred = veto(free)
+        for weight, group, bars in self._groups:
+            if weight <= floor:  # all groups that follow are lighter still
+                break
+            if bars & barred:
+                continue
+            rest = free - group
+            if is_last:
+                total = weight + sums[rest]
+            else:
+                bound = others * min(weight, heaviest[rest]) + left[rest]
+                if weight + min(bound, ceiling[rest]) <= best:
+                    continue
+                total = weight + (exact.get(rest) or self._better(rest, best - weight)).total
+            if total > best:
+                best, mask, floor = total, group, (total - left[free]) // count
+        ceiling[free] = max(best, 0)
+        if best > needed:
+            exact[free] = Best(best, mask)
+        return Best(best, mask)
+
+
+@lru_cache(maxsize=256)
+def search_of(scores: Scores, numas: tuple[int, ...], size: int) -> Search:
+    """The search for groups of ``size`` on a machine, made once; see :func:`table_of`."""
+    return Search(table_of(scores, numas), size)

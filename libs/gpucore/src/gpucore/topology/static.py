@@ -1,0 +1,72 @@
+"""Sets of cards that an operator has chosen for a node type, and how they are used.
+
+The configuration is that of the 2019 extender: ``{"<node type>": {"<size>": [[ids], ...]}}``. A
+set of the wanted size that is wholly free is taken; else the first cards of the smallest larger set
+that is wholly free. The 2019 code then named the first free cards and failed all the same; here
+nothing fits, in words. NVIDIA's own tables of its machines (:mod:`gpucore.topology.machines`) never
+break a larger set up.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Final
+
+import msgspec
+
+from gpucore.topology.links import TopologyError
+
+_MAX_INDEX: Final = 64
+
+_Index = Annotated[int, msgspec.Meta(ge=0, lt=_MAX_INDEX)]
+
+
+class StaticSets(msgspec.Struct, frozen=True):
+    """The sets of one node type.
+
+    Attributes:
+        sets: by size, first choice first.
+        divide: part of a larger set may be taken.
+    """
+
+    sets: Mapping[int, tuple[tuple[int, ...], ...]]
+    divide: bool = True
+
+    def choose(
+        self, free: Collection[int], count: int, require: Collection[int] = ()
+    ) -> tuple[int, ...] | None:
+        """``count`` cards of ``free`` with all of ``require``; ``None`` where no set has them."""
+        for size in sorted(size for size in self.sets if size >= count):
+            if size > count and not self.divide:
+                break
+            for cards in self.sets[size]:
+                if set(cards) <= set(free) and set(require) <= set(cards):
+                    return _part(cards, count, require)
+        return None
+
+
+def _part(cards: Sequence[int], count: int, require: Collection[int]) -> tuple[int, ...]:
+    others = [card for card in cards if card not in require]
+    chosen = {*require, *others[: count - len(set(require))]}
+    return tuple(card for card in cards if card in chosen)
+
+
+def decode_static(raw: bytes | str) -> dict[str, StaticSets]:
+    """Read the configuration of the 2019 extender.
+
+    Raises:
+        TopologyError: it is not of that form, or a set has not as many cards as its size says.
+    """
+    try:
+        types = msgspec.json.decode(raw, type=dict[str, dict[str, list[list[_Index]]]])
+        return {name: StaticSets(_sizes(name, sets)) for name, sets in types.items()}
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise TopologyError(f"no configuration of static sets: {error}") from error
+
+
+def _sizes(
+    name: str, sets: Mapping[str, list[list[int]]]
+) -> dict[int, tuple[tuple[int, ...], ...]]:
+    for size, groups in sets.items():
+        for group in groups:
+            if size != str(len(set(group))) or len(group) != len(set(group)):
+                raise TopologyError(f"node type {name!r}: {group} is no set of {size} cards")
+    return {int(size): tuple(map(tuple, groups)) for size, groups in sets.items() if groups}
