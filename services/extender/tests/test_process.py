@@ -60,7 +60,7 @@ async def answers(url: str) -> int:
 async def until_ready(url: str) -> None:
     """Wait until the process is ready."""
     async with asyncio.timeout(20):
-        while await answers(f"{url}/readyz") != 200:
+        while await answers(f"{url}/readyz") != 200:  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.02)
 
 
@@ -97,7 +97,7 @@ async def test_sigterm_finishes_what_is_in_flight_and_exits_zero(
             await asyncio.wait_for(arrived.wait(), 10)
             process.send_signal(signal.SIGTERM)
             async with asyncio.timeout(10):
-                while await answers(f"{url}/readyz") == 200:
+                while await answers(f"{url}/readyz") == 200:  # noqa: ASYNC110 - another process
                     await asyncio.sleep(0.01)
             release.set()
             reply = await bound

@@ -2,7 +2,8 @@
 
 Only what can never be right is refused. Being too large for every card that is there now is not
 such a thing, for a larger node may come, unless the amount is a unit or more when read in MiB:
-then it is the well-known mistake. Pods of ``kube-system`` and pods that ask for nothing of ours pass untouched.
+then it is the well-known mistake. Pods of ``kube-system`` and pods that ask for nothing of ours
+pass untouched.
 """
 
 from collections.abc import Iterable

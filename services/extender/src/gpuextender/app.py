@@ -1,8 +1,9 @@
 """The HTTP application: every route, and nothing that decides."""
 
-from typing import Final
+from typing import Any, Final
 
 from fastapi import FastAPI, Response
+from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from gpuextender import VERSION, api, messages, metrics, schemas
@@ -35,25 +36,28 @@ def make_app(
 
 
 def _add_probes(app: FastAPI, health: Health) -> None:
-    @app.get("/healthz", tags=["probes"])
+    text: dict[str, Any] = {"tags": ["probes"], "response_class": PlainTextResponse}
+    why = {"description": "Why it is not.", "content": {"text/plain": {}}}
+
+    @app.get("/healthz", **text)
     async def healthz() -> Response:
         """Alive: this process answers."""
-        return Response("ok")
+        return PlainTextResponse("ok")
 
-    @app.get("/readyz", tags=["probes"], responses={503: {"description": "why it is not"}})
+    @app.get("/readyz", **text, responses={503: why})
     async def readyz() -> Response:
         """Ready: decisions may be taken."""
         obstacle = health.obstacle()
-        return Response(obstacle or "ok", status_code=503 if obstacle else 200)
+        return PlainTextResponse(obstacle or "ok", status_code=503 if obstacle else 200)
 
-    @app.get("/version", tags=["probes"])
+    @app.get("/version", **text)
     async def version() -> Response:
         """The version, as text."""
-        return Response(VERSION)
+        return PlainTextResponse(VERSION)
 
 
 def _add_metrics(app: FastAPI, health: Health, gauges: LedgerGauges) -> None:
-    @app.get("/metrics", tags=["probes"])
+    @app.get("/metrics", tags=["probes"], response_class=PlainTextResponse)
     async def scrape() -> Response:
         """Metrics in the Prometheus text format."""
         health.measure()
