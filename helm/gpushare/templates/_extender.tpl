@@ -1,41 +1,69 @@
-{{/* The extender's container, which is the same beside kube-scheduler and alone. */}}
+{{/* The extender's container, beside kube-scheduler or alone. */}}
 
-{{/* (dict "root" $ "host" "127.0.0.1") */}}
 {{- define "gpushare.extenderContainer" -}}
-{{- $root := .root -}}
-{{- $extender := $root.Values.extender -}}
+{{- $extender := .Values.extender -}}
+{{- $second := include "gpushare.second" . -}}
 name: extender
-image: {{ include "gpushare.image" (list $root $extender.image) }}
+image: {{ include "gpushare.image" (list . $extender.image) }}
 imagePullPolicy: {{ $extender.image.pullPolicy }}
 args:
-  - --host={{ .host }}
-  - --port={{ $extender.port }}
-  - --log-level={{ $extender.logLevel }}
-  - --policy={{ $extender.policy }}
-  # A bind that was given up by the scheduler must not still happen.
+  {{- if $second }}
+  # Who reaches it can bind pods: nobody but the scheduler beside it may.
+  - --host=127.0.0.1
+  {{- else }}
+  - --host=0.0.0.0
+  # Until every node knows that it is gone.
+  - --drain-seconds=5
+  {{- end }}
+  # A bind that the scheduler has given up must not still happen.
   - --bind-deadline={{ mulf 0.8 $extender.httpTimeoutSeconds }}
-  - --domain={{ $root.Values.resourceDomain }}
-  - --annotation-prefix={{ $root.Values.annotationPrefix }}
+  {{- include "gpushare.extenderFlags" . | nindent 2 }}
+{{- if not $second }}
+ports:
+  - name: http
+    containerPort: {{ $extender.port }}
+{{- end }}
 resources:
   {{- toYaml $extender.resources | nindent 2 }}
 securityContext:
-  {{- include "gpushare.restrictedContainer" $root | nindent 2 }}
+  {{- include "gpushare.restrictedContainer" . | nindent 2 }}
+{{ include "gpushare.extenderProbes" (list . (empty $second | ternary "gpushare.httpProbe" "gpushare.localProbe")) }}
+{{- end -}}
+
+{{/* What every process of the extender's image is told. */}}
+{{- define "gpushare.extenderFlags" -}}
+- --port={{ .Values.extender.port }}
+- --log-level={{ .Values.extender.logLevel }}
+- --policy={{ .Values.extender.policy }}
+- --domain={{ .Values.resourceDomain }}
+- --annotation-prefix={{ .Values.annotationPrefix }}
+{{- end -}}
+
+{{/* The three probes, asked in one of the two ways below: (list root "gpushare.httpProbe"). */}}
+{{- define "gpushare.extenderProbes" -}}
+{{- $root := index . 0 -}}
+{{- $how := index . 1 -}}
 startupProbe:
-  {{- include "gpushare.extenderProbe" (list $root "/healthz") | nindent 2 }}
+  {{- include $how (list $root "/healthz") | nindent 2 }}
   periodSeconds: 2
   failureThreshold: 60
 livenessProbe:
-  {{- include "gpushare.extenderProbe" (list $root "/healthz") | nindent 2 }}
+  {{- include $how (list $root "/healthz") | nindent 2 }}
   periodSeconds: 20
   failureThreshold: 3
 readinessProbe:
-  {{- include "gpushare.extenderProbe" (list $root "/readyz") | nindent 2 }}
+  {{- include $how (list $root "/readyz") | nindent 2 }}
   periodSeconds: 10
   failureThreshold: 2
 {{- end -}}
 
-{{/* Asked from inside: kubelet asks the pod's address, and the extender listens on localhost. */}}
-{{- define "gpushare.extenderProbe" -}}
+{{- define "gpushare.httpProbe" -}}
+httpGet: {path: {{ index . 1 }}, port: http}
+timeoutSeconds: 5
+{{- end -}}
+
+{{/* Asked from inside: kubelet asks the pod's address, where nobody listens. */}}
+{{- define "gpushare.localProbe" -}}
 exec:
   command:
     - python3

@@ -1,0 +1,34 @@
+{{/* Where the pods of scheduler, extender and webhook go. */}}
+
+{{/* (list root "scheduler") */}}
+{{- define "gpushare.placement" -}}
+{{- $root := index . 0 -}}
+{{- $scheduler := $root.Values.scheduler -}}
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $scheduler.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $scheduler.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $scheduler.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $scheduler.topologySpread }}
+topologySpreadConstraints:
+  {{- range . }}
+  - maxSkew: 1
+    topologyKey: {{ .topologyKey }}
+    whenUnsatisfiable: {{ .whenUnsatisfiable }}
+    labelSelector:
+      matchLabels:
+        {{- include "gpushare.selector" $ | nindent 8 }}
+  {{- end }}
+{{- end }}
+{{- end -}}

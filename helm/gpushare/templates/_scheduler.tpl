@@ -1,0 +1,35 @@
+{{/* The container of the second kube-scheduler. */}}
+
+{{- define "gpushare.schedulerContainer" -}}
+{{- $scheduler := .Values.scheduler -}}
+name: kube-scheduler
+image: {{ include "gpushare.schedulerImage" . }}
+imagePullPolicy: {{ $scheduler.image.pullPolicy }}
+command:
+  - kube-scheduler
+  - --config=/etc/gpushare/config.yaml
+  - --v={{ $scheduler.verbosity }}
+  {{- if semverCompare "<1.23.0-0" (include "gpushare.schedulerVersion" .) }}
+  # Until 1.22 metrics are served without TLS too, unless told not to.
+  - --port=0
+  {{- end }}
+ports:
+  - name: https
+    containerPort: 10259
+livenessProbe:
+  httpGet: {scheme: HTTPS, path: /healthz, port: https}
+  initialDelaySeconds: 15
+  periodSeconds: 20
+  timeoutSeconds: 5
+readinessProbe:
+  httpGet: {scheme: HTTPS, path: /healthz, port: https}
+  timeoutSeconds: 5
+resources:
+  {{- toYaml $scheduler.resources | nindent 2 }}
+securityContext:
+  {{- include "gpushare.restrictedContainer" . | nindent 2 }}
+volumeMounts:
+  - name: config
+    mountPath: /etc/gpushare
+    readOnly: true
+{{- end -}}
