@@ -9,11 +9,12 @@ from gpucore.node.breaker import Breaker
 from gpucore.node.devices import Resource
 from gpucore.node.grant import GrantPolicy
 from gpucore.node.health import HealthBook, Verdict
-from gpucore.wire import names as wire_names
+from gpucore.node.starts import Start, start_of
 from gpucore.wire.lists import decode_node_event, decode_nodes, decode_pod_event, decode_pods
 from gpucore.wire.names import Names
 from gpucore.wire.nodes import Node
 from gpucore.wire.pods import Pod
+from gpudeviceplugin.announce import Announcer
 from gpudeviceplugin.cards import Driver
 from gpudeviceplugin.driver import PatientDriver
 from gpudeviceplugin.endpoint import Endpoint
@@ -21,7 +22,8 @@ from gpudeviceplugin.events import Events
 from gpudeviceplugin.health import Health
 from gpudeviceplugin.keeper import Keeper
 from gpudeviceplugin.kube import Kube
-from gpudeviceplugin.nodewatch import NodeWatch, oversell_of, resources_of
+from gpudeviceplugin.labels import LabelFollower
+from gpudeviceplugin.nodewatch import NodeWatch
 from gpudeviceplugin.podresources import PodResources
 from gpudeviceplugin.publish import Publisher
 from gpudeviceplugin.reconcile import Reconciler
@@ -30,6 +32,7 @@ from gpudeviceplugin.register import Registrar
 from gpudeviceplugin.servicer import Servicer
 from gpudeviceplugin.settings import Settings
 from gpudeviceplugin.state import NodeState
+from gpudeviceplugin.usage import UsageMeter
 from gpudeviceplugin.web import Web
 
 log = structlog.get_logger()
@@ -65,11 +68,15 @@ class Plugin:
             self._endpoint,
             kubelet_restarted=self.state.steering.queue.kubelet_restarted,
         )
+        self._labels = LabelFollower(self.state, self._node, self.registrar)
+        self._announcer = Announcer(self.state, kube, self._events, settings.node_name)
+        self._usage = UsageMeter(self.state, self._driver, settings.host_proc)
         self._pods = self._pod_reflector()
         self._nodes = self._node_reflector()
         self._web = Web(self._missing)
         self.port = 0
         self.state.on_refused = self._health.refused
+        self.state.on_status = self._started
         self._health.on_verdicts = self._judged
 
     @classmethod
@@ -89,7 +96,11 @@ class Plugin:
                 self._pods.run,
                 self._reconciler.run,
                 self._publisher.run,
-                self._register,
+                self._announcer.tell_pods,
+                self._announcer.keep_map,
+                self._usage.run,
+                self._follow_labels,
+                self.registrar.run,
             ):
                 group.create_task(part(), name=part.__qualname__)
 
@@ -104,35 +115,25 @@ class Plugin:
         self._keeper.refresh()
         self.registrar.again()
 
-    async def _register(self) -> None:
-        """Serve what the labels say, once there are cards and it is known who holds them."""
-        follower = asyncio.create_task(self._follow_labels())
-        try:
-            await self.registrar.run()
-        finally:
-            follower.cancel()
-
     async def _follow_labels(self) -> None:
-        while True:
-            changed = [
-                asyncio.ensure_future(self._node.changed.wait()),
-                asyncio.ensure_future(self.state.inventory_changed.wait()),
-            ]
-            node = self._node.node
-            if node is not None and self.state.inventory.gpus:
-                self.state.label(
-                    cgpu_disable=node.labels.get(wire_names.LABEL_CGPU_DISABLE) == "true",
-                    oversell=oversell_of(node.labels),
-                )
-                self.registrar.want(resources_of(node.labels))
-            await asyncio.wait(changed, return_when=asyncio.FIRST_COMPLETED)
-            for each in changed:
-                each.cancel()
+        await self._labels.run(self._pods.synced, self._reconciler.synced)
 
     def _judged(self, verdicts: list[Verdict]) -> None:
         for verdict in verdicts:
             log.warning("card", uuid=verdict.uuid, healthy=verdict.healthy, why=verdict.why)
         self._keeper.publish()
+        self._announcer.announce(verdicts)
+
+    def _started(self, pod: Pod, raw: bytes) -> None:
+        """Whether pods start on a card tells more than any probe."""
+        start = start_of(raw)
+        if start is Start.UNDECIDED:
+            return
+        cards = self.state.steering.cards_held(pod.namespace, pod.name)
+        if start is Start.FAILED:
+            self._health.start_failed(cards, pod.uid)
+        else:
+            self._health.started(cards)
 
     def _endpoint(self, resource: Resource) -> Endpoint:
         servicer = Servicer(

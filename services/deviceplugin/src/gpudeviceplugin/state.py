@@ -43,7 +43,7 @@ class Signal:
         await self._event.wait()
 
 
-def nobody(_: object) -> None:
+def nobody(*_: object) -> None:
     """Nobody listens yet."""
 
 
@@ -71,6 +71,7 @@ class NodeState:
         self.inventory_changed = Signal()
         self.grant_made = Signal()
         self.on_refused: Callable[[Denial], None] = nobody
+        self.on_status: Callable[[Pod, bytes], None] = nobody
         self._oversell = 1
         self._recent: deque[_Recent] = deque()
 
@@ -135,12 +136,13 @@ class NodeState:
             self._see(pod)
         self.pods_changed.fire()
 
-    def happened(self, kind: Kind, item: Pod, raw: bytes) -> None:  # noqa: ARG002 - a sink's shape
+    def happened(self, kind: Kind, item: Pod, raw: bytes) -> None:
         """One pod came, changed or went."""
         if kind is Kind.DELETED:
             self._forget(item)
         else:
             self._see(item)
+            self.on_status(item, raw)
         self.pods_changed.fire()
 
     def _see(self, pod: Pod) -> None:

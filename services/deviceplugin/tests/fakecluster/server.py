@@ -5,6 +5,7 @@ List, watch, merge patch, create and delete, and faults on demand.
 
 import asyncio
 import json
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any, Self
@@ -126,8 +127,8 @@ class FakeApiServer:
                 await _line(response, "ERROR", {"kind": "Status", "code": 410, "message": "gone"})
                 return
             upto = store.version
-            for _, kind, item in store.events_since(version, selected):
-                await asyncio.sleep(self.watch_delay)
+            for made, kind, item in store.events_since(version, selected):
+                await asyncio.sleep(made + self.watch_delay - time.monotonic())
                 await _line(response, kind, item)
             version = upto
             await store.wait_beyond(version)

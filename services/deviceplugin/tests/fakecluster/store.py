@@ -2,6 +2,9 @@
 
 import asyncio
 import copy
+import time
+
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,6 +16,7 @@ class Change(NamedTuple):
     """One step of the history; ``before`` is None for a new object, ``after`` for a deleted one."""
 
     version: int
+    made: float
     before: Object | None
     after: Object | None
 
@@ -51,7 +55,7 @@ class Store:
         self.history.clear()
 
     def _note(self, before: Object | None, after: Object | None) -> None:
-        self.history.append(Change(self.version, before, after))
+        self.history.append(Change(self.version, time.monotonic(), before, after))
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
@@ -60,18 +64,17 @@ class Store:
         while self.version <= version:
             await self._changed.wait()
 
-    def events_since(self, version: int, selected: Selector) -> list[tuple[int, str, Object]]:
-        """What a watch with a selector sees: an object that enters it is ADDED."""
+    def events_since(self, version: int, selected: Selector) -> list[tuple[float, str, Object]]:
+        """When and what a watch with a selector sees: an object that enters it is ADDED."""
         seen = []
-        for change in list(self.history):
-            if change.version <= version:
-                continue
+        start = bisect_right(self.history, version, key=lambda change: change.version)
+        for change in self.history[start:]:
             was = change.before is not None and selected(change.before)
             now = change.after is not None and selected(change.after)
             if now and change.after is not None:
-                seen.append((change.version, "MODIFIED" if was else "ADDED", change.after))
+                seen.append((change.made, "MODIFIED" if was else "ADDED", change.after))
             elif was and change.before is not None:
-                seen.append((change.version, "DELETED", change.before))
+                seen.append((change.made, "DELETED", change.before))
         return seen
 
 

@@ -167,7 +167,9 @@ class AdmissionQueue:
             kept = waiting.uncontradicted(owner) if waiting.given_at > asked_at else {}
             if given:
                 kept = waiting.inits() | kept
-            waiting.given = kept | {container: dict(row) for container, row in given.items()}
+            waiting.given = kept | {
+                container: kept.get(container, {}) | dict(row) for container, row in given.items()
+            }
 
     def cards(self, turn: Turn, table: DeviceTable) -> tuple[GpuIndex, ...]:
         """Cards on which the pod already has some of ``table``'s resource."""

@@ -5,6 +5,7 @@ question. What was handed out since stays on top, so that an answer that was und
 it back.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -79,6 +80,17 @@ class Holdings:
         """Who holds ids of ``card`` in one resource."""
         entries = self._entries[table.resource]
         return frozenset(entries[one].holder for one in table.ids.get(card, ()) if one in entries)
+
+    def by_pod(self, table: DeviceTable, card: GpuIndex) -> Counter[tuple[str, str]]:
+        """How many ids of ``card`` each pod holds, by namespace and name."""
+        entries = self._entries[table.resource]
+        held = (entries[one].holder for one in table.ids.get(card, ()) if one in entries)
+        return Counter((holder.namespace, holder.pod) for holder in held)
+
+    def held_by(self, resource: Resource, namespace: str, pod: str) -> list[str]:
+        """Ids of one resource that a pod holds."""
+        entries = self._entries[resource]
+        return [one for one, entry in entries.items() if entry.holder[:2] == (namespace, pod)]
 
     def free(self, table: DeviceTable, card: GpuIndex) -> int:
         """How many ids of ``card`` nobody holds."""

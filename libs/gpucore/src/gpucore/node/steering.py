@@ -114,6 +114,14 @@ class Steering:
         self._note(granted)
         return granted
 
+    def cards_held(self, namespace: str, pod: str) -> frozenset[GpuIndex]:
+        """Cards of which a pod holds anything."""
+        return frozenset(
+            card
+            for resource, table in self.tables.items()
+            for card in table.per_card(self.holdings.held_by(resource, namespace, pod))
+        )
+
     def _note(self, granted: Granted) -> None:
         turn = granted.turn
         holder = NOBODY_KNOWN

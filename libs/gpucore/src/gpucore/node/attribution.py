@@ -1,0 +1,44 @@
+"""Whose process is it: the pod's uid in the control group of a process of the host.
+
+Both drivers of kubelet are read, ``.../kubepods/burstable/pod<uid>/<id>`` and systemd's
+``kubepods-burstable-pod<uid>.slice`` with underscores, in both versions of control groups.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from gpucore.units import PodUid
+
+_POD: Final = re.compile(
+    r"pod([0-9a-f]{8}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{12})(?=[./]|$)",
+    re.MULTILINE,
+)
+
+
+def pod_of(cgroup: str) -> PodUid | None:
+    """The pod that ``/proc/<pid>/cgroup`` names, or ``None`` for a process of no pod."""
+    found = _POD.search(cgroup)
+    return PodUid(found[1].replace("_", "-")) if found else None
+
+
+class Attribution(msgspec.Struct, frozen=True):
+    """Bytes of one card by pod, and those of processes of no known pod."""
+
+    pods: Mapping[PodUid, int]
+    nobody: int
+
+
+def attribute(used: Mapping[int, int], cgroups: Mapping[int, str]) -> Attribution:
+    """Sum up bytes per process (by pid) with the control group of each (missing: it has ended)."""
+    pods: dict[PodUid, int] = {}
+    nobody = 0
+    for pid, size in used.items():
+        uid = pod_of(cgroups.get(pid, ""))
+        if uid is None:
+            nobody += size
+        else:
+            pods[uid] = pods.get(uid, 0) + size
+    return Attribution(pods, nobody)

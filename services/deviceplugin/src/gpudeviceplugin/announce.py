@@ -1,0 +1,134 @@
+"""Tells those concerned that a card fell ill or came back.
+
+The pods on it get an event, the node gets one, and the ConfigMap ``unhealthy-gpu-<node>`` lists the
+ill cards for an original extender. A ConfigMap that somebody else wrote is left alone.
+"""
+
+import asyncio
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from gpucore.node.health import Verdict
+from gpucore.node.holdings import Holder
+from gpucore.units import GpuIndex
+from gpucore.wire import names as wire_names
+from gpudeviceplugin.events import COMPONENT, WARNING, Events, Subject
+from gpudeviceplugin.kube import ApiError, ApiStatusError, Kube
+from gpudeviceplugin.state import NodeState
+
+log = structlog.get_logger()
+
+UNHEALTHY: Final = "GpuUnhealthy"
+RECOVERED: Final = "GpuRecovered"
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+AGAIN_SECONDS: Final = 60.0
+
+
+class _Metadata(msgspec.Struct):
+    labels: dict[str, str] | None = None
+
+
+class _ConfigMap(msgspec.Struct):
+    metadata: _Metadata
+    data: dict[str, str] | None = None
+
+
+class Announcer:
+    """Events and the ConfigMap of one node."""
+
+    def __init__(self, state: NodeState, kube: Kube, events: Events, node: str) -> None:
+        self._state = state
+        self._kube = kube
+        self._events = events
+        self._node = node
+        self._verdicts: asyncio.Queue[Verdict] = asyncio.Queue()
+        self._collection = f"/api/v1/namespaces/{wire_names.UNHEALTHY_NAMESPACE}/configmaps"
+        self._name = f"{wire_names.UNHEALTHY_PREFIX}{node}"
+
+    def announce(self, verdicts: list[Verdict]) -> None:
+        """Tell of these verdicts soon."""
+        for verdict in verdicts:
+            self._verdicts.put_nowait(verdict)
+
+    async def tell_pods(self) -> None:
+        """Write events for verdicts as they come, until cancelled."""
+        while True:
+            await self._tell(await self._verdicts.get())
+
+    async def _tell(self, verdict: Verdict) -> None:
+        gpus = [gpu for gpu in self._state.inventory.gpus if gpu.uuid == verdict.uuid]
+        for gpu in gpus:
+            state = "healthy again" if verdict.healthy else "unhealthy"
+            message = f"card {gpu.index} ({gpu.uuid}) is {state}: {verdict.why}"
+            reason = RECOVERED if verdict.healthy else UNHEALTHY
+            kind = "Normal" if verdict.healthy else WARNING
+            node = Subject("Node", self._node, uid=self._node)
+            await self._events.tell(node, reason, message, kind=kind)
+            for subject in self._on(gpu.index):
+                await self._events.tell(subject, reason, message, kind=kind)
+
+    def _on(self, card: GpuIndex) -> list[Subject]:
+        """The pods that hold something of the card."""
+        steering = self._state.steering
+        holders: set[Holder] = set()
+        for table in steering.tables.values():
+            holders |= steering.holdings.holders(table, card)
+        names = {(holder.namespace, holder.pod) for holder in holders}
+        return [
+            Subject("Pod", pod.name, pod.namespace, pod.uid)
+            for pod in self._state.pods.values()
+            if (pod.namespace, pod.name) in names and not pod.finished
+        ]
+
+    async def keep_map(self) -> None:
+        """Keep the ConfigMap equal to the ill cards, until cancelled."""
+        while True:
+            changed = asyncio.ensure_future(self._state.inventory_changed.wait())
+            if self._state.inventory.gpus:
+                await self._write_map()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(AGAIN_SECONDS):
+                    await changed
+            changed.cancel()
+
+    async def _write_map(self) -> None:
+        ill = ",".join(str(gpu.index) for gpu in self._state.inventory.gpus if not gpu.healthy)
+        try:
+            await self._settle(ill, await self._found())
+        except ApiError as error:
+            log.warning("cannot keep the list of unhealthy cards", why=str(error))
+
+    async def _found(self) -> _ConfigMap | None:
+        try:
+            raw = await self._kube.get(f"{self._collection}/{self._name}")
+        except ApiStatusError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+        return msgspec.json.decode(raw, type=_ConfigMap)
+
+    async def _settle(self, ill: str, found: _ConfigMap | None) -> None:
+        """An empty list is no ConfigMap: the original reads an empty text as card 0."""
+        data = {wire_names.UNHEALTHY_KEY: ill}
+        if found is None:
+            if ill:
+                await self._kube.create(self._collection, self._body(data))
+        elif (found.metadata.labels or {}).get(MANAGED_BY) != COMPONENT:
+            log.debug("somebody else keeps the list of unhealthy cards")
+        elif not ill:
+            await self._kube.delete(f"{self._collection}/{self._name}")
+        elif found.data != data:
+            await self._kube.merge(f"{self._collection}/{self._name}", {"data": data})
+
+    def _body(self, data: dict[str, str]) -> dict[str, Any]:
+        labels = {MANAGED_BY: COMPONENT}
+        metadata = {
+            "name": self._name,
+            "namespace": wire_names.UNHEALTHY_NAMESPACE,
+            "labels": labels,
+        }
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}

@@ -1,0 +1,49 @@
+"""Follows the node's labels: they say what is offered and how it is handed out.
+
+Nothing is offered before there are cards and, within reason, before kubelet has said who holds
+what: a plugin that restarts must not take pods that have their devices for pods that still wait.
+"""
+
+import asyncio
+from typing import Final
+
+from gpucore.wire import names as wire_names
+from gpucore.wire.nodes import Node
+from gpudeviceplugin.nodewatch import NodeWatch, oversell_of, resources_of
+from gpudeviceplugin.register import Registrar
+from gpudeviceplugin.state import NodeState
+
+PATIENCE_SECONDS: Final = 3.0
+
+
+class LabelFollower:
+    """What the labels of one node ask for."""
+
+    def __init__(self, state: NodeState, watch: NodeWatch, registrar: Registrar) -> None:
+        self._state = state
+        self._watch = watch
+        self._registrar = registrar
+
+    async def run(self, *known: asyncio.Event) -> None:
+        """Follow until cancelled; first wait a bounded moment for what should be ``known``."""
+        waits = [asyncio.create_task(event.wait()) for event in known]
+        await asyncio.wait(waits, timeout=PATIENCE_SECONDS)
+        for wait in waits:
+            wait.cancel()
+        while True:
+            changed = [
+                asyncio.ensure_future(self._watch.changed.wait()),
+                asyncio.ensure_future(self._state.inventory_changed.wait()),
+            ]
+            if self._watch.node is not None:
+                self._follow(self._watch.node)
+            await asyncio.wait(changed, return_when=asyncio.FIRST_COMPLETED)
+            for each in changed:
+                each.cancel()
+
+    def _follow(self, node: Node) -> None:
+        self._state.label(
+            cgpu_disable=node.labels.get(wire_names.LABEL_CGPU_DISABLE) == "true",
+            oversell=oversell_of(node.labels),
+        )
+        self._registrar.want(resources_of(node.labels) if self._state.inventory.gpus else ())
