@@ -4,8 +4,9 @@ Only what a command needs is asked for; a kind that the credentials may not read
 instead of failing the command, since nodes and pods answer most questions.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -24,12 +25,12 @@ class Wanted(NamedTuple):
     """A list to read besides nodes and pods.
 
     Attributes:
-        field_selector: which objects of it; empty for all.
+        selector: query of the list that narrows it, e.g. ``{"fieldSelector": "..."}``.
     """
 
     kind: str
     path: str
-    field_selector: str = ""
+    selector: Mapping[str, str] = MappingProxyType({})
 
 
 CONFIG_MAPS: Final = Wanted("ConfigMap", f"/api/v1/namespaces/{UNHEALTHY_NAMESPACE}/configmaps")
@@ -76,7 +77,7 @@ class Source(msgspec.Struct, frozen=True):
         return Kube.connect(kubeconfig=self.kubeconfig, context=self.context, timeout=self.timeout)
 
 
-def live(kube: "Kube", wanted: Iterable[Wanted] = ()) -> Snapshot:
+def live(kube: "Kube", wanted: Sequence[Wanted] = ()) -> Snapshot:
     """The cluster as it is now.
 
     Raises:
@@ -90,12 +91,13 @@ def live(kube: "Kube", wanted: Iterable[Wanted] = ()) -> Snapshot:
         except (ClusterError, NotFoundError) as error:
             missing[each.kind] = str(error)
     try:
-        return msgspec.structs.replace(snapshots.gather(objects), missing=missing)
+        found = snapshots.gather(objects)
     except (msgspec.MsgspecError, WireError) as error:
         raise ClusterError(f"the API server's answer cannot be read: {error}") from error
+    none: dict[str, tuple[msgspec.Raw, ...]] = {each.kind: () for each in wanted}
+    return msgspec.structs.replace(found, raw={**none, **found.raw}, missing=missing)
 
 
 def _listed(kube: "Kube", wanted: Wanted) -> Iterator[msgspec.Raw]:
-    query = {"fieldSelector": wanted.field_selector} if wanted.field_selector else {}
-    for page in kube.pages(wanted.path, **query):
+    for page in kube.pages(wanted.path, **wanted.selector):
         yield from msgspec.json.decode(page, type=_Items).items or ()

@@ -81,8 +81,7 @@ class _Pod(msgspec.Struct):
 def sightings(snapshot: Snapshot, pod: Pod) -> Sightings:
     """What ``snapshot`` has on record about ``pod``."""
     events = sorted(_events(snapshot, pod), key=lambda event: event.when)
-    known = "Event" not in snapshot.missing and "Event" in snapshot.raw
-    return Sightings(_unschedulable(snapshot, pod), tuple(events), known)
+    return Sightings(_unschedulable(snapshot, pod), tuple(events), snapshot.knows("Event"))
 
 
 def _events(snapshot: Snapshot, pod: Pod) -> Iterator[Event]:

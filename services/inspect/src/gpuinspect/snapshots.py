@@ -36,6 +36,10 @@ class Snapshot(msgspec.Struct, frozen=True):
         """The raw objects of a kind."""
         return self.raw.get(kind, ())
 
+    def knows(self, kind: str) -> bool:
+        """Objects of this kind were read, so that none here means none there."""
+        return kind in self.raw and kind not in self.missing
+
 
 class _List(msgspec.Struct):
     kind: str = ""

@@ -50,5 +50,5 @@ def _events(namespace: str, name: str) -> Wanted:
     return Wanted(
         "Event",
         f"/api/v1/namespaces/{namespace}/events",
-        f"involvedObject.kind=Pod,involvedObject.name={name}",
+        {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={name}"},
     )

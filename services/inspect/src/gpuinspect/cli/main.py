@@ -31,6 +31,8 @@ COMMANDS: Final = {
     "top": Lazy("top:app", "cards in use node by node, shares as fractions (arena top node)"),
     "explain": Lazy("explain:app", "why a pod waits, or why it sits where it sits"),
     "whatif": Lazy("whatif:whatif", "where pods would go if they came now"),
+    "doctor": Lazy("doctor:doctor", "checks of the installation, each with what to do"),
+    "replay": Lazy("replay:replay", "what a policy leaves unallocated, by a trace of pods"),
 }
 SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 PLAIN: Final[Any] = {

@@ -42,6 +42,15 @@ Domain = Annotated[
     ),
 ]
 
+Prefix = Annotated[
+    str,
+    typer.Option(
+        envvar="GPUSHARE_ANNOTATION_PREFIX",
+        help="prefix of the first generation's annotations",
+        metavar="PREFIX",
+    ),
+]
+
 
 class Reader(msgspec.Struct, frozen=True):
     """Where to read, and under which names."""
@@ -57,9 +66,10 @@ def _flags(
     request_timeout: Timeout = 30.0,
     snapshot: SnapshotFile = None,
     resource_domain: Domain = "aliyun.com",
+    annotation_prefix: Prefix = "ALIYUN_COM",
 ) -> Reader:
     source = Source(kubeconfig, context, snapshot, request_timeout)
-    return Reader(source, Names(domain=resource_domain))
+    return Reader(source, Names(resource_domain, annotation_prefix))
 
 
 _FLAGS: Final = tuple(inspect.signature(_flags).parameters.values())

@@ -1,0 +1,51 @@
+"""``gpushare doctor``: is the installation in order, and if not, what to do."""
+
+import os
+import sys
+from typing import Annotated, Final
+
+import typer
+
+from gpuinspect.cli.formats import Format, NoHeaders, Output, emit, names_only
+from gpuinspect.cli.reading import Reader, reading
+from gpuinspect.doctor.checks import Verdict, examine
+from gpuinspect.doctor.evidence import Evidence
+from gpuinspect.doctor.registry import CHECKS, WANTED
+from gpuinspect.doctordocuments import examination_doc
+from gpuinspect.layout.examination import examination, wide
+
+_COLOURS: Final = {
+    Verdict.OK: "green",
+    Verdict.WARN: "yellow",
+    Verdict.FAIL: "red",
+    Verdict.SKIP: "bright_black",
+}
+
+
+@reading
+def doctor(
+    reader: Reader,
+    *,
+    every: Annotated[
+        bool, typer.Option("-a", "--all", help="also the checks that passed or were skipped")
+    ] = False,
+    output: Output = Format.TABLE,
+    no_headers: NoHeaders = False,
+) -> None:
+    """Check the installation; exit code 1 when a check fails (warnings do not count)."""
+    results = examine(CHECKS, Evidence(reader.source.read(*WANTED), reader.names))
+    if output in {Format.JSON, Format.YAML}:
+        emit(examination_doc(results), output)
+    elif output is Format.NAME:
+        names_only("check", (r.check.name for r in results if r.verdict is Verdict.FAIL))
+    elif output is Format.WIDE:
+        sys.stdout.write(wide(results, headers=not no_headers))
+    else:
+        sys.stdout.write(examination(results, every=every, paint=_paint))
+    if any(result.verdict is Verdict.FAIL for result in results):
+        raise typer.Exit(1)
+
+
+def _paint(word: str, verdict: Verdict) -> str:
+    plain = not sys.stdout.isatty() or "NO_COLOR" in os.environ
+    return word if plain else typer.style(word, fg=_COLOURS[verdict])

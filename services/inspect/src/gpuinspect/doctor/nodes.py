@@ -1,0 +1,149 @@
+"""Checks of nodes: labels, kubelets, and what they offer."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from gpucore.wire.quantity import amount
+from gpuinspect.doctor.checks import Checklist, Level
+from gpuinspect.doctor.evidence import Evidence, wants_cards, wants_shares
+from gpuinspect.topnodes import NVIDIA_GPU
+
+OLDEST: Final = (1, 20)  # PodResources and GetPreferredAllocation, which agreement rests on
+_MINOR: Final = re.compile(r"v?(\d+)\.(\d+)")
+_RUNTIMES: Final = ("containerd://", "cri-o://", "docker://")
+
+check = Checklist()
+
+
+def minor(version: str) -> tuple[int, int] | None:
+    """Major and minor of a version text."""
+    match = _MINOR.match(version)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+@check(
+    "nodes-labelled",
+    Level.FAIL,
+    "a node is labelled to share its cards",
+    do="kubectl label node NODE gpushare=true (or gputopology=true)",
+)
+def _labelled(evidence: Evidence) -> Iterator[str]:
+    if not evidence.labelled:
+        yield "no node is labelled gpushare=true or gputopology=true"
+
+
+@check(
+    "nodes-ready",
+    Level.WARN,
+    "labelled nodes are ready",
+    do="look at the node's conditions with kubectl describe node",
+)
+def _ready(evidence: Evidence) -> Iterator[str]:
+    yield from (f"{node.name} is not ready" for node in evidence.labelled if not node.ready)
+
+
+@check(
+    "nodes-schedulable",
+    Level.WARN,
+    "labelled nodes take new pods",
+    do="kubectl uncordon NODE, once its maintenance is over",
+)
+def _cordoned(evidence: Evidence) -> Iterator[str]:
+    yield from (f"{node.name} is cordoned" for node in evidence.labelled if node.unschedulable)
+
+
+@check(
+    "kubelet-version",
+    Level.FAIL,
+    "kubelets can tell which pod holds which card",
+    do="upgrade kubelet to 1.20 or newer",
+)
+def _kubelet(evidence: Evidence) -> Iterator[str]:
+    for node in evidence.labelled:
+        text = evidence.node_infos[node.name].kubelet_version
+        version = minor(text)
+        if version is not None and version < OLDEST:
+            yield f"{node.name} runs kubelet {text}"
+
+
+@check(
+    "kubelet-skew",
+    Level.WARN,
+    "kubelets of labelled nodes have one version",
+    do="finish the upgrade of the nodes",
+)
+def _skew(evidence: Evidence) -> Iterator[str]:
+    texts = {evidence.node_infos[node.name].kubelet_version for node in evidence.labelled}
+    versions = {version for text in texts if (version := minor(text))}
+    if len(versions) > 1:
+        yield "kubelets of several minor versions: " + ", ".join(sorted(texts))
+
+
+@check(
+    "container-runtime",
+    Level.WARN,
+    "the container runtime is one that NVIDIA's toolkit supports",
+    do="use containerd, CRI-O or Docker with the NVIDIA container toolkit",
+)
+def _runtime(evidence: Evidence) -> Iterator[str]:
+    for node in evidence.labelled:
+        text = evidence.node_infos[node.name].container_runtime_version
+        if text and not text.startswith(_RUNTIMES):
+            yield f"{node.name} runs {text}"
+
+
+@check(
+    "one-kind",
+    Level.FAIL,
+    "no node offers its cards twice",
+    do="take NVIDIA's device plugin off the node, or the label gpushare",
+)
+def _two_kinds(evidence: Evidence) -> Iterator[str]:
+    for node, account in evidence.sharing:
+        if amount(node.capacity.get(NVIDIA_GPU, "0")):
+            kind = "shares" if account.shape.offers_shares else "whole cards"
+            yield f"{node.name} offers {NVIDIA_GPU} and {kind} of the same cards"
+
+
+@check(
+    "plugin-registered",
+    Level.FAIL,
+    "labelled nodes offer their resource",
+    do="see that the device plugin's pod runs there and read its log",
+)
+def _registered(evidence: Evidence) -> Iterator[str]:
+    for node in evidence.labelled:
+        shape = evidence.accounts[node.name].shape
+        if wants_shares(node) and not shape.offers_shares:
+            yield f"{node.name} is labelled, but offers no {evidence.names.gpu_mem}"
+        if wants_cards(node) and not shape.offers_cards:
+            yield f"{node.name} is labelled, but offers no {evidence.names.gpu}"
+
+
+@check(
+    "no-stale-offer",
+    Level.WARN,
+    "only labelled nodes offer GPUs of ours",
+    do="label the node, or restart its kubelet after the plugin is gone",
+)
+def _stale(evidence: Evidence) -> Iterator[str]:
+    known = {node.name for node in evidence.labelled}
+    for node, _ in evidence.sharing:
+        if node.name not in known:
+            yield f"{node.name} offers GPUs, but is not labelled for it"
+
+
+@check(
+    "allocatable",
+    Level.WARN,
+    "kubelet offers everything the node has",
+    do="look for sick cards in the node's events; a plugin that is down withdraws all",
+)
+def _withdrawn(evidence: Evidence) -> Iterator[str]:
+    for node, _ in evidence.sharing:
+        for resource in (evidence.names.gpu_mem, evidence.names.gpu):
+            have = amount(node.capacity.get(resource, "0"))
+            left = amount(node.allocatable.get(resource, "0"))
+            if left < have:
+                yield f"{node.name}: kubelet offers {left} of {have} {resource}"

@@ -1,0 +1,138 @@
+"""Parts of Kubernetes objects that accounting never reads and the checks do."""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+
+class NodeInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """Versions that kubelet reports, as text; empty unknown."""
+
+    kubelet_version: str = ""
+    container_runtime_version: str = ""
+
+
+class PodFacts(msgspec.Struct, frozen=True):
+    """What a pod is allowed and how it fares.
+
+    Attributes:
+        privileged: a container of it is; it then sees every card.
+        runtime_class: empty for the default.
+        ready: condition Ready is True.
+        looked_at: a scheduler has set the condition PodScheduled.
+        restarts: of all containers.
+    """
+
+    privileged: bool = False
+    runtime_class: str = ""
+    ready: bool = False
+    looked_at: bool = False
+    restarts: int = 0
+
+
+class _NodeStatus(msgspec.Struct, rename="camel"):
+    node_info: NodeInfo | None = None
+
+
+class _Node(msgspec.Struct):
+    status: _NodeStatus | None = None
+
+
+class _Security(msgspec.Struct):
+    privileged: bool | None = None
+
+
+class _Container(msgspec.Struct, rename="camel"):
+    security_context: _Security | None = None
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+    runtime_class_name: str | None = None
+
+
+class _Condition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+
+
+class _ContainerStatus(msgspec.Struct, rename="camel"):
+    restart_count: int = 0
+
+
+class _PodStatus(msgspec.Struct, rename="camel"):
+    conditions: list[_Condition] | None = None
+    container_statuses: list[_ContainerStatus] | None = None
+
+
+class _Pod(msgspec.Struct):
+    spec: _PodSpec | None = None
+    status: _PodStatus | None = None
+
+
+class Metadata(msgspec.Struct):
+    """Name and labels of an object; ``namespace`` is empty for those of the cluster."""
+
+    name: str = ""
+    namespace: str = ""
+    labels: Mapping[str, str] | None = None
+
+
+class ConfigMap(msgspec.Struct):
+    """A config map."""
+
+    metadata: Metadata
+    data: Mapping[str, str] | None = None
+
+
+class Named(msgspec.Struct):
+    """Any object, for its name."""
+
+    metadata: Metadata
+
+
+class ClientConfig(msgspec.Struct, rename="camel"):
+    """How the API server calls a webhook."""
+
+    ca_bundle: str | None = None
+
+
+class Webhook(msgspec.Struct, rename="camel"):
+    """One webhook of a configuration."""
+
+    name: str = ""
+    client_config: ClientConfig = msgspec.field(default_factory=ClientConfig)
+    failure_policy: str | None = None
+
+
+class WebhookConfiguration(msgspec.Struct):
+    """A mutating webhook configuration."""
+
+    metadata: Metadata
+    webhooks: list[Webhook] | None = None
+
+
+def node_info(raw: msgspec.Raw) -> NodeInfo:
+    """Versions of a node."""
+    status = msgspec.json.decode(raw, type=_Node).status
+    return (status and status.node_info) or NodeInfo()
+
+
+def pod_facts(raw: msgspec.Raw) -> PodFacts:
+    """What a raw pod says."""
+    pod = msgspec.json.decode(raw, type=_Pod)
+    spec, status = pod.spec or _PodSpec(), pod.status or _PodStatus()
+    conditions = {each.type: each.status for each in status.conditions or ()}
+    return PodFacts(
+        privileged=any(_privileged(spec)),
+        runtime_class=spec.runtime_class_name or "",
+        ready=conditions.get("Ready") == "True",
+        looked_at="PodScheduled" in conditions,
+        restarts=sum(each.restart_count for each in status.container_statuses or ()),
+    )
+
+
+def _privileged(spec: _PodSpec) -> Iterator[bool]:
+    for container in (*(spec.containers or ()), *(spec.init_containers or ())):
+        yield bool(container.security_context and container.security_context.privileged)

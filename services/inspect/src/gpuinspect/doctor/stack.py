@@ -1,0 +1,201 @@
+"""Checks of our own pods: the plugins, the extender, and how the scheduler calls it."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from gpuinspect.doctor.checks import Checklist, Level
+from gpuinspect.doctor.evidence import Evidence, called
+from gpuinspect.doctor.rawobjects import ConfigMap, Named, WebhookConfiguration
+
+check = Checklist()
+RESTARTS: Final = 5
+_VERSION: Final = "app.kubernetes.io/version"
+_KIND: Final = "KubeSchedulerConfiguration"
+
+
+@check(
+    "plugin-runs",
+    Level.FAIL,
+    "a ready device plugin runs on every labelled node",
+    do="kubectl describe the DaemonSet's pod there: image, taints, runtime class, NVML",
+)
+def _plugin(evidence: Evidence) -> Iterator[str]:
+    ready = {pod.node for pod in evidence.plugins if evidence.facts(pod).ready}
+    yield from (node.name for node in evidence.labelled if node.name not in ready)
+
+
+@check(
+    "one-plugin",
+    Level.FAIL,
+    "no node has two of our device plugins",
+    do="remove the older installation",
+)
+def _twice(evidence: Evidence) -> Iterator[str]:
+    counts = Counter(pod.node for pod in evidence.plugins if not pod.terminating)
+    yield from (f"{node} has {n}" for node, n in counts.items() if n > 1 and node)
+
+
+@check(
+    "no-foreign-plugin",
+    Level.WARN,
+    "NVIDIA's device plugin does not run beside ours",
+    do="keep it off with its node selector: both would hand out the same cards",
+)
+def _foreign(evidence: Evidence) -> Iterator[str]:
+    ours = {node.name for node in evidence.labelled}
+    for pod in evidence.snapshot.pods:
+        names = (pod.name, *pod.labels.values())
+        if pod.node in ours and any("nvidia-device-plugin" in name for name in names):
+            yield f"{called(pod)} on {pod.node}"
+
+
+@check(
+    "extender-ready",
+    Level.FAIL,
+    "a scheduler extender is ready",
+    do="kubectl describe its pod; without it pods with GPUs wait or are placed blindly",
+)
+def _extender(evidence: Evidence) -> Iterator[str]:
+    if not evidence.extenders:
+        yield "no pod of it was found"
+    elif not any(evidence.facts(pod).ready for pod in evidence.extenders):
+        yield from (f"{called(pod)} is not ready" for pod in evidence.extenders)
+
+
+@check(
+    "extender-replicas",
+    Level.WARN,
+    "a second scheduler extender could take over",
+    do="set scheduler.replicas to 2",
+)
+def _replicas(evidence: Evidence) -> Iterator[str]:
+    ready = [pod for pod in evidence.extenders if evidence.facts(pod).ready]
+    if len(ready) == 1:
+        yield f"only {called(ready[0])} is ready"
+
+
+@check(
+    "few-restarts",
+    Level.WARN,
+    "our pods do not keep restarting",
+    do="read the log of the container before: kubectl logs --previous",
+)
+def _restarts(evidence: Evidence) -> Iterator[str]:
+    for pod in (*evidence.plugins, *evidence.extenders):
+        restarts = evidence.facts(pod).restarts
+        if restarts > RESTARTS:
+            yield f"{called(pod)} has restarted {restarts} times"
+
+
+@check(
+    "one-version",
+    Level.WARN,
+    "our pods have one version",
+    do="finish the upgrade: helm upgrade, then see that all pods were replaced",
+)
+def _version(evidence: Evidence) -> Iterator[str]:
+    pods = (*evidence.plugins, *evidence.extenders)
+    versions = {pod.labels[_VERSION] for pod in pods if _VERSION in pod.labels}
+    if len(versions) > 1:
+        yield "there are " + ", ".join(sorted(versions))
+
+
+@check(
+    "runtime-class",
+    Level.FAIL,
+    "the plugin's runtime class exists",
+    do="create the RuntimeClass, or set devicePlugin.runtimeClassName empty",
+    needs=("RuntimeClass",),
+)
+def _runtime_class(evidence: Evidence) -> Iterator[str]:
+    raws = evidence.snapshot.all("RuntimeClass")
+    known = {msgspec.json.decode(raw, type=Named).metadata.name for raw in raws}
+    wanted = {evidence.facts(pod).runtime_class for pod in evidence.plugins} - {""}
+    yield from (f"{name} does not exist" for name in sorted(wanted - known))
+
+
+@check(
+    "webhook-trusted",
+    Level.FAIL,
+    "the API server can verify our webhook",
+    do="install the chart again, which makes the certificate anew",
+    needs=("MutatingWebhookConfiguration",),
+)
+def _webhook(evidence: Evidence) -> Iterator[str]:
+    for raw in evidence.snapshot.all("MutatingWebhookConfiguration"):
+        found = msgspec.json.decode(raw, type=WebhookConfiguration)
+        for hook in found.webhooks or ():
+            if "gpushare" in found.metadata.name and not hook.client_config.ca_bundle:
+                yield f"{found.metadata.name}: {hook.name} has no caBundle"
+
+
+@check(
+    "webhook-lenient",
+    Level.WARN,
+    "pods can be created while our webhook is down",
+    do="set its failurePolicy to Ignore",
+    needs=("MutatingWebhookConfiguration",),
+)
+def _lenient(evidence: Evidence) -> Iterator[str]:
+    for raw in evidence.snapshot.all("MutatingWebhookConfiguration"):
+        found = msgspec.json.decode(raw, type=WebhookConfiguration)
+        for hook in found.webhooks or ():
+            if "gpushare" in found.metadata.name and hook.failure_policy == "Fail":
+                yield f"{found.metadata.name}: {hook.name} has failurePolicy Fail"
+
+
+def _configurations(evidence: Evidence) -> Iterator[dict[str, Any]]:
+    for raw in evidence.snapshot.all("ConfigMap"):
+        for text in (msgspec.json.decode(raw, type=ConfigMap).data or {}).values():
+            if _KIND in text and evidence.names.gpu_mem in text:
+                try:
+                    found = yaml.safe_load(text)
+                except yaml.YAMLError:
+                    continue
+                if isinstance(found, dict):
+                    yield found
+
+
+@check(
+    "scheduler-configured",
+    Level.FAIL,
+    "a scheduler is configured to call the extender for all our resources",
+    do="helm upgrade; in extender mode see that the scheduler was given the configuration",
+    needs=("ConfigMap",),
+)
+def _configured(evidence: Evidence) -> Iterator[str]:
+    found = list(_configurations(evidence))
+    if not found:
+        yield f"no {_KIND} that names {evidence.names.gpu_mem} was found"
+    for configuration in found:
+        for extender in configuration.get("extenders") or ():
+            yield from _lacking(extender, evidence)
+
+
+def _lacking(extender: dict[str, Any], evidence: Evidence) -> Iterator[str]:
+    verbs = [verb for verb in ("filterVerb", "bindVerb") if not extender.get(verb)]
+    managed = {each.get("name") for each in extender.get("managedResources") or ()}
+    ours = (evidence.names.gpu_mem, evidence.names.gpu_core, evidence.names.gpu)
+    yield from (f"the extender is called without {verb}" for verb in verbs)
+    yield from (f"it is not called for {name}" for name in ours if name not in managed)
+    if extender.get("ignorable"):
+        yield "it is ignorable: pods are placed blindly while the extender is down"
+
+
+@check(
+    "scheduler-named",
+    Level.FAIL,
+    "waiting pods name a scheduler that calls the extender",
+    do="set spec.schedulerName to the name that is configured, or turn the webhook on",
+    needs=("ConfigMap",),
+)
+def _named(evidence: Evidence) -> Iterator[str]:
+    profiles = [p for found in _configurations(evidence) for p in found.get("profiles") or ()]
+    known = {profile.get("schedulerName", "default-scheduler") for profile in profiles}
+    for pod, _ in evidence.waiting:
+        if known and pod.scheduler_name not in known:
+            yield f"{called(pod)} names {pod.scheduler_name}, not {', '.join(sorted(known))}"

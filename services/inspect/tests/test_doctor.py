@@ -1,0 +1,269 @@
+"""``gpushare doctor``: a sound installation passes, and every check finds its own fault."""
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fakecluster import Card, FakeCluster
+from invoking import Run
+
+from gpuinspect.doctor.registry import CHECKS
+
+PREFIX = "app.kubernetes.io"
+CONFIGURATION = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{schedulerName: gpushare-scheduler}]
+extenders:
+- filterVerb: filter
+  bindVerb: bind
+  managedResources:
+  - name: aliyun.com/gpu-mem
+  - name: aliyun.com/gpu-core.percentage
+  - name: aliyun.com/gpu
+"""
+CONFIRMED = {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
+
+
+def stack_pod(cluster: FakeCluster, name: str, component: str, container: str, node: str) -> None:
+    """A ready pod of our own."""
+    labels = {f"{PREFIX}/component": component, f"{PREFIX}/version": "0.1.0"}
+    cluster.pod(
+        name,
+        node=node,
+        namespace="gpushare",
+        metadata={"labels": labels},
+        spec={"containers": [{"name": container}]},
+        status={"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [{}]},
+    )
+
+
+def sound() -> FakeCluster:
+    """Two nodes with all of the stack, and a pod on a card."""
+    cluster = FakeCluster()
+    for name in ("n1", "n2"):
+        cluster.node(name, cards=[Card(15), Card(15)])
+        versions = {"kubeletVersion": "v1.30.1", "containerRuntimeVersion": "containerd://2.1.0"}
+        cluster.items[-1]["status"]["nodeInfo"] = versions
+        stack_pod(cluster, f"plugin-{name}", "device-plugin", "device-plugin", name)
+        stack_pod(cluster, f"scheduler-{name}", "scheduler", "extender", name)
+    cluster.pod("p", 3, node="n1", index=0, annotations=CONFIRMED)
+    data = {"config.yaml": CONFIGURATION}
+    cluster.add({"kind": "ConfigMap", "metadata": {"name": "s"}, "data": data})
+    cluster.add({"kind": "RuntimeClass", "metadata": {"name": "nvidia"}})
+    hook = {"name": "w", "clientConfig": {"caBundle": "Cg=="}, "failurePolicy": "Ignore"}
+    webhook = {"kind": "MutatingWebhookConfiguration", "metadata": {"name": "gpushare"}}
+    return cluster.add({**webhook, "webhooks": [hook]})
+
+
+def item(cluster: FakeCluster, name: str) -> Any:
+    """The object of this name."""
+    return next(each for each in cluster.items if each["metadata"]["name"] == name)
+
+
+def rewrite(cluster: FakeCluster, name: str, old: str, new: str) -> None:
+    """Change text anywhere in an object."""
+    found = item(cluster, name)
+    text = json.dumps(found)
+    assert old in text
+    found.clear()
+    found.update(json.loads(text.replace(old, new)))
+
+
+def inventory(cluster: FakeCluster, old: str, new: str) -> None:
+    """Change the text of n1's inventory."""
+    annotations = item(cluster, "n1")["metadata"]["annotations"]
+    assert old in annotations["gpushare/inventory"]
+    annotations["gpushare/inventory"] = annotations["gpushare/inventory"].replace(old, new)
+
+
+def only_one(cluster: FakeCluster, prefix: str) -> None:
+    """Remove the objects on n2 whose name starts so."""
+    cluster.items.remove(item(cluster, f"{prefix}n2"))
+
+
+def capacity(cluster: FakeCluster, **units: str) -> None:
+    """Set resources of n1, ``gpu_mem`` for gpu-mem and so on."""
+    for name, amount in units.items():
+        resource = f"aliyun.com/{name.replace('_', '-')}"
+        item(cluster, "n1")["status"]["capacity"][resource] = amount
+
+
+def waiting(cluster: FakeCluster, units: int = 1, **fields: Any) -> None:
+    """A pod that no node has, looked at by a scheduler."""
+    status = {"conditions": [{"type": "PodScheduled", "status": "False"}]}
+    cluster.pod("w", units, phase="Pending", **{"status": status, **fields})
+
+
+def unlabel(cluster: FakeCluster) -> None:
+    """No node is labelled."""
+    for name in ("n1", "n2"):
+        item(cluster, name)["metadata"]["labels"] = {}
+
+
+def original(cluster: FakeCluster, units: int) -> None:
+    """n1 runs an original plugin with two cards of so many units."""
+    del item(cluster, "n1")["metadata"]["annotations"]["gpushare/inventory"]
+    capacity(cluster, gpu_mem=str(2 * units), gpu_count="2")
+
+
+def unhealthy_map(cluster: FakeCluster, node: str) -> None:
+    """A ConfigMap withdraws card 7 of a node."""
+    metadata = {"name": f"unhealthy-gpu-{node}", "namespace": "kube-system"}
+    cluster.add({"kind": "ConfigMap", "metadata": metadata, "data": {"gpus": "7"}})
+
+
+Break = Callable[[FakeCluster], object]
+FAULTS: list[tuple[str, Break]] = [
+    ("nodes-labelled", unlabel),
+    ("nodes-ready", lambda c: rewrite(c, "n1", '"status": "True"', '"status": "False"')),
+    ("nodes-schedulable", lambda c: item(c, "n1").update(spec={"unschedulable": True})),
+    ("kubelet-version", lambda c: rewrite(c, "n1", "v1.30.1", "v1.19.9")),
+    ("kubelet-skew", lambda c: rewrite(c, "n1", "v1.30.1", "v1.29.0")),
+    ("container-runtime", lambda c: rewrite(c, "n1", "containerd://", "rkt://")),
+    ("one-kind", lambda c: item(c, "n1")["status"]["capacity"].update({"nvidia.com/gpu": "2"})),
+    ("plugin-registered", lambda c: capacity(c, gpu_mem="0")),
+    ("no-stale-offer", lambda c: rewrite(c, "n1", '"gpushare": "true"', '"gpushare": "false"')),
+    (
+        "allocatable",
+        lambda c: item(c, "n1")["status"].update(allocatable={"aliyun.com/gpu-mem": "15"}),
+    ),
+    ("inventory-published", lambda c: original(c, 15)),
+    ("inventory-readable", lambda c: inventory(c, '"version": 1', '"version": 9')),
+    ("inventory-agrees", lambda c: capacity(c, gpu_mem="29")),
+    ("gpu-count-agrees", lambda c: capacity(c, gpu_count="3")),
+    ("unit-said", lambda c: original(c, 140)),
+    ("one-unit", lambda c: inventory(c, '"unit": "GiB"', '"unit": "256MiB"')),
+    ("message-size", lambda c: inventory(c, '"units": 15', '"units": 81559')),
+    ("cards-healthy", lambda c: inventory(c, '"healthy": true', '"healthy": false')),
+    ("no-promise-beyond-memory", lambda c: inventory(c, "15360", "14336")),
+    ("driver-known", lambda c: inventory(c, "580.95.05", "")),
+    ("one-driver", lambda c: inventory(c, "580.95.05", "470.1")),
+    (
+        "node-labels",
+        lambda c: item(c, "n1")["metadata"]["labels"].update({"ack.node.gpu.max-pod": "many"}),
+    ),
+    ("unhealthy-config-maps", lambda c: unhealthy_map(c, "n1")),
+    ("unhealthy-config-maps", lambda c: unhealthy_map(c, "n9")),
+    ("plugin-runs", lambda c: only_one(c, "plugin-")),
+    ("one-plugin", lambda c: stack_pod(c, "second", "device-plugin", "device-plugin", "n1")),
+    (
+        "no-foreign-plugin",
+        lambda c: c.pod("nvidia-device-plugin-x", node="n1", namespace="kube-system"),
+    ),
+    (
+        "extender-ready",
+        lambda c: [rewrite(c, f"scheduler-{n}", '"True"', '"False"') for n in ("n1", "n2")],
+    ),
+    ("extender-replicas", lambda c: only_one(c, "scheduler-")),
+    (
+        "few-restarts",
+        lambda c: item(c, "plugin-n1")["status"].update(containerStatuses=[{"restartCount": 9}]),
+    ),
+    ("one-version", lambda c: rewrite(c, "plugin-n1", "0.1.0", "0.0.9")),
+    (
+        "runtime-class",
+        lambda c: item(c, "plugin-n1")["spec"].update(runtimeClassName="missing"),
+    ),
+    ("webhook-trusted", lambda c: rewrite(c, "gpushare", "Cg==", "")),
+    ("webhook-lenient", lambda c: rewrite(c, "gpushare", "Ignore", "Fail")),
+    ("scheduler-configured", lambda c: rewrite(c, "s", "bindVerb: bind", "weight: 1")),
+    ("scheduler-configured", lambda c: c.items.remove(item(c, "s")) or unhealthy_map(c, "n2")),
+    ("scheduler-configured", lambda c: rewrite(c, "s", "aliyun.com/gpu-core.percentage", "x")),
+    ("scheduler-named", lambda c: waiting(c, spec={"schedulerName": "default-scheduler"})),
+    ("requests-possible", lambda c: waiting(c, limits={"aliyun.com/gpu": "1"})),
+    ("requests-fit-a-card", lambda c: waiting(c, 16)),
+    ("no-gpu-count-request", lambda c: waiting(c, limits={"aliyun.com/gpu-count": "1"})),
+    (
+        "no-visible-devices",
+        lambda c: rewrite(
+            c, "p", '"name": "c0"', '"name": "c0", "env": [{"name": "NVIDIA_VISIBLE_DEVICES"}]'
+        ),
+    ),
+    (
+        "no-privileged-share",
+        lambda c: rewrite(
+            c, "p", '"name": "c0"', '"name": "c0", "securityContext": {"privileged": true}'
+        ),
+    ),
+    (
+        "admitted",
+        lambda c: c.pod(
+            "x", 1, node="n1", phase="Failed", status={"reason": "UnexpectedAdmissionError"}
+        ),
+    ),
+    ("scheduler-looks", lambda c: waiting(c, status={})),
+    ("no-pending", lambda c: c.pod("x", 1, node="n1", annotations=CONFIRMED)),
+    (
+        "annotations-true",
+        lambda c: c.pod("x", 1, node="n1", index="one", annotations=CONFIRMED),
+    ),
+    ("cards-exist", lambda c: c.pod("x", 1, node="n1", index=5, annotations=CONFIRMED)),
+    ("no-card-overfull", lambda c: c.pod("x", 13, node="n1", index=0, annotations=CONFIRMED)),
+    ("claims-confirmed", lambda c: c.pod("x", 1, node="n1", index=0)),
+    ("nodes-exist", lambda c: c.pod("x", 1, node="gone", index=0, annotations=CONFIRMED)),
+]
+
+
+def verdicts(run: Run, cluster: FakeCluster) -> dict[str, dict[str, Any]]:
+    """The checks of the document by name."""
+    document = json.loads(run("doctor", "-o", "json", on=cluster).out)
+    return {check["name"]: check for check in document["items"]}
+
+
+def test_a_sound_installation_passes(run: Run) -> None:
+    """Nothing is found, nothing is skipped, and the exit code is 0."""
+    found = verdicts(run, sound())
+    assert {name: c["findings"] for name, c in found.items() if c["result"] != "ok"} == {}
+    outcome = run("doctor", on=sound())
+    assert outcome == (0, f"{len(CHECKS)} checks: {len(CHECKS)} ok\n", "")
+
+
+@pytest.mark.parametrize(("name", "break_it"), FAULTS, ids=[name for name, _ in FAULTS])
+def test_a_fault_is_found(run: Run, name: str, break_it: Break) -> None:
+    """The check that is made for a fault finds it and says what to do."""
+    broken = copy.deepcopy(sound())
+    break_it(broken)
+    check = verdicts(run, broken)[name]
+    assert check["result"] in {"warn", "fail"}
+    assert check["findings"]
+    assert check["remedy"]
+
+
+def test_every_check_has_a_fault() -> None:
+    """No check is without the proof that it can fail; there are at least 25."""
+    assert {check.name for check in CHECKS} == {name for name, _ in FAULTS}
+    assert len(CHECKS) >= 25
+
+
+def test_what_is_not_at_hand_is_skipped(run: Run) -> None:
+    """Nodes and pods alone leave some checks undecided, and they say which kind they lack."""
+    cluster = sound()
+    cluster.items = [i for i in cluster.items if i["kind"] in {"Node", "Pod"}]
+    skipped = [c for c in verdicts(run, cluster).values() if c["result"] == "skip"]
+    assert {c["name"] for c in skipped} >= {"runtime-class", "scheduler-configured"}
+    assert all("not at hand" in c["findings"][0] for c in skipped)
+
+
+def test_failures_end_with_exit_code_1(run: Run) -> None:
+    """The table shows the failing check, its finding and its remedy, in words."""
+    cluster = sound()
+    only_one(cluster, "plugin-")
+    outcome = run("doctor", on=cluster)
+    assert outcome.code == 1
+    assert outcome.out.splitlines() == [
+        "FAIL  plugin-runs: a ready device plugin runs on every labelled node",
+        "      - n2",
+        "      do: kubectl describe the DaemonSet's pod there: image, taints, runtime class, NVML",
+        f"{len(CHECKS)} checks: {len(CHECKS) - 1} ok, 1 FAIL",
+    ]
+
+
+def test_warnings_end_with_exit_code_0(run: Run) -> None:
+    """A warning is shown, but scripts go on."""
+    cluster = sound()
+    cluster.pod("x", 1, node="n1", index=0)
+    outcome = run("doctor", on=cluster)
+    assert (outcome.code, outcome.out.startswith("WARN  claims-confirmed")) == (0, True)
