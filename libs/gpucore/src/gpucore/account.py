@@ -83,7 +83,7 @@ class NodeAccount:
     @property
     def overfull(self) -> tuple[GpuIndex, ...]:
         """Cards of which more is held than they have."""
-        return tuple(index for index, card in self._cards.items() if card.overfull)
+        return tuple(sorted(i for i, card in self._cards.items() if card.overfull))
 
     def reserved_units(self) -> int:
         """Units to keep free for what is held on no known card."""

@@ -1,0 +1,401 @@
+"""A cluster that lives at random, a ledger that watches it, and plain arithmetic that checks it.
+
+Events are lost, repeated and delayed until a relist; nodes come, go and change; annotations are
+corrupted; binds fail, succeed or are never heard of again. After every step the ledger's books must
+equal sums that are worked out from scratch.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+from corebuilders import NAMES, bound, cards, demand, legacy_node, pod, share_node
+from corebuilders import ledger as built
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from gpucore.fit import fit, sift
+from gpucore.ledger import Ledger
+from gpucore.model import Claim, Gpu, Inventory, Placement, Rung
+from gpucore.policy import place
+from gpucore.units import GIB, GpuIndex, GpuUuid, MemoryUnit, NodeName, PodUid
+from gpucore.wire import names as wire_names
+from gpucore.wire.nodes import Node
+from gpucore.wire.pods import Pod, claim_of
+
+NODE_NAMES = (NodeName("n1"), NodeName("n2"))
+TTL = 10
+HALF = MemoryUnit(512)
+SIZES = st.lists(st.integers(0, 6), max_size=3)
+HEARD = st.sampled_from([True, True, False])
+DEMANDS = tuple(
+    demand(asked)
+    for asked in (
+        pod("d1", 1),
+        pod("d3", 3),
+        pod("d6", 6),
+        pod("dc", 2, core=60),
+        pod("c", core=30),
+        pod("s", 4, labels={NAMES.gpu_count: "2"}),
+        pod("w", 2, labels={wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}),
+        pod("m", 1, annotations={wire_names.ISOLATION: "mps"}),
+        pod("g1", gpus=1),
+        pod("g2", gpus=2),
+    )
+)
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """One cluster and the ledger under test."""
+
+    def __init__(self, make: Callable[..., Ledger] = Ledger) -> None:
+        super().__init__()
+        self.book = make(NAMES)
+        self.nodes: dict[NodeName, Node] = {}
+        self.pods: dict[PodUid, Pod] = {}
+        self.unhealthy: dict[NodeName, frozenset[GpuIndex]] = {}
+        self.known_nodes: dict[NodeName, Node] = {}
+        self.claims: dict[PodUid, Claim] = {}
+        self.assumed: dict[PodUid, Claim] = {}
+        self.now = 0
+        self.serial = 0
+        self._tell_node(share_node(NODE_NAMES[0], cards(6, 6, 4), whole=True), heard=True)
+        self._tell_node(legacy_node(NODE_NAMES[1], 14, 2), heard=True)
+
+    # The watch, which may lose an event; the expectation follows what was delivered.
+
+    def _tell_pod(self, changed: Pod, *, heard: bool) -> None:
+        self.pods[changed.uid] = changed
+        if heard:
+            self.book.pod_changed(changed)
+            self._expect(changed)
+
+    def _expect(self, changed: Pod) -> None:
+        claim = claim_of(changed, NAMES)
+        if claim is None and not changed.node and not changed.finished:
+            return
+        self.assumed.pop(changed.uid, None)
+        self.claims.pop(changed.uid, None)
+        if claim is not None:
+            self.claims[changed.uid] = claim
+
+    def _some(self, pick: int, pods: list[Pod]) -> Pod | None:
+        return pods[pick % len(pods)] if pods else None
+
+    def _live(self, *, on_node: bool) -> list[Pod]:
+        return [p for p in self.pods.values() if bool(p.node) == on_node and not p.finished]
+
+    # Nodes.
+
+    @rule(
+        name=st.sampled_from(NODE_NAMES),
+        sizes=SIZES,
+        unit=st.sampled_from([GIB, HALF]),
+        sick=st.sets(st.integers(0, 2), max_size=1),
+        kind=st.sampled_from([Rung.NONE, Rung.MPS]),
+        mig=st.booleans(),
+        labels=st.sampled_from(
+            [{}, {wire_names.LABEL_OVERSELL: "2"}, {wire_names.LABEL_MAX_POD: "2"}]
+        ),
+        heard=HEARD,
+    )
+    def node_becomes(
+        self,
+        name: NodeName,
+        sizes: list[int],
+        unit: MemoryUnit,
+        sick: set[int],
+        *,
+        kind: Rung,
+        labels: dict[str, str],
+        mig: bool,
+        heard: bool,
+    ) -> None:
+        """A node comes, shrinks, grows, changes its unit, loses or regains a card."""
+        gpus = tuple(
+            Gpu(
+                GpuIndex(i), GpuUuid(f"G{i}"), size, healthy=i not in sick, rung=kind,
+                mig=mig and i == 0,
+            )
+            for i, size in enumerate(sizes)
+        )  # fmt: skip
+        self._tell_node(
+            share_node(name, Inventory(gpus, unit), whole=True, labels=labels), heard=heard
+        )
+
+    @rule(name=st.sampled_from(NODE_NAMES), count=st.integers(0, 3), heard=HEARD)
+    def node_becomes_legacy(self, name: NodeName, count: int, *, heard: bool) -> None:
+        """An original plugin takes over: total and count only."""
+        self._tell_node(legacy_node(name, 7 * count, count), heard=heard)
+
+    def _tell_node(self, node: Node, *, heard: bool) -> None:
+        self.nodes[node.name] = node
+        if heard:
+            self.known_nodes[node.name] = node
+            self.book.node_changed(node)
+
+    @rule(name=st.sampled_from(NODE_NAMES), heard=HEARD)
+    def node_vanishes(self, name: NodeName, *, heard: bool) -> None:
+        """A node is deleted; its pods may live on for a while."""
+        self.nodes.pop(name, None)
+        if heard:
+            self.known_nodes.pop(name, None)
+            self.book.node_gone(name)
+
+    @rule(name=st.sampled_from(NODE_NAMES), sick=st.frozensets(st.integers(0, 2), max_size=2))
+    def config_map_changes(self, name: NodeName, sick: frozenset[int]) -> None:
+        """The legacy ConfigMap withdraws cards, or gives them back."""
+        self.unhealthy[name] = frozenset(GpuIndex(i) for i in sick)
+        self.book.unhealthy_changed(name, self.unhealthy[name])
+
+    @rule()
+    def nodes_are_listed(self) -> None:
+        """The watch on nodes starts anew."""
+        self.known_nodes = dict(self.nodes)
+        self.book.relist_nodes(self.nodes.values())
+
+    # Pods.
+
+    @rule(
+        name=st.sampled_from("ab"),
+        mem=st.sampled_from([(1,), (2,), (4,), (6,), (1, 2), (0,)]),
+        core=st.sampled_from([0, 40]),
+        gpus=st.sampled_from([0, 0, 1, 2]),
+        labels=st.sampled_from(
+            [
+                {},
+                {NAMES.gpu_count: "2"},
+                {wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE},
+            ]
+        ),
+        heard=HEARD,
+    )
+    def pod_is_created(
+        self,
+        name: str,
+        mem: tuple[int, ...],
+        core: int,
+        gpus: int,
+        labels: dict[str, str],
+        *,
+        heard: bool,
+    ) -> None:
+        """A pod comes, perhaps under a name that was used before."""
+        self.serial += 1
+        made = pod(name, mem, core=core, gpus=gpus, labels=labels)
+        made = msgspec.structs.replace(made, uid=PodUid(f"{name}-{self.serial}"))
+        self._tell_pod(made, heard=heard)
+
+    @precondition(lambda self: self._live(on_node=False))
+    @rule(pick=st.integers(0, 9), name=st.sampled_from(NODE_NAMES))
+    def extender_assumes(self, pick: int, name: NodeName) -> None:
+        """A bind begins, where the pod fits."""
+        chosen = self._some(pick, self._live(on_node=False))
+        account = self.book.node(name)
+        if chosen is None or account is None or chosen.uid in self.claims:
+            return
+        wanted = _asks(chosen)
+        if wanted is None:
+            return
+        placement = place(account, demand(chosen))
+        if isinstance(placement, Placement):
+            standing = self.assumed.get(chosen.uid)
+            claim = self.book.assume(chosen, placement, now_ns=self.now)
+            assert standing is None or claim == standing
+            self.assumed[chosen.uid] = claim
+
+    @precondition(lambda self: self.assumed)
+    @rule(pick=st.integers(0, 9), heard=HEARD, assigned=st.booleans())
+    def bind_succeeds(self, pick: int, *, heard: bool, assigned: bool) -> None:
+        """The API server wrote node and annotations in one go."""
+        uid = list(self.assumed)[pick % len(self.assumed)]
+        placement = self.assumed[uid].placement
+        current = self.pods.get(uid)
+        if current is None or current.node or current.finished:
+            return
+        node = self.known_nodes.get(placement.node)
+        account = built(node).node(placement.node) if node else None
+        inventory = account.inventory if account else None
+        done = bound(current, placement, inventory or Inventory(()), assigned=assigned)
+        self._tell_pod(done, heard=heard)
+
+    @precondition(lambda self: self.assumed)
+    @rule(pick=st.integers(0, 9))
+    def bind_fails(self, pick: int) -> None:
+        """The API server refused the bind."""
+        uid = list(self.assumed)[pick % len(self.assumed)]
+        assert self.book.forget(uid)
+        assert not self.book.forget(uid)
+        del self.assumed[uid]
+
+    @rule(seconds=st.integers(0, 12))
+    def time_passes(self, seconds: int) -> None:
+        """What nobody confirmed in time expires, and nothing else."""
+        self.now += seconds
+        late = [u for u, claim in self.assumed.items() if self.now - claim.assume_time >= TTL]
+        assert sorted(self.book.expire(self.now, TTL)) == sorted(late)
+        for uid in late:
+            del self.assumed[uid]
+
+    @rule(
+        pick=st.integers(0, 9),
+        name=st.sampled_from(NODE_NAMES),
+        index=st.sampled_from(["0", "1", "2", "9", "x"]),
+        heard=HEARD,
+    )
+    def somebody_else_binds(self, pick: int, name: NodeName, index: str, *, heard: bool) -> None:
+        """Another scheduler binds a pod, with or without sense in its annotations."""
+        chosen = self._some(pick, self._live(on_node=False))
+        if chosen is not None:
+            texts = {NAMES.mem_idx: index, NAMES.group: index}
+            changed = msgspec.structs.replace(chosen, node=name, annotations=texts)
+            self._tell_pod(changed, heard=heard)
+
+    @rule(
+        pick=st.integers(0, 9),
+        text=st.sampled_from(['{"0":{"0":1}}', '{"0":{"1":2},"1":{"1":9}}', "{", '{"0":{"2":6}}']),
+        unit=st.sampled_from(["GiB", "512MiB", "?"]),
+        heard=HEARD,
+    )
+    def annotations_change(self, pick: int, text: str, unit: str, *, heard: bool) -> None:
+        """The plugin corrects a card, or somebody edits what should not be edited."""
+        chosen = self._some(pick, self._live(on_node=True))
+        if chosen is not None:
+            texts = {wire_names.V2_ALLOCATION: text, wire_names.UNIT: unit,
+                     NAMES.mem_assigned: "true"}  # fmt: skip
+            changed = msgspec.structs.replace(chosen, annotations=chosen.annotations | texts)
+            self._tell_pod(changed, heard=heard)
+
+    @rule(pick=st.integers(0, 9), heard=HEARD)
+    def deletion_is_asked(self, pick: int, *, heard: bool) -> None:
+        """A pod terminates; its containers still run."""
+        chosen = self._some(pick, list(self.pods.values()))
+        if chosen is not None:
+            self._tell_pod(msgspec.structs.replace(chosen, terminating=True), heard=heard)
+
+    @rule(pick=st.integers(0, 9), phase=st.sampled_from(["Running", "Failed"]), heard=HEARD)
+    def phase_changes(self, pick: int, phase: str, *, heard: bool) -> None:
+        """A pod runs, or fails for good."""
+        chosen = self._some(pick, self._live(on_node=True) + self._live(on_node=False)[:1])
+        if chosen is not None:
+            self._tell_pod(msgspec.structs.replace(chosen, phase=phase), heard=heard)
+
+    @precondition(lambda self: self.pods)
+    @rule(pick=st.integers(0, 9), heard=HEARD)
+    def pod_object_goes(self, pick: int, *, heard: bool) -> None:
+        """The object is deleted: its containers are gone."""
+        uid = list(self.pods)[pick % len(self.pods)]
+        del self.pods[uid]
+        if heard:
+            self.book.pod_gone(uid)
+            self.claims.pop(uid, None)
+            self.assumed.pop(uid, None)
+
+    @rule(pick=st.integers(0, 9))
+    def event_is_repeated(self, pick: int) -> None:
+        """The last state of a pod is delivered (again, or late)."""
+        chosen = self._some(pick, list(self.pods.values()))
+        if chosen is not None:
+            self._tell_pod(chosen, heard=True)
+
+    @rule()
+    def pods_are_listed(self) -> None:
+        """The watch on pods starts anew; binds under way are not on the list yet."""
+        self.book.relist_pods(self.pods.values())
+        self.claims.clear()
+        for listed in self.pods.values():
+            self._expect(listed)
+
+    # What must hold at any time.
+
+    @invariant()
+    def one_claim_a_pod(self) -> None:
+        """The ledger holds exactly what was delivered and assumed, each claim on one node."""
+        assert dict(self.book.claims()) == self.claims | self.assumed
+        for uid, claim in self.book.claims().items():
+            homes = [name for name, account in self.book.nodes().items() if uid in account.claims]
+            assert homes == [claim.placement.node]
+
+    @invariant()
+    def books_are_sums(self) -> None:
+        """Every card's books are the sum of the claims on it, and free is never below zero."""
+        for name, account in self.book.nodes().items():
+            claims = [c for c in self.book.claims().values() if c.placement.node == name]
+            unit = account.unit
+            indexes = {gpu.index for gpu in account.inventory.gpus} if account.inventory else set()
+            held = {
+                i for c in claims for i in (*c.placement.mem, *c.placement.core, *c.placement.group)
+            }
+            assert set(account.cards) == indexes | held
+            for index, card in account.cards.items():
+                units = sum(_in(c.placement.mem.get(index, 0), c.unit, unit) for c in claims)
+                assert card.used == units
+                assert card.core_used == sum(c.placement.core.get(index, 0) for c in claims)
+                whole = any(index in c.placement.group for c in claims)
+                alone = any(c.exclusive and index in _cards_of(c) for c in claims)
+                assert card.free == (0 if whole or alone else max(card.total - units, 0))
+            assert account.pending == sum(_in(c.pending, c.unit, unit) for c in claims)
+            assert account.pending_gpus == sum(c.pending_gpus for c in claims)
+
+    @invariant()
+    def aggregates_agree_with_the_cards(self) -> None:
+        """The quick filter says the same as looking at every card."""
+        names = [*NODE_NAMES, NodeName("unknown")]
+        for wanted in DEMANDS:
+            fits, refused = sift(self.book, wanted, names)
+            slow = [n for n in names if (a := self.book.node(n)) and fit(a, wanted) is None]
+            assert fits == slow
+            assert list(refused) == [name for name in names if name not in fits]
+
+    @invariant()
+    def nothing_over_full_is_offered(self) -> None:
+        """What fits leaves no card over-full that was not so before."""
+        for account in self.book.nodes().values():
+            for wanted in DEMANDS:
+                placement = place(account, wanted)
+                if isinstance(placement, Placement):
+                    for index, units in placement.mem.items():
+                        assert account.cards[index].used + units <= account.cards[index].total
+
+    @invariant()
+    def a_restart_gives_the_same_books(self) -> None:
+        """Lists of what is known, and the reservations, make the same accounts."""
+        fresh = Ledger(NAMES)
+        fresh.relist_nodes(self.known_nodes.values())
+        for name, indexes in self.unhealthy.items():
+            fresh.unhealthy_changed(name, indexes)
+        for claim in (*self.claims.values(), *self.assumed.values()):
+            fresh._hold(claim)
+        assert _fingerprint(fresh) == _fingerprint(self.book)
+
+
+def _asks(asked: Pod) -> Claim | None:
+    return claim_of(msgspec.structs.replace(asked, node=NodeName("n1")), NAMES)
+
+
+def _cards_of(claim: Claim) -> set[GpuIndex]:
+    place = claim.placement
+    return {*place.mem, *place.core, *place.group}
+
+
+def _in(amount: int, theirs: MemoryUnit | None, mine: MemoryUnit | None) -> int:
+    """``amount`` in my unit, as the contract converts: through MiB, rounded up."""
+    if theirs is None or mine is None:
+        return amount
+    return -(-amount * theirs.mib // mine.mib)
+
+
+def _fingerprint(book: Ledger) -> object:
+    """All that the books say, in an order of its own."""
+    return {
+        name: (
+            account.shape,
+            sorted(
+                (c.index, c.total, c.used, c.core_used, c.free, sorted(c.holders), c.healthy)
+                for c in account.cards.values()
+            ),
+            (account.pending, account.pending_core, account.pending_gpus),
+            (account.share_room, account.whole_room, account.overfull),
+            (book.share_rooms[name], book.whole_rooms[name]),
+        )
+        for name, account in sorted(book.nodes().items())
+    }
