@@ -31,8 +31,7 @@ class Ground(NamedTuple):
         """The best group of the best cut of ``free``."""
         if not self.exact:
             return self._grown(free, count, require)
-        search = search_of(self.scores, self.numas, count)
-        return (search.best_with(free, require) if require else search.best(free)).mask
+        return search_of(self.scores, self.numas, count).best(free, require).mask
 
     def bandwidth(self, free: int, count: int, require: int) -> int:
         """The group whose smallest pair is largest, then of the largest sum."""

@@ -7,10 +7,12 @@ can leave cards behind that nobody wants together.
 
 The reference lists all cuts, of which 16 cards have millions. Here groups are tried from the best,
 and a set of cards is left alone when the tables say that it cannot give what is needed. Ties are
-settled by that order alone: only a strictly better cut replaces an earlier one, so among equal
-totals the best group wins, then fewest NUMA nodes, then lowest indexes. Of interchangeable cards
-the lowest are taken, which keeps an all-alike NVSwitch machine from being searched over and over.
-What is learnt about a set of cards is kept for later questions.
+settled by that order: only a strictly better cut replaces an earlier one, so among equal totals the
+best group wins, then fewest NUMA nodes, then lowest indexes. One thing goes before: a cut into
+groups that are all worth the same, since the pods to come are then served alike (it is also what
+NVIDIA's tests expect of the pairs of a DGX-1 with V100). Of interchangeable cards the lowest are
+taken, which keeps an all-alike NVSwitch machine from being searched over and over. What is learnt
+about a set of cards is kept for later questions.
 """
 
 from functools import lru_cache
@@ -42,12 +44,15 @@ class Search:
         self._exact: dict[int, Best] = {}
         self._ceiling = table.ceilings(size)
 
-    def best(self, free: int) -> Best:
-        """The best cut of the cards ``free``."""
-        return self._exact.get(free) or self._better(free, -1)
-
-    def best_with(self, free: int, require: int) -> Best:
+    def best(self, free: int, require: int = 0) -> Best:
         """The best cut of ``free`` that has one whole group with all cards of ``require``."""
+        if require:
+            best = self._best_with(free, require)
+        else:
+            best = self._exact.get(free) or self._better(free, -1)
+        return Best(best.total, self._even(free, best, require) or best.mask)
+
+    def _best_with(self, free: int, require: int) -> Best:
         best = Best(-1, 0)
         most = self._bound(free, free.bit_count() // self._size - 1)
         for weight, group, _ in self._groups:
@@ -64,6 +69,19 @@ class Search:
     def total(self, free: int, needed: int = -1) -> int:
         """The total of the best cut of ``free``, or anything up to ``needed`` if that is more."""
         return (self._exact.get(free) or self._better(free, needed)).total
+
+    def _even(self, free: int, best: Best, require: int) -> int:
+        """The first group of a cut that is as good as the best and of equal groups; 0: none is."""
+        count, over = divmod(free.bit_count(), self._size)
+        if count == 0 or over or best.total % count:
+            return 0
+        share = best.total // count
+        if self._table.sums[best.mask] == share:
+            return 0
+        groups = [group for weight, group, _ in self._groups if weight == share]
+        groups = [group for group in groups if not group & ~free]
+        dead: set[int] = set()
+        return next((g for g in groups if not require & ~g and _covered(free - g, groups, dead)), 0)
 
     def _bound(self, free: int, count: int) -> int:
         """No ``count`` groups and rest within ``free`` weigh more than this."""
@@ -103,6 +121,19 @@ class Search:
         if best > needed:
             exact[free] = Best(best, mask)
         return Best(best, mask)
+
+
+def _covered(free: int, groups: list[int], dead: set[int]) -> bool:
+    """Whether some of ``groups`` make up ``free`` exactly; ``dead`` remembers what they cannot."""
+    if not free:
+        return True
+    lowest = free & -free
+    if free not in dead:
+        for group in groups:
+            if group & lowest and not group & ~free and _covered(free - group, groups, dead):
+                return True
+        dead.add(free)
+    return False
 
 
 @lru_cache(maxsize=256)

@@ -50,7 +50,7 @@ class Table:
         if size not in self._groups:
             masks, nodes, lower = list(_masks(self.cards, size)), self._nodes, self._lower
             if nodes[-1]:
-                masks.sort(key=lambda mask: nodes[mask].bit_count())
+                masks.sort(key=lambda mask: max(nodes[mask].bit_count(), 1))
             masks.sort(key=self.sums.__getitem__, reverse=True)
             vetoes = [mask | (lower[mask] & ~mask) << MAX_EXACT for mask in masks]
             weights = map(self.sums.__getitem__, masks)
