@@ -1,8 +1,9 @@
 """Events on pods: where a pod went, or why it could not be bound.
 
 Best effort and in the background: a bind never waits for one. What is said again about a pod within
-``QUIET_SECONDS`` is counted into the event that is there, so that events never outnumber binds, and
-what comes faster than the API server takes it is dropped and counted.
+``QUIET_SECONDS`` is counted into the event that is there, so that events never outnumber binds.
+Events give way to binds: after a burst they are written at a steady pace, and what would wait too
+long for that is dropped and counted.
 """
 
 import asyncio
@@ -22,6 +23,8 @@ from gpuextender.kube import Api, KubeError, NotFoundError
 COMPONENT: Final = "gpushare-extender"
 QUIET_SECONDS: Final = 30.0
 QUEUE_LIMIT: Final = 10_000
+BURST: Final = 50
+PER_SECOND: Final = 25
 REMEMBERED: Final = 4_096
 MESSAGE_LIMIT: Final = 1_024
 
@@ -51,6 +54,7 @@ class Recorder:
         self._instance = instance
         self._said: OrderedDict[_Key, _Said] = OrderedDict()
         self._queue: asyncio.Queue[_Said] = asyncio.Queue(QUEUE_LIMIT)
+        self._due = 0.0
 
     def note(self, pod: Pod, reason: str, message: str) -> None:
         """Something went as it should."""
@@ -64,6 +68,7 @@ class Recorder:
         """Write for ever."""
         while True:
             said = await self._queue.get()
+            await self._pace()
             try:
                 await self._write(said)
                 metrics.EVENTS.labels("written").inc()
@@ -80,6 +85,12 @@ class Recorder:
                 await self._queue.join()
         except TimeoutError:
             log.warning("events left unwritten", count=self._queue.qsize())
+
+    async def _pace(self) -> None:
+        """Wait for this event's turn: at once within a burst, then one after the other."""
+        now = monotonic()
+        self._due = max(self._due, now - BURST / PER_SECOND) + 1 / PER_SECOND
+        await asyncio.sleep(max(0.0, self._due - now))
 
     def _say(self, pod: Pod, kind: str, reason: str, message: str) -> None:
         said = self._remember(pod, kind, reason)

@@ -1,22 +1,24 @@
 """prioritize: how good each node is for a pod, 0..10, so that shares pack nodes and not only cards.
 
-A node that is unknown, or turns out not to fit, scores 0 and never voids the list. Answers are kept
-encoded, a fragment a node, since thousands of them are sent for every pod and few change.
+A node that is unknown, or turns out not to fit, scores 0 and never voids the list. What is sent of
+a node is kept encoded: plain shares by policy, node and amount, all else by demand and node.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from gpucore.model import Demand
-from gpucore.policy import score
+from gpucore.policy import MAX_SCORE, score
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod
-from gpuextender import messages
+from gpuextender import messages, ratings
 from gpuextender.memo import Memo
 from gpuextender.messages import ExtenderArgs, HostPriority, MessageError
 from gpuextender.state import State
 
 _EMPTY: Final = b"[]"
+_Row = Sequence[bytes]
 
 
 class Prioritize:
@@ -29,10 +31,12 @@ class Prioritize:
     def __init__(self, state: State, *, policy: str) -> None:
         self._state = state
         self._policy = policy
+        self._rows: Memo[str, _Row] = Memo()
         self._entries: Memo[Demand, bytes] = Memo()
 
     def touch(self, node: NodeName) -> None:
         """The books of ``node`` changed."""
+        self._rows.touch(node)
         self._entries.touch(node)
 
     def answer(self, body: bytes) -> bytes:
@@ -51,14 +55,43 @@ class Prioritize:
             demand = self._state.saw(decode_pod(args.pod)).demand
         if demand is None:
             return messages.encode([HostPriority(name, 0) for name in names])
-        kept = self._entries.of(demand)
-        entries = [kept.get(NodeName(n)) or self._entry(kept, n, demand) for n in names]
-        return b"[" + b",".join(entries) + b"]"
+        return b"[" + b",".join(self._list(names, demand)) + b"]"
 
-    def _entry(self, kept: dict[NodeName, bytes], name: str, demand: Demand) -> bytes:
+    def _list(self, names: Sequence[str], demand: Demand) -> list[bytes]:
+        if not ratings.plain(demand):
+            return [self._entry(name, demand) for name in names]
+        amount = demand.mem
+        rows = self._rows.of(demand.policy)
+        return [
+            row[amount]
+            if (row := rows.get(NodeName(name))) is not None and amount < len(row)
+            else self._plain_entry(name, demand)
+            for name in names
+        ]
+
+    def _plain_entry(self, name: str, demand: Demand) -> bytes:
+        """Make the row of a node that has none yet; ask the core where a row cannot say."""
+        rows = self._rows.of(demand.policy)
+        account = self._state.ledger.node(NodeName(name))
+        if account is not None and account.name not in rows:
+            policy = demand.policy or account.shape.policy or self._policy
+            pieces = [_entry(name, rating) for rating in range(MAX_SCORE + 1)]
+            rows[account.name] = [pieces[rating] for rating in ratings.table(account, policy)]
+            if demand.mem < len(rows[account.name]):
+                return rows[account.name][demand.mem]
+        return self._entry(name, demand)
+
+    def _entry(self, name: str, demand: Demand) -> bytes:
+        kept = self._entries.of(demand)
+        entry = kept.get(NodeName(name))
+        if entry is not None:
+            return entry
         account = self._state.ledger.node(NodeName(name))
         if account is None:  # not kept: unknown names must not fill memory
-            return messages.encode(HostPriority(name, 0))
-        entry = messages.encode(HostPriority(name, score(account, demand, self._policy)))
-        kept[account.name] = entry
+            return _entry(name, 0)
+        entry = kept[account.name] = _entry(name, score(account, demand, self._policy))
         return entry
+
+
+def _entry(name: str, rating: int) -> bytes:
+    return messages.encode(HostPriority(name, rating))
