@@ -6,12 +6,13 @@ from typing import Any
 
 from fakecluster.objects import pod
 from fakecluster.server import FakeApiServer
+from msgspec import json
+
 from gpucore.model import Inventory, Placement
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.placements import annotations_of
 from gpucore.wire.pods import claim_of, decode_pod, demand_of
-from msgspec import json
 
 Asks = list[dict[str, int]]
 

@@ -1,16 +1,16 @@
 """Annotations and devices agree, whatever comes in whatever order."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
 from fakedriver import FakeDriver, t4
-from gpucore.units import GpuIndex
-from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.pods import claim_of, decode_pod
 from msgspec import json
 from scheduler import FakeScheduler
 from stage import Stage
+
+from gpucore.units import GpuIndex
+from gpucore.wire.names import DEFAULT_NAMES
+from gpucore.wire.pods import claim_of, decode_pod
 
 H200_MIB = 143771
 UNITS = 140

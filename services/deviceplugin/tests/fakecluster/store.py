@@ -3,7 +3,6 @@
 import asyncio
 import copy
 import time
-
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any, NamedTuple

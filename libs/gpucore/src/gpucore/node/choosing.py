@@ -101,7 +101,8 @@ class Choosing(NamedTuple):
             fitting = self._fitting(pod, leave_promised=False)
         if len(fitting) < count:
             return self._no_room(self._need(pod), tuple(self.table.ids))
-        chosen = sorted(fitting, key=lambda card: (self.available[card], card))[:count]
+        kind = Resource.MEM if pod and pod.demand.mem else self.table.resource
+        chosen = sorted(fitting, key=lambda card: (self._free(kind, card), card))[:count]
         return self.on(tuple(sorted(chosen)), pod)
 
     def whole(self, pod: Expected, plan: Cards, required: tuple[GpuIndex, ...]) -> Cards | Denial:

@@ -1,0 +1,109 @@
+"""Cards and pods for the tests of a node's decisions."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpucore.model import Gpu, Inventory
+from gpucore.node.devices import Resource
+from gpucore.node.expected import Expected, expected_of
+from gpucore.node.steering import Question, Steering
+from gpucore.units import GpuIndex, GpuUuid, NodeName, PodUid
+from gpucore.wire.names import DEFAULT_NAMES
+from gpucore.wire.pods import Container, Pod
+
+Asks = Mapping[str, int | str]
+
+
+def card(index: int, units: int = 15, **more: Any) -> Gpu:
+    """A card of so many GiB."""
+    uuid = GpuUuid(f"GPU-00000000-0000-0000-0000-{index:012}")
+    return Gpu(GpuIndex(index), uuid, units, memory_mib=units * 1024 + 770, **more)
+
+
+def machine(*units: int) -> Inventory:
+    """Cards of these sizes."""
+    return Inventory(gpus=tuple(card(index, size) for index, size in enumerate(units)))
+
+
+def plan(index: int, amount: int = 0) -> dict[str, str]:
+    """The first generation's annotations for a card."""
+    return {
+        DEFAULT_NAMES.mem_idx: str(index),
+        DEFAULT_NAMES.mem_pod: str(amount),
+        DEFAULT_NAMES.mem_assigned: "false",
+        DEFAULT_NAMES.mem_assume_time: "17",
+    }
+
+
+def make_pod(
+    name: str,
+    *asks: Asks,
+    inits: Sequence[Asks] = (),
+    annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    phase: str = "Pending",
+    created: int = 0,
+    uid: str = "",
+) -> Pod:
+    """A pod bound to the node."""
+    return Pod(
+        uid=PodUid(uid or f"uid-{name}"),
+        namespace="default",
+        name=name,
+        node=NodeName("n1"),
+        phase=phase,
+        annotations=dict(annotations or {}),
+        labels=dict(labels or {}),
+        containers=tuple(_container(f"c{i}", ask) for i, ask in enumerate(asks)),
+        init_containers=tuple(_container(f"i{i}", ask) for i, ask in enumerate(inits)),
+        creation=f"2026-01-01T00:00:{created:02}Z",
+    )
+
+
+def _container(name: str, ask: Asks) -> Container:
+    limits = {f"aliyun.com/{resource}": str(amount) for resource, amount in ask.items()}
+    return Container(name=name, limits=limits)
+
+
+def expected(name: str, *asks: Asks, **more: Any) -> Expected:
+    """What a node expects of such a pod."""
+    found = expected_of(make_pod(name, *asks, **more), DEFAULT_NAMES)
+    assert found is not None
+    return found
+
+
+class Kubelet:
+    """The questions of a kubelet that takes what it is advised to take."""
+
+    def __init__(self, steering: Steering) -> None:
+        self.steering = steering
+        self.used: dict[Resource, set[str]] = {each: set() for each in Resource}
+
+    def question(self, resource: Resource, amount: int, required: Sequence[str] = ()) -> Question:
+        """What it would ask now."""
+        free = set(self.steering.tables[resource].owner) - self.used[resource]
+        return Question(resource, frozenset(free | set(required)), tuple(required), amount)
+
+    def take(
+        self, amount: int, resource: Resource = Resource.MEM, required: Sequence[str] = ()
+    ) -> Any:
+        """Ask, take, allocate; returns what was granted, or the denial."""
+        question = self.question(resource, amount, required)
+        ids = self.steering.prefer(question)
+        if ids is None:
+            ids = self.steering.adopt(question)
+        if not isinstance(ids, tuple):
+            return ids
+        granted = self.steering.allocate(resource, ids)
+        if hasattr(granted, "ids"):
+            self.used[resource] |= set(ids)
+        return granted
+
+
+def steering(inventory: Inventory, *pods: Expected) -> Steering:
+    """The matching state of a node with these cards and waiting pods."""
+    made = Steering(tuple(Resource))
+    made.equip(inventory)
+    for pod in pods:
+        made.queue.see(pod)
+    return made

@@ -1,0 +1,141 @@
+"""Whom kubelet means: the order of arrival, the pod in progress, and what kubelet says later."""
+
+from nodepods import expected
+
+from gpucore.node.admission import AdmissionQueue
+from gpucore.node.devices import Resource
+from gpucore.node.holdings import Held
+from gpucore.units import PodUid
+
+MEM, CORE = Resource.MEM, Resource.CORE
+
+
+def queue(*pods: object) -> AdmissionQueue:
+    made = AdmissionQueue(tuple(Resource))
+    for pod in pods:
+        made.see(pod)  # type: ignore[arg-type]
+    return made
+
+
+def name(made: AdmissionQueue, amount: int, resource: Resource = MEM) -> str:
+    turn = made.turn(resource, amount)
+    return f"{turn.pod.name}/{turn.step.container}" if turn else ""
+
+
+def give(made: AdmissionQueue, amount: int, resource: Resource = MEM, at: int = 1) -> str:
+    turn = made.turn(resource, amount)
+    assert turn is not None
+    made.give(turn, resource, (f"{turn.pod.name}-{turn.step.container}-{resource}",), at=at)
+    return f"{turn.pod.name}/{turn.step.container}"
+
+
+def test_equal_pods_are_taken_in_order_of_arrival() -> None:
+    """Two pods of 2: the one that arrived first is meant first, then the other."""
+    made = queue(expected("b", {"gpu-mem": 2}), expected("a", {"gpu-mem": 2}))
+    assert [give(made, 2), give(made, 2)] == ["b/c0", "a/c0"]
+    assert name(made, 2) == ""
+
+
+def test_an_unequal_pod_in_front_is_not_mistaken() -> None:
+    """A call for 3 never means a pod of 2."""
+    made = queue(expected("a", {"gpu-mem": 2}), expected("b", {"gpu-mem": 3}))
+    assert name(made, 3) == "b/c0"
+
+
+def test_the_next_container_of_the_pod_in_progress_comes_first() -> None:
+    """After a's first container its second is meant, although b of that amount waits as well."""
+    made = queue(expected("a", {"gpu-mem": 1}, {"gpu-mem": 2}), expected("b", {"gpu-mem": 2}))
+    assert [give(made, 1), give(made, 2), give(made, 2)] == ["a/c0", "a/c1", "b/c0"]
+
+
+def test_memory_and_compute_of_a_container_come_in_any_order() -> None:
+    """Kubelet walks a container's resources in no order; the next container waits for both."""
+    both = {"gpu-mem": 2, "gpu-core.percentage": 2}
+    made = queue(expected("a", both, {"gpu-mem": 2}))
+    assert give(made, 2, CORE) == "a/c0"
+    assert give(made, 2, MEM) == "a/c0"
+    assert give(made, 2, MEM) == "a/c1"
+
+
+def test_a_pod_that_kubelet_left_in_the_middle_is_passed_over() -> None:
+    """Kubelet admits one pod at a time: when it goes on to b, the rest of a will not come."""
+    made = queue(expected("a", {"gpu-mem": 1}, {"gpu-mem": 7}), expected("b", {"gpu-mem": 2}))
+    give(made, 1)
+    give(made, 2)
+    assert name(made, 7) == ""
+
+
+def test_after_a_restart_kubelet_goes_by_creation_and_finishes_what_it_left() -> None:
+    """A restarted kubelet sorts by creation time; a pod left in the middle may come again."""
+    made = queue(
+        expected("late", {"gpu-mem": 2}, created=9),
+        expected("half", {"gpu-mem": 1}, {"gpu-mem": 7}, created=5),
+        expected("early", {"gpu-mem": 2}, created=1),
+    )
+    give(made, 1)
+    give(made, 2)
+    made.kubelet_restarted()
+    assert name(made, 7) == "half/c1"
+    assert name(made, 2) == "early/c0"
+
+
+def test_a_refused_pod_is_not_asked_for_again() -> None:
+    """A pod that was turned away leaves the next equal one in its place."""
+    made = queue(expected("a", {"gpu-mem": 2}), expected("b", {"gpu-mem": 2}))
+    made.turn_away(PodUid("uid-a"))
+    assert name(made, 2) == "b/c0"
+
+
+def test_a_pod_that_runs_or_is_gone_is_no_candidate() -> None:
+    """Running pods and deleted pods leave the queue."""
+    made = queue(expected("a", {"gpu-mem": 2}), expected("b", {"gpu-mem": 2}))
+    made.see(expected("a", {"gpu-mem": 2}, phase="Running"))
+    made.drop(PodUid("uid-b"))
+    assert name(made, 2) == ""
+
+
+def test_what_kubelet_says_puts_a_wrong_guess_right() -> None:
+    """Kubelet turned a away unseen and b got its ids: the account frees a and settles b."""
+    made = queue(expected("a", {"gpu-mem": 2}), expected("b", {"gpu-mem": 2}))
+    give(made, 2, at=1)  # thought to be a; it was b
+    held = Held("default", "b", {"c0": {MEM: ("a-c0-gpu-mem",)}})
+    made.believe([held], asked_at=0)
+    assert name(made, 2) == "a/c0"
+    give(made, 2, at=2)
+    assert name(made, 2) == ""
+
+
+def test_an_answer_that_is_older_than_a_grant_takes_nothing_back() -> None:
+    """Kubelet notes a grant late: until then its silence about it means nothing."""
+    made = queue(expected("a", {"gpu-mem": 1}, {"gpu-mem": 2}))
+    give(made, 1, at=5)
+    made.believe([], asked_at=4)
+    assert name(made, 2) == "a/c1"
+    made.believe([], asked_at=5)
+    assert name(made, 1) == "a/c0"
+
+
+def test_an_answer_from_the_middle_of_a_container_keeps_its_other_resource() -> None:
+    """Kubelet has noted the memory and not yet the compute: the compute is not asked for again."""
+    both = {"gpu-mem": 3, "gpu-core.percentage": 2}
+    made = queue(expected("a", both, {"gpu-mem": 7}), expected("b", {"gpu-mem": 7}))
+    give(made, 3, MEM, at=1)
+    give(made, 2, CORE, at=2)
+    made.believe([Held("default", "a", {"c0": {MEM: ("a-c0-gpu-mem",)}})], asked_at=0)
+    assert name(made, 7) == "a/c1"
+
+
+def test_init_containers_are_done_once_a_container_has_begun() -> None:
+    """Kubelet 1.20 does not tell of init containers; one container told is proof that they ran."""
+    made = queue(expected("a", {"gpu-mem": 1}, {"gpu-mem": 2}, inits=[{"gpu-mem": 5}]))
+    made.believe([Held("default", "a", {"c0": {MEM: ("x",)}})], asked_at=0)
+    assert name(made, 2) == "a/c1"
+    assert name(made, 5) == ""
+
+
+def test_only_served_resources_are_waited_for() -> None:
+    """A resource that this node does not serve is never asked for, so it holds up nothing."""
+    made = AdmissionQueue((MEM,))
+    made.see(expected("a", {"gpu-mem": 1, "gpu-core.percentage": 9}, {"gpu-mem": 2}))
+    assert give(made, 1) == "a/c0"
+    assert give(made, 2) == "a/c1"

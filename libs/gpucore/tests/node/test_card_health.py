@@ -1,0 +1,133 @@
+"""A card goes down at the first bad sign and comes back after proof; storms are stopped."""
+
+from gpucore.node.breaker import WINDOW_SECONDS, Breaker
+from gpucore.node.health import CALM_SECONDS, HealthBook
+from gpucore.units import GpuIndex, PodUid
+
+CARDS = ("GPU-a", "GPU-b")
+
+
+def book(clean_probes: int = 3) -> HealthBook:
+    made = HealthBook(clean_probes=clean_probes, ignored_xids=(13, 31, 43, 45, 68, 109))
+    made.watch_only(CARDS)
+    return made
+
+
+def probes_until_healthy(made: HealthBook, uuid: str, now: float) -> int:
+    count = 0
+    while not made.healthy(uuid):
+        count += 1
+        assert count < 1000
+        made.clean(uuid, now + count)
+    return count
+
+
+def test_a_fatal_xid_takes_its_card_down_and_no_other() -> None:
+    """B9: XID 79 on one card leaves the other healthy."""
+    made = book()
+    verdict = made.xid("GPU-a", 79, 1.0)
+    assert [(v.uuid, v.healthy, v.why) for v in verdict] == [("GPU-a", False, "XID 79")]
+    assert (made.healthy("GPU-a"), made.healthy("GPU-b")) == (False, True)
+    assert made.why("GPU-a") == "XID 79"
+
+
+def test_an_application_xid_is_nobodys_fault() -> None:
+    """B9: XID 31 changes nothing."""
+    made = book()
+    assert made.xid("GPU-a", 31, 1.0) == []
+    assert made.healthy("GPU-a")
+
+
+def test_an_xid_of_no_card_is_of_every_card() -> None:
+    """An event without a card cannot be trusted to concern only one."""
+    made = book()
+    assert {v.uuid for v in made.xid("", 79, 1.0)} == set(CARDS)
+
+
+def test_a_card_returns_after_clean_probes_in_a_row() -> None:
+    """Three clean probes bring it back; a bad sign in between starts the count anew."""
+    made = book()
+    made.bad("GPU-a", "lost", 1.0)
+    made.clean("GPU-a", 2.0)
+    made.clean("GPU-a", 3.0)
+    assert made.bad("GPU-a", "lost", 4.0) == []
+    assert probes_until_healthy(made, "GPU-a", 5.0) == 3
+    assert made.why("GPU-a") == ""
+
+
+def test_the_return_says_what_was_wrong() -> None:
+    """The verdict of a recovery names the trouble that is over."""
+    made = book(clean_probes=1)
+    made.bad("GPU-a", "lost", 1.0)
+    (verdict,) = made.clean("GPU-a", 2.0)
+    assert verdict.healthy
+    assert verdict.why == "1 clean probes after lost"
+
+
+def test_a_card_that_fails_again_soon_has_to_prove_itself_longer() -> None:
+    """Each relapse doubles the probes; a calm hour clears the record."""
+    made = book()
+    needed = []
+    now = 100.0
+    for _ in range(3):
+        made.bad("GPU-a", "lost", now)
+        needed.append(probes_until_healthy(made, "GPU-a", now))
+        now += 100
+    assert needed == [3, 6, 12]
+    now += CALM_SECONDS
+    made.bad("GPU-a", "lost", now)
+    assert probes_until_healthy(made, "GPU-a", now) == 3
+
+
+def test_a_withdrawn_card_stays_away_for_its_time() -> None:
+    """With a hold, clean probes alone are not enough."""
+    made = book(clean_probes=1)
+    made.bad("GPU-a", "storm", 1.0, hold=300.0)
+    assert made.clean("GPU-a", 200.0) == []
+    assert made.clean("GPU-a", 302.0)
+
+
+def test_a_card_that_is_gone_is_forgotten() -> None:
+    """Bad signs of a card that nobody watches change nothing."""
+    made = book()
+    made.bad("GPU-a", "lost", 1.0)
+    made.watch_only(["GPU-b"])
+    assert made.bad("GPU-a", "lost", 2.0) == []
+    assert list(made) == ["GPU-b"]
+    made.watch_only(CARDS)
+    assert made.healthy("GPU-a")
+
+
+def pod(number: int) -> PodUid:
+    return PodUid(f"uid-{number}")
+
+
+CARD = GpuIndex(0)
+
+
+def test_pods_that_keep_failing_on_a_card_withdraw_it() -> None:
+    """The third pod that cannot start trips a breaker of three, once."""
+    breaker = Breaker(limit=3)
+    tripped = [breaker.failed([CARD], pod(n), float(n)) for n in range(4)]
+    assert tripped == [[], [], [CARD], []]
+
+
+def test_one_pod_that_fails_again_and_again_is_one_failure() -> None:
+    """A crash loop of one pod is that pod's trouble."""
+    breaker = Breaker(limit=2)
+    assert not any(breaker.failed([CARD], pod(1), float(n)) for n in range(50))
+
+
+def test_a_pod_that_starts_clears_the_card() -> None:
+    """A card on which anything runs is not broken."""
+    breaker = Breaker(limit=2)
+    breaker.failed([CARD], pod(1), 1.0)
+    breaker.started([CARD])
+    assert breaker.failed([CARD], pod(2), 2.0) == []
+
+
+def test_failures_long_ago_do_not_count() -> None:
+    """Only failures within the window add up."""
+    breaker = Breaker(limit=2)
+    breaker.failed([CARD], pod(1), 1.0)
+    assert breaker.failed([CARD], pod(2), 2.0 + WINDOW_SECONDS) == []

@@ -1,0 +1,68 @@
+"""What a node expects of a pod: its steps in kubelet's order and where each was planned."""
+
+from nodepods import expected, make_pod, plan
+
+from gpucore.node.devices import Resource
+from gpucore.node.expected import expected_of
+from gpucore.wire import names as wire_names
+from gpucore.wire.names import DEFAULT_NAMES
+
+
+def test_init_containers_come_before_containers_and_idle_ones_are_left_out() -> None:
+    """Steps are the containers that ask, init containers first."""
+    pod = expected("p", {"gpu-mem": 1}, {}, {"gpu-mem": 2}, inits=[{}, {"gpu-mem": 3}])
+    assert [(step.container, step.init) for step in pod.steps] == [
+        ("i1", True),
+        ("c0", False),
+        ("c2", False),
+    ]
+
+
+def test_a_first_generation_index_is_the_plan_of_every_container() -> None:
+    """IDX alone puts each container's memory and compute on that card."""
+    ask = {"gpu-mem": 2, "gpu-core.percentage": 20}
+    pod = expected("p", ask, {"gpu-mem": 1}, annotations=plan(1, 3))
+    assert pod.steps[0].plan == {Resource.MEM: {1: 2}, Resource.CORE: {1: 20}}
+    assert pod.steps[1].plan == {Resource.MEM: {1: 1}}
+
+
+def test_a_map_puts_each_container_where_it_says() -> None:
+    """The V2 map is followed container by container, over several cards where it says so."""
+    text = '{"0": {"0": 2, "3": 2}, "1": {"3": 1}}'
+    pod = expected(
+        "p", {"gpu-mem": 4}, {"gpu-mem": 1}, annotations={wire_names.V2_ALLOCATION: text}
+    )
+    assert [step.plan[Resource.MEM] for step in pod.steps] == [{0: 2, 3: 2}, {3: 1}]
+
+
+def test_whole_cards_go_to_containers_in_the_order_of_the_group() -> None:
+    """The group's cards are dealt to the containers in their order."""
+    pod = expected("p", {"gpu": 2}, {"gpu": 1}, annotations={DEFAULT_NAMES.group: "5,1,2"})
+    assert [list(step.plan[Resource.GPU]) for step in pod.steps] == [[5, 1], [2]]
+
+
+def test_a_pod_that_bypassed_the_scheduler_has_no_plan() -> None:
+    """Without annotations every step's plan is empty."""
+    assert [step.plan for step in expected("p", {"gpu-mem": 2}).steps] == [{}]
+
+
+def test_a_plan_for_another_amount_is_no_plan() -> None:
+    """A map whose sums are not what the container asks is not followed for its amounts."""
+    pod = expected("p", {"gpu-mem": 4}, annotations={wire_names.V2_ALLOCATION: '{"0": {"1": 9}}'})
+    assert Resource.MEM not in pod.steps[0].plan
+
+
+def test_a_running_pod_no_longer_waits() -> None:
+    """Only a Pending pod can still be admitted."""
+    assert expected("p", {"gpu-mem": 1}).waiting
+    assert not expected("p", {"gpu-mem": 1}, phase="Running").waiting
+
+
+def test_a_pod_without_gpus_is_not_expected() -> None:
+    """Nothing is expected of a pod that asks for nothing of ours."""
+    assert expected_of(make_pod("p", {}), DEFAULT_NAMES) is None
+
+
+def test_an_amount_that_is_no_quantity_is_not_expected() -> None:
+    """A pod whose amount cannot be read is left to kubelet, and nothing breaks."""
+    assert expected_of(make_pod("p", {"gpu-mem": "many"}), DEFAULT_NAMES) is None

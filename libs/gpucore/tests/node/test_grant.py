@@ -1,0 +1,127 @@
+"""What a container is given for its ids: the original's variables, and ours."""
+
+import msgspec
+import pytest
+from nodepods import card, machine
+
+from gpucore.model import Inventory, Rung
+from gpucore.node.devices import Resource
+from gpucore.node.grant import GrantPolicy, Mount, Visible, fraction, grant
+from gpucore.units import GpuIndex, MemoryUnit
+
+MEM, CORE, GPU = Resource.MEM, Resource.CORE, Resource.GPU
+BY_INDEX = GrantPolicy(visible=Visible.INDEX)
+
+
+def on(*pairs: tuple[int, int]) -> dict[GpuIndex, int]:
+    return {GpuIndex(index): amount for index, amount in pairs}
+
+
+def test_three_units_of_card_one_speak_the_first_generation() -> None:
+    """B3: exactly the original's variables, with the units of the card that was given."""
+    envs = grant(MEM, on((1, 3)), machine(11, 15), BY_INDEX).envs
+    assert envs == {
+        "NVIDIA_VISIBLE_DEVICES": "1",
+        "ALIYUN_COM_GPU_MEM_IDX": "1",
+        "ALIYUN_COM_GPU_MEM_POD": "3",
+        "ALIYUN_COM_GPU_MEM_CONTAINER": "3",
+        "ALIYUN_COM_GPU_MEM_DEV": "15",
+        "GPUSHARE_MEM_FRACTION": "0.2000",
+        "GPUSHARE_MEM_LIMIT_MIB": "3072",
+    }
+
+
+def test_the_card_is_named_by_uuid_unless_indexes_are_asked() -> None:
+    """A uuid survives a change of the cards' order; a MIG instance has nothing but its uuid."""
+    inventory = Inventory(gpus=(card(0), card(1, mig=True)))
+    uuids = [gpu.uuid for gpu in inventory.gpus]
+    visible = "NVIDIA_VISIBLE_DEVICES"
+    assert grant(MEM, on((0, 1)), inventory, GrantPolicy()).envs[visible] == uuids[0]
+    assert grant(MEM, on((1, 1)), inventory, BY_INDEX).envs[visible] == uuids[1]
+
+
+def test_the_label_that_switches_cgpu_off_is_passed_on() -> None:
+    """B7: with cgpu.disable.isolation the container gets CGPU_DISABLE=true."""
+    policy = msgspec.structs.replace(BY_INDEX, cgpu_disable=True)
+    assert grant(MEM, on((0, 1)), machine(15), policy).envs["CGPU_DISABLE"] == "true"
+    assert "CGPU_DISABLE" not in grant(MEM, on((0, 1)), machine(15), BY_INDEX).envs
+
+
+def test_limits_follow_the_size_of_a_unit() -> None:
+    """The limit in MiB is the amount times the unit, whatever the unit is."""
+    inventory = msgspec.structs.replace(machine(60), unit=MemoryUnit(256))
+    assert grant(MEM, on((0, 6)), inventory, BY_INDEX).envs["GPUSHARE_MEM_LIMIT_MIB"] == "1536"
+
+
+def test_a_share_of_several_cards_names_them_all_and_limits_each() -> None:
+    """N units over M cards: every card is visible, the limit is that of one card."""
+    envs = grant(MEM, on((0, 4), (2, 4)), machine(16, 16, 16), BY_INDEX).envs
+    assert envs["NVIDIA_VISIBLE_DEVICES"] == "0,2"
+    assert envs["ALIYUN_COM_GPU_MEM_IDX"] == "0,2"
+    assert envs["ALIYUN_COM_GPU_MEM_POD"] == "8"
+    assert envs["GPUSHARE_MEM_FRACTION"] == "0.2500"
+
+
+def test_whole_cards_are_the_group() -> None:
+    """Whole cards speak the topology generation."""
+    envs = grant(GPU, on((3, 1), (1, 1)), machine(15, 15, 15, 15), BY_INDEX).envs
+    assert envs == {"NVIDIA_VISIBLE_DEVICES": "1,3", "ALIYUN_COM_GPU_GROUP": "1,3"}
+
+
+def test_compute_says_nothing_that_memory_says_otherwise() -> None:
+    """Kubelet merges both answers of a container: they never disagree on a variable."""
+    memory = grant(MEM, on((1, 3)), machine(15, 15), BY_INDEX, core_follows=True).envs
+    compute = grant(CORE, on((1, 30)), machine(15, 15), BY_INDEX).envs
+    assert all(memory.get(key, value) == value for key, value in compute.items())
+
+
+def test_cdi_names_are_given_where_the_runtime_speaks_cdi() -> None:
+    """CDI devices are named by kind and uuid, one for each card."""
+    inventory = machine(15, 15)
+    policy = GrantPolicy(cdi_kind="nvidia.com/gpu")
+    granted = grant(GPU, on((0, 1), (1, 1)), inventory, policy)
+    assert granted.cdi_devices == tuple(f"nvidia.com/gpu={gpu.uuid}" for gpu in inventory.gpus)
+    assert grant(GPU, on((0, 1)), inventory, GrantPolicy()).cdi_devices == ()
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "text"),
+    [(3, 15, "0.2000"), (4, 11, "0.3636"), (15, 15, "1.0000"), (1, 20000, "0.0001")],
+)
+def test_a_fraction_is_never_zero_and_never_too_much(part: int, whole: int, text: str) -> None:
+    """Rounded down, but not to 0, which frameworks read as no limit."""
+    assert fraction(part, whole) == text
+
+
+MPS = GrantPolicy(visible=Visible.INDEX, mps_root="/run/mps")
+MPS_CARD = Inventory(gpus=(card(0, 15, rung=Rung.MPS),))
+
+
+def test_a_share_behind_mps_is_limited_in_threads_and_memory() -> None:
+    """B10: 3 of 15 units are 20 percent of the threads, with pipe directory and mounts."""
+    granted = grant(MEM, on((0, 3)), MPS_CARD, MPS)
+    pipe = f"/run/mps/{MPS_CARD.gpus[0].uuid}/pipe"
+    assert granted.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "20"
+    assert granted.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=3072M"
+    assert granted.envs["CUDA_MPS_PIPE_DIRECTORY"] == pipe
+    assert Mount(pipe, pipe) in granted.mounts
+
+
+def test_threads_are_those_asked_for_where_compute_is_asked() -> None:
+    """With gpu-core the percentage is what was asked; the memory answer leaves it alone."""
+    threads = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+    assert grant(CORE, on((0, 35)), MPS_CARD, MPS).envs[threads] == "35"
+    assert threads not in grant(MEM, on((0, 3)), MPS_CARD, MPS, core_follows=True).envs
+
+
+def test_a_tiny_share_still_has_a_thread_percent() -> None:
+    """1 of 200 units is at least 1 percent: 0 is not a valid limit."""
+    inventory = Inventory(gpus=(card(0, 200, rung=Rung.MPS),))
+    envs = grant(MEM, on((0, 1)), inventory, MPS).envs
+    assert envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "1"
+
+
+def test_a_card_without_mps_has_no_mps_variables() -> None:
+    """The rung of the card decides, not the policy alone."""
+    envs = grant(MEM, on((0, 3)), machine(15), MPS).envs
+    assert not [key for key in envs if key.startswith("CUDA_MPS")]

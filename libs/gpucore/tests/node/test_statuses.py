@@ -1,0 +1,97 @@
+"""Small readings: starts of pods, owners of processes, links for the first topology plugin."""
+
+import json
+
+import pytest
+from nodepods import card
+
+from gpucore.model import Inventory
+from gpucore.node.attribution import attribute, pod_of
+from gpucore.node.legacytopology import topology_text
+from gpucore.node.starts import Start, start_of
+from gpucore.units import PodUid
+
+UID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+
+
+def line(*states: dict[str, object], last: dict[str, object] | None = None) -> bytes:
+    statuses = [{"state": state, "lastState": last or {}} for state in states]
+    return json.dumps(
+        {"type": "MODIFIED", "object": {"status": {"containerStatuses": statuses}}}
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("raw", "start"),
+    [
+        (line({"running": {"startedAt": "x"}}), Start.RUNS),
+        (line({"waiting": {"reason": "RunContainerError"}}), Start.FAILED),
+        (line({"waiting": {"reason": "CrashLoopBackOff"}}), Start.UNDECIDED),
+        (
+            line(
+                {"waiting": {"reason": "CrashLoopBackOff"}},
+                last={"terminated": {"reason": "StartError"}},
+            ),
+            Start.FAILED,
+        ),
+        (line({"waiting": {"reason": "ImagePullBackOff"}}), Start.UNDECIDED),
+        (line({"terminated": {"reason": "Error"}}), Start.UNDECIDED),
+        (b'{"object": {}}', Start.UNDECIDED),
+        (b"no json", Start.UNDECIDED),
+    ],
+    ids=["runs", "runtime", "crash", "start error", "image", "program", "no status", "garbage"],
+)
+def test_only_what_the_runtime_says_blames_the_card(raw: bytes, start: Start) -> None:
+    """A failing runtime counts against the card; a failing program or image does not."""
+    assert start_of(raw) is start
+
+
+@pytest.mark.parametrize(
+    "cgroup",
+    [
+        f"0::/kubepods/burstable/pod{UID}/abc\n",
+        f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-abc.scope\n",
+        f"5:devices:/kubepods/besteffort/pod{UID}/abc\n4:cpu:/kubepods/besteffort/pod{UID}/abc\n",
+        f"0::/../../kubelet/kubepods/pod{UID}/abc",
+    ],
+    ids=["cgroupfs", "systemd", "v1", "kind"],
+)
+def test_a_process_belongs_to_the_pod_of_its_control_group(cgroup: str) -> None:
+    """Every layout of control groups names the pod."""
+    assert pod_of(cgroup) == UID
+
+
+def test_a_static_pod_has_a_uid_without_dashes() -> None:
+    """Static pods are named by a hash."""
+    uid = "0f8fad5bd9cb469fa16570867728950e"
+    assert pod_of(f"0::/kubepods/pod{uid}/abc") == uid
+
+
+@pytest.mark.parametrize("cgroup", ["0::/system.slice/sshd.service", "", f"0::/podman-{UID}"])
+def test_other_processes_belong_to_no_pod(cgroup: str) -> None:
+    """Processes of the host are nobody's."""
+    assert pod_of(cgroup) is None
+
+
+def test_bytes_are_summed_by_pod_and_the_rest_is_nobodys() -> None:
+    """Two processes of a pod add up; one that ended meanwhile is nobody's."""
+    group = f"0::/kubepods/pod{UID}/abc"
+    found = attribute({1: 10, 2: 20, 3: 5}, {1: group, 2: group})
+    assert found.pods == {PodUid(UID): 30}
+    assert found.nobody == 5
+
+
+def test_links_are_written_as_the_first_topology_plugin_wrote_them() -> None:
+    """One entry a pair, NVLinks before the PCIe way, in the original's words."""
+    links = {"0-1": ("PHB", "NV2"), "0-2": ("SYS",), "1-2": ("NODE", "NV18")}
+    text = topology_text(Inventory(gpus=(card(0), card(1), card(2)), links=links))
+    assert json.loads(text) == {
+        "GPU_NV2_0_1": "Two NVLinks",
+        "GPU_SYS_0_2": "Cross CPU socket",
+        "GPU_NV18_1_2": "18 NVLinks",
+    }
+
+
+def test_a_node_without_pairs_writes_no_links() -> None:
+    """One card has no links to tell."""
+    assert topology_text(Inventory(gpus=(card(0),))) == ""
