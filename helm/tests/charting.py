@@ -34,7 +34,7 @@ class Rendered:
         return found
 
     def pods(self) -> Iterator[tuple[str, Object]]:
-        """Component and pod specification of everything that runs."""
+        """Component and pod specification of everything that goes on running."""
         for item in self.objects:
             if "template" in item.get("spec", {}):
                 labels = item["spec"]["template"]["metadata"]["labels"]

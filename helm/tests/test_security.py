@@ -58,7 +58,8 @@ def test_bindings_refer_to_own_roles_or_the_schedulers() -> None:
 def test_containers_cannot_gain_anything() -> None:
     """Every container has a read-only root and no capability, and cannot gain any."""
     found = 0
-    for _, pod in render().pods():
+    rendered = render(values={"webhook": {"enabled": True}})
+    for pod in [*dict(rendered.pods()).values(), *(item["spec"] for item in rendered.of("Pod"))]:
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         for container in pod["containers"]:
             context = container["securityContext"]
@@ -67,7 +68,7 @@ def test_containers_cannot_gain_anything() -> None:
             assert context["capabilities"] == {"drop": ["ALL"]}
             assert "privileged" not in context
             found += 1
-    assert found == 3
+    assert found == len(("kube-scheduler", "extender", "device-plugin", "webhook", "test"))
 
 
 @pytest.mark.parametrize("key", ["hostNetwork", "hostPID", "hostIPC"])
@@ -78,7 +79,7 @@ def test_no_pod_shares_a_namespace_with_its_node(key: str) -> None:
 
 def test_only_the_plugin_is_root_and_sees_the_node() -> None:
     """The scheduler meets the restricted Pod Security profile; the plugin sees two folders."""
-    for component, pod in render().pods():
+    for component, pod in render(values={"webhook": {"enabled": True}}).pods():
         paths = {item["hostPath"]["path"] for item in pod["volumes"] if "hostPath" in item}
         if component == "device-plugin":
             root = "/var/lib/kubelet"

@@ -8,19 +8,30 @@ NEWEST = kubernetes_validate.latest_version().rpartition(".")[0]
 OLDEST_SCHEMA = (1, 25)
 VERSIONS = ("1.20", "1.23", "1.26", "1.30", "1.34", NEWEST)
 # Every value that adds an object or a field.
-FULL = {
+FULL: Object = {
     "imagePullSecrets": [{"name": "registry"}],
-    "scheduler": {"nodeSelector": {"a": "b"}, "podAnnotations": {"a": "b"}},
+    "scheduler": {
+        "nodeSelector": {"a": "b"},
+        "podAnnotations": {"a": "b"},
+        "affinity": {"nodeAffinity": {}},
+    },
+    "extender": {"extraArgs": ["--stale-after=60"]},
+    "webhook": {"enabled": True, "annotations": {"a": "b"}},
+    "networkPolicy": {"metricsFrom": [{"podSelector": {}}], "schedulerFrom": [{"podSelector": {}}]},
     "devicePlugin": {
         "runtimeClassName": "nvidia",
         "nvml": {"hostPath": "/opt/nvml"},
         "nodeSelector": {"a": "b"},
         "podAnnotations": {"a": "b"},
+        "numaHints": True,
+        "hostProcesses": True,
+        "extraArgs": ["--probe-seconds=9"],
         "extraEnv": [{"name": "A", "value": "b"}],
         "extraVolumes": [{"name": "a", "hostPath": {"path": "/a"}}],
         "extraVolumeMounts": [{"name": "a", "mountPath": "/a"}],
     },
 }
+ALONE: Object = {**FULL, "scheduler": {**FULL["scheduler"], "mode": "extender"}}
 
 
 def schema_version(version: str) -> str:
@@ -36,7 +47,7 @@ def comparable(item: Object) -> Object:
     return item
 
 
-@pytest.mark.parametrize("values", [{}, FULL], ids=["defaults", "full"])
+@pytest.mark.parametrize("values", [{}, FULL, ALONE], ids=["defaults", "full", "extender"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_object_is_valid_for_the_cluster(version: str, values: Object) -> None:
     """No object has a field that is unknown, missing or of the wrong type."""
@@ -62,6 +73,15 @@ def test_scheduler_configuration_follows_the_cluster(version: str, api_version: 
     """The configuration is in the newest version that this kube-scheduler reads."""
     config = render(version).scheduler_config()
     assert config["apiVersion"] == f"kubescheduler.config.k8s.io/{api_version}"
+
+
+@pytest.mark.parametrize("version", [item for item in VERSIONS if item >= "1.30"])
+def test_admission_policy_is_valid_where_clusters_have_it(version: str) -> None:
+    """The policy and its binding have the shape of admissionregistration.k8s.io/v1."""
+    rendered = render(f"{version}.0", {"admissionPolicy": {"enabled": True}})
+    for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+        (item,) = rendered.of(kind)
+        kubernetes_validate.validate(item, version, strict=True)
 
 
 def test_scheduler_configuration_follows_the_tag_before_the_cluster() -> None:

@@ -18,6 +18,9 @@ args:
   # A bind that the scheduler has given up must not still happen.
   - --bind-deadline={{ mulf 0.8 $extender.httpTimeoutSeconds }}
   {{- include "gpushare.extenderFlags" . | nindent 2 }}
+  {{- with $extender.extraArgs }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- if not $second }}
 ports:
   - name: http

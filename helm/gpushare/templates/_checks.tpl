@@ -1,0 +1,28 @@
+{{/* Combinations of values that each alone is right, refused with a sentence. */}}
+
+{{- define "gpushare.checks" -}}
+{{- $values := .Values -}}
+{{- if include "gpushare.second" . -}}
+{{- if eq $values.scheduler.name "default-scheduler" -}}
+{{- fail "scheduler.name is default-scheduler, which is the cluster's own: two schedulers of one name would place the same pods; choose another name, or scheduler.mode=extender" -}}
+{{- end -}}
+{{- if $values.extender.service.clusterIP -}}
+{{- fail "extender.service.clusterIP is set, but scheduler.mode=second has no Service: remove it, or set scheduler.mode=extender" -}}
+{{- end -}}
+{{- if eq (int $values.extender.port) 10259 -}}
+{{- fail "extender.port is 10259, which kube-scheduler beside it uses: choose another port" -}}
+{{- end -}}
+{{- end -}}
+{{- if $values.webhook.enabled -}}
+{{- if eq (int $values.webhook.port) (int $values.extender.port) -}}
+{{- fail "webhook.port and extender.port are the same: choose another port for one of them" -}}
+{{- end -}}
+{{- $certificate := $values.webhook.certificate -}}
+{{- if and $certificate.secretName (not $certificate.caBundle) (not $values.webhook.annotations) -}}
+{{- fail "webhook.certificate.secretName is set, but nothing tells the API server whom to trust: set webhook.certificate.caBundle, or webhook.annotations for something that injects it" -}}
+{{- end -}}
+{{- if and $certificate.caBundle (not $certificate.secretName) -}}
+{{- fail "webhook.certificate.caBundle is set without webhook.certificate.secretName: the generated certificate has its own authority; set both or none" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,87 @@
+"""The two ways to run the extender, and what only one of them has."""
+
+import helm_python as helm
+import pytest
+from charting import NAMESPACE, Object, Rendered, render
+
+
+def extender_mode(**values: Object) -> Rendered:
+    """The chart for the cluster's own scheduler."""
+    scheduler = {"mode": "extender", **values.pop("scheduler", {})}
+    return render(values={"scheduler": scheduler, **values})
+
+
+def test_second_mode_has_a_scheduler_and_no_service() -> None:
+    """kube-scheduler and extender share pods, and nothing else can reach the extender."""
+    rendered = render()
+    names = [item["name"] for item in dict(rendered.pods())["scheduler"]["containers"]]
+    assert names == ["kube-scheduler", "extender"]
+    assert rendered.of("Service") == []
+    assert rendered.scheduler_config()["profiles"] == [{"schedulerName": "gpushare-scheduler"}]
+
+
+def test_second_scheduler_elects_its_leader_by_a_lease_of_its_own() -> None:
+    """It never takes part in the election of the cluster's scheduler."""
+    rendered = render()
+    election = rendered.scheduler_config()["leaderElection"]
+    assert election["leaderElect"] is True
+    assert election["resourceNamespace"] == NAMESPACE
+    role = rendered.one("Role", "-leader-election")
+    (named,) = [rule for rule in role["rules"] if "resourceNames" in rule]
+    assert named["resourceNames"] == [election["resourceName"]]
+
+
+def test_extender_mode_has_a_service_and_no_scheduler() -> None:
+    """The extender stands alone behind a Service that keeps a scheduler with one replica."""
+    rendered = extender_mode()
+    pod = dict(rendered.pods())["extender"]
+    (container,) = pod["containers"]
+    (service,) = rendered.of("Service")
+    assert container["name"] == "extender"
+    assert "--host=0.0.0.0" in container["args"]
+    assert service["spec"]["sessionAffinity"] == "ClientIP"
+    assert service["spec"]["ports"][0]["targetPort"] == container["ports"][0]["name"]
+    labels = rendered.one("Deployment", "-extender")["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+
+
+def test_extender_mode_grants_nothing_of_a_scheduler() -> None:
+    """Its account is bound to the extender's roles alone."""
+    rendered = extender_mode()
+    bindings = [*rendered.of("ClusterRoleBinding"), *rendered.of("RoleBinding")]
+    mine = [item for item in bindings if item["subjects"][0]["name"] == "gpushare-extender"]
+    assert {item["roleRef"]["name"] for item in mine} == {
+        "gpushare-extender",
+        "gpushare-extender-unhealthy-gpus",
+    }
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [("", f"gpushare-extender.{NAMESPACE}.svc"), ("10.96.7.7", "10.96.7.7")],
+)
+def test_extender_mode_offers_the_clusters_scheduler_its_configuration(
+    address: str, host: str
+) -> None:
+    """A ConfigMap holds what the cluster's scheduler needs, by name or by a fixed address."""
+    rendered = extender_mode(extender={"service": {"clusterIP": address}})
+    (text,) = [item["data"]["config.yaml"] for item in rendered.of("ConfigMap")]
+    assert f"urlPrefix: http://{host}:39999/gpushare-scheduler" in text
+    assert "leaderElection" not in text
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"scheduler": {"name": "default-scheduler"}}, "two schedulers of one name"),
+        ({"extender": {"service": {"clusterIP": "10.96.7.7"}}}, "has no Service"),
+        ({"extender": {"port": 10259}}, "kube-scheduler beside it uses"),
+        ({"webhook": {"enabled": True, "port": 39999}}, "are the same"),
+        ({"webhook": {"enabled": True, "certificate": {"secretName": "s"}}}, "whom to trust"),
+        ({"webhook": {"enabled": True, "certificate": {"caBundle": "YQ=="}}}, "set both or none"),
+    ],
+)
+def test_impossible_combination_is_refused_with_a_sentence(values: Object, sentence: str) -> None:
+    """Values that are right alone and wrong together are refused, and the message says why."""
+    with pytest.raises(helm.HelmError, match=sentence):
+        render(values=values)

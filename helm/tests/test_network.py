@@ -1,0 +1,66 @@
+"""Which ports are open, and who watches them."""
+
+import pytest
+from charting import Object, Rendered, render
+
+EVERYTHING: Object = {"webhook": {"enabled": True}, "monitoring": {"enabled": True}}
+
+
+def open_ports(rendered: Rendered) -> dict[str, set[int]]:
+    """Ports that network policies leave open, by component."""
+    return {
+        item["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"]: {
+            port["port"] for rule in item["spec"]["ingress"] for port in rule["ports"]
+        }
+        for item in rendered.of("NetworkPolicy")
+    }
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("second", {"scheduler": {10259}, "device-plugin": {9395}, "webhook": {9443}}),
+        ("extender", {"extender": {39999}, "device-plugin": {9395}, "webhook": {9443}}),
+    ],
+)
+def test_only_needed_ports_are_open(mode: str, expected: dict[str, set[int]]) -> None:
+    """Every component has a policy, and the webhook's pods do not offer the extender's port."""
+    assert open_ports(render(values={**EVERYTHING, "scheduler": {"mode": mode}})) == expected
+
+
+def test_policies_can_name_who_may_come() -> None:
+    """Peers from the values are the only ones let in."""
+    peer = {"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}
+    for item in render(values={"networkPolicy": {"metricsFrom": [peer]}}).of("NetworkPolicy"):
+        assert item["spec"]["ingress"][0]["from"] == [peer]
+
+
+def test_policies_can_be_left_out() -> None:
+    """A cluster with rules of its own gets none from the chart."""
+    assert render(values={"networkPolicy": {"enabled": False}}).of("NetworkPolicy") == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "names"),
+    [
+        ("second", {"gpushare-device-plugin", "gpushare-scheduler"}),
+        ("extender", {"gpushare-device-plugin", "gpushare-extender"}),
+    ],
+)
+def test_monitors_point_at_ports_that_exist(mode: str, names: set[str]) -> None:
+    """Each monitor selects running pods, or a Service, with the port that it names."""
+    rendered = render(values={**EVERYTHING, "scheduler": {"mode": mode}})
+    pods = dict(rendered.pods())
+    found = [*rendered.of("PodMonitor"), *rendered.of("ServiceMonitor")]
+    assert {item["metadata"]["name"] for item in found} == names
+    for item in found:
+        component = item["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"]
+        ports = {p["name"] for c in pods[component]["containers"] for p in c.get("ports", [])}
+        ends = item["spec"].get("podMetricsEndpoints") or item["spec"]["endpoints"]
+        assert {end["port"] for end in ends} <= ports
+
+
+def test_monitors_are_not_made_unasked() -> None:
+    """A cluster without the Prometheus operator does not know these kinds."""
+    rendered = render()
+    assert rendered.of("PodMonitor") == rendered.of("ServiceMonitor") == []

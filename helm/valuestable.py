@@ -1,0 +1,77 @@
+"""Writes docs/values.md from the chart's values.yaml, so that the page cannot be out of date.
+
+A value is documented by the comment above it that begins with `# --`; further comment lines go on
+with it. A value may be a whole mapping or list. Nothing is read from the schema: that the two agree
+is what the chart's tests check.
+"""
+# ruff: noqa: INP001 - a script beside the chart, no package
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+VALUES = ROOT / "helm" / "gpushare" / "values.yaml"
+PAGE = ROOT / "docs" / "values.md"
+INDENT = 2
+HEAD = """\
+# Values of the chart
+
+Every value that `helm install gpushare helm/gpushare --set ...` takes. Unknown names and impossible
+combinations are refused before anything is installed. Made by `python helm/valuestable.py` from
+`helm/gpushare/values.yaml`.
+
+| Value | Default | What it does |
+|---|---|---|
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One documented value: its dotted path, its default and its comment in one line."""
+
+    path: str
+    default: Any
+    text: str
+
+    def row(self) -> str:
+        """A line of the table."""
+        cells = (f"`{self.path}`", f"`{json.dumps(self.default)}`", self.text)
+        return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def entries(text: str) -> Iterator[Entry]:
+    """All documented values of a values.yaml, in its order."""
+    values = yaml.safe_load(text)
+    path: list[str] = []
+    comment: list[str] = []
+    for line in text.splitlines():
+        bare = line.strip()
+        if bare.startswith("# --"):
+            comment = [bare.removeprefix("# --").strip()]
+        elif bare.startswith("#"):
+            comment = [*comment, bare.removeprefix("#").strip()] if comment else []
+        elif bare and not bare.startswith("-"):
+            path = [*path[: (len(line) - len(line.lstrip())) // INDENT], bare.partition(":")[0]]
+            if comment:
+                yield Entry(".".join(path), _at(values, path), " ".join(comment))
+            comment = []
+
+
+def page(text: str) -> str:
+    """The page for a values.yaml."""
+    return HEAD + "".join(f"{entry.row()}\n" for entry in entries(text))
+
+
+def _at(values: Any, path: list[str]) -> Any:
+    for key in path:
+        values = values[key]
+    return values
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(VALUES.read_text()))
