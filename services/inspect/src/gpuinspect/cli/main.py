@@ -5,6 +5,7 @@ although the Kubernetes client takes half a second to import. Exit codes: 0 done
 its answer is no (the sentence is on stderr); 2 the command line is wrong.
 """
 
+import os
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -31,8 +32,13 @@ COMMANDS: Final = {
     "top": Lazy("top:app", "cards in use node by node, shares as fractions (arena top node)"),
     "explain": Lazy("explain:app", "why a pod waits, or why it sits where it sits"),
     "whatif": Lazy("whatif:whatif", "where pods would go if they came now"),
+    "defrag": Lazy("defrag:defrag", "the fewest pods whose move makes room"),
     "doctor": Lazy("doctor:doctor", "checks of the installation, each with what to do"),
+    "snapshot": Lazy("snapshot:snapshot", "a file for --snapshot, to look at a cluster elsewhere"),
+    "topology": Lazy("topology:app", "how cards are joined, and which belong together"),
     "replay": Lazy("replay:replay", "what a policy leaves unallocated, by a trace of pods"),
+    "completion": Lazy("completion:completion", "the completion script for a shell"),
+    "version": Lazy("version:version", "the version of this command"),
 }
 SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 PLAIN: Final[Any] = {
@@ -82,6 +88,8 @@ def gpushare() -> None:
 
 def main() -> None:
     """The console script ``gpushare``."""
+    if "_GPUSHARE_COMPLETE" in os.environ:
+        import_module("gpuinspect.cli.completion").prepare()
     app(prog_name="gpushare")
 
 

@@ -1,0 +1,36 @@
+"""``gpushare snapshot``: a file for ``--snapshot``, to look at a cluster elsewhere or later."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from gpuinspect.cli.reading import Reader, fail, note, reading
+from gpuinspect.collect import Wanted
+from gpuinspect.doctor.registry import WANTED
+from gpuinspect.dumping import dump
+
+EVENTS: Final = Wanted(
+    "Event", "/api/v1/events", {"fieldSelector": "involvedObject.kind=Pod,reason=FailedScheduling"}
+)
+
+
+@reading
+def snapshot(
+    reader: Reader,
+    file: Annotated[Path, typer.Argument(help="where to; - is standard output", metavar="FILE")],
+) -> None:
+    """Write nodes, pods and what the checks need as one file, without values of variables."""
+    found = reader.source.read(*WANTED, EVENTS)
+    raw = dump(found)
+    if file == Path("-"):
+        sys.stdout.buffer.write(raw)
+    else:
+        try:
+            file.write_bytes(raw)
+        except OSError as error:
+            fail(f"cannot write {file}: {error.strerror}")
+    for kind, reason in found.missing.items():
+        note(f"note: without {kind}: {reason}")
+    note(f"{len(found.nodes)} nodes and {len(found.pods)} pods, {len(raw)} bytes")

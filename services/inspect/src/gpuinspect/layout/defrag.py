@@ -1,0 +1,32 @@
+"""The answer of ``gpushare defrag`` for people."""
+
+from gpucore.explain import placement_sentence
+from gpucore.units import MemoryUnit
+from gpuinspect.defragmenting import Goal, Move, Plan
+from gpuinspect.tables import align
+
+
+def defrag(plan: Plan, goal: Goal, unit: MemoryUnit, *, headers: bool = True) -> str:
+    """A line a move, then what they free."""
+    rows = "".join(_row(move, unit) for move in plan.moves)
+    if not headers:
+        return align(rows)
+    head = "POD\tFROM\tTO\n" if rows else ""
+    return align(head + rows) + f"{conclusion(plan, goal, unit)}\n"
+
+
+def conclusion(plan: Plan, goal: Goal, unit: MemoryUnit) -> str:
+    """What the moves free, in a sentence."""
+    cards = ", ".join(map(str, plan.cards))
+    noun = "card" if len(plan.cards) == 1 else "cards"
+    what = f"{goal.units} {unit} on {noun} {cards}" if goal.units else f"{noun} {cards}"
+    if not plan.moves:
+        return f"nothing needs to move: {what} of node {plan.node} is free already"
+    pods = "1 pod" if len(plan.moves) == 1 else f"{len(plan.moves)} pods"
+    return f"moving {pods} frees {what} of node {plan.node}"
+
+
+def _row(move: Move, unit: MemoryUnit) -> str:
+    claim = move.claim
+    origin = placement_sentence(claim.placement, claim.unit or unit)
+    return f"{claim.namespace}/{claim.name}\t{origin}\t{placement_sentence(move.to, unit)}\n"

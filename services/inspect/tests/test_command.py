@@ -1,0 +1,132 @@
+"""The command itself: help, version, completion, snapshots, and how quick it is."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fakecluster import Card, FakeCluster
+from invoking import Run
+
+from gpuinspect.cli import completion
+from gpuinspect.cli.main import COMMANDS, app, command_of
+
+
+def test_help_lists_every_command(run: Run) -> None:
+    """``--help`` names all commands with a line each."""
+    out = run("--help").out
+    assert all(f"  {name} " in out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(run: Run, name: str) -> None:
+    """Each command can be imported and says what it does."""
+    outcome = run(name, "-h")
+    assert (outcome.code, f"Usage: gpushare {name}" in outcome.out) == (0, True)
+
+
+def test_unknown_commands_are_usage_errors(run: Run) -> None:
+    """A mistyped command ends with exit code 2."""
+    assert run("inspekt").code == 2
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """Listing the commands loads neither a Kubernetes client nor any decoder."""
+    code = (
+        "import sys; from gpuinspect.cli.main import app\n"
+        "try: app(['--help'], prog_name='gpushare')\n"
+        "except SystemExit: pass\n"
+        "heavy = {'kubernetes', 'msgspec', 'yaml', 'rich', 'gpucore'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_version(run: Run) -> None:
+    """The version is one line."""
+    assert run("version").out.startswith("gpushare 0.")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(run: Run, shell: str) -> None:
+    """Each shell has a script that calls back through the variable of the environment."""
+    assert "_GPUSHARE_COMPLETE" in run("completion", shell).out
+
+
+def test_completion_of_commands_and_flags() -> None:
+    """Candidates are the commands, then the flags of the chosen one."""
+    root = command_of(app)
+    assert completion.candidates(root, ["wh"]) == ["whatif"]
+    assert "--snapshot" in completion.candidates(root, ["inspect", "--s"])
+    assert completion.candidates(root, ["inspect", "-o", "y"]) == ["yaml"]
+
+
+def test_kubectl_completion(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TAB after kubectl gets candidates, one a line, and the directive for no file names."""
+    monkeypatch.setattr(sys, "argv", ["kubectl_complete-inspect-gpushare", "--det"])
+    completion.kubectl_inspect_gpushare()
+    assert capsys.readouterr().out == "--details\n:4\n"
+
+
+def test_a_snapshot_reads_back(run: Run, cluster: FakeCluster, tmp_path: Path) -> None:
+    """What is written answers as the cluster did, and holds no value of a variable."""
+    env = [{"name": "TOKEN", "value": "a secret"}, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "0"}]
+    box = {"name": "c", "env": env, "resources": {"limits": {"aliyun.com/gpu-mem": "3"}}}
+    cluster.node("n", cards=[Card(15)])
+    cluster.pod("p", node="n", index=0, spec={"containers": [box]})
+    cluster.add({"kind": "ConfigMap", "metadata": {"name": "other"}, "data": {"a": "a secret"}})
+    path = tmp_path / "dump.json"
+    outcome = run("snapshot", str(path), on=cluster)
+    assert (outcome.code, outcome.out) == (0, "")
+    assert outcome.err.startswith("1 nodes and 1 pods")
+    assert "a secret" not in path.read_text()
+    assert run("inspect", "--snapshot", str(path)).out == run("inspect", on=cluster).out
+    checks = json.loads(run("doctor", "-o", "json", "--snapshot", str(path)).out)["items"]
+    assert "fail" in {c["result"] for c in checks if c["name"] == "no-visible-devices"}
+
+
+def large(nodes: int, pods: int) -> FakeCluster:
+    """Nodes of eight cards with pods that carry as much text as real ones."""
+    cluster = FakeCluster()
+    for i in range(nodes):
+        cluster.node(f"n{i:04}", cards=[Card(15)] * 8)
+    for i in range(pods):
+        text = {"checksum/config": "0" * 1000}
+        cluster.pod(f"p{i:05}", 1, node=f"n{i % nodes:04}", index=i % 8, annotations=text)
+    return cluster
+
+
+def test_a_thousand_nodes_are_read_in_a_second(tmp_path: Path) -> None:
+    """CPU time of the whole command on 1,000 nodes and 10,000 pods stays under a second."""
+    path = tmp_path / "large.json"
+    path.write_text(large(1000, 10_000).json())
+    line = ["inspect", "--snapshot", str(path)]
+    assert min(_cpu_seconds(line, cache=tmp_path) for _ in range(3)) < 1.0
+
+
+def test_help_is_quick(tmp_path: Path) -> None:
+    """``--help`` takes less than 150 ms of CPU time."""
+    assert min(_cpu_seconds(["--help"], cache=tmp_path) for _ in range(5)) < 0.15
+
+
+def _cpu_seconds(arguments: list[str], *, cache: Path) -> float:
+    """User and system time of one run; compiled modules are kept in ``cache``, as installed."""
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    before = os.times()
+    subprocess.run(
+        [sys.executable, "-m", "gpuinspect", *arguments],
+        env=kept | {"PYTHONPYCACHEPREFIX": str(cache)},
+        stdout=subprocess.DEVNULL,
+        check=True,
+        timeout=60,
+    )
+    after = os.times()
+    used = after.children_user + after.children_system
+    return used - before.children_user - before.children_system

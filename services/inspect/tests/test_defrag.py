@@ -1,0 +1,79 @@
+"""``gpushare defrag``: the fewest pods whose move makes room."""
+
+import json
+
+import pytest
+from fakecluster import Card, FakeCluster
+from invoking import Run
+
+
+@pytest.fixture
+def scattered(cluster: FakeCluster) -> FakeCluster:
+    """Two nodes of two cards; every card holds something, n1 card 1 the fewest pods."""
+    for name in ("n1", "n2"):
+        cluster.node(name, cards=[Card(15), Card(15)])
+    cluster.pod("a", 6, node="n1", index=0).pod("b", 4, node="n1", index=0)
+    cluster.pod("c", 3, node="n1", index=1)
+    cluster.pod("d", 8, node="n2", index=0).pod("e", 2, node="n2", index=0)
+    return cluster.pod("f", 3, node="n2", index=1).pod("g", 3, node="n2", index=1)
+
+
+def test_one_whole_card(run: Run, scattered: FakeCluster) -> None:
+    """The card with the fewest pods is emptied, onto the fullest card that takes it."""
+    outcome = run("defrag", "--cards", "1", on=scattered)
+    assert outcome.code == 0
+    assert outcome.out.splitlines() == [
+        "POD        FROM                        TO",
+        "default/c  3 GiB on card 1 of node n1  3 GiB on card 0 of node n1",
+        "moving 1 pod frees card 1 of node n1",
+    ]
+
+
+def test_two_whole_cards_are_on_one_node(run: Run, scattered: FakeCluster) -> None:
+    """Cards of one node are freed together, for a pod cannot use cards of two."""
+    document = json.loads(run("defrag", "--cards", "2", "-o", "json", on=scattered).out)
+    assert (document["node"], document["gpus"]) == ("n1", [0, 1])
+    assert {move["name"] for move in document["moves"]} == {"a", "b", "c"}
+    assert {move["toNode"] for move in document["moves"]} == {"n2"}
+
+
+def test_a_block_of_units(run: Run, scattered: FakeCluster) -> None:
+    """One move frees 13 units; the pods that stay keep their places."""
+    document = json.loads(run("defrag", "--units", "13", "-o", "json", on=scattered).out)
+    assert len(document["moves"]) == 1
+    assert document["conclusion"].startswith("moving 1 pod frees 13 GiB on card")
+
+
+def test_nothing_to_do(run: Run, scattered: FakeCluster) -> None:
+    """Room that is there already needs no move."""
+    outcome = run("defrag", "--units", "10", on=scattered)
+    assert outcome.out == "nothing needs to move: 10 GiB on card 1 of node n1 is free already\n"
+
+
+def test_no_plan(run: Run, cluster: FakeCluster) -> None:
+    """Where the pods have nowhere to go, the answer is no."""
+    cluster.node("n", cards=[Card(15), Card(15)])
+    cluster.pod("a", 8, node="n", index=0).pod("b", 8, node="n", index=1)
+    outcome = run("defrag", "--cards", "1", on=cluster)
+    assert outcome == (1, "", "error: no move of pods makes that room\n")
+
+
+def test_nodes_that_take_no_pods_play_no_part(run: Run, cluster: FakeCluster) -> None:
+    """Neither is their room offered nor are pods moved there."""
+    cluster.node("free", cards=[Card(15)], cordoned=True)
+    cluster.node("n", cards=[Card(15)]).pod("a", 8, node="n", index=0)
+    assert run("defrag", "--cards", "1", on=cluster).code == 1
+
+
+def test_a_second_choice_is_found(run: Run, cluster: FakeCluster) -> None:
+    """Where the largest pod has no other place, as many smaller ones may have one."""
+    cluster.node("n1", cards=[Card(20)]).node("n2", cards=[Card(6)])
+    cluster.pod("large", 8, node="n1", index=0).pod("small", 6, node="n1", index=0)
+    document = json.loads(run("defrag", "--units", "12", "-o", "json", on=cluster).out)
+    assert [move["name"] for move in document["moves"]] == ["small"]
+
+
+@pytest.mark.parametrize("flags", [(), ("--cards=1", "--units=1"), ("--cards=-1",)])
+def test_one_goal_is_needed(run: Run, scattered: FakeCluster, flags: tuple[str, ...]) -> None:
+    """No goal, or two, is a usage error."""
+    assert run("defrag", *flags, on=scattered).code == 2

@@ -1,0 +1,182 @@
+"""``gpushare inspect`` beyond the original: notes, wide, documents, selection, mixed units."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from fakecluster import Card, FakeCluster
+from invoking import Run
+
+
+@pytest.fixture
+def mixed(cluster: FakeCluster) -> FakeCluster:
+    """A T4 with an A100 on one node, and a cordoned node with a sick card."""
+    cluster.node("n1", address="10.0.0.1", cards=[Card(15), Card(39, "NVIDIA A100-PCIE-40GB")])
+    sick = Card(15, healthy=False, mode="mps")
+    cluster.node("n2", cards=[Card(15, mode="mps"), sick], cordoned=True, labels={"zone": "b"})
+    return cluster.pod("p", 20, node="n1", index=1, namespace="team")
+
+
+def test_cards_of_one_node_have_their_own_sizes(run: Run, mixed: FakeCluster) -> None:
+    """The published inventory is shown, not an average."""
+    assert run("inspect", on=mixed).out.splitlines()[1].split()[2:] == ["0/15", "20/39", "20/54"]
+
+
+def test_marks_are_notes_beside_the_table(run: Run, mixed: FakeCluster) -> None:
+    """Cordoned nodes and sick cards are named, with the totals that take new pods."""
+    assert run("inspect", on=mixed).err.splitlines() == [
+        "note: n2 is cordoned: it takes no new pods",
+        "note: n2 GPU1 is unhealthy: it takes no new pods",
+        "note: without cordoned nodes: 20/54 (37%)",
+    ]
+
+
+def test_wide_marks_in_columns(run: Run, mixed: FakeCluster) -> None:
+    """Status, unit, driver, mode and model have columns; marks are words."""
+    lines = run("inspect", "-o", "wide", on=mixed).out.splitlines()
+    assert lines[0].split()[:7] == [
+        "NAME",
+        "STATUS",
+        "IPADDRESS",
+        "UNIT",
+        "DRIVER",
+        "MODE",
+        "MODEL",
+    ]
+    assert lines[2].split()[1] == "Ready,SchedulingDisabled"
+    assert "0/15(unhealthy)" in lines[2]
+    assert "mps" in lines[2]
+
+
+def test_json_and_yaml_say_the_same(run: Run, mixed: FakeCluster) -> None:
+    """One document in two notations, with its version and kind."""
+    document = json.loads(run("inspect", "-o", "json", on=mixed).out)
+    assert document == yaml.safe_load(run("inspect", "-o", "yaml", on=mixed).out)
+    assert (document["apiVersion"], document["kind"]) == ("gpushare/v1", "NodeShareList")
+    assert document["cluster"] == {"allocated": 20, "total": 84}
+    assert document["schedulable"] == {"allocated": 20, "total": 54}
+    pod = document["items"][0]["pods"][0]
+    assert (pod["namespace"], pod["name"], pod["gpus"]) == ("team", "p", {"1": 20})
+
+
+def test_names_are_for_pipes(run: Run, mixed: FakeCluster) -> None:
+    """``-o name`` prints what kubectl takes."""
+    assert run("inspect", "-o", "name", on=mixed).out == "node/n1\nnode/n2\n"
+
+
+def test_rows_only(run: Run, mixed: FakeCluster) -> None:
+    """``--no-headers`` leaves out head, dashes and totals."""
+    rows = run("inspect", "--no-headers", on=mixed).out.splitlines()
+    assert [row.split()[0] for row in rows] == ["n1", "n2"]
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("zone=b", ["n2"]),
+        ("zone!=b", ["n1"]),
+        ("zone in (a, b),gpushare", ["n2"]),
+        ("zone notin (b)", ["n1"]),
+        ("!zone", ["n1"]),
+        ("", ["n1", "n2"]),
+    ],
+)
+def test_selectors(run: Run, mixed: FakeCluster, selector: str, names: list[str]) -> None:
+    """``-l`` chooses nodes by label as kubectl does."""
+    rows = run("inspect", "--no-headers", "-l", selector, on=mixed).out.splitlines()
+    assert [row.split()[0] for row in rows] == names
+
+
+def test_a_wrong_selector(run: Run, mixed: FakeCluster) -> None:
+    """Text that is no selector is an error in one line."""
+    outcome = run("inspect", "-l", "a b", on=mixed)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "no label selector" in outcome.err
+
+
+def test_one_namespace(run: Run, mixed: FakeCluster) -> None:
+    """``-n`` chooses the rows of details; the sums stay those of the node."""
+    mixed.pod("q", 3, node="n1", index=0)
+    out = run("inspect", "-d", "n1", "-n", "team", on=mixed).out
+    assert "Allocated :  23 (42%)" in out
+    assert ("team" in out, "default" in out) == (True, False)
+
+
+def test_nodes_with_two_units_are_shown_in_mib(run: Run, cluster: FakeCluster) -> None:
+    """Figures of different units are never added up; both become MiB."""
+    cluster.node("n1", cards=[Card(15)]).pod("p", 3, node="n1", index=0)
+    cluster.node("n2", cards=[Card(60)], unit="256MiB").pod("q", 4, node="n2", index=0)
+    outcome = run("inspect", on=cluster)
+    assert outcome.out.splitlines()[0].endswith("GPU Memory(MiB)")
+    assert outcome.out.splitlines()[-1] == "4096/30720 (13%)  "
+    assert "nodes count in different units; all figures are in MiB" in outcome.err
+
+
+@pytest.mark.parametrize(("units", "unit"), [(100, "GiB"), (101, "MiB")])
+def test_the_unit_of_an_original_plugin_is_guessed_as_the_original_did(
+    run: Run, cluster: FakeCluster, units: int, unit: str
+) -> None:
+    """More than 100 units a card are taken for MiB, where the node says nothing."""
+    cluster.node("n", total=units)
+    assert run("inspect", on=cluster).out.splitlines()[0].endswith(f"GPU Memory({unit})")
+
+
+def test_a_large_card_that_says_its_unit_is_not_guessed(run: Run, cluster: FakeCluster) -> None:
+    """140 GiB are 140 GiB."""
+    cluster.node("n", cards=[Card(140, "NVIDIA H200")])
+    assert run("inspect", on=cluster).out.splitlines()[0].endswith("GPU Memory(GiB)")
+
+
+def test_a_whole_card_is_in_use_entirely(run: Run, cluster: FakeCluster) -> None:
+    """A card that a pod holds whole has nothing left to share."""
+    have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
+    cluster.node("n", cards=[Card(15), Card(15)], resources=have)
+    group = {"ALIYUN_COM_GPU_GROUP": "1"}
+    cluster.pod("w", node="n", annotations=group, limits={"aliyun.com/gpu": "1"})
+    assert run("inspect", on=cluster).out.splitlines()[1].split()[2:] == ["0/15", "15/15", "15/30"]
+
+
+def test_over_full_cards_are_noted(run: Run, cluster: FakeCluster) -> None:
+    """More than there is is shown as it is, with a note."""
+    cluster.node("n", total=15).pod("p", 9, node="n", index=0).pod("q", 9, node="n", index=0)
+    outcome = run("inspect", on=cluster)
+    assert outcome.out.splitlines()[1].split()[2] == "18/15"
+    assert "note: n GPU0 is over-full: 18 of 15 GiB" in outcome.err
+
+
+def test_units_on_a_card_that_is_gone(run: Run, cluster: FakeCluster) -> None:
+    """They count for the node and are noted, since no column is theirs."""
+    cluster.node("n", total=15).pod("p", 2, node="n", index=3)
+    outcome = run("inspect", on=cluster)
+    assert outcome.out.splitlines()[1].split()[2:] == ["0/15", "2/15"]
+    assert "2 GiB are held on cards the node no longer has" in outcome.err
+
+
+def test_no_node_shares(run: Run, cluster: FakeCluster) -> None:
+    """Nothing to show is no error, and nothing is printed where data belongs."""
+    cluster.node("n", resources={"cpu": "4"})
+    outcome = run("inspect", on=cluster)
+    assert (outcome.code, outcome.out) == (0, "")
+    assert "no node offers shares" in outcome.err
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"kind": "Pod"}', '{"items": [{"kind": 3}]}'])
+def test_files_that_are_no_snapshot(run: Run, tmp_path: Path, text: str) -> None:
+    """A file of another kind is refused with what is wanted."""
+    path = tmp_path / "file"
+    path.write_text(text)
+    outcome = run("inspect", "--snapshot", str(path))
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "what 'kubectl get nodes,pods -A -o json' prints" in outcome.err
+
+
+def test_a_file_that_is_not_there(run: Run) -> None:
+    """A missing file is an error with its name."""
+    outcome = run("inspect", "--snapshot", "/nowhere/at/all")
+    assert "cannot read the snapshot /nowhere/at/all" in outcome.err
+
+
+def test_unknown_flags_are_usage_errors(run: Run) -> None:
+    """A mistyped flag ends with exit code 2."""
+    assert run("inspect", "--detials").code == 2
