@@ -1,0 +1,85 @@
+"""Helm through its binary and through its library: what is asked, and what a refusal says."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from environments.helm import Helm, HelmError
+
+RECORDING = """#!{python}
+import json, pathlib, sys
+folder = pathlib.Path({folder!r})
+with (folder / "calls").open("a") as calls:
+    calls.write(json.dumps([sys.argv[1:], sys.stdin.read()]) + "\\n")
+print((folder / f"answer-{{sys.argv[1]}}").read_text())
+"""
+
+
+class FakeHelm:
+    """An executable that answers from files and remembers how it was called."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.binary = folder / "helm"
+        self.binary.write_text(RECORDING.format(python=sys.executable, folder=str(folder)))
+        self.binary.chmod(0o755)
+        for verb in ("upgrade", "uninstall"):
+            self.answer(verb, "")
+
+    def answer(self, verb: str, text: str) -> None:
+        """Let a verb print this."""
+        (self.folder / f"answer-{verb}").write_text(text)
+
+    def calls(self) -> list[tuple[list[str], str]]:
+        """Arguments and standard input of each call."""
+        return [
+            tuple(json.loads(line)) for line in (self.folder / "calls").read_text().splitlines()
+        ]
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeHelm:
+    """A helm binary of our own."""
+    return FakeHelm(tmp_path)
+
+
+def made(fake: FakeHelm) -> Helm:
+    """Helm through that binary."""
+    return Helm(Path("/kubeconfig"), "spaces", binary=str(fake.binary))
+
+
+def verbs(fake: FakeHelm) -> list[str]:
+    """First words of the calls."""
+    return [arguments[0] for arguments, _ in fake.calls()]
+
+
+def test_install_hands_values_over_unchanged(fake: FakeHelm) -> None:
+    """Values go through standard input, so that no shell or flag can change them."""
+    fake.answer("list", "[]")
+    made(fake).install("release", Path("/chart"), {"a": {"b": "1,2"}})
+    arguments, values = fake.calls()[-1]
+    assert arguments[:2] == ["upgrade", "--install"]
+    assert {"--create-namespace", "--kubeconfig", "/kubeconfig", "spaces"} <= set(arguments)
+    assert json.loads(values) == {"a": {"b": "1,2"}}
+
+
+def test_install_repairs_one_that_was_cut_off(fake: FakeHelm) -> None:
+    """A pending release is removed first, because Helm refuses to touch it."""
+    fake.answer("list", json.dumps([{"status": "pending-install"}]))
+    made(fake).install("release", Path("/chart"), {})
+    assert verbs(fake)[-2:] == ["uninstall", "upgrade"]
+
+
+def test_uninstall_of_nothing_is_fine(fake: FakeHelm) -> None:
+    """A release that is not there needs no removal."""
+    fake.answer("list", "[]")
+    made(fake).uninstall("release")
+    assert verbs(fake) == ["list"]
+
+
+def test_refusal_of_the_library_is_told(tmp_path: Path) -> None:
+    """Without a binary the library in its own process says what is wrong."""
+    with pytest.raises(HelmError, match=r"no-such-kubeconfig"):
+        Helm(tmp_path / "no-such-kubeconfig", "spaces", binary=None).status("release")
