@@ -11,6 +11,8 @@ FIRST_SECONDS: Final = 0.8
 LAST_SECONDS: Final = 30.0
 HEALTHY_SECONDS: Final = 120.0
 
+_SOURCE: Final = random.Random()  # noqa: S311 - jitter, not a secret; seeding one takes a while
+
 
 class Backoff:
     """Waits of one retried job.
@@ -30,7 +32,7 @@ class Backoff:
         source: random.Random | None = None,
     ) -> None:
         self._first, self._last, self._healthy = first, last, healthy
-        self._source = source or random.Random()  # noqa: S311 - jitter, not a secret
+        self._source = source or _SOURCE
         self._failures = 0
 
     def after_failure(self, *, lasted: float, asked: float = 0) -> float:

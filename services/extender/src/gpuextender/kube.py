@@ -16,10 +16,11 @@ Errors, all with the request in their text::
         └── ServerError         5xx; the request may have been done
 """
 
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final, Protocol, Self
+from urllib import request
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -145,7 +146,7 @@ class KubeApi:
                 client_configuration=configuration,
                 persist_config=False,
             )
-        return cls(configuration, _session(RESTClientObject(configuration).ssl_context))
+        return cls(configuration, _session(configuration))
 
     async def __aenter__(self) -> Self:
         """Nothing is opened before the first request."""
@@ -172,7 +173,7 @@ class KubeApi:
     ) -> AsyncIterator[list[bytes]]:
         """Lines of a watch, several at a time where they came together; none when it opens."""
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silence)
-        request = f"watch {path}"
+        asked = f"watch {path}"
         try:
             async with self._session.get(
                 self._host + path,
@@ -181,14 +182,14 @@ class KubeApi:
                 timeout=timeout,
             ) as reply:
                 if reply.status != 200:
-                    raise _failure(request, reply, await reply.read())
+                    raise _failure(asked, reply, await reply.read())
                 yield []  # accepted: the server was heard
                 rest = b""
                 async for chunk in reply.content.iter_any():
                     lines, rest = split_lines(rest, chunk)
                     yield lines
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise UnreachableError(f"{request}: {_reason(error)}") from error
+            raise UnreachableError(f"{asked}: {_reason(error)}") from error
 
     async def _ask(
         self,
@@ -219,22 +220,34 @@ class KubeApi:
         return {"Authorization": str(found["value"])} if found else {}
 
 
-def _session(tls: ssl.SSLContext) -> aiohttp.ClientSession:
-    """One pool for everything; watches hold a connection each."""
+def _session(configuration: Configuration) -> aiohttp.ClientSession:
+    """One pool for everything; watches hold a connection each.
+
+    The environment's proxy is looked up here, once: aiohttp would do so for every request, in a
+    thread, which takes longer than the rest of the request.
+    """
+    tls = RESTClientObject(configuration).ssl_context
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls),
+        proxy=configuration.proxy or _proxy(configuration.host),
         timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS),
         headers={"User-Agent": "gpushare-extender", "Accept": "application/json"},
-        trust_env=True,
         read_bufsize=READ_BUFFER,
     )
 
 
-def _failure(request: str, reply: aiohttp.ClientResponse, body: bytes) -> StatusError:
+def _proxy(host: str) -> str | None:
+    """The proxy that the environment names for ``host``, unless it is exempt."""
+    parts = urlsplit(host)
+    exempt = request.proxy_bypass(parts.hostname or "")
+    return None if exempt else request.getproxies().get(parts.scheme)
+
+
+def _failure(asked: str, reply: aiohttp.ClientResponse, body: bytes) -> StatusError:
     kind = _ERRORS.get(reply.status, ServerError if reply.status >= 500 else StatusError)
     after = reply.headers.get("Retry-After", "")
     return kind(
-        request,
+        asked,
         status=reply.status,
         message=_message(body) or reply.reason or "",
         retry_after=float(after) if after.isdecimal() else 0,
