@@ -29,7 +29,9 @@ COMMANDS: Final = {
     "inspect": Lazy(
         "inspect:inspect", "GPU memory allocated, card by card (kubectl inspect gpushare)"
     ),
+    "gpu": Lazy("gpu:gpu", "whole cards and how they are joined (kubectl inspect gpu)"),
     "top": Lazy("top:app", "cards in use node by node, shares as fractions (arena top node)"),
+    "watch": Lazy("watch:watch", "the table of inspect, live and in place"),
     "explain": Lazy("explain:app", "why a pod waits, or why it sits where it sits"),
     "whatif": Lazy("whatif:whatif", "where pods would go if they came now"),
     "defrag": Lazy("defrag:defrag", "the fewest pods whose move makes room"),
@@ -96,3 +98,8 @@ def main() -> None:
 def inspect_gpushare() -> None:
     """The console script ``kubectl-inspect-gpushare``, found by kubectl as ``inspect gpushare``."""
     _built(COMMANDS["inspect"], "inspect")(prog_name="kubectl inspect gpushare")
+
+
+def inspect_gpu() -> None:
+    """The console script ``kubectl-inspect-gpu``, found by kubectl as ``inspect gpu``."""
+    _built(COMMANDS["gpu"], "gpu")(prog_name="kubectl inspect gpu")

@@ -1,0 +1,63 @@
+"""The tables of ``kubectl inspect gpu``: whole cards and how they are joined.
+
+The spelling ``topolocy`` is the original's, and tools look for it.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gpucore.topology.drawing import LEGEND, RULE, draw
+from gpucore.topology.links import Matrix
+from gpuinspect.tables import align
+
+
+class HeldCard(msgspec.Struct, frozen=True):
+    """One card and who holds it, as ``namespace/name``."""
+
+    index: int
+    uuid: str
+    model: str
+    numa: int
+    healthy: bool
+    holders: tuple[str, ...]
+
+
+class GpuNode(msgspec.Struct, frozen=True):
+    """The cards of one node with their links; no matrix where the node says nothing of links."""
+
+    name: str
+    node_type: str
+    cards: tuple[HeldCard, ...]
+    matrix: Matrix | None
+
+    @property
+    def used(self) -> tuple[int, ...]:
+        """Indexes of cards that somebody holds."""
+        return tuple(card.index for card in self.cards if card.holders)
+
+
+def summary(nodes: Sequence[GpuNode], *, headers: bool = True) -> str:
+    """One line a node: cards there are, cards in use."""
+    head = "NAME\tALLGPU\tUSEDGPU\n" if headers else ""
+    rows = (f"{node.name}\t{len(node.cards)}\t{len(node.used)}\n" for node in nodes)
+    return align(head + "".join(rows))
+
+
+def details(nodes: Sequence[GpuNode]) -> str:
+    """A block a node with its matrix, and the legend at the end."""
+    return f"{RULE}\n" + "".join(f"{_block(node)}{RULE}\n" for node in nodes) + LEGEND
+
+
+def _block(node: GpuNode) -> str:
+    lines = [
+        f"node name: {node.name}",
+        f"all gpu: {len(node.cards)}",
+        f"used gpu: {len(node.used)}",
+    ]
+    lines += [f"node type: {node.node_type}"] if node.node_type else []
+    matrix = "" if node.matrix is None else f"gpu topolocy:\n{draw(node.matrix, node.used)}"
+    holders = "".join(
+        f"GPU{card.index}: {', '.join(card.holders)}\n" for card in node.cards if card.holders
+    )
+    return "\n".join(lines) + f"\n{matrix}{holders}"

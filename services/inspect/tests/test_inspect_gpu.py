@@ -1,0 +1,60 @@
+"""``kubectl inspect gpu``: the original's tables of whole cards."""
+
+import json
+
+import pytest
+from fakecluster import Card, FakeCluster
+from invoking import Run
+
+
+@pytest.fixture
+def four(cluster: FakeCluster) -> FakeCluster:
+    """Four cards, all joined through a host bridge as the 2019 plugin says it, one in use."""
+    have = {"aliyun.com/gpu": "4"}
+    cluster.node("n", cards=[Card(15)] * 4, resources=have)
+    pairs = [(a, b) for a in range(4) for b in range(a + 1, 4)]
+    links = {f"GPU_PHB_{a}_{b}": "Host PCI bridge" for a, b in pairs}
+    annotations = cluster.items[0]["metadata"]["annotations"]
+    annotations["GPU_TOPOLOGY"] = json.dumps(links)
+    annotations["NODE_TYPE"] = "ecs.gn5-c8g1.14xlarge"
+    group = {"ALIYUN_COM_GPU_GROUP": "1"}
+    return cluster.pod("w", node="n", annotations=group, limits={"aliyun.com/gpu": "1"})
+
+
+def test_summary(run: Run, four: FakeCluster) -> None:
+    """Cards there are and cards in use; nodes without cards are left out."""
+    four.node("cpu", resources={"cpu": "4"})
+    assert run("gpu", on=four).out == "NAME  ALLGPU  USEDGPU\nn     4       1\n"
+
+
+def test_details(run: Run, four: FakeCluster) -> None:
+    """The matrix shows used cards as X, the holder is named, and the legend follows."""
+    lines = run("gpu", "-d", "n", on=four).out.splitlines()
+    assert lines[:7] == [
+        "-" * 40,
+        "node name: n",
+        "all gpu: 4",
+        "used gpu: 1",
+        "node type: ecs.gn5-c8g1.14xlarge",
+        "gpu topolocy:",
+        "      GPU0 GPU1 GPU2 GPU3",
+    ]
+    assert lines[7].split() == ["GPU0", "X", "X", "PHB", "PHB"]
+    assert lines[8].split() == ["GPU1", "X", "X", "X", "X"]
+    assert "GPU1: default/w" in lines
+    assert "Legend:" in lines
+
+
+def test_document(run: Run, four: FakeCluster) -> None:
+    """Programs get links, holders and counts."""
+    node = json.loads(run("gpu", "-o", "json", on=four).out)["items"][0]
+    assert (node["allGpu"], node["usedGpu"]) == (4, 1)
+    assert node["links"]["0-1"] == ["PHB"]
+    assert node["gpus"][1]["holders"] == ["default/w"]
+
+
+def test_no_cards(run: Run, cluster: FakeCluster) -> None:
+    """Without any card the command fails, as the original did."""
+    cluster.node("cpu", resources={"cpu": "4"})
+    outcome = run("gpu", on=cluster)
+    assert (outcome.code, outcome.out) == (1, "")

@@ -1,0 +1,77 @@
+"""``gpushare watch``: frames in one place."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakeapiserver import FakeApiServer
+from fakecluster import FakeCluster
+from invoking import Run
+
+from gpuinspect.frames import HOME, REST_OF_LINE, REST_OF_SCREEN, Frames
+
+PODS = "/api/v1/pods"
+
+
+@pytest.fixture
+def server(cluster: FakeCluster) -> Iterator[FakeApiServer]:
+    """A cluster of one node with one pod."""
+    cluster.node("n", total=15).pod("p", 2, node="n", index=0)
+    node, pod = cluster.items
+    with FakeApiServer({"/api/v1/nodes": [node], PODS: [pod]}).serving() as serving:
+        yield serving
+
+
+def frames(*, lines: int = 10, columns: int = 20) -> Frames:
+    """Frames on a terminal of this size."""
+    return Frames(lambda: os.terminal_size((columns, lines)), bold=False)
+
+
+def shown(text: str) -> list[str]:
+    """The lines of a frame without what moves the cursor."""
+    assert text.startswith(HOME)
+    assert text.endswith(REST_OF_SCREEN)
+    plain = text.removeprefix(HOME).removesuffix(REST_OF_SCREEN).replace(REST_OF_LINE, "")
+    return plain.splitlines()
+
+
+def test_changed_lines_are_marked() -> None:
+    """Nothing is marked at first; then what is new is, with a character."""
+    screen = frames()
+    assert shown(screen.draw("a 1\nb 1\n")) == ["  a 1", "  b 1"]
+    assert shown(screen.draw("a 1\nb 2\n")) == ["  a 1", "* b 2"]
+    assert shown(screen.draw("a 1\nb 2\n")) == ["  a 1", "  b 2"]
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    """A frame is never taller or wider than the terminal."""
+    lines = shown(frames(lines=5, columns=12).draw("".join(f"line {i} long\n" for i in range(9))))
+    assert lines == ["  line 0 lon", "  line 1 lon", "  line 2 lon", "  ... 6 more"]
+
+
+def test_frames_follow_each_other_without_a_terminal(
+    run: Run, server: FakeApiServer, tmp_path: Path
+) -> None:
+    """``--count`` frames are printed, each with the table."""
+    config = server.kubeconfig(tmp_path)
+    outcome = run("watch", "--count=2", "--interval=0.1", f"--kubeconfig={config}")
+    assert outcome.code == 0
+    assert outcome.out.count("2/15 (13%)") == 2
+    assert "\x1b" not in outcome.out
+
+
+def test_a_server_that_stops_answering_is_said(
+    run: Run, server: FakeApiServer, tmp_path: Path
+) -> None:
+    """The frame says why it is old, and the command goes on."""
+    server.statuses[PODS] = 503
+    config = server.kubeconfig(tmp_path)
+    outcome = run("watch", "-d", "--count=2", "--interval=0.1", f"--kubeconfig={config}")
+    assert outcome.code == 0
+    assert outcome.out.count("503 the fake says no; shown is what was last known") == 2
+
+
+def test_a_snapshot_is_not_watched(run: Run, cluster: FakeCluster) -> None:
+    """A file does not change, so the command says what to use instead."""
+    assert run("watch", on=cluster).err == "error: a snapshot does not change: use inspect\n"
