@@ -64,3 +64,14 @@ def test_monitors_are_not_made_unasked() -> None:
     """A cluster without the Prometheus operator does not know these kinds."""
     rendered = render()
     assert rendered.of("PodMonitor") == rendered.of("ServiceMonitor") == []
+
+
+@pytest.mark.parametrize("mode", ["second", "extender"])
+def test_every_port_names_its_protocol(mode: str) -> None:
+    """Until 1.20 server-side apply refuses a Service's port without one, default or not."""
+    rendered = render(values={**EVERYTHING, "scheduler": {"mode": mode}})
+    ports = [port for service in rendered.of("Service") for port in service["spec"]["ports"]]
+    for _, pod in rendered.pods():
+        ports += [port for item in pod["containers"] for port in item.get("ports", ())]
+    assert ports
+    assert {port.get("protocol") for port in ports} == {"TCP"}

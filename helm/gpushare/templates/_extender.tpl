@@ -25,6 +25,7 @@ args:
 ports:
   - name: http
     containerPort: {{ $extender.port }}
+    protocol: TCP
 {{- end }}
 resources:
   {{- toYaml $extender.resources | nindent 2 }}

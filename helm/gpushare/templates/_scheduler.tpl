@@ -16,6 +16,7 @@ command:
 ports:
   - name: https
     containerPort: 10259
+    protocol: TCP
 livenessProbe:
   httpGet: {scheme: HTTPS, path: /healthz, port: https}
   initialDelaySeconds: 15
