@@ -1,6 +1,7 @@
 """The environment the cases run in, and what is printed when one of them fails."""
 
 import os
+import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,7 +36,7 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
 def case(environment: Environment, request: pytest.FixtureRequest) -> Iterator[Case]:
     """A namespace of the case's own, gone with all its pods when the case ends."""
     words = request.node.name.removeprefix("test_").split("_")[:5]
-    corner = Case(environment, "-".join(words))
+    corner = Case(environment, "-".join([*words, secrets.token_hex(3)]))
     corner.open()
     try:
         yield corner

@@ -90,4 +90,4 @@ def test_a_pod_with_two_gpu_containers_gets_both_on_one_card_with_own_amounts(
         env = case.env("pair", container)
         assert env["NVIDIA_VISIBLE_DEVICES"] == cards[home].uuid
         assert env["ALIYUN_COM_GPU_MEM_CONTAINER"] == units
-        assert env["ALIYUN_COM_GPU_MEM_POD"] == "8"
+    assert case.annotations("pair")["ALIYUN_COM_GPU_MEM_POD"] == "8"

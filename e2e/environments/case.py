@@ -36,9 +36,13 @@ class Case:
         )
 
     def close(self) -> None:
-        """Delete all of it and wait until its shares are free again."""
-        self.kubectl("delete", "pods,jobs,deployments", "--all", "-n", self.name, "--wait=true")
-        self.kubectl("delete", "namespace", self.name, "--wait=true", f"--timeout={END_SECONDS}s")
+        """Delete all of it and wait until its pods, and so its shares, are gone.
+
+        The namespace itself follows in its own time: its controller is in no hurry.
+        """
+        self.kubectl("delete", "deployments,jobs", "--all", "-n", self.name, "--wait=false")
+        self.kubectl("delete", "namespace", self.name, "--wait=false")
+        until("the case's pods are gone", lambda: not self.pods(), seconds=END_SECONDS)
 
     def pod(self, name: str, *units: int, node: str | None = None) -> Object:
         """A pod of this case, not created yet; one container for each of ``units``."""
