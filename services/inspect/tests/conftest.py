@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fakecluster import FakeCluster
+from drawncluster import FakeCluster
 from invoking import Outcome, Run
 
 from gpuinspect.cli.main import app

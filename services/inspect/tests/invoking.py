@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
-from fakecluster import FakeCluster
+from drawncluster import FakeCluster
 
 
 class Outcome(NamedTuple):

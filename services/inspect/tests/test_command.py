@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakecluster import Card, FakeCluster
+from drawncluster import Card, FakeCluster
 from invoking import Run
 
 from gpuinspect.cli import completion

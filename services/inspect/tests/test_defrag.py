@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from fakecluster import Card, FakeCluster
+from drawncluster import Card, FakeCluster
 from invoking import Run
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fakecluster import Card, FakeCluster
+from drawncluster import Card, FakeCluster
 from invoking import Run
 
 from gpuinspect.doctor.registry import CHECKS

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from fakecluster import Card, FakeCluster
+from drawncluster import Card, FakeCluster
 from invoking import Run
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fakecluster import Card, FakeCluster
+from drawncluster import Card, FakeCluster
 from invoking import Run
 
 

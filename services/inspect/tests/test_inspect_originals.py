@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from fakecluster import FakeCluster
+from drawncluster import FakeCluster
 from invoking import Run
 
 FIRST = "cn-shanghai.i-uf61h64dz1tmlob9hmtb"

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from drawncluster import FakeCluster
 from fakeapiserver import FakeApiServer
-from fakecluster import FakeCluster
 from invoking import Run
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"

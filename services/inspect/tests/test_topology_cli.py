@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from fakecluster import FakeCluster
+from drawncluster import FakeCluster
 from typer.testing import CliRunner, Result
 
 from gpucore.topology.codec import encode_annotation, encode_matrix

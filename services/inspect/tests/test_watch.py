@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from drawncluster import FakeCluster
 from fakeapiserver import FakeApiServer
-from fakecluster import FakeCluster
 from invoking import Run
 
 from gpuinspect.frames import HOME, REST_OF_LINE, REST_OF_SCREEN, Frames

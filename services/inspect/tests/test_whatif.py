@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from fakecluster import Card, FakeCluster
+from drawncluster import Card, FakeCluster
 from invoking import Run
 
 DEPLOYMENT = """
