@@ -15,10 +15,11 @@ taken, which keeps an all-alike NVSwitch machine from being searched over and ov
 about a set of cards is kept for later questions.
 """
 
+from bisect import bisect_left, bisect_right
 from functools import lru_cache
 from typing import NamedTuple
 
-from gpucore.topology.subsets import Scores, Table, table_of, veto
+from gpucore.topology.subsets import Group, Scores, Table, table_of, veto
 
 
 class Best(NamedTuple):
@@ -41,16 +42,18 @@ class Search:
         self._size = size
         self._groups = table.groups(size)
         self._heaviest = table.heaviest(size)
+        self._answers: dict[int, Best] = {}
         self._exact: dict[int, Best] = {}
         self._ceiling = table.ceilings(size)
 
     def best(self, free: int, require: int = 0) -> Best:
         """The best cut of ``free`` that has one whole group with all cards of ``require``."""
         if require:
-            best = self._best_with(free, require)
-        else:
+            return self._even(free, self._best_with(free, require), require)
+        if free not in self._answers:
             best = self._exact.get(free) or self._better(free, -1)
-        return Best(best.total, self._even(free, best, require) or best.mask)
+            self._answers[free] = self._even(free, best, 0)
+        return self._answers[free]
 
     def _best_with(self, free: int, require: int) -> Best:
         best = Best(-1, 0)
@@ -70,18 +73,22 @@ class Search:
         """The total of the best cut of ``free``, or anything up to ``needed`` if that is more."""
         return (self._exact.get(free) or self._better(free, needed)).total
 
-    def _even(self, free: int, best: Best, require: int) -> int:
-        """The first group of a cut that is as good as the best and of equal groups; 0: none is."""
+    def _even(self, free: int, best: Best, require: int) -> Best:
+        """A cut as good as ``best`` whose groups are all worth the same, if there is one."""
         count, over = divmod(free.bit_count(), self._size)
         if count == 0 or over or best.total % count:
-            return 0
+            return best
         share = best.total // count
         if self._table.sums[best.mask] == share:
-            return 0
-        groups = [group for weight, group, _ in self._groups if weight == share]
-        groups = [group for group in groups if not group & ~free]
+            return best
+        start = bisect_left(self._groups, -share, key=_lightness)
+        end = bisect_right(self._groups, -share, key=_lightness)
+        groups = [group for _, group, _ in self._groups[start:end] if not group & ~free]
         dead: set[int] = set()
-        return next((g for g in groups if not require & ~g and _covered(free - g, groups, dead)), 0)
+        for group in groups:
+            if not require & ~group and _covered(free - group, groups, dead):
+                return Best(best.total, group)
+        return best
 
     def _bound(self, free: int, count: int) -> int:
         """No ``count`` groups and rest within ``free`` weigh more than this."""
@@ -111,8 +118,11 @@ class Search:
             if is_last:
                 total = weight + sums[rest]
             else:
-                bound = others * min(weight, heaviest[rest]) + left[rest]
-                if weight + min(bound, ceiling[rest]) <= best:
+                if weight + ceiling[rest] <= best:
+                    continue
+                most = heaviest[rest]
+                most = most if most < weight else weight  # noqa: FURB136 - min() doubles the time
+                if weight + others * most + left[rest] <= best:
                     continue
                 total = weight + (exact.get(rest) or self._better(rest, best - weight)).total
             if total > best:
@@ -121,6 +131,10 @@ class Search:
         if best > needed:
             exact[free] = Best(best, mask)
         return Best(best, mask)
+
+
+def _lightness(group: Group) -> int:
+    return -group[0]
 
 
 def _covered(free: int, groups: list[int], dead: set[int]) -> bool:

@@ -62,8 +62,8 @@ class Table:
         if size not in self._heaviest:
             weights = array("H", bytes(2 << self.cards))
             if size > 1:
-                for weight, mask, _ in self.groups(size):
-                    weights[mask] = weight
+                for mask in _masks(self.cards, size):
+                    weights[mask] = self.sums[mask]
                 weights = subset_maxima(weights, self.cards)
             self._heaviest[size] = weights
         return self._heaviest[size]
