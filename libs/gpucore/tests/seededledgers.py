@@ -122,3 +122,23 @@ class NameKeyed(Ledger):
         for other, twin in list(self._claims.items()):
             if (twin.namespace, twin.name) == (claim.namespace, claim.name):
                 self._release(other)
+
+
+class GullibleCard(CardAccount):
+    """What a card holds beyond its size is nobody's business."""
+
+    __slots__ = ()
+
+    @property
+    def excess(self) -> int:
+        return 0
+
+
+class Gullible(Ledger):
+    """While two pods that swapped cards are being corrected, a taken card looks free."""
+
+    def _note(self, account: NodeAccount) -> None:
+        for card in account.cards.values():
+            card.__class__ = GullibleCard
+        account._reckon()
+        super()._note(account)

@@ -86,8 +86,13 @@ class NodeAccount:
         return tuple(sorted(i for i, card in self._cards.items() if card.overfull))
 
     def reserved_units(self) -> int:
-        """Units to keep free for what is held on no known card."""
-        return self.pending + self.pending_gpus * self.shape.largest_card
+        """Units to keep free for what is held on no known card, or cannot be where it is said.
+
+        Two equal pods that swapped cards are corrected one after the other: in between, one card
+        looks over-full and the other free, and only the excess says that it is not.
+        """
+        excess = sum(card.excess for card in self._cards.values())
+        return self.pending + excess + self.pending_gpus * self.shape.largest_card
 
     def free_units(self) -> int:
         """Units left on cards that may be given out, before anything is kept for pending pods."""
@@ -181,9 +186,10 @@ class NodeAccount:
             self.whole_room = max(empties - self.reserved_cards(), 0)
 
     def reserved_cards(self) -> int:
-        """Whole cards to keep free for what is held on no known card."""
+        """Whole cards to keep free, for the same reasons as units."""
         largest = self.shape.largest_card
-        return self.pending_gpus + (-(-self.pending // largest) if largest else 0)
+        crowd = sum(card.crowd for card in self._cards.values())
+        return self.pending_gpus + crowd + (-(-self.pending // largest) if largest else 0)
 
 
 def _indexes(claim: Claim) -> frozenset[GpuIndex]:

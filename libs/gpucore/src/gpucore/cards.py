@@ -143,6 +143,18 @@ class CardAccount:
             or bool(self.max_pods and crowd > self.max_pods)
         )
 
+    @property
+    def excess(self) -> int:
+        """Units held beyond what the card has: their pods are, or will be, on another card."""
+        if self.gpu is None:
+            return 0
+        return max(self.used + self._whole * self.total - self.total, 0)
+
+    @property
+    def crowd(self) -> int:
+        """Pods beyond the one that has the card whole, or to itself."""
+        return len(self.holders) - 1 if self.gpu is not None and self.taken else 0
+
     def take(self, uid: PodUid, hold: Hold) -> None:
         """Enter what ``uid`` holds; it holds nothing here yet."""
         self.holders[uid] = hold
