@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from modeldecisions import Decider
-from modelstate import UNBOUND_CARD, Object, Spot, State, View, World
+from modelstate import UNBOUND_CARD, Column, Object, Spot, State, View, World
 from modelsteps import Defects, Steps
 
 from gpucore.ledger import Ledger
@@ -51,6 +51,7 @@ def explore(
     while queue:
         state = queue.popleft()
         _check(world, state, sole=sole)
+        _check_counts(world, decider, state)
         for successor in steps.after(state):
             if successor == state:
                 continue
@@ -69,14 +70,32 @@ def _check(world: World, state: State, *, sole: bool) -> None:
     for node, sizes in world.nodes.items():
         for card in range(len(sizes)):
             if world.room(state, Spot(node, card)) < 0:
-                raise ViolationError(
-                    f"card {card} of {node} is over-committed on the node: {state}"
-                )
+                raise ViolationError(f"card {card} of {node} is over-committed: {state}")
         planned = sum(c.size for c in state if _counts(c.api) and _node(c.api) == node)
         if sole and planned > sum(sizes):
             raise ViolationError(f"more than node {node} has is planned for it: {state}")
     if sole and any(column.api.phase == "failed" for column in state):
         raise ViolationError(f"a planned pod was refused by its node: {state}")
+
+
+def _check_counts(world: World, decider: Decider, state: State) -> None:
+    """A scheduler that has seen all there is counts what the annotations say, card by card."""
+    said = {Spot(n, i): 0 for n, sizes in world.nodes.items() for i in range(len(sizes))}
+    for column in state:
+        if column.api.spot is not None and _counts(column.api):
+            said[column.api.spot] += column.size
+    for scheduler in range(world.schedulers):
+        if all(_is_current(column, scheduler) for column in state):
+            counted = decider.counted(tuple((c.size, c.views[scheduler]) for c in state))
+            if counted != said:
+                raise ViolationError(f"a scheduler counts {counted}, not {said}: {state}")
+
+
+def _is_current(column: Column, scheduler: int) -> bool:
+    view = column.views[scheduler]
+    if column.api.spot is None:
+        return view.assumed is None
+    return view.seen[-1:] == View().after(column.api).seen
 
 
 def _node(api: Object) -> str | None:
