@@ -55,7 +55,7 @@ def test_pods_are_placed_as_the_extender_would(
         "POD    NODE  WHERE",
         "web-0  n     8 GiB on card 1 of node n",
         "web-1  n     8 GiB on card 0 of node n",
-        "web-2  -     fits nowhere: 1 nodes: largest free block 7 GiB, asked 8",
+        "web-2  -     fits nowhere: 1 node: largest free block 7 GiB, asked 8",
         "2 of 3 pods fit",
     ]
 

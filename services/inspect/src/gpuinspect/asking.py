@@ -20,7 +20,7 @@ from gpuinspect.errors import NotFoundError
 from gpuinspect.explaining import Group, grouped
 from gpuinspect.manifests import ManifestError, Wanted
 from gpuinspect.snapshots import Snapshot
-from gpuinspect.state import books, unit_of
+from gpuinspect.state import unit_of
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -51,18 +51,24 @@ class Addition(msgspec.Struct, frozen=True):
 def ask(
     snapshot: Snapshot,
     wanted: Sequence[Wanted],
-    names: Names,
+    ledger: Ledger,
     *,
     addition: Addition,
     policy: str = "",
 ) -> list[Answer]:
     """What becomes of the wanted pods, in order.
 
+    Args:
+        snapshot: the cluster.
+        wanted: the pods.
+        ledger: the books of the cluster, which stay as they are.
+        addition: nodes that might be added.
+        policy: name of the policy where neither pod nor node says one; empty for the default.
+
     Raises:
         NotFoundError: there is no node to make the additional ones like.
         ManifestError: a pod asks nothing of GPUs.
     """
-    ledger = books(snapshot, names)
     labels = {node.name: node.labels for node in snapshot.nodes}
     accounts = dict(_open(snapshot, ledger))
     for name, account in _added(ledger, addition):
@@ -70,7 +76,7 @@ def ask(
     answers: list[Answer] = []
     for each in wanted:
         eligible = [n for n in accounts if each.node_selector.items() <= labels[n].items()]
-        result = what_if({n: accounts[n] for n in eligible}, _wishes(each, names), policy)
+        result = what_if({n: accounts[n] for n in eligible}, _wishes(each, ledger.names), policy)
         accounts |= result.accounts
         answers += [_answer(outcome, accounts) for outcome in result.outcomes]
     return answers

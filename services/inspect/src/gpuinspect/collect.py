@@ -36,6 +36,13 @@ class Wanted(NamedTuple):
 CONFIG_MAPS: Final = Wanted("ConfigMap", f"/api/v1/namespaces/{UNHEALTHY_NAMESPACE}/configmaps")
 """Where the legacy way to say that a card is unhealthy is found."""
 
+FAILED_SCHEDULING: Final = Wanted(
+    "Event",
+    "/api/v1/events",
+    {"fieldSelector": "involvedObject.kind=Pod,reason=FailedScheduling"},
+)
+"""What schedulers say about pods that fit nowhere."""
+
 _ALWAYS: Final = (Wanted("Node", "/api/v1/nodes"), Wanted("Pod", "/api/v1/pods"))
 
 

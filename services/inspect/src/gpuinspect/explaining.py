@@ -16,7 +16,6 @@ from gpucore.fit import fit
 from gpucore.ledger import Ledger
 from gpucore.model import Claim, Code, Demand, Refusal
 from gpucore.units import NodeName
-from gpucore.wire.names import Names
 from gpucore.wire.nodes import Node
 from gpucore.wire.pods import demand_of
 from gpucore.wire.podspec import Pod
@@ -24,7 +23,7 @@ from gpuinspect.errors import NotFoundError
 from gpuinspect.helping import helps
 from gpuinspect.sightings import Sightings, sightings
 from gpuinspect.snapshots import Snapshot
-from gpuinspect.state import books, unit_of
+from gpuinspect.state import unit_of
 
 
 class State(StrEnum):
@@ -94,19 +93,23 @@ def find(snapshot: Snapshot, *, namespace: str, name: str) -> Pod:
     raise NotFoundError(f'pods "{name}" not found in namespace "{namespace}"')
 
 
-def explain(snapshot: Snapshot, pod: Pod, names: Names) -> Explanation:
+def explain(snapshot: Snapshot, pod: Pod, ledger: Ledger) -> Explanation:
     """Why ``pod`` waits or where it sits.
+
+    Args:
+        snapshot: holds the pod.
+        pod: the pod.
+        ledger: the books of the same snapshot.
 
     Raises:
         WireError: an amount is no Kubernetes quantity (no API server accepts such an object).
     """
-    demand, seen = demand_of(pod, names), sightings(snapshot, pod)
+    demand, seen = demand_of(pod, ledger.names), sightings(snapshot, pod)
     if demand is None:
         return Explanation(pod, State.ASKS_NOTHING, sightings=seen)
     base = Explanation(pod, State.FINISHED, asks=_asks(demand), sightings=seen)
     if pod.finished:
         return base
-    ledger = books(snapshot, names)
     claim = ledger.claim(pod.uid)
     if claim is not None:
         account = ledger.nodes()[claim.placement.node]

@@ -65,12 +65,20 @@ def shares(snapshot: Snapshot, names: Names, *, node: str = "") -> ClusterView:
         NotFoundError: there is no such node.
         WireError: as :func:`books`.
     """
-    ledger = books(snapshot, names)
-    chosen = [each for each in snapshot.nodes if _wanted(each, names, node)]
+    return shown(books(snapshot, names), snapshot.nodes, node=node)
+
+
+def shown(ledger: Ledger, nodes: Iterable[Node], *, node: str = "") -> ClusterView:
+    """As :func:`shares`, from books that are kept already.
+
+    Raises:
+        NotFoundError: there is no such node.
+    """
+    chosen = [each for each in nodes if _wanted(each, ledger.names, node)]
     if node and not chosen:
         raise NotFoundError(f'nodes "{node}" not found')
     chosen.sort(key=lambda each: each.name)
-    return view(ledger, chosen, names)
+    return view(ledger, chosen, ledger.names)
 
 
 def _wanted(node: Node, names: Names, name: str) -> bool:

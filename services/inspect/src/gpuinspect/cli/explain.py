@@ -12,6 +12,7 @@ from gpuinspect.explaindocuments import pod_explanation
 from gpuinspect.explaining import explain as explain_pod
 from gpuinspect.explaining import find
 from gpuinspect.layout.explanation import explanation
+from gpuinspect.state import books
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -37,7 +38,8 @@ def pod(
     if not name or not namespace or "/" in namespace:
         fail("a pod is NAME or NAMESPACE/NAME")
     snapshot = reader.source.read(CONFIG_MAPS, _events(namespace, name))
-    found = explain_pod(snapshot, find(snapshot, namespace=namespace, name=name), reader.names)
+    asked = find(snapshot, namespace=namespace, name=name)
+    found = explain_pod(snapshot, asked, books(snapshot, reader.names))
     if output in {Format.JSON, Format.YAML}:
         emit(pod_explanation(found), output)
     elif output is Format.NAME:

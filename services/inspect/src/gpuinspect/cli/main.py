@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "gpu": Lazy("gpu:gpu", "whole cards and how they are joined (kubectl inspect gpu)"),
     "top": Lazy("top:app", "cards in use node by node, shares as fractions (arena top node)"),
     "watch": Lazy("watch:watch", "the table of inspect, live and in place"),
+    "dashboard": Lazy("dashboard:dashboard", "all of this as a page, live and read-only"),
     "explain": Lazy("explain:app", "why a pod waits, or why it sits where it sits"),
     "whatif": Lazy("whatif:whatif", "where pods would go if they came now"),
     "defrag": Lazy("defrag:defrag", "the fewest pods whose move makes room"),

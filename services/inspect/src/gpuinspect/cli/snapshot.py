@@ -2,18 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from gpuinspect.cli.reading import Reader, fail, note, reading
-from gpuinspect.collect import Wanted
+from gpuinspect.collect import FAILED_SCHEDULING
 from gpuinspect.doctor.registry import WANTED
 from gpuinspect.dumping import dump
-
-EVENTS: Final = Wanted(
-    "Event", "/api/v1/events", {"fieldSelector": "involvedObject.kind=Pod,reason=FailedScheduling"}
-)
 
 
 @reading
@@ -22,7 +18,7 @@ def snapshot(
     file: Annotated[Path, typer.Argument(help="where to; - is standard output", metavar="FILE")],
 ) -> None:
     """Write nodes, pods and what the checks need as one file, without values of variables."""
-    found = reader.source.read(*WANTED, EVENTS)
+    found = reader.source.read(*WANTED, FAILED_SCHEDULING)
     raw = dump(found)
     if file == Path("-"):
         sys.stdout.buffer.write(raw)

@@ -14,6 +14,7 @@ from gpuinspect.cli.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.cli.reading import Reader, fail, reading
 from gpuinspect.collect import CONFIG_MAPS
 from gpuinspect.layout.whatif import whatif as table
+from gpuinspect.state import books
 from gpuinspect.whatifdocuments import what_if_doc
 
 
@@ -48,7 +49,8 @@ def whatif(
         wanted = [msgspec.structs.replace(each, replicas=replicas) for each in wanted]
     addition = Addition(add_nodes, like)
     snapshot = reader.source.read(CONFIG_MAPS)
-    answers = ask(snapshot, wanted, reader.names, addition=addition, policy=policy)
+    ledger = books(snapshot, reader.names)
+    answers = ask(snapshot, wanted, ledger, addition=addition, policy=policy)
     if output in {Format.JSON, Format.YAML}:
         emit(what_if_doc(answers), output)
     elif output is Format.NAME:

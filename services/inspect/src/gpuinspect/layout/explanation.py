@@ -49,10 +49,10 @@ def _seen(found: Explanation) -> str:
 
 def _refusals(found: Explanation, *, wide: bool) -> Iterator[str]:
     if found.fits:
-        yield f"\nIt fits on {len(found.fits)} nodes: {_names(found.fits, wide=wide)}\n"
+        yield f"\nIt fits on {nodes(len(found.fits))}: {_names(found.fits, wide=wide)}\n"
     if found.groups:
         count = sum(len(group.nodes) for group in found.groups)
-        yield f"\nRefused by {count} node{'s' if count > 1 else ''}:\n"
+        yield f"\nRefused by {nodes(count)}:\n"
         yield "NODES\tREASON\tFIGURES\tWHICH\n"
         yield from (_group(group, wide=wide) for group in found.groups)
         yield "\n"
@@ -61,6 +61,11 @@ def _refusals(found: Explanation, *, wide: bool) -> Iterator[str]:
 
 def _group(group: Group, *, wide: bool) -> str:
     return f"{len(group.nodes)}\t{group.code}\t{figures(group)}\t{_names(group.nodes, wide=wide)}\n"
+
+
+def nodes(count: int) -> str:
+    """``1 node``, ``2 nodes``."""
+    return f"{count} node{'' if count == 1 else 's'}"
 
 
 def figures(group: Group) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gpucore.explain import placement_sentence
 from gpuinspect.asking import Answer
-from gpuinspect.layout.explanation import figures
+from gpuinspect.layout.explanation import figures, nodes
 from gpuinspect.tables import align
 
 
@@ -22,5 +22,10 @@ def _row(answer: Answer) -> str:
     if placement is not None:
         where = placement_sentence(placement, answer.unit)
         return f"{answer.outcome.name}\t{placement.node}\t{where}\n"
-    reasons = "; ".join(f"{len(group.nodes)} nodes: {figures(group)}" for group in answer.groups)
-    return f"{answer.outcome.name}\t-\tfits nowhere: {reasons or 'no node takes new pods'}\n"
+    return f"{answer.outcome.name}\t-\tfits nowhere: {why(answer)}\n"
+
+
+def why(answer: Answer) -> str:
+    """The reasons of all nodes, counted."""
+    counted = (f"{nodes(len(group.nodes))}: {figures(group)}" for group in answer.groups)
+    return "; ".join(counted) or "no node takes new pods"

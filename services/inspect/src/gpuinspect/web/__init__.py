@@ -1,0 +1,1 @@
+"""The page: what the commands say, live in a browser. Read-only."""

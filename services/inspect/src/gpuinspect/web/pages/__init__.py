@@ -1,0 +1,1 @@
+"""One file a page: from a frame to markup, and nothing else."""

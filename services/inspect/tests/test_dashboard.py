@@ -1,0 +1,206 @@
+"""The page, through its real routes."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from drawncluster import Card, FakeCluster
+from starlette.testclient import TestClient
+
+from gpucore.wire.names import DEFAULT_NAMES
+from gpuinspect.errors import ClusterError
+from gpuinspect.snapshots import Snapshot, decode
+from gpuinspect.web.app import _versions, make_app
+from gpuinspect.web.feed import Feed
+from gpuinspect.web.markup import el, join
+
+
+@dataclass
+class FakeReader:
+    """Reads a cluster that tests change; ``down`` makes it fail."""
+
+    cluster: FakeCluster
+    down: str = ""
+    reads: int = 0
+    read: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self) -> Snapshot:
+        self.reads += 1
+        if self.down:
+            raise ClusterError(self.down)
+        return decode(self.cluster.json().encode())
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    """A node with two cards, one held in part, and a pod that waits."""
+    cluster = FakeCluster().node("n1", address="10.0.0.1", cards=[Card(15), Card(15, mode="mps")])
+    cluster.pod("web", 6, node="n1", index=0)
+    return cluster.pod("large", 16, phase="Pending", namespace="team")
+
+
+@pytest.fixture
+def reader(cluster: FakeCluster) -> FakeReader:
+    """Reads that cluster."""
+    return FakeReader(cluster)
+
+
+@pytest.fixture
+def feed(reader: FakeReader) -> Feed:
+    """A feed that reads when it is told to."""
+    return Feed(reader, DEFAULT_NAMES, interval=3600)
+
+
+@pytest.fixture
+def browser(feed: Feed) -> Iterator[TestClient]:
+    """Requests to the page, once it has read the cluster."""
+    asyncio.run(feed.refresh())
+    client = TestClient(make_app(feed))
+    yield client
+    client.close()
+
+
+def test_cluster_page(browser: TestClient) -> None:
+    """Totals, a bar a card with figures in words, a link to each pod, and the waiting count."""
+    text = browser.get("/").text
+    assert "6/30 GiB (20%)" in text
+    assert "GPU0 6/15" in text
+    assert 'href="/pods/default/web"' in text
+    assert '<a href="/pods">1</a>' in text
+    assert '<span class="mark mps">mps</span>' in text
+
+
+def test_node_page(browser: TestClient) -> None:
+    """Cards with model and UUID, and the pods with what they hold."""
+    text = browser.get("/nodes/n1").text
+    assert "Tesla T4" in text
+    assert "GPU-n1-1" in text
+    assert "6 on GPU0" in text
+
+
+def test_pod_page(browser: TestClient) -> None:
+    """The explanation of a pod that waits."""
+    text = browser.get("/pods/team/large").text
+    assert "waiting: no node can take it now" in text
+    assert "largest card 15 GiB, asked 16" in text
+
+
+def test_waiting_page(browser: TestClient) -> None:
+    """Pods that wait, each with its reason."""
+    text = browser.get("/pods").text
+    assert "team/large" in text
+    assert "1 node: largest card 15 GiB, asked 16" in text
+
+
+def test_what_if_page(browser: TestClient) -> None:
+    """The form answers with the core's placement and keeps its values."""
+    text = browser.get("/whatif", params={"mem": "9", "replicas": "3"}).text
+    assert "2 of 3 pods fit" in text
+    assert "9 GiB on card 0 of node n1" in text
+    assert 'value="9"' in text
+    added = browser.get("/whatif", params={"mem": "9", "replicas": "3", "add": "1", "like": "n1"})
+    assert "3 of 3 pods fit" in added.text
+
+
+@pytest.mark.parametrize("query", [{"mem": "x"}, {"mem": "-1"}, {"mem": "9" * 50}, {"add": "1"}])
+def test_nonsense_in_the_form(browser: TestClient, query: dict[str, str]) -> None:
+    """Text that is no amount is taken for none, and nothing breaks."""
+    assert browser.get("/whatif", params=query).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/nodes/none", "/pods/default/none", "/none"])
+def test_what_is_not_there(browser: TestClient, path: str) -> None:
+    """Unknown names are 404."""
+    assert browser.get(path).status_code == 404
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_nothing_can_be_changed(browser: TestClient, method: str) -> None:
+    """No route takes anything but GET."""
+    assert browser.request(method, "/whatif").status_code == 405
+
+
+def test_text_is_never_markup(browser: TestClient, feed: Feed, cluster: FakeCluster) -> None:
+    """What a cluster or an address says is escaped."""
+    text = "<script>alert(1)</script>"
+    cluster.pod("odd", 1, phase="Pending", spec={"schedulerName": text})
+    asyncio.run(feed.refresh())
+    pages = [browser.get("/pods/default/odd"), browser.get("/", params={"q": text})]
+    assert all("<script>alert" not in page.text for page in pages)
+    assert "&lt;script&gt;alert" in pages[0].text
+
+
+def test_headers_forbid_what_the_page_does_not_need(browser: TestClient) -> None:
+    """No inline scripts or styles, no frames, no sniffing; and the page has none."""
+    answer = browser.get("/")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert " style=" not in answer.text
+    assert "<script>" not in answer.text
+
+
+def test_the_live_part_alone(browser: TestClient) -> None:
+    """What the script asks for is the content without what is around it."""
+    text = browser.get("/", headers={"X-Part": "main"}).text
+    assert text.startswith("<div>")
+    assert "<nav aria-label" not in text
+
+
+def test_large_clusters_are_paged() -> None:
+    """Fifty nodes a page, with links to the others that keep the filter."""
+    cluster = FakeCluster()
+    for i in range(120):
+        cluster.node(f"n{i:03}", cards=[Card(15)])
+    feed = Feed(FakeReader(cluster), DEFAULT_NAMES, interval=3600)
+    asyncio.run(feed.refresh())
+    browser = TestClient(make_app(feed))
+    first, last = browser.get("/").text, browser.get("/", params={"page": "3"}).text
+    assert (first.count("<section>"), last.count("<section>")) == (50, 20)
+    assert "page 1 of 3" in first
+    assert browser.get("/", params={"q": "n11"}).text.count("<section>") == 10
+
+
+def test_before_the_first_read(reader: FakeReader) -> None:
+    """A page before the cluster was read says so, and the service is not ready."""
+    browser = TestClient(make_app(Feed(reader, DEFAULT_NAMES, interval=3600)))
+    assert browser.get("/").status_code == 503
+    assert browser.get("/readyz").status_code == 503
+    assert browser.get("/healthz").status_code == 200
+
+
+def test_a_cluster_that_stops_answering(
+    browser: TestClient, feed: Feed, reader: FakeReader
+) -> None:
+    """The last state stays on the page, marked with the reason; the service is not ready."""
+    reader.down = "the API server does not answer"
+    asyncio.run(feed.refresh())
+    assert "Out of date: the API server does not answer" in browser.get("/").text
+    assert "6/30 GiB" in browser.get("/").text
+    assert browser.get("/readyz").status_code == 503
+    reader.down = ""
+    asyncio.run(feed.refresh())
+    assert browser.get("/readyz").status_code == 200
+
+
+async def test_only_changes_are_news(feed: Feed, cluster: FakeCluster) -> None:
+    """Reading the same again wakes nobody; a new pod wakes every listener once."""
+    await feed.refresh()
+    listener = _versions(feed)
+    assert await anext(listener) == "data: 1\n\n"
+    waiting = asyncio.ensure_future(anext(listener))
+    await feed.refresh()
+    assert not waiting.done()
+    cluster.pod("new", 1, node="n1", index=1)
+    await feed.refresh()
+    assert await asyncio.wait_for(waiting, 10) == "data: 2\n\n"
+    await listener.aclose()
+
+
+def test_elements_escape_and_join() -> None:
+    """Attributes and text are escaped; elements, lists and nothing are joined."""
+    inner = el("b", "a < b")
+    assert el("p", inner, [1, None], title='"x"', hidden=True, id=None, class_="c") == (
+        '<p title="&quot;x&quot;" hidden class="c"><b>a &lt; b</b>1</p>'
+    )
+    assert join([inner, " & "]) == "<b>a &lt; b</b> &amp; "
