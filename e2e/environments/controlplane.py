@@ -160,6 +160,9 @@ class ControlPlane:
         try:
             with urllib.request.urlopen(request, timeout=5, context=unverified()) as answer:
                 return bool(answer.status == 200)
+        except urllib.error.HTTPError as refusal:
+            refusal.close()
+            return False
         except (urllib.error.URLError, OSError):
             return False
 
@@ -191,11 +194,15 @@ class ControlPlane:
             **{f"{verb}Verb": verb for verb in verbs},
         }
         limits = {"qps": 5000, "burst": 5000}
+        insecure = f"127.0.0.1:{free_port()}"
         return {
             "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
             "kind": "KubeSchedulerConfiguration",
             "clientConnection": {"kubeconfig": str(self.kubeconfig), **limits},
             "leaderElection": {"leaderElect": False},
+            # several schedulers run at once, and the default is one fixed port for all of them
+            "healthzBindAddress": insecure,
+            "metricsBindAddress": insecure,
             "profiles": [{"schedulerName": name}],
             "extenders": [extender] if extender_url else [],
         }

@@ -117,7 +117,7 @@ class Bind:
         try:
             pod = await self._read(args.pod_namespace, args.pod_name)
         except NotFoundError:
-            return Outcome("lost", f"pod {args.pod_namespace}/{args.pod_name} does not exist")
+            return Outcome("lost", f"pod {args.pod_namespace}/{args.pod_name} not found")
         if pod.uid != args.pod_uid:
             return Outcome("lost", _other_uid(args, pod))
         self._state.pod_changed(pod)
