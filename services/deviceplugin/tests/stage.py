@@ -29,11 +29,13 @@ class Stage:
         self.plugin: Plugin | None = None
         self._running: asyncio.Task[None] | None = None
         self.labels = {"gpushare": "true"}
+        self.kubelet_starts_late = False
 
     async def __aenter__(self) -> Self:
         await self.cluster.__aenter__()
         self.cluster.nodes.put(objects.node("n1", self.labels))
-        await self.kubelet.start()
+        if not self.kubelet_starts_late:
+            await self.kubelet.start()
         await self.start_plugin()
         return self
 
@@ -94,6 +96,12 @@ class Stage:
                         wait.cancel()
         except TimeoutError:
             raise AssertionError(f"never: {what or predicate}") from None
+
+    def label(self, **labels: str) -> None:
+        """The node has these labels from now on."""
+        node = self.node()
+        metadata = node["metadata"] | {"labels": labels}
+        self.cluster.nodes.put(node | {"metadata": metadata})
 
     def create(self, name: str, *containers: dict[str, int], **more: Any) -> None:
         """A bound pod appears."""

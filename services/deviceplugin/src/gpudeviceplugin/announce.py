@@ -5,7 +5,6 @@ ill cards for an original extender. A ConfigMap that somebody else wrote is left
 """
 
 import asyncio
-from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -87,13 +86,10 @@ class Announcer:
     async def keep_map(self) -> None:
         """Keep the ConfigMap equal to the ill cards, until cancelled."""
         while True:
-            changed = asyncio.ensure_future(self._state.inventory_changed.wait())
+            seen = self._state.inventory_changed.count
             if self._state.inventory.gpus:
                 await self._write_map()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(AGAIN_SECONDS):
-                    await changed
-            changed.cancel()
+            await self._state.inventory_changed.beyond_or_after(seen, AGAIN_SECONDS)
 
     async def _write_map(self) -> None:
         ill = ",".join(str(gpu.index) for gpu in self._state.inventory.gpus if not gpu.healthy)

@@ -69,7 +69,8 @@ class PatientDriver:
             loop = asyncio.get_running_loop()
             future = loop.run_in_executor(self._pool, question, *arguments)
             try:
-                return await asyncio.wait_for(asyncio.shield(future), seconds)
+                async with asyncio.timeout(seconds):
+                    return await asyncio.shield(future)
             except TimeoutError as error:
                 self._hanging.add(about)
                 future.add_done_callback(lambda done: self._answered(about, done))

@@ -64,6 +64,7 @@ class Endpoint:
         server.add_insecure_port(f"unix:{self.socket}")
         await server.start()
         self._server = server
+        self._servicer.begin()
         await self._register()
 
     async def _register(self) -> None:
@@ -84,11 +85,10 @@ class Endpoint:
         log.info("registered", resource=self._full_name, socket=str(self.socket))
 
     async def stop(self) -> None:
-        """Serve no more. kubelet keeps what it has handed out and waits for the plugin to
-        return.
-        """
+        """Serve no more; kubelet keeps what it has handed out and waits for a new plugin."""
         server, self._server = self._server, None
         if server is not None:
+            self._servicer.end()
             await server.stop(STOP_SECONDS)
 
     async def withdraw(self) -> None:

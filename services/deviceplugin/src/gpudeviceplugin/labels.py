@@ -5,6 +5,7 @@ what: a plugin that restarts must not take pods that have their devices for pods
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 from gpucore.wire import names as wire_names
@@ -26,20 +27,15 @@ class LabelFollower:
 
     async def run(self, *known: asyncio.Event) -> None:
         """Follow until cancelled; first wait a bounded moment for what should be ``known``."""
-        waits = [asyncio.create_task(event.wait()) for event in known]
-        await asyncio.wait(waits, timeout=PATIENCE_SECONDS)
-        for wait in waits:
-            wait.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                for event in known:
+                    await event.wait()
         while True:
-            changed = [
-                asyncio.ensure_future(self._watch.changed.wait()),
-                asyncio.ensure_future(self._state.inventory_changed.wait()),
-            ]
+            seen = self._state.outlook_changed.count
             if self._watch.node is not None:
                 self._follow(self._watch.node)
-            await asyncio.wait(changed, return_when=asyncio.FIRST_COMPLETED)
-            for each in changed:
-                each.cancel()
+            await self._state.outlook_changed.beyond(seen)
 
     def _follow(self, node: Node) -> None:
         self._state.label(

@@ -18,19 +18,19 @@ MOST_OVERSELL = 16
 class NodeWatch:
     """The sink of a reflector on one Node."""
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Signal) -> None:
         self.node: Node | None = None
-        self.changed = Signal()
+        self._changed = changed
 
     def listed(self, items: tuple[Node, ...]) -> None:
         """The node, or nothing while it is not registered."""
         self.node = items[0] if items else None
-        self.changed.fire()
+        self._changed.fire()
 
     def happened(self, kind: Kind, item: Node, raw: bytes) -> None:  # noqa: ARG002 - a sink's shape
         """The node came, changed or went."""
         self.node = None if kind is Kind.DELETED else item
-        self.changed.fire()
+        self._changed.fire()
 
 
 def resources_of(labels: Mapping[str, str]) -> Collection[Resource]:

@@ -57,7 +57,7 @@ class Plugin:
             numa_hints=settings.numa_hints,
             every=settings.refresh_seconds,
         )
-        self._node = NodeWatch()
+        self._node = NodeWatch(self.state.outlook_changed)
         kubelet = PodResources(settings.pod_resources_socket, names)
         self._reconciler = Reconciler(
             self.state, kubelet, kube, self._events, every=settings.reconcile_seconds
@@ -73,7 +73,7 @@ class Plugin:
         self._usage = UsageMeter(self.state, self._driver, settings.host_proc)
         self._pods = self._pod_reflector()
         self._nodes = self._node_reflector()
-        self._web = Web(self._missing)
+        self._web = Web(self.missing)
         self.port = 0
         self.state.on_refused = self._health.refused
         self.state.on_status = self._started
@@ -165,7 +165,7 @@ class Plugin:
             decode_event=decode_node_event,
         )
 
-    def _missing(self) -> str:
+    def missing(self) -> str:
         """What keeps this node from serving GPUs; empty when nothing does."""
         checks = (
             (self._keeper.trouble, not self._keeper.trouble),

@@ -7,7 +7,6 @@ longer.
 """
 
 import asyncio
-from contextlib import suppress
 from typing import Any, Final
 
 import structlog
@@ -42,17 +41,10 @@ class Publisher:
         """Publish after every change, until cancelled."""
         pause = FIRST_PAUSE
         while True:
-            news = [
-                asyncio.ensure_future(self._watch.changed.wait()),
-                asyncio.ensure_future(self._state.inventory_changed.wait()),
-            ]
+            seen = self._state.outlook_changed.count
             wrote = await self._publish()
             pause = min(pause * 2, LONGEST_PAUSE) if wrote else FIRST_PAUSE
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LONGEST_PAUSE):
-                    await asyncio.wait(news, return_when=asyncio.FIRST_COMPLETED)
-            for each in news:
-                each.cancel()
+            await self._state.outlook_changed.beyond_or_after(seen, LONGEST_PAUSE)
             if wrote:
                 await asyncio.sleep(pause)
 

@@ -7,7 +7,6 @@ sent.
 
 import asyncio
 import time
-from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -46,12 +45,9 @@ class Reconciler:
     async def run(self) -> None:
         """Look again after every grant and every so often, until cancelled."""
         while True:
-            granted = asyncio.ensure_future(self._state.grant_made.wait())
+            seen = self._state.grant_made.count
             pause = self._every if await self.look() else SETTLE_SECONDS
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await granted
-            granted.cancel()
+            await self._state.grant_made.beyond_or_after(seen, pause)
             await asyncio.sleep(SETTLE_SECONDS)  # kubelet notes a grant just after it was made
 
     async def look(self) -> bool:

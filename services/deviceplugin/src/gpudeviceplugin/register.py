@@ -39,6 +39,7 @@ class Registrar:
         self._wanted: frozenset[Resource] = frozenset()
         self._serving: dict[Resource, Endpoint] = {}
         self._kubelet: tuple[int, int] | None = None
+        self._anew = False
         self._kick = asyncio.Event()
         self.registered = asyncio.Event()
 
@@ -50,7 +51,7 @@ class Registrar:
 
     def again(self) -> None:
         """Register everything anew (SIGHUP)."""
-        self._kubelet = None
+        self._anew = True
         self._kick.set()
 
     async def run(self) -> None:
@@ -92,7 +93,7 @@ class Registrar:
         if kubelet != self._kubelet and self._kubelet is not None:
             log.info("kubelet came back")
             self._kubelet_restarted()
-        fresh = kubelet != self._kubelet
+        fresh, self._anew = self._anew or kubelet != self._kubelet, False
         lost = [each for each in self._serving.values() if fresh or not each.socket.exists()]
         new = [self._make(resource) for resource in self._wanted - set(self._serving)]
         return await self._start([*lost, *new], kubelet)

@@ -39,11 +39,20 @@ class Servicer(DevicePluginServicer):
         self._patience = patience
         self._numa_hints = numa_hints
         self._withdrawn = False
+        self._ended = False
+
+    def begin(self) -> None:
+        """Streams stay open from now on."""
+        self._ended = False
+
+    def end(self) -> None:
+        """Finish all streams, so that the server can stop at once."""
+        self._ended = True
+        self._state.inventory_changed.fire()
 
     def withdraw(self) -> None:
         """Offer nothing any more."""
         self._withdrawn = True
-        self._state.inventory_changed.fire()
 
     async def GetDevicePluginOptions(  # noqa: N802 - the protocol's name
         self, _request: api.Empty, _context: Context
@@ -57,13 +66,15 @@ class Servicer(DevicePluginServicer):
         """The devices, again after every change of them."""
         sent = None
         while True:
-            changed = asyncio.ensure_future(self._state.inventory_changed.wait())
+            seen = self._state.inventory_changed.count
             devices = self.devices()
             if devices != sent:
                 sent = devices
                 telemetry.DEVICES.labels(self._resource).set(len(devices.devices))
                 yield devices
-            await changed
+            if self._ended:
+                return
+            await self._state.inventory_changed.beyond(seen)
 
     def devices(self) -> api.ListAndWatchResponse:
         """All devices of the resource with their health."""
@@ -104,15 +115,17 @@ class Servicer(DevicePluginServicer):
         return response
 
     async def _advise(self, question: Question) -> tuple[str, ...] | Denial:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience
+        arrivals = self._state.pods_changed
+        deadline = asyncio.get_running_loop().time() + self._patience
+        seen = arrivals.count
         while (answer := self._state.steering.prefer(question)) is None:
             try:
                 async with asyncio.timeout_at(deadline):
-                    await self._state.pods_changed.wait()
+                    await arrivals.beyond(seen)
             except TimeoutError:
                 log.info("nobody known asks this", resource=self._resource, amount=question.amount)
                 return self._state.steering.adopt(question)
+            seen = arrivals.count
         return answer
 
     async def Allocate(  # noqa: N802 - the protocol's name

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
@@ -28,19 +29,28 @@ NOTED_SECONDS: Final = 2.0
 
 
 class Signal:
-    """Wakes everybody who waits for the next change."""
+    """Counts changes, and wakes those who wait for one beyond the count they have seen."""
 
     def __init__(self) -> None:
+        self.count = 0
         self._event = asyncio.Event()
 
     def fire(self) -> None:
         """Something has changed."""
+        self.count += 1
         self._event.set()
         self._event = asyncio.Event()
 
-    async def wait(self) -> None:
-        """Until the next change."""
-        await self._event.wait()
+    async def beyond(self, seen: int) -> None:
+        """Until there is a change that ``seen`` does not count."""
+        while self.count <= seen:
+            await self._event.wait()
+
+    async def beyond_or_after(self, seen: int, seconds: float) -> None:
+        """As :meth:`beyond`, but not longer than so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.beyond(seen)
 
 
 def nobody(*_: object) -> None:
@@ -60,7 +70,12 @@ class _Recent(NamedTuple):
 
 
 class NodeState:
-    """The node. Not safe for several threads."""
+    """The node. Not safe for several threads.
+
+    Attributes:
+        inventory_changed: other cards, or other health.
+        outlook_changed: that, or another Node object: what to offer and to publish may differ.
+    """
 
     def __init__(self, policy: GrantPolicy) -> None:
         self.policy = policy
@@ -69,6 +84,7 @@ class NodeState:
         self.pods: dict[PodUid, Pod] = {}
         self.pods_changed = Signal()
         self.inventory_changed = Signal()
+        self.outlook_changed = Signal()
         self.grant_made = Signal()
         self.on_refused: Callable[[Denial], None] = nobody
         self.on_status: Callable[[Pod, bytes], None] = nobody
@@ -93,6 +109,7 @@ class NodeState:
     def _offer(self) -> None:
         self.steering.equip(self.inventory, oversell=self._oversell)
         self.inventory_changed.fire()
+        self.outlook_changed.fire()
 
     def allocate(self, resource: Resource, ids: tuple[str, ...]) -> Granted | Denial:
         """Hand out ``ids``, or say why not."""

@@ -59,6 +59,8 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
     Attributes:
         registrations: resource names, in the order in which they registered.
         rejected: sentence for every pod that was turned away, by name.
+        skip: names of pods that it turns away before it looks at devices.
+        unstartable: names of pods whose containers its runtime cannot start.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         self.registrations: list[str] = []
         self.rejected: dict[str, str] = {}
         self.skip: set[str] = set()
+        self.unstartable: set[str] = set()
         self._servers: list[grpc.aio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._seen: set[str] = set()
@@ -90,8 +93,11 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def start(self) -> None:
-        """Come up: every socket in the directory goes, as the real one does it."""
+    async def start(self, *, after_offered: str = "") -> None:
+        """Come up: every socket in the directory goes, as the real one does it.
+
+        With ``after_offered`` pods wait until a plugin has offered that resource.
+        """
         for socket in self.directory.glob("*.sock"):
             socket.unlink()
         self.manager = self._manager()
@@ -103,7 +109,10 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
                 self.pod_resources, truth_grpc.add_PodResourcesListerServicer_to_server
             ),
         ]
-        self._tasks = [asyncio.create_task(self._admit_all())]
+        self._tasks = []
+        if after_offered:
+            await self.wait_for(lambda: self.manager.healthy.get(after_offered))
+        self._tasks.append(asyncio.create_task(self._admit_all()))
 
     async def _serve(self, socket: Path, add: Any) -> grpc.aio.Server:
         socket.unlink(missing_ok=True)
@@ -192,14 +201,21 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
             self.rejected[meta["name"]] = str(error)
             self._set_phase(pod, "Failed")
         else:
-            self._set_phase(pod, "Running")
+            self._start(pod)
         await self._tell()
 
-    def _set_phase(self, pod: dict[str, Any], phase: str) -> None:
+    def _start(self, pod: dict[str, Any]) -> None:
+        if pod["metadata"]["name"] in self.unstartable:
+            failure = {"state": {"waiting": {"reason": "RunContainerError"}}}
+            self._set_phase(pod, "Pending", containerStatuses=[failure])
+        else:
+            self._set_phase(pod, "Running", containerStatuses=[{"state": {"running": {}}}])
+
+    def _set_phase(self, pod: dict[str, Any], phase: str, **more: Any) -> None:
         key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
         current = self._cluster.pods.objects.get(key)
         if current is not None and current["metadata"]["uid"] == pod["metadata"]["uid"]:
-            self._cluster.pods.put(current | {"status": {"phase": phase}})
+            self._cluster.pods.put(current | {"status": {"phase": phase, **more}})
 
     def _active(self) -> list[str]:
         ended = {"Succeeded", "Failed"}

@@ -65,8 +65,7 @@ class Holdings:
             for container, resources in held.containers.items():
                 entry = _Entry(Holder(held.namespace, held.name, container), asked_at)
                 for resource, ids in resources.items():
-                    for one in ids:
-                        self._entries[resource].setdefault(one, entry)
+                    self._entries[resource] |= dict.fromkeys(ids, entry)
 
     def release(self, namespace: str, pod: str) -> None:
         """Forget a pod that has ended."""

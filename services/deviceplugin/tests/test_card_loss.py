@@ -1,0 +1,144 @@
+"""A card falls ill: it alone is withdrawn, everybody concerned is told, and it comes back."""
+
+import json
+from pathlib import Path
+
+from fakecluster.objects import planned
+from stage import Stage
+
+from gpudeviceplugin.cards import Xid
+
+CONFIG_MAP = ("kube-system", "unhealthy-gpu-n1")
+
+
+def unhealthy(stage: Stage) -> str:
+    """What an original extender reads."""
+    found = stage.cluster.stores["configmaps"].objects.get(CONFIG_MAP)
+    return found["data"]["gpus"] if found else ""
+
+
+async def test_a_fatal_xid_withdraws_one_card_everywhere(tmp_path: Path) -> None:
+    """B9: kubelet, inventory, ConfigMap, and events on the pods of that card only."""
+    async with Stage(tmp_path, clean_probes=1000) as stage:
+        await stage.offered(30)
+        stage.create("on0", {"gpu-mem": 3}, annotations=planned(0, 3))
+        stage.create("on1", {"gpu-mem": 3}, annotations=planned(1, 3))
+        await stage.admitted("on0")
+        await stage.admitted("on1")
+        stage.driver.xids.put(Xid(79, stage.driver.cards[0].uuid))
+        await stage.offered(15)
+        await stage.eventually(
+            lambda: [g["healthy"] for g in stage.inventory()["gpus"]] == [False, True]
+        )
+        await stage.eventually(lambda: unhealthy(stage) == "0")
+        await stage.eventually(lambda: stage.reasons("on0") == ["GpuUnhealthy"])
+        await stage.eventually(lambda: stage.reasons("n1") == ["GpuUnhealthy"])
+        assert stage.reasons("on1") == []
+
+
+async def test_an_application_xid_changes_nothing(tmp_path: Path) -> None:
+    """B9: XID 31 leaves all devices healthy; a fatal one after it proves that it was read."""
+    async with Stage(tmp_path, clean_probes=1000) as stage:
+        await stage.offered(30)
+        stage.driver.xids.put(Xid(31, stage.driver.cards[0].uuid))
+        stage.driver.xids.put(Xid(79, stage.driver.cards[1].uuid))
+        await stage.offered(15)
+        await stage.eventually(
+            lambda: [g["healthy"] for g in stage.inventory()["gpus"]] == [True, False]
+        )
+
+
+async def test_a_lost_card_leaves_the_others_working_and_returns(tmp_path: Path) -> None:
+    """While card 0 does not answer, card 1 is handed out; after clean probes card 0 is back."""
+    async with Stage(tmp_path) as stage:
+        await stage.offered(30)
+        stage.driver.lost.add(stage.driver.cards[0].uuid)
+        await stage.offered(15)
+        stage.create("p", {"gpu-mem": 3}, annotations=planned(0, 3))
+        await stage.admitted("p")
+        assert stage.cards_of("p") == {1}
+        await stage.eventually(lambda: len(stage.inventory()["gpus"]) == 2)
+        stage.driver.lost.clear()
+        await stage.offered(30)
+        await stage.eventually(
+            lambda: unhealthy(stage) == "" and "GpuRecovered" in stage.reasons("n1")
+        )
+        assert CONFIG_MAP not in stage.cluster.stores["configmaps"].objects
+
+
+async def test_a_card_that_hangs_is_withdrawn_and_holds_up_nobody(tmp_path: Path) -> None:
+    """Probes that never return make every card doubtful, but kubelet is answered at once."""
+    async with Stage(tmp_path, probe_seconds=0.05) as stage:
+        await stage.offered(30)
+        stage.driver.block.clear()
+        stage.create("p", {"gpu-mem": 3}, annotations=planned(1, 3))
+        await stage.admitted("p")
+        await stage.offered(0)
+        stage.driver.block.set()
+        await stage.offered(30)
+
+
+async def test_somebody_elses_list_of_unhealthy_cards_is_left_alone(tmp_path: Path) -> None:
+    """A ConfigMap without our label belongs to another agent."""
+    async with Stage(tmp_path, clean_probes=1000) as stage:
+        foreign = {
+            "metadata": {"namespace": CONFIG_MAP[0], "name": CONFIG_MAP[1]},
+            "data": {"gpus": "1"},
+        }
+        stage.cluster.stores["configmaps"].put(foreign)
+        await stage.offered(30)
+        stage.driver.xids.put(Xid(79, stage.driver.cards[0].uuid))
+        await stage.offered(15)
+        await stage.eventually(lambda: "GpuUnhealthy" in stage.reasons("n1"))
+        assert unhealthy(stage) == "1"
+
+
+async def test_a_storm_of_pods_that_cannot_start_withdraws_the_card(tmp_path: Path) -> None:
+    """Pod after pod fails in the runtime on card 0: it is withdrawn although it answers probes."""
+    async with Stage(tmp_path, breaker_failures=3) as stage:
+        await stage.offered(30)
+        stage.kubelet.unstartable = {"p0", "p1", "p2"}
+        for name in ("p0", "p1", "p2"):
+            stage.create(name, {"gpu-mem": 1}, annotations=planned(0, 1))
+        await stage.offered(15)
+        await stage.eventually(lambda: "GpuUnhealthy" in stage.reasons("p2"))
+
+
+async def test_the_published_cards_are_written_once(tmp_path: Path) -> None:
+    """No write loop: after all is said, further looks write nothing."""
+    async with Stage(tmp_path, refresh_seconds=0.05) as stage:
+        await stage.offered(30)
+        await stage.eventually(lambda: "GPU_TOPOLOGY" in stage.node()["metadata"]["annotations"])
+        await stage.eventually(
+            lambda: "aliyun.com/gpu-count" in stage.node()["status"]["allocatable"]
+        )
+        writes = stage.cluster.calls["PATCH", "/api/v1/nodes/n1"]
+        probes = stage.driver.probes
+        await stage.eventually(lambda: stage.driver.probes > probes + 40)
+        assert stage.cluster.calls["PATCH", "/api/v1/nodes/n1"] == writes
+        text = stage.node()["metadata"]["annotations"]["GPU_TOPOLOGY"]
+        assert json.loads(text) == {"GPU_SYS_0_1": "Cross CPU socket"}
+
+
+async def test_a_count_that_kubelet_reset_is_written_again(tmp_path: Path) -> None:
+    """A re-created node loses its count: it comes back."""
+    async with Stage(tmp_path) as stage:
+        await stage.offered(30)
+        await stage.eventually(
+            lambda: "aliyun.com/gpu-count" in stage.node()["status"]["allocatable"]
+        )
+        stage.cluster.nodes.put(stage.node() | {"status": {"capacity": {}, "allocatable": {}}})
+        await stage.eventually(
+            lambda: stage.node()["status"]["capacity"].get("aliyun.com/gpu-count") == "2"
+        )
+
+
+async def test_the_type_of_the_machine_comes_from_its_label(tmp_path: Path) -> None:
+    """NODE_TYPE is the well-known instance-type label where nobody sets it."""
+    stage = Stage(tmp_path)
+    stage.labels = {"gpushare": "true", "node.kubernetes.io/instance-type": "ecs.gn6"}
+    async with stage:
+        await stage.offered(30)
+        await stage.eventually(
+            lambda: stage.node()["metadata"]["annotations"].get("NODE_TYPE") == "ecs.gn6"
+        )

@@ -1,0 +1,121 @@
+"""What a node offers: by its labels, in its unit, within kubelet's message."""
+
+from pathlib import Path
+
+from fakecluster.objects import planned
+from fakedriver import FakeDriver, t4
+from stage import Stage
+
+from gpudeviceplugin.cards import Card, Instance
+
+H200_MIB = 143771
+
+
+async def test_two_cards_in_mib_are_32260_devices(tmp_path: Path) -> None:
+    """B2: the unit is MiB: 2 x 16130 devices, through the real message."""
+    async with Stage(tmp_path, memory_unit="MiB") as stage:
+        await stage.offered(32260)
+        assert stage.inventory()["unit"] == "MiB"
+
+
+async def test_a_list_that_kubelet_could_not_read_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    """8 x 141 GB in MiB: nothing is offered, and readiness names the smallest unit that fits."""
+    driver = FakeDriver(*(t4(index, memory_mib=H200_MIB) for index in range(8)))
+    async with Stage(tmp_path, driver, memory_unit="MiB") as stage:
+        assert stage.plugin is not None
+        plugin = stage.plugin
+        await stage.eventually(lambda: "smallest unit that fits" in plugin.missing())
+        assert "these cards is 17MiB" in plugin.missing()
+        assert stage.kubelet.registrations == []
+
+
+async def test_the_smallest_unit_is_really_read_by_kubelet(tmp_path: Path) -> None:
+    """The unit that the refusal names makes a list that passes a real 4 MiB limit."""
+    driver = FakeDriver(*(t4(index, memory_mib=H200_MIB) for index in range(8)))
+    async with Stage(tmp_path, driver, memory_unit="17MiB") as stage:
+        await stage.offered(8 * (H200_MIB // 17))
+
+
+async def test_labels_choose_the_resources_and_may_change(tmp_path: Path) -> None:
+    """Shares, whole cards, both or neither; a label that goes takes its resource away."""
+    stage = Stage(tmp_path)
+    stage.labels = {"gputopology": "true"}
+    async with stage:
+        await stage.offered(2, "aliyun.com/gpu")
+        assert "aliyun.com/gpu-mem" not in stage.kubelet.registrations
+        stage.label(gpushare="true", gputopology="true")
+        await stage.offered(30)
+        await stage.offered(200, "aliyun.com/gpu-core.percentage")
+        stage.label(gpushare="true")
+        await stage.offered(0, "aliyun.com/gpu")
+
+
+async def test_mixed_cards_offer_what_each_has(tmp_path: Path) -> None:
+    """A T4 beside an A100: 15 and 40 units, in devices and in the inventory."""
+    driver = FakeDriver(t4(0), t4(1, memory_mib=40960))
+    async with Stage(tmp_path, driver) as stage:
+        await stage.offered(55)
+        assert [gpu["units"] for gpu in stage.inventory()["gpus"]] == [15, 40]
+        stage.create("p", {"gpu-mem": 3}, annotations=planned(1, 3))
+        await stage.admitted("p")
+        assert stage.kubelet.envs("p")["ALIYUN_COM_GPU_MEM_DEV"] == "40"
+
+
+async def test_a_card_in_mig_mode_is_offered_as_its_instances(tmp_path: Path) -> None:
+    """The card itself is gone; each instance is a card of its own with its own index."""
+    instances = (Instance(0, "MIG-a", "3g.20gb", 19968), Instance(2, "MIG-b", "1g.5gb", 4864))
+    sliced = Card(0, "GPU-0", "A100", 40960, mig=True, slots=7, instances=instances)
+    async with Stage(tmp_path, FakeDriver(sliced, t4(1))) as stage:
+        await stage.offered(15 + 19 + 4)
+        gpus = stage.inventory()["gpus"]
+        assert [(g["index"], g["uuid"][:5], g["mode"]) for g in gpus] == [
+            (1, "GPU-0", "none"),
+            (2, "MIG-a", "mig"),
+            (4, "MIG-b", "mig"),
+        ]
+
+
+async def test_cards_that_come_later_are_offered(tmp_path: Path) -> None:
+    """From no card to two: the node starts to offer without a restart."""
+    driver = FakeDriver()
+    async with Stage(tmp_path, driver) as stage:
+        assert stage.plugin is not None
+        plugin = stage.plugin
+        await stage.eventually(lambda: plugin.missing() == "the driver knows no card")
+        driver.cards = (t4(0), t4(1))
+        plugin.reread()
+        await stage.offered(30)
+        await stage.eventually(lambda: plugin.missing() == "")
+
+
+async def test_without_a_driver_the_plugin_stays_up_and_says_so(tmp_path: Path) -> None:
+    """No driver: not ready, with the reason; nothing is registered and nothing crashes."""
+    driver = FakeDriver()
+    driver.absent = True
+    async with Stage(tmp_path, driver) as stage:
+        assert stage.plugin is not None
+        plugin = stage.plugin
+        await stage.eventually(lambda: plugin.missing() == "no driver")
+        assert stage.kubelet.registrations == []
+
+
+async def test_the_label_that_oversells_multiplies_memory(tmp_path: Path) -> None:
+    """The vendor's oversell label offers memory several times over, and compute once."""
+    stage = Stage(tmp_path)
+    stage.labels = {"gpushare": "true", "ack.node.gpu.schedule.oversell": "2"}
+    async with stage:
+        await stage.offered(60)
+        await stage.offered(200, "aliyun.com/gpu-core.percentage")
+
+
+async def test_the_label_that_disables_cgpu_reaches_containers_at_once(tmp_path: Path) -> None:
+    """B7: CGPU_DISABLE follows the label without a restart."""
+    async with Stage(tmp_path) as stage:
+        await stage.offered(30)
+        stage.label(gpushare="true", **{"cgpu.disable.isolation": "true"})
+        assert stage.plugin is not None
+        state = stage.plugin.state
+        await stage.eventually(lambda: state.policy.cgpu_disable)
+        stage.create("p", {"gpu-mem": 1})
+        await stage.admitted("p")
+        assert stage.kubelet.envs("p")["CGPU_DISABLE"] == "true"

@@ -1,0 +1,90 @@
+"""Restarts of kubelet and of the plugin: ids are stable, pods are not disturbed, nothing is lost."""
+
+from pathlib import Path
+
+from fakecluster.objects import planned
+from stage import Stage
+
+
+async def test_a_restarted_plugin_takes_no_running_pod_for_a_waiting_one(tmp_path: Path) -> None:
+    """After an upgrade a pod equal to a running one gets its own planned card."""
+    async with Stage(tmp_path) as stage:
+        await stage.offered(30)
+        stage.create("old", {"gpu-mem": 3}, annotations=planned(0, 3))
+        await stage.admitted("old")
+        before = stage.kubelet.devices("old")
+        await stage.stop_plugin()
+        await stage.offered(0)
+        await stage.start_plugin()
+        await stage.offered(30)
+        stage.create("new", {"gpu-mem": 3}, annotations=planned(1, 3))
+        await stage.admitted("new")
+        assert stage.cards_of("new") == {1}
+        assert stage.kubelet.devices("old") == before
+
+
+async def test_pods_that_came_while_kubelet_was_down_get_their_cards(tmp_path: Path) -> None:
+    """A new kubelet admits in order of creation, not of arrival, and the plans still hold."""
+    async with Stage(tmp_path) as stage:
+        await stage.offered(30)
+        await stage.kubelet.stop()
+        stage.create("late", {"gpu-mem": 3}, annotations=planned(0, 3), created=9000)
+        stage.create("early", {"gpu-mem": 3}, annotations=planned(1, 3), created=10)
+        assert stage.plugin is not None
+        state = stage.plugin.state
+        await stage.eventually(lambda: len(state.pods) == 2)
+        await stage.kubelet.start(after_offered="aliyun.com/gpu-mem")
+        await stage.admitted("early")
+        await stage.admitted("late")
+        assert (stage.cards_of("early"), stage.cards_of("late")) == ({1}, {0})
+
+
+async def test_a_removed_plugin_socket_is_made_again(tmp_path: Path) -> None:
+    """Somebody cleans kubelet's directory: the plugin notices and registers again."""
+    async with Stage(tmp_path) as stage:
+        await stage.offered(30)
+        (stage.kubelet.directory / "gpushare-gpu-mem.sock").unlink()
+        await stage.kubelet.wait_for(
+            lambda: stage.kubelet.registrations.count("aliyun.com/gpu-mem") == 2
+        )
+        await stage.offered(30)
+
+
+async def test_a_hangup_registers_anew(tmp_path: Path) -> None:
+    """SIGHUP enumerates the cards and registers all resources again."""
+    async with Stage(tmp_path) as stage:
+        await stage.offered(30)
+        assert stage.plugin is not None
+        stage.plugin.reread()
+        await stage.kubelet.wait_for(
+            lambda: stage.kubelet.registrations.count("aliyun.com/gpu-mem") == 2
+        )
+
+
+async def test_a_kubelet_that_comes_late_is_waited_for(tmp_path: Path) -> None:
+    """The plugin is up before kubelet: it registers as soon as there is a socket."""
+    stage = Stage(tmp_path)
+    stage.kubelet_starts_late = True
+    async with stage:
+        assert stage.plugin is not None
+        state = stage.plugin.state
+        await stage.eventually(lambda: state.inventory.gpus)
+        await stage.kubelet.start()
+        await stage.offered(30)
+
+
+async def test_a_broken_watch_goes_on_and_an_expired_one_lists_again(tmp_path: Path) -> None:
+    """Pods deleted while the watch was away are noticed, and new ones are placed as planned."""
+    async with Stage(tmp_path) as stage:
+        await stage.offered(30)
+        stage.create("gone", {"gpu-mem": 3}, annotations=planned(0, 3))
+        await stage.admitted("gone")
+        stage.cluster.pods.delete("default", "gone")
+        stage.cluster.pods.compact()
+        stage.cluster.break_watches()
+        assert stage.plugin is not None
+        pods = stage.plugin.state.pods
+        await stage.eventually(lambda: not pods)
+        stage.create("new", {"gpu-mem": 3}, annotations=planned(1, 3))
+        await stage.admitted("new")
+        assert stage.cards_of("new") == {1}
