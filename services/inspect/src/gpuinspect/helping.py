@@ -10,7 +10,7 @@ from gpucore.account import NodeAccount
 from gpucore.cardfit import per_card
 from gpucore.cards import CardAccount
 from gpucore.ledger import Ledger
-from gpucore.model import Code, Demand, Refusal
+from gpucore.model import Demand, Refusal
 from gpucore.units import NodeName, PodUid
 from gpuinspect.state import unit_of
 
@@ -43,7 +43,7 @@ def helps(
         return
     accounts = {name: ledger.nodes()[name] for name in refused if name in open_nodes}
     if demand.mem and not demand.gpus:
-        yield from _for_share(demand, accounts, refused)
+        yield from _for_share(demand, accounts)
     if demand.gpus:
         yield from _for_cards(demand, accounts)
     if not ledger_offers(ledger, demand):
@@ -64,9 +64,7 @@ def _elsewhere(fits: Sequence[NodeName], open_nodes: frozenset[NodeName]) -> str
     return f"{fits[0]} has room for it, but takes no new pods: uncordon it or make it ready"
 
 
-def _for_share(
-    demand: Demand, accounts: Mapping[NodeName, NodeAccount], refused: Mapping[NodeName, Refusal]
-) -> Iterator[str]:
+def _for_share(demand: Demand, accounts: Mapping[NodeName, NodeAccount]) -> Iterator[str]:
     steps = [step for account in accounts.values() for step in _steps(account, demand)]
     if steps:
         step = min(steps)
@@ -80,7 +78,8 @@ def _for_share(
     roomy = max(accounts.values(), key=lambda each: each.share_room, default=None)
     if roomy is not None and 0 < roomy.share_room < per_card(demand)[0]:
         yield f"a share of {roomy.share_room} {unit_of(roomy)} fits now, on {roomy.name}"
-    if all(r.code in {Code.TOO_LARGE, Code.NOT_SHARED} for r in refused.values()) and refused:
+    largest = max((account.shape.largest_card for account in accounts.values()), default=0)
+    if 0 < largest < per_card(demand)[0]:
         yield "no card is that large: check the unit (GiB or MiB), or spread it with gpu-count"
 
 

@@ -30,7 +30,14 @@ def dashboard(
     """Serve a page that shows the cluster, live and read-only."""
     feed = Feed(_reads(reader), reader.names, interval=interval)
     note(f"http://{host}:{port}/ - stop with Ctrl-C")
-    uvicorn.run(make_app(feed), host=host, port=port, log_level="warning", server_header=False)
+    uvicorn.run(
+        make_app(feed),
+        host=host,
+        port=port,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=2,  # event streams never end by themselves
+    )
 
 
 def _reads(reader: Reader) -> Callable[[], Snapshot]:

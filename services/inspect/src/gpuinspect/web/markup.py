@@ -32,7 +32,7 @@ def el(tag: str, /, *children: Child, **attributes: Attribute) -> Markup:
     """
     head = "".join(_attribute(key, value) for key, value in attributes.items())
     if tag in _VOID:
-        return Markup(f"<{tag}{head}>")
+        return Markup(f"<{tag}{head}/>")  # SVG nests without the slash
     return Markup(f"<{tag}{head}>{join(children)}</{tag}>")
 
 
