@@ -128,28 +128,36 @@ def test_packed_pairings_equal_enumeration(
     assert table[sum(1 << card for card in free)] == brute.best_cut(matrix.scores, free, 2)
 
 
-@pytest.mark.parametrize("count", [3, 4, 5, 6, 7])
-def test_twelve_cards_agree_with_a_plain_recursion(count: int) -> None:
-    """Beyond the reach of enumeration, the total is that of a recursion over all sets."""
-    scores = tuple(
+def odd_machine(cards: int) -> tuple[tuple[int, ...], ...]:
+    """Scores without a pattern that a search could use."""
+    return tuple(
         tuple(
-            0 if a == b else 10 * (1 + (7 * min(a, b) + 5 * max(a, b) ** 2) % 23) for b in range(12)
+            0 if a == b else 10 * (1 + (7 * min(a, b) + 5 * max(a, b) ** 2) % 23)
+            for b in range(cards)
         )
-        for a in range(12)
+        for a in range(cards)
     )
-    search = Search(Table(scores, [-1] * 12), count)
+
+
+CUTS = [(12, count) for count in (3, 4, 5, 6, 7)] + [(16, count) for count in (2, 8, 12, 16)]
+
+
+@pytest.mark.parametrize(("cards", "count"), CUTS)
+def test_large_machines_agree_with_a_plain_recursion(cards: int, count: int) -> None:
+    """Beyond the reach of plain enumeration, the total is that of a recursion over all sets."""
+    scores = odd_machine(cards)
     known: dict[tuple[int, ...], int] = {}
 
-    def best(cards: tuple[int, ...]) -> int:
-        if len(cards) < count:
-            return brute.total(scores, cards)
-        if cards not in known:
-            known[cards] = max(
-                brute.total(scores, group) + best(tuple(c for c in cards if c not in group))
-                for group in brute.groups(
-                    cards, count, cards[:1] if len(cards) % count == 0 else ()
-                )
+    def best(left: tuple[int, ...]) -> int:
+        if len(left) < count:
+            return brute.total(scores, left)
+        if left not in known:
+            first = left[:1] if len(left) % count == 0 else ()
+            known[left] = max(
+                brute.total(scores, group) + best(tuple(c for c in left if c not in group))
+                for group in brute.groups(left, count, first)
             )
-        return known[cards]
+        return known[left]
 
-    assert search.best(0xFFF).total * 10 == best(tuple(range(12)))
+    search = Search(Table(scores, [-1] * cards), count)
+    assert search.best((1 << cards) - 1).total * 10 == best(tuple(range(cards)))

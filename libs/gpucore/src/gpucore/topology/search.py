@@ -11,8 +11,8 @@ settled by that order: only a strictly better cut replaces an earlier one, so am
 best group wins, then fewest NUMA nodes, then lowest indexes. One thing goes before: a cut into
 groups that are all worth the same, since the pods to come are then served alike (it is also what
 NVIDIA's tests expect of the pairs of a DGX-1 with V100). Of interchangeable cards the lowest are
-taken, which keeps an all-alike NVSwitch machine from being searched over and over. What is learnt
-about a set of cards is kept for later questions.
+taken, which saves searching what differs in names only. What is learnt about a set of cards is kept
+for later questions.
 """
 
 from bisect import bisect_left, bisect_right
@@ -40,20 +40,32 @@ class Search:
     def __init__(self, table: Table, size: int) -> None:
         self._table = table
         self._size = size
-        self._groups = table.groups(size)
-        self._heaviest = table.heaviest(size)
         self._answers: dict[int, Best] = {}
         self._exact: dict[int, Best] = {}
-        self._ceiling = table.ceilings(size)
+        if not table.alike:
+            self._groups = table.groups(size)
+            self._heaviest = table.heaviest(size if 2 * size <= table.cards else 0)
+            self._ceiling = table.ceilings(size)
 
     def best(self, free: int, require: int = 0) -> Best:
         """The best cut of ``free`` that has one whole group with all cards of ``require``."""
+        if self._table.alike:
+            return self._lowest(free, require)
         if require:
             return self._even(free, self._best_with(free, require), require)
         if free not in self._answers:
             best = self._exact.get(free) or self._better(free, -1)
             self._answers[free] = self._even(free, best, 0)
         return self._answers[free]
+
+    def _lowest(self, free: int, require: int) -> Best:
+        """The answer where all cards are alike: the lowest are as good as any."""
+        count, over = divmod(free.bit_count(), self._size)
+        mask, sums = require, self._table.sums
+        while count and mask.bit_count() < self._size:
+            left = free & ~mask
+            mask |= left & -left
+        return Best(count * sums[mask] + sums[(1 << over) - 1], mask)
 
     def _best_with(self, free: int, require: int) -> Best:
         best = Best(-1, 0)
@@ -71,6 +83,8 @@ class Search:
 
     def total(self, free: int, needed: int = -1) -> int:
         """The total of the best cut of ``free``, or anything up to ``needed`` if that is more."""
+        if self._table.alike:
+            return self._lowest(free, 0).total
         return (self._exact.get(free) or self._better(free, needed)).total
 
     def _even(self, free: int, best: Best, require: int) -> Best:

@@ -33,14 +33,22 @@ its cards, and :data:`MAX_EXACT` bits higher those that must not be free (see :f
 
 
 class Table:
-    """What one machine's links say about all sets of its cards. Grows as questions are asked."""
+    """What one machine's links say about all sets of its cards. Grows as questions are asked.
+
+    Attributes:
+        cards: how many there are.
+        sums: for every set of cards the sum over its pairs, in steps.
+        alike: nothing tells any two cards apart: an NVSwitch, one host bridge, or no links known.
+    """
 
     def __init__(self, scores: Scores, numas: Sequence[int]) -> None:
         self.cards = len(scores)
         self.sums = _sums(scores)
         self._scores = scores
         self._nodes = _unions(_node_bits(numas))
-        self._lower = _unions(_twins(scores, numas))
+        twins = _twins(scores, numas)
+        self.alike = all(lower == (1 << card) - 1 for card, lower in enumerate(twins))
+        self._lower = _unions(twins)
         self._groups: dict[int, list[Group]] = {}
         self._heaviest: dict[int, array[int]] = {}
         self._broadest: dict[int, list[int]] = {}
@@ -51,10 +59,14 @@ class Table:
             masks, nodes, lower = list(_masks(self.cards, size)), self._nodes, self._lower
             if nodes[-1]:
                 masks.sort(key=lambda mask: max(nodes[mask].bit_count(), 1))
-            masks.sort(key=self.sums.__getitem__, reverse=True)
-            vetoes = [mask | (lower[mask] & ~mask) << MAX_EXACT for mask in masks]
-            weights = map(self.sums.__getitem__, masks)
-            self._groups[size] = list(zip(weights, masks, vetoes, strict=True))
+            by_weight: dict[int, list[int]] = {}
+            for mask in masks:
+                by_weight.setdefault(self.sums[mask], []).append(mask)
+            self._groups[size] = [
+                (weight, mask, mask | (lower[mask] & ~mask) << MAX_EXACT)
+                for weight in sorted(by_weight, reverse=True)
+                for mask in by_weight[weight]
+            ]
         return self._groups[size]
 
     def heaviest(self, size: int) -> "array[int]":
