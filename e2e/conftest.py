@@ -54,6 +54,14 @@ def small(environment: Environment) -> str:
     return fewest
 
 
+@pytest.fixture(scope="session")
+def large(environment: Environment) -> str:
+    """Name of the node with the most cards, eight or more."""
+    most = max(environment.nodes, key=lambda node: len(environment.nodes[node]))
+    assert len(environment.nodes[most]) >= 8, "the cases need a node of eight cards"
+    return most
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Attach the state of the cluster to the report of a case that failed."""

@@ -17,6 +17,7 @@ from environments.kind import KindEnvironment
 from environments.kubectl import KubectlError
 
 NAME = "gpushare-demo"
+MACHINES = ("t4-2x16", "a100-pcie-4x40")
 SPACE = "demo"
 SAMPLES = {"binpack": (2, 3), "training": (24, 2), "notebook": (5, 1)}
 """Deployment -> (units of each pod, replicas)."""
@@ -38,7 +39,7 @@ Try next, in this shell:
 
 def up() -> None:
     """The cluster, the stack, the pods, the table."""
-    world = KindEnvironment(NAME)
+    world = KindEnvironment(NAME, MACHINES)
     world.start()
     with step("run sample pods that share GPUs"):
         _samples(world)

@@ -20,7 +20,7 @@ from environments.waiting import until
 from images import build as images
 from mocknvml import build as mocknvml
 
-MACHINES = ("t4-2x16", "a100-pcie-4x40")
+MACHINES = ("t4-2x16", "dgx1-volta")
 NAMESPACE = "gpushare"
 RELEASE = "gpushare"
 GPU_MEM = "aliyun.com/gpu-mem"
@@ -84,9 +84,13 @@ class KindEnvironment:
         """Of the cluster; its folder outlives this process."""
         return self.folder / "kubeconfig"
 
-    def state_file(self, node: str) -> Path:
-        """The file that says how the cards of a worker are; edit it to break and mend them."""
-        return self.folder / node / "state"
+    def break_cards(self, node: str, *lines: str) -> None:
+        """Say how the mock cards of a worker are now, in the lines of its state file."""
+        (self.folder / node / "state").write_text("".join(f"{line}\n" for line in lines))
+
+    def restart_kubelet(self, node: str) -> None:
+        """Restart the real kubelet of a worker."""
+        run(["docker", "exec", node, "systemctl", "restart", "kubelet"], timeout_s=60)
 
     def wait_ready(self) -> None:
         """Wait until scheduler, extender and plugins run and the nodes offer their units."""

@@ -1,0 +1,122 @@
+"""What happens on a node: bursts, a card that fails, a kubelet and a plugin that come back."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from environments import truth
+from environments.case import Case
+from environments.kind import KindEnvironment
+from environments.waiting import until
+
+pytestmark = pytest.mark.e2e
+
+GPU_MEM = "aliyun.com/gpu-mem"
+SETTLE_SECONDS = 60
+
+
+def offered(environment: KindEnvironment, node: str) -> int:
+    """Units the node offers to schedulers."""
+    status = environment.kubectl.json("get", "node", node)["status"]
+    return int(status["allocatable"].get(GPU_MEM, "0"))
+
+
+def containers(case: Case) -> dict[str, list[tuple[str, int]]]:
+    """Container ids and restarts of every pod: what a disturbed pod cannot keep."""
+
+    def lives(pod: dict[str, Any]) -> list[tuple[str, int]]:
+        states = pod["status"]["containerStatuses"]
+        return [(state["containerID"], state["restartCount"]) for state in states]
+
+    return {pod["metadata"]["name"]: lives(pod) for pod in case.pods()}
+
+
+@pytest.mark.parametrize("burst", [1, 2])
+def test_sixteen_halves_at_once_end_two_on_each_of_eight_cards(
+    environment: KindEnvironment, case: Case, large: str, burst: int
+) -> None:
+    """The burst on which others put four pods on a card: here kubelet and annotations agree."""
+    cards = environment.nodes[large]
+    half = cards[0].units // 2
+    names = [f"half-{burst}-{i}" for i in range(2 * len(cards))]
+    case.run(*(case.pod(name, half, node=large) for name in names))
+    uuid = {card.index: card.uuid for card in cards}
+
+    def agree() -> bool:
+        held = {h.pod: set(h.cards) for h in truth.held(environment, large)}
+        said = {name: {uuid[case.card(name)]} for name in names}
+        return all(held.get(name) == said[name] for name in names)
+
+    until("annotations agree with kubelet", agree, seconds=SETTLE_SECONDS)
+    assert Counter(case.card(name) for name in names) == {card.index: 2 for card in cards}
+
+
+def test_a_lost_card_is_withdrawn_its_pods_are_told_and_it_comes_back(
+    environment: KindEnvironment, case: Case, small: str
+) -> None:
+    """One card falls off the bus: the other goes on as before, new pods avoid the lost one."""
+    size = environment.nodes[small][0].units
+    case.run(case.pod("stays", size - 2, node=small), case.pod("struck", size - 3, node=small))
+    assert {case.card("stays"), case.card("struck")} == {0, 1}
+    lost = case.card("struck")
+    before = containers(case)
+
+    environment.break_cards(small, f"gpu {lost} lost")
+    until("the lost card is withdrawn", lambda: offered(environment, small) == size, seconds=60)
+    until(
+        "the pod on it is told",
+        lambda: [text for text in told(case, "struck") if str(lost) in text],
+        seconds=SETTLE_SECONDS,
+    )
+    assert told(case, "stays") == []
+    case.run(case.pod("fits-beside", 2, node=small))
+    assert case.card("fits-beside") == case.card("stays")
+    assert containers(case).items() >= before.items()
+
+    environment.break_cards(small, f"gpu {lost} lost", f"gpu {lost} recovered")
+    until("it comes back", lambda: offered(environment, small) == 2 * size, seconds=90)
+    case.run(case.pod("on-it-again", 3, node=small))
+    assert case.card("on-it-again") == lost
+
+
+def test_a_restarted_kubelet_gets_the_same_devices_and_disturbs_nobody(
+    environment: KindEnvironment, case: Case, small: str
+) -> None:
+    """The plugin sees the new socket and registers again; ids are those of before."""
+    size = environment.nodes[small][0].units
+    case.run(case.pod("before", size - 4, node=small))
+    lives = containers(case)
+    held = {h.pod: h.cards for h in truth.held(environment, small)}
+    environment.restart_kubelet(small)
+    until("it offers all again", lambda: offered(environment, small) == 2 * size, seconds=90)
+    case.run(case.pod("after", 4, node=small))
+    assert case.card("after") == case.card("before")
+    assert containers(case).items() >= lives.items()
+    assert {h.pod: h.cards for h in truth.held(environment, small)}["before"] == held["before"]
+
+
+def test_a_replaced_plugin_disturbs_no_pod_and_knows_them_all(
+    environment: KindEnvironment, case: Case, small: str
+) -> None:
+    """An upgrade of the plugin: its successor finds the shares that are out and respects them."""
+    size = environment.nodes[small][0].units
+    case.run(case.pod("left", size - 4, node=small), case.pod("right", size - 5, node=small))
+    lives = containers(case)
+    daemons = environment.kubectl("get", "daemonset", "-n", environment.namespace, "-o", "name")
+    environment.kubectl("rollout", "restart", "-n", environment.namespace, *daemons.split())
+    environment.wait_ready()
+    case.run(case.pod("five", 5, node=small), case.pod("four", 4, node=small))
+    assert case.card("five") == case.card("right")
+    assert case.card("four") == case.card("left")
+    assert containers(case).items() >= lives.items()
+
+
+def told(case: Case, pod: str) -> list[str]:
+    """Warnings about its card that a pod got."""
+    events = case.kubectl.items("events", "-n", case.name, "--field-selector", "type=Warning")
+    return [
+        event["message"]
+        for event in events
+        if event["involvedObject"]["name"] == pod and "card" in event["message"]
+    ]
