@@ -7,7 +7,7 @@ Faults are asked for by verb and happen once each, in order.
 
 import asyncio
 import json
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
@@ -37,6 +37,7 @@ class FakeApiServer:
         self._changed = asyncio.Condition()
         self._faults: dict[str, deque[Fault]] = defaultdict(deque)
         self._watches: set[asyncio.Task[None]] = set()
+        self._pages: Counter[str] = Counter()
         self.requests: list[tuple[str, str]] = []
         self.bindings: list[Object] = []
         self.bookmarks_every: float | None = None
@@ -139,6 +140,10 @@ class FakeApiServer:
         """Requests seen whose path ends so."""
         return sum(1 for seen, at in self.requests if seen == method and at.endswith(path))
 
+    def lists(self, plural: str) -> int:
+        """Pages of a kind that were asked for."""
+        return self._pages[plural]
+
     def watching(self, plural: str) -> int:
         """Open watches on a kind."""
         return sum(1 for task in self._watches if task.get_name() == plural)
@@ -164,6 +169,7 @@ class FakeApiServer:
     async def _collection(self, request: web.Request) -> web.StreamResponse:
         if request.query.get("watch"):
             return await self._fault("watch", request) or await self._watch(request)
+        self._pages[request.match_info["plural"]] += 1
         return await self._fault("list", request) or self._list(request)
 
     def _list(self, request: web.Request) -> web.Response:

@@ -6,28 +6,18 @@ stands in both failed maps: newer schedulers then spare themselves a preemption 
 read the only map they know.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
-from gpucore.explain import sentence
 from gpucore.fit import sift
-from gpucore.model import Code, Demand, Refusal
+from gpucore.model import Demand
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod
 from gpuextender import messages, metrics
-from gpuextender.memo import Memo
 from gpuextender.messages import ExtenderArgs, FilterResult, MessageError, NodeItems
+from gpuextender.refusals import Refusals
 from gpuextender.state import State
-
-
-class Reason(msgspec.Struct, frozen=True):
-    """A refusal as it is sent."""
-
-    text: str
-    code: Code
-    unresolvable: bool
 
 
 class Filter:
@@ -35,11 +25,11 @@ class Filter:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._reasons: Memo[Demand, Reason] = Memo()
+        self._refusals = Refusals(state.ledger)
 
     def touch(self, node: NodeName) -> None:
         """The books of ``node`` changed."""
-        self._reasons.touch(node)
+        self._refusals.touch(node)
 
     def answer(self, body: bytes) -> FilterResult:
         """Decide; what cannot be read is said in ``error``."""
@@ -75,22 +65,9 @@ class Filter:
         if demand is None:
             return list(names), {}, {}
         fits, refused = sift(self._state.ledger, demand, [NodeName(name) for name in names])
-        reasons = self._reasons.of(demand)
-        failed: dict[str, str] = {}
-        hopeless: dict[str, str] = {}
-        counts: dict[Code, int] = {}
-        for name in refused:
-            reason = reasons.get(name)
-            if reason is None:
-                reason = reasons[name] = _reason(refused[name])
-            failed[name] = reason.text
-            if reason.unresolvable:
-                hopeless[name] = reason.text
-            counts[reason.code] = counts.get(reason.code, 0) + 1
-        for code, count in counts.items():
+        reasons = self._refusals.of(demand, refused)
+        failed = {name: reason.text for name, reason in reasons.items()}
+        hopeless = {name: reason.text for name, reason in reasons.items() if reason.unresolvable}
+        for code, count in Counter(reason.code for reason in reasons.values()).items():
             metrics.REFUSALS.labels(code.value).inc(count)
         return list(fits), failed, hopeless
-
-
-def _reason(refusal: Refusal) -> Reason:
-    return Reason(sentence(refusal), refusal.code, refusal.unresolvable)

@@ -3,7 +3,8 @@
 Why an own one: each ready-made Python informer loses deletions over a 410, never backs off, or
 decodes models. The rules here:
 
-* a list replaces everything at once, so what vanished between two lists is known by its absence;
+* a list replaces everything at once, so what vanished between two lists is known by its absence
+  (the very first one is passed on as it comes, for then nothing can have vanished);
 * any clean end of a watch resumes from the last resource version, bookmarks included;
 * 410 (as a status or inside the stream) lists again; so does a line that cannot be decoded;
 * 429, 5xx and lost connections wait, longer each time, and resume where the watch was;
@@ -15,7 +16,8 @@ last heard, and callers refuse to decide on anything older than they can bear.
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
 from time import monotonic
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -96,6 +98,7 @@ class Reflector(Generic[T]):
         self._silence = silence
         self._backoff = backoff or Backoff()
         self.version = ""
+        self._fresh = True
         self._heard = float("-inf")
         self.synced = asyncio.Event()
 
@@ -137,26 +140,44 @@ class Reflector(Generic[T]):
         await asyncio.sleep(pause)
 
     async def _list(self) -> None:
-        """Read all pages and hand them over at once."""
+        """Read everything: the very first time page by page, later handed over at once."""
+        first, self._fresh = self._fresh, False
         items: list[T] = []
-        following, version = "", ""
-        while True:
-            params = self._collection.params | {"limit": str(PAGE)}
-            body = await self._api.get(
-                self._collection.path,
-                params=params | ({"continue": following} if following else {}),
-            )
-            page = self._collection.page_of(body)
-            items += page.items
-            following, version = page.continue_token, page.resource_version
-            if not following:
-                break
-        self._sink.replace(items)
+        count, version = 0, ""
+        async with aclosing(self._pages()) as pages:
+            async for page in pages:
+                count, version = count + len(page.items), page.resource_version
+                if first:
+                    for item in page.items:
+                        self._sink.changed(item)
+                else:
+                    items += page.items
+        if not first:
+            self._sink.replace(items)
         self.version = version
         self._hear()
         metrics.REFLECTOR_LISTS.labels(self._collection.name).inc()
-        log.info("listed", collection=self._collection.name, items=len(items), version=version)
+        log.info("listed", collection=self._collection.name, items=count, version=version)
         self.synced.set()
+
+    async def _pages(self) -> AsyncGenerator[Page[T], None]:
+        """Pages in order; the next one is on its way while one is being used."""
+        coming: asyncio.Task[bytes] | None = asyncio.create_task(self._page(""))
+        try:
+            while coming is not None:
+                page = self._collection.page_of(await coming)
+                following = page.continue_token
+                coming = asyncio.create_task(self._page(following)) if following else None
+                yield page
+        finally:
+            if coming is not None:
+                coming.cancel()
+                await asyncio.gather(coming, return_exceptions=True)
+
+    async def _page(self, following: str) -> bytes:
+        params = self._collection.params | {"limit": str(PAGE)}
+        more = {"continue": following} if following else {}
+        return await self._api.get(self._collection.path, params=params | more)
 
     async def _watch(self) -> None:
         """Apply events until the stream ends."""
