@@ -1,11 +1,11 @@
 """``gpushare doctor``: is the installation in order, and if not, what to do."""
 
-import os
 import sys
 from typing import Annotated, Final
 
 import typer
 
+from gpuinspect.cli import terminal
 from gpuinspect.cli.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.cli.reading import Reader, reading
 from gpuinspect.doctor.checks import Verdict, examine
@@ -41,11 +41,11 @@ def doctor(
     elif output is Format.WIDE:
         sys.stdout.write(wide(results, headers=not no_headers))
     else:
-        sys.stdout.write(examination(results, every=every, paint=_paint))
+        text = examination(results, every=every, paint=_paint, width=terminal.width())
+        sys.stdout.write(text)
     if any(result.verdict is Verdict.FAIL for result in results):
         raise typer.Exit(1)
 
 
 def _paint(word: str, verdict: Verdict) -> str:
-    plain = not sys.stdout.isatty() or "NO_COLOR" in os.environ
-    return word if plain else typer.style(word, fg=_COLOURS[verdict])
+    return typer.style(word, fg=_COLOURS[verdict]) if terminal.colourful() else word

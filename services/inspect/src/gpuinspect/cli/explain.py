@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gpuinspect.cli import terminal
 from gpuinspect.cli.formats import Format, Output, emit, names_only
 from gpuinspect.cli.reading import Reader, fail, reading
 from gpuinspect.collect import CONFIG_MAPS, Wanted
@@ -45,7 +46,8 @@ def pod(
     elif output is Format.NAME:
         names_only("node", found.fits)
     else:
-        sys.stdout.write(explanation(found, wide=output is Format.WIDE))
+        wide = output is Format.WIDE
+        sys.stdout.write(explanation(found, wide=wide, width=terminal.width()))
 
 
 def _events(namespace: str, name: str) -> Wanted:

@@ -4,7 +4,6 @@ The lists are read again at an interval. Without a terminal the frames follow ea
 server that does not answer is said in the frame, and asked again.
 """
 
-import os
 import shutil
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Annotated
 import typer
 
 from gpuinspect import state
+from gpuinspect.cli import terminal
 from gpuinspect.cli.reading import Reader, fail, reading
 from gpuinspect.collect import CONFIG_MAPS, live
 from gpuinspect.errors import ClusterError
@@ -87,7 +87,7 @@ def _screen() -> Iterator[_Show]:
         return
     sys.stdout.write(OTHER_SCREEN)
     try:
-        yield _Show(Frames(shutil.get_terminal_size, bold="NO_COLOR" not in os.environ))
+        yield _Show(Frames(shutil.get_terminal_size, bold=terminal.colourful()))
     except KeyboardInterrupt:
         pass
     finally:

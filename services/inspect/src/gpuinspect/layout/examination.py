@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from gpuinspect.doctor.checks import Result, Verdict
+from gpuinspect.layout.wrapping import wrapped
 from gpuinspect.tables import align
 
 SHOWN: Final = 10
@@ -17,27 +18,33 @@ _WORDS: Final = {
 }
 
 
-def examination(results: Sequence[Result], *, every: bool, paint: Paint) -> str:
+def examination(
+    results: Sequence[Result], *, every: bool, paint: Paint, width: int | None = None
+) -> str:
     """A line a check with its findings below, what to do, and the count at the end.
 
     Args:
         results: of all checks.
         every: show those that passed or were skipped too.
         paint: colours a word; the word alone says everything.
+        width: of the terminal, for sentences; ``None`` does not wrap.
     """
     shown = [r for r in results if every or r.verdict in {Verdict.FAIL, Verdict.WARN}]
-    return "".join(line for result in shown for line in _lines(result, paint)) + _count(results)
+    return "".join(line for result in shown for line in _lines(result, paint, width)) + _count(
+        results
+    )
 
 
-def _lines(result: Result, paint: Paint) -> Iterator[str]:
+def _lines(result: Result, paint: Paint, width: int | None) -> Iterator[str]:
     check = result.check
     word = paint(f"{_WORDS[result.verdict]:<4}", result.verdict)
     yield f"{word}  {check.name}: {check.title}\n"
-    yield from (f"      - {finding}\n" for finding in result.findings[:SHOWN])
+    for finding in result.findings[:SHOWN]:
+        yield wrapped(f"      - {finding}", width, indent=8)
     if len(result.findings) > SHOWN:
         yield f"      - and {len(result.findings) - SHOWN} more (all of them with -o json)\n"
     if result.verdict in {Verdict.FAIL, Verdict.WARN}:
-        yield f"      do: {check.remedy}\n"
+        yield wrapped(f"      do: {check.remedy}", width, indent=10)
 
 
 def _count(results: Sequence[Result]) -> str:

@@ -5,17 +5,36 @@ from typing import Final
 
 from gpucore.model import Code
 from gpuinspect.explaining import Explanation, Group, State
+from gpuinspect.layout.wrapping import wrapped
 from gpuinspect.tables import align
 
 SHOWN: Final = 3  # names of nodes in a row; the rest are counted
 
+_MEASURED: Final = frozenset(
+    {
+        Code.INSUFFICIENT_MEMORY,
+        Code.INSUFFICIENT_CORE,
+        Code.INSUFFICIENT_GPUS,
+        Code.PENDING_UNITS,
+        Code.TOO_LARGE,
+    }
+)
+"""Reasons that a figure tells; the others are told in words."""
 
-def explanation(found: Explanation, *, wide: bool = False) -> str:
-    """Blocks with what the pod asks, where it stands, who refuses it and what would help."""
-    return align("".join(_lines(found, wide=wide)))
+
+def explanation(found: Explanation, *, wide: bool = False, width: int | None = None) -> str:
+    """Blocks with what the pod asks, where it stands, who refuses it and what would help.
+
+    Args:
+        found: the explanation.
+        wide: name every node instead of counting them.
+        width: of the terminal, for sentences; ``None`` does not wrap.
+    """
+    tables = align("".join([*_head(found), *_refusals(found, wide=wide)]))
+    return tables + "".join(_sentences(found, width))
 
 
-def _lines(found: Explanation, *, wide: bool) -> Iterator[str]:
+def _head(found: Explanation) -> Iterator[str]:
     pod = found.pod
     yield f"Pod:\t{pod.namespace}/{pod.name}\n"
     yield f"Asks:\t{found.asks or '-'}\n"
@@ -29,10 +48,16 @@ def _lines(found: Explanation, *, wide: bool) -> Iterator[str]:
         yield f"\tit says: {found.sightings.last_words}\n"
     for fault in found.faults:
         yield f"Fault:\t{fault}\n"
-    yield from _refusals(found, wide=wide)
+
+
+def _sentences(found: Explanation, width: int | None) -> Iterator[str]:
+    nearest = [group.example for group in found.groups if group.largest]
+    if nearest:
+        yield "\n"
+        yield from (wrapped(f"Nearest: {sentence}", width, indent=9) for sentence in nearest)
     if found.helps:
         yield "\nWhat would help:\n"
-        yield from (f"  - {sentence}\n" for sentence in found.helps)
+        yield from (wrapped(f"  - {sentence}", width, indent=4) for sentence in found.helps)
 
 
 def _seen(found: Explanation) -> str:
@@ -55,8 +80,6 @@ def _refusals(found: Explanation, *, wide: bool) -> Iterator[str]:
         yield f"\nRefused by {nodes(count)}:\n"
         yield "NODES\tREASON\tFIGURES\tWHICH\n"
         yield from (_group(group, wide=wide) for group in found.groups)
-        yield "\n"
-        yield from (f"Nearest: {group.example}\n" for group in found.groups if group.largest)
 
 
 def _group(group: Group, *, wide: bool) -> str:
@@ -70,7 +93,7 @@ def nodes(count: int) -> str:
 
 def figures(group: Group) -> str:
     """``largest free block 6 GiB, asked 8``, or the reason where no figure tells more."""
-    if not group.asked:
+    if not group.asked or group.code not in _MEASURED:
         return group.reason
     noun = "largest card" if group.code is Code.TOO_LARGE else "largest free block"
     noun = "free" if group.measure == "cards" else noun

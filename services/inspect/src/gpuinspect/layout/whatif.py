@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from gpucore.explain import placement_sentence
+from gpucore.model import Code
 from gpuinspect.asking import Answer
 from gpuinspect.layout.explanation import figures, nodes
 from gpuinspect.tables import align
@@ -26,6 +27,8 @@ def _row(answer: Answer) -> str:
 
 
 def why(answer: Answer) -> str:
-    """The reasons of all nodes, counted."""
-    counted = (f"{nodes(len(group.nodes))}: {figures(group)}" for group in answer.groups)
+    """The reasons of all nodes, counted; nodes without GPUs only where there are no others."""
+    telling = [group for group in answer.groups if group.code is not Code.NOT_SHARED]
+    groups = telling or answer.groups
+    counted = (f"{nodes(len(group.nodes))}: {figures(group)}" for group in groups)
     return "; ".join(counted) or "no node takes new pods"

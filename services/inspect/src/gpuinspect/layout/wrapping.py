@@ -1,0 +1,20 @@
+"""Sentences that fit the width of a terminal; tables never wrap, since tools cut them by column."""
+
+import textwrap
+
+LEAST = 40
+"""Narrower than this, wrapping helps nobody."""
+
+
+def wrapped(text: str, width: int | None, *, indent: int = 0) -> str:
+    """One line, or several of at most ``width`` with the later ones indented; ends in a newline.
+
+    Args:
+        text: without newlines.
+        width: of the terminal; ``None`` where there is none, and nothing is wrapped.
+        indent: spaces before the later lines.
+    """
+    if width is None or width < LEAST or len(text) < width:
+        return f"{text}\n"
+    lines = textwrap.wrap(text, width - 1, subsequent_indent=" " * indent, break_on_hyphens=False)
+    return "\n".join(lines) + "\n"

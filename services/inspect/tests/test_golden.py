@@ -1,0 +1,95 @@
+"""Every command in every form on one cluster, to the byte.
+
+``UPDATE_GOLDEN=1 pytest services/inspect/tests/test_golden.py`` writes the files anew; read the
+difference before you keep it.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from drawncluster import Card, FakeCluster
+from invoking import Run
+
+from gpuinspect import schema
+
+GOLDEN = Path(__file__).parent / "golden"
+SCHEMA = Path(__file__).parents[1] / "schema" / "gpushare-v1.json"
+FORMS = ("table", "wide", "json", "yaml", "name")
+POD = """
+kind: Pod
+metadata: {name: new}
+spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 12}}}]}
+"""
+COMMANDS = {
+    "inspect": ("inspect",),
+    "inspect-d": ("inspect", "-d"),
+    "gpu": ("gpu",),
+    "gpu-d": ("gpu", "-d"),
+    "top-node": ("top", "node"),
+    "top-node-d": ("top", "node", "-d"),
+    "top-node-s": ("top", "node", "-s"),
+    "top-node-s-d": ("top", "node", "-s", "-d"),
+    "explain-waiting": ("explain", "pod", "research/large"),
+    "explain-placed": ("explain", "pod", "web-0"),
+    "whatif": ("whatif", "-f", "POD", "--replicas", "8"),
+    "defrag": ("defrag", "--cards", "2", "-l", "zone=a"),
+    "doctor": ("doctor",),
+}
+
+
+def everything() -> FakeCluster:
+    """Nodes and pods of every kind there is."""
+    cluster = FakeCluster()
+    zone = {"zone": "a"}
+    cluster.node("gpu-a", address="10.0.0.1", cards=[Card(15), Card(15)], labels=zone)
+    cluster.node("gpu-b", address="10.0.0.2", cards=[Card(15), Card(15)], labels=zone)
+    sick = [Card(39, "NVIDIA A100-PCIE-40GB", mode="mps"), Card(39, healthy=False)]
+    cluster.node("gpu-c", cards=sick, cordoned=True, ready=False)
+    cluster.node("old", address="10.0.0.4", total=31, count=2)
+    cluster.node("plain", resources={"cpu": "8"}, labels={"gpushare": "false"})
+    cluster.pod("web-0", 3, node="gpu-a", index=0).pod("web-1", 9, node="gpu-a", index=1)
+    cluster.pod("web-2", (2, 4), node="gpu-b", index=1).pod("stray", 2, node="old")
+    cluster.pod("odd", 2, node="old", index="x", namespace="research")
+    said = {"type": "PodScheduled", "status": "False", "message": "0/5 nodes are available"}
+    cluster.pod("large", 40, phase="Pending", namespace="research", status={"conditions": [said]})
+    return cluster
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_output(run: Run, tmp_path: Path, name: str, form: str) -> None:
+    """What is printed is what the golden file holds."""
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text(POD)
+    line = [str(manifest) if word == "POD" else word for word in COMMANDS[name]]
+    outcome = run(*line, "-o", form, on=everything())
+    path = GOLDEN / "forms" / f"{name}.{form}"
+    if "UPDATE_GOLDEN" in os.environ:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(outcome.out, encoding="utf-8")
+    assert outcome.out == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_both_notations_hold_one_document(name: str) -> None:
+    """JSON and YAML are the same document, of a known kind and version."""
+    document = json.loads((GOLDEN / "forms" / f"{name}.json").read_text())
+    assert document == yaml.safe_load((GOLDEN / "forms" / f"{name}.yaml").read_text())
+    assert document["apiVersion"] == "gpushare/v1"
+    assert document["kind"] in schema.DOCUMENTS
+
+
+def test_the_schema_is_the_written_one() -> None:
+    """``python -m gpuinspect.schema`` prints the file that the documentation refers to."""
+    if "UPDATE_GOLDEN" in os.environ:
+        SCHEMA.write_text(schema.text(), encoding="utf-8")
+    assert schema.text() == SCHEMA.read_text(encoding="utf-8")
+
+
+def test_every_kind_has_a_golden_file() -> None:
+    """No kind of document is without an example."""
+    kinds = {json.loads(path.read_text())["kind"] for path in (GOLDEN / "forms").glob("*.json")}
+    assert kinds == set(schema.DOCUMENTS)
