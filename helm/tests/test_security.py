@@ -18,6 +18,7 @@ ALLOWED = {
         ("", "pods"): {"list", "watch", "patch"},
         ("", "events"): {"create"},
     },
+    "device-plugin-unhealthy-gpus": {("", "configmaps"): {"get"}},
 }
 BUILT_IN_ROLES = {
     "system:kube-scheduler",
@@ -69,6 +70,21 @@ def test_containers_cannot_gain_anything() -> None:
             assert "privileged" not in context
             found += 1
     assert found == len(("kube-scheduler", "extender", "device-plugin", "webhook", "test"))
+
+
+def test_plugin_changes_config_maps_only_where_asked() -> None:
+    """A GPU node that was taken over must not be able to rewrite the cluster's own settings."""
+    values = {"devicePlugin": {"unhealthyConfigMap": True}}
+    role = render(values=values).one("Role", "-device-plugin-unhealthy-gpus")
+    assert granted(role) == {("", "configmaps"): {"get", "create", "patch", "delete"}}
+
+
+def test_services_of_the_namespace_do_not_become_settings() -> None:
+    """Service gpushare-webhook would be announced as GPUSHARE_WEBHOOK_PORT, a setting."""
+    rendered = render(values={"webhook": {"enabled": True}})
+    pods = [*dict(rendered.pods()).values(), *(item["spec"] for item in rendered.of("Pod"))]
+    assert [pod["enableServiceLinks"] for pod in pods] == [False] * len(pods)
+    assert len(pods) == 4
 
 
 @pytest.mark.parametrize("key", ["hostNetwork", "hostPID", "hostIPC"])

@@ -61,6 +61,23 @@ def test_mock_library_is_mounted_and_found() -> None:
     assert "NVIDIA_VISIBLE_DEVICES" not in env
 
 
+@pytest.mark.parametrize(
+    ("part", "container"),
+    [("scheduler", "kube-scheduler"), ("extender", "extender"), ("devicePlugin", "device-plugin")],
+)
+def test_amounts_are_texts(part: str, container: str) -> None:
+    """A number, which people write and 1.20 refuses, reaches the cluster as text."""
+    resources = {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"memory": 2.5}}
+    pods = dict(render(values={part: {"resources": resources}}).pods())
+    (found,) = [
+        item["resources"]
+        for pod in pods.values()
+        for item in pod["containers"]
+        if item["name"] == container
+    ]
+    assert found == {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2.5"}}
+
+
 def test_one_replica_has_no_disruption_budget() -> None:
     """A budget of one of one would block every drain."""
     assert render(values={"scheduler": {"replicas": 1}}).of("PodDisruptionBudget") == []

@@ -28,7 +28,7 @@ ports:
     protocol: TCP
 {{- end }}
 resources:
-  {{- toYaml $extender.resources | nindent 2 }}
+  {{- include "gpushare.resources" $extender.resources | trim | nindent 2 }}
 securityContext:
   {{- include "gpushare.restrictedContainer" . | nindent 2 }}
 {{ include "gpushare.extenderProbes" (list . (empty $second | ternary "gpushare.httpProbe" "gpushare.localProbe")) }}

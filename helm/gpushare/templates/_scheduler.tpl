@@ -26,7 +26,7 @@ readinessProbe:
   httpGet: {scheme: HTTPS, path: /healthz, port: https}
   timeoutSeconds: 5
 resources:
-  {{- toYaml $scheduler.resources | nindent 2 }}
+  {{- include "gpushare.resources" $scheduler.resources | trim | nindent 2 }}
 securityContext:
   {{- include "gpushare.restrictedContainer" . | nindent 2 }}
 volumeMounts:
