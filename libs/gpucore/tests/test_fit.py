@@ -1,0 +1,298 @@
+"""Whether a demand fits, and the figures of why not."""
+
+import msgspec
+import pytest
+from corebuilders import (
+    NAMES,
+    assumed,
+    cards,
+    demand,
+    ledger,
+    legacy_node,
+    on_node,
+    pod,
+    share_node,
+)
+
+from gpucore.cardfit import refusal_of_whole
+from gpucore.fit import fit, sift
+from gpucore.ledger import Ledger
+from gpucore.model import CardRefusal, Code, Inventory, Placement, Refusal, Rung
+from gpucore.units import GIB, GpuIndex, NodeName
+from gpucore.wire import names as wire_names
+from gpucore.wire.nodes import Node
+from gpucore.wire.pods import Pod
+
+N = NodeName("n")
+TWO = {NAMES.gpu_count: "2"}
+NO_COUNT = {NAMES.gpu_count: "x"}
+MPS = {wire_names.ISOLATION: "mps"}
+WHOLE = {wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}
+
+
+def refused(book: Ledger, asked: Pod) -> Refusal:
+    """The refusal of a pod that does not fit on node n."""
+    refusal = on_node(book, "n", asked)
+    assert isinstance(refusal, Refusal)
+    return refusal
+
+
+def held(name: str, mem: int = 0, *, index: int = 0, core: int = 0) -> Pod:
+    """A pod that holds so much of one card of node n."""
+    return pod(name, mem, core=core, node="n", annotations={NAMES.mem_idx: str(index)})
+
+
+def test_memory_is_refused_with_figures() -> None:
+    """Every card says what it has left, of what, and what was asked."""
+    book = ledger(share_node("n", cards(15, 10)), held("a", 9), held("b", 3, index=1))
+    assert refused(book, pod("p", 8)) == Refusal(
+        N,
+        Code.INSUFFICIENT_MEMORY,
+        cards=(
+            CardRefusal(GpuIndex(0), Code.INSUFFICIENT_MEMORY, 6, 15, 8),
+            CardRefusal(GpuIndex(1), Code.INSUFFICIENT_MEMORY, 7, 10, 8),
+        ),
+        unit=GIB,
+        asked=8,
+        free=0,
+        total=1,
+    )
+
+
+def test_compute_is_refused_with_figures() -> None:
+    """A card with the memory but not the compute says how much compute is left."""
+    book = ledger(share_node("n", cards(15)), held("a", 1, core=70))
+    refusal = refused(book, pod("p", 2, core=40))
+    assert refusal.code is Code.INSUFFICIENT_CORE
+    assert refusal.cards == (CardRefusal(GpuIndex(0), Code.INSUFFICIENT_CORE, 30, 100, 40),)
+    assert isinstance(on_node(book, "n", pod("p", 2, core=30)), Placement)
+
+
+def test_the_largest_share_just_fits() -> None:
+    """Exactly what is free fits, one unit or percent more does not."""
+    book = ledger(share_node("n", cards(15)), held("a", 5, core=40))
+    assert isinstance(on_node(book, "n", pod("p", 10, core=60)), Placement)
+    assert refused(book, pod("p", 11)).code is Code.INSUFFICIENT_MEMORY
+    assert refused(book, pod("p", 10, core=61)).code is Code.INSUFFICIENT_CORE
+
+
+@pytest.mark.parametrize(("mem", "core", "total"), [(16, 0, 15), (1, 101, 100)])
+def test_more_than_a_card_has_is_never_cured(mem: int, core: int, total: int) -> None:
+    """A demand over the size of every card is refused for good, with the size that is too small."""
+    refusal = refused(ledger(share_node("n", cards(15))), pod("p", mem, core=core))
+    assert (refusal.code, refusal.unresolvable) == (Code.TOO_LARGE, True)
+    assert refusal.cards[0].total == total
+
+
+def test_eviction_helps_where_a_card_would_be_large_enough() -> None:
+    """One large card that is full is enough to make preemption worth while."""
+    book = ledger(share_node("n", cards(15, 5)), held("a", 15))
+    refusal = refused(book, pod("p", 8))
+    assert [card.code for card in refusal.cards] == [Code.INSUFFICIENT_MEMORY, Code.TOO_LARGE]
+    assert (refusal.code, refusal.unresolvable) == (Code.INSUFFICIENT_MEMORY, False)
+
+
+def test_a_rung_that_is_missing_is_refused() -> None:
+    """A pod that demands MPS is not run on a card without."""
+    plain = refused(ledger(share_node("n", cards(15))), pod("p", 1, annotations=MPS))
+    assert (plain.code, plain.unresolvable) == (Code.RUNG_MISSING, True)
+    gpu = msgspec.structs.replace(cards(15).gpus[0], rung=Rung.MPS)
+    book = ledger(share_node("n", Inventory((gpu,))))
+    assert isinstance(on_node(book, "n", pod("p", 1, annotations=MPS)), Placement)
+    assert isinstance(on_node(book, "n", pod("p", 1)), Placement)
+
+
+def test_mps_serves_48_clients() -> None:
+    """The 49th pod is refused however small it is."""
+    gpu = msgspec.structs.replace(cards(100).gpus[0], rung=Rung.MPS)
+    book = ledger(share_node("n", Inventory((gpu,))), *(held(f"p{i}", 1) for i in range(48)))
+    refusal = refused(book, pod("p", 1))
+    assert refusal.cards == (CardRefusal(GpuIndex(0), Code.MAX_PODS, 0, 48, 1),)
+    book.pod_gone(pod("p0").uid)
+    assert isinstance(on_node(book, "n", pod("p", 1)), Placement)
+
+
+def test_a_mig_instance_is_never_sliced() -> None:
+    """One pod has it, however little it asks."""
+    gpu = msgspec.structs.replace(cards(15).gpus[0], mig=True)
+    book = ledger(share_node("n", Inventory((gpu,))), held("a", 1))
+    assert refused(book, pod("p", 1)).code is Code.MAX_PODS
+
+
+def test_the_label_limits_pods_a_card() -> None:
+    """max-pod of the node, or the card's own limit if that is smaller."""
+    labels = {wire_names.LABEL_MAX_POD: "2"}
+    gpu = msgspec.structs.replace(cards(15).gpus[0], rung=Rung.MPS)
+    book = ledger(share_node("n", Inventory((gpu,)), labels=labels), held("a", 1), held("b", 1))
+    assert refused(book, pod("p", 1)).cards[0] == CardRefusal(GpuIndex(0), Code.MAX_PODS, 0, 2, 1)
+
+
+def test_oversell_is_an_explicit_multiple() -> None:
+    """With ratio 2 a card of 15 gives 30, and not one more."""
+    labels = {wire_names.LABEL_OVERSELL: "2"}
+    book = ledger(share_node("n", cards(15), labels=labels), held("a", 20))
+    assert isinstance(on_node(book, "n", pod("p", 10)), Placement)
+    assert refused(book, pod("p", 11)).code is Code.INSUFFICIENT_MEMORY
+
+
+def test_a_whole_device_wants_an_empty_card() -> None:
+    """A card with the smallest share on it is refused, an empty one taken."""
+    book = ledger(share_node("n", cards(15, 15)), held("a", 1))
+    placement = on_node(book, "n", pod("p", 4, labels=WHOLE))
+    assert isinstance(placement, Placement)
+    assert placement.mem == {1: 4}
+    book.pod_changed(held("b", 1, index=1))
+    assert refused(book, pod("p", 4, labels=WHOLE)).code is Code.SHARED_CARD
+
+
+def test_shares_and_whole_cards_exclude_each_other() -> None:
+    """A card with a share is not free for whole use, and the other way round."""
+    book = ledger(share_node("n", cards(15, 15), whole=True), held("a", 1))
+    refusal = refused(book, pod("g", gpus=2))
+    assert (refusal.code, refusal.asked, refusal.free, refusal.total) == (
+        Code.INSUFFICIENT_GPUS, 2, 1, 2,
+    )  # fmt: skip
+    assert refusal.cards == (CardRefusal(GpuIndex(0), Code.SHARED_CARD, 14, 15, 15),)
+    assert not refusal.unresolvable
+    assert assumed(book, "n", pod("g", gpus=1)).placement.group == (1,)
+    share = refused(book, pod("p", 15))
+    assert [card.code for card in share.cards] == [Code.INSUFFICIENT_MEMORY, Code.TAKEN_WHOLE]
+    account = book.node(N)
+    assert account is not None
+    taken = refusal_of_whole(account.cards[GpuIndex(1)])
+    assert taken == CardRefusal(GpuIndex(1), Code.TAKEN_WHOLE)
+
+
+def test_more_whole_cards_than_are_healthy_is_never_cured() -> None:
+    """Eviction does not heal cards."""
+    book = ledger(share_node("n", cards(15, 15), whole=True))
+    book.unhealthy_changed(N, frozenset({GpuIndex(0)}))
+    refusal = refused(book, pod("g", gpus=2))
+    assert refusal.cards == (CardRefusal(GpuIndex(0), Code.UNHEALTHY),)
+    assert refusal.unresolvable
+
+
+def test_pending_units_are_kept_free() -> None:
+    """What pods on unknown cards hold may be anywhere, so it is kept free on the node."""
+    book = ledger(share_node("n", cards(10, 10)), pod("stray", 6, node="n"))
+    assert isinstance(on_node(book, "n", pod("p", 10)), Placement)
+    book.pod_changed(held("a", 7))
+    refusal = refused(book, pod("p", 8))
+    assert (refusal.code, refusal.asked, refusal.free, refusal.total) == (
+        Code.PENDING_UNITS, 8, 7, 6,
+    )  # fmt: skip
+    assert isinstance(on_node(book, "n", pod("p", 7)), Placement)
+
+
+def test_pending_compute_is_kept_free() -> None:
+    """Compute on unknown cards is kept free as memory is."""
+    book = ledger(share_node("n", cards(10)), pod("stray", core=60, node="n"))
+    assert refused(book, pod("p", 1, core=50)).code is Code.PENDING_UNITS
+    assert isinstance(on_node(book, "n", pod("p", 1, core=40)), Placement)
+    assert isinstance(on_node(book, "n", pod("p", 1)), Placement)
+
+
+def test_pending_whole_cards_are_kept_free() -> None:
+    """Whole cards of unknown pods are missing from whole room and from share room."""
+    book = ledger(share_node("n", cards(10, 10), whole=True), pod("stray", gpus=1, node="n"))
+    assert (book.whole_rooms[N], book.share_rooms[N]) == (1, 10)
+    book.pod_changed(held("a", 1))
+    assert (book.whole_rooms[N], book.share_rooms[N]) == (0, 9)
+    book.pod_changed(held("b", 1, index=1))
+    assert (book.whole_rooms[N], book.share_rooms[N]) == (0, 8)
+
+
+def test_pending_units_take_whole_cards() -> None:
+    """Eleven pending units may sit on two cards of ten."""
+    book = ledger(share_node("n", cards(10, 10, 10), whole=True), pod("stray", 11, node="n"))
+    assert book.whole_rooms[N] == 1
+
+
+def test_what_is_over_full_is_somewhere_else() -> None:
+    """Two equal pods said to be on one card: the other card is not free until they are sorted."""
+    book = ledger(share_node("n", cards(4, 4)), held("a", 4), held("b", 4))
+    assert book.share_rooms[N] == 0
+    assert refused(book, pod("p", 1)).code is Code.PENDING_UNITS
+
+
+def test_whole_cards_said_twice_leave_less_room() -> None:
+    """Two pods that name the same whole card have two cards between them."""
+    group = {NAMES.group: "0"}
+    pods = (pod(name, gpus=1, node="n", annotations=group) for name in "ab")
+    book = ledger(share_node("n", cards(4, 4), whole=True), *pods)
+    assert (book.whole_rooms[N], book.share_rooms[N]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("node", "asked", "code"),
+    [
+        (Node(N), pod("p", 1), Code.NOT_SHARED),
+        (Node(N), pod("p", gpus=1), Code.NOT_SHARED),
+        (share_node("n", cards(15)), pod("p", gpus=1), Code.NOT_SHARED),
+        (Node(N, capacity={NAMES.gpu: "2"}), pod("p", 1), Code.NOT_SHARED),
+        (Node(N, capacity={NAMES.gpu_mem: "30"}), pod("p", 1), Code.NO_INVENTORY),
+        (share_node("n", cards(15)), pod("p", 1, labels=NO_COUNT), Code.INVALID_REQUEST),
+        (share_node("n", cards(15, 15)), pod("p", 3, labels=TWO), Code.UNEVEN_SPLIT),
+        (share_node("n", cards(15, 15)), pod("p", 4, core=5, labels=TWO), Code.UNEVEN_SPLIT),
+    ],
+)  # fmt: skip
+def test_refusals_that_no_eviction_cures(node: Node, asked: Pod, code: Code) -> None:
+    """The node, or the request, is not of the kind."""
+    refusal = refused(ledger(node), asked)
+    assert (refusal.code, refusal.unresolvable, refusal.cards) == (code, True, ())
+
+
+def test_an_empty_inventory_offers_nothing() -> None:
+    """A node that says it has no cards has no inventory to place on."""
+    node = msgspec.structs.replace(share_node("n", cards()), capacity={NAMES.gpu_mem: "1"})
+    assert refused(ledger(node), pod("p", 1)).code is Code.NO_INVENTORY
+
+
+def test_several_cards_take_a_part_each() -> None:
+    """With gpu-count 2, each of two cards gives half; one such card is too few."""
+    labels = {NAMES.gpu_count: "2"}
+    book = ledger(share_node("n", cards(6, 6, 6)), held("a", 2), held("b", 4, index=1))
+    placement = on_node(book, "n", pod("p", (3, 5), labels=labels))
+    assert isinstance(placement, Placement)
+    assert placement.mem == {0: 4, 2: 4}
+    assert placement.containers == {0: {0: 2, 2: 1}, 1: {0: 2, 2: 3}}
+    refusal = refused(book, pod("p", 10, labels=labels))
+    assert (refusal.code, refusal.asked, refusal.free, refusal.total) == (
+        Code.INSUFFICIENT_MEMORY, 5, 1, 2,
+    )  # fmt: skip
+    few = refused(ledger(share_node("n", cards(6))), pod("p", 2, labels=labels))
+    assert (few.code, few.cards, few.unresolvable) == (Code.INSUFFICIENT_GPUS, (), True)
+
+
+def test_sift_splits_names_in_order() -> None:
+    """Names that fit come back in their order; the others have a refusal each, once."""
+    book = ledger(legacy_node("a", 30, 2), legacy_node("b", 8, 1), legacy_node("c", 15, 1))
+    names = [NodeName(n) for n in ("c", "x", "b", "a", "b")]
+    fits, refusals = sift(book, demand(pod("p", 10)), names)
+    assert fits == ["c", "a"]
+    assert {name: refusal.code for name, refusal in refusals.items()} == {
+        "x": Code.NODE_UNKNOWN,
+        "b": Code.TOO_LARGE,
+    }
+    assert len(refusals) == 2
+    with pytest.raises(KeyError):
+        refusals[NodeName("a")]
+
+
+def test_sift_of_an_impossible_request_refuses_every_node() -> None:
+    """A request with a fault fits nowhere, however much room there is."""
+    book = ledger(legacy_node("a", 30, 2))
+    wanted = demand(pod("p", 1, labels={NAMES.gpu_count: "x"}))
+    fits, refusals = sift(book, wanted, [NodeName("a")])
+    assert fits == []
+    assert refusals[NodeName("a")].code is Code.INVALID_REQUEST
+
+
+def test_fit_reserves_nothing() -> None:
+    """Asking twice gives the same answer."""
+    book = ledger(legacy_node("n", 15, 1))
+    account = book.node(N)
+    assert account is not None
+    wanted = demand(pod("p", 15))
+    assert fit(account, wanted) is None
+    assert fit(account, wanted) is None
