@@ -50,11 +50,11 @@ def test_kept_words_are_the_words_of_the_core(
         expected = fit(ledger.node("n"), demand)
         found = refusals.of(demand, sift(ledger, demand, ["n"])[1])
         if expected is None:
-            assert found == {}
+            assert found.failed == {}
             continue
-        reason = found["n"]
-        assert reason.text == sentence(expected)
-        assert (reason.code, reason.unresolvable) == (expected.code, expected.unresolvable)
+        assert found.failed == {"n": sentence(expected)}
+        assert ("n" in found.hopeless) == expected.unresolvable
+        assert +found.counts == {expected.code: 1}
 
 
 def test_a_change_of_the_books_changes_the_words() -> None:
@@ -62,11 +62,11 @@ def test_a_change_of_the_books_changes_the_words() -> None:
     ledger = books([10], [(0, 4)], 9)
     refusals = Refusals(ledger)
     demand = Demand((Ask(8),), mem=8)
-    before = refusals.of(demand, sift(ledger, demand, ["n"])[1])["n"].text
+    before = refusals.of(demand, sift(ledger, demand, ["n"])[1]).failed["n"]
     item = placed(pod("more", 3), "n", 0)
     ledger.pod_changed(decode_pod(json.dumps(item).encode()))
     refusals.touch("n")
-    after = refusals.of(demand, sift(ledger, demand, ["n"])[1])["n"].text
+    after = refusals.of(demand, sift(ledger, demand, ["n"])[1]).failed["n"]
     assert "card 0 has 6 of 10 free" in before
     assert "card 0 has 3 of 10 free" in after
 

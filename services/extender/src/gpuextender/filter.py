@@ -7,7 +7,6 @@ read the only map they know.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
 
 from gpucore.fit import sift
 from gpucore.model import Demand
@@ -16,7 +15,7 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod
 from gpuextender import messages, metrics
 from gpuextender.messages import ExtenderArgs, FilterResult, MessageError, NodeItems
-from gpuextender.refusals import Refusals
+from gpuextender.refusals import Refusals, Said
 from gpuextender.state import State
 
 
@@ -43,31 +42,29 @@ class Filter:
             return FilterResult(error="arg or pod is nil")
         demand = self._state.saw(decode_pod(args.pod)).demand
         if args.node_names is not None:
-            fits, failed, hopeless = self._sift(demand, args.node_names)
+            fits, said = self._sift(demand, args.node_names)
             return FilterResult(
-                node_names=fits, failed_nodes=failed, failed_and_unresolvable_nodes=hopeless
+                node_names=fits,
+                failed_nodes=said.failed,
+                failed_and_unresolvable_nodes=said.hopeless,
             )
         if not messages.given(args.nodes):
             return FilterResult(error="cannot get node names")
         items = messages.items_of(args.nodes)
-        fits, failed, hopeless = self._sift(demand, list(items))
+        fits, said = self._sift(demand, list(items))
         return FilterResult(
             nodes=NodeItems([items[name] for name in fits]),
             node_names=fits,
-            failed_nodes=failed,
-            failed_and_unresolvable_nodes=hopeless,
+            failed_nodes=said.failed,
+            failed_and_unresolvable_nodes=said.hopeless,
         )
 
-    def _sift(
-        self, demand: Demand | None, names: Sequence[str]
-    ) -> tuple[list[str], Mapping[str, str], Mapping[str, str]]:
-        """Names that fit, reasons of the others, and those of them that are final."""
+    def _sift(self, demand: Demand | None, names: list[NodeName]) -> tuple[list[NodeName], Said]:
+        """Names that fit, and what the others say."""
         if demand is None:
-            return list(names), {}, {}
-        fits, refused = sift(self._state.ledger, demand, [NodeName(name) for name in names])
-        reasons = self._refusals.of(demand, refused)
-        failed = {name: reason.text for name, reason in reasons.items()}
-        hopeless = {name: reason.text for name, reason in reasons.items() if reason.unresolvable}
-        for code, count in Counter(reason.code for reason in reasons.values()).items():
+            return names, Said({}, {}, Counter())
+        fits, refused = sift(self._state.ledger, demand, names)
+        said = self._refusals.of(demand, refused)
+        for code, count in said.counts.items():
             metrics.REFUSALS.labels(code.value).inc(count)
-        return list(fits), failed, hopeless
+        return fits, said

@@ -10,6 +10,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from gpucore.units import NodeName
+
 _NULL: Final = b"null"
 NOTHING: Final = msgspec.Raw(_NULL)
 
@@ -28,7 +30,7 @@ class ExtenderArgs(msgspec.Struct, rename="pascal", forbid_unknown_fields=True):
 
     pod: msgspec.Raw = msgspec.field(default_factory=_nothing)
     nodes: msgspec.Raw = msgspec.field(default_factory=_nothing)
-    node_names: list[str] | None = None
+    node_names: list[NodeName] | None = None
 
 
 class BindingArgs(msgspec.Struct, rename="pascal", forbid_unknown_fields=True):
@@ -84,7 +86,7 @@ class FilterResult(msgspec.Struct, rename="pascal"):
     """Answer of filter. A node in both failed maps counts as unresolvable where that is known."""
 
     nodes: NodeItems | None = None
-    node_names: list[str] | None = None
+    node_names: list[NodeName] | None = None
     failed_nodes: Mapping[str, str] = {}
     failed_and_unresolvable_nodes: Mapping[str, str] = {}
     error: str = ""
@@ -104,7 +106,7 @@ class BindingResult(msgspec.Struct, rename="pascal"):
 
 
 class _Named(msgspec.Struct):
-    name: str = ""
+    name: NodeName = NodeName("")
 
 
 class _Node(msgspec.Struct):
@@ -160,7 +162,7 @@ def given(raw: msgspec.Raw) -> bool:
     return bytes(raw) != _NULL
 
 
-def items_of(nodes: msgspec.Raw) -> dict[str, msgspec.Raw]:
+def items_of(nodes: msgspec.Raw) -> dict[NodeName, msgspec.Raw]:
     """Full nodes of a ``v1.NodeList`` by name, undecoded.
 
     Raises:

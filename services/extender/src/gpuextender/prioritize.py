@@ -57,22 +57,22 @@ class Prioritize:
             return messages.encode([HostPriority(name, 0) for name in names])
         return b"[" + b",".join(self._list(names, demand)) + b"]"
 
-    def _list(self, names: Sequence[str], demand: Demand) -> list[bytes]:
+    def _list(self, names: Sequence[NodeName], demand: Demand) -> list[bytes]:
         if not ratings.plain(demand):
             return [self._entry(name, demand) for name in names]
         amount = demand.mem
         rows = self._rows.of(demand.policy)
         return [
             row[amount]
-            if (row := rows.get(NodeName(name))) is not None and amount < len(row)
+            if (row := rows.get(name)) is not None and amount < len(row)
             else self._plain_entry(name, demand)
             for name in names
         ]
 
-    def _plain_entry(self, name: str, demand: Demand) -> bytes:
+    def _plain_entry(self, name: NodeName, demand: Demand) -> bytes:
         """Make the row of a node that has none yet; ask the core where a row cannot say."""
         rows = self._rows.of(demand.policy)
-        account = self._state.ledger.node(NodeName(name))
+        account = self._state.ledger.node(name)
         if account is not None and account.name not in rows:
             policy = demand.policy or account.shape.policy or self._policy
             pieces = [_entry(name, rating) for rating in range(MAX_SCORE + 1)]
@@ -81,12 +81,12 @@ class Prioritize:
                 return rows[account.name][demand.mem]
         return self._entry(name, demand)
 
-    def _entry(self, name: str, demand: Demand) -> bytes:
+    def _entry(self, name: NodeName, demand: Demand) -> bytes:
         kept = self._entries.of(demand)
-        entry = kept.get(NodeName(name))
+        entry = kept.get(name)
         if entry is not None:
             return entry
-        account = self._state.ledger.node(NodeName(name))
+        account = self._state.ledger.node(name)
         if account is None:  # not kept: unknown names must not fill memory
             return _entry(name, 0)
         entry = kept[account.name] = _entry(name, score(account, demand, self._policy))

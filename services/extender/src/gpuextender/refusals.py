@@ -5,6 +5,7 @@ change: by demand, and for plain shares for all amounts at once, because only th
 differs in the sentence. Tests hold this to the core's own sentences.
 """
 
+from collections import Counter
 from typing import Final
 
 import msgspec
@@ -31,12 +32,28 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class _Pattern(msgspec.Struct, frozen=True):
-    """A reason with the amount left out; holds for amounts up to ``most``."""
+    """A reason with the amount left out; holds for amounts up to ``most``.
+
+    It speaks of too little free memory, which an eviction can cure: never of what is final.
+    """
 
     before: str
     after: str
     most: int
-    unresolvable: bool
+
+
+class Said(msgspec.Struct):
+    """Reasons by node, as a scheduler reads them.
+
+    Attributes:
+        failed: every node.
+        hopeless: those of them that no eviction can help.
+        counts: how many for each code.
+    """
+
+    failed: dict[str, str]
+    hopeless: dict[str, str]
+    counts: Counter[Code]
 
 
 class Refusals:
@@ -52,19 +69,30 @@ class Refusals:
         self._reasons.touch(node)
         self._patterns.pop(node, None)
 
-    def of(self, demand: Demand, refused: Refused) -> dict[str, Reason]:
-        """The reason of every node in ``refused``, which must be current."""
+    def of(self, demand: Demand, refused: Refused) -> Said:
+        """What every node in ``refused``, which must be current, says to ``demand``."""
+        said = Said({}, {}, Counter())
+        self._say_again(said, demand, refused)
+        said.counts[Code.INSUFFICIENT_MEMORY] = len(said.failed)
+        for name in refused:
+            if name in said.failed:
+                continue
+            reason = self._reason(name, demand, refused)
+            said.failed[name] = reason.text
+            said.counts[reason.code] += 1
+            if reason.unresolvable:
+                said.hopeless[name] = reason.text
+        return said
+
+    def _say_again(self, said: Said, demand: Demand, refused: Refused) -> None:
+        """Nodes whose pattern holds: all of them that say nothing new."""
         if not ratings.plain(demand):
-            return {name: self._reason(name, demand, refused) for name in refused}
-        amount, text = demand.mem, str(demand.mem)
-        patterns = self._patterns
-        return {
-            name: Reason(
-                f"{known.before}{text}{known.after}", Code.INSUFFICIENT_MEMORY, known.unresolvable
-            )
-            if (known := patterns.get(name)) is not None and amount <= known.most
-            else self._reason(name, demand, refused)
+            return
+        amount, text, patterns = demand.mem, str(demand.mem), self._patterns
+        said.failed = {
+            name: f"{known.before}{text}{known.after}"
             for name in refused
+            if (known := patterns.get(name)) is not None and amount <= known.most
         }
 
     def _reason(self, name: NodeName, demand: Demand, refused: Refused) -> Reason:
@@ -89,10 +117,9 @@ class Refusals:
         if refusal.code is not Code.INSUFFICIENT_MEMORY or not ratings.plain(demand):
             return
         most = min(card.total for card in account.cards.values())
-        if account.reserved_units() or demand.mem > most:
+        if account.reserved_units() or demand.mem > most or refusal.unresolvable:
             return
         text = sentence(msgspec.structs.replace(refusal, asked=_MARK))
         before, mark, after = text.partition(str(_MARK))
         if mark and mark not in after:
-            pattern = _Pattern(before, after, most, refusal.unresolvable)
-            self._patterns[account.name] = pattern
+            self._patterns[account.name] = _Pattern(before, after, most)
