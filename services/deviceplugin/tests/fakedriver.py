@@ -63,6 +63,9 @@ class FakeDriver:
             raise DriverError("not told")
         return self.usages[uuid]
 
+    def resubscribe(self) -> None:
+        pass
+
     def next_xid(self, timeout_ms: int) -> Xid | None:
         try:
             return self.xids.get(timeout=min(timeout_ms, 50) / 1000)

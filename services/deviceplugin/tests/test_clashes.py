@@ -44,7 +44,7 @@ async def test_a_watch_that_is_behind_is_waited_for(tmp_path: Path) -> None:
 
 
 async def test_a_pod_that_never_shows_is_placed_by_best_fit_and_adopted(tmp_path: Path) -> None:
-    """The watch hangs: kubelet gets an answer all the same; later the annotation tells the truth."""
+    """The watch hangs: kubelet gets an answer all the same; later the annotation is true."""
     async with Stage(tmp_path, match_patience=0.05) as stage:
         await stage.offered(30)
         stage.cluster.watch_delay = 0.5
@@ -107,7 +107,7 @@ async def test_a_pod_without_a_scheduler_is_adopted(tmp_path: Path) -> None:
 
 
 async def test_a_pod_that_kubelet_turns_away_unseen_leaves_no_ghost(tmp_path: Path) -> None:
-    """Kubelet rejects the first of three equal pods itself: the others end with true annotations."""
+    """Kubelet rejects the first of three equal pods itself: the others end with the truth."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         stage.kubelet.skip.add("a")

@@ -1,4 +1,4 @@
-"""Restarts of kubelet and of the plugin: ids are stable, pods are not disturbed, nothing is lost."""
+"""Restarts of kubelet and of the plugin: stable ids, undisturbed pods, nothing lost."""
 
 from pathlib import Path
 

@@ -112,5 +112,8 @@ class Driver(Protocol):
     def usage(self, uuid: str) -> Usage:
         """Who uses the memory of one card. Raises CardLostError."""
 
+    def resubscribe(self) -> None:
+        """Let the next wait take events of cards that came back. Never blocks."""
+
     def next_xid(self, timeout_ms: int) -> Xid | None:
         """Wait for an error event. Raises DriverError where events are not offered."""

@@ -54,6 +54,10 @@ class PatientDriver:
         seconds = EVENT_WAIT_MS / 1000 + PROBE_SECONDS
         return await self._ask("events", seconds, self._driver.next_xid, EVENT_WAIT_MS)
 
+    def resubscribe(self) -> None:
+        """Take events of cards that came back, too."""
+        self._driver.resubscribe()
+
     def close(self) -> None:
         """End the session without waiting for questions that hang."""
         self._pool.shutdown(wait=False, cancel_futures=True)

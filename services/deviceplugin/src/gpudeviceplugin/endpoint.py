@@ -4,6 +4,7 @@ kubelet deletes every socket in its directory when it starts, so after that all 
 anew.
 """
 
+import asyncio
 from pathlib import Path
 from typing import Final
 
@@ -89,7 +90,7 @@ class Endpoint:
         server, self._server = self._server, None
         if server is not None:
             self._servicer.end()
-            await server.stop(STOP_SECONDS)
+            await asyncio.shield(server.stop(STOP_SECONDS))  # half a stop leaves a broken server
 
     async def withdraw(self) -> None:
         """Offer nothing, then serve no more: the node does not carry this resource."""

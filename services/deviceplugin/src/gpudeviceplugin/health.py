@@ -23,7 +23,8 @@ from gpudeviceplugin.state import nobody
 
 log = structlog.get_logger()
 
-EVENTS_AGAIN_SECONDS: Final = 30.0
+FIRST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 30.0
 # Refusals that mean that the books about a card are wrong, and so repeat until they are right.
 CARD_DENIALS: Final = frozenset({DenialCode.TAKEN_WHOLE, DenialCode.SHARED_CARD})
 
@@ -91,18 +92,23 @@ class Health:
 
     async def listen(self) -> None:
         """Take error events as they come, until cancelled."""
+        pause = 0.0  # the first new try is at once: events are not kept for those who come late
         while True:
             try:
                 event = await self._driver.next_xid()
             except DriverError as error:
-                log.info("no error events", why=str(error), again_in=EVENTS_AGAIN_SECONDS)
-                await asyncio.sleep(EVENTS_AGAIN_SECONDS)
+                log.info("no error events", why=str(error), again_in=pause)
+                await asyncio.sleep(pause)
+                pause = min(max(pause * 2, FIRST_PAUSE), LONGEST_PAUSE)
                 continue
+            pause = 0.0
             if event is not None:
                 telemetry.XIDS.labels(event.uuid, str(event.code)).inc()
                 log.warning("XID", uuid=event.uuid, code=event.code)
                 self._tell(self._book.xid(event.uuid, event.code, time.monotonic()))
 
     def _tell(self, verdicts: list[Verdict]) -> None:
+        if any(verdict.healthy for verdict in verdicts):
+            self._driver.resubscribe()
         if verdicts:
             self.on_verdicts(verdicts)

@@ -87,6 +87,7 @@ class Nvml:
     def __init__(self) -> None:
         self._events: Any = None
         self._uuids: dict[int, str] = {}
+        self._stale = False
 
     def open(self) -> None:
         """Start a session and ask for error events where they are offered.
@@ -98,12 +99,19 @@ class Nvml:
 
     def close(self) -> None:
         """End the session; harmless without one."""
-        events, self._events = self._events, None
-        with suppress(pynvml.NVMLError):
-            if events is not None:
-                pynvml.nvmlEventSetFree(events)
+        self._unsubscribe()
         with suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
+
+    def resubscribe(self) -> None:
+        """A lost card was left out of the event set: let the next wait make a new one."""
+        self._stale = True
+
+    def _unsubscribe(self) -> None:
+        events, self._events = self._events, None
+        if events is not None:
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlEventSetFree(events)
 
     def machine(self) -> Machine:
         """Enumerate the cards; those that do not answer are listed as silent."""
@@ -135,13 +143,17 @@ class Nvml:
 
     def next_xid(self, timeout_ms: int) -> Xid | None:
         """The next critical error of any card, or ``None`` when the time is over."""
+        if self._stale:
+            self._stale = False
+            self._unsubscribe()
         if self._events is None:
             self._events = self._subscribed()
         try:
             event = pynvml.nvmlEventSetWait_v2(self._events, timeout_ms)
         except pynvml.NVMLError_Timeout:
             return None
-        except pynvml.NVMLError as error:
+        except pynvml.NVMLError as error:  # a lost card spoils the set: the next wait makes anew
+            self._unsubscribe()
             raise DriverError(f"nvmlEventSetWait_v2: {error}") from error
         return Xid(int(event.eventData), self._uuids.get(_address(event.device), ""))
 

@@ -87,6 +87,7 @@ class Plugin:
     async def run(self) -> None:
         """Do everything until cancelled; the first part that breaks ends all."""
         self.port = await self._web.start(self._settings.listen_host, self._settings.listen_port)
+        log.info("listening", host=self._settings.listen_host, port=self.port)
         async with asyncio.TaskGroup() as group:
             for part in (
                 self._keeper.run,

@@ -34,8 +34,9 @@ class UsageMeter:
     async def run(self) -> None:
         """Measure every so often, until cancelled."""
         while True:
+            seen = self._state.inventory_changed.count
             await self.measure()
-            await asyncio.sleep(EVERY_SECONDS)
+            await self._state.inventory_changed.beyond_or_after(seen, EVERY_SECONDS)
 
     async def measure(self) -> None:
         """One round over all cards; a card that does not answer keeps its last figures."""

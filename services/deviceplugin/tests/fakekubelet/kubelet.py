@@ -98,7 +98,7 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
 
         With ``after_offered`` pods wait until a plugin has offered that resource.
         """
-        for socket in self.directory.glob("*.sock"):
+        for socket in self.directory.glob("*.sock"):  # noqa: ASYNC240 - a few entries
             socket.unlink()
         self.manager = self._manager()
         self._servers = [

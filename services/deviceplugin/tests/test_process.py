@@ -1,0 +1,179 @@
+"""The real process over the real driver binding, with the stand-in NVML library."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import httpx2
+import pytest
+from fakecluster import objects
+from fakecluster.objects import planned
+from fakecluster.server import FakeApiServer
+from fakekubelet.kubelet import FakeKubelet
+from prometheus_client.parser import text_string_to_metric_families
+
+from mocknvml import build
+
+MIB = 1024 * 1024
+
+
+class Process:
+    """A plugin process on a fake node with a machine of the mock library."""
+
+    def __init__(self, root: Path, machine: str) -> None:
+        self.root = root
+        self.machine = root / "machine"
+        self.machine.write_text(build.machine(machine).read_text())
+        self.health = root / "machine.state"
+        self.cluster = FakeApiServer()
+        self.kubelet = FakeKubelet(root, self.cluster)
+        self.child: asyncio.subprocess.Process | None = None
+        self.log = root / "log"
+
+    async def spawn(self) -> None:
+        flags = {
+            "--node-name": "n1",
+            "--kubelet-dir": self.kubelet.directory,
+            "--pod-resources-socket": self.kubelet.pod_resources,
+            "--kubeconfig": self.cluster.kubeconfig(self.root),
+            "--listen-host": "127.0.0.1",
+            "--listen-port": 0,
+            "--probe-seconds": 0.1,
+        }
+        library = await asyncio.to_thread(build.ensure)
+        environment = os.environ | {
+            "LD_LIBRARY_PATH": str(library),
+            "GPUSHARE_MOCK_NVML_MACHINE": str(self.machine),
+        }
+        with self.log.open("wb") as log:
+            self.child = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "gpudeviceplugin",
+                *[str(part) for flag in flags.items() for part in flag],
+                env=environment,
+                stderr=log,
+            )
+
+    async def end(self) -> int:
+        """End it by SIGTERM; returns its exit status."""
+        assert self.child is not None
+        with suppress(ProcessLookupError):
+            self.child.terminate()
+        async with asyncio.timeout(15):
+            return await self.child.wait()
+
+    async def offered(self, count: int) -> None:
+        """Until kubelet counts so many healthy units."""
+        resource = "aliyun.com/gpu-mem"
+        try:
+            await self.kubelet.wait_for(
+                lambda: len(self.kubelet.manager.healthy.get(resource, ())) == count, seconds=30
+            )
+        except TimeoutError:
+            raise AssertionError(self.log.read_text()[-3000:]) from None
+
+
+@asynccontextmanager
+async def process(root: Path, machine: str) -> AsyncIterator[Process]:
+    made = Process(root, machine)
+    async with made.cluster:
+        made.cluster.nodes.put(objects.node("n1"))
+        async with made.kubelet:
+            await made.spawn()
+            try:
+                yield made
+            finally:
+                await made.end()
+
+
+@pytest.mark.parametrize(
+    ("machine", "units"),
+    [
+        ("t4-2x16", 30),
+        ("dgx1-volta", 8 * 15),
+        ("mixed-t4-a100", 15 + 40),
+        ("a100-mig-2x40", 19 + 9 + 4 + 40),
+    ],
+)
+async def test_every_machine_is_offered_as_its_driver_tells_it(
+    tmp_path: Path, machine: str, units: int
+) -> None:
+    """Old and new drivers, links, mixed cards and MIG, through the unmodified binding."""
+    async with process(tmp_path, machine) as plugin:
+        await plugin.offered(units)
+        plugin.cluster.pods.put(objects.pod("p", [{"gpu-mem": 3}], annotations=planned(1, 3)))
+        await plugin.kubelet.wait_for(lambda: plugin.kubelet.admitted("p"))
+        assert plugin.kubelet.envs("p")["ALIYUN_COM_GPU_MEM_IDX"] == "1"
+        assert await plugin.end() == 0
+
+
+async def test_an_xid_and_a_lost_card_of_the_library_are_noticed(tmp_path: Path) -> None:
+    """B9 through NVML itself: an XID withdraws card 0; a lost card 1 goes too, and comes back."""
+    async with process(tmp_path, "t4-2x16") as plugin:
+        await plugin.offered(30)
+        plugin.health.write_text("gpu 1 lost\n")
+        await plugin.offered(15)
+        plugin.health.write_text("gpu 1 lost\ngpu 1 recovered\n")
+        await plugin.offered(30)
+        plugin.health.write_text("gpu 1 lost\ngpu 1 recovered\nxid 79 gpu 0\n")
+        await plugin.offered(15)
+
+
+async def test_signals_reread_and_end(tmp_path: Path) -> None:
+    """SIGHUP registers anew, SIGQUIT shows the stacks and goes on, SIGTERM ends with status 0."""
+    async with process(tmp_path, "t4-2x16") as plugin:
+        await plugin.offered(30)
+        assert plugin.child is not None
+        plugin.child.send_signal(signal.SIGQUIT)
+        plugin.child.send_signal(signal.SIGHUP)
+        await plugin.kubelet.wait_for(
+            lambda: plugin.kubelet.registrations.count("aliyun.com/gpu-mem") == 2
+        )
+        assert "most recent call first" in plugin.log.read_text()
+        assert await plugin.end() == 0
+
+
+async def test_health_and_metrics_are_served(tmp_path: Path) -> None:
+    """The endpoint tells readiness, cards, and memory used by processes of no pod."""
+    async with process(tmp_path, "t4-2x16") as plugin:
+        await plugin.offered(30)
+        url = f"http://127.0.0.1:{await _port(plugin)}"
+        async with httpx2.AsyncClient() as client:
+            assert (await client.get(f"{url}/healthz")).text == "ok\n"
+            ready = await client.get(f"{url}/readyz")
+            assert (ready.status_code, ready.text) == (200, "ok\n")
+            text = await _metrics(client, url)
+        card = {"gpu": "0", "uuid": "GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f"}
+        assert _value(text, "gpushare_card_healthy", card) == 1
+        assert _value(text, "gpushare_card_unattributed_bytes", card) == (3743 + 2201) * MIB
+
+
+def _value(text: str, name: str, labels: dict[str, str]) -> float:
+    """The value of one sample."""
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name == name and sample.labels == labels:
+                return sample.value
+    raise AssertionError(f"no {name} with {labels}")
+
+
+async def _metrics(client: httpx2.AsyncClient, url: str) -> str:
+    """The metrics, once usage has been measured."""
+    async with asyncio.timeout(20):
+        while "unattributed_bytes{" not in (text := (await client.get(f"{url}/metrics")).text):
+            await asyncio.sleep(0.05)  # noqa: ASYNC110 - another process, under a deadline
+    return text
+
+
+async def _port(plugin: Process) -> int:
+    """The port that the log names."""
+    for line in plugin.log.read_text().splitlines():
+        if '"listening"' in line:
+            return int(json.loads(line)["port"])
+    raise AssertionError(plugin.log.read_text())

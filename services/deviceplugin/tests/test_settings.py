@@ -1,0 +1,51 @@
+"""Flags, environment and defaults."""
+
+import pytest
+from pydantic import ValidationError
+from pydantic_settings import CliApp
+
+from gpucore.units import MemoryUnit
+from gpudeviceplugin.__main__ import main
+from gpudeviceplugin.settings import Settings
+
+
+def test_a_flag_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flag, then variable, then default."""
+    monkeypatch.setenv("NODE_NAME", "from-env")
+    monkeypatch.setenv("MEMORY_UNIT", "MiB")
+    flags = ["--memory-unit", "256MiB", "--visible-devices", "index"]
+    settings = CliApp.run(Settings, cli_args=flags)
+    assert settings.node_name == "from-env"
+    assert settings.unit == MemoryUnit(256)
+    assert settings.resource_domain == "aliyun.com"
+    assert settings.visible_devices == "index"
+
+
+def test_every_documented_flag_is_taken() -> None:
+    """The command line of the documentation is accepted as it stands."""
+    text = (
+        "--node-name n --kubelet-dir /d --pod-resources-socket /s --kubeconfig /k "
+        "--memory-unit GiB --resource-domain example.org"
+    )
+    settings = CliApp.run(Settings, cli_args=text.split())
+    assert (settings.node_name, str(settings.kubelet_dir)) == ("n", "/d")
+    assert settings.resource_domain == "example.org"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("memory_unit", "GB"), ("match_patience", -1), ("clean_probes", 0), ("node_name", "")],
+)
+def test_a_wrong_value_is_refused(name: str, value: object) -> None:
+    """A setting that makes no sense never starts a plugin."""
+    with pytest.raises(ValidationError):
+        Settings(**{"node_name": "n", name: value})
+
+
+def test_a_wrong_flag_ends_with_status_two_and_a_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit status tells wrong settings from a failure."""
+    monkeypatch.delenv("NODE_NAME", raising=False)
+    assert main(["--memory-unit", "GB", "--node-name", "n"]) == 2
+    assert "is no unit of memory" in capsys.readouterr().err
