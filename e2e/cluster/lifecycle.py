@@ -17,6 +17,7 @@ from cluster.progress import say, step
 from cluster.tools import Tools
 
 _CREATE_TIMEOUT_S = 420.0
+_DELETE_TIMEOUT_S = 300.0
 READY_TIMEOUT_S = 180.0
 _READY_CHECKS = (
     ("wait", "--for=condition=Ready", "node", "--all"),
@@ -62,7 +63,7 @@ def up(name: str, *, config: Path, kubeconfig: Path, create: Create = create) ->
 def down(name: str) -> None:
     """Remove the cluster `name`; nothing happens when there is none."""
     with step(f"delete cluster {name}"):
-        run([tools.kind(), "delete", "cluster", "--name", name], timeout_s=120)
+        run([tools.kind(), "delete", "cluster", "--name", name], timeout_s=_DELETE_TIMEOUT_S)
 
 
 def wait_ready(kubeconfig: Path, *, kubectl: Path, timeout_s: float) -> None:

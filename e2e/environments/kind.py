@@ -24,6 +24,7 @@ MACHINES = ("t4-2x16", "dgx1-volta")
 NAMESPACE = "gpushare"
 RELEASE = "gpushare"
 GPU_MEM = "aliyun.com/gpu-mem"
+LABELS = ("gpushare=true", "gputopology=true")
 CHART = Path(__file__).parents[2] / "helm" / "gpushare"
 COMMANDS = Path(__file__).parents[2] / ".venv" / "bin"
 PLUGINS = ("gpushare", "kubectl-inspect-gpushare")
@@ -70,7 +71,7 @@ class KindEnvironment:
         with step("load the images into the nodes"):
             self._load(built)
         with step("install the chart"):
-            self.kubectl("label", "node", *self.nodes, "gpushare=true", "--overwrite")
+            self.kubectl("label", "node", *self.nodes, *LABELS, "--overwrite")
             helm.install(RELEASE, CHART, NAMESPACE, self._values(built), self.kubeconfig)
         with step("wait for the stack"):
             self.wait_ready()
