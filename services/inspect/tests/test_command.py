@@ -130,3 +130,12 @@ def _cpu_seconds(arguments: list[str], *, cache: Path) -> float:
     after = os.times()
     used = after.children_user + after.children_system
     return used - before.children_user - before.children_system
+
+
+def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
+    """``gpushare ... | head -1`` ends without a traceback."""
+    path = tmp_path / "large.json"
+    path.write_text(large(500, 0).json())
+    line = f"{sys.executable} -m gpuinspect inspect -o yaml --snapshot {path} | head -1"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == (b"apiVersion: gpushare/v1\n", b"")

@@ -103,6 +103,23 @@ def test_one_namespace(run: Run, mixed: FakeCluster) -> None:
     assert ("team" in out, "default" in out) == (True, False)
 
 
+def test_a_node_that_says_no_number_of_cards(run: Run, cluster: FakeCluster) -> None:
+    """Memory without cards has a total and no columns, and changes no other node's unit."""
+    cluster.node("n1", total=30, count=0).node("n2", total=32260, count=2)
+    outcome = run("inspect", on=cluster)
+    assert outcome.out.splitlines()[0].endswith("GPU Memory(MiB)")
+    assert outcome.out.splitlines()[1].split() == ["n1", "unknown", "0/0", "0/0", "0/30"]
+
+
+def test_compute_alone_has_no_row_in_details(run: Run, cluster: FakeCluster) -> None:
+    """The original's table is about memory; a pod that holds none is not in it."""
+    cluster.node("n", cards=[Card(15)])
+    core = {"aliyun.com/gpu-core.percentage": "50"}
+    cluster.pod("core", node="n", index=0, limits=core).pod("mem", 2, node="n", index=0)
+    out = run("inspect", "-d", on=cluster).out
+    assert ("mem" in out, "core" in out) == (True, False)
+
+
 def test_nodes_with_two_units_are_shown_in_mib(run: Run, cluster: FakeCluster) -> None:
     """Figures of different units are never added up; both become MiB."""
     cluster.node("n1", cards=[Card(15)]).pod("p", 3, node="n1", index=0)

@@ -72,7 +72,8 @@ class Kube:
             answer: Any = self._api.call_api(*request, _request_timeout=self._timeout)
             body = bytes(answer.read())
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
-            raise ClusterError(f"the API server does not answer: {_root(error)}") from error
+            words = " ".join(str(_root(error)).split())  # the client writes over several lines
+            raise ClusterError(f"the API server does not answer: {words}") from error
         _check(answer.status, path, body)
         return body
 

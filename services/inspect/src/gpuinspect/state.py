@@ -91,7 +91,7 @@ def _wanted(node: Node, names: Names, name: str) -> bool:
 def view(ledger: Ledger, nodes: Iterable[Node], names: Names) -> ClusterView:
     """These nodes with every amount in one unit: theirs where they agree, else MiB."""
     accounts = [(node, _account(ledger, node.name)) for node in nodes]
-    units = {unit_of(account) for _, account in accounts}
+    units = {unit_of(account) for _, account in accounts if account.cards}
     unit = units.pop() if len(units) == 1 else MIB if units else GIB
     return ClusterView(tuple(_node(*pair, unit=unit, names=names) for pair in accounts), unit)
 
@@ -108,7 +108,7 @@ def unit_of(account: NodeAccount) -> MemoryUnit:
 
 
 def _node(node: Node, account: NodeAccount, *, unit: MemoryUnit, names: Names) -> NodeView:
-    own = unit_of(account)
+    own = unit_of(account) if account.cards else unit
     scale = own.mib // unit.mib
     cards = [_card(card, card.gpu, scale) for card in account.cards.values() if card.gpu]
     lost = sum(card.used for card in account.cards.values() if card.gpu is None)

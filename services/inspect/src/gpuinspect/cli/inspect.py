@@ -37,15 +37,16 @@ def inspect(
 ) -> None:
     """Show GPU memory that is allocated, card by card, on the nodes that share their cards."""
     snapshot = selected(reader.source.read(CONFIG_MAPS), selector)
-    view = state.shares(snapshot, reader.names, node=node)
-    if namespace and not all_namespaces:
-        view = _only(view, namespace)
+    everything = state.shares(snapshot, reader.names, node=node)
+    view = _only(everything, namespace) if namespace and not all_namespaces else everything
     if output in {Format.JSON, Format.YAML}:
         emit(node_share_list(view), output)
     elif output is Format.NAME:
         names_only("node", (each.name for each in view.nodes))
     else:
         _print(view, details=details, wide_form=output is Format.WIDE, headers=not no_headers)
+        for sentence in notes(everything):
+            note(f"note: {sentence}")
 
 
 def _only(view: ClusterView, namespace: str) -> ClusterView:
@@ -72,5 +73,3 @@ def _print(view: ClusterView, *, details: bool, wide_form: bool, headers: bool) 
     else:
         sys.stdout.write(summary(view, headers=headers))
     sys.stdout.flush()
-    for sentence in notes(view):
-        note(f"note: {sentence}")

@@ -44,7 +44,8 @@ def _header(node: NodeView) -> str:
 
 
 def _pods(node: NodeView) -> str:
-    return "".join(_row(node, pod) for pod in node.pods)
+    """A line for every pod with units of memory; compute alone has no column here."""
+    return "".join(_row(node, pod) for pod in node.pods if pod.pending or any(pod.cards.values()))
 
 
 def _row(node: NodeView, pod: PodView) -> str:
