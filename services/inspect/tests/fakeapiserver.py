@@ -20,6 +20,7 @@ class FakeApiServer:
     Attributes:
         statuses: path to the HTTP status to answer with instead.
         requests: paths with their queries, as they came.
+        reviews: answers to reviews by path; ``bodies`` are the reviews that came.
     """
 
     def __init__(self, lists: Mapping[str, list[dict[str, Any]]], *, page: int = 2) -> None:
@@ -27,6 +28,8 @@ class FakeApiServer:
         self.page = page
         self.statuses: dict[str, int] = {}
         self.requests: list[str] = []
+        self.reviews: dict[str, dict[str, Any]] = {}
+        self.bodies: list[dict[str, Any]] = []
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
 
     @property
@@ -86,7 +89,16 @@ class FakeApiServer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 authorized = self.headers["Authorization"] == f"Bearer {TOKEN}"
-                status, document = server.answer(self.path, authorized=authorized)
+                self.reply(*server.answer(self.path, authorized=authorized))
+
+            def do_POST(self) -> None:
+                server.bodies.append(
+                    json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                )
+                review = server.reviews.get(self.path)
+                self.reply(*((404, {}) if review is None else (201, review)))
+
+            def reply(self, status: int, document: dict[str, Any]) -> None:
                 body = json.dumps(document).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))

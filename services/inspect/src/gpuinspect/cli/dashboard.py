@@ -9,6 +9,7 @@ import uvicorn
 from gpuinspect.cli.reading import Reader, note, reading
 from gpuinspect.collect import CONFIG_MAPS, FAILED_SCHEDULING, live
 from gpuinspect.snapshots import Snapshot
+from gpuinspect.tokens import TokenReviewer
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
 
@@ -26,12 +27,23 @@ def dashboard(
     interval: Annotated[
         float, typer.Option(envvar="GPUSHARE_INTERVAL", help="seconds between reads", min=0.1)
     ] = 5.0,
+    token_review: Annotated[
+        bool,
+        typer.Option(
+            "--token-review",
+            envvar="GPUSHARE_TOKEN_REVIEW",
+            help="only for people whose token may list pods of all namespaces",
+        ),
+    ] = False,
 ) -> None:
     """Serve a page that shows the cluster, live and read-only."""
+    if token_review and reader.source.snapshot is not None:
+        raise typer.BadParameter("--token-review asks a cluster, and --snapshot reads a file")
+    reviewer = TokenReviewer(reader.source.connect()) if token_review else None
     feed = Feed(_reads(reader), reader.names, interval=interval)
     note(f"http://{host}:{port}/ - stop with Ctrl-C")
     uvicorn.run(
-        make_app(feed),
+        make_app(feed, reviewer),
         host=host,
         port=port,
         log_level="warning",

@@ -1,4 +1,4 @@
-"""The routes of the page. Everything is GET; nothing here can change a cluster."""
+"""The routes of the page: all of them GET, none of which can change a cluster."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -14,6 +14,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from gpuinspect.explaining import explain
+from gpuinspect.web.access import Gate, Reviewer
 from gpuinspect.web.feed import Feed, Frame
 from gpuinspect.web.headers import SecurityHeaders
 from gpuinspect.web.markup import Markup, el
@@ -27,8 +28,13 @@ HEARTBEAT: Final = 15.0
 Render = Callable[[Frame, Mapping[str, str]], Markup | None]
 
 
-def make_app(feed: Feed) -> Starlette:
-    """The page over ``feed``, which it runs while it is served."""
+def make_app(feed: Feed, reviewer: Reviewer | None = None) -> Starlette:
+    """The page over ``feed``, which it runs while it is served.
+
+    Args:
+        feed: what is shown.
+        reviewer: says who may look; ``None`` lets everybody look who can reach the page.
+    """
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -51,7 +57,10 @@ def make_app(feed: Feed) -> Starlette:
         Route("/readyz", _readyz(feed)),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    return Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(SecurityHeaders)])
+    middleware = [Middleware(SecurityHeaders)]
+    if reviewer is not None:
+        middleware.append(Middleware(Gate, reviewer))
+    return Starlette(routes=routes, lifespan=lifespan, middleware=middleware)
 
 
 def _shown(

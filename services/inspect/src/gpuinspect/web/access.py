@@ -1,0 +1,149 @@
+"""Who may look: people whose token the API server knows, and who may list pods everywhere.
+
+The page shows pods of all namespaces, so that right is what it asks for. Tokens are never kept: a
+browser gets a random session instead, and that the API server knew a token is remembered for a
+minute under its hash.
+"""
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+from urllib.parse import parse_qs
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gpuinspect.errors import ClusterError
+from gpuinspect.web.markup import el
+from gpuinspect.web.pages.frame import page
+
+COOKIE: Final = "gpushare_session"
+SESSION_SECONDS: Final = 3600
+REMEMBERED_SECONDS: Final = 60
+MOST_SESSIONS: Final = 10_000
+_OPEN: Final = ("/healthz", "/readyz", "/static/")
+_BODY_LIMIT: Final = 16 << 10  # bytes of a login form; tokens take a few
+
+
+class Reviewer(Protocol):
+    """Asks the API server about a token."""
+
+    def may_look(self, token: str) -> bool:
+        """The token is known and its user may list pods of all namespaces."""
+        ...
+
+
+class Expiring:
+    """Keys that are valid for a while; the oldest go when there are too many."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._until: dict[str, float] = {}
+
+    def add(self, key: str) -> None:
+        """Make ``key`` valid from now on."""
+        while len(self._until) >= MOST_SESSIONS:
+            del self._until[next(iter(self._until))]
+        self._until[key] = self._clock() + self._seconds
+
+    def __contains__(self, key: str) -> bool:
+        """``key`` is valid now."""
+        until = self._until.get(key)
+        if until is not None and until <= self._clock():
+            del self._until[key]
+            return False
+        return until is not None
+
+
+class Gate:
+    """Lets requests through that show a token or a session; asks others to log in."""
+
+    def __init__(
+        self, app: ASGIApp, reviewer: Reviewer, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._app = app
+        self._reviewer = reviewer
+        self._sessions = Expiring(SESSION_SECONDS, clock)
+        self._known = Expiring(REMEMBERED_SECONDS, clock)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer it here."""
+        if scope["type"] != "http" or scope["path"].startswith(_OPEN):
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            answer = await self._answer(request)
+        except ClusterError as error:
+            answer = PlainTextResponse(f"cannot review the token: {error}", status_code=503)
+        await (answer or self._app)(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response | None:
+        """``None`` lets the request through."""
+        if request.url.path == "/login":
+            return await self._login(request)
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            allowed = await self._allowed(token)
+            return None if allowed else PlainTextResponse("forbidden", status_code=403)
+        if request.cookies.get(COOKIE, "") in self._sessions:
+            return None
+        if request.url.path == "/events" or "x-part" in request.headers:
+            return PlainTextResponse("log in", status_code=401)
+        return RedirectResponse("/login", status_code=303)
+
+    async def _login(self, request: Request) -> Response:
+        if request.method != "POST":
+            return _form("")
+        if not await self._allowed(await _posted_token(request)):
+            return _form("The cluster does not know this token, or it may not list pods.")
+        session = secrets.token_urlsafe(32)
+        self._sessions.add(session)
+        answer = RedirectResponse("/", status_code=303)
+        answer.set_cookie(
+            COOKIE,
+            session,
+            max_age=SESSION_SECONDS,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
+        return answer
+
+    async def _allowed(self, token: str) -> bool:
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        if digest in self._known:
+            return True
+        if not token or not await run_in_threadpool(self._reviewer.may_look, token):
+            return False
+        self._known.add(digest)
+        return True
+
+
+async def _posted_token(request: Request) -> str:
+    """The field of the form; empty where the body is no form or too long to be one."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _BODY_LIMIT:
+            return ""
+    fields = parse_qs(body.decode("ascii", "replace"))
+    return fields.get("token", [""])[0].strip()
+
+
+def _form(problem: str) -> Response:
+    field = el("input", name="token", type="password", required=True, autocomplete="off")
+    main = el(
+        "div",
+        el("h1", "Log in"),
+        el("p", problem, class_="problem", role="alert") if problem else None,
+        el("form", el("label", "Token ", field), el("button", "Log in"), method="post"),
+        el("p", "kubectl create token NAME makes one for a service account."),
+    )
+    text = page("Log in", main, frame=None, here="", live=False)
+    return HTMLResponse(text, status_code=401 if problem else 200)

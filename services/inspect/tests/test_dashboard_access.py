@@ -1,0 +1,143 @@
+"""Who may look at the page."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drawncluster import Card, FakeCluster
+from fakeapiserver import FakeApiServer
+from starlette.testclient import TestClient
+
+from gpucore.wire.names import DEFAULT_NAMES
+from gpuinspect.errors import ClusterError
+from gpuinspect.kube import Kube
+from gpuinspect.snapshots import decode
+from gpuinspect.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS, TokenReviewer
+from gpuinspect.web.access import COOKIE, REMEMBERED_SECONDS, Expiring
+from gpuinspect.web.app import make_app
+from gpuinspect.web.feed import Feed
+
+
+class FakeReviewer:
+    """Knows one token, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.down = False
+
+    def may_look(self, token: str) -> bool:
+        """The token is the right one."""
+        self.asked += 1
+        if self.down:
+            raise ClusterError("the API server does not answer")
+        return token == "right"
+
+
+@pytest.fixture
+def reviewer() -> FakeReviewer:
+    """Knows the token ``right``."""
+    return FakeReviewer()
+
+
+@pytest.fixture
+def browser(reviewer: FakeReviewer) -> Iterator[TestClient]:
+    """A browser in front of a gated page; it follows no redirect by itself."""
+    raw = FakeCluster().node("n", cards=[Card(15)]).json().encode()
+    feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval=3600)
+    asyncio.run(feed.refresh())
+    client = TestClient(make_app(feed, reviewer), follow_redirects=False)
+    yield client
+    client.close()
+
+
+@pytest.mark.parametrize("path", ["/", "/nodes/n", "/pods", "/whatif"])
+def test_strangers_are_sent_to_the_login(browser: TestClient, path: str) -> None:
+    """Nothing is shown without a token."""
+    answer = browser.get(path)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/static/style.css", "/login"])
+def test_probes_and_the_login_are_open(browser: TestClient, path: str) -> None:
+    """A probe has no token, and the login must look like something."""
+    assert browser.get(path).status_code == 200
+
+
+def test_the_stream_is_closed_to_strangers(browser: TestClient) -> None:
+    """Scripts get a status, not a form."""
+    assert browser.get("/events").status_code == 401
+    assert browser.get("/", headers={"X-Part": "main"}).status_code == 401
+
+
+def test_a_good_token_opens_a_session(browser: TestClient) -> None:
+    """The cookie is no token, cannot be read by scripts, and is for this site alone."""
+    answer = browser.post("/login", data={"token": " right "})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert "right" not in cookie
+    assert "0/15" in browser.get("/").text
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "x" * 100_000])
+def test_a_bad_token_opens_nothing(browser: TestClient, token: str) -> None:
+    """The form comes again and says why."""
+    answer = browser.post("/login", data={"token": token})
+    assert (answer.status_code, COOKIE in answer.headers.get("set-cookie", "")) == (401, False)
+    assert browser.get("/").status_code == 303
+
+
+def test_programs_show_their_token(browser: TestClient, reviewer: FakeReviewer) -> None:
+    """A bearer token is reviewed once a minute, and a wrong one is refused."""
+    for _ in range(3):
+        assert browser.get("/", headers={"Authorization": "Bearer right"}).status_code == 200
+    assert reviewer.asked == 1
+    assert browser.get("/", headers={"Authorization": "Bearer wrong"}).status_code == 403
+
+
+def test_an_invented_session_is_none(browser: TestClient) -> None:
+    """A cookie that was never given out opens nothing."""
+    assert browser.get("/", headers={"Cookie": f"{COOKIE}=invented"}).status_code == 303
+
+
+def test_without_an_api_server_nobody_gets_in(browser: TestClient, reviewer: FakeReviewer) -> None:
+    """A review that cannot be made is a failure of ours, not a yes."""
+    reviewer.down = True
+    assert browser.post("/login", data={"token": "right"}).status_code == 503
+
+
+def test_what_is_remembered_expires() -> None:
+    """After its time a key is as good as never added."""
+    now = [0.0]
+    known = Expiring(REMEMBERED_SECONDS, lambda: now[0])
+    known.add("key")
+    assert "key" in known
+    now[0] = float(REMEMBERED_SECONDS)
+    assert "key" not in known
+
+
+def review(*, authenticated: bool, allowed: bool) -> dict[str, dict[str, Any]]:
+    """Answers of an API server to both reviews."""
+    user = {"username": "ann", "groups": ["dev"]}
+    return {
+        TOKEN_REVIEWS: {"status": {"authenticated": authenticated, "user": user}},
+        ACCESS_REVIEWS: {"status": {"allowed": allowed}},
+    }
+
+
+@pytest.mark.parametrize("authenticated", [True, False])
+@pytest.mark.parametrize("allowed", [True, False])
+def test_the_api_server_is_asked(tmp_path: Path, authenticated: bool, allowed: bool) -> None:
+    """Only a token that is genuine and whose user may list pods everywhere is good."""
+    with FakeApiServer({}).serving() as server:
+        server.reviews = review(authenticated=authenticated, allowed=allowed)
+        config = server.kubeconfig(tmp_path)
+        kube = Kube.connect(kubeconfig=config, context=None, timeout=5)
+        assert TokenReviewer(kube).may_look("t") is (authenticated and allowed)
+        asked = server.bodies[-1]["spec"]
+    if authenticated:
+        assert (asked["user"], asked["groups"]) == ("ann", ["dev"])
+        assert asked["resourceAttributes"] == {"verb": "list", "resource": "pods"}
