@@ -8,8 +8,8 @@ from environments.environment import Environment
 from environments.kubectl import KubectlError, Object
 from environments.waiting import until
 
-START_SECONDS = 90
-END_SECONDS = 60
+START_SECONDS = 180
+END_SECONDS = 180
 
 
 class Case:
