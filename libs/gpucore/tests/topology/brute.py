@@ -69,8 +69,10 @@ def best_effort(
     def preference(group: tuple[int, ...]) -> tuple[int, bool, int, int]:
         rest = set(free) - set(group)
         score = total(scores, group)
-        even = len(free) % count == 0 and _divides(scores, sorted(rest), count, score)
-        return score + best_cut(scores, rest, count), even, score, -spread(numas, group)
+        whole = score + best_cut(scores, rest, count)
+        is_shared = score * len(free) == whole * count
+        even = is_shared and _divides(scores, sorted(rest), count, score)
+        return whole, even, score, -spread(numas, group)
 
     return max(groups(free, count, require), key=preference)
 
