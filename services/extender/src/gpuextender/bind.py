@@ -24,6 +24,7 @@ from typing import Literal
 
 import msgspec
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from gpucore.explain import placement_sentence, sentence
 from gpucore.model import ClaimState, Refusal
@@ -34,6 +35,7 @@ from gpucore.wire.pods import Pod, decode_pod
 from gpuextender import binding, metrics
 from gpuextender.binding import Writer
 from gpuextender.events import Recorder
+from gpuextender.groups import Groups
 from gpuextender.kube import Api, KubeError, NotFoundError
 from gpuextender.messages import BindingArgs
 from gpuextender.state import Asking, State
@@ -60,6 +62,7 @@ class Bind:
     """The verb.
 
     Args:
+        groups: chooses cards that go together.
         policy: card choice where neither pod nor node says.
         clock: Unix nanoseconds.
     """
@@ -71,10 +74,12 @@ class Bind:
         recorder: Recorder,
         writer: Writer,
         *,
+        groups: Groups,
         policy: str,
         clock: Callable[[], int] = time_ns,
     ) -> None:
         self._state, self._api, self._recorder, self._writer = state, api, recorder, writer
+        self._groups = groups
         self._policy = policy
         self._clock = clock
         self._running: dict[PodUid, asyncio.Task[Outcome]] = {}
@@ -98,6 +103,9 @@ class Bind:
         await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     async def _bind(self, args: BindingArgs) -> Outcome:
+        """One attempt, in a task of its own: every line it logs says pod and node."""
+        pod = f"{args.pod_namespace}/{args.pod_name}"
+        bind_contextvars(pod=pod, uid=args.pod_uid, node=args.node)
         try:
             asking = await self._asking(args)
         except (KubeError, WireError) as error:
@@ -106,6 +114,7 @@ class Bind:
             return asking
         outcome = self._standing(args) or await self._decide(asking, args)
         if outcome.error:
+            log.warning("not bound", fate=outcome.fate, error=outcome.error)
             self._recorder.warn(asking.pod, "GpuPlacementFailed", outcome.error)
         return outcome
 
@@ -147,7 +156,8 @@ class Bind:
         account = self._state.ledger.node(node)
         if account is None:
             return Outcome("refused", f"node {node} is not known")
-        placement = place(account, asking.demand, self._policy)
+        choose = self._groups.chooser(asking.demand)
+        placement = place(account, asking.demand, self._policy, choose_group=choose)
         if isinstance(placement, Refusal):
             return Outcome("refused", sentence(placement))
         claim = self._state.assume(pod, placement, now_ns=self._clock())
@@ -160,7 +170,7 @@ class Bind:
     ) -> Outcome:
         result = await self._writer.write(pod, node, annotations)
         if result.written:
-            return self._done(pod, node, where)
+            return self._done(pod, where)
         if result.silent:
             return Outcome("unknown", result.error)
         return await self._check(pod, node, annotations, where, error=result.error)
@@ -181,12 +191,12 @@ class Bind:
             return Outcome("lost", error)
         self._state.pod_changed(found)
         if found.node == node and annotations.items() <= found.annotations.items():
-            return self._done(pod, node, where)
+            return self._done(pod, where)
         self._state.forget(pod.uid)
         return Outcome("lost" if found.node or found.terminating else "rejected", error)
 
-    def _done(self, pod: Pod, node: NodeName, where: str) -> Outcome:
-        log.info("bound", pod=f"{pod.namespace}/{pod.name}", uid=pod.uid, node=node, where=where)
+    def _done(self, pod: Pod, where: str) -> Outcome:
+        log.info("bound", where=where)
         if where:
             self._recorder.note(pod, "GpuPlaced", f"Placed: {where}")
         return Outcome("bound")

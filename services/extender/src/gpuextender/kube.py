@@ -32,6 +32,7 @@ CONNECTIONS: Final = 128
 CONNECT_SECONDS: Final = 3.0
 REQUEST_SECONDS: Final = 30.0
 READ_BUFFER: Final = 2**18
+UNAUTHORIZED: Final = 401
 
 
 class KubeError(Exception):
@@ -123,9 +124,10 @@ def split_lines(rest: bytes, chunk: bytes) -> tuple[list[bytes], bytes]:
 class KubeApi:
     """:class:`Api` over one HTTP session; make it with :meth:`connect`, then use as a context."""
 
-    def __init__(self, configuration: Configuration, session: aiohttp.ClientSession) -> None:
+    def __init__(self, configuration: Configuration, kubeconfig: Path | None) -> None:
         self._configuration = configuration
-        self._session = session
+        self._kubeconfig = kubeconfig
+        self._session = _session(configuration)
         self._host = configuration.host.rstrip("/")
 
     @classmethod
@@ -135,18 +137,7 @@ class KubeApi:
         Raises:
             kubernetes.aio.config.ConfigException: neither says where the API server is.
         """
-        configuration = Configuration()
-        if kubeconfig is None:
-            config.load_incluster_config(  # type: ignore[no-untyped-call]
-                client_configuration=configuration
-            )
-        else:
-            await config.load_kube_config(  # type: ignore[no-untyped-call]
-                config_file=str(kubeconfig),
-                client_configuration=configuration,
-                persist_config=False,
-            )
-        return cls(configuration, _session(configuration))
+        return cls(await _configuration(kubeconfig), kubeconfig)
 
     async def __aenter__(self) -> Self:
         """Nothing is opened before the first request."""
@@ -182,6 +173,7 @@ class KubeApi:
                 timeout=timeout,
             ) as reply:
                 if reply.status != 200:
+                    await self._renew(reply.status)
                     raise _failure(asked, reply, await reply.read())
                 yield []  # accepted: the server was heard
                 rest = b""
@@ -209,15 +201,37 @@ class KubeApi:
             ) as reply:
                 answer = await reply.read()
                 if reply.status >= 300:
+                    await self._renew(reply.status)
                     raise _failure(f"{method} {path}", reply, answer)
                 return answer
         except (aiohttp.ClientError, TimeoutError) as error:
             raise UnreachableError(f"{method} {path}: {_reason(error)}") from error
 
+    async def _renew(self, status: int) -> None:
+        """Get new credentials for the next try, where a kubeconfig's own have expired.
+
+        A service account's token is read again every minute by the configuration itself.
+        """
+        if status == UNAUTHORIZED and self._kubeconfig is not None:
+            self._configuration = await _configuration(self._kubeconfig)
+
     async def _credentials(self) -> dict[str, str]:
         """The bearer token, renewed where the configuration knows how; certificates are in TLS."""
         found = (await self._configuration.auth_settings()).get("BearerToken")
         return {"Authorization": str(found["value"])} if found else {}
+
+
+async def _configuration(kubeconfig: Path | None) -> Configuration:
+    configuration = Configuration()
+    if kubeconfig is None:
+        config.load_incluster_config(  # type: ignore[no-untyped-call]
+            client_configuration=configuration
+        )
+    else:
+        await config.load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=str(kubeconfig), client_configuration=configuration, persist_config=False
+        )
+    return configuration
 
 
 def _session(configuration: Configuration) -> aiohttp.ClientSession:

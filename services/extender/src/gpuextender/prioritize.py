@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpucore.model import Demand
-from gpucore.policy import MAX_SCORE, score
+from gpucore.policy import MAX_SCORE
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod
 from gpuextender import messages, ratings
+from gpuextender.groups import Groups
 from gpuextender.memo import Memo
 from gpuextender.messages import ExtenderArgs, HostPriority, MessageError
 from gpuextender.state import State
@@ -28,8 +29,9 @@ class Prioritize:
         policy: where neither pod nor node says.
     """
 
-    def __init__(self, state: State, *, policy: str) -> None:
+    def __init__(self, state: State, groups: Groups, *, policy: str) -> None:
         self._state = state
+        self._groups = groups
         self._policy = policy
         self._rows: Memo[str, _Row] = Memo()
         self._entries: Memo[Demand, bytes] = Memo()
@@ -89,7 +91,7 @@ class Prioritize:
         account = self._state.ledger.node(name)
         if account is None:  # not kept: unknown names must not fill memory
             return _entry(name, 0)
-        entry = kept[account.name] = _entry(name, score(account, demand, self._policy))
+        entry = kept[account.name] = _entry(name, self._groups.score(account, demand, self._policy))
         return entry
 
 

@@ -21,6 +21,7 @@ from gpuextender.events import Recorder
 from gpuextender.filter import Filter
 from gpuextender.following import Following
 from gpuextender.gauges import LedgerGauges
+from gpuextender.groups import Groups
 from gpuextender.health import Health
 from gpuextender.housekeeping import expire_reservations, settle_memory
 from gpuextender.kube import Api
@@ -50,10 +51,13 @@ class Service:
         self.state = State(settings.names, self._touch)
         self._recorder = Recorder(api, instance=socket.gethostname())
         self._filter = Filter(self.state)
-        self._prioritize = Prioritize(self.state, policy=settings.policy)
+        groups = Groups(self.state, policy=settings.topology_policy)
+        self._prioritize = Prioritize(self.state, groups, policy=settings.policy)
         self._gauges = LedgerGauges(self.state.ledger)
         writer = Writer(api, deadline=settings.bind_deadline)
-        self._bind = Bind(self.state, api, self._recorder, writer, policy=settings.policy)
+        self._bind = Bind(
+            self.state, api, self._recorder, writer, groups=groups, policy=settings.policy
+        )
         self._following = Following(api, self.state, stale_after=settings.stale_after)
         self.health = Health(self._following.vital, stale_after=settings.stale_after)
         self.server = make_server(self._make_app(), host=settings.host, port=settings.port)

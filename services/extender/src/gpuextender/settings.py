@@ -47,9 +47,14 @@ class Settings(BaseSettings):
     annotation_prefix: Annotated[
         str, Field(description="prefix of the first generation's annotations")
     ] = "ALIYUN_COM"
-    policy: Annotated[str, Field(description="card choice where neither pod nor node says")] = (
-        "binpack"
-    )
+    policy: Annotated[
+        Literal["binpack", "spread", "fragmentation"],
+        Field(description="card choice where neither pod nor node says"),
+    ] = "binpack"
+    topology_policy: Annotated[
+        Literal["best-effort", "static", "simple", "bandwidth"],
+        Field(description="choice of several cards by their links"),
+    ] = "best-effort"
     stale_after: Annotated[
         float, Field(gt=0, description="refuse to decide when the API server was silent so long")
     ] = 90.0

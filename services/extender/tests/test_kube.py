@@ -1,0 +1,143 @@
+"""The one file that knows a Kubernetes client: failures by kind, credentials, lines."""
+
+import asyncio
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from fakeapi import FakeApiServer, status
+from hypothesis import given
+from hypothesis import strategies as st
+from objects import node
+
+from gpuextender.kube import (
+    ConflictError,
+    GoneError,
+    KubeApi,
+    KubeError,
+    NotFoundError,
+    ServerError,
+    StatusError,
+    ThrottledError,
+    UnreachableError,
+    split_lines,
+)
+
+
+async def connect(cluster: FakeApiServer, folder: Path) -> KubeApi:
+    """A client of the fake."""
+    path = folder / "kubeconfig"
+    path.write_text(cluster.kubeconfig())
+    return await KubeApi.connect(path)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (403, StatusError),
+        (404, NotFoundError),
+        (409, ConflictError),
+        (410, GoneError),
+        (429, ThrottledError),
+        (500, ServerError),
+        (503, ServerError),
+    ],
+)
+async def test_failures_are_told_apart_by_status(
+    cluster: FakeApiServer, tmp_path: Path, code: int, kind: type[StatusError]
+) -> None:
+    """Each status is an error of its own kind, with the server's words and its Retry-After."""
+    cluster.fail_next("get", lambda _: status(code, "words of a test", **{"Retry-After": "7"}))
+    async with await connect(cluster, tmp_path) as api:
+        with pytest.raises(kind, match=f"GET /api/v1/nodes/n: {code} words of a test") as caught:
+            await api.get("/api/v1/nodes/n")
+    assert type(caught.value) is kind
+    assert caught.value.retry_after == 7
+
+
+async def test_a_failure_that_is_no_status_object_is_shown_as_it_is(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """A proxy in between answers in its own way; its text is what helps."""
+    cluster.fail_next("get", lambda _: web.Response(status=502, text="<html>bad gateway"))
+    async with await connect(cluster, tmp_path) as api:
+        with pytest.raises(ServerError, match="<html>bad gateway"):
+            await api.get("/api/v1/nodes/n")
+
+
+async def test_nobody_there_is_unreachable(cluster: FakeApiServer, tmp_path: Path) -> None:
+    """A refused connection is its own kind: whether anything was done is unknown."""
+    cluster.url = "http://127.0.0.1:1"
+    async with await connect(cluster, tmp_path) as api:
+        with pytest.raises(UnreachableError, match="GET /api/v1/nodes"):
+            await api.get("/api/v1/nodes")
+
+
+async def test_expired_credentials_are_read_again(cluster: FakeApiServer, tmp_path: Path) -> None:
+    """A 401 makes the next try use what the kubeconfig says now."""
+    await cluster.put("nodes", node("n"))
+    seen: list[str] = []
+
+    def refuse(request: web.Request) -> web.Response:
+        seen.append(request.headers["Authorization"])
+        return status(401, "expired")
+
+    cluster.fail_next("get", refuse)
+    cluster.fail_next("get", lambda r: seen.append(r.headers["Authorization"]))
+    async with await connect(cluster, tmp_path) as api:
+        path = tmp_path / "kubeconfig"
+        path.write_text(cluster.kubeconfig().replace('"token": "t"', '"token": "fresh"'))
+        with pytest.raises(StatusError, match="expired"):
+            await api.get("/api/v1/nodes/n")
+        await api.get("/api/v1/nodes/n")
+    assert seen == ["Bearer t", "Bearer fresh"]
+
+
+async def test_a_silent_watch_is_an_error(cluster: FakeApiServer, tmp_path: Path) -> None:
+    """Silence is told apart from a clean end, which is none."""
+    release = asyncio.Event()
+
+    async def say_nothing(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await release.wait()
+        return response
+
+    cluster.fail_next("watch", say_nothing)
+    async with await connect(cluster, tmp_path) as api:
+        with pytest.raises(KubeError, match="watch /api/v1/nodes"):
+            async for _ in api.watch("/api/v1/nodes", params={}, silence=0.1):
+                pass
+    release.set()
+
+
+async def test_the_environments_proxy_is_used_unless_exempt(
+    cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loopback and NO_PROXY go straight, everything else through the proxy."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    await cluster.put("nodes", node("n"))
+    async with await connect(cluster, tmp_path) as api:
+        assert await api.get("/api/v1/nodes/n")
+    monkeypatch.setenv("no_proxy", "")
+    async with await connect(cluster, tmp_path) as api:
+        with pytest.raises(UnreachableError):
+            await api.get("/api/v1/nodes/n")
+
+
+@given(
+    lines=st.lists(st.binary(min_size=1).filter(lambda b: b"\n" not in b), max_size=6),
+    cuts=st.lists(st.integers(0, 60), max_size=6),
+)
+def test_lines_survive_any_cut(lines: list[bytes], cuts: list[int]) -> None:
+    """Wherever the network cuts a stream, the same lines come out."""
+    stream = b"".join(line + b"\n" for line in lines)
+    places = sorted({min(cut, len(stream)) for cut in cuts} | {0, len(stream)})
+    found: list[bytes] = []
+    rest = b""
+    for start, end in pairwise(places):
+        new, rest = split_lines(rest, stream[start:end])
+        found += new
+    assert (found, rest) == (lines, b"")
