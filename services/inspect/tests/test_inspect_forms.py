@@ -178,7 +178,20 @@ def test_no_node_shares(run: Run, cluster: FakeCluster) -> None:
     assert "no node offers shares" in outcome.err
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"kind": "Pod"}', '{"items": [{"kind": 3}]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "\N{BOM}",
+        '{"kind": "Pod"}',
+        '{"items": [{"kind": 3}]}',
+        '{"items": [{"kind": "Node", "metadata": 3}]}',
+        '{"items": [{"kind": "Pod", "metadata": {"name": 1}}]}',
+        f'{{"items": {"[" * 5000}',
+    ],
+)
 def test_files_that_are_no_snapshot(run: Run, tmp_path: Path, text: str) -> None:
     """A file of another kind is refused with what is wanted."""
     path = tmp_path / "file"
@@ -186,6 +199,17 @@ def test_files_that_are_no_snapshot(run: Run, tmp_path: Path, text: str) -> None
     outcome = run("inspect", "--snapshot", str(path))
     assert (outcome.code, outcome.out) == (1, "")
     assert "what 'kubectl get nodes,pods -A -o json' prints" in outcome.err
+
+
+@pytest.mark.parametrize("command", ["inspect", "doctor"])
+def test_objects_of_other_kinds_that_cannot_be_read(
+    run: Run, cluster: FakeCluster, command: str
+) -> None:
+    """A broken config map is an error in one line, not a traceback."""
+    cluster.node("n", total=15).add({"kind": "ConfigMap", "metadata": {"name": 3}})
+    outcome = run(command, on=cluster)
+    assert outcome.code == 1
+    assert outcome.err.startswith("error: an object of the cluster cannot be read")
 
 
 def test_a_file_that_is_not_there(run: Run) -> None:

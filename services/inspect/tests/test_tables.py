@@ -1,6 +1,8 @@
 """The rules of Go's tabwriter."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpuinspect.tables import align
 
@@ -26,3 +28,33 @@ from gpuinspect.tables import align
 def test_align(raw: str, aligned: str) -> None:
     """Columns are runs of consecutive terminated cells, two wider than the longest."""
     assert align(raw) == aligned
+
+
+def reference(text: str) -> str:
+    """The same by another road: widths of a column looked up cell by cell, up and down its run."""
+    lines = [line.split("\t") for line in text.split("\n")]
+
+    def has(row: int, column: int) -> bool:
+        return 0 <= row < len(lines) and column < len(lines[row]) - 1
+
+    def width(row: int, column: int) -> int:
+        first = last = row
+        while has(first - 1, column):
+            first -= 1
+        while has(last + 1, column):
+            last += 1
+        return max(len(lines[each][column]) for each in range(first, last + 1)) + 2
+
+    return "\n".join(
+        "".join(
+            cell.ljust(width(row, column)) if has(row, column) else cell
+            for column, cell in enumerate(cells)
+        )
+        for row, cells in enumerate(lines)
+    )
+
+
+@given(st.text(alphabet="ab\t\n", max_size=60))
+def test_any_text_aligns_as_an_independent_reading_of_the_rules(text: str) -> None:
+    """Runs within a wider column's runs never disagree with looking at each column alone."""
+    assert align(text) == reference(text)

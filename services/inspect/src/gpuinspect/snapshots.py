@@ -66,7 +66,7 @@ def read(path: Path) -> Snapshot:
         raise SnapshotError(f"cannot read the snapshot {path}: {error.strerror}") from error
     try:
         return decode(raw)
-    except (msgspec.MsgspecError, WireError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         wanted = "what 'kubectl get nodes,pods -A -o json' prints"
         raise SnapshotError(f"{path} is not {wanted}: {error}") from error
 

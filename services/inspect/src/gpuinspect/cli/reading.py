@@ -85,6 +85,8 @@ def reading(command: Callable[Concatenate[Reader, P], None]) -> Callable[..., No
             command(reader, *args, **kwargs)
         except (InspectError, WireError) as error:
             fail(error)
+        except msgspec.MsgspecError as error:
+            fail(f"an object of the cluster cannot be read: {error}")
 
     own = list(inspect.signature(command).parameters.values())[1:]
     by_name = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 
+import msgspec
+
 from gpucore.fragmentation import TYPICAL
 from gpucore.ledger import Ledger
 from gpucore.model import Demand
@@ -112,7 +114,7 @@ class Feed:
         """Read once, and wake who waits when something changed."""
         try:
             frame = await asyncio.to_thread(self._frame)
-        except (InspectError, WireError) as error:
+        except (InspectError, WireError, msgspec.MsgspecError) as error:
             self.error = str(error)
             changed = self.frame is not None and self.frame.error != self.error
             if self.frame is not None:
