@@ -166,8 +166,9 @@ def _value(text: str, name: str, labels: dict[str, str]) -> float:
 async def _metrics(client: httpx2.AsyncClient, url: str) -> str:
     """The metrics, once usage has been measured."""
     async with asyncio.timeout(20):
-        while "unattributed_bytes{" not in (text := (await client.get(f"{url}/metrics")).text):
-            await asyncio.sleep(0.05)  # noqa: ASYNC110 - another process, under a deadline
+        # another process, under a deadline
+        while "unattributed_bytes{" not in (text := (await client.get(f"{url}/metrics")).text):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
     return text
 
 

@@ -1,6 +1,7 @@
 """All parts of the plugin, put together, with what one part tells another."""
 
 import asyncio
+from functools import partial
 from typing import Self
 
 import structlog
@@ -23,6 +24,7 @@ from gpudeviceplugin.health import Health
 from gpudeviceplugin.keeper import Keeper
 from gpudeviceplugin.kube import Kube
 from gpudeviceplugin.labels import LabelFollower
+from gpudeviceplugin.memory import keep_small
 from gpudeviceplugin.nodewatch import NodeWatch
 from gpudeviceplugin.podresources import PodResources
 from gpudeviceplugin.publish import Publisher
@@ -102,8 +104,9 @@ class Plugin:
                 self._usage.run,
                 self._follow_labels,
                 self.registrar.run,
+                partial(keep_small, self.registrar.registered),
             ):
-                group.create_task(part(), name=part.__qualname__)
+                group.create_task(part())
 
     async def close(self) -> None:
         """Let go of everything; kubelet keeps what it has handed out."""
