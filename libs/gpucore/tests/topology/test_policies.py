@@ -63,6 +63,7 @@ def test_a_cut_of_equal_groups_goes_before_one_great_group() -> None:
     """Two cuts of a DGX-1 Volta into pairs total 920; the one of four equal pairs is used."""
     assert plan(VOLTA, range(8), 2) == Group((0, 3), 230, 920)
     assert plan(VOLTA, range(8), 2, {4}) == Group((4, 7), 230, 920)
+    assert plan(VOLTA, range(8), 2, {2}) == Group((1, 2), 230, 920)
 
 
 def test_bandwidth_has_no_slow_pair_where_there_can_be_none() -> None:
