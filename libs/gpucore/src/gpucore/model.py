@@ -87,6 +87,7 @@ class Demand(msgspec.Struct, frozen=True):
         whole_device: a share that must have its card to itself.
         rung: the weakest enforcement that will do.
         policy: name of the pod's own policy, empty for the node's.
+        topology: name of the pod's own policy for cards that go together, empty for the cluster's.
         fault: why no node could ever take this request, in words; empty is well.
     """
 
@@ -98,6 +99,7 @@ class Demand(msgspec.Struct, frozen=True):
     whole_device: bool = False
     rung: Rung = Rung.NONE
     policy: str = ""
+    topology: str = ""
     fault: str = ""
 
 

@@ -15,6 +15,7 @@ from gpucore.cardfit import per_card, refusal_of_card
 from gpucore.cards import CardAccount
 from gpucore.fit import fit
 from gpucore.fragmentation import TYPICAL, Workload, growth
+from gpucore.grouping import BY_LINKS, Grouping
 from gpucore.model import CORE_PER_CARD, Cards, Demand, Placement, Refusal
 from gpucore.units import GpuIndex
 from gpucore.wire.placements import split_evenly
@@ -43,6 +44,7 @@ def place(
     demand: Demand,
     policy: str | Policy = "",
     *,
+    grouping: Grouping = BY_LINKS,
     choose_group: ChooseGroup | None = None,
 ) -> Placement | Refusal:
     """Where on this node ``demand`` would sit.
@@ -52,25 +54,47 @@ def place(
         demand: what is asked.
         policy: a name is the default that the pod's own policy and the node's label overrule; a
             :class:`Policy` is used as it is.
-        choose_group: picks n of the cards that can be taken (free ones for whole cards); without
-            it whole cards are those of lowest index, and the policy picks cards of shares.
+        grouping: picks whole cards, and the cards of a share over several, by their links.
+        choose_group: picks n of the cards that can be taken (free ones for whole cards) instead.
     """
     refusal = fit(account, demand)
     if refusal is not None:
         return refusal
     if demand.gpus:
-        return _whole(account, demand, choose_group or lowest)
-    return _share(account, demand, resolve(account, demand, policy), choose_group)
+        return _whole(account, demand, grouping, choose_group)
+    chosen = resolve(account, demand, policy)
+    return _share(account, demand, chosen, grouping, choose_group)
 
 
-def score(account: NodeAccount, demand: Demand, policy: str | Policy = "") -> int:
+def score(
+    account: NodeAccount,
+    demand: Demand,
+    policy: str | Policy = "",
+    *,
+    grouping: Grouping = BY_LINKS,
+) -> int:
     """How good this node is for ``demand``, 0..10; 0 also where it does not fit."""
     chosen = resolve(account, demand, policy)
-    placement = place(account, demand, chosen)
+    placement = place(account, demand, chosen, grouping=grouping)
     if isinstance(placement, Refusal):
         return 0
-    best, *_ = chosen.rate(account, demand, placement)
-    return round(MAX_SCORE * min(max(best, 0.0), 1.0))
+    best, *_ = rate(account, demand, placement, chosen, grouping=grouping)
+    return round(MAX_SCORE * best)
+
+
+def rate(
+    account: NodeAccount,
+    demand: Demand,
+    placement: Placement,
+    policy: Policy,
+    *,
+    grouping: Grouping = BY_LINKS,
+) -> tuple[float, ...]:
+    """How good a placement is: 0 to 1 (several cards by their links), then what breaks ties."""
+    packing, *ties = policy.rate(account, demand, placement)
+    packing = min(max(packing, 0.0), 1.0)
+    cards = placement.group or tuple(placement.mem or placement.core)
+    return grouping.rate(account, demand, cards, packing), packing, *ties
 
 
 def resolve(account: NodeAccount, demand: Demand, policy: str | Policy) -> Policy:
@@ -86,18 +110,28 @@ def lowest(account: NodeAccount, free: Sequence[GpuIndex], count: int) -> tuple[
     return tuple(free[:count])
 
 
-def _whole(account: NodeAccount, demand: Demand, choose: ChooseGroup) -> Placement:
+def _whole(
+    account: NodeAccount, demand: Demand, grouping: Grouping, choose: ChooseGroup | None
+) -> Placement:
     free = [i for i, card in account.cards.items() if card.open and card.empty]
-    return Placement(account.name, group=choose(account, free, demand.gpus))
+    if choose is None:
+        group = grouping.whole(account, free, demand.gpus, demand)
+    else:
+        group = choose(account, free, demand.gpus)
+    return Placement(account.name, group=group)
 
 
 def _share(
-    account: NodeAccount, demand: Demand, policy: Policy, choose: ChooseGroup | None
+    account: NodeAccount,
+    demand: Demand,
+    policy: Policy,
+    grouping: Grouping,
+    choose: ChooseGroup | None,
 ) -> Placement:
     cards = [c for c in account.cards.values() if refusal_of_card(c, demand) is None]
     if choose is None:
         cards.sort(key=lambda card: policy.key(account, card, demand))
-        chosen = tuple(sorted(card.index for card in cards[: demand.cards]))
+        chosen = grouping.shared(account, [card.index for card in cards], demand)
     else:
         chosen = choose(account, [card.index for card in cards], demand.cards)
     mem, core = per_card(demand)

@@ -5,11 +5,14 @@ those events cheap. Labels that say nothing sensible are faults to report, never
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import msgspec
 
 from gpucore.cards import CardAccount
 from gpucore.model import Inventory
+from gpucore.topology.codec import joined
+from gpucore.topology.links import Matrix
 from gpucore.units import GpuIndex, MemoryUnit
 from gpucore.wire import names as wire_names
 from gpucore.wire.digits import number
@@ -18,7 +21,7 @@ from gpucore.wire.nodes import Node, inventory_of
 from gpucore.wire.quantity import amount
 
 
-class NodeShape(msgspec.Struct, frozen=True):
+class NodeShape(msgspec.Struct, frozen=True, dict=True):
     """What accounting and placement need to know of a node.
 
     Attributes:
@@ -30,6 +33,8 @@ class NodeShape(msgspec.Struct, frozen=True):
         max_pods: pods a card takes; 0 any number.
         oversell: how many times a card's memory may be given out.
         unhealthy: cards that the legacy ConfigMap withdraws.
+        node_type: which sets of cards are configured for it; empty for none.
+        topology: links as the 2019 plugin wrote them, where the inventory has none.
         faults: labels that say nothing sensible, in words.
     """
 
@@ -41,6 +46,8 @@ class NodeShape(msgspec.Struct, frozen=True):
     max_pods: int = 0
     oversell: int = 1
     unhealthy: frozenset[GpuIndex] = frozenset()
+    node_type: str = ""
+    topology: str = ""
     faults: tuple[str, ...] = ()
 
     @property
@@ -53,6 +60,13 @@ class NodeShape(msgspec.Struct, frozen=True):
         """Units of the largest card, oversell included."""
         gpus = self.inventory.gpus if self.inventory else ()
         return max((gpu.units for gpu in gpus), default=0) * self.oversell
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        """How its cards are joined; read when somebody first asks for several cards."""
+        if self.inventory is None:
+            return Matrix(gpus=())
+        return joined(self.inventory, self.topology)
 
     def open_cards(self) -> dict[GpuIndex, CardAccount]:
         """Empty books of every card, in order of index."""
@@ -85,14 +99,18 @@ def shape_of(node: Node, names: Names, unhealthy: frozenset[GpuIndex]) -> NodeSh
         WireError: a capacity is no Kubernetes quantity (the API server accepts no such node).
     """
     faults: list[str] = []
+    inventory = inventory_of(node, names)
+    silent = inventory is not None and not inventory.links
     return NodeShape(
-        inventory=inventory_of(node, names),
+        inventory=inventory,
         offers_shares=amount(node.capacity.get(names.gpu_mem, "0")) > 0,
         offers_cards=amount(node.capacity.get(names.gpu, "0")) > 0,
         policy=_policy(node.labels, faults),
         max_pods=_positive(node.labels, wire_names.LABEL_MAX_POD, 0, faults),
         oversell=_positive(node.labels, wire_names.LABEL_OVERSELL, 1, faults),
         unhealthy=unhealthy,
+        node_type=node.annotations.get(wire_names.NODE_TYPE, ""),
+        topology=node.annotations.get(wire_names.NODE_TOPOLOGY, "") if silent else "",
         faults=tuple(faults),
     )
 

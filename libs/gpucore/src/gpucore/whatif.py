@@ -10,8 +10,9 @@ import msgspec
 
 from gpucore.account import NodeAccount
 from gpucore.fit import fit
+from gpucore.grouping import BY_LINKS, Grouping
 from gpucore.model import Claim, ClaimState, Demand, Placement, Refusal
-from gpucore.policy import Policy, place, resolve
+from gpucore.policy import Policy, place, rate, resolve
 from gpucore.units import NodeName, PodUid
 
 
@@ -48,27 +49,33 @@ class WhatIf(msgspec.Struct, frozen=True):
 
 
 def what_if(
-    accounts: Mapping[NodeName, NodeAccount], wishes: Iterable[Wish], policy: str | Policy = ""
+    accounts: Mapping[NodeName, NodeAccount],
+    wishes: Iterable[Wish],
+    policy: str | Policy = "",
+    *,
+    grouping: Grouping = BY_LINKS,
 ) -> WhatIf:
     """Place ``wishes`` in order, each on the best node of those that fit.
 
     Args:
         accounts: the books as they are, which stay so.
         wishes: what might come.
-        policy: as in :func:`gpucore.policy.place`.
+        policy, grouping: as in :func:`gpucore.policy.place`.
     """
     books = dict(accounts)
-    outcomes = tuple(_granted(books, wish, policy) for wish in wishes)
+    outcomes = tuple(_granted(books, wish, policy, grouping) for wish in wishes)
     return WhatIf(outcomes, books)
 
 
-def _granted(books: dict[NodeName, NodeAccount], wish: Wish, policy: str | Policy) -> Outcome:
+def _granted(
+    books: dict[NodeName, NodeAccount], wish: Wish, policy: str | Policy, grouping: Grouping
+) -> Outcome:
     refusals = {name: fit(account, wish.demand) for name, account in books.items()}
     fitting = [name for name, refusal in refusals.items() if refusal is None]
     if not fitting:
         return Outcome(wish.name, refusals={n: r for n, r in refusals.items() if r is not None})
-    best = max(fitting, key=lambda name: _rating(books[name], wish.demand, policy))
-    placement = place(books[best], wish.demand, policy)
+    best = max(fitting, key=lambda name: _rating(books[name], wish.demand, policy, grouping))
+    placement = place(books[best], wish.demand, policy, grouping=grouping)
     if isinstance(placement, Refusal):
         return Outcome(wish.name, refusals={best: placement})
     books[best] = books[best].copy()
@@ -76,11 +83,14 @@ def _granted(books: dict[NodeName, NodeAccount], wish: Wish, policy: str | Polic
     return Outcome(wish.name, placement)
 
 
-def _rating(account: NodeAccount, demand: Demand, policy: str | Policy) -> tuple[float, ...]:
-    placement = place(account, demand, policy)
+def _rating(
+    account: NodeAccount, demand: Demand, policy: str | Policy, grouping: Grouping
+) -> tuple[float, ...]:
+    placement = place(account, demand, policy, grouping=grouping)
     if isinstance(placement, Refusal):
         return ()
-    return resolve(account, demand, policy).rate(account, demand, placement)
+    chosen = resolve(account, demand, policy)
+    return rate(account, demand, placement, chosen, grouping=grouping)
 
 
 def claim_for(wish: Wish, placement: Placement) -> Claim:

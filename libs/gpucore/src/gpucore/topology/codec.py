@@ -14,6 +14,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from gpucore.model import Inventory
 from gpucore.topology.links import (
     MAX_NVLINKS,
     NO_LINK,
@@ -158,8 +159,13 @@ def node_matrix(node: Node, names: Names) -> Matrix | None:
     inventory = inventory_of(node, names)
     if inventory is None:
         return None
-    matrix, text = matrix_of(inventory), node.annotations.get(NODE_TOPOLOGY)
-    if matrix.links or text is None:
+    return joined(inventory, node.annotations.get(NODE_TOPOLOGY))
+
+
+def joined(inventory: Inventory, text: str | None) -> Matrix:
+    """The matrix of an inventory, or, where that says no links, of the 2019 annotation ``text``."""
+    matrix = matrix_of(inventory)
+    if matrix.links or not text:
         return matrix
     try:
         old = decode_annotation(text, len(matrix.gpus))

@@ -11,6 +11,7 @@ from typing import Final
 from gpucore.model import Ask, Demand, Rung
 from gpucore.wire import names as wire_names
 from gpucore.wire.digits import number
+from gpucore.wire.gangs import gang_fault
 from gpucore.wire.names import Names
 from gpucore.wire.podspec import Container, Pod
 from gpucore.wire.quantity import amount
@@ -76,6 +77,7 @@ def _effective(asks: Sequence[Ask], inits: Sequence[Container], names: Names) ->
 
 def _shaped(pod: Pod, names: Names, asks: tuple[Ask, ...], total: Ask) -> Demand:
     cards, policy, isolation = _cards(pod, names), _policy(pod), _isolation(pod)
+    topology = pod.annotations.get(wire_names.TOPOLOGY, "")
     return Demand(
         containers=asks,
         mem=total.mem,
@@ -85,7 +87,8 @@ def _shaped(pod: Pod, names: Names, asks: tuple[Ask, ...], total: Ask) -> Demand
         whole_device=_wants_whole_device(pod),
         rung=Rung(isolation) if isolation in _RUNGS else Rung.NONE,
         policy=policy if policy in wire_names.POLICY_NAMES else "",
-        fault=_fault(total, cards, policy, isolation),
+        topology=topology if topology in wire_names.TOPOLOGY_NAMES else "",
+        fault=_fault(total, cards, isolation) or _policy_fault(policy, topology) or gang_fault(pod),
     )
 
 
@@ -107,14 +110,21 @@ def _wants_whole_device(pod: Pod) -> bool:
     return pod.labels.get(wire_names.LABEL_REQUIRE_WHOLE) == wire_names.REQUIRE_WHOLE_DEVICE
 
 
-def _fault(total: Ask, cards: int | None, policy: str, isolation: str) -> str:
+def _fault(total: Ask, cards: int | None, isolation: str) -> str:
     if total.gpus and (total.mem or total.core):
         return "it asks for whole cards and for shares at once; ask for one kind"
     if cards is None:
         return "its label gpu-count is no number of cards from 1 to 1023"
     if isolation not in _RUNGS:
         return f"its isolation {isolation[:40]!r} is unknown; use {' or '.join(_RUNGS)}"
-    if policy and policy not in wire_names.POLICY_NAMES:
-        known = ", ".join(wire_names.POLICY_NAMES)
-        return f"its policy {policy[:40]!r} is unknown; use one of {known}"
+    return ""
+
+
+def _policy_fault(policy: str, topology: str) -> str:
+    for kind, text, known in (
+        ("policy", policy, wire_names.POLICY_NAMES),
+        ("topology policy", topology, wire_names.TOPOLOGY_NAMES),
+    ):
+        if text and text not in known:
+            return f"its {kind} {text[:40]!r} is unknown; use one of {', '.join(known)}"
     return ""

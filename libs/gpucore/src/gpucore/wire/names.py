@@ -15,6 +15,8 @@ UNIT: Final = "gpushare/unit"  # pod annotation: the unit its amounts are in
 POLICY: Final = "gpushare/policy"  # pod annotation: binpack, spread, fragmentation
 ISOLATION: Final = "gpushare/isolation"  # pod annotation: the least rung that will do
 POLICY_NAMES: Final = ("binpack", "spread", "fragmentation")
+TOPOLOGY: Final = "gpushare/topology"  # pod annotation: how cards that go together are chosen
+TOPOLOGY_NAMES: Final = ("best-effort", "bandwidth", "static", "simple")
 
 # V2, per container and card.
 V2_ALLOCATION: Final = "scheduler.framework.gpushare.allocation"

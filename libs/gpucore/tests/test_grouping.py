@@ -1,0 +1,231 @@
+"""Whole cards, and shares over several cards, go to cards that are well joined."""
+
+from collections.abc import Sequence
+
+import pytest
+from corebuilders import NAMES, assumed, cards, demand, ledger, on_node, pod, share_node, used
+from hypothesis import given
+from hypothesis import strategies as st
+from linkedcards import BRIDGED, VOLTA, bare_node, indexes, linked_node
+
+from gpucore.account import NodeAccount
+from gpucore.fit import fit
+from gpucore.grouping import Grouping
+from gpucore.ledger import Ledger
+from gpucore.model import Placement, Refusal
+from gpucore.policy import place, score
+from gpucore.topology.codec import encode_annotation
+from gpucore.topology.policies import plan
+from gpucore.topology.static import decode_static
+from gpucore.units import NodeName
+from gpucore.whatif import Wish, what_if
+from gpucore.wire import names as wire_names
+from gpucore.wire.pods import Pod
+
+
+def account(book: Ledger, name: str = "n") -> NodeAccount:
+    """The books of a node that is there."""
+    found = book.node(NodeName(name))
+    assert found is not None
+    return found
+
+
+def holding(name: str, *gpus: int) -> Pod:
+    """A pod that has these cards of node n whole."""
+    group = ",".join(map(str, gpus))
+    return pod(name, gpus=len(gpus), node="n", annotations={NAMES.group: group})
+
+
+def group(book: Ledger, count: int, grouping: Grouping | None = None, **texts: str) -> list[int]:
+    """The whole cards that a pod would get."""
+    asked = demand(pod("asks", gpus=count, annotations=texts))
+    placement = place(account(book), asked, grouping=grouping or Grouping())
+    assert isinstance(placement, Placement)
+    return list(placement.group)
+
+
+def wide(units: int, count: int, **annotations: str) -> Pod:
+    """A share over several cards."""
+    return pod("wide", units, labels={NAMES.gpu_count: str(count)}, annotations=annotations)
+
+
+def shared(book: Ledger, asked: Pod, policy: str = "") -> list[int]:
+    """The cards that a share would get."""
+    placement = on_node(book, "n", asked, policy)
+    assert isinstance(placement, Placement)
+    return sorted(placement.mem)
+
+
+@pytest.mark.parametrize(
+    ("count", "groups"),
+    [
+        (1, [(0,), (1,), (2,), (3,), (4,), (5,), (6,), (7,)]),
+        (2, [(0, 3), (1, 2), (4, 7), (5, 6)]),
+        (4, [(0, 1, 2, 3), (4, 5, 6, 7)]),
+        (8, [(0, 1, 2, 3, 4, 5, 6, 7)]),
+    ],
+)
+def test_a_volta_is_filled_by_its_best_groups_and_then_refuses(
+    count: int, groups: Sequence[tuple[int, ...]]
+) -> None:
+    """The sequences of NVIDIA's own cases, through placement and the books."""
+    book = ledger(linked_node("n"))
+    for number, expected in enumerate(groups):
+        claim = assumed(book, "n", pod(f"p{number}", gpus=count))
+        assert claim.placement.group == indexes(*expected)
+    refused = on_node(book, "n", pod("late", gpus=count))
+    assert isinstance(refused, Refusal)
+    assert refused.free == 0
+
+
+def test_a_pods_own_policy_overrules_the_clusters() -> None:
+    """The annotation gpushare/topology decides; simple takes the lowest indexes."""
+    book = ledger(linked_node("n"))
+    assert group(book, 2, Grouping("best-effort"), **{wire_names.TOPOLOGY: "simple"}) == [0, 1]
+    assert group(book, 2, Grouping("simple"), **{wire_names.TOPOLOGY: "bandwidth"}) == [2, 3]
+    assert group(book, 2, Grouping("simple")) == [0, 1]
+
+
+def test_an_unknown_policy_is_said_and_never_raised() -> None:
+    """A misspelt annotation is a fault in words that names the policies there are."""
+    asked = demand(pod("p", gpus=2, annotations={wire_names.TOPOLOGY: "fastest"}))
+    assert asked.topology == ""
+    assert asked.fault == (
+        "its topology policy 'fastest' is unknown; "
+        "use one of best-effort, bandwidth, static, simple"
+    )
+    refusal = fit(account(ledger(linked_node("n"))), asked)
+    assert refusal is not None
+    assert refusal.unresolvable
+
+
+def test_links_of_a_2019_node_are_read_from_its_annotation() -> None:
+    """A node of the first topology plugin has no inventory, but says its links."""
+    topology = encode_annotation(VOLTA)
+    book = ledger(bare_node("n", 8, GPU_TOPOLOGY=topology))
+    assert group(book, 2) == [0, 3]
+    assert group(ledger(bare_node("n", 8, GPU_TOPOLOGY="{no json")), 2) == [0, 1]
+    assert group(ledger(bare_node("n", 8)), 2) == [0, 1]
+
+
+def test_the_matrix_of_a_node_is_read_once() -> None:
+    """Later decisions about the same shape find the same matrix."""
+    shape = account(ledger(linked_node("n"))).shape
+    assert shape.matrix is shape.matrix
+    assert shape.matrix.links == VOLTA.links
+
+
+def test_static_takes_configured_sets_in_their_order_and_never_refuses_what_fits() -> None:
+    """A free set of the size first, in the order it is written; else as best-effort would."""
+    static = decode_static(b'{"ring": {"2": [[5, 1], [2, 6]]}}')
+    node = linked_node("n", node_type="ring")
+    grouping = Grouping("static", static)
+    assert group(ledger(node), 2, grouping) == [5, 1]
+    assert group(ledger(node, holding("a", 1)), 2, grouping) == [2, 6]
+    assert group(ledger(node, holding("a", 1), holding("b", 2)), 2, grouping) == [0, 3]
+    assert group(ledger(node), 3, grouping) == group(ledger(node), 3)
+    assert group(ledger(linked_node("n")), 2, grouping) == [0, 3]
+
+
+def test_static_knows_the_tables_of_nvidias_machines() -> None:
+    """Without any configuration the shipped sets of the node's type are used."""
+    book = ledger(linked_node("n", node_type="dgx1-pascal"))
+    assert group(book, 2, Grouping("static")) == [0, 2]
+
+
+def test_a_share_over_several_cards_takes_joined_cards_that_are_fullest() -> None:
+    """Of the pairs that are joined as well as the best, the one the card policy likes first."""
+    bridges = linked_node("n", BRIDGED)
+    assert shared(ledger(bridges), wide(8, 2)) == [0, 3]
+    full = pod("held", 5, node="n", annotations={NAMES.mem_idx: "2"})
+    assert shared(ledger(bridges, full), wide(8, 2)) == [1, 2]
+    assert shared(ledger(bridges, full), wide(8, 2), "spread") == [0, 3]
+    assert shared(ledger(bridges, full), wide(24, 2)) == [0, 3]
+    assert shared(ledger(bridges, full), wide(8, 2, **{wire_names.TOPOLOGY: "simple"})) == [0, 2]
+
+
+def test_shares_over_cards_of_unknown_links_are_packed_by_the_policy() -> None:
+    """Nothing changes where nobody knows the links."""
+    full = pod("held", 5, node="n", annotations={NAMES.mem_idx: "2"})
+    book = ledger(share_node("n", cards(16, 16, 16)), full)
+    assert shared(book, wide(8, 2)) == [0, 2]
+
+
+def test_shares_and_whole_cards_are_in_one_ledger() -> None:
+    """Cards with a share are no part of a group, and cards of a group take no share."""
+    book = ledger(linked_node("n"))
+    assumed(book, "n", pod("share", 4))
+    assert group(book, 2) == [2, 3]
+    claim = assumed(book, "n", pod("quad", gpus=4))
+    assert claim.placement.group == indexes(4, 5, 6, 7)
+    assumed(book, "n", wide(8, 2))
+    assert used(book, "n") == [8, 0, 0, 4, 0, 0, 0, 0]
+
+
+def test_nodes_are_compared_by_their_best_group() -> None:
+    """NVLinks before PCIe, PCIe before cards of which nobody knows how they are joined."""
+    pair = demand(pod("p", gpus=2))
+    pcie = linked_node("n", VOLTA)
+    taken = ledger(pcie, holding("a", 0, 1, 2), holding("b", 4, 5, 7))  # 3 and 6 are left: SYS
+    unknown = ledger(share_node("n", cards(16, 16), whole=True))
+    marks = [score(account(book), pair) for book in (ledger(linked_node("n")), taken, unknown)]
+    assert marks == [7, 1, 1]
+    assert score(account(ledger(pcie)), demand(wide(8, 2))) == 7
+    assert score(account(taken), demand(pod("p", gpus=3))) == 0
+
+
+def test_simple_compares_nodes_as_the_policy_packs() -> None:
+    """Who does not care for links gets whole cards packed onto the fullest node."""
+    pair = demand(pod("p", gpus=2))
+    fresh, fuller = ledger(linked_node("n")), ledger(linked_node("n"), holding("a", 0, 1, 2, 3))
+    simple = Grouping("simple")
+    marks = [score(account(book), pair, grouping=simple) for book in (fresh, fuller)]
+    assert marks == [2, 8]
+
+
+def test_what_if_takes_the_node_with_the_better_group() -> None:
+    """A question what would happen is answered as the extender would decide."""
+    book = ledger(
+        share_node("a", cards(16, 16), whole=True), linked_node("b"), linked_node("c", BRIDGED)
+    )
+    wishes = [Wish(f"w{i}", demand(pod("p", gpus=4))) for i in range(3)]
+    outcomes = what_if(book.nodes(), wishes).outcomes
+    assert [outcome.placement and outcome.placement.node for outcome in outcomes] == ["b", "b", "c"]
+
+
+@given(
+    held=st.sets(st.integers(0, 7), max_size=7),
+    count=st.integers(1, 8),
+    policy=st.sampled_from(wire_names.TOPOLOGY_NAMES),
+)
+def test_the_group_is_free_and_whole_whatever_the_policy(
+    held: set[int], count: int, policy: str
+) -> None:
+    """Exactly as many free cards as asked, none twice; refused only where too few are free."""
+    node = linked_node("n", node_type="dgx1-volta")
+    book = ledger(node, *(holding(f"h{card}", card) for card in sorted(held)))
+    asked = demand(pod("asks", gpus=count, annotations={wire_names.TOPOLOGY: policy}))
+    placement = place(account(book), asked)
+    assert isinstance(placement, Refusal) == (count > 8 - len(held))
+    if isinstance(placement, Placement):
+        assert len(set(placement.group)) == count
+        assert held.isdisjoint(placement.group)
+
+
+@given(used_units=st.lists(st.integers(0, 16), min_size=4, max_size=4), count=st.integers(2, 4))
+def test_a_wide_share_is_joined_as_well_as_the_cards_that_fit_allow(
+    used_units: list[int], count: int
+) -> None:
+    """The group is worth at least that of the topology policy over all cards with room."""
+    pods = [
+        pod(f"h{i}", units, node="n", annotations={NAMES.mem_idx: str(i)})
+        for i, units in enumerate(used_units)
+        if units
+    ]
+    placement = on_node(ledger(linked_node("n", BRIDGED), *pods), "n", wide(4 * count, count))
+    fitting = [card for card, units in enumerate(used_units) if units <= 12]
+    assert isinstance(placement, Refusal) == (len(fitting) < count)
+    if isinstance(placement, Placement):
+        best = plan(BRIDGED, fitting, count)
+        assert set(placement.mem) <= set(fitting)
+        assert BRIDGED.sum_of(placement.mem) >= best.score  # type: ignore[union-attr]
