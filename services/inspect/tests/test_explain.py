@@ -109,6 +109,32 @@ def test_a_placed_pod_has_its_cards_and_neighbours(run: Run, crowded: FakeCluste
     assert "card 0: beside default/a (9); 4 of 15 GiB free" in out
 
 
+def test_why_a_pod_sits_on_its_card(run: Run, cluster: FakeCluster) -> None:
+    """The choice is taken again: the same card with its rule, or another that is said."""
+    cluster.node("n", cards=[Card(15), Card(15)])
+    cluster.pod("first", 6, node="n", index=1).pod("second", 4, node="n", index=1)
+    same = run("explain", "pod", "second", on=cluster).out
+    assert "binpack would choose the same again: the fullest card that takes it" in same
+    cluster.pod("stray", 2, node="n", index=0)
+    other = run("explain", "pod", "stray", on=cluster).out
+    assert "binpack would choose 2 GiB on card 1 of node n now" in other
+
+
+def test_the_policy_of_the_pod_is_the_one_that_is_asked(run: Run, cluster: FakeCluster) -> None:
+    """An annotation of the pod overrules the default."""
+    cluster.node("n", cards=[Card(15), Card(15)]).pod("a", 6, node="n", index=0)
+    cluster.pod("b", 2, node="n", index=1, annotations={"gpushare/policy": "spread"})
+    out = run("explain", "pod", "b", on=cluster).out
+    assert "spread would choose the same again: the emptiest card that takes it" in out
+
+
+def test_a_terminating_pod_counts(run: Run, cluster: FakeCluster) -> None:
+    """Until its containers are gone it holds its card, and the answer says so."""
+    leaving = {"deletionTimestamp": "2026-01-02T03:04:05Z"}
+    cluster.node("n", total=15).pod("p", 4, node="n", index=0, metadata=leaving)
+    assert "terminating, it counts until" in run("explain", "pod", "p", on=cluster).out
+
+
 def test_a_bound_pod_without_a_card_was_not_placed_by_the_extender(
     run: Run, cluster: FakeCluster
 ) -> None:

@@ -33,6 +33,7 @@ class PodExplanation(msgspec.Struct, frozen=True, rename="camel"):
     asks: str
     node: str
     where: str
+    why: str
     cards: list[str]
     faults: list[str]
     scheduler: str
@@ -56,6 +57,7 @@ def pod_explanation(found: Explanation) -> PodExplanation:
         asks=found.asks,
         node=pod.node,
         where=found.where,
+        why=found.why,
         cards=list(found.neighbours),
         faults=list(found.faults),
         scheduler=pod.scheduler_name,

@@ -19,6 +19,7 @@ from gpucore.units import NodeName
 from gpucore.wire.nodes import Node
 from gpucore.wire.pods import demand_of
 from gpucore.wire.podspec import Pod
+from gpuinspect.choosing import why
 from gpuinspect.errors import NotFoundError
 from gpuinspect.helping import helps
 from gpuinspect.sightings import Sightings, sightings
@@ -63,6 +64,7 @@ class Explanation(msgspec.Struct, frozen=True):
     Attributes:
         asks: its demand in words; empty when it asks nothing.
         where: its cards in words; empty when it has none.
+        why: why these cards; empty when it has none.
         neighbours: for each of its cards, what is on it.
         groups: refusing nodes by reason, most nodes first; for pods that wait.
         fits: nodes that could take it now, as far as GPUs go.
@@ -73,6 +75,7 @@ class Explanation(msgspec.Struct, frozen=True):
     state: State
     asks: str = ""
     where: str = ""
+    why: str = ""
     neighbours: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     groups: tuple[Group, ...] = ()
@@ -113,7 +116,7 @@ def explain(snapshot: Snapshot, pod: Pod, ledger: Ledger) -> Explanation:
     claim = ledger.claim(pod.uid)
     if claim is not None:
         account = ledger.nodes()[claim.placement.node]
-        return _placed(base, claim, account)
+        return _placed(base, claim, demand, account)
     return _waiting(base, demand, ledger, snapshot.nodes)
 
 
@@ -128,12 +131,13 @@ def _asks(demand: Demand) -> str:
     return " and ".join(parts) + spread + alone + rung
 
 
-def _placed(base: Explanation, claim: Claim, account: NodeAccount) -> Explanation:
+def _placed(base: Explanation, claim: Claim, demand: Demand, account: NodeAccount) -> Explanation:
     known = claim.placement.mem or claim.placement.core or claim.placement.group
     return msgspec.structs.replace(
         base,
         state=State.PLACED if known else State.PENDING,
         where=placement_sentence(claim.placement, claim.unit or unit_of(account)),
+        why=why(claim, demand, account) if known and account.present else "",
         neighbours=tuple(_neighbours(claim, account)),
         faults=claim.faults,
         helps=() if known else (_UNPLACED,),

@@ -10,6 +10,7 @@ from gpuinspect.tables import align
 
 SHOWN: Final = 3  # names of nodes in a row; the rest are counted
 
+_LEAVING: Final = "; terminating, it counts until its containers are gone"
 _MEASURED: Final = frozenset(
     {
         Code.INSUFFICIENT_MEMORY,
@@ -38,11 +39,13 @@ def _head(found: Explanation) -> Iterator[str]:
     pod = found.pod
     yield f"Pod:\t{pod.namespace}/{pod.name}\n"
     yield f"Asks:\t{found.asks or '-'}\n"
-    yield f"State:\t{found.state}\n"
+    yield f"State:\t{found.state}{_LEAVING if pod.terminating else ''}\n"
     if found.where:
         yield f"Where:\t{found.where}\n"
     for line in found.neighbours:
         yield f"\t{line}\n"
+    if found.why:
+        yield f"Why:\t{found.why}\n"
     yield f"Scheduler:\t{pod.scheduler_name or '-'}, {_seen(found)}\n"
     if not pod.node and found.sightings.last_words:
         yield f"\tit says: {found.sightings.last_words}\n"

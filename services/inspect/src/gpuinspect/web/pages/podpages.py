@@ -41,6 +41,7 @@ def pod(found: Explanation) -> Markup:
         ("State", found.state.value),
         ("Asks", found.asks),
         ("Where", found.where),
+        ("Why there", found.why),
         ("Node", el("a", asked.node, href=f"/nodes/{asked.node}") if asked.node else ""),
         ("Scheduler", asked.scheduler_name),
         ("It says", "" if asked.node else words),
