@@ -8,6 +8,8 @@ from drawncluster import FakeCluster
 from fakeapiserver import FakeApiServer
 from invoking import Run
 
+from gpuinspect.kube import Kube
+
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 
@@ -41,6 +43,18 @@ def test_every_page_is_read(run: Run, server: FakeApiServer, flag: str) -> None:
     assert rows == ["n1", "n2", "n3"]
     assert outcome.out.splitlines()[-1] == "6/90 (6%)  "
     assert any("continue=2" in request for request in server.requests)
+    assert not any("resourceVersion" in request for request in server.requests)
+
+
+def test_a_token_and_a_version_are_never_sent_together(
+    server: FakeApiServer, tmp_path: Path
+) -> None:
+    """The first page may come from the cache; the others continue it."""
+    kube = Kube.connect(kubeconfig=server.kubeconfig(tmp_path), context=None, timeout=5)
+    assert len(list(kube.pages(NODES, cached=True))) == 2
+    first, second = server.requests
+    assert ("resourceVersion=0" in first, "continue" in first) == (True, False)
+    assert ("resourceVersion" in second, "continue=2" in second) == (False, True)
 
 
 def test_unhealthy_config_map_is_noted(run: Run, flag: str) -> None:

@@ -59,6 +59,7 @@ def test_frames_follow_each_other_without_a_terminal(
     assert outcome.code == 0
     assert outcome.out.count("2/15 (13%)") == 2
     assert "\x1b" not in outcome.out
+    assert all("resourceVersion=0" in request for request in server.requests)
 
 
 def test_a_server_that_stops_answering_is_said(

@@ -84,17 +84,17 @@ class Source(msgspec.Struct, frozen=True):
         return Kube.connect(kubeconfig=self.kubeconfig, context=self.context, timeout=self.timeout)
 
 
-def live(kube: "Kube", wanted: Sequence[Wanted] = ()) -> Snapshot:
-    """The cluster as it is now.
+def live(kube: "Kube", wanted: Sequence[Wanted] = (), *, cached: bool = False) -> Snapshot:
+    """The cluster as it is now, or with ``cached`` as the API server last saw it.
 
     Raises:
         ClusterError: nodes or pods cannot be read.
     """
-    objects = [(each.kind, item) for each in _ALWAYS for item in _listed(kube, each)]
+    objects = [(each.kind, item) for each in _ALWAYS for item in _listed(kube, each, cached=cached)]
     missing: dict[str, str] = {}
     for each in wanted:
         try:
-            objects += [(each.kind, item) for item in _listed(kube, each)]
+            objects += [(each.kind, item) for item in _listed(kube, each, cached=cached)]
         except (ClusterError, NotFoundError) as error:
             missing[each.kind] = str(error)
     try:
@@ -105,6 +105,6 @@ def live(kube: "Kube", wanted: Sequence[Wanted] = ()) -> Snapshot:
     return msgspec.structs.replace(found, raw={**none, **found.raw}, missing=missing)
 
 
-def _listed(kube: "Kube", wanted: Wanted) -> Iterator[msgspec.Raw]:
-    for page in kube.pages(wanted.path, **wanted.selector):
+def _listed(kube: "Kube", wanted: Wanted, *, cached: bool) -> Iterator[msgspec.Raw]:
+    for page in kube.pages(wanted.path, cached=cached, **wanted.selector):
         yield from msgspec.json.decode(page, type=_Items).items or ()

@@ -96,15 +96,23 @@ class Kube:
         _check(answer.status, path, raw)
         return raw
 
-    def pages(self, path: str, **query: str) -> Iterator[bytes]:
+    def pages(self, path: str, *, cached: bool = False, **query: str) -> Iterator[bytes]:
         """The pages of a list, one after the other.
+
+        Args:
+            path: of the list.
+            cached: whatever the API server has at hand will do, which spares its store; for lists
+                that are read again and again.
+            query: parameters of the list.
 
         Raises:
             ClusterError: as :meth:`get`.
         """
         token = ""
         while True:
-            start: Mapping[str, str] = {"continue": token} if token else {}
+            # A token stands for a version already, and the API server takes no second one.
+            fresh: Mapping[str, str] = {"resourceVersion": "0"} if cached else {}
+            start = {"continue": token} if token else fresh
             body = self.get(path, limit=str(PAGE), **query, **start)
             yield body
             token = _continue(body)

@@ -57,4 +57,4 @@ def _reads(reader: Reader) -> Callable[[], Snapshot]:
     if reader.source.snapshot is not None:
         return reader.source.read
     kube = reader.source.connect()
-    return lambda: live(kube, (CONFIG_MAPS, FAILED_SCHEDULING))
+    return lambda: live(kube, (CONFIG_MAPS, FAILED_SCHEDULING), cached=True)

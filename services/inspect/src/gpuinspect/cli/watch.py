@@ -53,7 +53,7 @@ def _texts(reader: Reader, node: str, *, details: bool) -> Iterator[str]:
     while True:
         now = datetime.now(UTC).astimezone().strftime("%H:%M:%S")
         try:
-            snapshot = live(kube, [CONFIG_MAPS])
+            snapshot = live(kube, [CONFIG_MAPS], cached=True)
         except ClusterError as error:
             yield f"{now}  {error}; shown is what was last known\n{last}"
             continue
