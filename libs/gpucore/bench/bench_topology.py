@@ -5,7 +5,6 @@ docs/topology.md. The machines are those that are hard for different reasons: al
 bridges whose size does not divide the group, a tree of PCIe switches, two hybrid cube meshes, and
 links drawn at random, which no machine has but which leave a search nothing to hold on to.
 """
-# ruff: noqa: INP001, S311 - a folder of scripts; the draws are no secrets
 
 import random
 from collections.abc import Callable
