@@ -101,3 +101,12 @@ def test_notes_say_what_to_do_next() -> None:
     assert "kubectl label node <gpu-node> gpushare=true" in notes
     assert "example.com/gpu-mem: 2" in notes
     assert "schedulerName: shares" in notes
+
+
+def test_notes_of_extender_mode_lead_to_the_configuration() -> None:
+    """Who runs the cluster's own scheduler is told which object holds its configuration."""
+    rendered = render(values={"scheduler": {"mode": "extender"}})
+    (config,) = rendered.of("ConfigMap")
+    assert config["metadata"]["name"] in rendered.notes
+    assert "schedulerName" not in rendered.notes
+    assert "not encrypted" in rendered.notes

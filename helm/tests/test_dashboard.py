@@ -1,0 +1,134 @@
+"""The page in the cluster: absent unless asked for, reached on one port, able to read alone."""
+
+import helm_python as helm
+import pytest
+from charting import Object, Rendered, render
+
+READING = {("", "nodes"), ("", "pods"), ("", "events")}
+REVIEWS = {
+    ("authentication.k8s.io", "tokenreviews"),
+    ("authorization.k8s.io", "subjectaccessreviews"),
+}
+
+
+def with_page(**values: Object | bool | int | str) -> Rendered:
+    """The chart with the page, set up so."""
+    return render(values={"dashboard": {"enabled": True, **values}})
+
+
+def container(rendered: Rendered) -> Object:
+    """The one container of the page."""
+    (found,) = dict(rendered.pods())["dashboard"]["containers"]
+    return dict(found)
+
+
+def rights(rendered: Rendered) -> dict[tuple[str, str], set[str]]:
+    """Verbs in the whole cluster by API group and resource."""
+    return {
+        (group, resource): set(rule["verbs"])
+        for rule in rendered.one("ClusterRole", "-dashboard")["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+def test_it_is_not_there_unasked() -> None:
+    """It shows pods of all namespaces, so somebody must want it."""
+    names = {item["metadata"]["name"] for item in render().objects}
+    assert not [name for name in names if "dashboard" in name]
+
+
+def test_tokens_are_asked_for_by_default() -> None:
+    """The page asks for a token, and may review tokens but change nothing else."""
+    rendered = with_page()
+    assert "--require-token" in container(rendered)["args"]
+    assert rights(rendered) == {
+        **dict.fromkeys(READING, {"list"}),
+        **dict.fromkeys(REVIEWS, {"create"}),
+    }
+
+
+def test_an_open_page_only_reads() -> None:
+    """Where everybody may look, the page has no right but to list."""
+    rendered = with_page(requireToken=False)
+    assert "--require-token" not in container(rendered)["args"]
+    assert rights(rendered) == dict.fromkeys(READING, {"list"})
+
+
+def test_the_restricted_profile() -> None:
+    """It is no root, cannot write its own files, gains nothing and mounts nothing of the node."""
+    pod = dict(with_page().pods())["dashboard"]
+    context = container(with_page())["securityContext"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["enableServiceLinks"] is False
+    assert "volumes" not in pod
+    assert context["readOnlyRootFilesystem"] is True
+    assert context["allowPrivilegeEscalation"] is False
+    assert context["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_the_service_leads_to_the_port_that_is_open() -> None:
+    """Service, policy, probes and flag agree about the port, whichever it is."""
+    rendered = with_page(port=8181)
+    found = container(rendered)
+    (port,) = rendered.one("Service", "-dashboard")["spec"]["ports"]
+    (rule,) = rendered.one("NetworkPolicy", "-dashboard")["spec"]["ingress"]
+    assert "--port=8181" in found["args"]
+    assert [(item["name"], item["containerPort"]) for item in found["ports"]] == [("http", 8181)]
+    assert port["targetPort"] == "http"
+    assert rule == {"ports": [{"port": 8181}]}
+    probes = ("startupProbe", "livenessProbe", "readinessProbe")
+    assert {found[probe]["httpGet"]["port"] for probe in probes} == {"http"}
+
+
+def test_the_policy_can_name_who_may_come() -> None:
+    """Peers from the values, such as an ingress, are the only ones let in."""
+    peer = {"namespaceSelector": {"matchLabels": {"name": "ingress"}}}
+    values = {"dashboard": {"enabled": True}, "networkPolicy": {"dashboardFrom": [peer]}}
+    policy = render(values=values).one("NetworkPolicy", "-dashboard")
+    assert policy["spec"]["ingress"][0]["from"] == [peer]
+
+
+def test_names_of_the_cluster_reach_the_page() -> None:
+    """Another resource domain and annotation prefix are told to it."""
+    values = {
+        "dashboard": {"enabled": True},
+        "resourceDomain": "example.com",
+        "annotationPrefix": "EXAMPLE_COM",
+    }
+    arguments = container(render(values=values))["args"]
+    assert arguments[0] == "dashboard"
+    assert "--resource-domain=example.com" in arguments
+    assert "--annotation-prefix=EXAMPLE_COM" in arguments
+
+
+def test_it_is_bound_to_roles_that_exist() -> None:
+    """Its account is made, and every role that it is bound to is made too."""
+    rendered = with_page()
+    roles = {
+        item["metadata"]["name"] for kind in ("Role", "ClusterRole") for item in rendered.of(kind)
+    }
+    account = rendered.one("ServiceAccount", "-dashboard")["metadata"]["name"]
+    bound = [
+        item["roleRef"]["name"]
+        for kind in ("RoleBinding", "ClusterRoleBinding")
+        for item in rendered.of(kind)
+        if item["subjects"][0]["name"] == account
+    ]
+    assert len(bound) == 2
+    assert set(bound) <= roles
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"requireTokens": True}, "'requireTokens' not allowed"),
+        ({"port": 80}, "minimum"),
+        ({"intervalSeconds": 0}, "minimum"),
+    ],
+)
+def test_schema_refuses(values: Object, complaint: str) -> None:
+    """A typo, a port that only root may open, and reading without a pause are refused."""
+    with pytest.raises(helm.HelmValuesError, match=complaint):
+        render(values={"dashboard": values})

@@ -1,0 +1,44 @@
+"""The chart speaks to the programs in flags that they know."""
+
+import functools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from charting import Object, render
+
+ALL: Object = {
+    "webhook": {"enabled": True},
+    "devicePlugin": {"numaHints": True, "hostProcesses": True},
+}
+PROGRAMS = {
+    "extender": "gpushare-extender",
+    "webhook": "gpushare-extender",
+    "device-plugin": "gpushare-device-plugin",
+}
+
+
+@functools.cache
+def known(program: str) -> str:
+    """What a program says of its flags."""
+    command = Path(sys.executable).with_name(program)
+    done = subprocess.run(
+        [command, "--help"], capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize("mode", ["second", "extender"])
+def test_every_flag_is_known_to_its_program(mode: str) -> None:
+    """No container of the chart dies of a flag that its program has lost or never had."""
+    rendered = render(values={**ALL, "scheduler": {"mode": mode}})
+    seen = set()
+    for _, pod in rendered.pods():
+        for container in pod["containers"]:
+            if container["name"] not in PROGRAMS:
+                continue
+            seen.add(container["name"])
+            for argument in container["args"]:
+                assert argument.partition("=")[0] in known(PROGRAMS[container["name"]]), argument
+    assert seen == set(PROGRAMS)
