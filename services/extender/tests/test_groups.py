@@ -80,10 +80,9 @@ async def test_the_node_with_the_better_group_scores_higher(
     assert before["good"] > before["poor"] > 0
     assert before["ghost"] == 0
     await cluster.put("nodes", linked("poor", "0-1", kind="NV6"))
-    name = "gpushare/inventory"
     await until(
         "the links are known",
-        lambda: "NV6" in extender.state.node("poor").annotations[name],
+        lambda: extender.state.ledger.node("poor").shape.inventory.links["0-1"] == ("NV6",),
     )
     after = await scores()
     assert after["poor"] >= after["good"]

@@ -104,12 +104,6 @@ def resolve(account: NodeAccount, demand: Demand, policy: str | Policy) -> Polic
     return POLICIES[demand.policy or account.shape.policy or policy or "binpack"]
 
 
-def lowest(account: NodeAccount, free: Sequence[GpuIndex], count: int) -> tuple[GpuIndex, ...]:
-    """The first ``count`` of ``free``, which is in order of index."""
-    del account  # a choice by index looks at nothing else
-    return tuple(free[:count])
-
-
 def _whole(
     account: NodeAccount, demand: Demand, grouping: Grouping, choose: ChooseGroup | None
 ) -> Placement:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from fastapi import APIRouter, Request, Response
 
+from gpucore.grouping import Grouping
 from gpucore.model import Claim
 from gpucore.units import NodeName
 from gpuextender import messages, questions, schemas, views
@@ -39,10 +40,12 @@ class ReadApi:
 
     Args:
         policy: card choice where neither pod nor node says.
+        grouping: how cards that go together are chosen.
     """
 
-    def __init__(self, state: State, health: Health, *, policy: str) -> None:
-        self._state, self._health, self._policy = state, health, policy
+    def __init__(self, state: State, health: Health, *, policy: str, grouping: Grouping) -> None:
+        self._state, self._health = state, health
+        self._policy, self._grouping = policy, grouping
 
     def router(self) -> APIRouter:
         """All routes."""
@@ -87,7 +90,8 @@ class ReadApi:
         if asking is None:
             text = f"pod {namespace}/{name} is not known to ask for a GPU"
             return _json(ErrorView(text), 404)
-        return _json(views.waiting_view(ledger, asking, policy=self._policy))
+        view = views.waiting_view(ledger, asking, policy=self._policy, grouping=self._grouping)
+        return _json(view)
 
     async def whatif(self, request: Request) -> Response:
         """What would become of pods if they came now, in this order."""
@@ -98,7 +102,8 @@ class ReadApi:
         except MessageError as error:
             return _json(ErrorView(str(error)), 400)
         ledger = self._state.ledger
-        return _json(await questions.answer(ledger, wishes, policy=self._policy))
+        policy, grouping = self._policy, self._grouping
+        return _json(await questions.answer(ledger, wishes, policy=policy, grouping=grouping))
 
     def _unready(self) -> Response | None:
         obstacle = self._health.obstacle()

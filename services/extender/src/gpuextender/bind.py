@@ -27,6 +27,7 @@ import structlog
 from structlog.contextvars import bind_contextvars
 
 from gpucore.explain import placement_sentence, sentence
+from gpucore.grouping import Grouping
 from gpucore.model import ClaimState, Refusal
 from gpucore.policy import place
 from gpucore.units import NodeName, PodUid
@@ -35,7 +36,6 @@ from gpucore.wire.pods import Pod, decode_pod
 from gpuextender import binding, metrics
 from gpuextender.binding import Writer
 from gpuextender.events import Recorder
-from gpuextender.groups import Groups
 from gpuextender.kube import Api, KubeError, NotFoundError
 from gpuextender.messages import BindingArgs
 from gpuextender.state import Asking, State
@@ -62,8 +62,8 @@ class Bind:
     """The verb.
 
     Args:
-        groups: chooses cards that go together.
         policy: card choice where neither pod nor node says.
+        grouping: how cards that go together are chosen.
         clock: Unix nanoseconds.
     """
 
@@ -74,13 +74,13 @@ class Bind:
         recorder: Recorder,
         writer: Writer,
         *,
-        groups: Groups,
         policy: str,
+        grouping: Grouping,
         clock: Callable[[], int] = time_ns,
     ) -> None:
         self._state, self._api, self._recorder, self._writer = state, api, recorder, writer
-        self._groups = groups
         self._policy = policy
+        self._grouping = grouping
         self._clock = clock
         self._running: dict[PodUid, asyncio.Task[Outcome]] = {}
 
@@ -156,8 +156,7 @@ class Bind:
         account = self._state.ledger.node(node)
         if account is None:
             return Outcome("refused", f"node {node} is not known")
-        choose = self._groups.chooser(asking.demand)
-        placement = place(account, asking.demand, self._policy, choose_group=choose)
+        placement = place(account, asking.demand, self._policy, grouping=self._grouping)
         if isinstance(placement, Refusal):
             return Outcome("refused", sentence(placement))
         claim = self._state.assume(pod, placement, now_ns=self._clock())

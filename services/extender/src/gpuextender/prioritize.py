@@ -7,13 +7,13 @@ a node is kept encoded: plain shares by policy, node and amount, all else by dem
 from collections.abc import Sequence
 from typing import Final
 
+from gpucore.grouping import Grouping
 from gpucore.model import Demand
-from gpucore.policy import MAX_SCORE
+from gpucore.policy import MAX_SCORE, score
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod
 from gpuextender import messages, ratings
-from gpuextender.groups import Groups
 from gpuextender.memo import Memo
 from gpuextender.messages import ExtenderArgs, HostPriority, MessageError
 from gpuextender.state import State
@@ -27,11 +27,12 @@ class Prioritize:
 
     Args:
         policy: where neither pod nor node says.
+        grouping: how cards that go together are chosen.
     """
 
-    def __init__(self, state: State, groups: Groups, *, policy: str) -> None:
+    def __init__(self, state: State, *, policy: str, grouping: Grouping) -> None:
         self._state = state
-        self._groups = groups
+        self._grouping = grouping
         self._policy = policy
         self._rows: Memo[str, _Row] = Memo()
         self._entries: Memo[Demand, bytes] = Memo()
@@ -91,7 +92,8 @@ class Prioritize:
         account = self._state.ledger.node(name)
         if account is None:  # not kept: unknown names must not fill memory
             return _entry(name, 0)
-        entry = kept[account.name] = _entry(name, self._groups.score(account, demand, self._policy))
+        rating = score(account, demand, self._policy, grouping=self._grouping)
+        entry = kept[account.name] = _entry(name, rating)
         return entry
 
 

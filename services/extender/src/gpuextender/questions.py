@@ -12,6 +12,7 @@ import msgspec
 
 from gpucore.account import NodeAccount
 from gpucore.explain import placement_sentence
+from gpucore.grouping import Grouping
 from gpucore.ledger import Ledger
 from gpucore.model import Ask, Demand
 from gpucore.units import NodeName
@@ -105,12 +106,14 @@ def _wishes(pod: WishBody) -> list[Wish]:
     return [Wish(name, demand) for name in names]
 
 
-async def answer(ledger: Ledger, wishes: list[Wish], *, policy: str) -> AnswerView:
+async def answer(
+    ledger: Ledger, wishes: list[Wish], *, policy: str, grouping: Grouping
+) -> AnswerView:
     """Place ``wishes`` one after the other on copies of the books."""
     books = {name: account for name, account in ledger.nodes().items() if account.cards}
     fates: list[FateView] = []
     for wish in wishes:
-        result = what_if(books, [wish], policy)
+        result = what_if(books, [wish], policy, grouping=grouping)
         books = dict(result.accounts)
         fates.append(_fate(result.outcomes[0], books))
         await asyncio.sleep(0)

@@ -21,7 +21,6 @@ from gpuextender.events import Recorder
 from gpuextender.filter import Filter
 from gpuextender.following import Following
 from gpuextender.gauges import LedgerGauges
-from gpuextender.groups import Groups
 from gpuextender.health import Health
 from gpuextender.housekeeping import expire_reservations, settle_memory
 from gpuextender.kube import Api
@@ -51,12 +50,17 @@ class Service:
         self.state = State(settings.names, self._touch)
         self._recorder = Recorder(api, instance=socket.gethostname())
         self._filter = Filter(self.state)
-        groups = Groups(self.state, policy=settings.topology_policy)
-        self._prioritize = Prioritize(self.state, groups, policy=settings.policy)
+        self._grouping = settings.grouping()
+        self._prioritize = Prioritize(self.state, policy=settings.policy, grouping=self._grouping)
         self._gauges = LedgerGauges(self.state.ledger)
         writer = Writer(api, deadline=settings.bind_deadline)
         self._bind = Bind(
-            self.state, api, self._recorder, writer, groups=groups, policy=settings.policy
+            self.state,
+            api,
+            self._recorder,
+            writer,
+            policy=settings.policy,
+            grouping=self._grouping,
         )
         self._following = Following(api, self.state, stale_after=settings.stale_after)
         self.health = Health(self._following.vital, stale_after=settings.stale_after)
@@ -136,7 +140,9 @@ class Service:
             preempt=Preempt(self.state),
             health=self.health,
         )
-        read = ReadApi(self.state, self.health, policy=self._settings.policy)
+        read = ReadApi(
+            self.state, self.health, policy=self._settings.policy, grouping=self._grouping
+        )
         return make_app(
             state=self.state, health=self.health, gauges=self._gauges, verbs=verbs, read=read
         )

@@ -9,9 +9,12 @@ named after.
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from gpucore.grouping import Grouping
+from gpucore.topology.links import TopologyError
+from gpucore.topology.static import decode_static
 from gpucore.wire.names import Names
 
 DEFAULT_PORT: Final = 39999
@@ -55,6 +58,9 @@ class Settings(BaseSettings):
         Literal["best-effort", "static", "simple", "bandwidth"],
         Field(description="choice of several cards by their links"),
     ] = "best-effort"
+    topology_config: Annotated[
+        Path | None, Field(description="JSON file with the sets of cards of the static policy")
+    ] = None
     stale_after: Annotated[
         float, Field(gt=0, description="refuse to decide when the API server was silent so long")
     ] = 90.0
@@ -88,6 +94,26 @@ class Settings(BaseSettings):
             return int(value)
         except (TypeError, ValueError):
             return DEFAULT_PORT
+
+    @model_validator(mode="after")
+    def _readable(self) -> "Settings":
+        """Complain of the file of sets before anything is served."""
+        self.grouping()
+        return self
+
+    def grouping(self) -> Grouping:
+        """How several cards are chosen, the configured sets included.
+
+        Raises:
+            ValueError: the file of sets cannot be read, or is none.
+        """
+        if self.topology_config is None:
+            return Grouping(self.topology_policy)
+        try:
+            static = decode_static(self.topology_config.read_bytes())
+        except (OSError, TopologyError) as error:
+            raise ValueError(f"topology-config: {error}") from error
+        return Grouping(self.topology_policy, static)
 
     @property
     def names(self) -> Names:

@@ -47,11 +47,6 @@ class State:
         self._waiting: dict[tuple[str, str], Asking] = {}
         self._seen: OrderedDict[PodUid, Asking] = OrderedDict()
         self._priorities: dict[PodUid, int] = {}
-        self._nodes: dict[NodeName, Node] = {}
-
-    def node(self, name: NodeName) -> Node | None:
-        """The node object as it was last seen."""
-        return self._nodes.get(name)
 
     # Pods that are not bound.
 
@@ -130,15 +125,11 @@ class State:
     def relist_nodes(self, nodes: Iterable[Node]) -> None:
         """These are all nodes."""
         self._touch_all()
-        self._nodes = {node.name: node for node in nodes}
-        self.ledger.relist_nodes(self._nodes.values())
+        self.ledger.relist_nodes(nodes)
         self._touch_all()
 
     def node_changed(self, node: Node) -> None:
         """A node is as it says."""
-        known, self._nodes[node.name] = self._nodes.get(node.name), node
-        if known is not None and known.annotations != node.annotations:
-            self._touched(node.name)
         account = self.ledger.node(node.name)
         shape = account.shape if account else None
         self.ledger.node_changed(node)
@@ -148,7 +139,6 @@ class State:
 
     def node_gone(self, name: NodeName) -> None:
         """A node was deleted."""
-        self._nodes.pop(name, None)
         self.ledger.node_gone(name)
         self._touched(name)
 

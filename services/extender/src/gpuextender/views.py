@@ -12,6 +12,7 @@ from gpucore.account import NodeAccount
 from gpucore.cards import CardAccount
 from gpucore.explain import placement_sentence, sentence
 from gpucore.fit import sift
+from gpucore.grouping import Grouping
 from gpucore.ledger import Ledger
 from gpucore.model import Claim, Demand, Refusal
 from gpucore.policy import score
@@ -182,7 +183,7 @@ def placed_view(claim: Claim, account: NodeAccount | None) -> ExplainView:
     )
 
 
-def waiting_view(ledger: Ledger, asking: Asking, *, policy: str) -> ExplainView:
+def waiting_view(ledger: Ledger, asking: Asking, *, policy: str, grouping: Grouping) -> ExplainView:
     """A pod that waits: what each node with cards says to it."""
     pod, demand = asking.pod, asking.demand
     view = ExplainView(pod.namespace, pod.name, pod.uid, "waiting", "asks for no GPU")
@@ -191,17 +192,26 @@ def waiting_view(ledger: Ledger, asking: Asking, *, policy: str) -> ExplainView:
     names = sorted(name for name, account in ledger.nodes().items() if account.cards)
     fits, refused = sift(ledger, demand, names)
     view.asks = ask_view(demand)
-    view.fits = _fits(ledger, demand, fits, policy=policy)
+    view.fits = _fits(ledger, demand, fits, policy=policy, grouping=grouping)
     view.refusals = [refusal_view(refused[name]) for name in refused]
     view.text = f"{len(fits)} of {len(names)} nodes with GPUs can take it"
     return view
 
 
 def _fits(
-    ledger: Ledger, demand: Demand, names: Iterable[NodeName], *, policy: str
+    ledger: Ledger,
+    demand: Demand,
+    names: Iterable[NodeName],
+    *,
+    policy: str,
+    grouping: Grouping,
 ) -> list[FitView]:
     accounts = ((name, ledger.node(name)) for name in names)
-    return [FitView(name, score(found, demand, policy)) for name, found in accounts if found]
+    return [
+        FitView(name, score(found, demand, policy, grouping=grouping))
+        for name, found in accounts
+        if found
+    ]
 
 
 def ask_view(demand: Demand) -> AskView:
