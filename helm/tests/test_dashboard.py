@@ -43,8 +43,8 @@ def test_tokens_are_asked_for_by_default() -> None:
     rendered = with_page()
     assert "--require-token" in container(rendered)["args"]
     assert rights(rendered) == {
-        **dict.fromkeys(READING, {"list"}),
-        **dict.fromkeys(REVIEWS, {"create"}),
+        **{key: {"list"} for key in READING},
+        **{key: {"create"} for key in REVIEWS},
     }
 
 
@@ -52,7 +52,7 @@ def test_an_open_page_only_reads() -> None:
     """Where everybody may look, the page has no right but to list."""
     rendered = with_page(requireToken=False)
     assert "--require-token" not in container(rendered)["args"]
-    assert rights(rendered) == dict.fromkeys(READING, {"list"})
+    assert rights(rendered) == {key: {"list"} for key in READING}
 
 
 def test_the_restricted_profile() -> None:
