@@ -22,7 +22,7 @@ async def test_sixteen_halves_on_eight_cards_are_two_on_each(tmp_path: Path) -> 
 
 async def test_pods_of_different_sizes_are_never_swapped(tmp_path: Path) -> None:
     """Unequal pods bound at once, watched late: every one has its own amount on its own card."""
-    async with Stage(tmp_path) as stage:
+    async with Stage(tmp_path, match_patience=5.0) as stage:
         await stage.offered(30)
         stage.cluster.watch_delay = 0.05
         for size in (5, 1, 4, 2, 3):
@@ -35,7 +35,7 @@ async def test_pods_of_different_sizes_are_never_swapped(tmp_path: Path) -> None
 
 async def test_a_watch_that_is_behind_is_waited_for(tmp_path: Path) -> None:
     """Kubelet asks before the plugin has heard of the pod: a bounded wait finds its plan."""
-    async with Stage(tmp_path, match_patience=2.0) as stage:
+    async with Stage(tmp_path, match_patience=5.0) as stage:
         await stage.offered(30)
         stage.cluster.watch_delay = 0.2
         stage.create("p", {"gpu-mem": 3}, annotations=planned(1, 3))
@@ -47,10 +47,11 @@ async def test_a_pod_that_never_shows_is_placed_by_best_fit_and_adopted(tmp_path
     """The watch hangs: kubelet gets an answer all the same; later the annotation is true."""
     async with Stage(tmp_path, match_patience=0.05) as stage:
         await stage.offered(30)
-        stage.cluster.watch_delay = 0.5
+        stage.cluster.watches_flow.clear()
         stage.create("p", {"gpu-mem": 3}, annotations=planned(1, 3))
         await stage.admitted("p")
         assert stage.cards_of("p") == {0}
+        stage.cluster.watches_flow.set()
         await stage.eventually(
             lambda: stage.annotations("p")["ALIYUN_COM_GPU_MEM_IDX"] == "0", "corrected"
         )

@@ -24,7 +24,8 @@ log = structlog.get_logger()
 UNHEALTHY: Final = "GpuUnhealthy"
 RECOVERED: Final = "GpuRecovered"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
-AGAIN_SECONDS: Final = 60.0
+LOOK_SECONDS: Final = 300.0
+AGAIN_SECONDS: Final = 5.0
 
 
 class _Metadata(msgspec.Struct):
@@ -87,16 +88,18 @@ class Announcer:
         """Keep the ConfigMap equal to the ill cards, until cancelled."""
         while True:
             seen = self._state.inventory_changed.count
-            if self._state.inventory.gpus:
-                await self._write_map()
-            await self._state.inventory_changed.beyond_or_after(seen, AGAIN_SECONDS)
+            pause = LOOK_SECONDS
+            try:
+                if self._state.inventory.gpus:
+                    await self._write_map()
+            except ApiError as error:
+                log.warning("cannot keep the list of unhealthy cards", why=str(error))
+                pause = AGAIN_SECONDS
+            await self._state.inventory_changed.beyond_or_after(seen, pause)
 
     async def _write_map(self) -> None:
         ill = ",".join(str(gpu.index) for gpu in self._state.inventory.gpus if not gpu.healthy)
-        try:
-            await self._settle(ill, await self._found())
-        except ApiError as error:
-            log.warning("cannot keep the list of unhealthy cards", why=str(error))
+        await self._settle(ill, await self._found())
 
     async def _found(self) -> _ConfigMap | None:
         try:

@@ -42,11 +42,17 @@ class Publisher:
         pause = FIRST_PAUSE
         while True:
             seen = self._state.outlook_changed.count
-            wrote = await self._publish()
-            pause = min(pause * 2, LONGEST_PAUSE) if wrote else FIRST_PAUSE
-            await self._state.outlook_changed.beyond_or_after(seen, LONGEST_PAUSE)
-            if wrote:
-                await asyncio.sleep(pause)
+            try:
+                wrote = await self._publish()
+            except ApiError as error:
+                log.warning("cannot publish the cards", why=str(error), again_in=pause)
+            else:
+                await self._state.outlook_changed.beyond_or_after(seen, LONGEST_PAUSE)
+                if not wrote:
+                    pause = FIRST_PAUSE
+                    continue
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _publish(self) -> bool:
         """Write what differs; true when anything had to be written."""
@@ -56,14 +62,10 @@ class Publisher:
         path = f"/api/v1/nodes/{node.name}"
         annotations = differing(node.annotations, self._annotations(node))
         count = self._count(node)
-        try:
-            if annotations:
-                await self._kube.merge(path, {"metadata": {"annotations": annotations}})
-            if count:
-                await self._kube.merge(f"{path}/status", {"status": count})
-        except ApiError as error:
-            log.warning("cannot publish the cards", why=str(error))
-            return True
+        if annotations:
+            await self._kube.merge(path, {"metadata": {"annotations": annotations}})
+        if count:
+            await self._kube.merge(f"{path}/status", {"status": count})
         return bool(annotations or count)
 
     def _annotations(self, node: Node) -> dict[str, str]:

@@ -70,7 +70,9 @@ class Settings(BaseSettings):
     breaker_failures: int = Field(
         5, ge=1, description="pods that fail to start on a card until it is withdrawn"
     )
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="debug, info, warning or error"
+    )
 
     @property
     def unit(self) -> MemoryUnit:

@@ -20,7 +20,8 @@ class FakeApiServer:
 
     Attributes:
         fail: (method, part of the path) to a status, answered instead of the real answer.
-        watch_delay: seconds by which watches on pods lag behind.
+        watch_delay: seconds by which watches lag behind.
+        watches_flow: cleared, watches deliver nothing until it is set again.
         calls: how often (method, path without query) was asked.
     """
 
@@ -28,6 +29,8 @@ class FakeApiServer:
         self.stores = {kind: Store() for kind in ("pods", "nodes", "events", "configmaps")}
         self.fail: dict[tuple[str, str], int] = {}
         self.watch_delay = 0.0
+        self.watches_flow = asyncio.Event()
+        self.watches_flow.set()
         self.calls: Counter[tuple[str, str]] = Counter()
         self._runner: web.AppRunner | None = None
         self._watches: set[asyncio.Task[Any]] = set()
@@ -129,6 +132,7 @@ class FakeApiServer:
             upto = store.version
             for made, kind, item in store.events_since(version, selected):
                 await asyncio.sleep(made + self.watch_delay - time.monotonic())
+                await self.watches_flow.wait()
                 await _line(response, kind, item)
             version = upto
             await store.wait_beyond(version)

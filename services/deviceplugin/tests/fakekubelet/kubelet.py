@@ -98,7 +98,7 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
 
         With ``after_offered`` pods wait until a plugin has offered that resource.
         """
-        for socket in self.directory.glob("*.sock"):  # noqa: ASYNC240 - a few entries
+        for socket in self.directory.glob("*.sock"):
             socket.unlink()
         self.manager = self._manager()
         self._servers = [
@@ -115,7 +115,7 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         self._tasks.append(asyncio.create_task(self._admit_all()))
 
     async def _serve(self, socket: Path, add: Any) -> grpc.aio.Server:
-        socket.unlink(missing_ok=True)
+        socket.unlink(missing_ok=True)  # noqa: ASYNC240 - one entry
         server = grpc.aio.server()
         add(self, server)
         server.add_insecure_port(f"unix:{socket}")

@@ -1,0 +1,41 @@
+"""The table of settings in the README is the one that the code has.
+
+``python services/deviceplugin/tests/test_readme.py`` writes it anew.
+"""
+
+from pathlib import Path
+
+from gpudeviceplugin.settings import Settings
+from pydantic_core import PydanticUndefined
+
+README = Path(__file__).parents[1] / "README.md"
+START = "<!-- settings: written by tests/test_readme.py -->\n"
+END = "<!-- end of settings -->"
+
+
+def table() -> str:
+    """The settings as Markdown."""
+    rows = ["| Setting | Default | Meaning |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        value = field.default
+        default = "required" if value is PydanticUndefined else f"`{value}`" if value else ""
+        rows.append(f"| `{name}` | {default} | {field.description or ''} |")
+    return "\n".join(rows) + "\n"
+
+
+def rewritten(text: str) -> str:
+    """The README with the table as it should be."""
+    before, _, rest = text.partition(START)
+    _, _, after = rest.partition(END)
+    return f"{before}{START}{table()}{END}{after}"
+
+
+def test_the_readme_tells_the_settings_as_they_are() -> None:
+    """A new or changed setting without its line in the README fails here."""
+    text = README.read_text()
+    assert START in text
+    assert rewritten(text) == text
+
+
+if __name__ == "__main__":
+    README.write_text(rewritten(README.read_text()))
