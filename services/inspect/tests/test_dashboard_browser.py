@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,17 +45,18 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
-@pytest.fixture
-def snapshot(tmp_path: Path) -> Path:
-    """The file that the service reads again and again."""
-    path = tmp_path / "cluster.json"
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where ``gpushare dashboard`` serves a cluster that stays as it is."""
+    path = tmp_path_factory.mktemp("dashboard") / "cluster.json"
     path.write_text(drawn().json())
-    return path
+    with serving(path) as url:
+        yield url
 
 
-@pytest.fixture
-def address(snapshot: Path) -> Iterator[str]:
-    """Where ``gpushare dashboard`` serves."""
+@contextmanager
+def serving(snapshot: Path) -> Iterator[str]:
+    """The real command over a file that it reads again and again."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     line = [sys.executable, "-m", "gpuinspect", "dashboard", f"--port={port}", "--interval=0.2"]
@@ -91,7 +93,7 @@ def open_page(chromium: Any, address: str) -> Iterator[Callable[..., Any]]:
     complaints: list[str] = []
     contexts: list[Any] = []
 
-    def opened(path: str, *, width: int = 1200, scheme: str = "light") -> Any:
+    def opened(path: str, *, width: int = 1200, scheme: str = "light", at: str = address) -> Any:
         size = {"width": width, "height": 800}
         context = chromium.new_context(viewport=size, color_scheme=scheme)
         contexts.append(context)
@@ -99,7 +101,7 @@ def open_page(chromium: Any, address: str) -> Iterator[Callable[..., Any]]:
         page.set_default_timeout(DEADLINE_MS)
         page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else 0)
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(address + path)
+        page.goto(at + path)
         return page
 
     yield opened
@@ -123,19 +125,22 @@ def keep(request: pytest.FixtureRequest) -> Callable[[Any, str], None]:
 
 
 def test_the_map_changes_without_a_reload(
-    open_page: Callable[..., Any], keep: Callable[..., None], snapshot: Path
+    open_page: Callable[..., Any], keep: Callable[..., None], tmp_path: Path
 ) -> None:
     """A pod that appears in the cluster appears on the page, which was loaded once."""
-    page = open_page("/")
-    page.get_by_text("Live").wait_for()
-    assert page.get_by_text("GPU0 7/15").count() == 1
-    keep(page, "light")
-    page.evaluate("window.loadedOnce = true")
-    replaced = snapshot.with_suffix(".new")
-    replaced.write_text(drawn().pod("fresh", 5, node="gpu-t4-a", index=0).json())
-    replaced.replace(snapshot)
-    page.get_by_text("GPU0 12/15").wait_for()
-    assert page.evaluate("window.loadedOnce") is True
+    snapshot, replaced = tmp_path / "cluster.json", tmp_path / "new.json"
+    snapshot.write_text(drawn().json())
+    with serving(snapshot) as url:
+        page = open_page("/", at=url)
+        page.get_by_text("Live").wait_for()
+        assert page.get_by_text("GPU0 7/15").count() == 1
+        keep(page, "light")
+        page.evaluate("window.loadedOnce = true")
+        replaced.write_text(drawn().pod("fresh", 5, node="gpu-t4-a", index=0).json())
+        replaced.replace(snapshot)
+        page.get_by_text("GPU0 12/15").wait_for()
+        assert page.evaluate("window.loadedOnce") is True
+        page.close()
 
 
 def test_the_keyboard_reaches_pods(open_page: Callable[..., Any]) -> None:
