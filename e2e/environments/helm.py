@@ -18,6 +18,7 @@ ACTION_SECONDS = 180
 _E2E = Path(__file__).resolve().parents[1]
 _PENDING = "pending-"
 """How Helm's status of an action that was cut off begins."""
+_ABSENT = "release: not found"
 
 
 class HelmError(RuntimeError):
@@ -46,9 +47,13 @@ class Helm:
         """
         if self._binary is None:
             return str(self._child("status", release))
-        names = f"^{release}$"
-        found = json.loads(self._run("list", "--all", "--filter", names, "--output", "json"))
-        return str(found[0]["status"]) if found else ""
+        try:
+            found = json.loads(self._run("status", release, "--output", "json"))
+        except HelmError as error:
+            if _ABSENT in str(error):
+                return ""
+            raise
+        return str(found["info"]["status"])
 
     def install(self, release: str, chart: Path, values: Mapping[str, Any]) -> None:
         """Install or upgrade to these values; an action that was cut off is made undone first.

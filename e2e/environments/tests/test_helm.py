@@ -13,12 +13,13 @@ import json, pathlib, sys
 folder = pathlib.Path({folder!r})
 with (folder / "calls").open("a") as calls:
     calls.write(json.dumps([sys.argv[1:], sys.stdin.read()]) + "\\n")
-print((folder / f"answer-{{sys.argv[1]}}").read_text())
+answer = folder / f"answer-{{sys.argv[1]}}"
+sys.exit(print(answer.read_text()) if answer.is_file() else "Error: release: not found")
 """
 
 
 class FakeHelm:
-    """An executable that answers from files and remembers how it was called."""
+    """An executable that answers from files, knows no release, and remembers how it was called."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -57,7 +58,6 @@ def verbs(fake: FakeHelm) -> list[str]:
 
 def test_install_hands_values_over_unchanged(fake: FakeHelm) -> None:
     """Values go through standard input, so that no shell or flag can change them."""
-    fake.answer("list", "[]")
     made(fake).install("release", Path("/chart"), {"a": {"b": "1,2"}})
     arguments, values = fake.calls()[-1]
     assert arguments[:2] == ["upgrade", "--install"]
@@ -67,16 +67,22 @@ def test_install_hands_values_over_unchanged(fake: FakeHelm) -> None:
 
 def test_install_repairs_one_that_was_cut_off(fake: FakeHelm) -> None:
     """A pending release is removed first, because Helm refuses to touch it."""
-    fake.answer("list", json.dumps([{"status": "pending-install"}]))
+    fake.answer("status", json.dumps({"info": {"status": "pending-install"}}))
     made(fake).install("release", Path("/chart"), {})
     assert verbs(fake)[-2:] == ["uninstall", "upgrade"]
 
 
 def test_uninstall_of_nothing_is_fine(fake: FakeHelm) -> None:
     """A release that is not there needs no removal."""
-    fake.answer("list", "[]")
     made(fake).uninstall("release")
-    assert verbs(fake) == ["list"]
+    assert verbs(fake) == ["status"]
+
+
+def test_refusal_of_the_binary_is_told(fake: FakeHelm) -> None:
+    """A cluster that does not answer is an error with helm's words, not a missing release."""
+    fake.binary.write_text("#!/bin/sh\necho 'Error: cluster unreachable' >&2; exit 1\n")
+    with pytest.raises(HelmError, match="cluster unreachable"):
+        made(fake).status("release")
 
 
 def test_refusal_of_the_library_is_told(tmp_path: Path) -> None:
