@@ -5,8 +5,9 @@
 
 from pathlib import Path
 
-from gpudeviceplugin.settings import Settings
 from pydantic_core import PydanticUndefined
+
+from gpudeviceplugin.settings import Settings
 
 README = Path(__file__).parents[1] / "README.md"
 START = "<!-- settings: written by tests/test_readme.py -->\n"

@@ -2,11 +2,18 @@
 
 from pathlib import Path
 
+import pytest
 from fakecluster.objects import planned
 from fakedriver import FakeDriver, t4
 from stage import Stage
 
+from gpucore.model import Gpu, Inventory
+from gpucore.node.devices import Resource, list_bytes
+from gpucore.node.grant import GrantPolicy
+from gpucore.units import GIB, GpuIndex, GpuUuid
 from gpudeviceplugin.cards import Card, Instance
+from gpudeviceplugin.servicer import Servicer
+from gpudeviceplugin.state import NodeState
 
 H200_MIB = 143771
 
@@ -119,3 +126,27 @@ async def test_the_label_that_disables_cgpu_reaches_containers_at_once(tmp_path:
         stage.create("p", {"gpu-mem": 1})
         await stage.admitted("p")
         assert stage.kubelet.envs("p")["CGPU_DISABLE"] == "true"
+
+
+async def test_an_oversold_list_that_kubelet_could_not_read_is_not_sent(tmp_path: Path) -> None:
+    """MiB devices that fit once do not fit three times over: none is offered, and it is logged."""
+    stage = Stage(tmp_path, memory_unit="MiB")
+    async with stage:
+        await stage.offered(32260)
+        stage.label(gpushare="true", **{"ack.node.gpu.schedule.oversell": "3"})
+        await stage.offered(0)
+        stage.label(gpushare="true")
+        await stage.offered(32260)
+
+
+@pytest.mark.parametrize("numa_hints", [False, True])
+def test_the_reckoned_size_of_a_list_is_that_of_the_real_message(*, numa_hints: bool) -> None:
+    """The arithmetic behind the refusal agrees with the encoder to the byte."""
+    gpus = tuple(
+        Gpu(GpuIndex(i), GpuUuid(t4(i).uuid), mib // 1024, memory_mib=mib, numa=1, healthy=False)
+        for i, mib in enumerate((16130, 143771, 1024))
+    )
+    state = NodeState(GrantPolicy())
+    state.equip(Inventory(gpus=gpus))
+    servicer = Servicer(state, Resource.MEM, patience=0, numa_hints=numa_hints)
+    assert servicer.devices().ByteSize() == list_bytes(gpus, GIB, numa=numa_hints)

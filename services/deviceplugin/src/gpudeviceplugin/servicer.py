@@ -13,7 +13,7 @@ import structlog
 
 from gpucore.model import Gpu
 from gpucore.node.denial import Denial
-from gpucore.node.devices import Resource
+from gpucore.node.devices import MESSAGE_LIMIT, Resource
 from gpucore.node.grant import Grant, grant
 from gpucore.node.steering import Granted, Question
 from gpudeviceplugin import telemetry
@@ -81,13 +81,18 @@ class Servicer(DevicePluginServicer):
         if self._withdrawn:
             return api.ListAndWatchResponse()
         table = self._state.steering.tables[self._resource]
-        return api.ListAndWatchResponse(
+        devices = api.ListAndWatchResponse(
             devices=[
                 api.Device(ID=one, health=_health(gpu), topology=self._topology(gpu))
                 for gpu in self._state.inventory.gpus
                 for one in table.ids[gpu.index]
             ]
         )
+        size = devices.ByteSize()
+        if size > MESSAGE_LIMIT:  # an oversold node can get here; kubelet would read nothing at all
+            log.error("too many devices for kubelet; none is offered", bytes=size)
+            return api.ListAndWatchResponse()
+        return devices
 
     def _topology(self, gpu: Gpu) -> api.TopologyInfo | None:
         if not self._numa_hints or gpu.numa < 0:
