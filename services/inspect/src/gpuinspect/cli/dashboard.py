@@ -12,6 +12,7 @@ from gpuinspect.snapshots import Snapshot
 from gpuinspect.tokens import TokenReviewer
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
+from gpuinspect.web.hosts import is_local
 
 
 @reading
@@ -27,23 +28,26 @@ def dashboard(
     interval: Annotated[
         float, typer.Option(envvar="GPUSHARE_INTERVAL", help="seconds between reads", min=0.1)
     ] = 5.0,
-    token_review: Annotated[
+    require_token: Annotated[
         bool,
         typer.Option(
-            "--token-review",
-            envvar="GPUSHARE_TOKEN_REVIEW",
+            "--require-token",
+            envvar="GPUSHARE_REQUIRE_TOKEN",
             help="only for people whose token may list pods of all namespaces",
         ),
     ] = False,
 ) -> None:
     """Serve a page that shows the cluster, live and read-only."""
-    if token_review and reader.source.snapshot is not None:
-        raise typer.BadParameter("--token-review asks a cluster, and --snapshot reads a file")
-    reviewer = TokenReviewer(reader.source.connect()) if token_review else None
+    if require_token and reader.source.snapshot is not None:
+        raise typer.BadParameter("--require-token asks a cluster, and --snapshot reads a file")
+    reviewer = TokenReviewer(reader.source.connect()) if require_token else None
     feed = Feed(_reads(reader), reader.names, interval=interval)
+    local = is_local(host)
+    if not local and reviewer is None:
+        note("whoever reaches this address sees the pods of all namespaces: see --require-token")
     note(f"http://{host}:{port}/ - stop with Ctrl-C")
     uvicorn.run(
-        make_app(feed, reviewer),
+        make_app(feed, reviewer, local_only=local),
         host=host,
         port=port,
         log_level="warning",

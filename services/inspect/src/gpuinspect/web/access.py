@@ -111,7 +111,7 @@ class Gate:
             max_age=SESSION_SECONDS,
             httponly=True,
             samesite="strict",
-            secure=request.url.scheme == "https",
+            secure="https" in {request.url.scheme, request.headers.get("x-forwarded-proto")},
         )
         return answer
 

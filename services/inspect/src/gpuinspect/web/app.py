@@ -17,6 +17,7 @@ from gpuinspect.explaining import explain
 from gpuinspect.web.access import Gate, Reviewer
 from gpuinspect.web.feed import Feed, Frame
 from gpuinspect.web.headers import SecurityHeaders
+from gpuinspect.web.hosts import LocalHosts
 from gpuinspect.web.markup import Markup, el
 from gpuinspect.web.pages import clusterpage, nodepage, podpages, whatifpage
 from gpuinspect.web.pages.frame import content, page
@@ -28,12 +29,15 @@ HEARTBEAT: Final = 15.0
 Render = Callable[[Frame, Mapping[str, str]], Markup | None]
 
 
-def make_app(feed: Feed, reviewer: Reviewer | None = None) -> Starlette:
+def make_app(
+    feed: Feed, reviewer: Reviewer | None = None, *, local_only: bool = False
+) -> Starlette:
     """The page over ``feed``, which it runs while it is served.
 
     Args:
         feed: what is shown.
         reviewer: says who may look; ``None`` lets everybody look who can reach the page.
+        local_only: answer only requests that name this machine as their host.
     """
 
     @asynccontextmanager
@@ -58,6 +62,8 @@ def make_app(feed: Feed, reviewer: Reviewer | None = None) -> Starlette:
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     middleware = [Middleware(SecurityHeaders)]
+    if local_only:
+        middleware.append(Middleware(LocalHosts))
     if reviewer is not None:
         middleware.append(Middleware(Gate, reviewer))
     return Starlette(routes=routes, lifespan=lifespan, middleware=middleware)
@@ -76,10 +82,11 @@ def _shown(
             return HTMLResponse(text, status_code=503)
         main = render(frame, {**request.query_params, **request.path_params})
         status = 200 if main is not None else 404
+        name = "/".join(request.path_params.values()) or title
         main = main or el("p", "There is none of this name.", class_="problem")
         if request.headers.get("x-part") == "main":
             return HTMLResponse(content(main, frame), status_code=status)
-        text = page(title, main, frame=frame, here=here, live=live)
+        text = page(name, main, frame=frame, here=here, live=live)
         return HTMLResponse(text, status_code=status)
 
     return answer

@@ -55,8 +55,12 @@ def _attribute(key: str, value: Attribute) -> str:
 
 
 def table(heads: Iterable[Child], rows: Iterable[Iterable[Child]], *, caption: str) -> Markup:
-    """A table that scrolls sideways where the screen is narrow."""
+    """A table, rows named by their first cell, that scrolls sideways on a narrow screen."""
     head = el("tr", [el("th", each, scope="col") for each in heads])
-    body = [el("tr", [el("td", cell) for cell in row]) for row in rows]
+    body = [el("tr", [_cell(place, cell) for place, cell in enumerate(row)]) for row in rows]
     inner = el("table", el("caption", caption), el("thead", head), el("tbody", body))
     return el("div", inner, class_="scroll", tabindex=0, role="region", aria_label=caption)
+
+
+def _cell(place: int, content: Child) -> Markup:
+    return el("td", content) if place else el("th", content, scope="row")

@@ -1,4 +1,4 @@
-"""A card as a bar: a piece for every pod, the rest free.
+"""A card as a bar: a piece for every pod in the shade it has on its whole node, the rest free.
 
 Drawn as SVG, whose sizes are attributes: the content security policy allows no inline styles.
 """
@@ -13,7 +13,7 @@ SHADES = 6
 
 def card(node: NodeView, shown: CardView) -> Markup:
     """The bar with its figures and marks in words."""
-    holders = [pod for pod in node.pods if shown.index in pod.cards]
+    holders = [(place, pod) for place, pod in enumerate(node.pods) if shown.index in pod.cards]
     marks = [
         word
         for word, holds in (
@@ -37,9 +37,9 @@ def card(node: NodeView, shown: CardView) -> Markup:
     return el("li", text, bar, class_="card")
 
 
-def _pieces(shown: CardView, holders: list[PodView]) -> Iterator[Markup]:
+def _pieces(shown: CardView, holders: list[tuple[int, PodView]]) -> Iterator[Markup]:
     scale, start = 100 / max(shown.total, shown.used, 1), 0.0
-    for place, pod in enumerate(holders):
+    for place, pod in holders:
         width = pod.cards[shown.index] * scale
         title = f"{pod.namespace}/{pod.name}: {pod.cards[shown.index]}"
         piece = el(

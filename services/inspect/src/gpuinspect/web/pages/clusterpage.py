@@ -21,7 +21,7 @@ def cluster(frame: Frame, query: Mapping[str, str]) -> Markup:
     """The totals, the filter and one page of nodes."""
     wanted, order = query.get("q", ""), query.get("sort", "name")
     key = _ORDERS.get(order, _ORDERS["name"])
-    nodes = sorted((node for node in frame.view.nodes if wanted in node.name), key=key)
+    nodes = sorted((node for node in frame.view.nodes if _called(node, wanted)), key=key)
     pages = max(-(-len(nodes) // PAGE), 1)
     number = min(max(_number(query.get("page", "1")), 1), pages)
     part = nodes[(number - 1) * PAGE : number * PAGE]
@@ -31,9 +31,15 @@ def cluster(frame: Frame, query: Mapping[str, str]) -> Markup:
         _totals(frame),
         _filter(wanted, order),
         [_node(node, str(frame.view.unit)) for node in part],
-        None if nodes else el("p", "No node that shares its GPUs is called so."),
+        None
+        if nodes
+        else el("p", "No node that shares its GPUs, and no pod on one, is called so."),
         _pages(number, pages, {"q": wanted, "sort": order}) if pages > 1 else None,
     )
+
+
+def _called(node: NodeView, wanted: str) -> bool:
+    return wanted in node.name or any(wanted in f"{p.namespace}/{p.name}" for p in node.pods)
 
 
 def _number(text: str) -> int:
@@ -61,7 +67,7 @@ def _filter(wanted: str, order: str) -> Markup:
     options = [el("option", each, value=each, selected=each == order) for each in _ORDERS]
     return el(
         "form",
-        el("label", "Nodes called ", el("input", name="q", value=wanted, type="search")),
+        el("label", "Nodes or pods called ", el("input", name="q", value=wanted, type="search")),
         el("label", " in order of ", el("select", options, name="sort")),
         el("button", "Show"),
         role="search",

@@ -27,9 +27,13 @@ def page(title: str, main: Child, *, frame: Frame | None, here: str, live: bool 
     body = el(
         "body",
         el("a", "Skip to content", href="#main", class_="skip"),
-        el("header", el("strong", "gpushare"), el("nav", links, aria_label="Pages")),
+        el(
+            "header",
+            el("strong", "gpushare"),
+            el("nav", links, aria_label="Pages"),
+            el("span", "", id="connection", role="status"),
+        ),
         el("main", content(main, frame), id="main", tabindex=-1, data_live=live),
-        el("footer", el("span", "", id="connection", role="status")),
     )
     return f"<!doctype html>\n{el('html', head, body, lang='en')}"
 

@@ -43,7 +43,7 @@ def _form(frame: Frame, query: Mapping[str, str]) -> Markup:
         el("option", node.name, value=node.name, selected=node.name == like)
         for node in frame.view.nodes[:1000]
     ]
-    chosen = el("label", "made like ", el("select", options, name="like"))
+    chosen = el("label", "Made like ", el("select", options, name="like"))
     return el("form", fields, chosen, el("button", "Ask"), class_="fields")
 
 
