@@ -14,16 +14,10 @@ from copy import deepcopy
 from typing import Any, Self
 
 from aiohttp import web
+from fakeanswers import Object, key, line, merged, path_key, status, within
 
-Object = dict[str, Any]
 Fault = Callable[[web.Request], Any]
 PLURALS = {"nodes": "Node", "pods": "Pod", "configmaps": "ConfigMap", "events": "Event"}
-
-
-def status(code: int, message: str, **headers: str) -> web.Response:
-    """A ``v1.Status`` failure."""
-    body = {"kind": "Status", "apiVersion": "v1", "code": code, "message": message}
-    return web.json_response(body, status=code, headers=headers)
 
 
 class FakeApiServer:
@@ -84,11 +78,11 @@ class FakeApiServer:
     async def put(self, plural: str, item: Object) -> Object:
         """Create or replace an object; watches see it."""
         item = deepcopy(item)
-        known = self._objects[plural].get(_key(item))
+        known = self._objects[plural].get(key(item))
         async with self._changed:
             self._version += 1
             item["metadata"]["resourceVersion"] = str(self._version)
-            self._objects[plural][_key(item)] = item
+            self._objects[plural][key(item)] = item
             kind = "MODIFIED" if known else "ADDED"
             self._history[plural].append((self._version, kind, deepcopy(item)))
             self._changed.notify_all()
@@ -174,7 +168,7 @@ class FakeApiServer:
 
     def _list(self, request: web.Request) -> web.Response:
         plural = request.match_info["plural"]
-        items = [item for item in self.all(plural) if _within(item, request)]
+        items = [item for item in self.all(plural) if within(item, request)]
         start = int(request.query.get("continue", 0))
         end = start + int(request.query.get("limit", len(items) or 1))
         metadata = {"resourceVersion": str(self._version)}
@@ -210,12 +204,12 @@ class FakeApiServer:
         while True:
             for at, kind, item in [e for e in self._history[plural] if e[0] > version]:
                 version = at
-                if _within(item, request):
-                    await _line(response, {"type": kind, "object": item})
+                if within(item, request):
+                    await line(response, {"type": kind, "object": item})
             if version < self._version or self.bookmarks_every:
                 version = self._version
                 mark = {"kind": PLURALS[plural], "metadata": {"resourceVersion": str(version)}}
-                await _line(response, {"type": "BOOKMARK", "object": mark})
+                await line(response, {"type": "BOOKMARK", "object": mark})
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.bookmarks_every), self._changed:
                     while version >= self._version or self._silent:
@@ -224,7 +218,7 @@ class FakeApiServer:
     async def _get(self, request: web.Request) -> web.StreamResponse:
         if fault := await self._fault("get", request):
             return fault
-        item = self._objects[request.match_info["plural"]].get(_path_key(request))
+        item = self._objects[request.match_info["plural"]].get(path_key(request))
         return web.json_response(item) if item else status(404, "not found")
 
     async def _create(self, request: web.Request) -> web.StreamResponse:
@@ -238,11 +232,11 @@ class FakeApiServer:
     async def _patch(self, request: web.Request) -> web.StreamResponse:
         if fault := await self._fault("patch", request):
             return fault
-        item = self._objects[request.match_info["plural"]].get(_path_key(request))
+        item = self._objects[request.match_info["plural"]].get(path_key(request))
         if item is None:
             return status(404, "not found")
         return web.json_response(
-            await self.put(request.match_info["plural"], _merged(item, await request.json()))
+            await self.put(request.match_info["plural"], merged(item, await request.json()))
         )
 
     async def _bind(self, request: web.Request) -> web.StreamResponse:
@@ -252,7 +246,7 @@ class FakeApiServer:
 
     async def apply_binding(self, request: web.Request) -> web.Response:
         """Bind as the real server does; a fault may call this and still answer otherwise."""
-        pod = self._objects["pods"].get(_path_key(request))
+        pod = self._objects["pods"].get(path_key(request))
         if pod is None:
             return status(404, f'pods "{request.match_info["name"]}" not found')
         binding = await request.json()
@@ -270,32 +264,3 @@ class FakeApiServer:
         self.bindings.append(binding)
         await self.put("pods", changed)
         return web.json_response({"kind": "Status", "status": "Success"}, status=201)
-
-
-def _key(item: Object) -> str:
-    return f"{item['metadata'].get('namespace', '')}/{item['metadata']['name']}"
-
-
-def _path_key(request: web.Request) -> str:
-    return f"{request.match_info.get('namespace', '')}/{request.match_info['name']}"
-
-
-def _within(item: Object, request: web.Request) -> bool:
-    namespace = request.match_info.get("namespace")
-    return namespace is None or item["metadata"].get("namespace") == namespace
-
-
-def _merged(item: Object, patch: Object) -> Object:
-    merged = dict(item)
-    for key, value in patch.items():
-        if isinstance(value, dict):
-            merged[key] = _merged(merged.get(key) or {}, value)
-        elif value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = value
-    return merged
-
-
-async def _line(response: web.StreamResponse, event: Object) -> None:
-    await response.write(json.dumps(event).encode() + b"\n")

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from fakeapi import FakeApiServer, status
+from fakeanswers import status
+from fakeapi import FakeApiServer
 from objects import node, placed, pod
 from running import Running, until
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from fakeapi import FakeApiServer, status
+from fakeanswers import status
+from fakeapi import FakeApiServer
 from objects import node, placed, pod
 from running import Running, until
 

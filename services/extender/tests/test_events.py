@@ -11,7 +11,7 @@ from objects import pod
 from gpucore.wire.pods import decode_pod
 from gpuextender import events
 from gpuextender.events import Recorder
-from gpuextender.kube import NotFoundError, UnreachableError
+from gpuextender.kubeerrors import NotFoundError, UnreachableError
 
 POD = decode_pod(json.dumps(pod("p", 2, uid="u")).encode())
 

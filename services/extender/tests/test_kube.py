@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from fakeapi import FakeApiServer, status
+from fakeanswers import status
+from fakeapi import FakeApiServer
 from hypothesis import given
 from hypothesis import strategies as st
 from objects import node
 
-from gpuextender.kube import (
+from gpuextender.kube import KubeApi, split_lines
+from gpuextender.kubeerrors import (
     ConflictError,
     GoneError,
-    KubeApi,
     KubeError,
     NotFoundError,
     ServerError,
     StatusError,
     ThrottledError,
     UnreachableError,
-    split_lines,
 )
 
 

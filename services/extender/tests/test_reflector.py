@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from fakeapi import FakeApiServer, status
+from fakeanswers import status
+from fakeapi import FakeApiServer
 from objects import node
 from running import until
 

@@ -36,7 +36,8 @@ from gpucore.wire.pods import Pod, decode_pod
 from gpuextender import binding, metrics
 from gpuextender.binding import Writer
 from gpuextender.events import Recorder
-from gpuextender.kube import Api, KubeError, NotFoundError
+from gpuextender.kube import Api
+from gpuextender.kubeerrors import KubeError, NotFoundError
 from gpuextender.messages import BindingArgs
 from gpuextender.state import Asking, State
 

@@ -18,7 +18,8 @@ from gpucore.wire.names import Names
 from gpucore.wire.pods import Pod, annotations_of
 from gpuextender import metrics
 from gpuextender.backoff import Backoff
-from gpuextender.kube import Api, KubeError, ServerError, ThrottledError, UnreachableError
+from gpuextender.kube import Api
+from gpuextender.kubeerrors import KubeError, ServerError, ThrottledError, UnreachableError
 
 FIRST_PAUSE: Final = 0.05
 LAST_PAUSE: Final = 1.0

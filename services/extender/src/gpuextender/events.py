@@ -18,7 +18,8 @@ import structlog
 from gpucore.units import PodUid
 from gpucore.wire.pods import Pod
 from gpuextender import metrics
-from gpuextender.kube import Api, KubeError, NotFoundError
+from gpuextender.kube import Api
+from gpuextender.kubeerrors import KubeError, NotFoundError
 
 COMPONENT: Final = "gpushare-extender"
 QUIET_SECONDS: Final = 30.0

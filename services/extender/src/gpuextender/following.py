@@ -12,6 +12,7 @@ from gpucore.wire.names import UNHEALTHY_NAMESPACE
 from gpuextender.configmaps import decode_config_map_event, decode_config_maps
 from gpuextender.kube import Api
 from gpuextender.reflector import Collection, Reflector
+from gpuextender.sinks import ConfigMapSink, NodeSink, PodSink
 from gpuextender.state import State
 
 SILENCE_PART: Final = 0.9
@@ -38,10 +39,10 @@ class Following:
     def __init__(self, api: Api, state: State, *, stale_after: float) -> None:
         silence = stale_after * SILENCE_PART
         self.vital: list[Reflector[Any]] = [
-            Reflector(api, NODES, state.nodes, silence=silence),
-            Reflector(api, PODS, state.pods, silence=silence),
+            Reflector(api, NODES, NodeSink(state), silence=silence),
+            Reflector(api, PODS, PodSink(state), silence=silence),
         ]
-        maps = Reflector(api, CONFIG_MAPS, state.config_maps, silence=silence)
+        maps = Reflector(api, CONFIG_MAPS, ConfigMapSink(state), silence=silence)
         self.all: list[Reflector[Any]] = [*self.vital, maps]
 
     async def synced(self) -> None:

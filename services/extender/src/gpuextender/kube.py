@@ -4,16 +4,7 @@ The official client gives configuration, credentials and their renewal; its mode
 because decoding them costs twenty times what the narrow decoders of ``gpucore.wire`` do. Nothing is
 retried here: callers know what a failure means to them.
 
-Errors, all with the request in their text::
-
-    KubeError
-    ├── UnreachableError        no answer: refused, reset, timed out; the request may have been done
-    └── StatusError             an answer other than success
-        ├── NotFoundError       404
-        ├── ConflictError       409
-        ├── GoneError           410, the resource version is too old
-        ├── ThrottledError      429, has ``retry_after``; the request was not done
-        └── ServerError         5xx; the request may have been done
+Failures are those of :mod:`gpuextender.kubeerrors`.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -23,73 +14,17 @@ from urllib import request
 from urllib.parse import urlsplit
 
 import aiohttp
-import msgspec
 from kubernetes.aio import config
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
+
+from gpuextender.kubeerrors import UnreachableError, failure_of
 
 CONNECTIONS: Final = 128
 CONNECT_SECONDS: Final = 3.0
 REQUEST_SECONDS: Final = 30.0
 READ_BUFFER: Final = 2**18
 UNAUTHORIZED: Final = 401
-
-
-class KubeError(Exception):
-    """The API server did not do what was asked, or did not say so."""
-
-
-class UnreachableError(KubeError):
-    """No answer came; whether the request was carried out is unknown."""
-
-
-class StatusError(KubeError):
-    """The API server answered with a failure.
-
-    Attributes:
-        status: HTTP status.
-        retry_after: seconds the server asks to wait; 0 where it does not say.
-    """
-
-    def __init__(self, request: str, *, status: int, message: str, retry_after: float = 0) -> None:
-        super().__init__(f"{request}: {status} {message}")
-        self.status = status
-        self.message = message
-        self.retry_after = retry_after
-
-
-class NotFoundError(StatusError):
-    """404."""
-
-
-class ConflictError(StatusError):
-    """409."""
-
-
-class GoneError(StatusError):
-    """410."""
-
-
-class ThrottledError(StatusError):
-    """429."""
-
-
-class ServerError(StatusError):
-    """5xx."""
-
-
-_ERRORS: Final[Mapping[int, type[StatusError]]] = {
-    404: NotFoundError,
-    409: ConflictError,
-    410: GoneError,
-    429: ThrottledError,
-}
-
-
-class _Status(msgspec.Struct):
-    """The part of ``v1.Status`` that people read."""
-
-    message: str = ""
 
 
 class Api(Protocol):
@@ -174,7 +109,7 @@ class KubeApi:
             ) as reply:
                 if reply.status != 200:
                     await self._renew(reply.status)
-                    raise _failure(asked, reply, await reply.read())
+                    raise failure_of(asked, reply, await reply.read())
                 yield []  # accepted: the server was heard
                 rest = b""
                 async for chunk in reply.content.iter_any():
@@ -202,7 +137,7 @@ class KubeApi:
                 answer = await reply.read()
                 if reply.status >= 300:
                     await self._renew(reply.status)
-                    raise _failure(f"{method} {path}", reply, answer)
+                    raise failure_of(f"{method} {path}", reply, answer)
                 return answer
         except (aiohttp.ClientError, TimeoutError) as error:
             raise UnreachableError(f"{method} {path}: {_reason(error)}") from error
@@ -257,25 +192,6 @@ def _proxy(host: str) -> str | None:
     return None if exempt else request.getproxies().get(parts.scheme)
 
 
-def _failure(asked: str, reply: aiohttp.ClientResponse, body: bytes) -> StatusError:
-    kind = _ERRORS.get(reply.status, ServerError if reply.status >= 500 else StatusError)
-    after = reply.headers.get("Retry-After", "")
-    return kind(
-        asked,
-        status=reply.status,
-        message=_message(body) or reply.reason or "",
-        retry_after=float(after) if after.isdecimal() else 0,
-    )
-
-
 def _reason(error: Exception) -> str:
     """Timeouts have no text of their own."""
     return str(error) or type(error).__name__
-
-
-def _message(body: bytes) -> str:
-    """What ``v1.Status`` says, or the start of what came instead."""
-    try:
-        return msgspec.json.decode(body, type=_Status).message
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return body[:200].decode(errors="replace")

@@ -28,7 +28,8 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.lists import Event, Kind, Page
 from gpuextender import metrics
 from gpuextender.backoff import Backoff
-from gpuextender.kube import Api, GoneError, KubeError, StatusError, UnreachableError
+from gpuextender.kube import Api
+from gpuextender.kubeerrors import GoneError, KubeError, StatusError, UnreachableError
 
 PAGE: Final = 1000
 WATCH_SECONDS: Final = (300, 600)

@@ -14,10 +14,9 @@ import msgspec
 from gpucore.ledger import Ledger
 from gpucore.model import Claim, Demand, Placement
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.names import UNHEALTHY_KEY, Names
-from gpucore.wire.nodes import Node, unhealthy_indexes, unhealthy_node
+from gpucore.wire.names import Names
+from gpucore.wire.nodes import Node, unhealthy_indexes
 from gpucore.wire.pods import Pod, demand_of
-from gpuextender.configmaps import ConfigMap
 
 SEEN_LIMIT: Final = 4096
 
@@ -40,9 +39,6 @@ class State:
     def __init__(self, names: Names, touched: Callable[[NodeName], None]) -> None:
         self.names = names
         self.ledger = Ledger(names)
-        self.nodes = NodeSink(self)
-        self.pods = PodSink(self)
-        self.config_maps = ConfigMapSink(self)
         self._touched = touched
         self._waiting: dict[tuple[str, str], Asking] = {}
         self._seen: OrderedDict[PodUid, Asking] = OrderedDict()
@@ -174,62 +170,3 @@ class State:
             self._waiting.pop(key, None)
         elif (demand := demand_of(pod, self.names)) is not None:
             self._waiting[key] = Asking(pod, demand)
-
-
-class NodeSink:
-    """Nodes into the state."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-
-    def replace(self, items: Iterable[Node]) -> None:
-        self._state.relist_nodes(items)
-
-    def changed(self, item: Node) -> None:
-        self._state.node_changed(item)
-
-    def gone(self, item: Node) -> None:
-        self._state.node_gone(item.name)
-
-
-class PodSink:
-    """Pods into the state."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-
-    def replace(self, items: Iterable[Pod]) -> None:
-        self._state.relist_pods(items)
-
-    def changed(self, item: Pod) -> None:
-        self._state.pod_changed(item)
-
-    def gone(self, item: Pod) -> None:
-        self._state.pod_gone(item)
-
-
-class ConfigMapSink:
-    """The legacy lists of unhealthy cards into the state."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._named: set[NodeName] = set()
-
-    def replace(self, items: Iterable[ConfigMap]) -> None:
-        vanished, self._named = self._named, set()
-        for item in items:
-            self.changed(item)
-        for node in vanished - self._named:
-            self._state.unhealthy_changed(node, "")
-
-    def changed(self, item: ConfigMap) -> None:
-        node = unhealthy_node(item.name)
-        if node is not None:
-            self._named.add(node)
-            self._state.unhealthy_changed(node, item.data.get(UNHEALTHY_KEY, ""))
-
-    def gone(self, item: ConfigMap) -> None:
-        node = unhealthy_node(item.name)
-        if node is not None:
-            self._named.discard(node)
-            self._state.unhealthy_changed(node, "")

@@ -1,0 +1,96 @@
+"""What can go wrong between this process and the API server, by what it means to a caller.
+
+Every error has the request in its text::
+
+    KubeError
+    ├── UnreachableError        no answer: refused, reset, timed out; the request may have been done
+    └── StatusError             an answer other than success
+        ├── NotFoundError       404
+        ├── ConflictError       409
+        ├── GoneError           410, the resource version is too old
+        ├── ThrottledError      429, has ``retry_after``; the request was not done
+        └── ServerError         5xx; the request may have been done
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import aiohttp
+import msgspec
+
+
+class KubeError(Exception):
+    """The API server did not do what was asked, or did not say so."""
+
+
+class UnreachableError(KubeError):
+    """No answer came; whether the request was carried out is unknown."""
+
+
+class StatusError(KubeError):
+    """The API server answered with a failure.
+
+    Attributes:
+        status: HTTP status.
+        retry_after: seconds the server asks to wait; 0 where it does not say.
+    """
+
+    def __init__(self, request: str, *, status: int, message: str, retry_after: float = 0) -> None:
+        super().__init__(f"{request}: {status} {message}")
+        self.status = status
+        self.message = message
+        self.retry_after = retry_after
+
+
+class NotFoundError(StatusError):
+    """404."""
+
+
+class ConflictError(StatusError):
+    """409."""
+
+
+class GoneError(StatusError):
+    """410."""
+
+
+class ThrottledError(StatusError):
+    """429."""
+
+
+class ServerError(StatusError):
+    """5xx."""
+
+
+_ERRORS: Final[Mapping[int, type[StatusError]]] = {
+    404: NotFoundError,
+    409: ConflictError,
+    410: GoneError,
+    429: ThrottledError,
+}
+
+
+class _Status(msgspec.Struct):
+    """The part of ``v1.Status`` that people read."""
+
+    message: str = ""
+
+
+def failure_of(asked: str, reply: aiohttp.ClientResponse, body: bytes) -> StatusError:
+    """The error that an unsuccessful ``reply`` to ``asked`` is."""
+    kind = _ERRORS.get(reply.status, ServerError if reply.status >= 500 else StatusError)
+    after = reply.headers.get("Retry-After", "")
+    return kind(
+        asked,
+        status=reply.status,
+        message=_message(body) or reply.reason or "",
+        retry_after=float(after) if after.isdecimal() else 0,
+    )
+
+
+def _message(body: bytes) -> str:
+    """What ``v1.Status`` says, or the start of what came instead."""
+    try:
+        return msgspec.json.decode(body, type=_Status).message
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return body[:200].decode(errors="replace")
