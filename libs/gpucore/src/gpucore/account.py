@@ -27,7 +27,11 @@ class NodeAccount:
     __slots__ = (
         "_cards",
         "_claims",
+        "_crowd",
+        "_excess",
+        "_free",
         "_free_parts",
+        "_largest",
         "name",
         "pending",
         "pending_core",
@@ -91,12 +95,11 @@ class NodeAccount:
         Two equal pods that swapped cards are corrected one after the other: in between, one card
         looks over-full and the other free, and only the excess says that it is not.
         """
-        excess = sum(card.excess for card in self._cards.values())
-        return self.pending + excess + self.pending_gpus * self.shape.largest_card
+        return self.pending + self._excess + self.pending_gpus * self._largest
 
     def free_units(self) -> int:
         """Units left on cards that may be given out, before anything is kept for pending pods."""
-        return sum(card.free for card in self._cards.values() if card.healthy)
+        return self._free
 
     def free_parts(self) -> Mapping[GpuIndex, int]:
         """Thousandths left on each healthy card."""
@@ -109,6 +112,7 @@ class NodeAccount:
         """Follow a change of the node; what pods hold is counted anew in its unit."""
         claims = list(self._claims.values())
         self.shape = shape
+        self._largest = shape.largest_card
         self._claims.clear()
         self._cards = shape.open_cards()
         self.pending = self.pending_core = self.pending_gpus = 0
@@ -174,22 +178,26 @@ class NodeAccount:
     def _reckon(self) -> None:
         """Bring the aggregates up to date; exact, so that a filter needs nothing else."""
         self._free_parts = None
-        widest = empties = 0
+        widest = empties = self._free = self._excess = self._crowd = 0
         for card in self._cards.values():
-            if card.open:
-                widest = max(widest, card.free)
-                empties += card.empty
+            left = card.free
+            self._excess += card.excess
+            self._crowd += card.crowd
+            if card.healthy:
+                self._free += left
+                if card.open:
+                    widest = max(widest, left)
+                    empties += card.empty
         self.share_room = self.whole_room = -1
         if self.shape.offers_shares:
-            self.share_room = max(min(widest, self.free_units() - self.reserved_units()), 0)
+            self.share_room = max(min(widest, self._free - self.reserved_units()), 0)
         if self.shape.offers_cards:
             self.whole_room = max(empties - self.reserved_cards(), 0)
 
     def reserved_cards(self) -> int:
         """Whole cards to keep free, for the same reasons as units."""
-        largest = self.shape.largest_card
-        crowd = sum(card.crowd for card in self._cards.values())
-        return self.pending_gpus + crowd + (-(-self.pending // largest) if largest else 0)
+        strays = -(-self.pending // self._largest) if self._largest else 0
+        return self.pending_gpus + self._crowd + strays
 
 
 def _indexes(claim: Claim) -> frozenset[GpuIndex]:

@@ -98,7 +98,9 @@ class CardAccount:
     @property
     def free(self) -> int:
         """Units that are left; 0 on a card that is taken whole or over-full."""
-        return 0 if self.taken else max(self.total - self.used, 0)
+        if self._whole or self._alone:
+            return 0
+        return self.total - self.used if self.used < self.total else 0
 
     @property
     def core_free(self) -> int:
@@ -146,9 +148,8 @@ class CardAccount:
     @property
     def excess(self) -> int:
         """Units held beyond what the card has: their pods are, or will be, on another card."""
-        if self.gpu is None:
-            return 0
-        return max(self.used + self._whole * self.total - self.total, 0)
+        held = self.used + self._whole * self.total
+        return held - self.total if held > self.total and self.gpu is not None else 0
 
     @property
     def crowd(self) -> int:
