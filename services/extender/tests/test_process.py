@@ -67,7 +67,7 @@ async def until_ready(url: str) -> None:
 async def test_sigterm_finishes_what_is_in_flight_and_exits_zero(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
-    """Unready at once, the running bind is answered, then exit code 0."""
+    """Unready at once, still deciding, the running bind is answered, then exit code 0."""
     await cluster.put("nodes", node("n", 15, unit="GiB"))
     item = await cluster.put("pods", pod("p", 2))
     (tmp_path / "kubeconfig").write_text(cluster.kubeconfig())
@@ -81,7 +81,7 @@ async def test_sigterm_finishes_what_is_in_flight_and_exits_zero(
         return await cluster.apply_binding(request)
 
     cluster.fail_next("bind", slow)
-    flags = ("--port", str(port), "--drain-seconds", "0.3")
+    flags = ("--port", str(port), "--drain-seconds", "1")
     async with command(*arguments, *flags, LOG_LEVEL="info") as process:
         await until_ready(url)
         metadata = item["metadata"]
@@ -99,6 +99,9 @@ async def test_sigterm_finishes_what_is_in_flight_and_exits_zero(
             async with asyncio.timeout(10):
                 while await answers(f"{url}/readyz") == 200:  # noqa: ASYNC110 - another process
                     await asyncio.sleep(0.01)
+            body = {"Pod": item, "NodeNames": ["n"]}
+            async with http.post(f"{url}/gpushare-scheduler/filter", json=body) as late:
+                assert (await late.json())["Error"] == ""
             release.set()
             reply = await bound
             assert (reply.status, await reply.json()) == (200, {"Error": ""})

@@ -47,8 +47,8 @@ def _add_probes(app: FastAPI, health: Health) -> None:
     @app.get("/readyz", **text, responses={503: why})
     async def readyz() -> Response:
         """Ready: decisions may be taken."""
-        obstacle = health.obstacle()
-        return PlainTextResponse(obstacle or "ok", status_code=503 if obstacle else 200)
+        why_not = health.unready()
+        return PlainTextResponse(why_not or "ok", status_code=503 if why_not else 200)
 
     @app.get("/version", **text)
     async def version() -> Response:

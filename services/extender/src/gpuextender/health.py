@@ -38,20 +38,25 @@ class Health:
         self.draining = False
 
     def obstacle(self) -> str:
-        """Why no decision may be taken now; empty when one may."""
-        if self.draining:
-            return "shutting down"
+        """Why no decision may be taken now; empty when one may.
+
+        A process that was asked to stop still decides: requests come until everyone knows.
+        """
         for one in self._followed:
             age = one.age
             if age > self._stale_after:
                 return _sentence(one.name, age)
         return ""
 
+    def unready(self) -> str:
+        """Why no new requests should come here; empty when they should."""
+        return "shutting down" if self.draining else self.obstacle()
+
     def measure(self) -> None:
         """Bring the gauges up to date."""
         for one in self._followed:
             metrics.REFLECTOR_AGE.labels(one.name).set(one.age)
-        metrics.READY.set(not self.obstacle())
+        metrics.READY.set(not self.unready())
 
 
 def _sentence(name: str, age: float) -> str:
