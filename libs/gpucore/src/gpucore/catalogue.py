@@ -100,6 +100,11 @@ _ENTRIES: Final = (
         "Pods on the node hold amounts on unknown cards, so what looks free may not be.",
         "See that those pods go through the extender; once the plugin has placed them this passes.",
     ),
+    Entry(
+        Code.GANG,
+        "The pods of a gang are placed together: all do not fit, or their places are elsewhere.",
+        "Free room for all pods of the gang, or ask for fewer; the sentence says how many fit now.",
+    ),
 )
 
 CATALOGUE: Final = MappingProxyType({entry.code: entry for entry in _ENTRIES})

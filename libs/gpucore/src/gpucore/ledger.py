@@ -18,6 +18,8 @@ Invariants, which the tests execute:
 * What the watch says wins over what was assumed. A list of all pods gives the same books as any
   history of events that ends there, but for claims still ASSUMED: their bind is under way.
 * A node that vanishes keeps its claims; they count again when it returns.
+* A place that is RESERVED for a pod to come (:mod:`gpucore.gang`) counts like any claim, and ends
+  like an ASSUMED one: it is forgotten, or it expires.
 
 A pod event costs the same however many pods there are: it touches the cards of one pod.
 Not thread safe, and no clock: the owner calls from one task and passes the time.
@@ -25,14 +27,19 @@ Not thread safe, and no clock: the owner calls from one task and passes the time
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Final
 
 from gpucore.account import NodeAccount
 from gpucore.model import Claim, ClaimState, Placement
 from gpucore.shape import ABSENT, shape_of
 from gpucore.units import GpuIndex, NodeName, PodUid
+from gpucore.wire.gangs import gang_of
 from gpucore.wire.names import Names
 from gpucore.wire.nodes import Node
 from gpucore.wire.pods import Pod, claim_of, demand_of
+
+_PASSING: Final = frozenset({ClaimState.ASSUMED, ClaimState.RESERVED})
+"""States that end by themselves when nothing confirms them."""
 
 
 class Ledger:
@@ -51,6 +58,7 @@ class Ledger:
         self._accounts: dict[NodeName, NodeAccount] = {}
         self._claims: dict[PodUid, Claim] = {}
         self._assumed: dict[PodUid, int] = {}
+        self._gangs: dict[tuple[str, str], set[PodUid]] = {}
         self._objects: dict[NodeName, Node] = {}
         self._unhealthy: dict[NodeName, frozenset[GpuIndex]] = {}
 
@@ -71,6 +79,10 @@ class Ledger:
     def claims(self) -> Mapping[PodUid, Claim]:
         """What all pods hold, by UID."""
         return MappingProxyType(self._claims)
+
+    def gang(self, namespace: str, name: str) -> list[Claim]:
+        """What the members of a gang hold, and the places that are kept for others, by UID."""
+        return [self._claims[uid] for uid in sorted(self._gangs.get((namespace, name), ()))]
 
     # Nodes.
 
@@ -152,7 +164,7 @@ class Ledger:
         if standing is not None:
             return standing
         account = self._accounts.get(placement.node)
-        demand = demand_of(pod, self.names)
+        demand, gang = demand_of(pod, self.names), gang_of(pod)
         claim = Claim(
             uid=pod.uid,
             namespace=pod.namespace,
@@ -162,19 +174,24 @@ class Ledger:
             exclusive=demand is not None and demand.whole_device,
             unit=account.unit if account else None,
             assume_time=now_ns,
+            gang=gang.name if gang else "",
         )
         self._hold(claim)
         return claim
 
+    def reserve(self, claim: Claim) -> None:
+        """Keep a place for a pod to come; the claim is RESERVED and its UID names no pod."""
+        self._hold(claim)
+
     def forget(self, uid: PodUid) -> bool:
-        """The bind of ``uid`` failed: give back what was assumed. False where nothing was."""
+        """Give back what was assumed or reserved, as a bind failed; False where nothing was."""
         if uid not in self._assumed:
             return False
         self._release(uid)
         return True
 
     def expire(self, now_ns: int, ttl_ns: int) -> list[PodUid]:
-        """Give back what was assumed ``ttl_ns`` ago or earlier and never confirmed or forgotten.
+        """Give back what was assumed or reserved ``ttl_ns`` ago or earlier and nothing confirmed.
 
         The time to live must be longer than a bind can take.
         """
@@ -189,10 +206,12 @@ class Ledger:
         standing = self._claims.get(claim.uid)
         if standing == claim:
             return
-        if standing is not None and standing.placement.node != claim.placement.node:
+        if standing is not None and _moves(standing, claim):
             self._release(claim.uid)
         self._claims[claim.uid] = claim
-        if claim.state is ClaimState.ASSUMED:
+        if claim.gang:
+            self._gangs.setdefault((claim.namespace, claim.gang), set()).add(claim.uid)
+        if claim.state in _PASSING:
             self._assumed[claim.uid] = claim.assume_time
         else:
             self._assumed.pop(claim.uid, None)
@@ -205,9 +224,17 @@ class Ledger:
         self._assumed.pop(uid, None)
         if claim is None:
             return
+        self._leave(claim)
         account = self._accounts[claim.placement.node]
         account.drop(uid)
         self._note(account)
+
+    def _leave(self, claim: Claim) -> None:
+        key = (claim.namespace, claim.gang)
+        members = self._gangs.get(key, set())
+        members.discard(claim.uid)
+        if not members:
+            self._gangs.pop(key, None)
 
     def _account(self, name: NodeName) -> NodeAccount:
         account = self._accounts.get(name)
@@ -233,6 +260,10 @@ class Ledger:
         del self._accounts[name]
         self.share_rooms.pop(name, None)
         self.whole_rooms.pop(name, None)
+
+
+def _moves(old: Claim, new: Claim) -> bool:
+    return old.placement.node != new.placement.node or old.gang != new.gang
 
 
 def _same_shape(old: Node, new: Node) -> bool:

@@ -127,6 +127,7 @@ class Placement(msgspec.Struct, frozen=True):
 class ClaimState(StrEnum):
     """Where a claim is on its way; see :mod:`gpucore.ledger`."""
 
+    RESERVED = "reserved"
     ASSUMED = "assumed"
     BOUND = "bound"
     CONFIRMED = "confirmed"
@@ -143,6 +144,8 @@ class Claim(msgspec.Struct, frozen=True):
         exclusive: its cards take no other pod.
         unit: what the amounts are counted in; ``None`` is the unit of the node as it is now.
         assume_time: Unix nanoseconds of the decision; 0 unknown.
+        gang: name of the gang it is a member of, or (RESERVED) is kept for; empty for none, and
+            for a pod that is being deleted: it is no longer a member.
         faults: what was wrong with the pod's annotations, in words; empty is well.
     """
 
@@ -157,6 +160,7 @@ class Claim(msgspec.Struct, frozen=True):
     exclusive: bool = False
     unit: MemoryUnit | None = None
     assume_time: int = 0
+    gang: str = ""
     faults: tuple[str, ...] = ()
 
 
@@ -178,6 +182,7 @@ class Code(StrEnum):
     UNEVEN_SPLIT = "UnevenSplit"
     RUNG_MISSING = "RungMissing"
     PENDING_UNITS = "PendingUnits"
+    GANG = "GangWaits"
 
 
 class CardRefusal(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from gpucore.wire import names as wire_names
 from gpucore.wire.allocations import MAX_INDEX, Allocation, decode_allocation, per_card
 from gpucore.wire.demands import demand_of
 from gpucore.wire.digits import first_number, number
+from gpucore.wire.gangs import gang_of
 from gpucore.wire.names import Names
 from gpucore.wire.podspec import Pod
 
@@ -43,6 +44,7 @@ class _Reader:
         containers, mem = self._memory()
         core = self._core(mem)
         group = self._group()
+        gang = gang_of(self._pod)
         return Claim(
             uid=self._pod.uid,
             namespace=self._pod.namespace,
@@ -55,6 +57,7 @@ class _Reader:
             exclusive=demand.whole_device,
             unit=self._unit(),
             assume_time=self._assume_time(),
+            gang="" if gang is None or self._pod.terminating else gang.name,
             faults=tuple(self._faults),
         )
 

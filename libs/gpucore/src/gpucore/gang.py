@@ -1,0 +1,204 @@
+"""Gangs: the pods of one training job get places together, on few and well linked nodes, or none.
+
+The first pod of a gang that asks has places chosen for all of them. Those of the others are kept in
+the ledger (:data:`gpucore.model.ClaimState.RESERVED`), so that nobody else takes them, until the
+pods come, the gang is gone, or the time to live of a reservation is over. A later pod passes only
+to nodes where a place is kept for its gang. After a restart the members that the API server shows
+are counted and places for the missing ones are chosen anew.
+
+The pods of a gang ask alike, as workers do; each is planned as the one that asks now. Not promised:
+that a gang half of which runs is finished when others took the room while nothing was kept, and
+the best of all sets of nodes: their number is the least, each next one is the best linked.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from gpucore.account import NodeAccount
+from gpucore.cardfit import per_card
+from gpucore.fit import fit, sift
+from gpucore.gangplaces import Offer, Rules, spread_over
+from gpucore.ledger import Ledger
+from gpucore.model import Claim, ClaimState, Demand, Placement, Refusal
+from gpucore.policy import place
+from gpucore.units import GpuIndex, NodeName, PodUid
+from gpucore.wire.gangs import Gang
+
+
+class Seating(msgspec.Struct, frozen=True):
+    """Places for every pod of a gang that has none.
+
+    Attributes:
+        seats: claims to be reserved from now on, or reserved already.
+        given_up: reservations to forget first.
+    """
+
+    seats: tuple[Claim, ...]
+    given_up: tuple[PodUid, ...] = ()
+
+
+class Shortage(msgspec.Struct, frozen=True):
+    """Why the gang as a whole has no places: a value, not an error.
+
+    Attributes:
+        missing: pods that need a place; some may be placed already.
+        room: how many could be placed, on how many ``nodes``.
+    """
+
+    gang: Gang
+    demand: Demand
+    missing: int
+    room: int
+    nodes: int
+
+    @property
+    def sentence(self) -> str:
+        """The reason with its figures."""
+        more = " more" if self.missing < self.gang.size else ""
+        room = f"room for {_count(self.room, 'member')} on {_count(self.nodes, 'node')}"
+        return f"gang {self.gang.name} needs {self.missing}{more} x {_ask(self.demand)}: {room}"
+
+
+def seat(
+    ledger: Ledger,
+    gang: Gang,
+    demand: Demand,
+    names: Collection[NodeName],
+    rules: Rules,
+    *,
+    now_ns: int,
+) -> Seating | Shortage:
+    """Places for all pods of ``gang`` that hold none: those kept already, else new ones.
+
+    Args:
+        demand: of the pod that asks; it has no claim.
+        names: nodes that may be used for new places.
+        now_ns: when new reservations begin, in Unix nanoseconds.
+    """
+    claims = ledger.gang(gang.namespace, gang.name)
+    seats = [claim for claim in claims if claim.state is ClaimState.RESERVED]
+    missing = max(gang.size - (len(claims) - len(seats)), 1)
+    books = _without(ledger, seats)
+    kept = tuple(one for one in seats if _stands(books[one.placement.node], one, demand))
+    if len(kept) >= missing and any(one.placement.node in names for one in kept):
+        return Seating(kept)
+    home = {claim.placement.node for claim in claims if claim not in seats}
+    accounts = _able(ledger, books, demand, names)
+    offers = [Offer(account, demand, rules, most=missing) for account in accounts]
+    chosen = spread_over(offers, missing, home)
+    if not chosen:
+        return Shortage(gang, demand, missing, sum(one.room for one in offers), len(offers))
+    placements = [placement for offer, count in chosen for placement in offer.load(count)]
+    fresh = _reserved(gang, placements, demand, ledger, now_ns)
+    return Seating(fresh, tuple(one.uid for one in seats))
+
+
+def taken(ledger: Ledger, kept: Claim, demand: Demand, rules: Rules) -> Placement | Refusal | None:
+    """The placement of a pod that takes a kept place; ``None`` where the place is gone."""
+    account = _without(ledger, [kept]).get(kept.placement.node)
+    if account is None:
+        return None
+
+    def choose(_: NodeAccount, free: Sequence[GpuIndex], count: int) -> tuple[GpuIndex, ...]:
+        cards = tuple(card for card in _cards(kept.placement) if card in free)
+        return cards if len(cards) == count else tuple(free[:count])
+
+    return place(account, demand, rules.policy, choose_group=choose)
+
+
+def spare(claims: Iterable[Claim], size: int, *, awaited: bool) -> list[PodUid]:
+    """Reservations of a gang that no pod will use.
+
+    Args:
+        claims: all that are of the gang.
+        size: pods it has in all.
+        awaited: a pod of the gang waits for a node.
+    """
+    found = list(claims)
+    seats = [claim.uid for claim in found if claim.state is ClaimState.RESERVED]
+    members = len(found) - len(seats)
+    return seats[max(size - members, 0) :] if members or awaited else seats
+
+
+def seat_of(claim: Claim) -> Claim:
+    """The place of a member whose bind failed, to be kept for it."""
+    uid = PodUid(f"gang/{claim.namespace}/{claim.gang}/{claim.uid}")
+    return msgspec.structs.replace(
+        claim, uid=uid, name=f"gang {claim.gang}", state=ClaimState.RESERVED
+    )
+
+
+def _without(ledger: Ledger, seats: Iterable[Claim]) -> dict[NodeName, NodeAccount]:
+    """Copies of the books of the nodes that have seats, as if they had none."""
+    books: dict[NodeName, NodeAccount] = {}
+    for one in seats:
+        account = ledger.node(one.placement.node)
+        if account is not None:
+            books.setdefault(account.name, account.copy()).drop(one.uid)
+    return books
+
+
+def _stands(account: NodeAccount, kept: Claim, demand: Demand) -> bool:
+    """The place still is what a pod with ``demand`` needs and could be given."""
+    placement, (mem, _) = kept.placement, per_card(demand)
+    cards = [account.cards.get(index) for index in _cards(placement)]
+    alike = len(placement.group) == demand.gpus and len(cards) == (demand.gpus or demand.cards)
+    return (
+        alike
+        and all(units == mem for units in placement.mem.values())
+        and all(card and card.open and (card.empty or not demand.gpus) for card in cards)
+        and fit(account, demand) is None
+    )
+
+
+def _cards(placement: Placement) -> tuple[GpuIndex, ...]:
+    return placement.group or tuple(placement.mem or placement.core)
+
+
+def _able(
+    ledger: Ledger,
+    books: Mapping[NodeName, NodeAccount],
+    demand: Demand,
+    names: Collection[NodeName],
+) -> Iterator[NodeAccount]:
+    """Books of the nodes that can take a pod, those in ``books`` instead of the ledger's."""
+    fits, _ = sift(ledger, demand, [name for name in names if name not in books])
+    for name in fits:
+        account = ledger.node(name)
+        if account is not None:
+            yield account
+    for name, account in books.items():
+        if name in names and fit(account, demand) is None:
+            yield account
+
+
+def _reserved(
+    gang: Gang, placements: Iterable[Placement], demand: Demand, ledger: Ledger, now_ns: int
+) -> tuple[Claim, ...]:
+    return tuple(
+        Claim(
+            uid=PodUid(f"gang/{gang.namespace}/{gang.name}/{number}"),
+            namespace=gang.namespace,
+            name=f"gang {gang.name}",
+            state=ClaimState.RESERVED,
+            placement=placement,
+            exclusive=demand.whole_device,
+            unit=account.unit if (account := ledger.node(placement.node)) else None,
+            assume_time=now_ns,
+            gang=gang.name,
+        )
+        for number, placement in enumerate(placements)
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _ask(demand: Demand) -> str:
+    if demand.gpus:
+        return _count(demand.gpus, "card")
+    parts = [f"{demand.mem} units of GPU memory"] if demand.mem else []
+    parts += [f"{demand.core} % of compute"] if demand.core else []
+    return " and ".join(parts)

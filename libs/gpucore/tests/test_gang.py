@@ -1,0 +1,316 @@
+"""Gangs are placed together on few, well linked nodes, or not at all."""
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+
+import msgspec
+from corebuilders import NAMES, bound, cards, demand, ledger, pod, share_node
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from linkedcards import BRIDGED, VOLTA, indexes, joined_cards, linked_node
+
+from gpucore.gang import Rules, Seating, Shortage, seat, seat_of, spare, taken
+from gpucore.ledger import Ledger
+from gpucore.model import Claim, ClaimState, Placement, Refusal
+from gpucore.policy import place
+from gpucore.topology.links import Matrix
+from gpucore.units import NodeName
+from gpucore.wire.gangs import gang_of
+from gpucore.wire.pods import Pod, claim_of, demand_of
+
+NOW = 1_000
+TTL = 500
+RULES = Rules()
+
+
+def member(number: int, size: int, *, gpus: int = 0, mem: int = 0, **more: object) -> Pod:
+    """One pod of the gang ``train``."""
+    labels = {"gpu-topology": "train", "gpu-topology-replica": str(size)}
+    return pod(f"m{number}", mem, gpus=gpus, labels=labels, **more)  # type: ignore[arg-type]
+
+
+def asked(book: Ledger, asks: Pod, names: Iterable[str], now: int = NOW) -> Seating | Shortage:
+    """What a member is told; what it says is reserved."""
+    gang = gang_of(asks)
+    assert gang is not None
+    offered = [NodeName(name) for name in names]
+    answer = seat(book, gang, demand(asks), offered, RULES, now_ns=now)
+    if isinstance(answer, Seating):
+        for uid in answer.given_up:
+            book.forget(uid)
+        for claim in answer.seats:
+            book.reserve(claim)
+    return answer
+
+
+def take(book: Ledger, asks: Pod, kept: Claim) -> Claim:
+    """Bind a member to a place that is kept for its gang."""
+    placement = taken(book, kept, demand(asks), RULES)
+    assert isinstance(placement, Placement)
+    book.forget(kept.uid)
+    return book.assume(asks, placement, now_ns=NOW)
+
+
+def seats(book: Ledger) -> list[Claim]:
+    """Places that are kept."""
+    return [c for c in book.claims().values() if c.state is ClaimState.RESERVED]
+
+
+def run(book: Ledger, pods: Sequence[Pod], names: Sequence[str]) -> list[Claim]:
+    """Let members come one after the other until one is refused."""
+    placed: list[Claim] = []
+    for each in pods:
+        answer = asked(book, each, names)
+        if isinstance(answer, Shortage):
+            break
+        placed.append(take(book, each, answer.seats[0]))
+    return placed
+
+
+def nodes_of(answer: Seating | Shortage) -> list[str]:
+    """Nodes of the places, one for each."""
+    assert isinstance(answer, Seating)
+    return sorted(one.placement.node for one in answer.seats)
+
+
+def whole(book: Ledger, name: str, gpus: int) -> Placement | Refusal:
+    """What a pod of its own would get on a node."""
+    account = book.node(NodeName(name))
+    assert account is not None
+    return place(account, demand(pod("alone", gpus=gpus)))
+
+
+def test_a_gang_lands_on_one_node_in_its_best_groups() -> None:
+    """Two pods of four cards take the halves of one machine; its restart shows the same books."""
+    book = ledger(linked_node("a"), linked_node("b"))
+    placed = run(book, [member(i, 2, gpus=4) for i in range(2)], "ab")
+    assert [claim.placement.node for claim in placed] == ["a", "a"]
+    assert [claim.placement.group for claim in placed] == [
+        indexes(0, 1, 2, 3),
+        indexes(4, 5, 6, 7),
+    ]
+    assert seats(book) == []
+
+
+def test_pods_of_a_gang_share_one_good_group_of_cards() -> None:
+    """Four pods of one card get four cards that belong together, not the four lowest."""
+    holder = pod("h", gpus=3, node="a", annotations={NAMES.group: "1,2,3"})
+    book = ledger(linked_node("a"), holder)
+    placed = run(book, [member(i, 4, gpus=1) for i in range(4)], "a")
+    assert {card for claim in placed for card in claim.placement.group} == {4, 5, 6, 7}
+
+
+def test_the_fewest_nodes_then_the_best_linked_then_the_tightest() -> None:
+    """One machine beats two, NVLinks beat unknown links, and a whole machine is left whole."""
+    unknown = share_node("a", cards(*[16] * 8), whole=True)
+    book = ledger(unknown, linked_node("b", BRIDGED), linked_node("c", BRIDGED), linked_node("v"))
+    assert nodes_of(asked(book, member(0, 4, gpus=2), "abcv")) == ["v"] * 4
+    book = ledger(unknown, linked_node("b", BRIDGED), linked_node("v"))
+    assert nodes_of(asked(book, member(0, 6, gpus=2), "abv")) == ["b", "b", "v", "v", "v", "v"]
+    half = pod("h", gpus=4, node="d", annotations={NAMES.group: "0,1,2,3"})
+    book = ledger(linked_node("c"), linked_node("d"), half)
+    assert nodes_of(asked(book, member(0, 2, gpus=2), "cd")) == ["d", "d"]
+
+
+def test_a_gang_that_does_not_fit_takes_nothing_and_says_what_fits() -> None:
+    """Room for three of four: nobody is placed and nothing is kept."""
+    quad = joined_cards(BRIDGED)
+    book = ledger(
+        share_node("a", quad, whole=True),
+        share_node("b", cards(16, 16, 16), whole=True),
+    )
+    answer = asked(book, member(0, 4, gpus=2), "ab")
+    assert isinstance(answer, Shortage)
+    assert answer.sentence == "gang train needs 4 x 2 cards: room for 3 members on 2 nodes"
+    assert not book.claims()
+    wide = asked(book, member(0, 2, mem=17), "ab")
+    assert isinstance(wide, Shortage)
+    assert wide.sentence == (
+        "gang train needs 2 x 17 units of GPU memory: room for 0 members on 0 nodes"
+    )
+
+
+def test_nobody_else_gets_what_is_kept() -> None:
+    """Places of members to come count as taken until they come."""
+    book = ledger(linked_node("a", BRIDGED))
+    answer = asked(book, member(0, 2, gpus=2), "a")
+    assert isinstance(answer, Seating)
+    take(book, member(0, 2, gpus=2), answer.seats[0])
+    refused = whole(book, "a", 1)
+    assert isinstance(refused, Refusal)
+    later = asked(book, member(1, 2, gpus=2), "a")
+    assert isinstance(later, Seating)
+    assert later.seats == answer.seats[1:]
+
+
+def test_a_member_passes_only_to_places_that_are_kept_and_offered() -> None:
+    """Where the scheduler no longer offers the node, places are found anew or the pod waits."""
+    book = ledger(linked_node("a", BRIDGED), linked_node("b", BRIDGED))
+    assert nodes_of(asked(book, member(0, 2, gpus=2), "ab")) == ["a", "a"]
+    assert nodes_of(asked(book, member(0, 2, gpus=2), "b")) == ["b", "b"]
+    assert isinstance(asked(book, member(0, 2, gpus=2), "c"), Shortage)
+    assert len(seats(book)) == 2
+
+
+def test_after_a_restart_a_half_placed_gang_goes_on_from_what_is_shown() -> None:
+    """Members with a node count, and the places of the others are found anew beside them."""
+    inventory = joined_cards(VOLTA)
+    first = member(0, 3, gpus=2)
+    shown = bound(first, Placement(NodeName("b"), group=indexes(0, 3)), inventory)
+    book = ledger(linked_node("a"), linked_node("b"), shown)
+    assert nodes_of(asked(book, member(1, 3, gpus=2), "ab")) == ["b", "b"]
+    taken_up = pod("h", gpus=5, node="b", annotations={NAMES.group: "1,2,4,5,6"})
+    book = ledger(linked_node("b"), shown, taken_up)
+    answer = asked(book, member(1, 3, gpus=2), "b")
+    assert isinstance(answer, Shortage)
+    assert answer.sentence == "gang train needs 2 more x 2 cards: room for 0 members on 0 nodes"
+
+
+def test_a_member_that_is_being_deleted_is_none() -> None:
+    """The pods of an earlier run of the job do not stand for those of the next."""
+    first = member(0, 2, gpus=2)
+    shown = bound(first, Placement(NodeName("a"), group=indexes(0, 3)), joined_cards(VOLTA))
+    going = msgspec.structs.replace(shown, terminating=True)
+    book = ledger(linked_node("a"), shown)
+    assert len(book.gang("default", "train")) == 1
+    book.pod_changed(going)
+    assert book.gang("default", "train") == []
+    assert claim_of(going, NAMES) == book.claim(first.uid)
+
+
+def test_a_place_that_no_longer_holds_is_found_anew() -> None:
+    """A card that was lost meanwhile is not given to a member."""
+    book = ledger(linked_node("a", BRIDGED), linked_node("b", BRIDGED))
+    asked(book, member(0, 2, gpus=2), "ab")
+    book.unhealthy_changed(NodeName("a"), frozenset(indexes(3)))
+    assert nodes_of(asked(book, member(0, 2, gpus=2), "ab")) == ["b", "b"]
+    assert len(seats(book)) == 2
+
+
+def test_reservations_end_by_themselves() -> None:
+    """What nobody came for is free again when its time is over, and not before."""
+    book = ledger(linked_node("a", BRIDGED))
+    asked(book, member(0, 2, gpus=2), "a")
+    assert book.expire(NOW + TTL - 1, TTL) == []
+    assert len(book.expire(NOW + TTL, TTL)) == 2
+    assert not book.claims()
+    assert isinstance(whole(book, "a", 4), Placement)
+
+
+def test_places_are_kept_while_the_gang_can_use_them() -> None:
+    """Superfluous ones go when members come another way, all of them with the last pod."""
+    book = ledger(linked_node("a"))
+    asked(book, member(0, 3, gpus=1), "a")
+    held = book.gang("default", "train")
+    assert spare(held, 3, awaited=True) == []
+    assert spare(held, 3, awaited=False) == [claim.uid for claim in held]
+    assert spare(held, 2, awaited=True) == [held[2].uid]
+    placed = take(book, member(0, 3, gpus=1), held[0])
+    assert spare(book.gang("default", "train"), 3, awaited=False) == []
+    assert spare(book.gang("default", "train"), 2, awaited=False) == [held[2].uid]
+    book.forget(placed.uid)
+    book.reserve(seat_of(placed))
+    assert len(seats(book)) == 3
+
+
+def test_the_labels_must_make_sense() -> None:
+    """A gang needs its size; one pod is no gang; namespaces keep gangs apart."""
+    alone = pod("p", gpus=1, labels={"gpu-topology": "train"})
+    assert "gpu-topology-replica" in demand(alone).fault
+    assert gang_of(alone) is None
+    assert gang_of(member(0, 1, gpus=1)) is None
+    assert demand(member(0, 1, gpus=1)).fault == ""
+    here = gang_of(member(0, 2, gpus=1))
+    there = gang_of(msgspec.structs.replace(member(0, 2, gpus=1), namespace="other"))
+    assert here is not None
+    assert here != there
+
+
+MACHINES = st.lists(st.sampled_from((BRIDGED, VOLTA, None)), min_size=1, max_size=4)
+STRANGERS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=6)
+
+
+def cluster(machines: Sequence[Matrix | None], held: Sequence[tuple[int, int]]) -> Ledger:
+    """Nodes named by their number, on some of which pods hold whole cards."""
+    nodes = [
+        share_node(str(at), cards(16, 16, 16), whole=True)
+        if matrix is None
+        else linked_node(str(at), matrix)
+        for at, matrix in enumerate(machines)
+    ]
+    book = ledger(*nodes)
+    for number, (at, gpus) in enumerate(held):
+        stranger(book, at % len(nodes), gpus, number)
+    return book
+
+
+def stranger(book: Ledger, at: int, gpus: int, number: int) -> None:
+    """A pod of no gang that takes cards on a node if it can."""
+    found = whole(book, str(at), gpus)
+    if isinstance(found, Placement):
+        book.assume(pod(f"s{number}", gpus=gpus), found, now_ns=NOW)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    machines=MACHINES,
+    held=STRANGERS,
+    coming=STRANGERS,
+    size=st.integers(2, 5),
+    gpus=st.integers(0, 4),
+    mem=st.integers(1, 16),
+)
+def test_all_of_a_gang_or_none_whoever_comes_between(
+    *,
+    machines: list[Matrix | None],
+    held: list[tuple[int, int]],
+    coming: list[tuple[int, int]],
+    size: int,
+    gpus: int,
+    mem: int,
+) -> None:
+    """All members are placed where all fitted at the start, else none; never more than there is.
+
+    The number of nodes is the least there is, strangers between the members change nothing, and no
+    reservation is left.
+    """
+    book = cluster(machines, held)
+    names = [str(at) for at in range(len(machines))]
+    pods = [member(i, size, gpus=gpus, mem=0 if gpus else mem) for i in range(size)]
+    rooms = {name: room(book, name, pods) for name in names}
+    placed: list[Claim] = []
+    for number, each in enumerate(pods):
+        answer = asked(book, each, names)
+        if isinstance(answer, Shortage):
+            assert number == 0
+            assert answer.room == sum(rooms.values()) < size
+            break
+        for at, many in coming[number : number + 1]:
+            stranger(book, at % len(machines), many, 100 + number)
+        placed.append(take(book, each, answer.seats[-1]))
+        assert not any(account.overfull for account in book.nodes().values())
+    assert len(placed) == (size if sum(rooms.values()) >= size else 0)
+    assert len({claim.placement.node for claim in placed}) == least(rooms.values(), len(placed))
+    assert seats(book) == []
+
+
+def room(book: Ledger, name: str, pods: Sequence[Pod]) -> int:
+    """How many of ``pods`` fit one node, by plain trying."""
+    account = book.node(NodeName(name))
+    assert account is not None
+    books = account.copy()
+    for number, each in enumerate(pods):
+        wanted = demand_of(each, NAMES)
+        assert wanted is not None
+        found = place(books, wanted)
+        if isinstance(found, Refusal):
+            return number
+        books.put(Claim(each.uid, "", "", ClaimState.ASSUMED, found))
+    return len(pods)
+
+
+def least(rooms: Iterable[int], count: int) -> int:
+    """The least number of nodes with room for ``count``, by trying all sets of nodes."""
+    known = list(rooms)
+    sizes = range(len(known) + 1)
+    return next(n for n in sizes if any(sum(c) >= count for c in combinations(known, n)))
