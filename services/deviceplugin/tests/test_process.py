@@ -94,17 +94,12 @@ async def process(root: Path, machine: str) -> AsyncIterator[Process]:
 
 @pytest.mark.parametrize(
     ("machine", "units"),
-    [
-        ("t4-2x16", 30),
-        ("dgx1-volta", 8 * 15),
-        ("mixed-t4-a100", 15 + 40),
-        ("a100-mig-2x40", 19 + 9 + 4 + 40),
-    ],
+    [("t4-2x16", 30), ("a100-mig-2x40", 19 + 9 + 4 + 40)],
 )
-async def test_every_machine_is_offered_as_its_driver_tells_it(
+async def test_a_machine_is_offered_as_its_driver_tells_it(
     tmp_path: Path, machine: str, units: int
 ) -> None:
-    """Old and new drivers, links, mixed cards and MIG, through the unmodified binding."""
+    """An old driver and one with MIG, through the unmodified binding."""
     async with process(tmp_path, machine) as plugin:
         await plugin.offered(units)
         plugin.cluster.pods.put(objects.pod("p", [{"gpu-mem": 3}], annotations=planned(1, 3)))
@@ -146,9 +141,8 @@ async def test_health_and_metrics_are_served(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{await _port(plugin)}"
         async with httpx2.AsyncClient() as client:
             assert (await client.get(f"{url}/healthz")).text == "ok\n"
-            ready = await client.get(f"{url}/readyz")
-            assert (ready.status_code, ready.text) == (200, "ok\n")
-            text = await _metrics(client, url)
+            assert await _until(client, f"{url}/readyz", "ok") == "ok\n"
+            text = await _until(client, f"{url}/metrics", "unattributed_bytes{")
         card = {"gpu": "0", "uuid": "GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f"}
         assert _value(text, "gpushare_card_healthy", card) == 1
         assert _value(text, "gpushare_card_unattributed_bytes", card) == (3743 + 2201) * MIB
@@ -163,11 +157,10 @@ def _value(text: str, name: str, labels: dict[str, str]) -> float:
     raise AssertionError(f"no {name} with {labels}")
 
 
-async def _metrics(client: httpx2.AsyncClient, url: str) -> str:
-    """The metrics, once usage has been measured."""
+async def _until(client: httpx2.AsyncClient, url: str, part: str) -> str:
+    """The answer of another process, once it contains ``part``."""
     async with asyncio.timeout(20):
-        # another process, under a deadline
-        while "unattributed_bytes{" not in (text := (await client.get(f"{url}/metrics")).text):  # noqa: ASYNC110
+        while part not in (text := (await client.get(url)).text):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     return text
 

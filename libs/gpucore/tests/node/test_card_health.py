@@ -84,7 +84,8 @@ def test_a_withdrawn_card_stays_away_for_its_time() -> None:
     made = book(clean_probes=1)
     made.bad("GPU-a", "storm", 1.0, hold=300.0)
     assert made.clean("GPU-a", 200.0) == []
-    assert made.clean("GPU-a", 302.0)
+    assert made.clean("GPU-a", 300.5) == []
+    assert made.clean("GPU-a", 301.0)
 
 
 def test_a_card_that_is_gone_is_forgotten() -> None:

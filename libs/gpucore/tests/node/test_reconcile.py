@@ -116,6 +116,9 @@ def test_whole_cards_are_corrected_in_the_group() -> None:
     correction = only(corrections([holding], [pod], truth()))
     assert correction.annotations[DEFAULT_NAMES.group] == "1,2"
     assert correction.annotations[DEFAULT_NAMES.group_assigned] == "true"
+    assert correction.message == (
+        "planned for cards 0 and 1, kubelet placed the pod on cards 1 and 2"
+    )
 
 
 def test_pods_that_hold_nothing_or_ended_or_ask_nothing_are_left_alone() -> None:

@@ -1,0 +1,132 @@
+"""The adapter of the real binding, on every machine of the stand-in library."""
+
+import ctypes
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpucore.model import Rung
+from gpucore.units import GIB
+from gpudeviceplugin.cards import CardLostError, DriverUnavailableError, Machine
+from gpudeviceplugin.inventory import inventory_of
+from gpudeviceplugin.nvml import Nvml
+from mocknvml import build
+
+Open = Callable[[str], Nvml]
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    """Opens the adapter on a machine by name; its state file is ``state`` in the test's folder."""
+    ctypes.CDLL(str(build.ensure() / "libnvidia-ml.so.1"))  # found by its name from then on
+    opened: list[Nvml] = []
+
+    def start(name: str) -> Nvml:
+        monkeypatch.setenv("GPUSHARE_MOCK_NVML_MACHINE", str(build.machine(name)))
+        monkeypatch.setenv("GPUSHARE_MOCK_NVML_STATE", str(tmp_path / "state"))
+        nvml = Nvml()
+        opened.append(nvml)
+        nvml.open()
+        return nvml
+
+    yield start
+    for nvml in opened:
+        nvml.close()
+
+
+def kinds(found: Machine) -> set[tuple[str, ...]]:
+    return set(found.links.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "units"),
+    [
+        ("t4-2x16", [15, 15]),
+        ("a100-pcie-4x40", [40] * 4),
+        ("dgx1-volta", [15] * 8),
+        ("h100-nvswitch-8x80", [79] * 8),
+        ("h200-8x141", [140] * 8),
+    ],
+)
+def test_every_card_of_a_machine_is_told_with_its_units(
+    machine: Open, name: str, units: list[int]
+) -> None:
+    """Memory, identity and order of the cards, for drivers old and new."""
+    found = machine(name).machine()
+    inventory = inventory_of(found, GIB, {})
+    assert [gpu.units for gpu in inventory.gpus] == units
+    assert [gpu.index for gpu in inventory.gpus] == list(range(len(units)))
+    assert len({gpu.uuid for gpu in inventory.gpus}) == len(units)
+    assert all(gpu.model and gpu.minor >= 0 and gpu.numa >= 0 for gpu in inventory.gpus)
+    assert found.driver
+    assert found.silent == ()
+
+
+def test_links_are_told_by_kind_and_number(machine: Open) -> None:
+    """DGX-1 Volta: the reference's table, pair by pair."""
+    links = machine("dgx1-volta").machine().links
+    assert links["0-1"] == ("PIX", "NV1")
+    assert links["0-3"] == ("PHB", "NV2")
+    assert links["2-3"] == ("PIX", "NV2")
+    assert links["1-5"] == ("SYS", "NV2")
+    assert links["0-5"] == ("SYS",)
+    assert len(links) == 28
+
+
+def test_links_through_a_switch_connect_every_pair(machine: Open) -> None:
+    """NVSwitch: every pair has all 18 links of a card."""
+    assert kinds(machine("h100-nvswitch-8x80").machine()) == {("NODE", "NV18"), ("SYS", "NV18")}
+
+
+def test_instances_of_a_card_in_mig_mode_are_cards_of_their_own(machine: Open) -> None:
+    """The sliced card is not offered; its instances come after all cards."""
+    found = machine("a100-mig-2x40").machine()
+    inventory = inventory_of(found, GIB, {found.cards[1].uuid: Rung.MPS})
+    assert [(gpu.index, gpu.units, gpu.mig) for gpu in inventory.gpus] == [
+        (1, 40, False),
+        (2, 19, True),
+        (3, 9, True),
+        (4, 4, True),
+    ]
+    assert inventory.gpus[0].rung is Rung.MPS
+
+
+def test_usage_names_the_processes_of_a_card(machine: Open) -> None:
+    """Two inference servers on card 0 of the T4 machine, nobody on card 1."""
+    nvml = machine("t4-2x16")
+    first, second = nvml.machine().cards
+    assert [process.pid for process in nvml.usage(first.uuid).processes] == [21034, 21877]
+    assert nvml.usage(second.uuid).processes == ()
+
+
+def test_a_lost_card_fails_alone(machine: Open, tmp_path: Path) -> None:
+    """Card 1 is lost: it is silent, its questions fail, and card 0 answers as before."""
+    nvml = machine("t4-2x16")
+    first, second = nvml.machine().cards
+    (tmp_path / "state").write_text("gpu 1 lost\n")
+    assert nvml.machine().silent == (1,)
+    nvml.probe(first.uuid)
+    with pytest.raises(CardLostError):
+        nvml.probe(second.uuid)
+    with pytest.raises(CardLostError):
+        nvml.usage(second.uuid)
+
+
+def test_an_xid_is_told_with_the_uuid_of_its_card(machine: Open, tmp_path: Path) -> None:
+    """An event comes once; without one the wait ends empty."""
+    nvml = machine("t4-2x16")
+    cards = nvml.machine().cards
+    assert nvml.next_xid(1) is None
+    (tmp_path / "state").write_text("xid 79 gpu 1\n")
+    event = nvml.next_xid(2000)
+    assert event is not None
+    assert (event.code, event.uuid) == (79, cards[1].uuid)
+    assert nvml.next_xid(1) is None
+
+
+def test_a_driver_that_is_not_loaded_is_unavailable(machine: Open, tmp_path: Path) -> None:
+    """No driver is a clear state, not a crash."""
+    (tmp_path / "state").write_text("driver unloaded\n")
+    with pytest.raises(DriverUnavailableError):
+        machine("t4-2x16")
