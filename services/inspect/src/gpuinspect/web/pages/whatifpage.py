@@ -15,6 +15,7 @@ from gpuinspect.web.feed import Frame
 from gpuinspect.web.markup import Markup, el, table
 
 MOST: Final = 100  # pods and nodes in one question
+LOOKS: Final = 20_000  # at a node for a pod: about a second, in which others wait
 _FIELDS: Final = (
     ("mem", "Units of memory", 0, 1 << 20),
     ("core", "Percent of compute", 0, 100),
@@ -51,13 +52,17 @@ def _result(frame: Frame, query: Mapping[str, str]) -> Markup | None:
     amounts = {name: _amount(query.get(name, ""), low, high) for name, _, low, high in _FIELDS}
     if not (amounts["mem"] or amounts["core"] or amounts["gpus"]):
         return None
-    wanted = Wanted(_pod(amounts, frame.ledger), amounts["replicas"])
+    nodes = len(frame.view.nodes) + amounts["add"]
+    pods = min(amounts["replicas"], max(LOOKS // max(nodes, 1), 1))
+    wanted = Wanted(_pod(amounts, frame.ledger), pods)
     added = Addition(amounts["add"], query.get("like", "") if amounts["add"] else "")
     try:
         answers = ask(frame.snapshot, [wanted], frame.ledger, addition=added)
     except InspectError as error:
         return el("p", str(error), class_="problem", role="alert")
-    return _answers(answers)
+    asked = f"Asked for {pods} of {amounts['replicas']} pods, because there are {nodes} nodes;"
+    short = el("p", asked, " gpushare whatif asks for any number.")
+    return el("div", short if pods < amounts["replicas"] else None, _answers(answers))
 
 
 def _amount(text: str, low: int, high: int) -> int:

@@ -1,0 +1,123 @@
+"""A real browser, the real command behind it, and pictures of what it shows.
+
+Without a browser these tests are skipped, but where ``CI`` is set they fail. Pictures are kept in
+``artifacts/`` of the repository, which git ignores.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import chromium as browsers
+
+DEADLINE_MS = 30_000
+"""For everything that is waited for; a busy machine needs some of it."""
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A browser of this machine."""
+    path = browsers.installed()
+    if path is None:
+        missing = f"no Chromium: install {browsers.PACKAGE}, or be root on Debian"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - slow, and only needed here
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def serving() -> Callable[..., Any]:
+    """Runs ``gpushare dashboard`` with some flags until a block ends, and says where."""
+    return _serving
+
+
+@contextmanager
+def _serving(*flags: str) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    line = [sys.executable, "-m", "gpuinspect", "dashboard", f"--port={port}", "--interval=0.2"]
+    service = subprocess.Popen([*line, *flags], stderr=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _wait_until_ready(service, url)
+        yield url
+    finally:
+        service.terminate()
+        service.wait(30)
+
+
+def _wait_until_ready(service: subprocess.Popen[bytes], url: str) -> None:
+    """Ask until the service has read the cluster; it fails or answers within the deadline."""
+    for _ in range(DEADLINE_MS // 100):
+        assert service.poll() is None, "the service has ended"
+        try:
+            with urllib.request.urlopen(f"{url}/readyz", timeout=1) as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            pass
+        try:
+            service.wait(0.1)
+        except subprocess.TimeoutExpired:
+            continue
+    pytest.fail("the service did not become ready")
+
+
+@pytest.fixture
+def window(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """Opens an address in a window of its own.
+
+    What the browser complains of fails the test, but for what has ``forgiving`` in it. Ask for it
+    after the address, so that windows close before the service does.
+    """
+    complaints: list[str] = []
+    contexts: list[Any] = []
+
+    def opened(
+        address: str, *, width: int = 1200, scheme: str = "light", forgiving: str = "\n"
+    ) -> Any:
+        def complain(text: str) -> None:
+            complaints.extend([] if forgiving in text else [text])
+
+        size = {"width": width, "height": 800}
+        context = chromium.new_context(viewport=size, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(DEADLINE_MS)
+        page.on("console", lambda said: complain(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: complain(str(error)))
+        page.goto(address)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def keep(request: pytest.FixtureRequest) -> Callable[[Any, str], None]:
+    """Keeps a picture of a page."""
+    folder = request.config.rootpath / "artifacts"
+
+    def kept(page: Any, name: str) -> None:
+        folder.mkdir(exist_ok=True)
+        path = folder / f"dashboard-{name}.png"
+        page.screenshot(path=path, full_page=True)
+        assert path.stat().st_size > 5_000
+
+    return kept

@@ -1,0 +1,83 @@
+"""The page in a real Chromium over an API server that changes while it is looked at."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drawncluster import Card, FakeCluster
+from fakeapiserver import FakeApiServer
+
+from gpuinspect.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS
+
+NODES, PODS, EVENTS = "/api/v1/nodes", "/api/v1/pods", "/api/v1/events"
+
+
+def pod(name: str, units: int, index: int) -> dict[str, Any]:
+    """A pod that holds a share of a card of ``n1``."""
+    return FakeCluster().pod(name, units, node="n1", index=index).items[0]
+
+
+@pytest.fixture
+def server() -> Iterator[FakeApiServer]:
+    """An API server with a node and a pod, which trusts everybody who shows any token."""
+    nodes = FakeCluster().node("n1", cards=[Card(15)] * 2).items
+    with FakeApiServer({NODES: nodes, PODS: [pod("web", 6, 0)], EVENTS: []}).serving() as server:
+        server.reviews = {
+            TOKEN_REVIEWS: {"status": {"authenticated": True, "user": {"username": "ann"}}},
+            ACCESS_REVIEWS: {"status": {"allowed": True}},
+        }
+        yield server
+
+
+@pytest.fixture
+def address(server: FakeApiServer, serving: Callable[..., Any], tmp_path: Path) -> Iterator[str]:
+    """Where ``gpushare dashboard --require-token`` shows that cluster."""
+    with serving(f"--kubeconfig={server.kubeconfig(tmp_path)}", "--require-token") as url:
+        yield url
+
+
+def test_log_in_and_watch(
+    address: str, window: Callable[..., Any], server: FakeApiServer, keep: Callable[..., None]
+) -> None:
+    """A token opens the page, and a pod that comes appears on it without a reload.
+
+    The keyboard's place is kept, and a failing API server is said with the last state still there.
+    """
+    page = window(address)
+    keep(page, "login")
+    page.get_by_label("Token").fill("a token")
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_text("Live", exact=True).wait_for()
+    page.evaluate("window.loadedOnce = true")
+    page.locator("svg a").first.focus()
+    server.lists[PODS] = [pod("web", 6, 0), pod("fresh", 5, 0)]
+    page.get_by_text("GPU0 11/15").wait_for()
+    focus = "document.activeElement.getAttribute('href')"
+    assert page.evaluate(focus) == "/pods/default/web"
+    server.statuses[PODS] = 503
+    page.get_by_text("Out of date").wait_for()
+    assert page.get_by_text("GPU0 11/15").count() == 1
+    keep(page, "out-of-date")
+    del server.statuses[PODS]
+    page.get_by_text("Out of date").wait_for(state="detached")
+    assert page.evaluate("window.loadedOnce") is True
+
+
+@pytest.fixture
+def open_address(
+    server: FakeApiServer, serving: Callable[..., Any], tmp_path: Path
+) -> Iterator[str]:
+    """Where the page shows that cluster to everybody."""
+    with serving(f"--kubeconfig={server.kubeconfig(tmp_path)}") as url:
+        yield url
+
+
+def test_a_pod_that_goes(
+    open_address: str, window: Callable[..., Any], server: FakeApiServer
+) -> None:
+    """The page of a pod that is deleted while it is looked at says that it is gone."""
+    page = window(f"{open_address}/pods/default/web", forgiving="404")
+    page.get_by_text("Live", exact=True).wait_for()
+    server.lists[PODS] = []
+    page.get_by_text("There is none of this name.").wait_for()
