@@ -39,6 +39,7 @@ class FakeDriver:
         self.probes = 0
 
     def open(self) -> None:
+        """Raises while there is no driver; so does every question."""
         if self.absent:
             raise DriverUnavailableError("no driver")
 
@@ -46,6 +47,7 @@ class FakeDriver:
         self.block.set()
 
     def machine(self) -> Machine:
+        self.open()
         there = tuple(card for card in self.cards if card.uuid not in self.lost)
         silent = tuple(card.index for card in self.cards if card.uuid in self.lost)
         pairs = [(a.index, b.index) for a in there for b in there if a.index < b.index]
@@ -54,6 +56,7 @@ class FakeDriver:
     def probe(self, uuid: str) -> None:
         self.probes += 1
         self.block.wait(30)
+        self.open()
         if uuid in self.lost:
             raise CardLostError(f"{uuid} is lost")
 

@@ -142,3 +142,13 @@ async def test_the_type_of_the_machine_comes_from_its_label(tmp_path: Path) -> N
         await stage.eventually(
             lambda: stage.node()["metadata"]["annotations"].get("NODE_TYPE") == "ecs.gn6"
         )
+
+
+async def test_a_driver_that_is_reloaded_is_asked_again(tmp_path: Path) -> None:
+    """The driver goes away under the plugin: all cards are withdrawn, and return with it."""
+    async with Stage(tmp_path, refresh_seconds=0.2, driver_retry_seconds=0.1) as stage:
+        await stage.offered(30)
+        stage.driver.absent = True
+        await stage.offered(0)
+        stage.driver.absent = False
+        await stage.offered(30)

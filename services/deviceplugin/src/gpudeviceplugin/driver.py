@@ -34,8 +34,12 @@ class PatientDriver:
         self._hanging: set[str] = set()
 
     async def open(self) -> None:
-        """Start the session. Raises DriverUnavailableError."""
-        await self._ask("session", ENUMERATE_SECONDS, self._driver.open)
+        """Start the session, or start it anew. Raises DriverUnavailableError."""
+        await self._ask("session", ENUMERATE_SECONDS, self._begin)
+
+    def _begin(self) -> None:
+        self._driver.close()  # what is left of a session with a driver that went
+        self._driver.open()
 
     async def machine(self) -> Machine:
         """Enumerate the cards. Raises DriverError."""

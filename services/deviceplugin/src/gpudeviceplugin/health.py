@@ -17,7 +17,7 @@ from gpucore.node.denial import Denial, DenialCode
 from gpucore.node.health import HealthBook, Verdict
 from gpucore.units import GpuIndex
 from gpudeviceplugin import telemetry
-from gpudeviceplugin.cards import CardLostError, DriverError
+from gpudeviceplugin.cards import DriverError
 from gpudeviceplugin.driver import PatientDriver
 from gpudeviceplugin.state import nobody
 
@@ -83,10 +83,8 @@ class Health:
     async def _probe(self, uuid: str) -> None:
         try:
             await self._driver.probe(uuid)
-        except CardLostError as error:
-            self._tell(self._book.bad(uuid, f"it does not answer ({error})", time.monotonic()))
         except DriverError as error:
-            log.warning("cannot probe", uuid=uuid, why=str(error))
+            self._tell(self._book.bad(uuid, f"it does not answer ({error})", time.monotonic()))
         else:
             self._tell(self._book.clean(uuid, time.monotonic()))
 

@@ -6,7 +6,6 @@ others.
 """
 
 import asyncio
-from typing import Final
 
 import msgspec
 import structlog
@@ -14,15 +13,13 @@ import structlog
 from gpucore.model import Gpu, Inventory
 from gpucore.units import MemoryUnit
 from gpudeviceplugin import telemetry
-from gpudeviceplugin.cards import DriverError, Machine
+from gpudeviceplugin.cards import DriverError, DriverUnavailableError, Machine
 from gpudeviceplugin.driver import PatientDriver
 from gpudeviceplugin.health import Health
 from gpudeviceplugin.inventory import inventory_of, unit_refusal
 from gpudeviceplugin.state import NodeState
 
 log = structlog.get_logger()
-
-RETRY_SECONDS: Final = 5.0
 
 
 class Keeper:
@@ -37,6 +34,7 @@ class Keeper:
         unit: MemoryUnit,
         numa_hints: bool,
         every: float,
+        retry: float,
     ) -> None:
         self._state = state
         self._driver = driver
@@ -44,6 +42,7 @@ class Keeper:
         self._unit = unit
         self._numa_hints = numa_hints
         self._every = every
+        self._retry = retry
         self._known = Inventory(gpus=(), unit=unit)
         self._kick = asyncio.Event()
         self.trouble = "the driver has not answered yet"
@@ -59,10 +58,15 @@ class Keeper:
             self._kick.clear()
             try:
                 self._take(await self._driver.machine())
+            except DriverUnavailableError as error:
+                log.warning("the driver went away", why=str(error))
+                await asyncio.sleep(self._retry)
+                await self._open()
+                continue
             except DriverError as error:
                 log.warning("cannot enumerate the cards", why=str(error))
             try:
-                async with asyncio.timeout(self._every if not self.trouble else RETRY_SECONDS):
+                async with asyncio.timeout(self._every if not self.trouble else self._retry):
                     await self._kick.wait()
             except TimeoutError:
                 continue
@@ -75,7 +79,7 @@ class Keeper:
                 if self.trouble != str(error):
                     log.warning("no usable NVIDIA driver; trying again", why=str(error))
                 self.trouble = str(error)
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(self._retry)
             else:
                 return
 

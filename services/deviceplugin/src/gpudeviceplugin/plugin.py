@@ -58,6 +58,7 @@ class Plugin:
             unit=settings.unit,
             numa_hints=settings.numa_hints,
             every=settings.refresh_seconds,
+            retry=settings.driver_retry_seconds,
         )
         self._node = NodeWatch(self.state.outlook_changed)
         kubelet = PodResources(settings.pod_resources_socket, names)

@@ -63,6 +63,9 @@ class Settings(BaseSettings):
     probe_seconds: float = Field(5.0, gt=0, description="between two probes of a card")
     clean_probes: int = Field(3, ge=1, description="until a card that failed is offered again")
     refresh_seconds: float = Field(60.0, gt=0, description="between two enumerations")
+    driver_retry_seconds: float = Field(
+        5.0, gt=0, description="between two tries to reach a driver that is not there"
+    )
     reconcile_seconds: float = Field(30.0, gt=0, description="between two looks at kubelet")
     match_patience: float = Field(
         0.3, ge=0, le=5, description="seconds to wait for the pod that kubelet asks for"
