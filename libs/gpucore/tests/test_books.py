@@ -169,7 +169,8 @@ def test_the_quick_filter_agrees_with_the_cards() -> None:
     names = [each.name for each in nodes]
     wanted = [
         pod("1", 1), pod("10", 10), pod("4", 4, core=10), pod("c", core=50),
-        pod("2x", 8, labels=TWO),         pod("w", 2, labels=WHOLE), pod("m", 1, annotations={wire_names.ISOLATION: "mps"}),
+        pod("2x", 8, labels=TWO), pod("w", 2, labels=WHOLE),
+        pod("m", 1, annotations={wire_names.ISOLATION: "mps"}),
         pod("g", gpus=1), pod("gg", gpus=2), pod("x", 1, labels={NAMES.gpu_count: "x"}),
         pod("19", 18, labels=TWO), pod("c2", core=120, labels=TWO),
     ]  # fmt: skip
