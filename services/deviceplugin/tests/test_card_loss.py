@@ -79,7 +79,7 @@ async def test_a_card_that_hangs_is_withdrawn_and_holds_up_nobody(tmp_path: Path
 
 
 async def test_somebody_elses_list_of_unhealthy_cards_is_left_alone(tmp_path: Path) -> None:
-    """A ConfigMap without our label belongs to another agent."""
+    """A ConfigMap without our label belongs to somebody else."""
     async with Stage(tmp_path, clean_probes=1000) as stage:
         foreign = {
             "metadata": {"namespace": CONFIG_MAP[0], "name": CONFIG_MAP[1]},

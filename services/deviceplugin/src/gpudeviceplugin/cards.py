@@ -98,10 +98,10 @@ class Driver(Protocol):
     """The questions this plugin asks. Safe for several threads once :meth:`open` has returned."""
 
     def open(self) -> None:
-        """Start a session. Raises DriverUnavailableError."""
+        """Start a connection. Raises DriverUnavailableError."""
 
     def close(self) -> None:
-        """End the session; harmless without one."""
+        """End the connection; harmless without one."""
 
     def machine(self) -> Machine:
         """Enumerate the cards. Raises DriverUnavailableError."""

@@ -34,16 +34,16 @@ class PatientDriver:
         self._hanging: set[str] = set()
 
     async def open(self) -> None:
-        """Start the session, or start it anew. Raises DriverUnavailableError."""
-        await self._ask("session", ENUMERATE_SECONDS, self._begin)
+        """Start the connection, or start it anew. Raises DriverUnavailableError."""
+        await self._ask("driver", ENUMERATE_SECONDS, self._begin)
 
     def _begin(self) -> None:
-        self._driver.close()  # what is left of a session with a driver that went
+        self._driver.close()  # what is left of a connection with a driver that went
         self._driver.open()
 
     async def machine(self) -> Machine:
         """Enumerate the cards. Raises DriverError."""
-        return await self._ask("session", ENUMERATE_SECONDS, self._driver.machine)
+        return await self._ask("driver", ENUMERATE_SECONDS, self._driver.machine)
 
     async def probe(self, uuid: str) -> None:
         """Touch one card. Raises CardLostError."""
@@ -63,7 +63,7 @@ class PatientDriver:
         self._driver.resubscribe()
 
     def close(self) -> None:
-        """End the session without waiting for questions that hang."""
+        """End the connection without waiting for questions that hang."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         if not self._hanging:
             self._driver.close()

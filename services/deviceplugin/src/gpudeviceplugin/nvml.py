@@ -82,7 +82,7 @@ def _ask_or(default: T, question: Callable[..., T], *arguments: Any) -> T:
 
 
 class Nvml:
-    """A session with the library that the dynamic linker finds (``LD_LIBRARY_PATH`` chooses)."""
+    """A connection with the library that the dynamic linker finds (``LD_LIBRARY_PATH`` chooses)."""
 
     def __init__(self) -> None:
         self._events: Any = None
@@ -90,7 +90,7 @@ class Nvml:
         self._stale = False
 
     def open(self) -> None:
-        """Start a session and ask for error events where they are offered.
+        """Start a connection and ask for error events where they are offered.
 
         Raises:
             DriverUnavailableError: no library or no driver.
@@ -98,7 +98,7 @@ class Nvml:
         _ask(pynvml.nvmlInit)
 
     def close(self) -> None:
-        """End the session; harmless without one."""
+        """End the connection; harmless without one."""
         self._unsubscribe()
         with suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
