@@ -146,6 +146,7 @@ class KindEnvironment:
             "extender": {"image": _image(built.extender)},
             "devicePlugin": {
                 "image": _image(built.deviceplugin),
+                "unhealthyConfigMap": True,
                 "nvml": {"hostPath": machines.LIBRARY_IN_NODE},
                 "extraEnv": [
                     {"name": "GPUSHARE_MOCK_NVML_MACHINE", "value": "/machine/machine"},
