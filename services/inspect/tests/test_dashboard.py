@@ -13,7 +13,7 @@ from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.errors import ClusterError
 from gpuinspect.snapshots import Snapshot, decode
 from gpuinspect.web.app import _versions, make_app
-from gpuinspect.web.feed import Feed
+from gpuinspect.web.feed import PAUSE, Feed, pause
 from gpuinspect.web.markup import el, join
 
 
@@ -181,6 +181,25 @@ def test_a_cluster_that_stops_answering(
     reader.down = ""
     asyncio.run(feed.refresh())
     assert browser.get("/readyz").status_code == 200
+
+
+@pytest.mark.parametrize(("took", "expected"), [(0.1, 5.0), (2.0, 2.0 * PAUSE)])
+def test_slow_reads_are_rare(took: float, expected: float) -> None:
+    """A large cluster is not read again before it had nine times as long to itself."""
+    assert pause(5.0, after=took) == expected
+
+
+def test_what_is_gone_is_said_to_the_script(browser: TestClient) -> None:
+    """The part of a page that is no more is a sentence with status 404, not an empty answer."""
+    answer = browser.get("/pods/default/none", headers={"X-Part": "main"})
+    assert answer.status_code == 404
+    assert "There is none of this name." in answer.text
+
+
+def test_the_window_is_named_after_what_it_shows(browser: TestClient) -> None:
+    """Tabs of several nodes and pods can be told apart."""
+    assert "<title>n1 - gpushare</title>" in browser.get("/nodes/n1").text
+    assert "<title>team/large - gpushare</title>" in browser.get("/pods/team/large").text
 
 
 async def test_only_changes_are_news(feed: Feed, cluster: FakeCluster) -> None:

@@ -82,6 +82,14 @@ def test_a_good_token_opens_a_session(browser: TestClient) -> None:
     assert "0/15" in browser.get("/").text
 
 
+@pytest.mark.parametrize(("scheme", "secure"), [("https", True), ("http", False)])
+def test_behind_tls_the_session_stays_there(browser: TestClient, scheme: str, secure: bool) -> None:
+    """An ingress says how it was reached; such a session is sent under TLS alone."""
+    head = {"X-Forwarded-Proto": scheme}
+    answer = browser.post("/login", data={"token": "right"}, headers=head)
+    assert ("; secure" in answer.headers["set-cookie"].lower()) is secure
+
+
 @pytest.mark.parametrize("token", ["", "wrong", "x" * 100_000])
 def test_a_bad_token_opens_nothing(browser: TestClient, token: str) -> None:
     """The form comes again and says why."""

@@ -24,9 +24,9 @@ DEADLINE_MS = 30_000
 """For everything that is waited for; a busy machine needs some of it."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A browser of this machine."""
+    """A browser of this machine; while it is open, no test beside it can run an event loop."""
     path = browsers.installed()
     if path is None:
         missing = f"no Chromium: install {browsers.PACKAGE}, or be root on Debian"

@@ -33,6 +33,11 @@ PAUSE: Final = 9
 """Times the length of a read that follow it without one."""
 
 
+def pause(interval: float, *, after: float) -> float:
+    """Seconds without a read, following one that took ``after`` seconds."""
+    return max(interval, PAUSE * after)
+
+
 class Frame:
     """The cluster at one moment, with what pages derive from it.
 
@@ -115,7 +120,7 @@ class Feed:
         while True:
             began = time.monotonic()
             await self.refresh()
-            await asyncio.sleep(max(self._interval, PAUSE * (time.monotonic() - began)))
+            await asyncio.sleep(pause(self._interval, after=time.monotonic() - began))
 
     async def refresh(self) -> None:
         """Read once, and wake who waits when something changed."""

@@ -4,7 +4,7 @@ A hundred lines of templates would not pay for a template language; functions th
 are typed, and text can never become markup by mistake.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
@@ -54,13 +54,25 @@ def _attribute(key: str, value: Attribute) -> str:
     return f" {name}" if value is True else f' {name}="{escape(str(value))}"'
 
 
-def table(heads: Iterable[Child], rows: Iterable[Iterable[Child]], *, caption: str) -> Markup:
-    """A table, rows named by their first cell, that scrolls sideways on a narrow screen."""
+def table(
+    heads: Sequence[str], rows: Iterable[Sequence[Child]], *, caption: str, stacks: bool = False
+) -> Markup:
+    """A table whose rows are named by their first cell.
+
+    Args:
+        heads: names of the columns; ``rows`` have as many cells.
+        caption: what it is, for the eye and for screen readers.
+        stacks: on a narrow screen cells stand below each other, each with the name of its column;
+            other tables scroll sideways there.
+    """
     head = el("tr", [el("th", each, scope="col") for each in heads])
-    body = [el("tr", [_cell(place, cell) for place, cell in enumerate(row)]) for row in rows]
+    body = [el("tr", _cells(heads, row)) for row in rows]
     inner = el("table", el("caption", caption), el("thead", head), el("tbody", body))
-    return el("div", inner, class_="scroll", tabindex=0, role="region", aria_label=caption)
+    kind = "scroll stacks" if stacks else "scroll"
+    return el("div", inner, class_=kind, tabindex=0, role="region", aria_label=caption)
 
 
-def _cell(place: int, content: Child) -> Markup:
-    return el("td", content) if place else el("th", content, scope="row")
+def _cells(heads: Sequence[str], row: Sequence[Child]) -> Iterable[Markup]:
+    yield el("th", row[0], scope="row", data_head=heads[0])
+    for head, cell in zip(heads[1:], row[1:], strict=True):
+        yield el("td", cell, data_head=head)

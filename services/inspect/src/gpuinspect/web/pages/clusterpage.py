@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
+from gpuinspect.layout.explanation import nodes as counted
 from gpuinspect.views import NodeView, percent
 from gpuinspect.web.feed import Frame
 from gpuinspect.web.markup import Child, Markup, el
@@ -55,7 +56,7 @@ def _totals(frame: Frame) -> Markup:
             "Memory in use",
             f"{view.used}/{view.total} {view.unit} ({percent(view.used, view.total)}%)",
         ),
-        ("Nodes and cards", f"{len(view.nodes)} nodes, {cards} cards"),
+        ("Nodes and cards", f"{counted(len(view.nodes))}, {cards} card{'' if cards == 1 else 's'}"),
         ("Waiting pods", el("a", len(frame.waiting), href="/pods")),
         ("Free", f"{free:.1f} cards"),
         ("Fragmented", f"{lost:.1f} cards ({share}% of what is free)"),

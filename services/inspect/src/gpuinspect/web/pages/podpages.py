@@ -21,7 +21,12 @@ def waiting(frame: Frame) -> Markup:
     return el(
         "div",
         el("h1", "Waiting pods"),
-        table(("Pod", "Asks", "Why it waits", "Since"), rows, caption="Pods that ask for GPUs")
+        table(
+            ("Pod", "Asks", "Why it waits", "Since"),
+            rows,
+            caption="Pods that ask for GPUs",
+            stacks=True,
+        )
         if rows
         else el("p", "No pod that asks for GPUs waits."),
         el("p", f"and {rest} more") if rest else None,
@@ -66,4 +71,4 @@ def _groups(groups: tuple[Group, ...]) -> Markup | None:
         for group in groups
     )
     heads = ("Nodes", "Reason", "Figures", "Nearest", "What to do")
-    return table(heads, rows, caption="Who refuses it")
+    return table(heads, rows, caption="Who refuses it", stacks=True)

@@ -83,7 +83,7 @@ def _answers(answers: Sequence[Answer]) -> Markup:
     return el(
         "section",
         el("h2", f"{fitting} of {len(answers)} pods fit"),
-        table(("Pod", "Where"), rows, caption="Answer"),
+        table(("Pod", "Where"), rows, caption="Answer", stacks=True),
         role="status",
     )
 
