@@ -94,11 +94,9 @@ def seat(
     return Seating(fresh, tuple(one.uid for one in seats))
 
 
-def taken(ledger: Ledger, kept: Claim, demand: Demand, rules: Rules) -> Placement | Refusal | None:
-    """The placement of a pod that takes a kept place; ``None`` where the place is gone."""
-    account = _without(ledger, [kept]).get(kept.placement.node)
-    if account is None:
-        return None
+def taken(ledger: Ledger, kept: Claim, demand: Demand, rules: Rules) -> Placement | Refusal:
+    """The placement of a pod that takes a place that is kept in ``ledger``."""
+    account = _without(ledger, [kept])[kept.placement.node]
 
     def choose(_: NodeAccount, free: Sequence[GpuIndex], count: int) -> tuple[GpuIndex, ...]:
         cards = tuple(card for card in _cards(kept.placement) if card in free)

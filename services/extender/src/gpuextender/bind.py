@@ -26,9 +26,10 @@ import msgspec
 import structlog
 from structlog.contextvars import bind_contextvars
 
+from gpucore.account import NodeAccount
 from gpucore.explain import placement_sentence, sentence
 from gpucore.grouping import Grouping
-from gpucore.model import ClaimState, Refusal
+from gpucore.model import ClaimState, Demand, Placement, Refusal
 from gpucore.policy import place
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError
@@ -36,6 +37,7 @@ from gpucore.wire.pods import Pod, decode_pod
 from gpuextender import binding, metrics
 from gpuextender.binding import Writer
 from gpuextender.events import Recorder
+from gpuextender.gangs import Gangs
 from gpuextender.kube import Api
 from gpuextender.kubeerrors import KubeError, NotFoundError
 from gpuextender.messages import BindingArgs
@@ -74,12 +76,14 @@ class Bind:
         api: Api,
         recorder: Recorder,
         writer: Writer,
+        gangs: Gangs,
         *,
         policy: str,
         grouping: Grouping,
         clock: Callable[[], int] = time_ns,
     ) -> None:
         self._state, self._api, self._recorder, self._writer = state, api, recorder, writer
+        self._gangs = gangs
         self._policy = policy
         self._grouping = grouping
         self._clock = clock
@@ -157,13 +161,21 @@ class Bind:
         account = self._state.ledger.node(node)
         if account is None:
             return Outcome("refused", f"node {node} is not known")
-        placement = place(account, asking.demand, self._policy, grouping=self._grouping)
-        if isinstance(placement, Refusal):
-            return Outcome("refused", sentence(placement))
+        placement = self._placed(asking, asking.demand, account)
+        if isinstance(placement, str):
+            return Outcome("refused", placement)
         claim = self._state.assume(pod, placement, now_ns=self._clock())
         annotations = binding.annotations(claim, asking.demand, self._state.names, account)
         where = placement_sentence(placement, account.unit)
         return await self._write(pod, node, annotations, where)
+
+    def _placed(self, asking: Asking, demand: Demand, account: NodeAccount) -> Placement | str:
+        """Where the pod goes on this node, its gang's place first; or why it cannot."""
+        kept = self._gangs.take(asking, demand, account.name)
+        if kept is not None:
+            return kept
+        found = place(account, demand, self._policy, grouping=self._grouping)
+        return sentence(found) if isinstance(found, Refusal) else found
 
     async def _write(
         self, pod: Pod, node: NodeName, annotations: dict[str, str], where: str

@@ -14,16 +14,18 @@ from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod
 from gpuextender import messages, metrics
+from gpuextender.gangs import Gangs
 from gpuextender.messages import ExtenderArgs, FilterResult, MessageError, NodeItems
 from gpuextender.refusals import Refusals, Said
-from gpuextender.state import State
+from gpuextender.state import Asking, State
 
 
 class Filter:
     """The verb. Answers always, for the original answers 200 whatever comes."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, gangs: Gangs) -> None:
         self._state = state
+        self._gangs = gangs
         self._refusals = Refusals(state.ledger)
 
     def touch(self, node: NodeName) -> None:
@@ -40,9 +42,9 @@ class Filter:
     def _decide(self, args: ExtenderArgs) -> FilterResult:
         if not messages.given(args.pod):
             return FilterResult(error="arg or pod is nil")
-        demand = self._state.saw(decode_pod(args.pod)).demand
+        asking = self._state.saw(decode_pod(args.pod))
         if args.node_names is not None:
-            fits, said = self._sift(demand, args.node_names)
+            fits, said = self._sift(asking, args.node_names)
             return FilterResult(
                 node_names=fits,
                 failed_nodes=said.failed,
@@ -51,7 +53,7 @@ class Filter:
         if not messages.given(args.nodes):
             return FilterResult(error="cannot get node names")
         items = messages.items_of(args.nodes)
-        fits, said = self._sift(demand, list(items))
+        fits, said = self._sift(asking, list(items))
         return FilterResult(
             nodes=NodeItems([items[name] for name in fits]),
             node_names=fits,
@@ -59,12 +61,15 @@ class Filter:
             failed_and_unresolvable_nodes=said.hopeless,
         )
 
-    def _sift(self, demand: Demand | None, names: list[NodeName]) -> tuple[list[NodeName], Said]:
+    def _sift(self, asking: Asking, names: list[NodeName]) -> tuple[list[NodeName], Said]:
         """Names that fit, and what the others say."""
-        if demand is None:
+        if asking.demand is None:
             return names, Said({}, {}, Counter())
-        fits, refused = sift(self._state.ledger, demand, names)
-        said = self._refusals.of(demand, refused)
+        fits, said = self._gangs.sift(asking, names) or self._alone(asking.demand, names)
         for code, count in said.counts.items():
             metrics.REFUSALS.labels(code.value).inc(count)
         return fits, said
+
+    def _alone(self, demand: Demand, names: list[NodeName]) -> tuple[list[NodeName], Said]:
+        fits, refused = sift(self._state.ledger, demand, names)
+        return fits, self._refusals.of(demand, refused)

@@ -3,7 +3,8 @@
 The scheduler counts a node's units as one heap: it would evict pods of two cards for a share that
 needs one. Here, on a copy of the books, victims are taken away until the demand fits, those of
 lowest priority first, and then every one that turns out not to be needed is given back, highest
-priority first. A node on which no eviction helps is left out of the answer.
+priority first. A node on which no eviction helps is left out of the answer, and a
+pod of a gang evicts nobody: room for one says nothing about the others.
 
 Victims that hold none of our resources were chosen for reasons that are not ours (processors,
 memory, ports) and stay; so do all where the demand fits without any eviction.
@@ -19,6 +20,7 @@ from gpucore.fit import fit
 from gpucore.model import Demand
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError
+from gpucore.wire.gangs import gang_of
 from gpucore.wire.pods import Pod, decode_pod
 from gpuextender import messages
 from gpuextender.messages import (
@@ -58,7 +60,10 @@ class Preempt:
         given = args.node_name_to_victims or args.node_name_to_meta_victims or {}
         if not messages.given(args.pod):
             return _NOBODY
-        demand = self._state.saw(decode_pod(args.pod)).demand
+        pod = decode_pod(args.pod)
+        demand = self._state.saw(pod).demand
+        if demand is not None and gang_of(pod) is not None:
+            return _NOBODY
         chosen: dict[str, MetaVictims] = {}
         for node, raw in given.items():
             if not messages.given(raw):

@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 from fastapi import FastAPI
 
+from gpucore.gangplaces import Rules
 from gpucore.units import NodeName
 from gpuextender import webhook
 from gpuextender.api import ReadApi
@@ -20,6 +21,7 @@ from gpuextender.binding import Writer
 from gpuextender.events import Recorder
 from gpuextender.filter import Filter
 from gpuextender.following import Following
+from gpuextender.gangs import Gangs
 from gpuextender.gauges import LedgerGauges
 from gpuextender.health import Health
 from gpuextender.housekeeping import expire_reservations, settle_memory
@@ -49,9 +51,12 @@ class Service:
         self._settings = settings
         self.state = State(settings.names, self._touch)
         self._recorder = Recorder(api, instance=socket.gethostname())
-        self._filter = Filter(self.state)
         self._grouping = settings.grouping()
-        self._prioritize = Prioritize(self.state, policy=settings.policy, grouping=self._grouping)
+        gangs = Gangs(self.state, Rules(settings.policy, self._grouping))
+        self._filter = Filter(self.state, gangs)
+        self._prioritize = Prioritize(
+            self.state, gangs, policy=settings.policy, grouping=self._grouping
+        )
         self._gauges = LedgerGauges(self.state.ledger)
         writer = Writer(api, deadline=settings.bind_deadline)
         self._bind = Bind(
@@ -59,6 +64,7 @@ class Service:
             api,
             self._recorder,
             writer,
+            gangs,
             policy=settings.policy,
             grouping=self._grouping,
         )
@@ -74,7 +80,7 @@ class Service:
             *(reflector.run() for reflector in self._following.all),
             self._recorder.run(),
             expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
-            settle_memory(self._following.synced()),
+            settle_memory(self._loaded()),
             *self._admission(),
         )
         tasks = [asyncio.create_task(job) for job in jobs]
@@ -93,6 +99,11 @@ class Service:
             log.info("stopping", drain=self._settings.drain_seconds)
             self.health.draining = True
             self._stopping = asyncio.get_running_loop().create_task(self._drain())
+
+    async def _loaded(self) -> None:
+        """Wait until the cluster is read, and prepare for the first question about it."""
+        await self._following.synced()
+        await self._prioritize.warm()
 
     async def _serve(self, tasks: list[asyncio.Task[Any]]) -> None:
         """Serve; a background job that ends is a bug that must not go unseen."""

@@ -6,14 +6,16 @@ else changes the ledger: that is how :mod:`gpuextender.memo` knows which answers
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
+from gpucore.gang import seat_of, spare
 from gpucore.ledger import Ledger
-from gpucore.model import Claim, Demand, Placement
+from gpucore.model import Claim, ClaimState, Demand, Placement
 from gpucore.units import NodeName, PodUid
+from gpucore.wire.gangs import gang_of
 from gpucore.wire.names import Names
 from gpucore.wire.nodes import Node, unhealthy_indexes
 from gpucore.wire.pods import Pod, demand_of
@@ -82,9 +84,16 @@ class State:
         self._touched(claim.placement.node)
         return claim
 
+    def reserve(self, claim: Claim) -> None:
+        """Keep a place for a pod of a gang that is to come."""
+        self._around(claim.uid, lambda: self.ledger.reserve(claim))
+
     def forget(self, uid: PodUid) -> None:
-        """Give back what was assumed."""
+        """Give back what was assumed or reserved; a gang keeps the place of its member."""
+        claim = self.ledger.claim(uid)
         self._around(uid, lambda: self.ledger.forget(uid))
+        if claim is not None and claim.gang and claim.state is ClaimState.ASSUMED:
+            self.reserve(seat_of(claim))
 
     def expire(self, *, now_ns: int, ttl_ns: int) -> list[PodUid]:
         """Give back what nothing confirmed for ``ttl_ns``."""
@@ -98,6 +107,7 @@ class State:
         """A pod is as it says, by watch or by a read of our own."""
         self._around(pod.uid, lambda: self.ledger.pod_changed(pod))
         self._note(pod)
+        self._settle(pod)
 
     def pod_gone(self, pod: Pod) -> None:
         """A pod object was deleted."""
@@ -107,22 +117,26 @@ class State:
         waiting = self._waiting.get((pod.namespace, pod.name))
         if waiting is not None and waiting.pod.uid == pod.uid:
             del self._waiting[pod.namespace, pod.name]
+        self._settle(pod)
 
     def relist_pods(self, pods: Iterable[Pod]) -> None:
         """These are all pods."""
         listed = list(pods)
+        before = dict(self.ledger.claims())
         self.ledger.relist_pods(listed)
+        self._touch_changed(before)
         self._waiting.clear()
         self._priorities.clear()
         for pod in listed:
             self._note(pod)
-        self._touch_all()
 
     def relist_nodes(self, nodes: Iterable[Node]) -> None:
         """These are all nodes."""
-        self._touch_all()
-        self.ledger.relist_nodes(nodes)
-        self._touch_all()
+        listed = {node.name: node for node in nodes}
+        for name in self.ledger.nodes().keys() - listed.keys():
+            self.node_gone(name)
+        for node in listed.values():
+            self.node_changed(node)
 
     def node_changed(self, node: Node) -> None:
         """A node is as it says."""
@@ -154,9 +168,24 @@ class State:
             if claim is not None:
                 self._touched(claim.placement.node)
 
-    def _touch_all(self) -> None:
-        for name in self.ledger.nodes():
-            self._touched(name)
+    def _touch_changed(self, before: Mapping[PodUid, Claim]) -> None:
+        """Touch the nodes whose claims are not those of ``before``."""
+        after = self.ledger.claims()
+        for uid in before.keys() | after.keys():
+            old, new = before.get(uid), after.get(uid)
+            if old is not new:
+                for claim in filter(None, (old, new)):
+                    self._touched(claim.placement.node)
+
+    def _settle(self, pod: Pod) -> None:
+        """Forget places that are kept for pods of its gang which will not come."""
+        gang = gang_of(pod)
+        if gang is None:
+            return
+        known = (*self._waiting.values(), *self._seen.values())
+        awaited = any(gang_of(asking.pod) == gang for asking in known)
+        for uid in spare(self.ledger.gang(gang.namespace, gang.name), gang.size, awaited=awaited):
+            self.forget(uid)
 
     def _note(self, pod: Pod) -> None:
         """Keep the list of waiting pods, and the priority of those that hold something."""
