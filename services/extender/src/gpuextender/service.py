@@ -11,7 +11,6 @@ from typing import Any
 import structlog
 from fastapi import FastAPI
 
-from gpucore.gangplaces import Rules
 from gpucore.units import NodeName
 from gpuextender import webhook
 from gpuextender.api import ReadApi
@@ -21,7 +20,6 @@ from gpuextender.binding import Writer
 from gpuextender.events import Recorder
 from gpuextender.filter import Filter
 from gpuextender.following import Following
-from gpuextender.gangs import Gangs
 from gpuextender.gauges import LedgerGauges
 from gpuextender.health import Health
 from gpuextender.housekeeping import expire_reservations, settle_memory
@@ -51,12 +49,9 @@ class Service:
         self._settings = settings
         self.state = State(settings.names, self._touch)
         self._recorder = Recorder(api, instance=socket.gethostname())
+        self._filter = Filter(self.state)
         self._grouping = settings.grouping()
-        gangs = Gangs(self.state, Rules(settings.policy, self._grouping))
-        self._filter = Filter(self.state, gangs)
-        self._prioritize = Prioritize(
-            self.state, gangs, policy=settings.policy, grouping=self._grouping
-        )
+        self._prioritize = Prioritize(self.state, policy=settings.policy, grouping=self._grouping)
         self._gauges = LedgerGauges(self.state.ledger)
         writer = Writer(api, deadline=settings.bind_deadline)
         self._bind = Bind(
@@ -64,7 +59,6 @@ class Service:
             api,
             self._recorder,
             writer,
-            gangs,
             policy=settings.policy,
             grouping=self._grouping,
         )

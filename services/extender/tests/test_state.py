@@ -1,0 +1,106 @@
+"""What is kept of answers is dropped exactly when the books of its node change."""
+
+import json
+from typing import Any
+
+from objects import node, placed, pod
+
+from gpucore.model import Placement
+from gpucore.policy import place
+from gpucore.units import NodeName
+from gpucore.wire.names import DEFAULT_NAMES
+from gpucore.wire.nodes import Node, decode_node
+from gpucore.wire.pods import Pod, decode_pod
+from gpuextender import state as state_module
+from gpuextender.state import State
+
+
+def a_node(name: str, *units: int) -> Node:
+    """A node as a reflector brings it."""
+    return decode_node(json.dumps(node(name, *units, unit="GiB")).encode())
+
+
+def a_pod(item: Any) -> Pod:
+    """A pod as a reflector brings it."""
+    return decode_pod(json.dumps(item).encode())
+
+
+class Touched:
+    """Collects names."""
+
+    def __init__(self) -> None:
+        self._names: set[NodeName] = set()
+
+    def __call__(self, name: NodeName) -> None:
+        self._names.add(name)
+
+    def taken(self) -> set[str]:
+        """Names since the last look."""
+        names, self._names = self._names, set()
+        return set(names)
+
+
+def test_only_nodes_that_changed_are_touched() -> None:
+    """Heartbeats and equal lists touch nothing; claims touch the node they leave and come to."""
+    touched = Touched()
+    state = State(DEFAULT_NAMES, touched)
+    nodes = [a_node("a", 15), a_node("b", 15)]
+    state.relist_nodes(nodes)
+    assert touched.taken() == {"a", "b"}
+    state.relist_nodes(nodes)
+    state.node_changed(nodes[0])
+    assert touched.taken() == set()
+    one = pod("p", 4, uid="u")
+    state.pod_changed(a_pod(placed(one, "a", 0)))
+    assert touched.taken() == {"a"}
+    state.pod_changed(a_pod(placed(one, "a", 0)))
+    assert touched.taken() == set()
+    state.relist_pods([a_pod(placed(one, "b", 0))])
+    assert touched.taken() == {"a", "b"}
+    state.relist_pods([])
+    assert touched.taken() == {"b"}
+    state.relist_nodes([a_node("a", 15, 15)])
+    assert touched.taken() == {"a", "b"}
+
+
+def test_waiting_pods_are_found_by_name_and_uid() -> None:
+    """A pod that was created again under its name is another pod."""
+    state = State(DEFAULT_NAMES, Touched())
+    state.pod_changed(a_pod(pod("p", 4, uid="old")))
+    assert state.asking("default", "p", "old")
+    assert state.asking("default", "p", "new") is None
+    state.pod_changed(a_pod(pod("p", 4, uid="new")))
+    state.pod_gone(a_pod(pod("p", 4, uid="old")))
+    assert state.asking("default", "p", "new")
+    assert [asking.pod.uid for asking in state.waiting()] == ["new"]
+    state.pod_changed(a_pod(pod("p", 4, uid="new", phase="Failed")))
+    assert state.find("default", "p") is None
+
+
+def test_memory_of_seen_pods_is_bounded(monkeypatch: Any) -> None:
+    """Pods that a scheduler asked about long ago are forgotten, the oldest first."""
+    monkeypatch.setattr(state_module, "SEEN_LIMIT", 2)
+    state = State(DEFAULT_NAMES, Touched())
+    for name in "abc":
+        state.saw(a_pod(pod(name, 1, uid=name)))
+    assert state.asking("default", "a", "a") is None
+    assert state.asking("default", "c", "c")
+
+
+def test_a_reservation_that_expires_touches_its_node() -> None:
+    """Its units are free again, and answers that counted them are dropped."""
+    touched = Touched()
+    state = State(DEFAULT_NAMES, touched)
+    state.relist_nodes([a_node("a", 15)])
+    waiting = a_pod(pod("p", 4, uid="u"))
+    account = state.ledger.node(NodeName("a"))
+    assert account is not None
+    demand = state.saw(waiting).demand
+    assert demand is not None
+    placement = place(account, demand)
+    assert isinstance(placement, Placement)
+    state.assume(waiting, placement, now_ns=0)
+    touched.taken()
+    assert state.expire(now_ns=100, ttl_ns=50) == ["u"]
+    assert touched.taken() == {"a"}
+    assert account.used_units == 0
