@@ -16,6 +16,7 @@ from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod
 from gpuextender import messages, ratings
+from gpuextender.gangs import Gangs
 from gpuextender.memo import Memo
 from gpuextender.messages import ExtenderArgs, HostPriority, MessageError
 from gpuextender.state import State
@@ -33,8 +34,9 @@ class Prioritize:
         grouping: how cards that go together are chosen.
     """
 
-    def __init__(self, state: State, *, policy: str, grouping: Grouping) -> None:
+    def __init__(self, state: State, gangs: Gangs, *, policy: str, grouping: Grouping) -> None:
         self._state = state
+        self._gangs = gangs
         self._grouping = grouping
         self._policy = policy
         self._rows: Memo[str, _Row] = Memo()
@@ -56,11 +58,14 @@ class Prioritize:
         names = args.node_names
         if names is None:
             names = list(messages.items_of(args.nodes)) if messages.given(args.nodes) else []
-        demand = None
+        demand, marks = None, None
         if messages.given(args.pod):
-            demand = self._state.saw(decode_pod(args.pod)).demand
-        if demand is None:
-            return messages.encode([HostPriority(name, 0) for name in names])
+            asking = self._state.saw(decode_pod(args.pod))
+            demand = asking.demand
+            marks = self._gangs.marks(asking, [NodeName(name) for name in names])
+        if demand is None or marks is not None:
+            known = marks or {}
+            return messages.encode([HostPriority(n, known.get(NodeName(n), 0)) for n in names])
         return b"[" + b",".join(self._list(names, demand)) + b"]"
 
     def _list(self, names: Sequence[NodeName], demand: Demand) -> list[bytes]:

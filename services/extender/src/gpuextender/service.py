@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 from fastapi import FastAPI
 
+from gpucore.gangplaces import Rules
 from gpucore.units import NodeName
 from gpuextender import webhook
 from gpuextender.api import ReadApi
@@ -20,6 +21,7 @@ from gpuextender.binding import Writer
 from gpuextender.events import Recorder
 from gpuextender.filter import Filter
 from gpuextender.following import Following
+from gpuextender.gangs import Gangs
 from gpuextender.gauges import LedgerGauges
 from gpuextender.health import Health
 from gpuextender.housekeeping import expire_reservations, settle_memory
@@ -49,9 +51,12 @@ class Service:
         self._settings = settings
         self.state = State(settings.names, self._touch)
         self._recorder = Recorder(api, instance=socket.gethostname())
-        self._filter = Filter(self.state)
         self._grouping = settings.grouping()
-        self._prioritize = Prioritize(self.state, policy=settings.policy, grouping=self._grouping)
+        gangs = Gangs(self.state, Rules(settings.policy, self._grouping))
+        self._filter = Filter(self.state, gangs)
+        self._prioritize = Prioritize(
+            self.state, gangs, policy=settings.policy, grouping=self._grouping
+        )
         self._gauges = LedgerGauges(self.state.ledger)
         writer = Writer(api, deadline=settings.bind_deadline)
         self._bind = Bind(
@@ -59,6 +64,7 @@ class Service:
             api,
             self._recorder,
             writer,
+            gangs,
             policy=settings.policy,
             grouping=self._grouping,
         )

@@ -11,9 +11,11 @@ from typing import Final
 
 import msgspec
 
+from gpucore.gang import seat_of, spare
 from gpucore.ledger import Ledger
-from gpucore.model import Claim, Demand, Placement
+from gpucore.model import Claim, ClaimState, Demand, Placement
 from gpucore.units import NodeName, PodUid
+from gpucore.wire.gangs import gang_of
 from gpucore.wire.names import Names
 from gpucore.wire.nodes import Node, unhealthy_indexes
 from gpucore.wire.pods import Pod, demand_of
@@ -82,9 +84,16 @@ class State:
         self._touched(claim.placement.node)
         return claim
 
+    def reserve(self, claim: Claim) -> None:
+        """Keep a place for a pod of a gang that is to come."""
+        self._around(claim.uid, lambda: self.ledger.reserve(claim))
+
     def forget(self, uid: PodUid) -> None:
-        """Give back what was assumed."""
+        """Give back what was assumed or reserved; a gang keeps the place of its member."""
+        claim = self.ledger.claim(uid)
         self._around(uid, lambda: self.ledger.forget(uid))
+        if claim is not None and claim.gang and claim.state is ClaimState.ASSUMED:
+            self.reserve(seat_of(claim))
 
     def expire(self, *, now_ns: int, ttl_ns: int) -> list[PodUid]:
         """Give back what nothing confirmed for ``ttl_ns``."""
@@ -98,6 +107,7 @@ class State:
         """A pod is as it says, by watch or by a read of our own."""
         self._around(pod.uid, lambda: self.ledger.pod_changed(pod))
         self._note(pod)
+        self._settle(pod)
 
     def pod_gone(self, pod: Pod) -> None:
         """A pod object was deleted."""
@@ -107,6 +117,7 @@ class State:
         waiting = self._waiting.get((pod.namespace, pod.name))
         if waiting is not None and waiting.pod.uid == pod.uid:
             del self._waiting[pod.namespace, pod.name]
+        self._settle(pod)
 
     def relist_pods(self, pods: Iterable[Pod]) -> None:
         """These are all pods."""
@@ -165,6 +176,16 @@ class State:
             if old is not new:
                 for claim in filter(None, (old, new)):
                     self._touched(claim.placement.node)
+
+    def _settle(self, pod: Pod) -> None:
+        """Forget places that are kept for pods of its gang which will not come."""
+        gang = gang_of(pod)
+        if gang is None:
+            return
+        known = (*self._waiting.values(), *self._seen.values())
+        awaited = any(gang_of(asking.pod) == gang for asking in known)
+        for uid in spare(self.ledger.gang(gang.namespace, gang.name), gang.size, awaited=awaited):
+            self.forget(uid)
 
     def _note(self, pod: Pod) -> None:
         """Keep the list of waiting pods, and the priority of those that hold something."""
