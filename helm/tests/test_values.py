@@ -20,6 +20,7 @@ def test_lint_is_clean() -> None:
         ({"scheduler": {"replicas": "2"}}, "got string, want integer"),
         ({"scheduler": {"tolerations": [{"efect": "NoSchedule"}]}}, "'efect' not allowed"),
         ({"extender": {"policy": "binpak"}}, "value must be one of"),
+        ({"extender": {"topologyPolicy": "best"}}, "value must be one of"),
         ({"extender": {"port": 70000}}, "maximum"),
         ({"devicePlugin": {"memoryUnit": "GB"}}, "memoryUnit"),
         ({"devicePlugin": {"nvml": {"hostPath": "relative"}}}, "hostPath"),

@@ -39,6 +39,7 @@ securityContext:
 - --port={{ .Values.extender.port }}
 - --log-level={{ .Values.extender.logLevel }}
 - --policy={{ .Values.extender.policy }}
+- --topology-policy={{ .Values.extender.topologyPolicy }}
 - --domain={{ .Values.resourceDomain }}
 - --annotation-prefix={{ .Values.annotationPrefix }}
 {{- end -}}
