@@ -62,10 +62,10 @@ class Prioritize:
         if messages.given(args.pod):
             asking = self._state.saw(decode_pod(args.pod))
             demand = asking.demand
-            marks = self._gangs.marks(asking, [NodeName(name) for name in names])
+            marks = self._gangs.marks(asking, names)
         if demand is None or marks is not None:
             known = marks or {}
-            return messages.encode([HostPriority(n, known.get(NodeName(n), 0)) for n in names])
+            return messages.encode([HostPriority(name, known.get(name, 0)) for name in names])
         return b"[" + b",".join(self._list(names, demand)) + b"]"
 
     def _list(self, names: Sequence[NodeName], demand: Demand) -> list[bytes]:
