@@ -26,7 +26,9 @@ CHECK = settings(
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
-HUNT = settings(CHECK, max_examples=400, phases=[Phase.generate], database=None)
+HUNT = settings(
+    CHECK, max_examples=800, stateful_step_count=60, phases=[Phase.generate], database=None
+)
 
 
 def test_any_history_gives_the_books_of_a_fresh_list() -> None:
