@@ -1,5 +1,10 @@
 """The page in the cluster: absent unless asked for, reached on one port, able to read alone."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import helm_python as helm
 import pytest
 from charting import Object, Rendered, render
@@ -101,6 +106,23 @@ def test_names_of_the_cluster_reach_the_page() -> None:
     assert arguments[0] == "dashboard"
     assert "--resource-domain=example.com" in arguments
     assert "--annotation-prefix=EXAMPLE_COM" in arguments
+
+
+def test_every_flag_is_known_to_the_command() -> None:
+    """The page does not die of a flag that its command has lost or never had."""
+    command, *flags = container(with_page())["args"]
+    program = Path(sys.executable).with_name("gpushare")
+    wide = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
+    done = subprocess.run(
+        [program, command, "--help"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env=wide,
+    )
+    assert flags
+    assert [flag for flag in flags if f"{flag.partition('=')[0]} " not in done.stdout] == []
 
 
 def test_it_is_bound_to_roles_that_exist() -> None:
