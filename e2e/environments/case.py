@@ -38,9 +38,12 @@ class Case:
     def close(self) -> None:
         """Delete all of it and wait until its pods, and so its shares, are gone.
 
-        The namespace itself follows in its own time: its controller is in no hurry.
+        By force, since kubelet may take ten seconds to report an end that nobody here waits to
+        see. The namespace itself follows in its own time: its controller is in no hurry.
         """
-        self.kubectl("delete", "deployments,jobs", "--all", "-n", self.name, "--wait=false")
+        where = ("--all", "-n", self.name)
+        self.kubectl("delete", "deployments,replicasets,jobs", *where)
+        self.kubectl("delete", "pods", *where, "--grace-period=0", "--force")
         self.kubectl("delete", "namespace", self.name, "--wait=false")
         until("the case's pods are gone", lambda: not self.pods(), seconds=END_SECONDS)
 
@@ -56,12 +59,19 @@ class Case:
             name, units, namespace=self.name, image=image, node=node, script=script
         )
 
-    def deployment(self, name: str, units: int, *, replicas: int) -> Object:
+    def deployment(
+        self, name: str, units: int, *, replicas: int, node: str | None = None
+    ) -> Object:
         """A Deployment of this case, not created yet."""
         image = self.environment.image
         return workloads.deployment(
-            name, units, replicas=replicas, namespace=self.name, image=image
+            name, units, replicas=replicas, namespace=self.name, image=image, node=node
         )
+
+    def running(self, app: str) -> list[str]:
+        """Names of the running pods of a Deployment."""
+        found = self.kubectl.items("pods", "-n", self.name, "-l", f"app={app}")
+        return [pod["metadata"]["name"] for pod in found if pod["status"]["phase"] == "Running"]
 
     def run(self, *pods: Object) -> None:
         """Create pods all at once and wait until each is running."""

@@ -48,9 +48,11 @@ def job(name: str, units: int, *, namespace: str, image: str, node: str, script:
     }
 
 
-def deployment(name: str, units: int, *, replicas: int, namespace: str, image: str) -> Object:
+def deployment(
+    name: str, units: int, *, replicas: int, namespace: str, image: str, node: str | None = None
+) -> Object:
     """Equal pods on shares, as a user's Deployment makes them."""
-    template = pod(name, [units], namespace=namespace, image=image)
+    template = pod(name, [units], namespace=namespace, image=image, node=node)
     labels: Mapping[str, str] = {"app": name}
     return {
         "apiVersion": "apps/v1",
