@@ -11,9 +11,9 @@ import msgspec
 from corebuilders import NAMES, bound, cards, demand, legacy_node, pod, share_node
 from corebuilders import ledger as built
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import precondition, rule
+from ledgerchecks import NODE_NAMES, CheckedLedger
 
-from gpucore.fit import fit, sift
 from gpucore.ledger import Ledger
 from gpucore.model import Claim, Gpu, Inventory, Placement, Rung
 from gpucore.policy import place
@@ -22,42 +22,17 @@ from gpucore.wire import names as wire_names
 from gpucore.wire.nodes import Node
 from gpucore.wire.pods import Pod, claim_of
 
-NODE_NAMES = (NodeName("n1"), NodeName("n2"))
 TTL = 10
 HALF = MemoryUnit(512)
 SIZES = st.lists(st.integers(0, 6), max_size=3)
 HEARD = st.sampled_from([True, True, False])
-DEMANDS = tuple(
-    demand(asked)
-    for asked in (
-        pod("d1", 1),
-        pod("d3", 3),
-        pod("d6", 6),
-        pod("dc", 2, core=60),
-        pod("c", core=30),
-        pod("s", 4, labels={NAMES.gpu_count: "2"}),
-        pod("w", 2, labels={wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}),
-        pod("m", 1, annotations={wire_names.ISOLATION: "mps"}),
-        pod("g1", gpus=1),
-        pod("g2", gpus=2),
-    )
-)
 
 
-class LedgerMachine(RuleBasedStateMachine):
+class LedgerMachine(CheckedLedger):
     """One cluster and the ledger under test."""
 
     def __init__(self, make: Callable[..., Ledger] = Ledger) -> None:
-        super().__init__()
-        self.book = make(NAMES)
-        self.nodes: dict[NodeName, Node] = {}
-        self.pods: dict[PodUid, Pod] = {}
-        self.unhealthy: dict[NodeName, frozenset[GpuIndex]] = {}
-        self.known_nodes: dict[NodeName, Node] = {}
-        self.claims: dict[PodUid, Claim] = {}
-        self.assumed: dict[PodUid, Claim] = {}
-        self.now = 0
-        self.serial = 0
+        super().__init__(make)
         self._tell_node(share_node(NODE_NAMES[0], cards(6, 6, 4), whole=True), heard=True)
         self._tell_node(legacy_node(NODE_NAMES[1], 14, 2), heard=True)
 
@@ -305,97 +280,6 @@ class LedgerMachine(RuleBasedStateMachine):
         for listed in self.pods.values():
             self._expect(listed)
 
-    # What must hold at any time.
-
-    @invariant()
-    def one_claim_a_pod(self) -> None:
-        """The ledger holds exactly what was delivered and assumed, each claim on one node."""
-        assert dict(self.book.claims()) == self.claims | self.assumed
-        for uid, claim in self.book.claims().items():
-            homes = [name for name, account in self.book.nodes().items() if uid in account.claims]
-            assert homes == [claim.placement.node]
-
-    @invariant()
-    def books_are_sums(self) -> None:
-        """Every card's books are the sum of the claims on it, and free is never below zero."""
-        for name, account in self.book.nodes().items():
-            claims = [c for c in self.book.claims().values() if c.placement.node == name]
-            unit = account.unit
-            indexes = {gpu.index for gpu in account.inventory.gpus} if account.inventory else set()
-            held = {
-                i for c in claims for i in (*c.placement.mem, *c.placement.core, *c.placement.group)
-            }
-            assert set(account.cards) == indexes | held
-            for index, card in account.cards.items():
-                units = sum(_in(c.placement.mem.get(index, 0), c.unit, unit) for c in claims)
-                assert card.used == units
-                assert card.core_used == sum(c.placement.core.get(index, 0) for c in claims)
-                whole = any(index in c.placement.group for c in claims)
-                alone = any(c.exclusive and index in _cards_of(c) for c in claims)
-                assert card.free == (0 if whole or alone else max(card.total - units, 0))
-            assert account.pending == sum(_in(c.pending, c.unit, unit) for c in claims)
-            assert account.pending_gpus == sum(c.pending_gpus for c in claims)
-
-    @invariant()
-    def aggregates_agree_with_the_cards(self) -> None:
-        """The quick filter says the same as looking at every card."""
-        names = [*NODE_NAMES, NodeName("unknown")]
-        for wanted in DEMANDS:
-            fits, refused = sift(self.book, wanted, names)
-            slow = [n for n in names if (a := self.book.node(n)) and fit(a, wanted) is None]
-            assert fits == slow
-            assert list(refused) == [name for name in names if name not in fits]
-
-    @invariant()
-    def nothing_over_full_is_offered(self) -> None:
-        """What fits leaves no card over-full that was not so before."""
-        for account in self.book.nodes().values():
-            for wanted in DEMANDS:
-                placement = place(account, wanted)
-                if isinstance(placement, Placement):
-                    for index, units in placement.mem.items():
-                        assert account.cards[index].used + units <= account.cards[index].total
-
-    @invariant()
-    def a_restart_gives_the_same_books(self) -> None:
-        """Lists of what is known, and the reservations, make the same accounts."""
-        fresh = Ledger(NAMES)
-        fresh.relist_nodes(self.known_nodes.values())
-        for name, indexes in self.unhealthy.items():
-            fresh.unhealthy_changed(name, indexes)
-        for claim in (*self.claims.values(), *self.assumed.values()):
-            fresh._hold(claim)
-        assert _fingerprint(fresh) == _fingerprint(self.book)
-
 
 def _asks(asked: Pod) -> Claim | None:
     return claim_of(msgspec.structs.replace(asked, node=NodeName("n1")), NAMES)
-
-
-def _cards_of(claim: Claim) -> set[GpuIndex]:
-    place = claim.placement
-    return {*place.mem, *place.core, *place.group}
-
-
-def _in(amount: int, theirs: MemoryUnit | None, mine: MemoryUnit | None) -> int:
-    """``amount`` in my unit, as the contract converts: through MiB, rounded up."""
-    if theirs is None or mine is None:
-        return amount
-    return -(-amount * theirs.mib // mine.mib)
-
-
-def _fingerprint(book: Ledger) -> object:
-    """All that the books say, in an order of its own."""
-    return {
-        name: (
-            account.shape,
-            sorted(
-                (c.index, c.total, c.used, c.core_used, c.free, sorted(c.holders), c.healthy)
-                for c in account.cards.values()
-            ),
-            (account.pending, account.pending_core, account.pending_gpus),
-            (account.share_room, account.whole_room, account.overfull),
-            (book.share_rooms[name], book.whole_rooms[name]),
-        )
-        for name, account in sorted(book.nodes().items())
-    }
