@@ -63,9 +63,9 @@ def test_a_share_of_several_cards_names_them_all_and_limits_each() -> None:
 
 
 def test_whole_cards_are_the_group() -> None:
-    """Whole cards speak the topology generation."""
+    """Whole cards speak the topology generation, in the order of their group."""
     envs = grant(GPU, on((3, 1), (1, 1)), machine(15, 15, 15, 15), BY_INDEX).envs
-    assert envs == {"NVIDIA_VISIBLE_DEVICES": "1,3", "ALIYUN_COM_GPU_GROUP": "1,3"}
+    assert envs == {"NVIDIA_VISIBLE_DEVICES": "3,1", "ALIYUN_COM_GPU_GROUP": "3,1"}
 
 
 def test_compute_says_nothing_that_memory_says_otherwise() -> None:

@@ -50,6 +50,20 @@ def test_a_pod_on_its_planned_card_just_becomes_assigned() -> None:
     assert corrections([held("p", {1: 3})], [applied(pod, correction)], truth()) == []
 
 
+def test_a_group_keeps_its_order() -> None:
+    """Kubelet tells which cards, not in which order they were handed out: that of the plan."""
+    pod = make_pod("p", {"gpu": 3}, annotations={DEFAULT_NAMES.group: "2,0,1"})
+    given = held("p", {0: 1, 1: 1, 2: 1}, resource=Resource.GPU)
+    correction = only(corrections([given], [pod], truth()))
+    assert correction.reason == ""
+    assert DEFAULT_NAMES.group not in correction.annotations
+    other = make_pod("q", {"gpu": 2}, annotations={DEFAULT_NAMES.group: "2,0"})
+    swapped = held("q", {1: 1, 2: 1}, resource=Resource.GPU)
+    changed = only(corrections([swapped], [other], truth()))
+    assert changed.reason == CORRECTED
+    assert changed.annotations[DEFAULT_NAMES.group] == "2,1"
+
+
 def test_a_swapped_pod_is_corrected_and_the_event_says_how() -> None:
     """Planned for card 1, on card 0: the index and the map follow, and the event says so."""
     pod = make_pod("p", {"gpu-mem": 3}, annotations=plan(1, 3))

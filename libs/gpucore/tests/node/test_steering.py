@@ -209,10 +209,10 @@ def test_a_card_that_was_removed_is_refused_by_name() -> None:
 
 
 def test_whole_cards_come_from_the_group() -> None:
-    """A pod of whole cards gets exactly those of its group."""
+    """A pod of whole cards gets exactly those of its group, in its order."""
     pod = expected("p", {"gpu": 2}, annotations={DEFAULT_NAMES.group: "3,1"})
     kubelet = Kubelet(steering(machine(15, 15, 15, 15), pod))
-    assert cards(kubelet.take(2, GPU)) == {1: 1, 3: 1}
+    assert list(cards(kubelet.take(2, GPU)).items()) == [(3, 1), (1, 1)]
 
 
 def test_a_taken_card_of_a_group_is_replaced_and_shared_cards_are_passed_by() -> None:

@@ -70,12 +70,13 @@ def grant(
 
     Args:
         resource: of which kubelet has taken ids.
-        cards: ids on each card; every card is in ``inventory``.
+        cards: ids on each card, in the order containers see them; all are in ``inventory``.
         inventory: of the node.
         policy: of the node.
         core_follows: the container asks for compute too, so its memory says nothing about compute.
     """
-    gpus = [gpu for gpu in inventory.gpus if gpu.index in cards]
+    known = {gpu.index: gpu for gpu in inventory.gpus}
+    gpus = [known[index] for index in cards]
     envs = {wire_names.ENV_VISIBLE_DEVICES: ",".join(_visible(gpu, policy) for gpu in gpus)}
     if resource is Resource.MEM:
         envs |= _memory(cards, gpus, inventory, policy.names)

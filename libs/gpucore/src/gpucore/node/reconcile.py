@@ -80,6 +80,7 @@ def _correction(
     actual = actual_placement(pod, demand, holding, tables)
     if actual is None:
         return None
+    actual = _in_planned_order(actual, claim.placement, demand)
     wanted = _wanted(pod, demand, claim, actual, truth)
     changed = {key: text for key, text in wanted.items() if pod.annotations.get(key) != text}
     if not changed:
@@ -155,6 +156,16 @@ def _with_surplus(cards: dict[GpuIndex, int], effective: int) -> dict[GpuIndex, 
 
 def _group(row: Mapping[int, Cards]) -> tuple[GpuIndex, ...]:
     return tuple(card for place in sorted(row) for card in row[place])
+
+
+def _in_planned_order(actual: Placement, planned: Placement, demand: Demand) -> Placement:
+    """Each container's whole cards in the order of its plan, in which it was given them."""
+    order = {card: position for position, card in enumerate(planned.group)}
+    group: list[GpuIndex] = []
+    for ask in demand.containers:
+        row = actual.group[len(group) : len(group) + ask.gpus]
+        group += sorted(row, key=lambda card: (order.get(card, len(order)), card))
+    return msgspec.structs.replace(actual, group=tuple(group))
 
 
 def _same_place(planned: Placement, actual: Placement) -> bool:

@@ -41,7 +41,7 @@ class Granted(msgspec.Struct, frozen=True):
 
     Attributes:
         turn: for whom they are thought to be; ``None`` when nobody known asked that.
-        cards: how many are on each card.
+        cards: how many are on each card; whole cards in the order of their group.
     """
 
     resource: Resource
@@ -109,7 +109,7 @@ class Steering:
             if turn is not None:
                 self.queue.turn_away(turn.pod.uid)
             return denial
-        cards = dict(sorted(self.tables[resource].per_card(ids).items()))
+        cards = _in_order(self.tables[resource].per_card(ids), turn, resource)
         granted = Granted(resource, ids, cards, turn)
         self._note(granted)
         return granted
@@ -237,3 +237,10 @@ class Steering:
             f"but its pod is on {card_list(settled)}"
         )
         return Denial(DenialCode.SPLITS_POD, sentence, cards)
+
+
+def _in_order(cards: Cards, turn: Turn | None, resource: Resource) -> Cards:
+    """Whole cards in the order they were planned in, which may be that of a ring; else by index."""
+    plan = turn.step.plan.get(resource, {}) if turn and resource is Resource.GPU else {}
+    order = {card: position for position, card in enumerate(plan)}
+    return dict(sorted(cards.items(), key=lambda each: (order.get(each[0], len(order)), each[0])))
