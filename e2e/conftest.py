@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from environments import diagnosis
+from environments import diagnosis, machines
 from environments.case import Case
 from environments.environment import Environment, UnavailableError
 
@@ -60,6 +60,15 @@ def large(environment: Environment) -> str:
     most = max(environment.nodes, key=lambda node: len(environment.nodes[node]))
     assert len(environment.nodes[most]) >= 8, "the cases need a node of eight cards"
     return most
+
+
+@pytest.fixture(scope="session")
+def linked(environment: Environment) -> str:
+    """Name of the node that is a DGX-1 with V100, whose cards are joined by NVLinks."""
+    volta = machines.cards("dgx1-volta")
+    found = [node for node, cards in environment.nodes.items() if cards == volta]
+    assert found, "the cases need a node with the machine dgx1-volta"
+    return found[0]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,6 +1,7 @@
 """One case's own corner of the cluster: a namespace, its pods, and what can be asked of them."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from environments import workloads
@@ -47,16 +48,43 @@ class Case:
         self.kubectl("delete", "namespace", self.name, "--wait=false")
         until("the case's pods are gone", lambda: not self.pods(), seconds=END_SECONDS)
 
-    def pod(self, name: str, *units: int, node: str | None = None) -> Object:
+    def pod(
+        self,
+        name: str,
+        *units: int,
+        node: str | None = None,
+        resource: str = workloads.GPU_MEM,
+        labels: Mapping[str, str] | None = None,
+    ) -> Object:
         """A pod of this case, not created yet; one container for each of ``units``."""
-        image = self.environment.image
-        return workloads.pod(name, units, namespace=self.name, image=image, node=node)
+        return workloads.pod(
+            name,
+            units,
+            namespace=self.name,
+            image=self.environment.image,
+            node=node,
+            resource=resource,
+            labels=labels,
+        )
 
-    def job(self, name: str, units: int, *, node: str, script: str) -> Object:
+    def job(
+        self,
+        name: str,
+        units: int,
+        *,
+        node: str,
+        script: str,
+        resource: str = workloads.GPU_MEM,
+    ) -> Object:
         """A Job of this case, not created yet."""
-        image = self.environment.image
         return workloads.job(
-            name, units, namespace=self.name, image=image, node=node, script=script
+            name,
+            units,
+            namespace=self.name,
+            image=self.environment.image,
+            node=node,
+            script=script,
+            resource=resource,
         )
 
     def deployment(

@@ -31,7 +31,7 @@ print(json.dumps([
 
 
 class Held(msgspec.Struct, frozen=True):
-    """Units of GPU memory that one container holds, by uuid of the card."""
+    """Units of a resource that one container holds, by uuid of the card."""
 
     namespace: str
     pod: str
@@ -39,14 +39,14 @@ class Held(msgspec.Struct, frozen=True):
     cards: Mapping[str, int]
 
 
-def held(environment: Environment, node: str) -> list[Held]:
-    """What kubelet on ``node`` has handed out of GPU memory."""
+def held(environment: Environment, node: str, wanted: str = GPU_MEM) -> list[Held]:
+    """What kubelet on ``node`` has handed out of a resource."""
     kubectl = environment.kubectl
     plugin = plugin_pod(environment, node)
     text = kubectl("exec", plugin, "-n", environment.namespace, "--", "python", "-c", _ASK)
     found: dict[tuple[str, str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for namespace, pod, container, resource, ids in json.loads(text):
-        if resource == GPU_MEM:
+        if resource == wanted:
             for device in ids:
                 found[namespace, pod, container][device.split("-_-")[0]] += 1
     return [Held(*key, dict(cards)) for key, cards in found.items()]

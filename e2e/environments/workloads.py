@@ -7,6 +7,7 @@ Object = dict[str, Any]
 
 SCHEDULER = "gpushare-scheduler"
 GPU_MEM = "aliyun.com/gpu-mem"
+GPU = "aliyun.com/gpu"
 
 
 def pod(
@@ -17,10 +18,12 @@ def pod(
     image: str,
     node: str | None = None,
     command: Sequence[str] = (),
+    resource: str = GPU_MEM,
+    labels: Mapping[str, str] | None = None,
 ) -> Object:
-    """A pod with one container for each entry of ``units`` (GPU memory units; 0 asks for none)."""
+    """A pod with one container for each entry of ``units`` (of ``resource``; 0 asks for none)."""
     containers = [
-        _container(f"c{position}", amount, image=image, command=command)
+        _container(f"c{position}", {resource: amount}, image=image, command=command)
         for position, amount in enumerate(units)
     ]
     spec: Object = {
@@ -30,14 +33,29 @@ def pod(
     }
     if node:
         spec["nodeSelector"] = {"kubernetes.io/hostname": node}
-    meta = {"name": name, "namespace": namespace, "labels": {"app": name}}
+    meta = {"name": name, "namespace": namespace, "labels": {"app": name, **(labels or {})}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
-def job(name: str, units: int, *, namespace: str, image: str, node: str, script: str) -> Object:
-    """A Job of one pod that runs a shell script on a share and ends."""
+def job(
+    name: str,
+    units: int,
+    *,
+    namespace: str,
+    image: str,
+    node: str,
+    script: str,
+    resource: str = GPU_MEM,
+) -> Object:
+    """A Job of one pod that runs a shell script on its cards and ends."""
     template = pod(
-        name, [units], namespace=namespace, image=image, node=node, command=["sh", "-c", script]
+        name,
+        [units],
+        namespace=namespace,
+        image=image,
+        node=node,
+        command=["sh", "-c", script],
+        resource=resource,
     )
     spec = {**template["spec"], "restartPolicy": "Never"}
     return {
@@ -71,10 +89,11 @@ def namespace(name: str) -> Object:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def _container(name: str, units: int, *, image: str, command: Sequence[str]) -> Object:
+def _container(name: str, asks: Mapping[str, int], *, image: str, command: Sequence[str]) -> Object:
     container: Object = {"name": name, "image": image, "imagePullPolicy": "IfNotPresent"}
     if command:
         container["command"] = list(command)
-    if units:
-        container["resources"] = {"limits": {GPU_MEM: str(units)}}
+    limits = {resource: str(amount) for resource, amount in asks.items() if amount}
+    if limits:
+        container["resources"] = {"limits": limits}
     return container

@@ -1,0 +1,131 @@
+"""Whole cards: which group a pod gets on a DGX-1 with V100, and gangs that stay together."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from environments.case import Case
+from environments.environment import Environment
+from environments.truth import held
+from environments.waiting import until
+from environments.workloads import GPU, Object
+
+pytestmark = pytest.mark.e2e
+
+GROUP = "ALIYUN_COM_GPU_GROUP"
+
+
+@pytest.fixture
+def empty(environment: Environment, linked: str) -> str:
+    """The node with linked cards, of which kubelet has handed out none."""
+
+    def nothing_held() -> bool:
+        return not held(environment, linked, GPU) and not held(environment, linked)
+
+    until("no card handed out", nothing_held, seconds=60)
+    return linked
+
+
+def whole(case: Case, name: str, gpus: int, node: str, *, size: int = 0) -> Object:
+    """A pod of whole cards; with ``size`` one of a gang named after the case."""
+    labels = {"gpu-topology": case.name, "gpu-topology-replica": str(size)} if size else {}
+    return case.pod(name, gpus, node=node, resource=GPU, labels=labels)
+
+
+def group(case: Case, name: str) -> list[int]:
+    """The cards that the annotation names, in its order."""
+    return [int(index) for index in case.annotations(name)[GROUP].split(",")]
+
+
+def assert_really_on(environment: Environment, case: Case, name: str, node: str) -> None:
+    """Annotation, variables of the container and kubelet name the same cards."""
+    uuids = [environment.nodes[node][index].uuid for index in group(case, name)]
+    env = case.env(name)
+    assert env["NVIDIA_VISIBLE_DEVICES"].split(",") == uuids
+    assert env[GROUP] == case.annotations(name)[GROUP]
+    found = [one for one in held(environment, node, GPU) if one.namespace == case.name]
+    mine = [one for one in found if one.pod == name]
+    assert [set(one.cards) for one in mine] == [set(uuids)]
+
+
+@pytest.mark.parametrize(
+    ("order", "groups"),
+    [
+        pytest.param((2, 2, 2, 2), ([0, 3], [1, 2], [4, 7], [5, 6]), id="pairs"),
+        pytest.param((1, 2, 4), ([0], [2, 3], [4, 5, 6, 7]), id="1-2-4"),
+        pytest.param((4, 2, 1, 1), ([0, 1, 2, 3], [4, 7], [5], [6]), id="4-2-1-1"),
+        pytest.param((2, 4, 2), ([0, 3], [4, 5, 6, 7], [1, 2]), id="2-4-2"),
+        pytest.param((8,), ([0, 1, 2, 3, 4, 5, 6, 7],), id="8"),
+    ],
+)
+def test_each_pod_gets_the_best_group_that_is_free(
+    environment: Environment,
+    case: Case,
+    empty: str,
+    order: Sequence[int],
+    groups: Sequence[list[int]],
+) -> None:
+    """The groups that NVLinks make best, in env and at kubelet too, whatever the order."""
+    for number, gpus in enumerate(order):
+        case.run(whole(case, f"p{number}", gpus, empty))
+    assert [group(case, f"p{number}") for number in range(len(order))] == list(groups)
+    for number in range(len(order)):
+        assert_really_on(environment, case, f"p{number}", empty)
+
+
+def test_a_pod_that_finds_too_few_free_cards_waits_and_says_how_many_are(
+    case: Case, empty: str
+) -> None:
+    """A share on a card makes it no card to have whole: seven are left for a pod of eight."""
+    case.run(case.pod("share", 1, node=empty))
+    case.kubectl.apply(whole(case, "eight", 8, empty))
+
+    def refusal() -> str | None:
+        messages = case.events("FailedScheduling", "eight")
+        return next((text for text in messages if "7 of 8 cards are free" in text), None)
+
+    until("a scheduling message with the figures", refusal, seconds=30)
+    case.delete("share")
+    case.wait_running("eight")
+
+
+def test_a_training_job_of_two_cards_completes_and_prints_them(
+    environment: Environment, case: Case, empty: str
+) -> None:
+    """The sample job of the first topology plugin: two linked cards, seen from inside."""
+    script = f"echo $NVIDIA_VISIBLE_DEVICES ${GROUP}"
+    case.kubectl.apply(case.job("train", 2, node=empty, script=script, resource=GPU))
+    case.kubectl("wait", "job/train", "-n", case.name, "--for=condition=complete", "--timeout=90s")
+    (pod,) = case.pods()
+    uuids = [environment.nodes[empty][index].uuid for index in (0, 3)]
+    log = case.kubectl("logs", pod["metadata"]["name"], "-n", case.name)
+    assert log.split() == [",".join(uuids), "0,3"]
+
+
+def test_a_gang_takes_one_node_group_by_group(
+    environment: Environment, case: Case, empty: str
+) -> None:
+    """Two pods of four cards that come at once: each has a half whose cards are all joined."""
+    case.run(*(whole(case, f"worker-{i}", 4, empty, size=2) for i in range(2)))
+    groups = sorted(group(case, f"worker-{i}") for i in range(2))
+    assert groups == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    for number in range(2):
+        assert_really_on(environment, case, f"worker-{number}", empty)
+
+
+def test_a_gang_that_does_not_fit_places_nobody_and_says_so(
+    environment: Environment, case: Case, empty: str
+) -> None:
+    """Three pods of four cards on eight: all wait, nothing is taken, and others may have it."""
+    names = [f"worker-{i}" for i in range(3)]
+    case.kubectl.apply(*(whole(case, name, 4, empty, size=3) for name in names))
+    sentence = f"gang {case.name} needs 3 x 4 cards: room for 2 members on 1 node"
+
+    def all_told() -> bool:
+        told = (case.events("FailedScheduling", name) for name in names)
+        return all(any(sentence in text for text in messages) for messages in told)
+
+    until("every member is told why", all_told, seconds=60)
+    assert [case.get(name)["status"]["phase"] for name in names] == ["Pending"] * 3
+    assert not held(environment, empty, GPU)
+    case.run(whole(case, "other", 8, empty))
