@@ -41,10 +41,11 @@ demo-down: $(READY) ## Remove all of the demo
 	@$(E2E) demo down
 
 .PHONY: test
-test: check e2e ## Everything: lint, types, contracts, unit, chart and kind tests
+test: lint unit e2e ## Everything: lint, types, contracts, unit, chart and kind tests
 
 .PHONY: check
-check: lint unit ## The fast inner loop: no cluster, under a minute
+check: lint ## The fast inner loop: no cluster, under a minute
+	@echo "==> quick tests"; $(BIN)/python -m pytest -q -m "not gpu and not e2e and not slow" $(ARGS)
 
 .PHONY: lint
 lint: $(READY) ## Style, types and the direction of imports
@@ -58,7 +59,15 @@ unit: $(READY) ## Unit, property and chart tests
 
 .PHONY: e2e
 e2e: $(READY) ## The cases on a kind cluster; KEEP=1 leaves the cluster
-	@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m e2e e2e/cases -v --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(ARGS)
+	@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m e2e -v --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(ARGS)
+
+.PHONY: bench
+bench: $(READY) ## Measure the extender on a real API server (ARGS=--help tells more)
+	@$(E2E) bench $(ARGS)
+
+.PHONY: bench-core
+bench-core: $(READY) ## Measure the core
+	@$(BIN)/python -m pytest libs/gpucore/bench -q -o python_files='bench_*.py' -o timeout=900 $(ARGS)
 
 .PHONY: images
 images: $(READY) ## Build the service images and print their sizes

@@ -9,6 +9,8 @@ import pytest
 
 from mocknvml import build
 
+pytestmark = pytest.mark.slow
+
 COMPILE_SECONDS = 90
 RUN_SECONDS = 60
 COPIES = 60

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 import msgspec
+import pytest
 from corebuilders import NAMES, bound, cards, demand, ledger, pod, share_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,8 @@ from gpucore.topology.links import Matrix
 from gpucore.units import NodeName
 from gpucore.wire.gangs import gang_of
 from gpucore.wire.pods import Pod, claim_of, demand_of
+
+pytestmark = pytest.mark.slow
 
 NOW = 1_000
 TTL = 500

@@ -19,6 +19,8 @@ from seededledgers import (
 
 from gpucore.ledger import Ledger
 
+pytestmark = pytest.mark.slow
+
 CHECK = settings(
     max_examples=120,
     stateful_step_count=40,

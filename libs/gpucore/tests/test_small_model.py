@@ -12,6 +12,8 @@ from seededledgers import EarlyRelease, Gullible, HastyDrop, StuckClaim, Underfl
 
 from gpucore.ledger import Ledger
 
+pytestmark = pytest.mark.slow
+
 REPLICAS = World(nodes={"a": (1,), "b": (1,)}, pods=(1, 1, 1), schedulers=2)
 SWAPS = World(nodes={"a": (1, 1), "b": (1,)}, pods=(1, 1), schedulers=2)
 SIZES = World(nodes={"a": (2, 2), "b": (2,)}, pods=(2, 1, 1), schedulers=1)

@@ -19,6 +19,8 @@ from gpucore.wire.lists import decode_node_event, decode_nodes, decode_pod_event
 from gpucore.wire.nodes import Node, decode_inventory, decode_node, unhealthy_indexes
 from gpucore.wire.pods import claim_of, decode_pod, demand_of
 
+pytestmark = pytest.mark.slow
+
 DECODERS: list[Callable[[bytes], object]] = [
     decode_pod,
     decode_node,

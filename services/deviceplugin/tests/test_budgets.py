@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import grpc.aio
+import pytest
 from fakecluster.objects import planned, pod
 from fakedriver import FakeDriver, t4
 from msgspec import json
@@ -24,6 +25,8 @@ from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.proto.deviceplugin_pb2_grpc import DevicePluginStub
 from gpudeviceplugin.servicer import Servicer
 from gpudeviceplugin.state import NodeState
+
+pytestmark = pytest.mark.slow
 
 CARDS = 8
 UNITS = 141

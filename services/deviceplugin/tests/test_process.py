@@ -19,6 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mocknvml import build
 
+pytestmark = pytest.mark.slow
+
 MIB = 1024 * 1024
 
 

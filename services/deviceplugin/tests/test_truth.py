@@ -12,6 +12,8 @@ from gpucore.units import GpuIndex
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.pods import claim_of, decode_pod
 
+pytestmark = pytest.mark.slow
+
 H200_MIB = 143771
 UNITS = 140
 

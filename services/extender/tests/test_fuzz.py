@@ -20,6 +20,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+pytestmark = pytest.mark.slow
+
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 OTHER_PREFIXES = "^/(gputopology-scheduler|gpu-scheduler-extender)/"
 CHECKS = (status_code_conformance, content_type_conformance, response_schema_conformance)

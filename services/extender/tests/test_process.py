@@ -19,6 +19,8 @@ from pydantic_settings import CliApp
 
 from gpuextender.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 
 def free_port() -> int:
     """A port that nobody listens on now."""

@@ -14,6 +14,8 @@ from gpucore.topology.policies import Group, plan
 from gpucore.topology.search import Search
 from gpucore.topology.subsets import Table
 
+pytestmark = pytest.mark.slow
+
 LINKS: Sequence[tuple[str, ...]] = [
     (),
     ("SYS",),

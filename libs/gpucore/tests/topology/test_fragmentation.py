@@ -11,6 +11,8 @@ import pytest
 from gpucore.topology.machines import DGX1_VOLTA
 from gpucore.topology.policies import Group, plan
 
+pytestmark = pytest.mark.slow
+
 SEQUENCES = 1000
 EVENTS = 40
 SIZES = (1, 2, 2, 3, 4)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from drawncluster import Card, FakeCluster
 
+pytestmark = pytest.mark.slow
+
 LINKS = {(0, 1): ["NV2", "SYS"], (0, 2): ["SYS"], (1, 2): ["PHB"]}
 
 

@@ -10,6 +10,8 @@ from fakeapiserver import FakeApiServer
 
 from gpuinspect.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS
 
+pytestmark = pytest.mark.slow
+
 NODES, PODS, EVENTS = "/api/v1/nodes", "/api/v1/pods", "/api/v1/events"
 
 

@@ -12,6 +12,8 @@ from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.hosts import is_local
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "host",

@@ -12,6 +12,8 @@ from gpuinspect.snapshots import decode
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
 
+pytestmark = pytest.mark.slow
+
 NODES = 1000
 
 
