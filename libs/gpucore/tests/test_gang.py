@@ -10,12 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from linkedcards import BRIDGED, VOLTA, indexes, joined_cards, linked_node
 
-from gpucore.gang import Rules, Seating, Shortage, seat, seat_of, spare, taken
+from gpucore.fit import fit
+from gpucore.gang import Seating, Shortage, seat, seat_of, spare, taken
+from gpucore.gangplaces import Offer, Rules
 from gpucore.ledger import Ledger
 from gpucore.model import Claim, ClaimState, Placement, Refusal
 from gpucore.policy import place
 from gpucore.topology.links import Matrix
 from gpucore.units import NodeName
+from gpucore.wire import names as wire_names
 from gpucore.wire.gangs import gang_of
 from gpucore.wire.pods import Pod, claim_of, demand_of
 
@@ -227,6 +230,34 @@ def test_the_labels_must_make_sense() -> None:
     there = gang_of(msgspec.structs.replace(member(0, 2, gpus=1), namespace="other"))
     assert here is not None
     assert here != there
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    held=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 60)), max_size=6),
+    mem=st.integers(0, 9),
+    core=st.integers(0, 60),
+    whole_device=st.booleans(),
+    max_pods=st.integers(0, 3),
+)
+def test_room_for_equal_shares_is_what_trying_finds(
+    *, held: list[tuple[int, int, int]], mem: int, core: int, whole_device: bool, max_pods: int
+) -> None:
+    """Counting says what placing one share after the other does, pending pods included."""
+    labels = {wire_names.LABEL_MAX_POD: str(max_pods)} if max_pods else {}
+    book = ledger(share_node("n", cards(9, 16, 12), labels=labels))
+    for number, (at, units, percent) in enumerate(held):
+        texts = {NAMES.mem_idx: str(at)} if at < 3 else {}
+        if units or percent:
+            item = pod(f"h{number}", units, core=percent, node="n", annotations=texts)
+            book.pod_changed(item)
+    label = {wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}
+    asking = pod("p", mem or 1, core=core, labels=label if whole_device else {})
+    wanted, account = demand(asking), book.node(NodeName("n"))
+    assert account is not None
+    if fit(account, wanted) is None:
+        offer = Offer(account, wanted, RULES, most=8)
+        assert offer.room == len(offer.load(8))
 
 
 MACHINES = st.lists(st.sampled_from((BRIDGED, VOLTA, None)), min_size=1, max_size=4)

@@ -10,6 +10,8 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from gpucore.account import NodeAccount
+from gpucore.cardfit import refusal_of_card
+from gpucore.cards import CardAccount
 from gpucore.grouping import BY_LINKS, Grouping
 from gpucore.model import Claim, ClaimState, Demand, Placement, Refusal
 from gpucore.policy import place, score
@@ -41,6 +43,8 @@ class Offer:
         self._known: dict[int, float] = {}
         if demand.gpus:
             self.room = min(account.whole_room // demand.gpus, most)
+        elif _countable(account, demand):
+            self.room = min(sum(_shares(card, demand) for card in account.cards.values()), most)
         else:
             self.room = len(self.load(most))
 
@@ -90,6 +94,22 @@ class Offer:
         free = [index for index, card in self.account.cards.items() if card.open and card.empty]
         demand = self._demand
         return self._rules.grouping.whole(self.account, free, count * demand.gpus, demand)
+
+
+def _countable(account: NodeAccount, demand: Demand) -> bool:
+    """Equal shares of which each card can be filled by itself, so that they need not be tried."""
+    alone = demand.cards > 1 or demand.whole_device
+    return not (alone or account.reserved_units() or account.pending_core)
+
+
+def _shares(card: CardAccount, demand: Demand) -> int:
+    """How many of the shares fit one card."""
+    if refusal_of_card(card, demand) is not None:
+        return 0
+    rooms = [card.free // demand.mem] if demand.mem else []
+    rooms += [card.core_free // demand.core] if demand.core else []
+    rooms += [card.max_pods - len(card.holders)] if card.max_pods else []
+    return min(rooms)
 
 
 def _claim(placement: Placement, demand: Demand, number: int) -> Claim:

@@ -5,20 +5,24 @@ those events cheap. Labels that say nothing sensible are faults to report, never
 """
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Final
 
 import msgspec
 
 from gpucore.cards import CardAccount
-from gpucore.model import Inventory
+from gpucore.model import Gpu, Inventory
 from gpucore.topology.codec import joined
 from gpucore.topology.links import Matrix
-from gpucore.units import GpuIndex, MemoryUnit
+from gpucore.units import GpuIndex, GpuUuid, MemoryUnit
 from gpucore.wire import names as wire_names
 from gpucore.wire.digits import number
 from gpucore.wire.names import Names
 from gpucore.wire.nodes import Node, inventory_of
 from gpucore.wire.quantity import amount
+
+MACHINES: Final = 1024
+"""Kinds of machines whose links are kept read."""
 
 
 class NodeShape(msgspec.Struct, frozen=True, dict=True):
@@ -66,7 +70,8 @@ class NodeShape(msgspec.Struct, frozen=True, dict=True):
         """How its cards are joined; read when somebody first asks for several cards."""
         if self.inventory is None:
             return Matrix(gpus=())
-        return joined(self.inventory, self.topology)
+        cards = tuple((gpu.index, gpu.numa) for gpu in self.inventory.gpus)
+        return _matrix(cards, tuple(self.inventory.links.items()), self.topology)
 
     def open_cards(self) -> dict[GpuIndex, CardAccount]:
         """Empty books of every card, in order of index."""
@@ -90,6 +95,17 @@ class NodeShape(msgspec.Struct, frozen=True, dict=True):
 
 
 ABSENT = NodeShape(present=False)
+
+
+@lru_cache(MACHINES)
+def _matrix(
+    cards: tuple[tuple[GpuIndex, int], ...],
+    links: tuple[tuple[str, tuple[str, ...]], ...],
+    text: str,
+) -> Matrix:
+    """The matrix of all nodes whose cards (index and NUMA node) are joined alike: one reading."""
+    gpus = tuple(Gpu(index, GpuUuid(""), 0, numa=numa) for index, numa in cards)
+    return joined(Inventory(gpus=gpus, links=dict(links)), text)
 
 
 def shape_of(node: Node, names: Names, unhealthy: frozenset[GpuIndex]) -> NodeShape:
