@@ -194,6 +194,11 @@ async def test_a_gang_that_does_not_fit_places_nobody_and_says_so(
     victims = {"Pod": item, "NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "x"}]}}}
     _, answer = await extender.post("/gpushare-scheduler/preempt", victims)
     assert answer["NodeNameToMetaVictims"] == {}
+    await until("the pod is known", lambda: extender.state.find("default", "m0"))
+    _, text = await extender.get("/api/v1/pods/default/m0/explain")
+    assert json.loads(text)["text"] == (
+        "1 of 1 nodes with GPUs can take it, but only with all 3 pods of gang train"
+    )
     assert not extender.state.ledger.claims()
 
 

@@ -17,6 +17,8 @@ from gpucore.ledger import Ledger
 from gpucore.model import Claim, Demand, Refusal
 from gpucore.policy import score
 from gpucore.units import NodeName
+from gpucore.wire.gangs import gang_of
+from gpucore.wire.pods import Pod
 from gpuextender.state import Asking
 
 
@@ -194,8 +196,14 @@ def waiting_view(ledger: Ledger, asking: Asking, *, policy: str, grouping: Group
     view.asks = ask_view(demand)
     view.fits = _fits(ledger, demand, fits, policy=policy, grouping=grouping)
     view.refusals = [refusal_view(refused[name]) for name in refused]
-    view.text = f"{len(fits)} of {len(names)} nodes with GPUs can take it"
+    view.text = f"{len(fits)} of {len(names)} nodes with GPUs can take it" + _together(pod)
     return view
+
+
+def _together(pod: Pod) -> str:
+    """What is to be known of a pod that is never placed alone."""
+    gang = gang_of(pod)
+    return f", but only with all {gang.size} pods of gang {gang.name}" if gang else ""
 
 
 def _fits(
