@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from fakecluster.objects import planned
+from fakedriver import FakeDriver, t4
 from stage import Stage
 
 
@@ -48,3 +49,14 @@ async def test_a_new_kubelet_is_registered_with_and_disturbs_no_pod(tmp_path: Pa
         await stage.offered(30)
         assert stage.kubelet.registrations.count("aliyun.com/gpu-mem") == 2
         assert stage.kubelet.devices("p") == before
+
+
+async def test_a_node_of_one_card_gives_it_to_a_pod_that_nobody_planned(tmp_path: Path) -> None:
+    """B6: no plan and one card: that card, by its uuid, and the annotation says so afterwards."""
+    driver = FakeDriver(t4(0))
+    async with Stage(tmp_path, driver) as stage:
+        await stage.offered(15)
+        stage.create("p", {"gpu-mem": 3})
+        await stage.admitted("p")
+        assert stage.kubelet.envs("p")["NVIDIA_VISIBLE_DEVICES"] == driver.cards[0].uuid
+        await stage.eventually(lambda: stage.annotations("p").get("ALIYUN_COM_GPU_MEM_IDX") == "0")
