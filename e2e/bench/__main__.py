@@ -22,7 +22,7 @@ from environments import fakenodes
 from environments.apicall import ApiCalls
 from environments.controlplane import ControlPlane
 
-OUT = Path(__file__).parents[2] / "docs" / "benchmarks"
+OUT = Path(__file__).parents[2] / "docs"
 CONNECTIONS = (1, 8, 32)
 BINDS_EACH = 600
 NODE_STEPS = (100, 500, 5000)
@@ -139,17 +139,18 @@ def _machine() -> str:
 
 
 def _write(found: dict[str, Any], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    pictures = folder / "benchmarks"
+    pictures.mkdir(parents=True, exist_ok=True)
     for subject in found["subjects"]:
         for verb, series in subject["latency_ms"].items():
             named = {f"{names} names": times for names, times in series.items()}
             title = f"{subject['name']}: {verb}, {found['pods']} pods known"
-            picture = folder / f"{verb}-{subject['name'].replace(':', '-')}.svg"
+            picture = pictures / f"{verb}-{subject['name'].replace(':', '-')}.svg"
             picture.write_text(plot.distributions(title, named))
     digest = report.digest(found)
-    (folder / "extender.json").write_text(json.dumps(digest, indent=2) + "\n")
+    (pictures / "extender.json").write_text(json.dumps(digest, indent=2) + "\n")
     text = report.markdown(digest)
-    (folder / "extender.md").write_text(text)
+    (folder / "benchmarks.md").write_text(text)
     print(text)
 
 

@@ -52,7 +52,7 @@ def percentiles(times: Sequence[float]) -> dict[str, float]:
 
 
 def markdown(figures: Mapping[str, Any]) -> str:
-    """The page ``docs/benchmarks/extender.md``."""
+    """The page ``docs/benchmarks.md``."""
     lines = [
         "# Extender on a real API server",
         "",
@@ -76,6 +76,10 @@ def _page(subject: Mapping[str, Any]) -> list[str]:
     for verb, series in subject["latency_ms"].items():
         for names, at in series.items():
             lines.append(f"| {verb} | {names} | {at['p50']} | {at['p99']} | {at['max']} |")
+    lines.append("")
+    for verb in subject["latency_ms"]:
+        picture = f"benchmarks/{verb}-{subject['name'].replace(':', '-')}.svg"
+        lines.append(f"![Distribution of {verb} calls]({picture})")
     lines += ["", "| figure | median (min to max) |", "|---|---|"]
     for connections, rate in subject["binds_per_second"].items():
         lines.append(f"| binds/s over {connections} connections | {_range(rate)} |")
