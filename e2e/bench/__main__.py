@@ -150,7 +150,7 @@ def _write(found: dict[str, Any], folder: Path) -> None:
     digest = report.digest(found)
     (pictures / "extender.json").write_text(json.dumps(digest, indent=2) + "\n")
     text = report.markdown(digest)
-    (folder / "benchmarks.md").write_text(text)
+    (folder / "benchmarks-extender.md").write_text(text)
     print(text)
 
 

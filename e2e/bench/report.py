@@ -52,7 +52,7 @@ def percentiles(times: Sequence[float]) -> dict[str, float]:
 
 
 def markdown(figures: Mapping[str, Any]) -> str:
-    """The page ``docs/benchmarks.md``."""
+    """The page ``docs/benchmarks-extender.md``."""
     lines = [
         "# Extender on a real API server",
         "",
