@@ -85,6 +85,12 @@ def test_a_unit_mistake_is_named(run: Run, cluster: FakeCluster) -> None:
     assert "check the unit (GiB or MiB)" in out
 
 
+def test_a_card_that_is_too_small_is_named_by_its_size(run: Run, cluster: FakeCluster) -> None:
+    """What no card could ever hold is measured against whole cards, not against what is free."""
+    cluster.node("n", total=15).pod("held", 6, node="n", index=0).pod("p", 20, phase="Pending")
+    assert "largest card 15 GiB, asked 20" in run("explain", "pod", "p", on=cluster).out
+
+
 def test_a_pod_that_fits_waits_for_something_else(run: Run, cluster: FakeCluster) -> None:
     """Where a node could take it, the answer says that GPUs are not the reason."""
     cluster.node("n", total=15).pod("p", 4, phase="Pending")

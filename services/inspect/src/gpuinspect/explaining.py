@@ -212,10 +212,13 @@ def _sentence_of(code: Code) -> str:
 
 
 def _largest(refusal: Refusal) -> int:
-    """The most that one of its cards has free; of whole cards, how many are free."""
+    """The most that one of its cards has free, or has at all; of whole cards, how many are free."""
     if refusal.code in {Code.INSUFFICIENT_GPUS, Code.PENDING_UNITS}:
         return refusal.free
-    return max((card.free for card in refusal.cards if card.code is refusal.code), default=0)
+    cards = [card for card in refusal.cards if card.code is refusal.code]
+    if refusal.code is Code.TOO_LARGE:
+        return max((card.total for card in cards), default=0)
+    return max((card.free for card in cards), default=0)
 
 
 def _measure(code: Code, account: NodeAccount) -> str:

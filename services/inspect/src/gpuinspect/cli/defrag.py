@@ -6,12 +6,12 @@ from typing import Annotated
 import msgspec
 import typer
 
+from gpucore.defrag import Goal, Plan, defragment
 from gpucore.wire.pods import demand_of
 from gpuinspect.cli.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.cli.reading import Reader, fail, reading
 from gpuinspect.cli.selecting import Selector, selected
 from gpuinspect.collect import CONFIG_MAPS
-from gpuinspect.defragmenting import Goal, Plan, defragment
 from gpuinspect.documents import API_VERSION
 from gpuinspect.layout.defrag import conclusion
 from gpuinspect.layout.defrag import defrag as table

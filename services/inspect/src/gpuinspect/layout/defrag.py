@@ -1,8 +1,8 @@
 """The answer of ``gpushare defrag`` for people."""
 
+from gpucore.defrag import Goal, Move, Plan
 from gpucore.explain import placement_sentence
 from gpucore.units import MemoryUnit
-from gpuinspect.defragmenting import Goal, Move, Plan
 from gpuinspect.tables import align
 
 
