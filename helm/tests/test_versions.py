@@ -7,6 +7,8 @@ import kubernetes_validate
 import pytest
 from charting import Object, render
 
+pytestmark = pytest.mark.slow
+
 NEWEST = kubernetes_validate.latest_version().rpartition(".")[0]
 OLDEST_SCHEMA = (1, 25)
 VERSIONS = ("1.20", "1.23", "1.26", "1.30", "1.34", NEWEST)

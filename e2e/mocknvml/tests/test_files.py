@@ -6,6 +6,8 @@ from mocknvml import build
 from mocknvml.tests.conftest import Start
 from mocknvml.tests.nvml_process import NvmlFailure
 
+pytestmark = pytest.mark.slow
+
 CARD = """[gpu 0]
 name = Tesla T4
 uuid = GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f

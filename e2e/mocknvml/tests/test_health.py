@@ -5,6 +5,8 @@ import pytest
 from mocknvml.tests.conftest import Start
 from mocknvml.tests.nvml_process import Handle, NvmlProcess
 
+pytestmark = pytest.mark.slow
+
 XID = 8
 SOON_MS = 5000
 LOST = "NVMLError_GpuIsLost"

@@ -9,6 +9,8 @@ from mocknvml import build
 from mocknvml.tests.conftest import Start
 from mocknvml.tests.nvml_process import MIB, Handle, NvmlFailure, NvmlProcess
 
+pytestmark = pytest.mark.slow
+
 SHIPPED = sorted(path.stem for path in build.MACHINES.glob("*.machine"))
 PIX, PHB, NODE, SYS = 10, 30, 40, 50
 

@@ -3,10 +3,13 @@
 import json
 from pathlib import Path
 
+import pytest
 from fakecluster.objects import planned
 from stage import Stage
 
 from gpudeviceplugin.cards import Xid
+
+pytestmark = pytest.mark.slow
 
 CONFIG_MAP = ("kube-system", "unhealthy-gpu-n1")
 

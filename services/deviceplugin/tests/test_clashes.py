@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
 from fakecluster.objects import planned
 from fakedriver import FakeDriver, t4
 from stage import Stage
+
+pytestmark = pytest.mark.slow
 
 
 async def test_sixteen_halves_on_eight_cards_are_two_on_each(tmp_path: Path) -> None:

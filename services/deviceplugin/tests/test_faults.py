@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
 from fakecluster.objects import planned
 from stage import Stage
+
+pytestmark = pytest.mark.slow
 
 
 async def test_a_patch_that_failed_is_made_again(tmp_path: Path) -> None:

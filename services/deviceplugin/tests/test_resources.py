@@ -15,6 +15,8 @@ from gpudeviceplugin.cards import Card, Instance
 from gpudeviceplugin.servicer import Servicer
 from gpudeviceplugin.state import NodeState
 
+pytestmark = pytest.mark.slow
+
 H200_MIB = 143771
 
 

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
 from fakecluster.objects import planned
 from stage import Stage
+
+pytestmark = pytest.mark.slow
 
 
 async def test_a_restarted_plugin_takes_no_running_pod_for_a_waiting_one(tmp_path: Path) -> None:

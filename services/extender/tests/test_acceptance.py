@@ -10,6 +10,8 @@ from running import Running, until
 
 from gpuextender.messages import ExtenderArgs, decode
 
+pytestmark = pytest.mark.slow
+
 IDX, DEV, POD = "ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_MEM_DEV", "ALIYUN_COM_GPU_MEM_POD"
 ASSIGNED, ASSUME = "ALIYUN_COM_GPU_MEM_ASSIGNED", "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
 ONE_CARD = "Insufficient GPU Memory in one device"

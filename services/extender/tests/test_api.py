@@ -10,6 +10,8 @@ from fakeapi import FakeApiServer
 from objects import node, placed, pod
 from running import Running, until
 
+pytestmark = pytest.mark.slow
+
 Object = dict[str, Any]
 
 

@@ -13,6 +13,8 @@ from running import Running, until
 
 from gpuextender import metrics
 
+pytestmark = pytest.mark.slow
+
 
 async def prepare(cluster: FakeApiServer, extender: Running, *mem: int) -> dict[str, Any]:
     """A node of 2 x 15 and a pod that the extender knows."""

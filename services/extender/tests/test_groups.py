@@ -8,6 +8,8 @@ from fakeapi import FakeApiServer
 from objects import node, pod
 from running import Running, until
 
+pytestmark = pytest.mark.slow
+
 GROUP = "ALIYUN_COM_GPU_GROUP"
 
 

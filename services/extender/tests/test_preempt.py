@@ -7,6 +7,8 @@ from fakeapi import FakeApiServer
 from objects import node, placed, pod
 from running import Running
 
+pytestmark = pytest.mark.slow
+
 Object = dict[str, Any]
 PATH = "/gpushare-scheduler/preempt"
 

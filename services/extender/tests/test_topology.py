@@ -15,6 +15,8 @@ from running import Running, until
 from gpucore.topology.machines import DGX1_VOLTA
 from gpuextender.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 PREFIXES = ("/gpushare-scheduler", "/gputopology-scheduler", "/gpu-scheduler-extender")
 GROUP = "ALIYUN_COM_GPU_GROUP"
 Object = dict[str, Any]

@@ -14,6 +14,8 @@ from fakeapi import FakeApiServer
 from objects import node, pod
 from running import Running, until
 
+pytestmark = pytest.mark.slow
+
 Object = dict[str, Any]
 
 
