@@ -42,8 +42,8 @@ class Running:
         settings = Settings(port=0, host="127.0.0.1", **self._settings)
         self.service = Service(self.api, settings)
         self.task = asyncio.create_task(self.service.run())
-        await until("the server listens", lambda: self.service.server.started)
-        self.url = f"http://127.0.0.1:{self.service.server.port}"
+        await until("the server listens", lambda: self.service.listeners.verbs.started)
+        self.url = f"http://127.0.0.1:{self.service.listeners.verbs.port}"
         self.http = aiohttp.ClientSession(self.url)
         return self
 

@@ -3,13 +3,12 @@
 import asyncio
 import base64
 import json
-import ssl
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from certificates import make_certificate, shown
 from fakeapi import FakeApiServer
 from objects import node, pod
 from running import Running, until
@@ -19,26 +18,6 @@ pytestmark = pytest.mark.slow
 Object = dict[str, Any]
 
 
-def make_certificate(folder: Path, name: str) -> None:
-    """A self-signed certificate for localhost, as a Secret would be mounted."""
-    folder.mkdir(exist_ok=True)
-    new = folder / "new"
-    new.mkdir(exist_ok=True)
-    subprocess.run(
-        (
-            *("openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-days", "1"),
-            *("-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", f"/CN={name}"),
-            *("-addext", "subjectAltName=IP:127.0.0.1"),
-            *("-keyout", str(new / "tls.key"), "-out", str(new / "tls.crt")),
-        ),
-        check=True,
-        capture_output=True,
-        timeout=30,
-    )
-    for file in ("tls.key", "tls.crt"):
-        (new / file).rename(folder / file)
-
-
 def webhook(cluster: FakeApiServer, folder: Path) -> Running:
     """An extender with its webhook on."""
     return Running(
@@ -46,13 +25,13 @@ def webhook(cluster: FakeApiServer, folder: Path) -> Running:
         folder,
         webhook_port=0,
         webhook_certificates=folder / "certificates",
-        webhook_reload=0.02,
+        certificates_reload=0.02,
     )
 
 
 async def review(extender: Running, item: object, namespace: str = "default") -> Object:
     """Send a pod for admission as the API server would; answers the response."""
-    server = extender.service.webhook_server
+    server = extender.service.listeners.admission
     body = {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
@@ -73,21 +52,7 @@ async def review(extender: Running, item: object, namespace: str = "default") ->
 async def started(extender: Running) -> None:
     """Wait until the webhook listens."""
     await extender.ready()
-    await until(
-        "the webhook listens",
-        lambda: extender.service.webhook_server and extender.service.webhook_server.started,
-    )
-
-
-async def peer(extender: Running) -> str:
-    """The certificate that a new connection is shown."""
-    port = extender.service.webhook_server.port
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
-    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    writer.close()
-    return base64.b64encode(shown).decode()
+    await until("the webhook listens", lambda: extender.service.listeners.admission.started)
 
 
 async def test_a_pod_of_ours_gets_our_scheduler(cluster: FakeApiServer, tmp_path: Path) -> None:
@@ -182,13 +147,13 @@ async def test_certificates_rotate_without_a_restart(
     make_certificate(folder, "one")
     async with webhook(cluster, tmp_path) as extender:
         await started(extender)
-        first = await peer(extender)
+        first = await shown(extender.service.listeners.admission.port)
         (folder / "tls.crt").write_text("not a certificate")
-        assert await peer(extender) == first
+        assert await shown(extender.service.listeners.admission.port) == first
         make_certificate(folder, "two")
         async with asyncio.timeout(10):
-            while await peer(extender) == first:
-                assert extender.service.webhook_server.started
+            while await shown(extender.service.listeners.admission.port) == first:
+                assert extender.service.listeners.admission.started
         assert (await review(extender, pod("p", 2)))["allowed"]
 
 
@@ -198,7 +163,7 @@ async def test_it_waits_for_certificates_that_come_late(
     """A Secret may be filled after the pod started; the verbs do not wait for it."""
     async with webhook(cluster, tmp_path) as extender:
         await extender.ready()
-        assert extender.service.webhook_server is None
+        assert not extender.service.listeners.admission.started
         make_certificate(tmp_path / "certificates", "late")
         await started(extender)
         assert (await review(extender, pod("p", 2)))["allowed"]
@@ -212,7 +177,7 @@ async def test_what_is_no_review_is_answered_with_400(
     make_certificate(tmp_path / "certificates", "one")
     async with webhook(cluster, tmp_path) as extender:
         await started(extender)
-        url = f"https://127.0.0.1:{extender.service.webhook_server.port}/admit"
+        url = f"https://127.0.0.1:{extender.service.listeners.admission.port}/admit"
         async with (
             aiohttp.ClientSession() as http,
             http.post(url, data=body, ssl=False) as reply,

@@ -1,20 +1,15 @@
 """The HTTP application: every route, and nothing that decides."""
 
-from typing import Any, Final
-
 from fastapi import FastAPI, Response
 from fastapi.responses import PlainTextResponse
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from gpuextender import VERSION, api, messages, metrics, schemas
+from gpuextender import VERSION, api, messages, probes, schemas
 from gpuextender.api import ReadApi
 from gpuextender.gauges import LedgerGauges
 from gpuextender.health import Health
 from gpuextender.inspection import Inspection, inspect_all, inspect_node
 from gpuextender.state import State
 from gpuextender.verbs import JSON, KINDS, PREFIXES, Verbs
-
-PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 def make_app(
@@ -24,46 +19,23 @@ def make_app(
     app = FastAPI(
         title="gpushare extender",
         version=VERSION,
-        telemetry={"exclude": lambda scope: scope.get("path") in PROBES},
+        telemetry={"exclude": lambda scope: scope.get("path") in probes.PATHS},
     )
     app.include_router(verbs.router())
     app.include_router(read.router())
-    _add_probes(app, health)
-    _add_metrics(app, health, gauges)
+    probes.add_probes(app, health)
+    probes.add_metrics(app, health, gauges)
+    _add_version(app)
     _add_inspection(app, state)
     schemas.complete(app, (*api.KINDS, *KINDS, Inspection))
     return app
 
 
-def _add_probes(app: FastAPI, health: Health) -> None:
-    text: dict[str, Any] = {"tags": ["probes"], "response_class": PlainTextResponse}
-    why = {"description": "Why it is not.", "content": {"text/plain": {}}}
-
-    @app.get("/healthz", **text)
-    async def healthz() -> Response:
-        """Alive: this process answers."""
-        return PlainTextResponse("ok")
-
-    @app.get("/readyz", **text, responses={503: why})
-    async def readyz() -> Response:
-        """Ready: decisions may be taken."""
-        why_not = health.unready()
-        return PlainTextResponse(why_not or "ok", status_code=503 if why_not else 200)
-
-    @app.get("/version", **text)
+def _add_version(app: FastAPI) -> None:
+    @app.get("/version", tags=["probes"], response_class=PlainTextResponse)
     async def version() -> Response:
         """The version, as text."""
         return PlainTextResponse(VERSION)
-
-
-def _add_metrics(app: FastAPI, health: Health, gauges: LedgerGauges) -> None:
-    @app.get("/metrics", tags=["probes"], response_class=PlainTextResponse)
-    async def scrape() -> Response:
-        """Metrics in the Prometheus text format."""
-        health.measure()
-        ledger = await gauges.render()
-        text = generate_latest(metrics.REGISTRY) + ledger.encode()
-        return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
 def _add_inspection(app: FastAPI, state: State) -> None:

@@ -6,20 +6,33 @@ asked to stop politely should end with 0, so signals are taken here.
 
 import asyncio
 import signal
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from pathlib import Path
 from typing import Final
 
+import structlog
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from gpuextender.certificates import Certificates
 
 GRACE_SECONDS: Final = 10
 KEEP_ALIVE_SECONDS: Final = 120  # longer than a scheduler's client keeps an idle connection
 
+log = structlog.get_logger(__name__)
+
 
 class Server(uvicorn.Server):
-    """A uvicorn server that leaves signals to :func:`stop_on_signal`."""
+    """A uvicorn server that leaves signals to :func:`stop_on_signal`.
+
+    Args:
+        certificates: to serve over TLS.
+    """
+
+    def __init__(self, config: uvicorn.Config, certificates: Certificates | None) -> None:
+        super().__init__(config)
+        self._certificates = certificates
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -33,31 +46,51 @@ class Server(uvicorn.Server):
         found: int = self.servers[0].sockets[0].getsockname()[1]
         return found
 
+    async def run_here(self) -> None:
+        """Serve on this loop until ``should_exit``; over TLS once there are certificates."""
+        if self._certificates is None:
+            await self.serve()
+            return
+        while not self._certificates.present():
+            log.warning("waiting for certificates", folder=str(self._certificates.folder))
+            await asyncio.sleep(self._certificates.every)
+            if self.should_exit:
+                return
+        await self._serve_tls(self._certificates)
+
+    async def _serve_tls(self, certificates: Certificates) -> None:
+        self.config.load()
+        if self.config.ssl is None:
+            raise RuntimeError("a server with certificates has no TLS")
+        following = asyncio.create_task(certificates.follow(self.config.ssl))
+        try:
+            await self.serve()
+        finally:
+            following.cancel()
+
 
 def make_server(
-    app: FastAPI,
-    *,
-    host: str,
-    port: int,
-    certificate: Path | None = None,
-    key: Path | None = None,
+    app: ASGIApp, *, host: str, port: int, certificates: Certificates | None = None
 ) -> Server:
     """A server in this process; logs go where everything else goes."""
-    return Server(
-        uvicorn.Config(
-            app,
-            host=host,
-            port=port,
-            ssl_certfile=certificate,
-            ssl_keyfile=key,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            lifespan="off",
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=GRACE_SECONDS,
-        )
+    chain = certificates.chain if certificates else (None, None)
+    clients = certificates.clients if certificates else None
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        ssl_certfile=chain[0],
+        ssl_keyfile=chain[1],
+        ssl_ca_certs=None if clients is None else str(clients),
+        ssl_cert_reqs=ssl.CERT_NONE if clients is None else ssl.CERT_REQUIRED,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
     )
+    return Server(config, certificates)
 
 
 @asynccontextmanager

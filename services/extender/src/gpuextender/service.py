@@ -5,7 +5,6 @@ Everything is made here, from settings and an API server, so that a test runs wh
 
 import asyncio
 import socket
-from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import structlog
@@ -13,7 +12,6 @@ from fastapi import FastAPI
 
 from gpucore.gangplaces import Rules
 from gpucore.units import NodeName
-from gpuextender import webhook
 from gpuextender.api import ReadApi
 from gpuextender.app import make_app
 from gpuextender.bind import Bind
@@ -26,9 +24,10 @@ from gpuextender.gauges import LedgerGauges
 from gpuextender.health import Health
 from gpuextender.housekeeping import expire_reservations, settle_memory
 from gpuextender.kube import Api
+from gpuextender.listeners import Listeners
 from gpuextender.preempt import Preempt
 from gpuextender.prioritize import Prioritize
-from gpuextender.server import Server, make_server
+from gpuextender.probes import probes_app
 from gpuextender.settings import Settings
 from gpuextender.state import State
 from gpuextender.verbs import Verbs
@@ -43,8 +42,7 @@ class Service:
     Attributes:
         state: what it knows.
         health: whether it may decide.
-        server: its HTTP side.
-        webhook_server: its admission side, once that has certificates.
+        listeners: its HTTP side.
     """
 
     def __init__(self, api: Api, settings: Settings) -> None:
@@ -70,8 +68,13 @@ class Service:
         )
         self._following = Following(api, self.state, stale_after=settings.stale_after)
         self.health = Health(self._following.vital, stale_after=settings.stale_after)
-        self.server = make_server(self._make_app(), host=settings.host, port=settings.port)
-        self.webhook_server: Server | None = None
+        hook = Webhook(self.state, self.health, scheduler=settings.webhook_scheduler)
+        self.listeners = Listeners(
+            settings,
+            verbs=self._make_app(),
+            probes=lambda: probes_app(self.health, self._gauges),
+            admission=hook.app,
+        )
         self._stopping: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -81,7 +84,7 @@ class Service:
             self._recorder.run(),
             expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
             settle_memory(self._loaded()),
-            *self._admission(),
+            *(server.run_here() for server in self.listeners.beside),
         )
         tasks = [asyncio.create_task(job) for job in jobs]
         try:
@@ -107,36 +110,16 @@ class Service:
 
     async def _serve(self, tasks: list[asyncio.Task[Any]]) -> None:
         """Serve; a background job that ends is a bug that must not go unseen."""
-        serving = asyncio.create_task(self.server.serve())
+        serving = asyncio.create_task(self.listeners.verbs.run_here())
         done, _ = await asyncio.wait([serving, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        self.server.should_exit = True
+        self.listeners.close()
         await serving
         for task in done:
             task.result()
 
     async def _drain(self) -> None:
         await asyncio.sleep(self._settings.drain_seconds)
-        for server in filter(None, (self.server, self.webhook_server)):
-            server.should_exit = True
-
-    def _admission(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """The webhook, where it is wanted."""
-        if self._settings.webhook_port is not None:
-            yield self._serve_webhook(self._settings.webhook_port)
-
-    async def _serve_webhook(self, port: int) -> None:
-        folder, every = self._settings.webhook_certificates, self._settings.webhook_reload
-        await webhook.certificates(folder, every=every)
-        hook = Webhook(self.state, self.health, scheduler=self._settings.webhook_scheduler)
-        self.webhook_server = make_server(
-            hook.app(),
-            host=self._settings.host,
-            port=port,
-            certificate=folder / webhook.CERTIFICATE,
-            key=folder / webhook.KEY,
-        )
-        following = webhook.follow_certificates(self.webhook_server, folder, every=every)
-        await asyncio.gather(self.webhook_server.serve(), following)
+        self.listeners.close()
 
     def _touch(self, node: NodeName) -> None:
         self._filter.touch(node)

@@ -2,8 +2,7 @@
 
 ``PORT``, ``LOG_LEVEL`` and ``KUBECONFIG`` are the original's names; everything else is
 ``GPUSHARE_<NAME>`` or ``--<name>``. Kubernetes injects ``<SERVICE>_PORT`` variables for services of
-the same namespace, so no setting of ours ends in ``_PORT`` but the webhook's, which no service is
-named after.
+the same namespace (``tcp://...``), which are passed over where they meet a setting's name.
 """
 
 from pathlib import Path
@@ -43,6 +42,19 @@ class Settings(BaseSettings):
     port: Annotated[
         int, Field(validation_alias="port", ge=0, le=65535, description="port; 0 picks one")
     ] = DEFAULT_PORT
+    tls_certificates: Annotated[
+        Path | None,
+        Field(description="folder with tls.crt and tls.key: the verbs over TLS; plain without"),
+    ] = None
+    tls_client_ca: Annotated[
+        Path | None,
+        Field(description="file of the authority whose certificate a client of the verbs shows"),
+    ] = None
+    metrics_host: Annotated[str, Field(description="address of the metrics port")] = "0.0.0.0"  # noqa: S104 - Prometheus and kubelet come from outside the pod
+    metrics_port: Annotated[
+        int | None,
+        Field(ge=0, le=65535, description="/metrics, /healthz, /readyz alone, plain; off without"),
+    ] = None
     log_level: Annotated[
         LogLevel, Field(validation_alias="log_level", description="least severity to log")
     ] = "warn"
@@ -79,7 +91,7 @@ class Settings(BaseSettings):
     webhook_scheduler: Annotated[
         str, Field(description="schedulerName the webhook gives to pods; empty leaves it")
     ] = "gpushare-scheduler"
-    webhook_reload: Annotated[
+    certificates_reload: Annotated[
         float, Field(gt=0, description="look for new certificates so often")
     ] = 10.0
     drain_seconds: Annotated[
@@ -95,10 +107,18 @@ class Settings(BaseSettings):
         except (TypeError, ValueError):
             return DEFAULT_PORT
 
+    @field_validator("metrics_port", "webhook_port", mode="before")
+    @classmethod
+    def _not_of_a_service(cls, value: Any) -> Any:
+        """Pass over what Kubernetes injects for a service that happens to have our name."""
+        return None if isinstance(value, str) and "://" in value else value
+
     @model_validator(mode="after")
-    def _readable(self) -> "Settings":
-        """Complain of the file of sets before anything is served."""
+    def _sensible(self) -> "Settings":
+        """Complain of what cannot be before anything is served."""
         self.grouping()
+        if self.tls_client_ca is not None and self.tls_certificates is None:
+            raise ValueError("tls-client-ca needs tls-certificates: without TLS nobody shows any")
         return self
 
     def grouping(self) -> Grouping:

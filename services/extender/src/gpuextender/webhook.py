@@ -1,19 +1,14 @@
 """The admission webhook: ``AdmissionReview`` in, verdict out, over TLS.
 
 Optional, and never in the way: the cluster's failure policy for it is Ignore, and what it would
-have refused is refused again by filter, only later and less kindly. Certificates are read again
-when their files change, for connections made after that.
+have refused is refused again by filter, only later and less kindly.
 """
 
-import asyncio
 import base64
-import ssl
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import structlog
 from fastapi import FastAPI, Request, Response
 
 from gpucore.account import NodeAccount
@@ -23,15 +18,10 @@ from gpuextender import VERSION, metrics
 from gpuextender.admission import Verdict, judge
 from gpuextender.health import Health
 from gpuextender.messages import NOTHING, MessageError, given
-from gpuextender.server import Server
 from gpuextender.state import State
 from gpuextender.verbs import JSON
 
-CERTIFICATE: Final = "tls.crt"
-KEY: Final = "tls.key"
 PATH: Final = "/admit"
-
-log = structlog.get_logger(__name__)
 
 
 class _Request(msgspec.Struct):
@@ -123,37 +113,3 @@ def _response(verdict: Verdict) -> dict[str, Any]:
         patch = base64.b64encode(msgspec.json.encode(change)).decode()
         response |= {"patchType": "JSONPatch", "patch": patch}
     return response
-
-
-async def follow_certificates(server: Server, folder: Path, *, every: float) -> None:
-    """Read certificate and key again whenever a file changed.
-
-    Args:
-        every: seconds between looks; a mounted Secret changes by a swapped link, which no watch
-            of the file itself would notice.
-    """
-    files = (folder / CERTIFICATE, folder / KEY)
-    known = _stamps(files)
-    while True:
-        await asyncio.sleep(every)
-        found = _stamps(files)
-        if found == known or server.config.ssl is None:
-            continue
-        try:
-            server.config.ssl.load_cert_chain(*files)
-        except (ssl.SSLError, OSError) as error:
-            log.warning("certificates not taken", error=str(error))
-            continue
-        known = found
-        log.info("certificates taken", folder=str(folder))
-
-
-async def certificates(folder: Path, *, every: float) -> None:
-    """Wait until certificate and key are there: a Secret may be filled after the pod started."""
-    while not all((folder / name).exists() for name in (CERTIFICATE, KEY)):
-        log.warning("waiting for certificates", folder=str(folder))
-        await asyncio.sleep(every)
-
-
-def _stamps(files: Iterable[Path]) -> tuple[int, ...]:
-    return tuple(file.stat().st_mtime_ns if file.exists() else 0 for file in files)

@@ -1,0 +1,69 @@
+"""Certificates of a listener: waited for when it starts, and read again when their files change.
+
+A mounted Secret may be filled after the pod started, and is renewed while it runs. A new
+certificate holds for connections made after it was read; those that stand are left alone.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+CERTIFICATE: Final = "tls.crt"
+KEY: Final = "tls.key"
+
+log = structlog.get_logger(__name__)
+
+
+class Certificates(msgspec.Struct, frozen=True):
+    """What a listener shows, and whom it believes.
+
+    Attributes:
+        folder: with ``tls.crt`` and ``tls.key``.
+        clients: authority whose certificate a client must show; none is asked for without.
+        every: seconds between looks at the files; a mounted Secret changes by a swapped link,
+            which no watch of the file itself would notice.
+    """
+
+    folder: Path
+    clients: Path | None = None
+    every: float = 10.0
+
+    @property
+    def chain(self) -> tuple[Path, Path]:
+        """Certificate and key."""
+        return self.folder / CERTIFICATE, self.folder / KEY
+
+    def present(self) -> bool:
+        """Whether every file is there."""
+        return all(file.exists() for file in (*self.chain, *filter(None, (self.clients,))))
+
+    async def follow(self, context: ssl.SSLContext) -> None:
+        """Read everything again whenever a file changed, for ever; what is broken is not taken."""
+        files = (*self.chain, *filter(None, (self.clients,)))
+        known = _stamps(files)
+        while True:
+            await asyncio.sleep(self.every)
+            found = _stamps(files)
+            if found == known:
+                continue
+            try:
+                self._load(context)
+            except (ssl.SSLError, OSError) as error:
+                log.warning("certificates not taken", folder=str(self.folder), error=str(error))
+                continue
+            known = found
+            log.info("certificates taken", folder=str(self.folder))
+
+    def _load(self, context: ssl.SSLContext) -> None:
+        context.load_cert_chain(*self.chain)
+        if self.clients is not None:
+            context.load_verify_locations(self.clients)
+
+
+def _stamps(files: Iterable[Path]) -> tuple[int, ...]:
+    return tuple(file.stat().st_mtime_ns if file.exists() else 0 for file in files)

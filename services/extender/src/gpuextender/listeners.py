@@ -1,0 +1,70 @@
+"""Where one process listens: the verbs, and beside them probes and admission where wanted."""
+
+from collections.abc import Callable
+
+from starlette.types import ASGIApp
+
+from gpuextender.certificates import Certificates
+from gpuextender.server import Server, make_server
+from gpuextender.settings import Settings
+
+
+class Listeners:
+    """The servers of one process.
+
+    Args:
+        verbs: the application the scheduler calls.
+        probes: makes the one for probes and metrics; called where a port is set for it.
+        admission: makes the webhook's; called where a port is set for it.
+
+    Attributes:
+        verbs: serves for as long as the process lives.
+        metrics: ``None`` where there is no port for it.
+        admission: likewise.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        verbs: ASGIApp,
+        probes: Callable[[], ASGIApp],
+        admission: Callable[[], ASGIApp],
+    ) -> None:
+        self.verbs = make_server(
+            verbs, host=settings.host, port=settings.port, certificates=_for_verbs(settings)
+        )
+        self.metrics = self.admission = None
+        if settings.metrics_port is not None:
+            self.metrics = make_server(
+                probes(), host=settings.metrics_host, port=settings.metrics_port
+            )
+        if settings.webhook_port is not None:
+            self.admission = make_server(
+                admission(),
+                host=settings.host,
+                port=settings.webhook_port,
+                certificates=_for_admission(settings),
+            )
+
+    @property
+    def beside(self) -> list[Server]:
+        """Those beside the verbs."""
+        return [server for server in (self.metrics, self.admission) if server is not None]
+
+    def close(self) -> None:
+        """Take no further connection, and end after what is in flight."""
+        for server in (self.verbs, *self.beside):
+            server.should_exit = True
+
+
+def _for_verbs(settings: Settings) -> Certificates | None:
+    if settings.tls_certificates is None:
+        return None
+    return Certificates(
+        settings.tls_certificates, settings.tls_client_ca, settings.certificates_reload
+    )
+
+
+def _for_admission(settings: Settings) -> Certificates:
+    return Certificates(settings.webhook_certificates, every=settings.certificates_reload)

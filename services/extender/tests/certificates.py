@@ -1,0 +1,41 @@
+"""Certificates as a Secret would hold them, and what a listener shows."""
+
+import asyncio
+import ssl
+import subprocess
+from pathlib import Path
+
+
+def make_certificate(folder: Path, name: str) -> None:
+    """A self-signed certificate for localhost, as a Secret would be mounted."""
+    folder.mkdir(exist_ok=True)
+    new = folder / "new"
+    new.mkdir(exist_ok=True)
+    subprocess.run(
+        (
+            *("openssl", "req", "-x509", "-newkey", "ec", "-nodes", "-days", "1"),
+            *("-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", f"/CN={name}"),
+            *("-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", str(new / "tls.key"), "-out", str(new / "tls.crt")),
+        ),
+        check=True,
+        capture_output=True,
+        timeout=30,
+    )
+    for file in ("tls.key", "tls.crt"):
+        (new / file).rename(folder / file)
+
+
+def trusting(folder: Path) -> ssl.SSLContext:
+    """A client that believes the certificate in ``folder`` and no other."""
+    return ssl.create_default_context(cafile=str(folder / "tls.crt"))
+
+
+async def shown(port: int) -> bytes:
+    """The certificate that a new connection is shown."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    certificate: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.close()
+    return certificate

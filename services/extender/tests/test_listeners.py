@@ -1,0 +1,123 @@
+"""Where the process listens: the verbs over TLS, and probes and metrics on a port of their own."""
+
+import asyncio
+import ssl
+from pathlib import Path
+
+import aiohttp
+import pytest
+from certificates import make_certificate, shown, trusting
+from fakeapi import FakeApiServer
+from objects import node, pod
+from pydantic import ValidationError
+from pydantic_settings import CliApp
+from running import Running, until
+
+from gpuextender.settings import Settings
+
+
+async def text(url: str, **how: object) -> tuple[int, str]:
+    """Status and text of a GET."""
+    async with aiohttp.ClientSession() as http, http.get(url, **how) as reply:
+        return reply.status, await reply.text()
+
+
+async def test_probes_and_metrics_have_a_port_of_their_own(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """It answers probes and metrics and no verb, so that it may be open where verbs may not."""
+    await cluster.put("nodes", node("n", 15, unit="GiB"))
+    async with Running(cluster, tmp_path, metrics_port=0, metrics_host="127.0.0.1") as extender:
+        await extender.ready()
+        probes = extender.service.listeners.metrics
+        await until("the metrics port listens", lambda: probes.started)
+        url = f"http://127.0.0.1:{probes.port}"
+        assert await text(f"{url}/healthz") == (200, "ok")
+        assert await text(f"{url}/readyz") == (200, "ok")
+        status, figures = await text(f"{url}/metrics")
+        assert status == 200
+        assert 'gpushare_extender_card_units{node="n",card="0",kind="total"} 15' in figures
+        for path in ("/gpushare-scheduler/filter", "/gpushare-scheduler/inspect", "/api/v1/nodes"):
+            assert (await text(url + path))[0] == 404
+        assert await extender.get("/readyz") == (200, "ok")
+    assert probes.should_exit
+
+
+async def test_unready_is_told_on_the_metrics_port(cluster: FakeApiServer, tmp_path: Path) -> None:
+    """Both ports say the same of readiness, for kubelet may ask either."""
+    async with Running(cluster, tmp_path, metrics_port=0, metrics_host="127.0.0.1") as extender:
+        await extender.ready()
+        probes = extender.service.listeners.metrics
+        await until("the metrics port listens", lambda: probes.started)
+        extender.service.health.draining = True
+        answer = await text(f"http://127.0.0.1:{probes.port}/readyz")
+        assert answer == (503, "shutting down") == await extender.get("/readyz")
+
+
+async def test_verbs_over_tls_follow_their_certificate(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """The scheduler that trusts the certificate is answered; a new one is shown once there."""
+    folder = tmp_path / "tls"
+    make_certificate(folder, "one")
+    await cluster.put("nodes", node("n", 15, unit="GiB"))
+    settings = {"tls_certificates": folder, "certificates_reload": 0.02}
+    async with Running(cluster, tmp_path, **settings) as extender:
+        await extender.ready()
+        port = extender.service.listeners.verbs.port
+        body = {"Pod": pod("p", 2), "Nodes": None, "NodeNames": ["n"]}
+        verb = f"https://127.0.0.1:{port}/gpushare-scheduler/filter"
+        async with (
+            aiohttp.ClientSession() as http,
+            http.post(verb, json=body, ssl=trusting(folder)) as reply,
+        ):
+            assert (await reply.json())["NodeNames"] == ["n"]
+        first = await shown(port)
+        make_certificate(folder, "two")
+        async with asyncio.timeout(10):
+            while await shown(port) == first:
+                assert extender.service.listeners.verbs.started
+
+
+async def test_a_client_without_a_certificate_is_turned_away(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """With an authority for clients nobody can bind pods who was not given a certificate by it."""
+    folder = tmp_path / "tls"
+    make_certificate(folder, "both")
+    settings = {"tls_certificates": folder, "tls_client_ca": folder / "tls.crt"}
+    async with Running(cluster, tmp_path, **settings) as extender:
+        await extender.ready()
+        url = f"https://127.0.0.1:{extender.service.listeners.verbs.port}/version"
+        stranger = trusting(folder)
+        with pytest.raises((aiohttp.ClientError, ssl.SSLError, ConnectionError)):
+            await text(url, ssl=stranger)
+        known = trusting(folder)
+        known.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+        assert (await text(url, ssl=known))[0] == 200
+
+
+async def test_it_can_be_stopped_while_it_waits_for_certificates(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """A Secret that never comes must not keep the process from ending."""
+    settings = {"webhook_port": 0, "webhook_certificates": tmp_path, "certificates_reload": 0.02}
+    async with asyncio.timeout(10), Running(cluster, tmp_path, **settings) as extender:
+        await extender.ready()
+        assert not extender.service.listeners.admission.started
+
+
+def test_an_authority_for_clients_needs_tls() -> None:
+    """Without TLS it would be silently in vain."""
+    with pytest.raises(ValidationError, match="tls-client-ca needs tls-certificates"):
+        CliApp.run(Settings, cli_args=["--tls-client-ca", "ca.crt"])
+
+
+def test_variables_of_a_service_of_our_name_are_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kubernetes sets GPUSHARE_METRICS_PORT=tcp://... where a service is named gpushare-metrics."""
+    monkeypatch.setenv("GPUSHARE_METRICS_PORT", "tcp://10.96.0.7:9090")
+    monkeypatch.setenv("GPUSHARE_WEBHOOK_PORT", "9443")
+    settings = CliApp.run(Settings, cli_args=[])
+    assert (settings.metrics_port, settings.webhook_port) == (None, 9443)
