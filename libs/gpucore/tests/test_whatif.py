@@ -1,10 +1,18 @@
 """What would happen if these pods came now."""
 
-from corebuilders import NAMES, cards, demand, ledger, legacy_node, pod, share_node
+from collections.abc import Mapping
 
-from gpucore.model import Code
+import hypothesis.strategies as st
+import msgspec
+from corebuilders import NAMES, cards, demand, ledger, legacy_node, pod, share_node
+from hypothesis import given
+
+from gpucore.account import NodeAccount
+from gpucore.fit import fit
+from gpucore.model import Ask, Code, Demand, Placement
+from gpucore.policy import place, rate, resolve
 from gpucore.units import NodeName
-from gpucore.whatif import Wish, what_if
+from gpucore.whatif import Trial, Wish, claim_for, what_if
 from gpucore.wire import names as wire_names
 
 
@@ -62,3 +70,62 @@ def test_nothing_wished_nothing_changed() -> None:
     assert what_if(book.nodes(), []).outcomes == ()
     lonely = what_if({}, wishes(1)).outcomes[0]
     assert (lonely.placement, dict(lonely.refusals)) == (None, {})
+
+
+ASKS = st.one_of(
+    st.builds(
+        lambda mem, core, alone: Demand((Ask(mem, core),), mem, core, whole_device=alone),
+        st.integers(1, 9),
+        st.sampled_from([0, 0, 40]),
+        st.booleans(),
+    ),
+    st.builds(lambda gpus: Demand((Ask(gpus=gpus),), gpus=gpus), st.integers(1, 2)),
+)
+"""Demands of which some are equal, as replicas are."""
+
+
+def plainly(accounts: Mapping[NodeName, NodeAccount], wish: Wish, policy: str) -> Placement | None:
+    """Where a wish goes when every node is asked anew."""
+    rated: list[tuple[tuple[float, ...], Placement]] = []
+    for account in accounts.values():
+        placement = place(account, wish.demand, policy)
+        if isinstance(placement, Placement):
+            chosen = resolve(account, wish.demand, policy)
+            rated.append((rate(account, wish.demand, placement, chosen), placement))
+    return max(rated, key=lambda pair: pair[0])[1] if rated else None
+
+
+@given(
+    nodes=st.lists(st.lists(st.integers(4, 16), min_size=1, max_size=3), min_size=1, max_size=4),
+    asked=st.lists(ASKS, max_size=9),
+    policy=st.sampled_from(["binpack", "spread", "fragmentation"]),
+    parted=st.integers(0, 9),
+)
+def test_what_is_kept_never_changes_an_answer(
+    nodes: list[list[int]], asked: list[Demand], policy: str, parted: int
+) -> None:
+    """Equal to asking every node anew for every wish, also in a trial that goes on in a branch."""
+    book = ledger(*(share_node(f"n{i}", cards(*each), whole=True) for i, each in enumerate(nodes)))
+    trial, books = Trial(book.nodes(), policy), dict(book.nodes())
+    for number, one in enumerate(asked):
+        trial = trial.branch() if number == parted else trial
+        wish = Wish(f"w{number}", one)
+        outcome, expected = trial.grant(wish), plainly(books, wish, policy)
+        assert outcome.placement == expected
+        if expected is None:
+            assert outcome.refusals == {name: fit(books[name], one) for name in books}
+            continue
+        books[expected.node] = books[expected.node].copy()
+        books[expected.node].put(claim_for(wish, expected))
+    assert [a.claims for a in trial.accounts.values()] == [a.claims for a in books.values()]
+
+
+def test_a_branch_changes_nothing_in_the_trial_it_came_from() -> None:
+    """What a branch places is not there in the next branch."""
+    trial = Trial(ledger(legacy_node("a", 15, 1)).nodes())
+    eight = Wish("w", Demand((Ask(8),), 8))
+    for _ in range(2):
+        branch = trial.branch()
+        assert branch.grant(eight).placement is not None
+        assert branch.grant(msgspec.structs.replace(eight, name="v")).placement is None
+    assert not trial.accounts[NodeName("a")].claims

@@ -17,10 +17,10 @@ from gpucore.account import NodeAccount
 from gpucore.cards import CardAccount
 from gpucore.model import Cards, Claim, ClaimState, Demand, Placement
 from gpucore.units import GpuIndex, NodeName, PodUid
-from gpucore.whatif import Wish, what_if
+from gpucore.whatif import Trial, Wish
 
 TRIES: Final = 200
-"""Candidates that are tried before giving up; each asks every node about every pod in it."""
+"""Candidates that are tried before giving up; the first to ask for a demand asks every node."""
 
 SPARE: Final = 4
 """Cards of a node that are considered beyond the wanted number, those with the fewest pods."""
@@ -75,11 +75,12 @@ def defragment(
     """
     queue = [c for account in accounts.values() for c in _candidates(account, goal)]
     heapify(queue)
+    trial = Trial(accounts)
     for _ in range(TRIES):
         if not queue:
             return None
         candidate = heappop(queue)
-        moves = _moves(accounts, demands, candidate, goal)
+        moves = _moves(trial, demands, candidate, goal)
         if moves is not None:
             return Plan(candidate.node, candidate.cards, moves)
         for other in _alternatives(accounts[candidate.node], candidate, goal):
@@ -135,7 +136,7 @@ def _of(account: NodeAccount, cards: Sequence[CardAccount], uids: list[PodUid]) 
 
 
 def _moves(
-    accounts: Mapping[NodeName, NodeAccount],
+    trial: Trial,
     demands: Mapping[PodUid, Demand],
     candidate: _Candidate,
     goal: Goal,
@@ -143,14 +144,14 @@ def _moves(
     """Where each pod would go once the room is reserved; ``None`` where one has no place."""
     if not all(uid in demands for uid in candidate.uids):
         return None
-    account = accounts[candidate.node].copy()
+    account, books = trial.accounts[candidate.node].copy(), trial.branch()
     leaving = [account.claims[uid] for uid in candidate.uids]
     for uid in candidate.uids:
         account.drop(uid)
     account.put(_reservation(candidate, goal))
     leaving.sort(key=lambda claim: (-demands[claim.uid].mem, claim.namespace, claim.name))
-    wishes = [Wish(claim.uid, demands[claim.uid]) for claim in leaving]
-    outcomes = what_if({**accounts, candidate.node: account}, wishes).outcomes
+    books.change(account)
+    outcomes = [books.grant(Wish(claim.uid, demands[claim.uid])) for claim in leaving]
     moves = [
         Move(claim, outcome.placement)
         for claim, outcome in zip(leaving, outcomes, strict=True)

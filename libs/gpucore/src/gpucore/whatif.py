@@ -2,6 +2,9 @@
 
 The same code decides as for real pods. kube-scheduler has reasons of its own (CPU, taints, spread),
 so the node it takes may be another of those that fit; that a pod fits nowhere is certain.
+
+What each node says to a demand is kept until its books change, so a hundred equal pods cost one
+look at every node and a hundred at the node that took the last one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +12,6 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from gpucore.account import NodeAccount
-from gpucore.fit import fit
 from gpucore.grouping import BY_LINKS, Grouping
 from gpucore.model import Claim, ClaimState, Demand, Placement, Refusal
 from gpucore.policy import Policy, place, rate, resolve
@@ -48,6 +50,99 @@ class WhatIf(msgspec.Struct, frozen=True):
     accounts: Mapping[NodeName, NodeAccount]
 
 
+class Rated(msgspec.Struct, frozen=True):
+    """Where a node would put a demand, and how good that is; more is better."""
+
+    placement: Placement
+    rating: tuple[float, ...]
+
+
+Verdicts = dict[NodeName, Rated | Refusal]
+"""What every node says to one demand, in the order of the books."""
+
+
+class Trial:
+    """Books that can be tried on: pods are put into copies, and what was learnt is kept.
+
+    Args:
+        accounts: the books as they are, which stay so.
+        policy, grouping: as in :func:`gpucore.policy.place`.
+    """
+
+    def __init__(
+        self,
+        accounts: Mapping[NodeName, NodeAccount],
+        policy: str | Policy = "",
+        *,
+        grouping: Grouping = BY_LINKS,
+    ) -> None:
+        self._books = dict(accounts)
+        self._policy = policy
+        self._grouping = grouping
+        self._parent: Trial | None = None
+        self._known: dict[Demand, Verdicts] = {}
+        self._stale: dict[Demand, set[NodeName]] = {}
+        self._changed: set[NodeName] = set()
+
+    @property
+    def accounts(self) -> Mapping[NodeName, NodeAccount]:
+        """The books as they stand now."""
+        return self._books
+
+    def branch(self) -> "Trial":
+        """A trial that begins here; this one must not change while the other is used."""
+        other = Trial(self._books, self._policy, grouping=self._grouping)
+        other._parent = self
+        return other
+
+    def change(self, account: NodeAccount) -> None:
+        """Put other books of a node, known already, in the place of those it has."""
+        self._books[account.name] = account
+        self._changed.add(account.name)
+        for names in self._stale.values():
+            names.add(account.name)
+
+    def grant(self, wish: Wish) -> Outcome:
+        """Place one wish on the best node of those that fit, the first of equals."""
+        verdicts = self.verdicts(wish.demand)
+        best: Rated | None = None
+        for verdict in verdicts.values():
+            if isinstance(verdict, Refusal):
+                continue
+            if best is None or verdict.rating > best.rating:
+                best = verdict
+        if best is None:
+            refused = {n: v for n, v in verdicts.items() if isinstance(v, Refusal)}
+            return Outcome(wish.name, refusals=refused)
+        account = self._books[best.placement.node].copy()
+        account.put(claim_for(wish, best.placement))
+        self.change(account)
+        return Outcome(wish.name, best.placement)
+
+    def verdicts(self, demand: Demand) -> Verdicts:
+        """What every node says now; only nodes whose books changed are asked again."""
+        if demand not in self._known:
+            self._known[demand], self._stale[demand] = self._learnt(demand)
+        verdicts, stale = self._known[demand], self._stale[demand]
+        for name in stale:
+            verdicts[name] = self._verdict(self._books[name], demand)
+        stale.clear()
+        return verdicts
+
+    def _learnt(self, demand: Demand) -> tuple[Verdicts, set[NodeName]]:
+        if self._parent is not None:
+            return dict(self._parent.verdicts(demand)), set(self._changed)
+        found = {name: self._verdict(account, demand) for name, account in self._books.items()}
+        return found, set()
+
+    def _verdict(self, account: NodeAccount, demand: Demand) -> Rated | Refusal:
+        placement = place(account, demand, self._policy, grouping=self._grouping)
+        if isinstance(placement, Refusal):
+            return placement
+        chosen = resolve(account, demand, self._policy)
+        return Rated(placement, rate(account, demand, placement, chosen, grouping=self._grouping))
+
+
 def what_if(
     accounts: Mapping[NodeName, NodeAccount],
     wishes: Iterable[Wish],
@@ -62,35 +157,9 @@ def what_if(
         wishes: what might come.
         policy, grouping: as in :func:`gpucore.policy.place`.
     """
-    books = dict(accounts)
-    outcomes = tuple(_granted(books, wish, policy, grouping) for wish in wishes)
-    return WhatIf(outcomes, books)
-
-
-def _granted(
-    books: dict[NodeName, NodeAccount], wish: Wish, policy: str | Policy, grouping: Grouping
-) -> Outcome:
-    refusals = {name: fit(account, wish.demand) for name, account in books.items()}
-    fitting = [name for name, refusal in refusals.items() if refusal is None]
-    if not fitting:
-        return Outcome(wish.name, refusals={n: r for n, r in refusals.items() if r is not None})
-    best = max(fitting, key=lambda name: _rating(books[name], wish.demand, policy, grouping))
-    placement = place(books[best], wish.demand, policy, grouping=grouping)
-    if isinstance(placement, Refusal):
-        return Outcome(wish.name, refusals={best: placement})
-    books[best] = books[best].copy()
-    books[best].put(claim_for(wish, placement))
-    return Outcome(wish.name, placement)
-
-
-def _rating(
-    account: NodeAccount, demand: Demand, policy: str | Policy, grouping: Grouping
-) -> tuple[float, ...]:
-    placement = place(account, demand, policy, grouping=grouping)
-    if isinstance(placement, Refusal):
-        return ()
-    chosen = resolve(account, demand, policy)
-    return rate(account, demand, placement, chosen, grouping=grouping)
+    trial = Trial(accounts, policy, grouping=grouping)
+    outcomes = tuple(trial.grant(wish) for wish in wishes)
+    return WhatIf(outcomes, trial.accounts)
 
 
 def claim_for(wish: Wish, placement: Placement) -> Claim:
