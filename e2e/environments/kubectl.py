@@ -23,13 +23,16 @@ class Kubectl:
         binary: the kubectl to use.
         kubeconfig: of the cluster.
         path: folders put before PATH, for kubectl's own plugins.
+
+    Attributes:
+        environment: variables that a terminal at this cluster has.
     """
 
     def __init__(self, binary: Path, kubeconfig: Path, *, path: Sequence[Path] = ()) -> None:
         self.binary = binary
         self.kubeconfig = kubeconfig
         folders = [*map(str, path), os.environ.get("PATH", "")]
-        self._env = {
+        self.environment = {
             **os.environ,
             "KUBECONFIG": str(kubeconfig),
             "PATH": os.pathsep.join(folders),
@@ -51,7 +54,7 @@ class Kubectl:
         """The same, with the failure as a value."""
         return subprocess.run(
             [str(self.binary), *args],
-            env=self._env,
+            env=self.environment,
             input=stdin,
             capture_output=True,
             text=True,

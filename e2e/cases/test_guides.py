@@ -1,0 +1,54 @@
+"""Every page of docs/ that says it runs on kind does what it shows."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from environments.case import Case
+from environments.environment import Environment
+from guides.blocks import Guide, Place, found
+from guides.session import Session
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).parents[2]
+IMAGE = "busybox:1.36"
+"""What pages call an image with a shell."""
+PATIENCE_SECONDS = 60
+LEFT = "deployments,statefulsets,jobs,pods,services,configmaps"
+OURS = "kube-root-ca.crt"
+"""A config map that every namespace of newer clusters has."""
+
+
+@pytest.mark.parametrize(
+    "guide", found(ROOT / "docs", Place.KIND), ids=lambda guide: guide.path.stem
+)
+def test_a_guide_does_what_it_shows_and_cleans_up(
+    environment: Environment, case: Case, tmp_path: Path, guide: Guide
+) -> None:
+    """Its commands run in a namespace that is empty again when the reader is done."""
+    session = Session(
+        tmp_path,
+        environment=_terminal(environment, case, tmp_path),
+        stands_for={IMAGE: environment.image},
+        patience_s=PATIENCE_SECONDS,
+    )
+    session.run(guide)
+    assert _left(case) == []
+
+
+def _terminal(environment: Environment, case: Case, folder: Path) -> dict[str, str]:
+    """A reader's: commands on PATH, kubectl's context at the cluster, in the case's namespace."""
+    config = folder / "kubeconfig"
+    shutil.copy(environment.kubectl.kubeconfig, config)
+    where = ("config", "set-context", "--current", f"--namespace={case.name}")
+    environment.kubectl("--kubeconfig", str(config), *where)
+    return {**environment.kubectl.environment, "KUBECONFIG": str(config), "NO_COLOR": "1"}
+
+
+def _left(case: Case) -> list[str]:
+    """Objects of the namespace that nobody has asked to go."""
+    found = case.kubectl.items(LEFT, "-n", case.name)
+    kept = [item["metadata"] for item in found if "deletionTimestamp" not in item["metadata"]]
+    return [meta["name"] for meta in kept if meta["name"] != OURS]

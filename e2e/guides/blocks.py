@@ -1,0 +1,152 @@
+"""Reads from a page what its reader would type, and what the page says comes back.
+
+A page that is to be run says where, in a comment of its own line: ``<!-- runs: kind -->`` on a
+cluster with the stack, ``<!-- runs: offline -->`` without one. In it a fence ``console`` holds a
+terminal: a line that begins with ``$`` and a space is a command, one with ``>`` and a space goes
+on with it, and the lines after are its output. ``# exit 1`` at the end of a command says that it
+ends so. A fence with ``title="name"`` is a file that the reader saves under that name.
+
+Fences begin at the start of a line; one that is indented, in a list say, is not run. Nothing is
+promised about how Markdown is otherwise made.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+_PLACE = re.compile(r"^<!-- runs: (\w+) -->$", re.MULTILINE)
+_OPEN = re.compile(r"^```(?P<language>[\w-]+)(?P<more> .*)?$")
+_CLOSE = "```"
+_TITLE = re.compile(r'\btitle="([^"/]+)"')
+_EXIT = re.compile(r"\s+#\s*exit (\d+)$")
+_COMMAND, _MORE = "$ ", "> "
+
+
+class GuideError(ValueError):
+    """A page cannot be run as it is written; says where and why."""
+
+
+class Place(StrEnum):
+    """Where the commands of a page can be run."""
+
+    KIND = "kind"
+    OFFLINE = "offline"
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that the reader saves beside the terminal.
+
+    Attributes:
+        line: of the page, where its fence opens; from 1.
+    """
+
+    name: str
+    text: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command and what comes back.
+
+    Attributes:
+        text: as typed, several lines where the page shows several.
+        expected: lines of output; none where the page does not care.
+        status: exit status that it ends with.
+        line: of the page; from 1.
+    """
+
+    text: str
+    expected: tuple[str, ...]
+    status: int
+    line: int
+
+
+@dataclass(frozen=True)
+class Guide:
+    """A page, where it runs, and its steps in their order."""
+
+    path: Path
+    place: Place
+    steps: tuple[File | Command, ...]
+
+
+@dataclass(frozen=True)
+class _Fence:
+    language: str
+    title: str | None
+    lines: tuple[str, ...]
+    line: int
+
+
+def found(folder: Path, place: Place) -> list[Guide]:
+    """The guides of a place anywhere below ``folder``, by path.
+
+    Raises:
+        GuideError: a page that says it runs cannot.
+    """
+    pages = (guide(path) for path in sorted(folder.rglob("*.md")))
+    return [page for page in pages if page is not None and page.place is place]
+
+
+def guide(path: Path) -> Guide | None:
+    """The guide that a page is; None where it does not say that it runs.
+
+    Raises:
+        GuideError: an unknown place, output before any command, or nothing to run.
+    """
+    text = path.read_text()
+    place = _PLACE.search(text)
+    if place is None:
+        return None
+    if place[1] not in list(Place):
+        raise GuideError(f"{path}: runs on {place[1]!r}, not on one of {', '.join(Place)}")
+    steps = tuple(step for fence in _fences(path, text) for step in _steps(path, fence))
+    if not any(isinstance(step, Command) for step in steps):
+        raise GuideError(f"{path}: says that it runs and has no command")
+    return Guide(path, Place(place[1]), steps)
+
+
+def _fences(path: Path, text: str) -> Iterator[_Fence]:
+    lines = enumerate(text.splitlines(), 1)
+    for number, line in lines:
+        opened = _OPEN.match(line)
+        if opened is None:
+            continue
+        inside = []
+        for _, body in lines:
+            if body == _CLOSE:
+                break
+            inside.append(body)
+        else:
+            raise GuideError(f"{path}:{number}: the fence is not closed")
+        title = _TITLE.search(opened["more"] or "")
+        yield _Fence(opened["language"], title and title[1], tuple(inside), number)
+
+
+def _steps(path: Path, fence: _Fence) -> Iterator[File | Command]:
+    if fence.title is not None:
+        yield File(fence.title, "".join(f"{line}\n" for line in fence.lines), fence.line)
+    elif fence.language == "console":
+        yield from _commands(path, fence)
+
+
+def _commands(path: Path, fence: _Fence) -> Iterator[Command]:
+    starts = [at for at, line in enumerate(fence.lines) if line.startswith(_COMMAND)]
+    if not starts or starts[0] != 0:
+        raise GuideError(f"{path}:{fence.line + 1}: a console begins with a command, '$ ...'")
+    for start, end in zip(starts, [*starts[1:], len(fence.lines)], strict=True):
+        yield _command(fence.lines[start:end], fence.line + 1 + start)
+
+
+def _command(lines: tuple[str, ...], number: int) -> Command:
+    typed = [lines[0].removeprefix(_COMMAND)]
+    rest = list(lines[1:])
+    while rest and rest[0].startswith(_MORE):
+        typed.append(rest.pop(0).removeprefix(_MORE))
+    status = _EXIT.search(typed[-1])
+    typed[-1] = _EXIT.sub("", typed[-1])
+    return Command("\n".join(typed), tuple(rest), int(status[1]) if status else 0, number)

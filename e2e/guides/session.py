@@ -1,0 +1,105 @@
+"""Runs the steps of a guide as its reader would, in a folder of its own.
+
+Each command is a shell of its own in that folder, with the files the page told to save; its output
+is what a terminal shows, both streams in one. A command that only looks (`kubectl get`, `gpushare`
+and their like) is run again until it shows what the page says, as a person would, for as long as
+``patience_s``; all others are run once. Nothing is cleaned up: a guide does that itself.
+"""
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from guides.blocks import Command, File, Guide
+from guides.matching import matches
+
+COMMAND_SECONDS = 150
+"""Longer than any wait that a page tells its reader to make."""
+POLL_SECONDS = 0.5
+_LOOKS = re.compile(r"^(kubectl (get|describe|logs|top|inspect|auth)|gpushare) ")
+
+
+class StepError(AssertionError):
+    """A command did not do what its page says; shows the page's place, both outputs."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """A terminal.
+
+    Attributes:
+        folder: it stands in; files are saved there.
+        environment: of its commands, whole.
+        stands_for: words of pages that name what a reader has, such as an image -> what stands for
+            it here. They are put in place in commands and files, and back in outputs.
+        patience_s: how long a command that only looks may show something else.
+    """
+
+    folder: Path
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    stands_for: Mapping[str, str] = field(default_factory=dict)
+    patience_s: float = 0
+
+    def run(self, guide: Guide) -> None:
+        """Every step of the page.
+
+        Raises:
+            StepError: at the first command that does otherwise than the page says.
+        """
+        for step in guide.steps:
+            if isinstance(step, File):
+                (self.folder / step.name).write_text(self._here(step.text))
+            else:
+                self._command(guide, step)
+
+    def _command(self, guide: Guide, command: Command) -> None:
+        end = time.monotonic() + (self.patience_s if _LOOKS.match(command.text) else 0)
+        while True:
+            status, output = self._shell(command.text)
+            if status == command.status and matches(command.expected, output):
+                return
+            if time.monotonic() >= end:
+                raise StepError(_report(guide, command, status=status, output=output))
+            time.sleep(POLL_SECONDS)
+
+    def _shell(self, text: str) -> tuple[int, str]:
+        """Exit status and output; a command that does not end counts as 124."""
+        try:
+            done = subprocess.run(
+                ["bash", "-o", "pipefail", "-c", self._here(text)],
+                cwd=self.folder,
+                env=dict(self.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=COMMAND_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            said = late.stdout or b""
+            return 124, self._there(said.decode(errors="replace"))
+        return done.returncode, self._there(done.stdout)
+
+    def _here(self, text: str) -> str:
+        for word, thing in self.stands_for.items():
+            text = text.replace(word, thing)
+        return text
+
+    def _there(self, text: str) -> str:
+        for word, thing in self.stands_for.items():
+            text = text.replace(thing, word)
+        return text
+
+
+def _report(guide: Guide, command: Command, *, status: int, output: str) -> str:
+    expected = "\n".join(command.expected) or "(anything)"
+    return (
+        f"{guide.path}:{command.line}: $ {command.text}\n"
+        f"--- the page says (exit {command.status})\n{expected}\n"
+        f"--- what came (exit {status})\n{output}"
+    )

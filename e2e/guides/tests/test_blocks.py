@@ -1,0 +1,77 @@
+"""What is read from a page."""
+
+from pathlib import Path
+
+import pytest
+
+from guides.blocks import Command, File, GuideError, Place, found, guide
+
+PAGE = """\
+# Title
+
+<!-- runs: offline -->
+
+```yaml title="pod.yaml"
+kind: Pod
+```
+
+```sh
+not run
+```
+
+```console
+$ first one \\
+> --with more
+out of it
+
+more
+$ second  # exit 3
+```
+"""
+
+
+def test_a_page_is_its_files_and_commands_in_order_with_their_lines(tmp_path: Path) -> None:
+    """Titled fences are files, consoles are commands with outputs, other fences are nothing."""
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    read = guide(page)
+    assert read is not None
+    assert read.place is Place.OFFLINE
+    assert read.steps == (
+        File("pod.yaml", "kind: Pod\n", 5),
+        Command("first one \\\n--with more", ("out of it", "", "more"), 0, 14),
+        Command("second", (), 3, 19),
+    )
+
+
+def test_a_page_that_does_not_say_that_it_runs_is_no_guide(tmp_path: Path) -> None:
+    """Pages are read by people first."""
+    (tmp_path / "page.md").write_text(PAGE.replace("<!-- runs: offline -->", ""))
+    assert guide(tmp_path / "page.md") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (PAGE.replace("offline", "mars"), "runs on 'mars', not on one of kind, offline"),
+        (PAGE.replace("$ first", "first"), r"page.md:14: a console begins with a command"),
+        (PAGE[: PAGE.index("```sh")], "says that it runs and has no command"),
+        (PAGE.removesuffix("```\n"), "page.md:13: the fence is not closed"),
+    ],
+)
+def test_a_page_that_cannot_run_is_an_error_that_says_where(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
+    """A typo in a page must not take its commands out of the tests unseen."""
+    (tmp_path / "page.md").write_text(text)
+    with pytest.raises(GuideError, match=sentence):
+        guide(tmp_path / "page.md")
+
+
+def test_guides_are_found_by_place_below_a_folder(tmp_path: Path) -> None:
+    """Sub folders count, other places do not."""
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "b.md").write_text(PAGE)
+    (tmp_path / "a.md").write_text(PAGE.replace("offline", "kind"))
+    assert [page.path.name for page in found(tmp_path, Place.OFFLINE)] == ["b.md"]
+    assert [page.path.name for page in found(tmp_path, Place.KIND)] == ["a.md"]

@@ -1,0 +1,60 @@
+"""How the steps of a guide are run."""
+
+from pathlib import Path
+
+import pytest
+
+from guides.blocks import Command, File, Guide, Place
+from guides.session import Session, StepError
+
+
+def page(*steps: File | Command) -> Guide:
+    """A guide of these steps."""
+    return Guide(Path("page.md"), Place.OFFLINE, steps)
+
+
+def command(text: str, *expected: str, status: int = 0) -> Command:
+    """A command on line 7 of the page."""
+    return Command(text, expected, status, 7)
+
+
+def test_files_are_saved_where_commands_run_and_both_streams_are_output(tmp_path: Path) -> None:
+    """The page's words for the reader's own things are replaced, and put back in outputs."""
+    session = Session(tmp_path, stands_for={"your/image": "built:1"})
+    session.run(
+        page(
+            File("pod.yaml", "image: your/image\n", 1),
+            command("cat pod.yaml; echo oops >&2", "image: your/image", "oops"),
+        )
+    )
+    assert (tmp_path / "pod.yaml").read_text() == "image: built:1\n"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (command("echo b", "a"), r"page.md:7: \$ echo b\n.*\na\n.*exit 0\)\nb"),
+        (command("exit 4"), r"exit 0\)\n.*\n.*exit 4\)"),
+        (command("true", status=1), r"exit 1\)\n.*\n.*exit 0\)"),
+        (command("false | true"), r"what came \(exit 1\)"),
+    ],
+)
+def test_the_first_command_that_does_otherwise_ends_the_guide_with_its_place(
+    tmp_path: Path, wrong: Command, sentence: str
+) -> None:
+    """The report shows the page's line, what it says and what came."""
+    with pytest.raises(StepError, match=sentence):
+        Session(tmp_path).run(page(wrong, command("touch after")))
+    assert not (tmp_path / "after").exists()
+
+
+def test_a_command_that_looks_is_run_again_and_one_that_acts_is_not(tmp_path: Path) -> None:
+    """The program counts its calls: the third shows what the page says."""
+    program = tmp_path / "gpushare"
+    program.write_text("#!/bin/sh\necho x >>calls; wc -l <calls\n")
+    program.chmod(0o755)
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    Session(tmp_path, environment=path, patience_s=30).run(page(command("gpushare inspect", "3")))
+    with pytest.raises(StepError):
+        Session(tmp_path, environment=path, patience_s=30).run(page(command("./gpushare", "9")))
+    assert (tmp_path / "calls").read_text() == "x\n" * 4
