@@ -13,7 +13,7 @@ from cluster import cachedir, engine, kindconfig, lifecycle, nodeimage, tools
 from cluster.commands import run
 from cluster.errors import ClusterError
 from cluster.progress import step
-from environments import helm, machines
+from environments import audit, helm, machines
 from environments.environment import Card, UnavailableError
 from environments.kubectl import Kubectl
 from environments.waiting import until
@@ -85,6 +85,11 @@ class KindEnvironment:
         """Of the cluster; its folder outlives this process."""
         return self.folder / "kubeconfig"
 
+    @property
+    def control_plane(self) -> str:
+        """Name of the node that kubeadm's static pods run on."""
+        return f"{self.name}-control-plane"
+
     def break_cards(self, node: str, *lines: str) -> None:
         """Say how the mock cards of a worker are now, in the lines of its state file."""
         (self.folder / node / "state").write_text("".join(f"{line}\n" for line in lines))
@@ -120,7 +125,13 @@ class KindEnvironment:
             mounts = tuple(kindconfig.Mount(host, inside) for host, inside in folders.items())
             workers.append(kindconfig.Node(mounts=mounts))
         config = self.folder / "kind.json"
-        config.write_text(kindconfig.render(image, workers=workers))
+        control_plane = kindconfig.Node(mounts=(audit.lay_out(self.folder / "audit", NAMESPACE),))
+        patches = (audit.kubeadm_patch(),)
+        config.write_text(
+            kindconfig.render(
+                image, workers=workers, control_plane=control_plane, kubeadm_patches=patches
+            )
+        )
         lifecycle.up(self.name, config=config, kubeconfig=self.kubeconfig, create=_create)
 
     def _load(self, built: images.Built) -> None:

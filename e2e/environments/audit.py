@@ -1,0 +1,110 @@
+"""The API server's audit log of what the stack's own accounts ask for.
+
+Switched on where the cluster is made: a policy file beside the cluster's other files, two flags and
+two mounts of the API server. Only who did what is logged, and only of the stack's namespace; what a
+request held never is.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cluster.commands import run
+from cluster.kindconfig import Mount
+
+POLICY_IN_NODE = "/etc/gpushare/audit"
+LOG_IN_NODE = "/var/log/gpushare-audit"
+READ_SECONDS = 60
+_LOG = f"{LOG_IN_NODE}/audit.log"
+_LOG_MEGABYTES = "50"
+
+
+class Use(msgspec.Struct, frozen=True, order=True):
+    """One right as an account used it.
+
+    Attributes:
+        account: name of the service account.
+        namespace: of the object; empty for one of the cluster, or a question about all.
+        resource: with its sub-resource, as rules spell it: ``pods/binding``.
+    """
+
+    account: str
+    namespace: str
+    group: str
+    resource: str
+    verb: str
+
+
+def lay_out(folder: Path, namespace: str) -> Mount:
+    """Write the policy for a stack in ``namespace``; the mount that the control plane needs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rules = [
+        {"level": "Metadata", "userGroups": [f"system:serviceaccounts:{namespace}"]},
+        {"level": "None"},
+    ]
+    policy = {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": rules,
+    }
+    (folder / "policy.yaml").write_text(json.dumps(policy))
+    return Mount(folder, POLICY_IN_NODE)
+
+
+def kubeadm_patch() -> str:
+    """What kubeadm must tell the API server, as kind merges it."""
+    flags = {
+        "audit-policy-file": f"{POLICY_IN_NODE}/policy.yaml",
+        "audit-log-path": _LOG,
+        "audit-log-maxsize": _LOG_MEGABYTES,
+        "audit-log-maxbackup": "2",
+    }
+    volumes = [
+        {"name": "audit-policy", "hostPath": POLICY_IN_NODE, "mountPath": POLICY_IN_NODE}
+        | {"readOnly": True, "pathType": "Directory"},
+        {"name": "audit-log", "hostPath": LOG_IN_NODE, "mountPath": LOG_IN_NODE}
+        | {"readOnly": False, "pathType": "DirectoryOrCreate"},
+    ]
+    server = {"extraArgs": flags, "extraVolumes": volumes}
+    return json.dumps({"kind": "ClusterConfiguration", "apiServer": server})
+
+
+def uses(control_plane: str) -> frozenset[Use]:
+    """Every right that an account of the stack has used, by the log in this node.
+
+    Raises:
+        ClusterError: there is no log, so the cluster was made without one.
+    """
+    text = run(
+        ["docker", "exec", control_plane, "sh", "-c", f"cat {LOG_IN_NODE}/*.log"],
+        timeout_s=READ_SECONDS,
+    )
+    return frozenset(_uses(text.splitlines()))
+
+
+def _uses(lines: Iterable[str]) -> Iterator[Use]:
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except ValueError:  # the line that is being written
+            continue
+        yield from _use(event)
+
+
+def _use(event: Any) -> Iterator[Use]:
+    """What was allowed: a refused request shows no use of a right."""
+    target = event.get("objectRef")
+    if target is None or event.get("responseStatus", {}).get("code") == 403:
+        return
+    parts = [target["resource"], target.get("subresource", "")]
+    yield Use(
+        account=event["user"]["username"].rpartition(":")[2],
+        namespace=target.get("namespace", ""),
+        group=target.get("apiGroup", ""),
+        resource="/".join(filter(None, parts)),
+        verb=event["verb"],
+    )
