@@ -13,7 +13,8 @@ import msgspec
 INVENTORY: Final = "gpushare/inventory"  # node annotation, versioned JSON
 UNIT: Final = "gpushare/unit"  # pod annotation: the unit its amounts are in
 POLICY: Final = "gpushare/policy"  # pod annotation: binpack, spread, fragmentation
-ISOLATION: Final = "gpushare/isolation"  # pod annotation: the least rung that will do
+ISOLATION: Final = "gpushare/isolation"  # pod annotation: the rung it demands; node label: its own
+CARD_ISOLATION: Final = "gpushare/card-isolation"  # node annotation: "0=mps,1=none", by card
 POLICY_NAMES: Final = ("binpack", "spread", "fragmentation")
 TOPOLOGY: Final = "gpushare/topology"  # pod annotation: how cards that go together are chosen
 TOPOLOGY_NAMES: Final = ("best-effort", "bandwidth", "static", "simple")
@@ -37,6 +38,7 @@ LABEL_PLACEMENT: Final = "ack.node.gpu.placement"
 LABEL_MAX_POD: Final = "ack.node.gpu.max-pod"
 LABEL_OVERSELL: Final = "ack.node.gpu.schedule.oversell"
 LABEL_SCHEDULE: Final = "ack.node.gpu.schedule"
+SCHEDULE_MPS: Final = "mps"
 LABEL_REQUIRE_WHOLE: Final = "ack.gpushare.placement"  # pod label
 REQUIRE_WHOLE_DEVICE: Final = "require-whole-device"
 GANG: Final = "gpu-topology"  # pod label
@@ -51,9 +53,15 @@ ENV_VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 ENV_CGPU_DISABLE: Final = "CGPU_DISABLE"
 ENV_MEM_FRACTION: Final = "GPUSHARE_MEM_FRACTION"
 ENV_MEM_LIMIT_MIB: Final = "GPUSHARE_MEM_LIMIT_MIB"
+ENV_PROCESS_FRACTION: Final = "GPUSHARE_PROCESS_MEM_FRACTION"  # less the head-room; model servers
 ENV_MPS_THREADS: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 ENV_MPS_MEMORY: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 ENV_MPS_PIPE: Final = "CUDA_MPS_PIPE_DIRECTORY"
+
+# Labels that arena gives to what serves a model; Deployments and pods alike.
+LABEL_SERVING_NAME: Final = "servingName"
+LABEL_SERVING_TYPE: Final = "servingType"
+LABEL_SERVING_VERSION: Final = "servingVersion"
 
 # The legacy way to say that cards of a node are unhealthy.
 UNHEALTHY_NAMESPACE: Final = "kube-system"
