@@ -5,7 +5,8 @@
     InspectError            printed as ``error: ...``; the command ends with exit code 1
     ├── ClusterError        the API server did not answer, or refused
     ├── SnapshotError       the file is no snapshot
-    └── NotFoundError       the cluster has no such node or pod
+    ├── NotFoundError       the cluster has no such node or pod
+    └── ControlPlaneError   this node's kube-scheduler cannot be set up so
 """
 
 
@@ -23,3 +24,7 @@ class SnapshotError(InspectError):
 
 class NotFoundError(InspectError):
     """The cluster, or the snapshot, has no such object."""
+
+
+class ControlPlaneError(InspectError):
+    """The kube-scheduler of this node cannot be set up so, or did not start so."""

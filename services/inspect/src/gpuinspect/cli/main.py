@@ -40,6 +40,12 @@ COMMANDS: Final = {
     "snapshot": Lazy("snapshot:snapshot", "a file for --snapshot, to look at a cluster elsewhere"),
     "topology": Lazy("topology:app", "how cards are joined, and which belong together"),
     "replay": Lazy("replay:replay", "what a policy leaves unallocated, by a trace of pods"),
+    "install-scheduler": Lazy(
+        "controlplane:install_scheduler", "have kubeadm's own kube-scheduler call the extender"
+    ),
+    "uninstall-scheduler": Lazy(
+        "controlplane:uninstall_scheduler", "give kubeadm's kube-scheduler back as it was"
+    ),
     "completion": Lazy("completion:completion", "the completion script for a shell"),
     "version": Lazy("version:version", "the version of this command"),
 }

@@ -1,0 +1,127 @@
+"""What the API server knows: which extender is offered, and how a node's kube-scheduler is.
+
+A scheduler that runs as a static pod cannot resolve names of the cluster, so the Service's address
+is put in place of its name; the certificate is still held to the name.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+import yaml
+
+from gpuinspect.controlplane.configuration import Offer, is_ours
+from gpuinspect.errors import ClusterError, ControlPlaneError
+from gpuinspect.kube import Kube
+
+_COMPONENT: Final = "app.kubernetes.io/component=extender"
+_POLL_SECONDS: Final = 1.0
+STEADY_SECONDS: Final = 5.0
+"""How long it must have run: one that dies of its configuration does so at once."""
+
+
+def offered(kube: Kube, namespace: str) -> Offer:
+    """What the chart, installed there in mode ``extender``, has for the cluster's scheduler.
+
+    Raises:
+        ControlPlaneError: there is no such release, or more than one.
+        ClusterError: the API server did not answer.
+    """
+    config = _config(kube, namespace)
+    (extender,) = (dict(each) for each in config["extenders"] if is_ours(each))
+    service = _only(kube, namespace, "services")
+    address = urlsplit(str(extender["urlPrefix"]))
+    host = f"{service['spec']['clusterIP']}:{address.port}"
+    extender["urlPrefix"] = urlunsplit(address._replace(netloc=host))
+    if address.scheme == "https":
+        extender["tlsConfig"] = extender["tlsConfig"] | _credentials(kube, namespace)
+    return Offer(extender, str(config["apiVersion"]))
+
+
+def _config(kube: Kube, namespace: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(
+        _only(kube, namespace, "configmaps")["data"]["config.yaml"]
+    )
+    return found
+
+
+def _credentials(kube: Kube, namespace: str) -> dict[str, str]:
+    """Whom the scheduler trusts, and what it shows of itself; as base64, which files want too."""
+    data = _only(kube, namespace, "secrets", "gpushare/credentials=scheduler")["data"]
+    return {
+        "caData": data["ca.crt"],
+        "certData": data["tls.crt"],
+        "keyData": data["tls.key"],
+    }
+
+
+def _only(kube: Kube, namespace: str, kind: str, label: str = _COMPONENT) -> dict[str, Any]:
+    path = f"/api/v1/namespaces/{namespace}/{kind}"
+    items = json.loads(kube.get(path, labelSelector=label))["items"]
+    if len(items) != 1:
+        raise ControlPlaneError(
+            f"{len(items)} {kind} with {label} in namespace {namespace}, not 1: install the chart"
+            " there once, with scheduler.mode=extender"
+        )
+    found: dict[str, Any] = items[0]
+    return found
+
+
+def wait_running(kube: Kube, node: str, config: str, *, seconds: float) -> None:
+    """Return when the node's kube-scheduler runs steadily with this ``--config``.
+
+    Args:
+        kube: the API server.
+        node: name of the control-plane node.
+        config: path that ``--config`` must have; empty: none of ours.
+        seconds: how long to wait at most.
+
+    Raises:
+        ControlPlaneError: it does not by then; says what it does instead.
+    """
+    _steadily(lambda: _state(_pod(kube, node), config), seconds=seconds)
+
+
+def _steadily(state: Callable[[], str], *, seconds: float) -> None:
+    """Ask until the answer has been empty for a while."""
+    end = time.monotonic() + seconds
+    since: float | None = None
+    while True:
+        now = time.monotonic()
+        trouble = state()
+        since = None if trouble else since or now
+        if since is not None and now - since >= STEADY_SECONDS:
+            return
+        if now >= end:
+            raise ControlPlaneError(trouble or "kube-scheduler has not run for long enough yet")
+        time.sleep(_POLL_SECONDS)
+
+
+def _pod(kube: Kube, node: str) -> Mapping[str, Any] | None:
+    """The mirror of the static pod; none while kubelet replaces it or the API server is away."""
+    try:
+        return dict(json.loads(kube.get(f"/api/v1/namespaces/kube-system/pods/{_name(node)}")))
+    except ClusterError:
+        return None
+
+
+def _name(node: str) -> str:
+    return f"kube-scheduler-{node}"
+
+
+def _state(pod: Mapping[str, Any] | None, config: str) -> str:
+    """What is still missing; empty when the pod is as it should be."""
+    if pod is None:
+        return "kubelet has not told the API server of kube-scheduler"
+    container = pod["spec"]["containers"][0]
+    words = [*container.get("command", ()), *container.get("args", ())]
+    ours = [word for word in words if "/gpushare/scheduler-" in word]
+    if ours != ([f"--config={config}"] if config else []):
+        return "kubelet has not taken the new manifest"
+    (status,) = pod["status"].get("containerStatuses") or [{}]
+    if status.get("ready"):
+        return ""
+    waiting = status.get("state", {}).get("waiting") or status.get("lastState", {})
+    return f"kube-scheduler does not run: {json.dumps(waiting)}"

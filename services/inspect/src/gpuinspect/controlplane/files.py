@@ -1,0 +1,115 @@
+"""The node's files: read as they are, written so that kubelet never sees half of one.
+
+Everything of ours is in one folder outside that of the manifests, for kubelet takes every file
+there for a pod. A configuration can hold a private key, so only root may read it.
+"""
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Final
+
+from gpuinspect.controlplane import manifest
+from gpuinspect.controlplane.plan import BACKUP, MANIFEST, Change, Found
+from gpuinspect.errors import ControlPlaneError
+
+_PRIVATE: Final = 0o600
+_FOLDER: Final = 0o700
+
+
+class Files:
+    """The files of one control-plane node.
+
+    Args:
+        root: where its root folder is seen from here.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def found(self) -> Found:
+        """All that a plan is made from.
+
+        Raises:
+            ControlPlaneError: there is no manifest, or one of the files cannot be read.
+        """
+        text = self._text(MANIFEST)
+        if text is None:
+            raise ControlPlaneError(
+                f"{self._at(MANIFEST)} is not there: kubeadm's scheduler does not run on this node"
+            )
+        pod = manifest.read(text)
+        original = self._text(BACKUP)
+        base = manifest.read(original) if pod.ours and original is not None else pod
+        return Found(
+            manifest=text,
+            original=original,
+            config=self._text(base.flags.get(manifest.CONFIG, "")),
+            policy=self._text(base.flags.get(manifest.POLICY, "")),
+            installed=self._text(pod.ours),
+        )
+
+    def hostname(self) -> str:
+        """Name of the node, as kubelet names it unless told otherwise."""
+        return (self._text("/etc/hostname") or os.uname().nodename).strip().lower()
+
+    def admin(self) -> Path | None:
+        """Kubeadm's kubeconfig of the node, where there is one."""
+        path = self._at("/etc/kubernetes/admin.conf")
+        return path if path.exists() else None
+
+    def write(self, change: Change) -> None:
+        """Carry out one change.
+
+        Raises:
+            ControlPlaneError: the file cannot be written; it is as it was.
+        """
+        path = self._at(change.path)
+        try:
+            if change.after is None:
+                path.unlink(missing_ok=True)
+            else:
+                path.parent.mkdir(mode=_FOLDER, exist_ok=True)
+                _replace(path, change.after.encode())
+        except OSError as error:
+            raise ControlPlaneError(f"cannot write {path}: {error.strerror}") from error
+
+    def tidy(self, *, keep: str) -> None:
+        """Remove configurations of ours but one; without one, the folder and the copy in it."""
+        folder = self._at(manifest.FOLDER)
+        for path in folder.glob("*.yaml"):
+            if not keep or f"{manifest.FOLDER}/{path.name}" not in {keep, BACKUP}:
+                path.unlink(missing_ok=True)
+        if not keep:
+            with contextlib.suppress(OSError):  # somebody keeps a file of theirs there
+                folder.rmdir()
+
+    def _at(self, path: str) -> Path:
+        return self._root / path.lstrip("/")
+
+    def _text(self, path: str) -> str | None:
+        """Line ends are left as they are: what is put back is what was there."""
+        if not path:
+            return None
+        try:
+            return self._at(path).read_bytes().decode()
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ControlPlaneError(f"cannot read {self._at(path)}: {error}") from error
+
+
+def _replace(path: Path, raw: bytes) -> None:
+    """In one step, with the mode it had; kubelet overlooks a name that begins with a dot."""
+    mode = path.stat().st_mode & 0o777 if path.exists() else _PRIVATE
+    temporary = path.with_name(f".{path.name}.gpushare")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,125 @@
+"""What would be written, as values: for a person to read first, and to be carried out after.
+
+The manifest that was there before is kept beside our configuration, and everything is always made
+from it anew: installing twice changes nothing, and uninstalling gives back the same bytes. Where
+somebody has edited the manifest in the meantime, both refuse.
+"""
+
+import difflib
+import hashlib
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from gpuinspect.controlplane import configuration, manifest
+from gpuinspect.controlplane.configuration import Offer
+from gpuinspect.errors import ControlPlaneError
+
+MANIFEST: Final = "/etc/kubernetes/manifests/kube-scheduler.yaml"
+BACKUP: Final = f"{manifest.FOLDER}/kube-scheduler.yaml"
+_CHANGED: Final = (
+    f"{MANIFEST} was changed after gpushare install-scheduler: take out --config, the mount and the"
+    f" volume by hand, or put {BACKUP} back"
+)
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The files as they are; ``None`` where there is none.
+
+    Attributes:
+        manifest: text of the static pod.
+        original: text of the manifest that was kept when ours was put in.
+        config: text of the file that the original's ``--config`` names.
+        policy: text of the file that the original's ``--policy-config-file`` names.
+        installed: text of our configuration that the manifest uses.
+    """
+
+    manifest: str
+    original: str | None = None
+    config: str | None = None
+    policy: str | None = None
+    installed: str | None = None
+
+    @property
+    def base(self) -> str:
+        """The manifest without us.
+
+        Raises:
+            ControlPlaneError: it is not known, or somebody has changed what was made of it.
+        """
+        ours = manifest.read(self.manifest).ours
+        if not ours:
+            return self.manifest
+        if self.original is None:
+            raise ControlPlaneError(f"{BACKUP} is gone, so nobody knows what was there before")
+        if manifest.configured(self.original, ours, without=[manifest.POLICY]) != self.manifest:
+            raise ControlPlaneError(_CHANGED)
+        return self.original
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One file: its text before and after; ``None`` where there is none."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Changes in the order in which they are to be made, the manifest's last.
+
+    Attributes:
+        changes: empty where all is in place.
+        config: path that ``--config`` has afterwards; empty where it is not ours.
+    """
+
+    changes: tuple[Change, ...]
+    config: str
+
+    def diff(self) -> str:
+        """All of it for a person; private keys are left out."""
+        return "".join(line for change in self.changes for line in _diff(change))
+
+
+def install(found: Found, offer: Offer) -> Plan:
+    """Have the scheduler call the extender that is offered.
+
+    Raises:
+        ControlPlaneError: that cannot be done here; says why.
+    """
+    base = found.base
+    pod = manifest.read(base)
+    if manifest.CONFIG in pod.flags and found.config is None:
+        raise ControlPlaneError(f"--config names {pod.flags[manifest.CONFIG]}, which is not there")
+    if manifest.POLICY in pod.flags:
+        configuration.check_policy(found.policy or "")
+    text = configuration.render(found.config, pod.flags, pod.image, offer)
+    path = f"{manifest.FOLDER}/scheduler-{hashlib.sha256(text.encode()).hexdigest()[:12]}.yaml"
+    wanted = manifest.configured(base, path, without=[manifest.POLICY])
+    present = found.installed if manifest.read(found.manifest).ours == path else None
+    changes = (
+        Change(path, present, text),
+        Change(BACKUP, found.original, base),
+        Change(MANIFEST, found.manifest, wanted),
+    )
+    return Plan(tuple(each for each in changes if each.before != each.after), path)
+
+
+def uninstall(found: Found) -> Plan:
+    """Have the manifest as it was, byte for byte.
+
+    Raises:
+        ControlPlaneError: what it was is not known.
+    """
+    base = found.base
+    if base == found.manifest:
+        return Plan((), "")
+    return Plan((Change(MANIFEST, found.manifest, base),), "")
+
+
+def _diff(change: Change) -> Iterator[str]:
+    before, after = ((text or "").splitlines() for text in (change.before, change.after))
+    for line in difflib.unified_diff(before, after, change.path, change.path, lineterm="", n=2):
+        head, key, _ = line.partition("keyData: ")
+        yield f"{head}{key}(a private key)\n" if key else f"{line}\n"

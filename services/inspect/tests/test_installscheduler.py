@@ -1,0 +1,325 @@
+"""The cluster's own scheduler: what is written, and that it comes back as it was."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fakeapiserver import FakeApiServer
+from hypothesis import given
+from hypothesis import strategies as st
+from invoking import Run
+
+from gpuinspect.controlplane import configuration, manifest, plan
+from gpuinspect.controlplane.carrying import carry_out
+from gpuinspect.controlplane.configuration import Offer
+from gpuinspect.controlplane.files import Files
+from gpuinspect.controlplane.plan import BACKUP, MANIFEST, Found
+from gpuinspect.errors import ControlPlaneError
+
+EXTENDER = {
+    "urlPrefix": "https://10.96.7.7:39999/gpushare-scheduler",
+    "bindVerb": "bind",
+    "enableHTTPS": True,
+    "tlsConfig": {"serverName": "gpushare-extender.gpushare.svc", "keyData": "c2VjcmV0"},
+}
+OFFER = Offer(EXTENDER, "kubescheduler.config.k8s.io/v1")
+FLAGS = ("--kubeconfig=/etc/kubernetes/scheduler.conf", "--leader-elect=true", "--port=0")
+OTHER = {"urlPrefix": "http://elsewhere:80/scheduler", "filterVerb": "filter"}
+
+
+def written(
+    flags: tuple[str, ...] = FLAGS,
+    *,
+    indent: int = 0,
+    separate: bool = False,
+    flow: bool = False,
+    comment: str = "",
+    image: str = "registry.k8s.io/kube-scheduler:v1.30.4",
+) -> str:
+    """A manifest as kubeadm (``indent`` 0) or an editor leaves it."""
+    pad = " " * indent
+    words = ["kube-scheduler", *flags]
+    if flow:
+        command = f"  - command: [{', '.join(json.dumps(each) for each in words)}]\n"
+    elif separate:
+        args = "".join(f"    {pad}- {each}\n" for each in flags)
+        command = f"  - command:\n    {pad}- kube-scheduler\n    args:\n{args}"
+    else:
+        command = "  - command:\n" + "".join(f"    {pad}- {each}\n" for each in words)
+    return (
+        f"apiVersion: v1\nkind: Pod\nmetadata:\n  name: kube-scheduler\nspec:\n{comment}"
+        f"  containers:\n{command}    image: {image}\n    name: kube-scheduler\n"
+        f"    volumeMounts:\n    {pad}- mountPath: /etc/kubernetes/scheduler.conf\n"
+        f"    {pad}  name: kubeconfig\n    {pad}  readOnly: true\n"
+        f"  hostNetwork: true\n  volumes:\n  {pad}- hostPath:\n"
+        f"    {pad}  path: /etc/kubernetes/scheduler.conf\n    {pad}  type: FileOrCreate\n"
+        f"    {pad}name: kubeconfig\nstatus: {{}}\n"
+    )
+
+
+@st.composite
+def manifests(draw: st.DrawFn) -> str:
+    """Manifests of many shapes, some with a configuration already."""
+    flags = draw(st.permutations(FLAGS))
+    config = draw(st.sampled_from([(), ("--config=/etc/mine.yaml",), ("--config", "/etc/m.yaml")]))
+    return written(
+        (*flags[:1], *config, *flags[1:]),
+        indent=draw(st.sampled_from([0, 2])),
+        separate=draw(st.booleans()),
+        flow=draw(st.booleans()),
+        comment=draw(st.sampled_from(["", "  # kept by the night shift\n"])),
+    )
+
+
+@settings(max_examples=60)
+@given(manifests())
+def test_any_shape_gets_one_config_flag_and_one_mount_and_nothing_else_changes(text: str) -> None:
+    """All but the flag, the mount and the volume is the same object, and comments stay in lists."""
+    path = f"{manifest.FOLDER}/scheduler-1.yaml"
+    edited = manifest.configured(text, path)
+    assert manifest.read(edited).flags == manifest.read(text).flags | {"config": path}
+    before, after = yaml.safe_load(text)["spec"], yaml.safe_load(edited)["spec"]
+    assert after["volumes"][1:] == before["volumes"]
+    assert after["volumes"][0]["hostPath"] == {"path": manifest.FOLDER, "type": "Directory"}
+    inner, outer = (spec["containers"][0] for spec in (before, after))
+    assert outer["volumeMounts"][1:] == inner["volumeMounts"]
+    assert outer["volumeMounts"][0]["readOnly"] is True
+    words = {"command", "args", "volumeMounts"}
+    assert {k: v for k, v in outer.items() if k not in words} == {
+        k: v for k, v in inner.items() if k not in words
+    }
+    in_lines = "command: [" not in text
+    assert ("night shift" in edited) == ("night shift" in text and in_lines)
+
+
+@settings(max_examples=60)
+@given(manifests())
+def test_installing_twice_is_nothing_and_uninstalling_gives_the_same_bytes(text: str) -> None:
+    """A second install has no change to make; the way back ends where it began."""
+    first = Found(manifest=text, config=yaml.safe_dump({"kind": "KubeSchedulerConfiguration"}))
+    made = {each.path: each.after for each in plan.install(first, OFFER).changes}
+    installed = Found(
+        manifest=str(made[MANIFEST]),
+        original=made[BACKUP],
+        config=first.config,
+        installed=made[manifest.read(str(made[MANIFEST])).ours],
+    )
+    assert plan.install(installed, OFFER).changes == ()
+    (back,) = plan.uninstall(installed).changes
+    assert (back.path, back.after) == (MANIFEST, text)
+
+
+def test_flags_that_a_configuration_overrules_are_carried_over() -> None:
+    """Credentials and the election stay as kubeadm set them; the version is the image's."""
+    flags = (*FLAGS[:1], "--leader-elect=false", "--kube-api-qps=80")
+    pod = manifest.read(written(flags, image="k8s.gcr.io/kube-scheduler:v1.20.2"))
+    config = yaml.safe_load(configuration.render(None, pod.flags, pod.image, OFFER))
+    assert config["apiVersion"] == "kubescheduler.config.k8s.io/v1beta1"
+    assert config["clientConnection"] == {
+        "kubeconfig": "/etc/kubernetes/scheduler.conf",
+        "qps": 80.0,
+    }
+    assert config["leaderElection"] == {"leaderElect": False}
+    assert config["extenders"] == [EXTENDER]
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("a/kube-scheduler:v1.19.0", "v1beta1"),
+        ("a/kube-scheduler:v1.22.1", "v1beta2"),
+        ("a/kube-scheduler:v1.24.9", "v1beta3"),
+        ("a:5000/kube-scheduler:v1.25.0-eks-1", "v1"),
+        ("a/kube-scheduler:latest", "v1"),
+    ],
+)
+def test_version_follows_the_tag_and_else_the_charts_word(image: str, version: str) -> None:
+    """The scheduler gets a configuration that it reads, whatever the API server's version is."""
+    text = configuration.render(None, {}, image, OFFER)
+    assert yaml.safe_load(text)["apiVersion"] == f"kubescheduler.config.k8s.io/{version}"
+
+
+def test_a_present_configuration_keeps_what_it_says() -> None:
+    """Profiles and other extenders stay; an entry of ours is replaced and not added again."""
+    old = {"urlPrefix": "http://127.0.0.1:32766/gpushare-scheduler", "bindVerb": "bind"}
+    present = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1beta2",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "mine"}],
+        "extenders": [OTHER, old],
+    }
+    made = yaml.safe_load(configuration.render(yaml.safe_dump(present), {}, "", OFFER))
+    assert made == present | {"extenders": [OTHER, EXTENDER]}
+
+
+def test_a_second_extender_that_binds_is_refused() -> None:
+    """kube-scheduler would not start with two; better to say so before."""
+    present = {"kind": "KubeSchedulerConfiguration", "extenders": [OTHER | {"bindVerb": "bind"}]}
+    with pytest.raises(ControlPlaneError, match="only one may"):
+        configuration.render(yaml.safe_dump(present), {}, "", OFFER)
+
+
+def test_the_originals_policy_goes_and_anybody_elses_is_refused() -> None:
+    """A policy overrules a configuration, so its flag goes; what is not ours must not be lost."""
+    text = written((*FLAGS, "--policy-config-file=/etc/kubernetes/policy.json"))
+    ours = {"urlPrefix": "http://127.0.0.1:32766/gpushare-scheduler", "bindVerb": "bind"}
+    policy = json.dumps({"kind": "Policy", "apiVersion": "v1", "extenders": [ours]})
+    made = plan.install(Found(manifest=text, policy=policy), OFFER).changes[-1].after
+    assert manifest.POLICY not in manifest.read(str(made)).flags
+    for other in ({"extenders": [OTHER]}, {"extenders": [ours], "priorities": []}):
+        with pytest.raises(ControlPlaneError, match="policy with more than"):
+            plan.install(Found(manifest=text, policy=json.dumps(other)), OFFER)
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "kind: Pod", "spec: {containers: [{name: etcd}]}"])
+def test_what_is_no_scheduler_is_refused(text: str) -> None:
+    """Another file, or half of one, is never edited."""
+    with pytest.raises(ControlPlaneError, match="not a pod that runs kube-scheduler"):
+        manifest.read(text)
+
+
+def test_a_manifest_that_was_edited_since_is_left_alone() -> None:
+    """Neither command throws away what a person did after the install."""
+    text = written()
+    made = {each.path: each.after for each in plan.install(Found(manifest=text), OFFER).changes}
+    edited = Found(manifest=f"{made[MANIFEST]}# by hand\n", original=made[BACKUP])
+    for act in (plan.uninstall, lambda found: plan.install(found, OFFER)):
+        with pytest.raises(ControlPlaneError, match="was changed after"):
+            act(edited)
+
+
+def test_private_keys_are_not_shown() -> None:
+    """The diff ends up in terminals and tickets."""
+    shown = plan.install(Found(manifest=written()), OFFER).diff()
+    assert "c2VjcmV0" not in shown
+    assert "(a private key)" in shown
+    assert "+    - --config=/etc/kubernetes/gpushare/scheduler-" in shown
+
+
+class FakeNode:
+    """A control-plane node: its files, and the API server's word on its scheduler."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.text = written()
+        self._path(MANIFEST).parent.mkdir(parents=True)
+        self._path(MANIFEST).write_text(self.text)
+        self._path("/etc/hostname").write_text("Master-0\n")
+
+    @property
+    def manifest(self) -> str:
+        """As kubelet sees it."""
+        return self._path(MANIFEST).read_text()
+
+    def ours(self) -> list[str]:
+        """Names in our folder."""
+        folder = self._path(manifest.FOLDER)
+        return sorted(each.name for each in folder.iterdir()) if folder.exists() else []
+
+    def _path(self, path: str) -> Path:
+        return self.root / path.lstrip("/")
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> FakeNode:
+    """A node as kubeadm leaves it."""
+    return FakeNode(tmp_path / "root")
+
+
+def accept(_: str) -> None:
+    """A scheduler that runs whatever it is given."""
+
+
+def test_files_come_and_go(node: FakeNode) -> None:
+    """Install lays out configuration and copy, private to root; uninstall leaves no trace."""
+    files = Files(node.root)
+    carry_out(plan.install(files.found(), OFFER), files, accept, before="")
+    pod = manifest.read(node.manifest)
+    assert node.ours() == ["kube-scheduler.yaml", pod.ours.rpartition("/")[2]]
+    assert (node.root / pod.ours.lstrip("/")).stat().st_mode & 0o777 == 0o600
+    carry_out(plan.uninstall(files.found()), files, accept, before=pod.ours)
+    assert (node.manifest, node.ours()) == (node.text, [])
+    assert [each.name for each in (node.root / MANIFEST[1:]).parent.iterdir()] == [
+        "kube-scheduler.yaml"
+    ]
+
+
+def test_another_offer_replaces_the_configuration_and_keeps_the_copy(node: FakeNode) -> None:
+    """After an upgrade of the chart the old configuration goes, the original manifest stays."""
+    files = Files(node.root)
+    carry_out(plan.install(files.found(), OFFER), files, accept, before="")
+    first = node.ours()
+    newer = Offer(EXTENDER | {"httpTimeout": "9s"}, OFFER.api_version)
+    carry_out(plan.install(files.found(), newer), files, accept, before="")
+    assert len(node.ours()) == 2
+    assert node.ours() != first
+    carry_out(plan.uninstall(files.found()), files, accept, before="")
+    assert node.manifest == node.text
+
+
+@pytest.mark.parametrize("error", [ControlPlaneError("it does not run"), KeyboardInterrupt()])
+def test_a_scheduler_that_does_not_start_gets_its_old_manifest_back(
+    node: FakeNode, error: BaseException
+) -> None:
+    """Failure and interruption both end with the files as they were, and it is waited for again."""
+    waited: list[str] = []
+
+    def refuse(config: str) -> None:
+        waited.append(config)
+        if config:
+            raise error
+
+    files = Files(node.root)
+    with pytest.raises(type(error)):
+        carry_out(plan.install(files.found(), OFFER), files, refuse, before="")
+    assert (node.manifest, node.ours()) == (node.text, [])
+    assert waited[1:] == [""]
+
+
+def chart(scheme: str = "https") -> dict[str, list[dict[str, Any]]]:
+    """What the chart leaves in its namespace, and the scheduler's pod before anything is done."""
+    extender = {
+        "urlPrefix": f"{scheme}://gpushare-extender.gpushare.svc:39999/gpushare-scheduler",
+        "tlsConfig": {"serverName": "gpushare-extender.gpushare.svc"},
+    }
+    config = {"apiVersion": "kubescheduler.config.k8s.io/v1beta1", "extenders": [extender]}
+    pki = {"ca.crt": "Y2E=", "tls.crt": "Y3J0", "tls.key": "a2V5"}
+    base = "/api/v1/namespaces/gpushare"
+    return {
+        f"{base}/configmaps": [{"data": {"config.yaml": yaml.safe_dump(config)}}],
+        f"{base}/services": [{"spec": {"clusterIP": "10.96.7.7"}}],
+        f"{base}/secrets": [{"data": pki}],
+    }
+
+
+def test_the_dry_run_shows_all_and_changes_nothing(
+    run: Run, node: FakeNode, tmp_path: Path
+) -> None:
+    """Without --apply the address, the authority and the flag are shown, and that is all."""
+    with FakeApiServer(chart()).serving() as server:
+        outcome = run(
+            "install-scheduler",
+            *("--root", str(node.root), "--kubeconfig", str(server.kubeconfig(tmp_path))),
+        )
+    assert outcome.code == 0, outcome.err
+    assert "urlPrefix: https://10.96.7.7:39999/gpushare-scheduler" in outcome.out
+    assert "serverName: gpushare-extender.gpushare.svc" in outcome.out
+    assert "caData: Y2E=" in outcome.out
+    assert "a2V5" not in outcome.out
+    assert "--apply does it" in outcome.err
+    assert (node.manifest, node.ours()) == (node.text, [])
+
+
+def test_without_a_chart_in_mode_extender_it_says_so(
+    run: Run, node: FakeNode, tmp_path: Path
+) -> None:
+    """A namespace without the extender's objects is a sentence and exit code 1."""
+    with FakeApiServer({key: [] for key in chart()}).serving() as server:
+        outcome = run(
+            "install-scheduler",
+            *("--root", str(node.root), "--kubeconfig", str(server.kubeconfig(tmp_path))),
+        )
+    assert outcome.code == 1
+    assert "scheduler.mode=extender" in outcome.err
