@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from fakeapiserver import FakeApiServer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from invoking import Run
 
