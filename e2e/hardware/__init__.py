@@ -1,0 +1,1 @@
+"""What only hardware can show: the real plugin, the real driver and CUDA processes on shares."""

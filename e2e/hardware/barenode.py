@@ -1,0 +1,192 @@
+"""A GPU node without Kubernetes: the real plugin on the real driver, a kubelet and an API server.
+
+Both ends of the plugin are fakes of this suite; the plugin is the installed command. A share is
+taken as a pod would take it: a pod object with the scheduler's annotations, kubelet's questions,
+and a process with the environment that the plugin answered.
+"""
+
+import json
+import os
+import sys
+import urllib.request
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+from environments.processes import Process, free_port
+from environments.waiting import until
+from hardware.clients import Client
+from hardware.fakeapi import FakeApi
+from hardware.fakekubelet import FakeKubelet
+from hardware.grants import INVENTORY, MEM, Card, Share, cards, process_environment
+
+NODE: Final = "bare"
+NODE_PATH: Final = f"/api/v1/nodes/{NODE}"
+COMMAND: Final = Path(sys.executable).parent / "gpushare-device-plugin"
+READY_SECONDS: Final = 60
+ANSWER_SECONDS: Final = 10
+LABELS: Final = {"gpushare": "true", "gputopology": "true"}
+
+
+class Held(NamedTuple):
+    """A share that a pod has: the pod's name and its container's environment."""
+
+    pod: str
+    envs: dict[str, str]
+
+
+class BareNode:
+    """The node; use as a context.
+
+    Args:
+        root: a folder of its own, not too deep: sockets are made in it.
+        mps: shares are kept apart by MPS daemons of the plugin, else the card slices time.
+        env: more variables for the plugin's process.
+        unit: of memory.
+    """
+
+    def __init__(
+        self, root: Path, *, mps: bool, unit: str = "GiB", env: Mapping[str, str] | None = None
+    ) -> None:
+        self.mps = mps
+        self.root = root
+        self.api = FakeApi()
+        self.kubelet = FakeKubelet(root)
+        self.port = free_port()
+        self._unit = unit
+        self._env = os.environ | dict(env or {})
+        self._proc = root / "proc"
+        self._stack = ExitStack()
+        self._plugin: Process | None = None
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(self.api)
+        self._stack.enter_context(self.kubelet)
+        self.api.put(NODE_PATH, _node())
+        self._proc.mkdir()
+        self._plugin = Process("plugin", [COMMAND, *self._flags()], folder=self.root, env=self._env)
+        self._stack.callback(self._plugin.stop)
+        try:
+            until("kubelet is offered shares", self._offered, seconds=READY_SECONDS)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _flags(self) -> list[str]:
+        flags = {
+            "--node-name": NODE,
+            "--kubelet-dir": self.kubelet.directory,
+            "--pod-resources-socket": self.kubelet.pod_resources,
+            "--kubeconfig": self.api.kubeconfig(self.root),
+            "--listen-host": "127.0.0.1",
+            "--listen-port": self.port,
+            "--host-proc": self._proc,
+            "--memory-unit": self._unit,
+        }
+        if self.mps:
+            flags["--mps-root"] = self.root / "mps"
+        return [str(word) for flag in flags.items() for word in flag]
+
+    def _offered(self) -> bool:
+        assert self._plugin is not None
+        self._plugin.demand_alive()
+        return bool(self.kubelet.healthy(MEM)) and INVENTORY in self._annotations()
+
+    def _annotations(self) -> dict[str, str]:
+        found: dict[str, str] = self.api.objects[NODE_PATH]["metadata"].get("annotations", {})
+        return found
+
+    @property
+    def log(self) -> str:
+        """What the plugin has said so far."""
+        return (self.root / "plugin.log").read_text(errors="replace")
+
+    def cards(self) -> tuple[Card, ...]:
+        """As the plugin has published them."""
+        return cards(self._annotations()[INVENTORY])
+
+    def events(self) -> list[dict[str, Any]]:
+        """Events that the plugin has written."""
+        return self.api.items("events")
+
+    @contextmanager
+    def share(self, share: Share, *, card: int = 0) -> Iterator["Held"]:
+        """Take a share as one pod, and give it back at the end.
+
+        Raises:
+            hardware.fakekubelet.RefusedError: kubelet or the plugin says no.
+        """
+        name = f"share-{uuid.uuid4().hex[:8]}"
+        path = f"/api/v1/namespaces/default/pods/{name}"
+        self.api.put(path, _pod(name, share, card, self.cards()[card].units))
+        try:
+            envs: dict[str, str] = {}
+            for resource, amount in share.limits().items():
+                envs |= self.kubelet.allocate(f"default/{name}", resource, amount).envs
+            yield Held(name, envs)
+        finally:
+            self.kubelet.release(f"default/{name}")
+            self.api.delete(path)
+
+    @contextmanager
+    def client(self, share: Share, *, card: int = 0) -> Iterator[Client]:
+        """A CUDA program on a share of its own, which the plugin finds in its pod."""
+        with (
+            self.share(share, card=card) as held,
+            Client.local(process_environment(held.envs)) as client,
+        ):
+            self._claim(client.pid, held.pod)
+            client.pod = held.pod
+            yield client
+
+    def _claim(self, pid: int, pod: str) -> None:
+        """Write the control group that the process would have in a container."""
+        uid = self.api.objects[f"/api/v1/namespaces/default/pods/{pod}"]["metadata"]["uid"]
+        folder = self._proc / str(pid)
+        folder.mkdir()
+        (folder / "cgroup").write_text(f"0::/kubepods/burstable/pod{uid}/main\n")
+
+    def metrics(self) -> str:
+        """The plugin's metrics, as Prometheus would read them."""
+        address = f"http://127.0.0.1:{self.port}/metrics"
+        with urllib.request.urlopen(address, timeout=ANSWER_SECONDS) as answer:
+            content: bytes = answer.read()
+        return content.decode()
+
+
+def _node() -> dict[str, Any]:
+    meta = {"name": NODE, "uid": str(uuid.uuid4()), "labels": LABELS, "annotations": {}}
+    return {"metadata": meta, "status": {"capacity": {}, "allocatable": {}}}
+
+
+def _pod(name: str, share: Share, card: int, units: int) -> dict[str, Any]:
+    """Bound to the node, with what the extender's bind would have written."""
+    limits = {resource: str(amount) for resource, amount in share.limits().items()}
+    allocation = json.dumps({"0": {str(card): share.units}})
+    annotations = {
+        "ALIYUN_COM_GPU_MEM_IDX": str(card),
+        "ALIYUN_COM_GPU_MEM_DEV": str(units),
+        "ALIYUN_COM_GPU_MEM_POD": str(share.units),
+        "ALIYUN_COM_GPU_MEM_ASSIGNED": "false",
+        "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1700000000000000000",
+        "scheduler.framework.gpushare.allocation": allocation,
+    }
+    container = {"name": "main", "resources": {"limits": limits, "requests": limits}}
+    return {
+        "metadata": {
+            "uid": str(uuid.uuid4()),
+            "namespace": "default",
+            "name": name,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": annotations,
+            "labels": {},
+        },
+        "spec": {"nodeName": NODE, "containers": [container]},
+        "status": {"phase": "Pending"},
+    }

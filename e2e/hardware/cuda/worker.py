@@ -1,0 +1,170 @@
+"""What the CUDA program does when it is told: take memory, work for a while, or crash.
+
+Timing is by the host's monotonic clock around launches that were waited for: what a user of the
+card sees, waiting for other users included.
+"""
+
+import time
+from collections.abc import Callable
+from ctypes import c_uint32, c_uint64
+from functools import partial
+from typing import Any, Final
+
+from hardware.cuda import kernels
+from hardware.cuda.driver import OUT_OF_MEMORY, Card, CudaError
+
+MIB: Final = 1024 * 1024
+SMALLEST_STEP_MIB: Final = 2  # the driver maps device memory in pages of this size
+_PATTERN: Final = 0x5A5A5A5A
+_SAMPLE_BYTES: Final = 4096
+_UNMAPPED: Final = 0x10  # aligned for the kernel, and never an address of an allocation
+_FIRST_ROUNDS: Final = 256
+
+Answer = dict[str, Any]
+
+
+class Worker:
+    """One CUDA process on one card; every public method is a command of the protocol."""
+
+    def __init__(self, card: Card) -> None:
+        self._card = card
+        self._held: list[tuple[int, int]] = []
+        self._kernels: dict[str, Any] = {}
+
+    def describe(self) -> Answer:
+        """The card, and the memory that this process is told of, in bytes."""
+        free, total = self._card.memory()
+        return self._card.describe() | {"free_bytes": free, "told_total_bytes": total}
+
+    def allocate(self, mib: int) -> Answer:
+        """Take so many MiB more and write a pattern to all of them."""
+        address = self._card.allocate(mib * MIB)
+        self._held.append((address, mib))
+        self._card.fill(address, _PATTERN, mib * MIB // 4)
+        self._card.finish()
+        return self._holding()
+
+    def exhaust(self, step_mib: int, most_mib: int) -> Answer:
+        """Take memory until it is refused or ``most_mib`` are held, in steps that get smaller.
+
+        Returns:
+            ``held_mib``, and ``refusal``: the name of the last error, empty if none came.
+
+        Raises:
+            CudaError: another refusal than out of memory.
+        """
+        refusal = ""
+        while step_mib >= SMALLEST_STEP_MIB and self._held_mib() + step_mib <= most_mib:
+            try:
+                self.allocate(step_mib)
+            except CudaError as error:
+                if error.name != OUT_OF_MEMORY:
+                    raise
+                refusal = error.name
+                step_mib //= 2
+        return self._holding() | {"refusal": refusal}
+
+    def verify(self) -> Answer:
+        """Whether the pattern is still at both ends of every piece that is held."""
+        wanted = _PATTERN.to_bytes(4, "little") * (_SAMPLE_BYTES // 4)
+        for address, mib in self._held:
+            for at in (address, address + mib * MIB - _SAMPLE_BYTES):
+                if self._card.read(at, _SAMPLE_BYTES) != wanted:
+                    return {"intact": False}
+        return {"intact": True}
+
+    def release(self) -> Answer:
+        """Give all memory back."""
+        while self._held:
+            self._card.free(self._held.pop()[0])
+        return self._holding()
+
+    def calibrate(self, blocks: int, milliseconds: float) -> Answer:
+        """How many ``rounds`` of arithmetic in so many blocks take about so long, here and now."""
+        rounds = _FIRST_ROUNDS
+        self._timed(partial(self._burn, blocks, rounds))  # compiles the kernel
+        took = self._timed(partial(self._burn, blocks, rounds))
+        while took < milliseconds / 4e3:
+            rounds *= 2
+            took = self._timed(partial(self._burn, blocks, rounds))
+        return {"rounds": max(int(rounds * milliseconds / 1e3 / took), 1)}
+
+    def compute(self, blocks: int, rounds: int, launches: int, seconds: float) -> Answer:
+        """Answer requests of ``launches`` kernels, one after the other, for a while.
+
+        Returns:
+            ``requests``, ``seconds``, ``operations`` and ``milliseconds``: how long each took.
+        """
+
+        def request() -> None:
+            for _ in range(launches):
+                self._burn(blocks, rounds)
+
+        times = self._repeat(request, seconds)
+        each = launches * kernels.operations(blocks=blocks, rounds=rounds)
+        return _figures(times) | {"operations": each * len(times)}
+
+    def copy(self, mib: int, seconds: float) -> Answer:
+        """Copy so many MiB within the card, again and again; returns ``bytes`` moved as well."""
+        source, target = self._card.allocate(mib * MIB), self._card.allocate(mib * MIB)
+        vectors = mib * MIB // 16
+        blocks = 8 * int(self._card.describe()["multiprocessors"])
+        try:
+            times = self._repeat(lambda: self._copy(blocks, source, target, vectors), seconds)
+        finally:
+            self._card.free(source)
+            self._card.free(target)
+        return _figures(times) | {"bytes": kernels.bytes_moved(vectors) * len(times)}
+
+    def crash(self) -> Answer:
+        """Touch memory that is nobody's: the card stops this process's work with an error."""
+        self._copy(1, _UNMAPPED, _UNMAPPED, kernels.THREADS)
+        self._card.finish()
+        return {}
+
+    def _held_mib(self) -> int:
+        return sum(mib for _, mib in self._held)
+
+    def _holding(self) -> Answer:
+        return {"held_mib": self._held_mib()}
+
+    def _burn(self, blocks: int, rounds: int) -> None:
+        """``out`` is small and taken once for each size of grid."""
+        name = f"out{blocks}"
+        if name not in self._kernels:
+            self._kernels[name] = self._card.allocate(4 * blocks * kernels.THREADS)
+        out = c_uint64(self._kernels[name])
+        kernel = self._kernel("burn", kernels.burn)
+        self._card.launch(kernel, blocks, kernels.THREADS, out, c_uint32(rounds))
+
+    def _copy(self, blocks: int, source: int, target: int, vectors: int) -> None:
+        addresses = (c_uint64(source), c_uint64(target), c_uint64(vectors))
+        self._card.launch(self._kernel("copy", kernels.copy), blocks, kernels.THREADS, *addresses)
+
+    def _kernel(self, name: str, source: Callable[[], str]) -> Any:
+        if name not in self._kernels:
+            self._kernels[name] = self._card.kernel(source(), name)
+        return self._kernels[name]
+
+    def _timed(self, work: Callable[[], None]) -> float:
+        begin = time.monotonic()
+        work()
+        self._card.finish()
+        return time.monotonic() - begin
+
+    def _repeat(self, work: Callable[[], None], seconds: float) -> list[float]:
+        """Once to warm up, then until the time is over; seconds of each."""
+        self._timed(work)
+        end = time.monotonic() + seconds
+        times = [self._timed(work)]
+        while time.monotonic() < end:
+            times.append(self._timed(work))
+        return times
+
+
+def _figures(times: list[float]) -> Answer:
+    return {
+        "requests": len(times),
+        "seconds": sum(times),
+        "milliseconds": [round(each * 1e3, 4) for each in times],
+    }
