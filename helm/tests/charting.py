@@ -11,6 +11,7 @@ import yaml
 from helm_python import _native
 
 CHART = Path(__file__).resolve().parents[1] / "gpushare"
+SERVING = Path(__file__).resolve().parents[1] / "gpu-serving"
 RELEASE = "gpushare"
 NAMESPACE = "gpu-system"
 
@@ -47,20 +48,26 @@ class Rendered:
         return config
 
 
-def render(version: str = "1.34.0", values: Mapping[str, Any] | None = None) -> Rendered:
-    """Render for a cluster of this version.
+def render(
+    version: str = "1.34.0",
+    values: Mapping[str, Any] | None = None,
+    *,
+    chart: Path = CHART,
+    release: str = RELEASE,
+) -> Rendered:
+    """Render a chart for a cluster of this version.
 
     Raises:
         helm.HelmError: the values or a template are refused.
     """
     # The library's render() cannot be told the cluster's version; the call below it can.
-    options = {"name": RELEASE, "namespace": NAMESPACE, "kube_version": f"v{version}"}
-    with helm.Chart.load(CHART) as chart:
-        chart.validate_schema(dict(values or {}))
+    options = {"name": release, "namespace": NAMESPACE, "kube_version": f"v{version}"}
+    with helm.Chart.load(chart) as loaded:
+        loaded.validate_schema(dict(values or {}))
         text = _native.call_string(
-            "helm_render", chart._raw(), json.dumps(values or {}), json.dumps(options)
+            "helm_render", loaded._raw(), json.dumps(values or {}), json.dumps(options)
         )
     files: dict[str, str] = json.loads(text)
-    notes = files.pop("gpushare/templates/NOTES.txt")
+    notes = files.pop(f"{chart.name}/templates/NOTES.txt")
     documents = (item for file in files.values() for item in yaml.safe_load_all(file))
     return Rendered(tuple(item for item in documents if item), notes)

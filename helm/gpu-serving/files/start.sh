@@ -1,0 +1,107 @@
+#!/bin/sh
+# Starts a model server on its share of a GPU: works out, from what the device plugin says when the
+# container starts, the fraction of the card that the server may take, and tells it to the server in
+# the server's own way. POSIX sh and no program but the server's, since images differ; only the rule
+# `quotient` needs awk, as the original did. The arithmetic is that of gpucore.serving.
+#
+#   start.sh SERVER RULE CONTEXT_MIB PROCESSES PREFIX COMMAND [ARGUMENT...]
+#
+# SERVER: tensorflow, triton, vllm, torchserve or custom. RULE: share or quotient. PREFIX: of the
+# plugin's variables. Exit status 64, with a sentence, where there is no fraction to give.
+set -eu
+
+refuse() {
+  echo "gpushare: $*" >&2
+  exit 64
+}
+
+# is_number TEXT: a decimal from 1 on, short enough for the shell's arithmetic.
+is_number() {
+  case $1 in
+    '' | 0* | *[!0-9]* | ??????????*) return 1 ;;
+  esac
+}
+
+# millionths AMOUNT: as a decimal; at least one, since servers read 0 as "no limit".
+millionths() {
+  if [ "$1" -lt 1 ]; then set -- 1; fi
+  printf '%d.%06d' $(($1 / 1000000)) $(($1 % 1000000))
+}
+
+[ $# -ge 6 ] || refuse 'usage: start.sh SERVER RULE CONTEXT_MIB PROCESSES PREFIX COMMAND...'
+server=$1 rule=$2 context=$3 processes=$4 prefix=$5
+shift 5
+
+eval "container=\${${prefix}_GPU_MEM_CONTAINER-} card=\${${prefix}_GPU_MEM_DEV-}"
+eval "indexes=\${${prefix}_GPU_MEM_IDX-0}"
+is_number "$container" ||
+  refuse "${prefix}_GPU_MEM_CONTAINER is '$container': no device plugin has given a share of a GPU"
+is_number "$card" ||
+  refuse "${prefix}_GPU_MEM_DEV is '$card': no device plugin has given a share of a GPU"
+case $indexes in
+  '' | *[!0-9,]* | ,* | *, | *,,*)
+    refuse "${prefix}_GPU_MEM_IDX is '$indexes': the device plugin had no card to give" ;;
+esac
+
+cards=1 rest=$indexes
+while [ "$rest" != "${rest#*,}" ]; do
+  rest=${rest#*,} cards=$((cards + 1))
+done
+units=$((container / cards))
+if [ "$units" -lt 1 ] || [ "$units" -gt "$card" ]; then
+  refuse "$container units cannot be on $cards cards of $card units each"
+fi
+
+limit=${GPUSHARE_MEM_LIMIT_MIB-}
+unit=1024 # an original plugin does not say its unit: GiB was its default
+if [ -n "$limit" ]; then
+  is_number "$limit" || refuse "GPUSHARE_MEM_LIMIT_MIB is '$limit': not an amount in MiB"
+  unit=$((limit / units))
+  [ "$unit" -ge 1 ] || refuse "GPUSHARE_MEM_LIMIT_MIB is '$limit': less than 1 MiB a unit"
+fi
+
+if [ "$rule" = quotient ]; then
+  fraction=$(awk "BEGIN { printf \"%.2f\", $units / $card }") || refuse 'this image has no awk'
+  [ "$fraction" != 0.00 ] || fraction=$(millionths $((units * 1000000 / card)))
+else
+  share=$((units * unit))
+  room=$((share / processes - context))
+  [ "$room" -ge 1 ] ||
+    refuse "a share of $share MiB leaves no room for a model: each of $processes processes" \
+      "keeps $context MiB for its CUDA context"
+  # A card of N units may be all but one unit larger; its real size must not lift the limit.
+  fraction=$(millionths $((room * 1000000 / ((card + 1) * unit))))
+fi
+echo "gpushare: $container of $card units on card $indexes: fraction $fraction" >&2
+
+# PyTorch reads a limit from its environment since 2.10; older ones end on options unknown to them.
+limit_pytorch() {
+  version=$(python3 -c 'from importlib import metadata; print(metadata.version("torch"))' \
+    2>/dev/null) || return 0
+  major=${version%%.*} rest=${version#*.}
+  minor=${rest%%.*}
+  if is_number "$major" && is_number "1$minor" && [ $((major * 1000 + minor)) -ge 2010 ]; then
+    PYTORCH_CUDA_ALLOC_CONF=${PYTORCH_CUDA_ALLOC_CONF:+$PYTORCH_CUDA_ALLOC_CONF,}
+    export PYTORCH_CUDA_ALLOC_CONF="${PYTORCH_CUDA_ALLOC_CONF}per_process_memory_fraction:$fraction"
+  else
+    echo "gpushare: PyTorch $version takes no limit from outside: call" \
+      'torch.cuda.set_per_process_memory_fraction(GPUSHARE_PROCESS_MEM_FRACTION)' >&2
+  fi
+}
+
+export GPUSHARE_PROCESS_MEM_FRACTION="$fraction"
+case $server in
+  tensorflow) set -- "$@" "--per_process_gpu_memory_fraction=$fraction" ;;
+  vllm) set -- "$@" "--gpu-memory-utilization=$fraction" ;;
+  triton)
+    set -- "$@" "--backend-config=tensorflow,gpu-memory-fraction=$fraction"
+    limit_pytorch ;;
+  torchserve) limit_pytorch ;;
+  *)
+    limit_pytorch
+    # JAX ends where it finds its old and its new variable; all its versions read the old one.
+    if [ -z "${XLA_CLIENT_MEM_FRACTION-}" ]; then
+      export XLA_PYTHON_CLIENT_MEM_FRACTION="${XLA_PYTHON_CLIENT_MEM_FRACTION-$fraction}"
+    fi ;;
+esac
+exec "$@"

@@ -1,0 +1,47 @@
+{{/* Combinations of values that each alone is right, refused with a sentence. */}}
+
+{{- define "serving.checks" -}}
+{{- $values := .Values -}}
+{{- if and $values.gpuMemory $values.gpuCount -}}
+{{- fail "gpucount and gpumemory should not be used at the same time.You can only choose one mode" -}}
+{{- end -}}
+{{- if not (or $values.gpuMemory $values.gpuCount) -}}
+{{- fail "set gpuMemory for a share of a GPU, or gpuCount for whole ones" -}}
+{{- end -}}
+{{- if and $values.gpuCore (not $values.gpuMemory) -}}
+{{- fail "gpuCore is a part of a shared GPU: set it with gpuMemory; gpuCount gives all of a GPU" -}}
+{{- end -}}
+{{- if eq $values.server "custom" -}}
+{{- if not $values.image -}}
+{{- fail "server is custom, which has no image of its own: set image" -}}
+{{- end -}}
+{{- if and $values.gpuMemory (not $values.command) -}}
+{{- fail "server is custom, whose start is not known: set command, so that it is started with its fraction" -}}
+{{- end -}}
+{{- else if not $values.command -}}
+{{- if not (or $values.modelPath $values.modelConfigFile) -}}
+{{- fail (printf "modelPath is empty: %s needs to know where its model is" $values.server) -}}
+{{- end -}}
+{{- if and (not $values.modelName) (not $values.modelConfigFile) (ne $values.server "triton") -}}
+{{- fail (printf "modelName is empty: %s serves its model under a name" $values.server) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $values.modelConfigFile (ne $values.server "tensorflow") -}}
+{{- fail "modelConfigFile is an option of TensorFlow Serving: set modelPath" -}}
+{{- end -}}
+{{- if and $values.command $values.extraArgs -}}
+{{- fail "command is in place of the server's own, so extraArgs would not reach it: put them into command" -}}
+{{- end -}}
+{{- if $values.autoscaling.enabled -}}
+{{- if gt (int $values.autoscaling.minReplicas) (int $values.autoscaling.maxReplicas) -}}
+{{- fail "autoscaling.minReplicas is larger than autoscaling.maxReplicas" -}}
+{{- end -}}
+{{- if not $values.cpu -}}
+{{- range $values.autoscaling.metrics -}}
+{{- if and .resource (eq (toString .resource.name) "cpu") -}}
+{{- fail "autoscaling goes by the use of CPU, which is measured against a request: set cpu" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,115 @@
+{{/* Parts of the pod. */}}
+
+{{/* Annotations: the digest of the configuration, which servers read once, and where metrics are: (list root server). */}}
+{{- define "serving.annotations" -}}
+{{- $root := index . 0 -}}
+{{- $server := index . 1 -}}
+gpushare/config-digest: {{ include (print $root.Template.BasePath "/configmap.yaml") $root | sha256sum }}
+{{- if and $root.Values.metrics.enabled $server.metricsPort }}
+prometheus.io/scrape: "true"
+prometheus.io/port: {{ $server.metricsPort | quote }}
+prometheus.io/path: {{ $server.metricsPath | quote }}
+{{- end }}
+{{- with $root.Values.annotations }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Ports of the container: server. */}}
+{{- define "serving.ports" -}}
+{{- if or .grpc .http -}}
+ports:
+  {{- if .grpc }}
+  - {name: grpc, containerPort: {{ .grpc }}, protocol: TCP}
+  {{- end }}
+  {{- if .http }}
+  - {name: http, containerPort: {{ .http }}, protocol: TCP}
+  {{- end }}
+  {{- if and .metricsPort (ne (int .metricsPort) (int .http)) }}
+  - {name: metrics, containerPort: {{ .metricsPort }}, protocol: TCP}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Probes; a server without a path for one is asked whether its port is open: (list root server). */}}
+{{- define "serving.probes" -}}
+{{- $values := (index . 0).Values -}}
+{{- $server := index . 1 -}}
+{{- $port := ternary "http" "grpc" (ne (int $server.http) 0) -}}
+{{- if or $server.http $server.grpc -}}
+startupProbe:
+  {{- include "serving.probe" (list $server.ready $port) | nindent 2 }}
+  periodSeconds: 5
+  failureThreshold: {{ div (add $values.probes.startupSeconds 4) 5 }}
+readinessProbe:
+  {{- include "serving.probe" (list $server.ready $port) | nindent 2 }}
+  periodSeconds: 5
+livenessProbe:
+  {{- include "serving.probe" (list $server.live $port) | nindent 2 }}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+{{- end }}
+{{- end -}}
+
+{{/* How one probe asks: (list path port). */}}
+{{- define "serving.probe" -}}
+{{- if and (index . 0) (eq (index . 1) "http") -}}
+httpGet: {path: {{ index . 0 | quote }}, port: http}
+{{- else -}}
+tcpSocket: {port: {{ index . 1 }}}
+{{- end }}
+{{- end -}}
+
+{{/* Requests and limits, every amount as text: clusters of 1.20 refuse a number. */}}
+{{- define "serving.resources" -}}
+{{- $values := .Values -}}
+limits:
+  {{- with $values.memory }}
+  memory: {{ . | toString | quote }}
+  {{- end }}
+  {{- if $values.gpuMemory }}
+  {{ $values.resourceDomain }}/gpu-mem: {{ $values.gpuMemory | toString | quote }}
+  {{- end }}
+  {{- if $values.gpuCore }}
+  {{ $values.resourceDomain }}/gpu-core.percentage: {{ $values.gpuCore | toString | quote }}
+  {{- end }}
+  {{- if $values.gpuCount }}
+  {{ $values.resourceDomain }}/gpu: {{ $values.gpuCount | toString | quote }}
+  {{- end }}
+{{- with $values.cpu }}
+requests:
+  cpu: {{ . | toString | quote }}
+{{- end }}
+{{- end -}}
+
+{{- define "serving.mounts" -}}
+- {name: gpushare-serving, mountPath: /etc/gpushare-serving, readOnly: true}
+{{- range $index, $item := .Values.data }}
+- name: data-{{ $index }}
+  mountPath: {{ $item.mountPath | quote }}
+  readOnly: {{ not (eq (toString $item.readOnly) "false") }}
+{{- end }}
+{{- range $index, $item := .Values.dataDirs }}
+- name: data-dir-{{ $index }}
+  mountPath: {{ $item.mountPath | quote }}
+  readOnly: {{ not (eq (toString $item.readOnly) "false") }}
+{{- end }}
+{{- end -}}
+
+{{- define "serving.volumes" -}}
+- name: gpushare-serving
+  configMap:
+    name: {{ include "serving.fullname" . }}
+{{- range $index, $item := .Values.data }}
+- name: data-{{ $index }}
+  persistentVolumeClaim:
+    claimName: {{ $item.claim }}
+{{- end }}
+{{- range $index, $item := .Values.dataDirs }}
+- name: data-dir-{{ $index }}
+  hostPath:
+    path: {{ $item.hostPath | quote }}
+    type: Directory
+{{- end }}
+{{- end -}}

@@ -1,0 +1,267 @@
+"""The chart of model servers: what each server is started with, and what is refused."""
+
+from typing import Any
+
+import helm_python as helm
+import kubernetes_validate
+import pytest
+from charting import SERVING, Object, Rendered, render
+
+SERVERS = ("tensorflow", "triton", "torchserve", "vllm", "custom")
+MODEL = {"modelName": "mnist", "modelPath": "/models/mnist", "gpuMemory": 3}
+SCHEMAS = ("1.25", "1.34")
+"""Of the oldest version whose schemas are at hand, and of a new one."""
+
+
+def serve(server: str = "tensorflow", version: str = "1.34.0", **values: Any) -> Rendered:
+    """A release `mnist` of one server with a share of 3 units."""
+    own = {"image": "own:1", "command": "run --on $PORT"} if server == "custom" else {}
+    every = {"server": server, **MODEL, **own, **values}
+    return render(version, every, chart=SERVING, release="mnist")
+
+
+def container(rendered: Rendered) -> Object:
+    """The one container of the pods."""
+    (pod,) = [spec for _, spec in rendered.pods()]
+    (found,) = pod["containers"]
+    return dict(found)
+
+
+def test_lint_is_clean() -> None:
+    """Helm's own linter has nothing to say but that there is no icon."""
+    report = helm.lint(SERVING, values=MODEL, strict=True, kube_version="v1.20.2")
+    assert report["errors"] == []
+    assert [item["error"] for item in report["messages"]] == ["icon is recommended"]
+
+
+@pytest.mark.parametrize("version", SCHEMAS)
+@pytest.mark.parametrize("server", SERVERS)
+def test_objects_are_what_the_api_takes(server: str, version: str) -> None:
+    """Every object of every server passes the schemas of old and new Kubernetes."""
+    rendered = serve(
+        server, f"{version}.0", cpu=1, memory="2Gi", autoscaling={"enabled": True}, port=9000
+    )
+    for item in rendered.objects:
+        kubernetes_validate.validate(item, version, strict=True)
+    kinds = [item["kind"] for item in rendered.objects]
+    assert sorted(kinds) == ["ConfigMap", "Deployment", "HorizontalPodAutoscaler", "Service"]
+
+
+@pytest.mark.parametrize(
+    ("server", "command"),
+    [
+        (
+            "tensorflow",
+            (
+                "/usr/bin/tensorflow_model_server --port=8500 --rest_api_port=8501 --model_name=mnist"
+                " --model_base_path=/models/mnist"
+                " --monitoring_config_file=/etc/gpushare-serving/monitoring.config"
+            ),
+        ),
+        (
+            "triton",
+            (
+                "tritonserver --model-repository=/models/mnist --http-port=8000 --grpc-port=8001"
+                " --allow-metrics=true --metrics-port=8002"
+            ),
+        ),
+        (
+            "torchserve",
+            (
+                "torchserve --start --foreground --ts-config=/etc/gpushare-serving/config.properties"
+                " --model-store=/models/mnist --models=mnist=mnist.mar"
+            ),
+        ),
+        (
+            "vllm",
+            "vllm serve /models/mnist --served-model-name=mnist --host=0.0.0.0 --port=8000",
+        ),
+    ],
+)
+def test_servers_are_started_through_the_script(server: str, command: str) -> None:
+    """The fraction is worked out in the container: no figure of it is in the manifest."""
+    found = container(serve(server, extraArgs=["--more=1"]))
+    assert found["command"] == ["/bin/sh", "/etc/gpushare-serving/start.sh"]
+    own = [server, "share", "600", "1", "ALIYUN_COM"]
+    assert found["args"] == [*own, *command.split(), "--more=1"]
+    assert found["resources"]["limits"] == {"aliyun.com/gpu-mem": "3"}
+
+
+def test_the_script_is_the_tested_one() -> None:
+    """What is mounted is byte for byte the file that the tests of the script run."""
+    (config,) = serve().of("ConfigMap")
+    assert config["data"]["start.sh"] == (SERVING / "files" / "start.sh").read_text()
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_whole_gpus_are_limited_by_nothing(server: str) -> None:
+    """With gpuCount the server starts by itself, on the resource of whole cards."""
+    found = container(serve(server, gpuMemory=0, gpuCount=2))
+    assert found["resources"]["limits"] == {"aliyun.com/gpu": "2"}
+    assert "start.sh" not in " ".join(found["command"])
+
+
+def test_a_command_of_the_users_gets_its_fraction() -> None:
+    """It is one text for the shell, behind the script that sets the variables."""
+    found = container(serve("custom"))
+    assert found["args"][5:] == ["sh", "-c", "run --on $PORT", "custom"]
+
+
+def test_rule_head_room_processes_and_names_reach_the_script() -> None:
+    """Everything that the script goes by is in its arguments."""
+    fraction = {"rule": "quotient", "contextMiB": 0, "processes": 2}
+    found = container(
+        serve(memoryFraction=fraction, annotationPrefix="EXAMPLE", resourceDomain="example.com")
+    )
+    assert found["args"][:5] == ["tensorflow", "quotient", "0", "2", "EXAMPLE"]
+    assert found["resources"]["limits"] == {"example.com/gpu-mem": "3"}
+
+
+def test_workers_of_torchserve_are_the_processes_that_share() -> None:
+    """The figure that parts the share is the one that TorchServe starts workers by."""
+    (config,) = serve("torchserve", memoryFraction={"processes": 3}).of("ConfigMap")
+    lines = config["data"]["config.properties"].splitlines()
+    assert "default_workers_per_model=3" in lines
+    assert "inference_address=http://0.0.0.0:8080" in lines
+    assert "management_address=http://127.0.0.1:8081" in lines
+
+
+def test_labels_are_arenas() -> None:
+    """Arena's own commands find the Deployment and its pods by these."""
+    (deployment,) = serve(servingName="digits", servingVersion="2", labels={"team": "a"}).of(
+        "Deployment"
+    )
+    assert deployment["metadata"]["name"] == "mnist-tensorflow-serving"
+    template = deployment["spec"]["template"]["metadata"]["labels"]
+    wanted = {
+        "app": "tensorflow-serving",
+        "release": "mnist",
+        "heritage": "Helm",
+        "chart": "gpu-serving-0.1.0",
+        "servingName": "digits",
+        "serviceName": "digits",
+        "servingType": "tf-serving",
+        "servingVersion": "2",
+    }
+    assert wanted.items() <= deployment["metadata"]["labels"].items()
+    assert (wanted | {"team": "a"}).items() <= template.items()
+    assert deployment["spec"]["selector"]["matchLabels"].items() <= template.items()
+
+
+def test_a_users_label_never_parts_pods_from_their_deployment() -> None:
+    """A label of the chart's own keeps its value whatever the release asks for."""
+    (deployment,) = serve(labels={"release": "other"}).of("Deployment")
+    assert deployment["spec"]["template"]["metadata"]["labels"]["release"] == "mnist"
+
+
+@pytest.mark.parametrize(
+    ("server", "ready", "live", "metrics"),
+    [
+        ("tensorflow", "/v1/models/mnist", "", "8501/monitoring/prometheus/metrics"),
+        ("triton", "/v2/health/ready", "/v2/health/live", "8002/metrics"),
+        ("torchserve", "/ping", "/ping", "8082/metrics"),
+        ("vllm", "/health", "/health", "8000/metrics"),
+        ("custom", "/ok", "/ok", "9000/stats"),
+    ],
+)
+def test_probes_and_metrics_ask_where_the_server_answers(
+    server: str, ready: str, live: str, metrics: str
+) -> None:
+    """A pod is ready when its model answers; Prometheus finds the figures by annotations."""
+    own = {"restApiPort": 9000, "probes": {"path": "/ok"}, "metrics": {"path": "/stats"}}
+    rendered = serve(server, **own if server == "custom" else {})
+    found = container(rendered)
+    assert found["readinessProbe"]["httpGet"] == {"path": ready, "port": "http"}
+    assert found["startupProbe"]["httpGet"] == {"path": ready, "port": "http"}
+    assert found["startupProbe"]["failureThreshold"] * 5 == 600
+    asks = found["livenessProbe"]
+    assert asks["httpGet"]["path"] == live if live else asks["tcpSocket"] == {"port": "http"}
+    (deployment,) = rendered.of("Deployment")
+    notes = deployment["spec"]["template"]["metadata"]["annotations"]
+    assert notes["prometheus.io/port"] + notes["prometheus.io/path"] == metrics
+
+
+def test_a_custom_server_without_ports_has_no_service() -> None:
+    """What listens nowhere is neither probed nor announced."""
+    rendered = serve("custom")
+    assert rendered.of("Service") == []
+    assert {"ports", "readinessProbe", "livenessProbe"} & container(rendered).keys() == set()
+
+
+def test_containers_cannot_gain_anything() -> None:
+    """No capability, no escalation, no token of the API server."""
+    rendered = serve()
+    (pod,) = [spec for _, spec in rendered.pods()]
+    assert container(rendered)["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
+    assert pod["automountServiceAccountToken"] is False
+
+
+def test_volumes_are_read_only_unless_said() -> None:
+    """A model is mounted where it was asked to be; a server cannot change it."""
+    rendered = serve(
+        data=[{"claim": "models", "mountPath": "/models"}],
+        dataDirs=[{"hostPath": "/srv/cache", "mountPath": "/cache", "readOnly": False}],
+    )
+    mounts = {item["mountPath"]: item["readOnly"] for item in container(rendered)["volumeMounts"]}
+    assert mounts == {"/etc/gpushare-serving": True, "/models": True, "/cache": False}
+
+
+@pytest.mark.parametrize(("version", "group"), [("1.20.2", "v2beta2"), ("1.34.0", "v2")])
+def test_the_autoscaler_speaks_the_clusters_version(version: str, group: str) -> None:
+    """It goes by the given metrics, and the Deployment leaves the number of pods to it."""
+    metric = {"type": "Pods", "pods": {"metric": {"name": "queue"}}}
+    rendered = serve(version=version, autoscaling={"enabled": True, "metrics": [metric]})
+    (scaler,) = rendered.of("HorizontalPodAutoscaler")
+    assert scaler["apiVersion"] == f"autoscaling/{group}"
+    assert scaler["spec"]["metrics"] == [metric]
+    (deployment,) = rendered.of("Deployment")
+    assert "replicas" not in deployment["spec"]
+
+
+def test_changed_configuration_restarts_the_server() -> None:
+    """Servers read their files once, so pods carry their digest."""
+
+    def digest(**values: Any) -> str:
+        (deployment,) = serve("torchserve", **values).of("Deployment")
+        return str(deployment["spec"]["template"]["metadata"]["annotations"])
+
+    assert digest() == digest()
+    assert digest() != digest(memoryFraction={"processes": 2})
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"gpuCount": 1}, "gpucount and gpumemory should not be used at the same time."),
+        ({"gpuMemory": 0}, "set gpuMemory for a share of a GPU"),
+        ({"gpuMemory": 0, "gpuCount": 1, "gpuCore": 10}, "gpuCore is a part of a shared GPU"),
+        ({"gpuCore": 101}, "maximum"),
+        ({"modelPath": ""}, "modelPath is empty"),
+        ({"modelName": ""}, "modelName is empty"),
+        ({"modelName": "a b"}, "modelName"),
+        ({"server": "vllm", "modelConfigFile": "/m"}, "option of TensorFlow Serving"),
+        ({"server": "custom"}, "set image"),
+        ({"server": "custom", "image": "a"}, "set command"),
+        ({"command": "a", "extraArgs": ["b"]}, "put them into command"),
+        ({"autoscaling": {"enabled": True}}, "set cpu"),
+        ({"autoscaling": {"enabled": True, "minReplicas": 9}, "cpu": 1}, "is larger than"),
+        ({"memoryFraction": {"processes": 0}}, "minimum"),
+        ({"gpumemory": 3}, "'gpumemory' not allowed"),
+    ],
+)
+def test_impossible_values_are_refused(values: Object, complaint: str) -> None:
+    """A sentence says what to set, before anything reaches a cluster."""
+    with pytest.raises(helm.HelmError, match=complaint):
+        render(values={**MODEL, **values}, chart=SERVING, release="mnist")
+
+
+def test_notes_say_how_to_reach_it() -> None:
+    """The notes name the share, the Deployment to wait for and the port."""
+    notes = serve().notes
+    assert "3 units of a GPU" in notes
+    assert "kubectl rollout status deployment/mnist-tensorflow-serving -n gpu-system" in notes
+    assert "service/mnist-tensorflow-serving 8501" in notes
