@@ -161,6 +161,8 @@ async def test_metrics_tell_latency_refusals_binds_cards_and_the_watch(
     await extender.filter(pod("p", 40), "n")
     item = await cluster.put("pods", pod("q", 2))
     await extender.bind(item, "n")
+    await cluster.put("pods", pod("waits", 14))
+    await until("the watch told of it", lambda: extender.state.find("default", "waits"))
     _, text = await extender.get("/metrics")
     for line in (
         'gpushare_extender_verb_seconds_count{verb="filter"}',
@@ -172,6 +174,8 @@ async def test_metrics_tell_latency_refusals_binds_cards_and_the_watch(
         'gpushare_extender_reflector_age_seconds{collection="pods"}',
         "gpushare_extender_ready 1.0",
         "gpushare_extender_overfull_cards 0",
+        "gpushare_extender_waiting_pods 1\n",
+        "gpushare_extender_waiting_units 14\n",
     ):
         assert line in text, line
     assert "held-0" not in text

@@ -13,6 +13,9 @@ from typing import Final
 import msgspec
 import structlog
 
+from gpuextender import metrics
+from gpuextender.expiry import ExpiryError, not_after
+
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
 
@@ -46,6 +49,7 @@ class Certificates(msgspec.Struct, frozen=True):
         """Read everything again whenever a file changed, for ever; what is broken is not taken."""
         files = (*self.chain, *filter(None, (self.clients,)))
         known = _stamps(files)
+        self._note_expiry()
         while True:
             await asyncio.sleep(self.every)
             found = _stamps(files)
@@ -57,7 +61,17 @@ class Certificates(msgspec.Struct, frozen=True):
                 log.warning("certificates not taken", folder=str(self.folder), error=str(error))
                 continue
             known = found
+            self._note_expiry()
             log.info("certificates taken", folder=str(self.folder))
+
+    def _note_expiry(self) -> None:
+        """Tell the metrics when the certificate ends; one that cannot be read says nothing."""
+        try:
+            ends = not_after((self.folder / CERTIFICATE).read_text())
+        except (ExpiryError, OSError) as error:
+            log.warning("no date in the certificate", folder=str(self.folder), error=str(error))
+            return
+        metrics.CERTIFICATE_EXPIRY.labels(str(self.folder)).set(ends)
 
     def _load(self, context: ssl.SSLContext) -> None:
         context.load_cert_chain(*self.chain)

@@ -7,10 +7,12 @@ that are missing are written a few nodes at a time. Labels are nodes and cards, 
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from gpucore.account import NodeAccount
 from gpucore.ledger import Ledger
+from gpucore.model import Demand
 from gpucore.units import NodeName
 
 BREATHE_EVERY: Final = 100
@@ -23,13 +25,19 @@ _HEAD: Final = f"""\
 _PENDING: Final = "gpushare_extender_pending_units"
 _OVERFULL: Final = "gpushare_extender_overfull_cards"
 _CLAIMS: Final = "gpushare_extender_claims"
+_WAITING_PODS: Final = "gpushare_extender_waiting_pods"
+_WAITING_UNITS: Final = "gpushare_extender_waiting_units"
 
 
 class LedgerGauges:
-    """Cards, claims and trouble."""
+    """Cards, claims, trouble, and what waits.
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    Args:
+        waiting: the demands of pods that are not bound.
+    """
+
+    def __init__(self, ledger: Ledger, waiting: Callable[[], Iterable[Demand]]) -> None:
+        self._ledger, self._waiting = ledger, waiting
         self._lines: dict[NodeName, str] = {}
 
     def touch(self, node: NodeName) -> None:
@@ -52,10 +60,13 @@ class LedgerGauges:
     def _totals(self, accounts: list[NodeAccount]) -> str:
         pending = sum(account.pending for account in accounts)
         overfull = sum(len(account.overfull) for account in accounts)
+        asked = [demand.mem for demand in self._waiting()]
         states = Counter(claim.state.value for claim in self._ledger.claims().values())
         return (
             _single(_PENDING, "Units held by pods on no known card.", pending)
             + _single(_OVERFULL, "Cards of which more is held than they have.", overfull)
+            + _single(_WAITING_PODS, "Pods that ask for something and are not bound.", len(asked))
+            + _single(_WAITING_UNITS, "Units of memory that those pods ask for.", sum(asked))
             + f"# HELP {_CLAIMS} Pods that hold something, by state.\n# TYPE {_CLAIMS} gauge\n"
             + "".join(f'{_CLAIMS}{{state="{s}"}} {n}\n' for s, n in sorted(states.items()))
         )

@@ -92,3 +92,9 @@ READY: Final = Gauge(
     "1 while decisions are taken.",
     registry=REGISTRY,
 )
+CERTIFICATE_EXPIRY: Final = Gauge(
+    "gpushare_extender_certificate_expiry_timestamp_seconds",
+    "Unix time at which the certificate in the folder ends.",
+    ("folder",),
+    registry=REGISTRY,
+)

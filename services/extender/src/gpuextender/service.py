@@ -55,7 +55,7 @@ class Service:
         self._prioritize = Prioritize(
             self.state, gangs, policy=settings.policy, grouping=self._grouping
         )
-        self._gauges = LedgerGauges(self.state.ledger)
+        self._gauges = LedgerGauges(self.state.ledger, self.state.waiting_demands)
         writer = Writer(api, deadline=settings.bind_deadline)
         self._bind = Bind(
             self.state,

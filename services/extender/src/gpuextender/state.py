@@ -63,6 +63,10 @@ class State:
         """All pods that ask for something and are not bound."""
         return self._waiting.values()
 
+    def waiting_demands(self) -> Iterable[Demand]:
+        """What they ask for."""
+        return (asking.demand for asking in self._waiting.values() if asking.demand is not None)
+
     def priority(self, uid: PodUid) -> int:
         """Priority of a bound pod that holds a claim; 0 where nothing is known."""
         return self._priorities.get(uid, 0)

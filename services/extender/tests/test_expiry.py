@@ -1,0 +1,71 @@
+"""When a certificate ends is read as openssl reads it, and is there to be alerted on."""
+
+import ssl
+import subprocess
+from pathlib import Path
+
+import aiohttp
+import pytest
+from certificates import make_certificate
+from fakeapi import FakeApiServer
+from running import Running, until
+
+from gpuextender.expiry import ExpiryError, not_after
+
+
+def openssl(*words: str) -> str:
+    """What openssl says."""
+    done = subprocess.run(
+        ["openssl", *words], check=True, capture_output=True, text=True, timeout=30
+    )
+    return done.stdout
+
+
+def end_of(certificate: Path) -> float:
+    """The same date by openssl's own reading."""
+    words = openssl("x509", "-in", str(certificate), "-noout", "-enddate")
+    return float(ssl.cert_time_to_seconds(words.strip().removeprefix("notAfter=")))
+
+
+@pytest.mark.parametrize("days", [1, 20_000])
+@pytest.mark.parametrize("extensions", [(), ("-addext", "subjectAltName=DNS:extender")])
+def test_the_end_is_the_one_that_openssl_names(
+    tmp_path: Path, days: int, extensions: tuple[str, ...]
+) -> None:
+    """Both ways to write a date, before 2050 and after; first of a chain is the listener's own."""
+    for name in ("tls", "other"):
+        made = ("-keyout", str(tmp_path / f"{name}.key"), "-out", str(tmp_path / f"{name}.crt"))
+        request = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+        life = ("-nodes", "-subj", "/CN=extender", "-days", str(days if name == "tls" else 9))
+        openssl(*request, *life, *extensions, *made)
+    own = tmp_path / "tls.crt"
+    chain = own.read_text() + (tmp_path / "other.crt").read_text()
+    assert not_after(chain) == end_of(own)
+
+
+def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:
+    """A file that is being written, or is something else, gives no date and no crash."""
+    make_certificate(tmp_path / "tls", "x")
+    whole = (tmp_path / "tls" / "tls.crt").read_text()
+    body = whole.splitlines()
+    for text in ("", (tmp_path / "tls" / "tls.key").read_text(), whole[:200]):
+        with pytest.raises(ExpiryError):
+            not_after(text)
+    with pytest.raises(ExpiryError):
+        not_after("\n".join([body[0], *body[1:3], body[-1]]))
+
+
+async def test_the_date_is_among_the_metrics(cluster: FakeApiServer, tmp_path: Path) -> None:
+    """An alert can tell of a certificate weeks before it stops the scheduler."""
+    folder = tmp_path / "tls"
+    make_certificate(folder, "one")
+    ports = {"metrics_port": 0, "metrics_host": "127.0.0.1"}
+    async with Running(cluster, tmp_path, tls_certificates=folder, **ports) as extender:
+        probes = extender.service.listeners.metrics
+        await until("the metrics port listens", lambda: probes.started)
+        url = f"http://127.0.0.1:{probes.port}/metrics"
+        async with aiohttp.ClientSession() as http, http.get(url) as reply:
+            lines = (await reply.text()).splitlines()
+    name = "gpushare_extender_certificate_expiry_timestamp_seconds"
+    (line,) = (line for line in lines if line.startswith(f'{name}{{folder="{folder}"}}'))
+    assert float(line.split()[-1]) == end_of(folder / "tls.crt")
