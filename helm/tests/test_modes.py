@@ -40,7 +40,8 @@ def test_extender_mode_has_a_service_and_no_scheduler() -> None:
     assert container["name"] == "extender"
     assert "--host=0.0.0.0" in container["args"]
     assert service["spec"]["sessionAffinity"] == "ClientIP"
-    assert service["spec"]["ports"][0]["targetPort"] == container["ports"][0]["name"]
+    names = {port["containerPort"]: port["name"] for port in container["ports"]}
+    assert service["spec"]["ports"][0]["targetPort"] == names[39999]
     labels = rendered.one("Deployment", "-extender")["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()
 
@@ -66,7 +67,7 @@ def test_extender_mode_offers_the_clusters_scheduler_its_configuration(
     """A ConfigMap holds what the cluster's scheduler needs, by name or by a fixed address."""
     rendered = extender_mode(extender={"service": {"clusterIP": address}})
     (text,) = [item["data"]["config.yaml"] for item in rendered.of("ConfigMap")]
-    assert f"urlPrefix: http://{host}:39999/gpushare-scheduler" in text
+    assert f"urlPrefix: https://{host}:39999/gpushare-scheduler" in text
     assert "leaderElection" not in text
 
 
@@ -77,6 +78,8 @@ def test_extender_mode_offers_the_clusters_scheduler_its_configuration(
         ({"extender": {"service": {"clusterIP": "10.96.7.7"}}}, "has no Service"),
         ({"extender": {"port": 10259}}, "kube-scheduler beside it uses"),
         ({"webhook": {"enabled": True, "port": 39999}}, "are the same"),
+        ({"extender": {"metricsPort": 39999}}, "are the same"),
+        ({"extender": {"tls": {"secretName": "mine"}}}, "set both or none"),
         ({"webhook": {"enabled": True, "certificate": {"secretName": "s"}}}, "whom to trust"),
         ({"webhook": {"enabled": True, "certificate": {"caBundle": "YQ=="}}}, "set both or none"),
     ],

@@ -110,6 +110,6 @@ def test_extender_listens_on_localhost_beside_the_scheduler() -> None:
     pod = dict(render().pods())["scheduler"]
     extender = pod["containers"][1]
     assert "--host=127.0.0.1" in extender["args"]
-    assert "ports" not in extender
+    assert [port["name"] for port in extender["ports"]] == ["metrics"]
     (called,) = render().scheduler_config()["extenders"]
     assert called["urlPrefix"] == "http://127.0.0.1:39999/gpushare-scheduler"

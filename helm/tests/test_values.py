@@ -110,4 +110,7 @@ def test_notes_of_extender_mode_lead_to_the_configuration() -> None:
     (config,) = rendered.of("ConfigMap")
     assert config["metadata"]["name"] in rendered.notes
     assert "schedulerName" not in rendered.notes
-    assert "not encrypted" in rendered.notes
+    assert "gpushare install-scheduler" in rendered.notes
+    assert "not encrypted" not in rendered.notes
+    plain = {"scheduler": {"mode": "extender"}, "extender": {"tls": {"enabled": False}}}
+    assert "not encrypted" in render(values=plain).notes

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from charting import NAMESPACE, Object, Rendered, render
+from handshake import shake_hands
 
 HOST = f"gpushare-webhook.{NAMESPACE}.svc"
 
@@ -14,24 +15,6 @@ HOST = f"gpushare-webhook.{NAMESPACE}.svc"
 def rendered() -> Rendered:
     """The chart with the webhook."""
     return render(values={"webhook": {"enabled": True}})
-
-
-def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
-    """A TLS handshake in memory; raises what a real one would."""
-    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = [
-        client.wrap_bio(down, up, server_hostname=HOST),
-        server.wrap_bio(up, down, server_side=True),
-    ]
-    waiting = list(ends)
-    for _ in range(10):
-        for end in list(waiting):
-            try:
-                end.do_handshake()
-                waiting.remove(end)
-            except ssl.SSLWantReadError:
-                continue
-    assert not waiting
 
 
 def test_generated_certificate_is_trusted_by_the_api_server(
@@ -45,7 +28,7 @@ def test_generated_certificate_is_trusted_by_the_api_server(
     server.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
     call = rendered.of("MutatingWebhookConfiguration")[0]["webhooks"][0]["clientConfig"]
     bundle = base64.b64decode(call["caBundle"]).decode()
-    shake_hands(server, ssl.create_default_context(cadata=bundle))
+    shake_hands(server, ssl.create_default_context(cadata=bundle), host=HOST)
 
 
 def test_configuration_calls_the_service(rendered: Rendered) -> None:

@@ -13,6 +13,13 @@
 {{- fail "extender.port is 10259, which kube-scheduler beside it uses: choose another port" -}}
 {{- end -}}
 {{- end -}}
+{{- if eq (int $values.extender.metricsPort) (int $values.extender.port) -}}
+{{- fail "extender.metricsPort and extender.port are the same: choose another port for one of them" -}}
+{{- end -}}
+{{- $tls := $values.extender.tls -}}
+{{- if ne (empty $tls.secretName) (empty $tls.clientSecretName) -}}
+{{- fail "extender.tls.secretName and extender.tls.clientSecretName belong together, signed by one authority: set both or none" -}}
+{{- end -}}
 {{- if $values.webhook.enabled -}}
 {{- if eq (int $values.webhook.port) (int $values.extender.port) -}}
 {{- fail "webhook.port and extender.port are the same: choose another port for one of them" -}}

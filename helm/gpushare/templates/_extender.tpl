@@ -14,6 +14,10 @@ args:
   - --host=0.0.0.0
   # Until every node knows that it is gone.
   - --drain-seconds=5
+  {{- if $extender.tls.enabled }}
+  - --tls-certificates=/etc/gpushare/tls
+  - --tls-client-ca=/etc/gpushare/tls/ca.crt
+  {{- end }}
   {{- end }}
   # A bind that the scheduler has given up must not still happen.
   - --bind-deadline={{ mulf 0.8 $extender.httpTimeoutSeconds }}
@@ -21,22 +25,37 @@ args:
   {{- with $extender.extraArgs }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- if not $second }}
 ports:
+  - name: metrics
+    containerPort: {{ $extender.metricsPort }}
+    protocol: TCP
+  {{- if not $second }}
   - name: http
     containerPort: {{ $extender.port }}
     protocol: TCP
-{{- end }}
+  {{- end }}
 resources:
   {{- include "gpushare.resources" $extender.resources | trim | nindent 2 }}
 securityContext:
   {{- include "gpushare.restrictedContainer" . | nindent 2 }}
-{{ include "gpushare.extenderProbes" (list . (empty $second | ternary "gpushare.httpProbe" "gpushare.localProbe")) }}
+{{ include "gpushare.extenderProbes" "metrics" }}
+{{- if include "gpushare.extenderTls" . }}
+volumeMounts:
+  - name: certificate
+    mountPath: /etc/gpushare/tls
+    readOnly: true
+{{- end }}
+{{- end -}}
+
+{{/* "true" where the extender's calls come over the network, and under TLS. */}}
+{{- define "gpushare.extenderTls" -}}
+{{- if and (not (include "gpushare.second" .)) .Values.extender.tls.enabled -}}true{{- end -}}
 {{- end -}}
 
 {{/* What every process of the extender's image is told. */}}
 {{- define "gpushare.extenderFlags" -}}
 - --port={{ .Values.extender.port }}
+- --metrics-port={{ .Values.extender.metricsPort }}
 - --log-level={{ .Values.extender.logLevel }}
 - --policy={{ .Values.extender.policy }}
 - --topology-policy={{ .Values.extender.topologyPolicy }}
@@ -44,39 +63,21 @@ securityContext:
 - --annotation-prefix={{ .Values.annotationPrefix }}
 {{- end -}}
 
-{{/* The three probes, asked in one of the two ways below: (list root "gpushare.httpProbe"). */}}
+{{/* The three probes, at the port that answers them without a certificate. */}}
 {{- define "gpushare.extenderProbes" -}}
-{{- $root := index . 0 -}}
-{{- $how := index . 1 -}}
 startupProbe:
-  {{- include $how (list $root "/healthz") | nindent 2 }}
+  httpGet: {path: /healthz, port: {{ . }}}
   periodSeconds: 2
+  timeoutSeconds: 5
   failureThreshold: 60
 livenessProbe:
-  {{- include $how (list $root "/healthz") | nindent 2 }}
+  httpGet: {path: /healthz, port: {{ . }}}
   periodSeconds: 20
+  timeoutSeconds: 5
   failureThreshold: 3
 readinessProbe:
-  {{- include $how (list $root "/readyz") | nindent 2 }}
+  httpGet: {path: /readyz, port: {{ . }}}
   periodSeconds: 10
+  timeoutSeconds: 5
   failureThreshold: 2
-{{- end -}}
-
-{{- define "gpushare.httpProbe" -}}
-httpGet: {path: {{ index . 1 }}, port: http}
-timeoutSeconds: 5
-{{- end -}}
-
-{{/* Asked from inside: kubelet asks the pod's address, where nobody listens. */}}
-{{- define "gpushare.localProbe" -}}
-exec:
-  command:
-    - python3
-    - -ISc
-    - >-
-      import http.client, sys;
-      c = http.client.HTTPConnection('127.0.0.1', {{ (index . 0).Values.extender.port }}, timeout=4);
-      c.request('GET', '{{ index . 1 }}');
-      sys.exit(c.getresponse().status != 200)
-timeoutSeconds: 5
 {{- end -}}

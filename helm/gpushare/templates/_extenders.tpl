@@ -9,7 +9,18 @@
   preemptVerb: preempt
   bindVerb: bind
   weight: {{ $root.Values.extender.weight }}
+  {{- if include "gpushare.extenderTls" $root }}
+  {{- $name := include "gpushare.name" (list $root "extender") }}
+  enableHTTPS: true
+  tlsConfig:
+    serverName: {{ $name }}.{{ $root.Release.Namespace }}.svc
+    # The three of secret {{ default (printf "%s-client" $name) $root.Values.extender.tls.clientSecretName }}.
+    caFile: /etc/kubernetes/gpushare/ca.crt
+    certFile: /etc/kubernetes/gpushare/tls.crt
+    keyFile: /etc/kubernetes/gpushare/tls.key
+  {{- else }}
   enableHTTPS: false
+  {{- end }}
   httpTimeout: {{ $root.Values.extender.httpTimeoutSeconds }}s
   # Names instead of whole nodes: the extender watches the nodes itself.
   nodeCacheCapable: true

@@ -18,6 +18,7 @@ class FakeApiServer:
     """Serves lists of objects by path, ``page`` at a time, to whoever has the token.
 
     Attributes:
+        objects: single objects by path.
         statuses: path to the HTTP status to answer with instead.
         requests: paths with their queries, as they came.
         reviews: answers to reviews by path; ``bodies`` are the reviews that came.
@@ -26,6 +27,7 @@ class FakeApiServer:
     def __init__(self, lists: Mapping[str, list[dict[str, Any]]], *, page: int = 2) -> None:
         self.lists = dict(lists)
         self.page = page
+        self.objects: dict[str, dict[str, Any]] = {}
         self.statuses: dict[str, int] = {}
         self.requests: list[str] = []
         self.reviews: dict[str, dict[str, Any]] = {}
@@ -75,6 +77,8 @@ class FakeApiServer:
         path, query = urlsplit(target).path, parse_qs(urlsplit(target).query)
         if not authorized:
             return 401, {"message": "Unauthorized"}
+        if path in self.objects:
+            return 200, self.objects[path]
         status = self.statuses.get(path, 200 if path in self.lists else 404)
         if status != 200:
             return status, {"message": "the fake says no"}

@@ -1,6 +1,8 @@
 """The cluster's own scheduler: what is written, and that it comes back as it was."""
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +75,7 @@ def manifests(draw: st.DrawFn) -> str:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(manifests())
 def test_any_shape_gets_one_config_flag_and_one_mount_and_nothing_else_changes(text: str) -> None:
     """All but the flag, the mount and the volume is the same object, and comments stay in lists."""
@@ -94,7 +96,7 @@ def test_any_shape_gets_one_config_flag_and_one_mount_and_nothing_else_changes(t
     assert ("night shift" in edited) == ("night shift" in text and in_lines)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(manifests())
 def test_installing_twice_is_nothing_and_uninstalling_gives_the_same_bytes(text: str) -> None:
     """A second install has no change to make; the way back ends where it began."""
@@ -278,48 +280,79 @@ def test_a_scheduler_that_does_not_start_gets_its_old_manifest_back(
     assert waited[1:] == [""]
 
 
-def chart(scheme: str = "https") -> dict[str, list[dict[str, Any]]]:
-    """What the chart leaves in its namespace, and the scheduler's pod before anything is done."""
-    extender = {
-        "urlPrefix": f"{scheme}://gpushare-extender.gpushare.svc:39999/gpushare-scheduler",
-        "tlsConfig": {"serverName": "gpushare-extender.gpushare.svc"},
+@pytest.fixture
+def server() -> Iterator[FakeApiServer]:
+    """What the chart leaves in its namespace."""
+    tls = {"serverName": "gpushare-extender.gpushare.svc", "keyFile": "/etc/kubernetes/tls.key"}
+    prefix = "https://gpushare-extender.gpushare.svc:39999/gpushare-scheduler"
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
+        "extenders": [{"urlPrefix": prefix, "tlsConfig": tls}],
     }
-    config = {"apiVersion": "kubescheduler.config.k8s.io/v1beta1", "extenders": [extender]}
-    pki = {"ca.crt": "Y2E=", "tls.crt": "Y3J0", "tls.key": "a2V5"}
+    data = {"config.yaml": yaml.safe_dump(config), "credentials": "pair"}
     base = "/api/v1/namespaces/gpushare"
-    return {
-        f"{base}/configmaps": [{"data": {"config.yaml": yaml.safe_dump(config)}}],
+    lists: dict[str, list[dict[str, Any]]] = {
+        f"{base}/configmaps": [{"data": data}],
         f"{base}/services": [{"spec": {"clusterIP": "10.96.7.7"}}],
-        f"{base}/secrets": [{"data": pki}],
     }
+    fake = FakeApiServer(lists)
+    pair = {"ca.crt": "Y2E=", "tls.crt": "Y3J0", "tls.key": "a2V5"}
+    fake.objects[f"{base}/secrets/pair"] = {"data": pair}
+    with fake.serving():
+        yield fake
 
 
 def test_the_dry_run_shows_all_and_changes_nothing(
-    run: Run, node: FakeNode, tmp_path: Path
+    run: Run, node: FakeNode, server: FakeApiServer, tmp_path: Path
 ) -> None:
     """Without --apply the address, the authority and the flag are shown, and that is all."""
-    with FakeApiServer(chart()).serving() as server:
-        outcome = run(
-            "install-scheduler",
-            *("--root", str(node.root), "--kubeconfig", str(server.kubeconfig(tmp_path))),
-        )
+    access = ("--root", str(node.root), "--kubeconfig", str(server.kubeconfig(tmp_path)))
+    outcome = run("install-scheduler", *access)
     assert outcome.code == 0, outcome.err
     assert "urlPrefix: https://10.96.7.7:39999/gpushare-scheduler" in outcome.out
     assert "serverName: gpushare-extender.gpushare.svc" in outcome.out
     assert "caData: Y2E=" in outcome.out
+    assert "keyFile" not in outcome.out
     assert "a2V5" not in outcome.out
     assert "--apply does it" in outcome.err
     assert (node.manifest, node.ours()) == (node.text, [])
 
 
+def test_a_scheduler_that_kubelet_never_tells_of_is_put_back(
+    run: Run, node: FakeNode, server: FakeApiServer, tmp_path: Path
+) -> None:
+    """The API server knows no such pod, so the command waits, restores, and ends with 1."""
+    access = ("--root", str(node.root), "--kubeconfig", str(server.kubeconfig(tmp_path)))
+    outcome = run("install-scheduler", "--apply", "--wait", "1", *access)
+    assert outcome.code == 1
+    assert "the manifest was put back" in outcome.err
+    assert "kubelet has not told" in outcome.err
+    assert "/api/v1/namespaces/kube-system/pods/kube-scheduler-master-0" in server.requests
+    assert (node.manifest, node.ours()) == (node.text, [])
+
+
+def test_apply_waits_for_the_scheduler_to_run_with_the_new_configuration(
+    run: Run, node: FakeNode, server: FakeApiServer, tmp_path: Path
+) -> None:
+    """Once the mirror of the pod has the flag and stays ready, it is done."""
+    access = ("--root", str(node.root), "--kubeconfig", str(server.kubeconfig(tmp_path)))
+    config = re.findall(r"--config=(\S+)", run("install-scheduler", *access).out)[0]
+    server.objects["/api/v1/namespaces/kube-system/pods/kube-scheduler-master-0"] = {
+        "spec": {"containers": [{"command": ["kube-scheduler", f"--config={config}"]}]},
+        "status": {"containerStatuses": [{"ready": True}]},
+    }
+    outcome = run("install-scheduler", "--apply", *access)
+    assert (outcome.code, outcome.err.splitlines()[-1]) == (0, "done")
+    assert manifest.read(node.manifest).ours == config
+    assert run("install-scheduler", *access).err == "nothing to do\n"
+
+
 def test_without_a_chart_in_mode_extender_it_says_so(
-    run: Run, node: FakeNode, tmp_path: Path
+    run: Run, node: FakeNode, server: FakeApiServer, tmp_path: Path
 ) -> None:
     """A namespace without the extender's objects is a sentence and exit code 1."""
-    with FakeApiServer({key: [] for key in chart()}).serving() as server:
-        outcome = run(
-            "install-scheduler",
-            *("--root", str(node.root), "--kubeconfig", str(server.kubeconfig(tmp_path))),
-        )
+    server.lists = {key: [] for key in server.lists}
+    access = ("--root", str(node.root), "--kubeconfig", str(server.kubeconfig(tmp_path)))
+    outcome = run("install-scheduler", *access)
     assert outcome.code == 1
     assert "scheduler.mode=extender" in outcome.err

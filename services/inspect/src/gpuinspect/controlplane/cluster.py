@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import yaml
 
 from gpuinspect.controlplane.configuration import Offer, is_ours
-from gpuinspect.errors import ClusterError, ControlPlaneError
+from gpuinspect.errors import ClusterError, ControlPlaneError, NotFoundError
 from gpuinspect.kube import Kube
 
 _COMPONENT: Final = "app.kubernetes.io/component=extender"
@@ -29,41 +29,33 @@ def offered(kube: Kube, namespace: str) -> Offer:
         ControlPlaneError: there is no such release, or more than one.
         ClusterError: the API server did not answer.
     """
-    config = _config(kube, namespace)
+    data = _only(kube, namespace, "configmaps")["data"]
+    config = yaml.safe_load(data["config.yaml"])
     (extender,) = (dict(each) for each in config["extenders"] if is_ours(each))
     service = _only(kube, namespace, "services")
     address = urlsplit(str(extender["urlPrefix"]))
     host = f"{service['spec']['clusterIP']}:{address.port}"
     extender["urlPrefix"] = urlunsplit(address._replace(netloc=host))
-    if address.scheme == "https":
-        extender["tlsConfig"] = extender["tlsConfig"] | _credentials(kube, namespace)
+    if "tlsConfig" in extender:
+        held_to = extender["tlsConfig"]["serverName"]
+        secret = f"/api/v1/namespaces/{namespace}/secrets/{data['credentials']}"
+        extender["tlsConfig"] = {"serverName": held_to} | _credentials(kube.get(secret))
     return Offer(extender, str(config["apiVersion"]))
 
 
-def _config(kube: Kube, namespace: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(
-        _only(kube, namespace, "configmaps")["data"]["config.yaml"]
-    )
-    return found
+def _credentials(secret: bytes) -> dict[str, str]:
+    """Whom the scheduler trusts, and what it shows of itself; in base64, as its file wants them."""
+    data = json.loads(secret)["data"]
+    return {"caData": data["ca.crt"], "certData": data["tls.crt"], "keyData": data["tls.key"]}
 
 
-def _credentials(kube: Kube, namespace: str) -> dict[str, str]:
-    """Whom the scheduler trusts, and what it shows of itself; as base64, which files want too."""
-    data = _only(kube, namespace, "secrets", "gpushare/credentials=scheduler")["data"]
-    return {
-        "caData": data["ca.crt"],
-        "certData": data["tls.crt"],
-        "keyData": data["tls.key"],
-    }
-
-
-def _only(kube: Kube, namespace: str, kind: str, label: str = _COMPONENT) -> dict[str, Any]:
+def _only(kube: Kube, namespace: str, kind: str) -> dict[str, Any]:
     path = f"/api/v1/namespaces/{namespace}/{kind}"
-    items = json.loads(kube.get(path, labelSelector=label))["items"]
+    items = json.loads(kube.get(path, labelSelector=_COMPONENT))["items"]
     if len(items) != 1:
         raise ControlPlaneError(
-            f"{len(items)} {kind} with {label} in namespace {namespace}, not 1: install the chart"
-            " there once, with scheduler.mode=extender"
+            f"{len(items)} {kind} with {_COMPONENT} in namespace {namespace}, not 1: install the"
+            " chart there once, with scheduler.mode=extender"
         )
     found: dict[str, Any] = items[0]
     return found
@@ -103,7 +95,7 @@ def _pod(kube: Kube, node: str) -> Mapping[str, Any] | None:
     """The mirror of the static pod; none while kubelet replaces it or the API server is away."""
     try:
         return dict(json.loads(kube.get(f"/api/v1/namespaces/kube-system/pods/{_name(node)}")))
-    except ClusterError:
+    except (ClusterError, NotFoundError):
         return None
 
 

@@ -1,0 +1,99 @@
+"""Mode extender: calls over the network are encrypted, and only the scheduler may make them."""
+
+import base64
+import ssl
+from pathlib import Path
+
+import pytest
+import yaml
+from charting import NAMESPACE, Object, Rendered, render
+from handshake import shake_hands
+
+NAME = "gpushare-extender"
+HOST = f"{NAME}.{NAMESPACE}.svc"
+
+
+@pytest.fixture(scope="module")
+def rendered() -> Rendered:
+    """The chart for the cluster's own scheduler."""
+    return render(values={"scheduler": {"mode": "extender"}})
+
+
+def extender_entry(rendered: Rendered) -> Object:
+    """How the cluster's scheduler is to call."""
+    (config,) = rendered.of("ConfigMap")
+    (entry,) = yaml.safe_load(config["data"]["config.yaml"])["extenders"]
+    return dict(entry)
+
+
+def laid_out(rendered: Rendered, secret: str, folder: Path) -> Path:
+    """The files of a secret, as a pod or a person has them."""
+    folder.mkdir()
+    for name, text in rendered.one("Secret", secret)["data"].items():
+        (folder / name).write_bytes(base64.b64decode(text))
+    return folder
+
+
+def server_side(folder: Path) -> ssl.SSLContext:
+    """The extender's side, as its two flags set it up."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    server.load_verify_locations(folder / "ca.crt")
+    server.verify_mode = ssl.CERT_REQUIRED
+    return server
+
+
+def test_the_generated_pairs_trust_each_other(rendered: Rendered, tmp_path: Path) -> None:
+    """The scheduler's secret opens the extender's door, and the name is the one it is held to."""
+    server = laid_out(rendered, NAME, tmp_path / "server")
+    caller = laid_out(rendered, f"{NAME}-client", tmp_path / "client")
+    client = ssl.create_default_context(cafile=caller / "ca.crt")
+    client.load_cert_chain(caller / "tls.crt", caller / "tls.key")
+    assert extender_entry(rendered)["tlsConfig"]["serverName"] == HOST
+    shake_hands(server_side(server), client, host=HOST)
+
+
+def test_a_stranger_is_not_let_in(rendered: Rendered, tmp_path: Path) -> None:
+    """Who has no certificate of the authority cannot call a verb, so cannot bind."""
+    server = laid_out(rendered, NAME, tmp_path / "server")
+    stranger = ssl.create_default_context(cafile=server / "ca.crt")
+    with pytest.raises(ssl.SSLError):
+        shake_hands(server_side(server), stranger, host=HOST)
+
+
+def test_the_extender_is_told_of_its_certificates(rendered: Rendered) -> None:
+    """Flags and mount agree, and probes go to the port that asks for no certificate."""
+    pod = dict(rendered.pods())["extender"]
+    (container,) = pod["containers"]
+    (mount,) = container["volumeMounts"]
+    assert f"--tls-certificates={mount['mountPath']}" in container["args"]
+    assert f"--tls-client-ca={mount['mountPath']}/ca.crt" in container["args"]
+    assert pod["volumes"] == [{"name": "certificate", "secret": {"secretName": NAME}}]
+    probes = ("startupProbe", "livenessProbe", "readinessProbe")
+    assert {container[probe]["httpGet"]["port"] for probe in probes} == {"metrics"}
+
+
+def test_own_secrets_replace_the_generated_ones() -> None:
+    """Certificates from elsewhere are mounted and named, and none is generated."""
+    tls = {"secretName": "mine", "clientSecretName": "theirs"}
+    found = render(values={"scheduler": {"mode": "extender"}, "extender": {"tls": tls}})
+    (config,) = found.of("ConfigMap")
+    assert found.of("Secret") == []
+    assert config["data"]["credentials"] == "theirs"
+    assert dict(found.pods())["extender"]["volumes"][0]["secret"]["secretName"] == "mine"
+
+
+def test_plain_calls_must_be_asked_for() -> None:
+    """Without TLS nothing of it is left: no secret, no flag, no mount."""
+    values = {"scheduler": {"mode": "extender"}, "extender": {"tls": {"enabled": False}}}
+    found = render(values=values)
+    entry = extender_entry(found)
+    assert found.of("Secret") == []
+    assert (entry["enableHTTPS"], "tlsConfig" in entry) == (False, False)
+    assert entry["urlPrefix"].startswith("http://")
+    assert "volumes" not in dict(found.pods())["extender"]
+
+
+def test_beside_the_scheduler_there_is_no_certificate() -> None:
+    """In mode second the calls never leave the pod."""
+    assert render().of("Secret") == []
