@@ -1,4 +1,4 @@
-/* Memory of cards and MIG devices: in use is what the processes of the machine file take. */
+/* Memory of cards and MIG devices: in use is what the processes take. */
 #include "session.h"
 
 NVML_API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory);
@@ -9,13 +9,13 @@ NVML_API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory
 /* Never more in use than there is: a machine file may exaggerate, a card cannot. */
 static nvmlMemory_v2_t measure(const struct device *device)
 {
-    const struct machine *machine = &device->session->machine;
     unsigned long long total = device->mig ? device->mig->memory_mib : device->gpu->memory_mib;
     unsigned long long reserved = device->mig ? 0 : device->gpu->reserved_mib;
     unsigned long long used = 0;
-    for (unsigned int i = 0; i < machine->process_count; i++) {
-        if (session_process_on(&machine->processes[i], device))
-            used += machine->processes[i].used_mib;
+    const struct process *process;
+    for (unsigned int i = 0; (process = session_process(device->session, i)); i++) {
+        if (session_process_on(process, device))
+            used += process->used_mib;
     }
     if (used > total - reserved)
         used = total - reserved;

@@ -1,4 +1,4 @@
-/* Who runs on a card: the processes of the machine file. */
+/* Who runs on a card: the processes of the machine file and of the state file. */
 #include <time.h>
 
 #include "session.h"
@@ -30,10 +30,10 @@ nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int
     nvmlReturn_t answer = session_enter(__func__, &session);
     if (answer != NVML_SUCCESS)
         return answer;
-    const struct machine *machine = &session->machine;
-    for (unsigned int i = 0; i < machine->process_count; i++) {
-        if (machine->processes[i].pid == pid)
-            return session_leave(give_text(machine->processes[i].name, name, length));
+    const struct process *process;
+    for (unsigned int i = 0; (process = session_process(session, i)); i++) {
+        if (process->pid == pid)
+            return session_leave(give_text(process->name, name, length));
     }
     return session_leave(NVML_ERROR_NOT_FOUND);
 }
@@ -48,11 +48,10 @@ static bool wanted(const struct process *process, const struct device *device,
 static nvmlReturn_t list(const struct device *device, enum process_kind kind, unsigned int *count,
                          nvmlProcessInfo_t *infos)
 {
-    const struct machine *machine = &device->session->machine;
+    const struct process *process;
     unsigned int room = *count;
     *count = 0;
-    for (unsigned int i = 0; i < machine->process_count; i++) {
-        const struct process *process = &machine->processes[i];
+    for (unsigned int i = 0; (process = session_process(device->session, i)); i++) {
         if (!wanted(process, device, kind))
             continue;
         if (*count < room && infos)
@@ -119,10 +118,9 @@ static unsigned long long microseconds_now(void)
 static unsigned int sample(const struct device *device, unsigned int room,
                            nvmlProcessUtilizationSample_t *samples)
 {
-    const struct machine *machine = &device->session->machine;
+    const struct process *process;
     unsigned int count = 0;
-    for (unsigned int i = 0; i < machine->process_count; i++) {
-        const struct process *process = &machine->processes[i];
+    for (unsigned int i = 0; (process = session_process(device->session, i)); i++) {
         if (!session_process_on(process, device))
             continue;
         if (count < room)

@@ -32,12 +32,12 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
         return session_leave(NVML_ERROR_INVALID_ARGUMENT);
     if (found.gpu->mig == FEATURE_ON) /* a driver measures no whole card then */
         return session_leave(NVML_ERROR_NOT_SUPPORTED);
-    const struct machine *machine = &found.session->machine;
+    const struct process *process;
     unsigned int sm = 0, memory = 0;
-    for (unsigned int i = 0; i < machine->process_count; i++) {
-        if (session_process_on(&machine->processes[i], &found)) {
-            sm += machine->processes[i].sm_percent;
-            memory += machine->processes[i].memory_percent;
+    for (unsigned int i = 0; (process = session_process(found.session, i)); i++) {
+        if (session_process_on(process, &found)) {
+            sm += process->sm_percent;
+            memory += process->memory_percent;
         }
     }
     *rates = (nvmlUtilization_t){.gpu = at_most_100(sm), .memory = at_most_100(memory)};

@@ -15,6 +15,7 @@ enum {
     MAX_SWITCHES = 16,
     MAX_MIG_DEVICES = 8,
     MAX_PROCESSES = 512,
+    MAX_LATE_PROCESSES = 64,
     MAX_CPUS = 1024
 };
 

@@ -29,8 +29,10 @@ static bool read_part(const char *key, const char *value, struct process *proces
     return strcmp(key, "name") == 0 && text_copy(value, process->name, sizeof process->name);
 }
 
-static bool read_process(const struct source *at, char *parts, struct process *process)
+bool process_words(const struct source *at, char *parts, struct process *process)
 {
+    process->gpu_instance = NVML_NO_INSTANCE;
+    process->compute_instance = NVML_NO_INSTANCE;
     for (const char *key; (key = text_word(&parts));) {
         const char *value = text_word(&parts);
         if (!value || !read_part(key, value, process))
@@ -48,8 +50,7 @@ static bool read_process(const struct source *at, char *parts, struct process *p
 bool processes_line(const struct source *at, char *line, struct loading *loading)
 {
     struct machine *machine = loading->machine;
-    struct process process = {.gpu_instance = NVML_NO_INSTANCE,
-                              .compute_instance = NVML_NO_INSTANCE};
+    struct process process = {0};
     char *parts = strchr(line, ':');
     if (machine->process_count == MAX_PROCESSES)
         return source_refuse(at, "there are more than %d processes", MAX_PROCESSES);
@@ -59,7 +60,7 @@ bool processes_line(const struct source *at, char *line, struct loading *loading
     if (!machine->gpu_count ||
         !text_number(text_trim(line + 4), 0, machine->gpu_count - 1, &process.gpu))
         return source_refuse(at, "'%s' is no card described above", line);
-    if (!read_process(at, parts, &process))
+    if (!process_words(at, parts, &process))
         return false;
     machine->processes[machine->process_count++] = process;
     return true;

@@ -38,6 +38,9 @@ bool links_finish(const char *path, struct loading *loading);
 /* The value of a gpu's mig_device key; the target is the struct gpu. */
 bool mig_device_read(char *value, void *target);
 
+/* "pid 1234 used_mib 3743 name python3" and what may follow; the card is the caller's. */
+bool process_words(const struct source *at, char *parts, struct process *process);
+
 /* Defaults before the first line. */
 void driver_defaults(struct driver *driver);
 void gpu_defaults(struct gpu *gpu);

@@ -42,6 +42,16 @@ const struct gpu *session_card(nvmlDevice_t handle)
     return resolve(handle, &device) && !device.mig ? device.gpu : NULL;
 }
 
+const struct process *session_process(const struct session *session, unsigned int place)
+{
+    const struct machine *machine = &session->machine;
+    const struct snapshot *now = &session->state.now;
+    if (place < machine->process_count)
+        return &machine->processes[place];
+    place -= machine->process_count;
+    return place < now->process_count ? &now->processes[place] : NULL;
+}
+
 bool session_process_on(const struct process *process, const struct device *device)
 {
     if (process->gpu != device->gpu->index)

@@ -43,6 +43,9 @@ nvmlReturn_t session_leave(nvmlReturn_t answer);
 /* The card of a handle, lost or well, while the session is entered; NULL for no card's handle. */
 const struct gpu *session_card(nvmlDevice_t handle);
 
+/* The processes of the machine file and then those of the state file; NULL behind the last. */
+const struct process *session_process(const struct session *session, unsigned int place);
+
 /* Does the process run on the card or, where it is one, on the MIG device? */
 bool session_process_on(const struct process *process, const struct device *device);
 

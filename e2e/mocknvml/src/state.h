@@ -1,5 +1,5 @@
 /*
- * What changes while a machine runs: lost cards, XID errors, compute modes, a loaded driver.
+ * What changes while a machine runs: lost cards, XID errors, compute modes, processes, a driver.
  *
  * The truth is a small text file that anybody may edit; every process that uses the library sees
  * the same. Not thread safe: the session's lock protects it.
@@ -37,6 +37,8 @@ struct snapshot {
     bool driver_loaded;
     struct card_state cards[MAX_GPUS];
     struct xid_list xids;
+    unsigned int process_count; /* beside those of the machine file */
+    struct process processes[MAX_LATE_PROCESSES];
 };
 
 /* Enough of a stat to notice an edit. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "nvml_abi.h"
+#include "sections.h"
 
 const char *const compute_mode_names[4] = {"default", NULL, "prohibited", "exclusive-process"};
 
@@ -24,8 +25,22 @@ static bool set_compute_mode(const char *name, struct card_state *card)
     return false;
 }
 
-/* "gpu N lost", "gpu N recovered", "gpu N compute_mode MODE". */
-static bool gpu_words(char *rest, struct state_reading *reading)
+/* What follows "gpu N process". */
+static bool add_process(const struct source *at, char *rest, unsigned int gpu,
+                        struct snapshot *snapshot)
+{
+    if (snapshot->process_count == MAX_LATE_PROCESSES)
+        return false;
+    struct process *process = &snapshot->processes[snapshot->process_count];
+    *process = (struct process){.gpu = gpu};
+    if (!process_words(at, rest, process))
+        return false;
+    snapshot->process_count++;
+    return true;
+}
+
+/* "gpu N lost", "gpu N recovered", "gpu N compute_mode MODE", "gpu N process pid P ...". */
+static bool gpu_words(const struct source *at, char *rest, struct state_reading *reading)
 {
     unsigned int gpu;
     if (!read_gpu(text_word(&rest), reading, &gpu))
@@ -34,6 +49,8 @@ static bool gpu_words(char *rest, struct state_reading *reading)
     const char *what = text_word(&rest);
     if (!what)
         return false;
+    if (strcmp(what, "process") == 0)
+        return add_process(at, rest, gpu, reading->snapshot);
     if (strcmp(what, "compute_mode") == 0 && !set_compute_mode(text_word(&rest), card))
         return false;
     if (strcmp(what, "lost") == 0) {
@@ -95,13 +112,14 @@ bool state_line(const struct source *at, char *line, void *context)
     const char *subject = text_word(&rest);
     bool good = false;
     if (subject && strcmp(subject, "gpu") == 0)
-        good = gpu_words(rest, reading);
+        good = gpu_words(at, rest, reading);
     else if (subject && strcmp(subject, "xid") == 0)
         good = xid_words(rest, reading);
     else if (subject && strcmp(subject, "driver") == 0)
         good = driver_words(rest, reading);
     return good || source_refuse(at, "'%s' is not one of: gpu N lost; gpu N recovered; gpu N "
-                                     "compute_mode MODE; xid X gpu N [gi N ci N]; driver loaded; "
+                                     "compute_mode MODE; gpu N process pid P used_mib M "
+                                     "name WORD ...; xid X gpu N [gi N ci N]; driver loaded; "
                                      "driver unloaded (N below %u)",
                                  shown, reading->gpu_count);
 }

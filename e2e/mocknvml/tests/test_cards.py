@@ -43,6 +43,24 @@ gpu 0: pid 3 used_mib 30 type mps name client
         assert [process["pid"] for process in found] == [pid]
 
 
+def test_processes_come_and_go_with_the_state_file(nvml: Start) -> None:
+    """A line adds a process, with its memory; when the line goes, so do they."""
+    worker = nvml("t4-2x16")
+    idle = worker.gpus()[1]
+    worker.state.write_text(
+        "gpu 1 process pid 7 used_mib 512 sm 5 name trainer\n"
+        "gpu 1 process pid 8 used_mib 30 type mps name client\n"
+    )
+    for kind, pid in (("Compute", 7), ("MPSCompute", 8)):
+        found = worker.call(f"nvmlDeviceGet{kind}RunningProcesses_v3", idle)
+        assert [process["pid"] for process in found] == [pid]
+    assert worker.call("nvmlDeviceGetMemoryInfo", idle)["used"] == 542 * MIB
+    assert worker.call("nvmlDeviceGetUtilizationRates", idle)["gpu"] == 5
+    assert worker.call("nvmlSystemGetProcessName", 7) == "trainer"
+    worker.state.write_text("")
+    assert worker.call("nvmlDeviceGetMemoryInfo", idle)["used"] == 0
+
+
 def test_reserved_memory_is_in_both_layouts(nvml: Start) -> None:
     """Version 2 shows reserved memory apart, version 1 counts it as used; totals are equal."""
     worker = nvml("h100-nvswitch-8x80")

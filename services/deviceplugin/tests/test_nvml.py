@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from gpucore.model import Rung
 from gpucore.units import GIB
 from gpudeviceplugin.cards import CardLostError, DriverUnavailableError, Machine
 from gpudeviceplugin.inventory import inventory_of
@@ -54,7 +53,7 @@ def test_every_card_of_a_machine_is_told_with_its_units(
 ) -> None:
     """Memory, identity and order of the cards, for drivers old and new."""
     found = machine(name).machine()
-    inventory = inventory_of(found, GIB, {})
+    inventory = inventory_of(found, GIB)
     assert [gpu.units for gpu in inventory.gpus] == units
     assert [gpu.index for gpu in inventory.gpus] == list(range(len(units)))
     assert len({gpu.uuid for gpu in inventory.gpus}) == len(units)
@@ -82,14 +81,14 @@ def test_links_through_a_switch_connect_every_pair(machine: Open) -> None:
 def test_instances_of_a_card_in_mig_mode_are_cards_of_their_own(machine: Open) -> None:
     """The sliced card is not offered; its instances come after all cards."""
     found = machine("a100-mig-2x40").machine()
-    inventory = inventory_of(found, GIB, {found.cards[1].uuid: Rung.MPS})
+    inventory = inventory_of(found, GIB)
     assert [(gpu.index, gpu.units, gpu.mig) for gpu in inventory.gpus] == [
         (1, 40, False),
         (2, 19, True),
         (3, 9, True),
         (4, 4, True),
     ]
-    assert inventory.gpus[0].rung is Rung.MPS
+    assert [card.capability for card in found.cards] == [(8, 0), (8, 0)]
 
 
 def test_usage_names_the_processes_of_a_card(machine: Open) -> None:
@@ -98,6 +97,20 @@ def test_usage_names_the_processes_of_a_card(machine: Open) -> None:
     first, second = nvml.machine().cards
     assert [process.pid for process in nvml.usage(first.uuid).processes] == [21034, 21877]
     assert nvml.usage(second.uuid).processes == ()
+
+
+def test_clients_of_mps_are_processes_of_the_card(machine: Open, tmp_path: Path) -> None:
+    """They are in a list of their own in NVML, and one that is in both counts once."""
+    nvml = machine("t4-2x16")
+    second = nvml.machine().cards[1]
+    lines = (
+        "gpu 1 process pid 7 used_mib 100 type mps name client",
+        "gpu 1 process pid 8 used_mib 30 name server",
+        "gpu 1 process pid 8 used_mib 20 type mps name server",
+    )
+    (tmp_path / "state").write_text("\n".join(lines))
+    used = {process.pid: process.used_bytes >> 20 for process in nvml.usage(second.uuid).processes}
+    assert used == {7: 100, 8: 30}
 
 
 def test_a_lost_card_fails_alone(machine: Open, tmp_path: Path) -> None:

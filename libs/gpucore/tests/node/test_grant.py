@@ -6,7 +6,8 @@ from nodepods import card, machine
 
 from gpucore.model import Inventory, Rung
 from gpucore.node.devices import Resource
-from gpucore.node.grant import GrantPolicy, Mount, Visible, fraction, grant
+from gpucore.node.grant import GrantPolicy, Visible, fraction, grant
+from gpucore.node.mpsgrant import Mount, MpsPlace
 from gpucore.units import GpuIndex, MemoryUnit
 
 MEM, CORE, GPU = Resource.MEM, Resource.CORE, Resource.GPU
@@ -93,7 +94,7 @@ def test_a_fraction_is_never_zero_and_never_too_much(part: int, whole: int, text
     assert fraction(part, whole) == text
 
 
-MPS = GrantPolicy(visible=Visible.INDEX, mps_root="/run/mps")
+MPS = GrantPolicy(visible=Visible.INDEX, mps=MpsPlace("/run/mps"))
 MPS_CARD = Inventory(gpus=(card(0, 15, rung=Rung.MPS),))
 
 
@@ -104,7 +105,7 @@ def test_a_share_behind_mps_is_limited_in_threads_and_memory() -> None:
     assert granted.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "20"
     assert granted.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=3072M"
     assert granted.envs["CUDA_MPS_PIPE_DIRECTORY"] == pipe
-    assert Mount(pipe, pipe) in granted.mounts
+    assert granted.mounts == (Mount(pipe, pipe), Mount("/run/mps/shm", "/dev/shm"))
 
 
 def test_threads_are_those_asked_for_where_compute_is_asked() -> None:
@@ -125,3 +126,20 @@ def test_a_card_without_mps_has_no_mps_variables() -> None:
     """The rung of the card decides, not the policy alone."""
     envs = grant(MEM, on((0, 3)), machine(15), MPS).envs
     assert not [key for key in envs if key.startswith("CUDA_MPS")]
+
+
+def test_whole_cards_have_no_mps_variables() -> None:
+    """A pod that has its card to itself needs no daemon, whatever the card's mode is."""
+    granted = grant(GPU, on((0, 1)), MPS_CARD, MPS)
+    assert not [key for key in granted.envs if key.startswith("CUDA_MPS")]
+    assert granted.mounts == ()
+
+
+def test_one_daemon_for_all_cards_limits_each_by_its_ordinal() -> None:
+    """With --mps-pipe the container sees several cards, so every ordinal has its limit."""
+    policy = GrantPolicy(mps=MpsPlace("/run/mps", pipe="/root/nvidia-mps"))
+    inventory = Inventory(gpus=(card(2, 16, rung=Rung.MPS), card(5, 32, rung=Rung.MPS)))
+    granted = grant(MEM, on((2, 4), (5, 4)), inventory, policy)
+    assert granted.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=4096M,1=4096M"
+    assert granted.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "12"
+    assert granted.mounts == (Mount("/root/nvidia-mps", "/root/nvidia-mps"),)

@@ -6,7 +6,7 @@ ill cards for an original extender. A ConfigMap that somebody else wrote is left
 
 import asyncio
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import structlog
@@ -15,7 +15,7 @@ from gpucore.node.health import Verdict
 from gpucore.node.holdings import Holder
 from gpucore.units import GpuIndex
 from gpucore.wire import names as wire_names
-from gpudeviceplugin.events import COMPONENT, WARNING, Events, Subject
+from gpudeviceplugin.events import COMPONENT, NORMAL, WARNING, Events, Subject
 from gpudeviceplugin.kube import ApiError, ApiStatusError, Kube
 from gpudeviceplugin.state import NodeState
 
@@ -23,9 +23,27 @@ log = structlog.get_logger()
 
 UNHEALTHY: Final = "GpuUnhealthy"
 RECOVERED: Final = "GpuRecovered"
+DAEMON_FAILED: Final = "MpsDaemonFailed"
+DAEMON_SERVES: Final = "MpsDaemonServes"
+ISOLATION: Final = "GpuIsolation"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 LOOK_SECONDS: Final = 300.0
 AGAIN_SECONDS: Final = 5.0
+
+
+class Notice(NamedTuple):
+    """Something to tell.
+
+    Attributes:
+        words: what about the card, or about the node.
+        uuid: the card that it is about; empty: the node alone.
+        good: no reason to worry.
+    """
+
+    reason: str
+    words: str
+    uuid: str = ""
+    good: bool = False
 
 
 class _Metadata(msgspec.Struct):
@@ -45,31 +63,37 @@ class Announcer:
         self._kube = kube
         self._events = events
         self._node = node
-        self._verdicts: asyncio.Queue[Verdict] = asyncio.Queue()
+        self._notices: asyncio.Queue[Notice] = asyncio.Queue()
         self._collection = f"/api/v1/namespaces/{wire_names.UNHEALTHY_NAMESPACE}/configmaps"
         self._name = f"{wire_names.UNHEALTHY_PREFIX}{node}"
 
     def announce(self, verdicts: list[Verdict]) -> None:
         """Tell of these verdicts soon."""
         for verdict in verdicts:
-            self._verdicts.put_nowait(verdict)
+            state = "healthy again" if verdict.healthy else "unhealthy"
+            reason = RECOVERED if verdict.healthy else UNHEALTHY
+            good = verdict.healthy
+            self.notify(Notice(reason, f"is {state}: {verdict.why}", uuid=verdict.uuid, good=good))
+
+    def notify(self, notice: Notice) -> None:
+        """Tell this soon."""
+        self._notices.put_nowait(notice)
 
     async def tell_pods(self) -> None:
-        """Write events for verdicts as they come, until cancelled."""
+        """Write events for notices as they come, until cancelled."""
         while True:
-            await self._tell(await self._verdicts.get())
+            await self._tell(await self._notices.get())
 
-    async def _tell(self, verdict: Verdict) -> None:
-        gpus = [gpu for gpu in self._state.inventory.gpus if gpu.uuid == verdict.uuid]
-        for gpu in gpus:
-            state = "healthy again" if verdict.healthy else "unhealthy"
-            message = f"card {gpu.index} ({gpu.uuid}) is {state}: {verdict.why}"
-            reason = RECOVERED if verdict.healthy else UNHEALTHY
-            kind = "Normal" if verdict.healthy else WARNING
-            node = Subject("Node", self._node, uid=self._node)
-            await self._events.tell(node, reason, message, kind=kind)
-            for subject in self._on(gpu.index):
-                await self._events.tell(subject, reason, message, kind=kind)
+    async def _tell(self, notice: Notice) -> None:
+        kind = NORMAL if notice.good else WARNING
+        node = Subject("Node", self._node, uid=self._node)
+        if not notice.uuid:
+            await self._events.tell(node, notice.reason, notice.words, kind=kind)
+        for gpu in self._state.inventory.gpus:
+            if gpu.uuid == notice.uuid:
+                message = f"card {gpu.index} ({gpu.uuid}) {notice.words}"
+                for subject in (node, *self._on(gpu.index)):
+                    await self._events.tell(subject, notice.reason, message, kind=kind)
 
     def _on(self, card: GpuIndex) -> list[Subject]:
         """The pods that hold something of the card."""

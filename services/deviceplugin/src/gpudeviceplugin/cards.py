@@ -44,6 +44,7 @@ class Card(msgspec.Struct, frozen=True):
         numa: NUMA node of the host; -1 unknown.
         mig: the card is in MIG mode: only its instances can be used.
         slots: instances the card could have at most.
+        capability: compute capability; ``(0, 0)`` unknown.
     """
 
     index: int
@@ -55,6 +56,7 @@ class Card(msgspec.Struct, frozen=True):
     mig: bool = False
     slots: int = 0
     instances: tuple[Instance, ...] = ()
+    capability: tuple[int, int] = (0, 0)
 
 
 class Machine(msgspec.Struct, frozen=True):

@@ -4,24 +4,21 @@ A card in MIG mode is offered as its instances, never itself: they get indexes a
 all cards, the same ones as long as an instance stays in its slot.
 """
 
-from collections.abc import Mapping
-
-from gpucore.model import Gpu, Inventory, Rung
+from gpucore.model import Gpu, Inventory
 from gpucore.node.devices import MESSAGE_LIMIT, list_bytes, smallest_unit
 from gpucore.units import GpuIndex, GpuUuid, MemoryUnit
 from gpudeviceplugin.cards import Card, Instance, Machine
 
 
-def inventory_of(machine: Machine, unit: MemoryUnit, rungs: Mapping[str, Rung]) -> Inventory:
-    """The inventory of a machine, all cards healthy.
+def inventory_of(machine: Machine, unit: MemoryUnit) -> Inventory:
+    """The inventory of a machine, all cards healthy and none with isolation.
 
     Args:
         machine: what the driver told.
         unit: size of one device of memory.
-        rungs: what enforces shares on a card, by uuid; nothing where not named.
     """
     count = len(machine.cards) + len(machine.silent)
-    gpus = [_gpu(card, unit, rungs) for card in machine.cards if not card.mig]
+    gpus = [_gpu(card, unit) for card in machine.cards if not card.mig]
     gpus += [
         _mig_gpu(card, instance, unit, count)
         for card in machine.cards
@@ -31,7 +28,7 @@ def inventory_of(machine: Machine, unit: MemoryUnit, rungs: Mapping[str, Rung]) 
     return Inventory(gpus=ordered, unit=unit, links=machine.links, driver=machine.driver)
 
 
-def _gpu(card: Card, unit: MemoryUnit, rungs: Mapping[str, Rung]) -> Gpu:
+def _gpu(card: Card, unit: MemoryUnit) -> Gpu:
     return Gpu(
         index=GpuIndex(card.index),
         uuid=GpuUuid(card.uuid),
@@ -40,7 +37,6 @@ def _gpu(card: Card, unit: MemoryUnit, rungs: Mapping[str, Rung]) -> Gpu:
         model=card.model,
         memory_mib=card.memory_mib,
         numa=card.numa,
-        rung=rungs.get(card.uuid, Rung.NONE),
     )
 
 

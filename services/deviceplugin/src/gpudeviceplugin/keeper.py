@@ -17,6 +17,7 @@ from gpudeviceplugin.cards import DriverError, DriverUnavailableError, Machine
 from gpudeviceplugin.driver import PatientDriver
 from gpudeviceplugin.health import Health
 from gpudeviceplugin.inventory import inventory_of, unit_refusal
+from gpudeviceplugin.isolation import Isolation
 from gpudeviceplugin.state import NodeState
 
 log = structlog.get_logger()
@@ -30,6 +31,7 @@ class Keeper:
         state: NodeState,
         driver: PatientDriver,
         health: Health,
+        isolation: Isolation,
         *,
         unit: MemoryUnit,
         numa_hints: bool,
@@ -39,6 +41,7 @@ class Keeper:
         self._state = state
         self._driver = driver
         self._health = health
+        self._isolation = isolation
         self._unit = unit
         self._numa_hints = numa_hints
         self._every = every
@@ -84,7 +87,7 @@ class Keeper:
                 return
 
     def _take(self, machine: Machine) -> None:
-        found = inventory_of(machine, self._unit, {})
+        found = inventory_of(machine, self._unit)
         answered = {gpu.uuid for gpu in found.gpus}
         silent = set(machine.silent)
         lost = [g for g in self._known.gpus if g.uuid not in answered and g.index in silent]
@@ -95,6 +98,8 @@ class Keeper:
         self._health.watch_only((gpu.index, gpu.uuid) for gpu in gpus)
         for gpu in lost:
             self._health.silent(gpu.uuid)
+        capabilities = {card.uuid: card.capability for card in machine.cards}
+        self._isolation.equip(self._known, capabilities)
         self.trouble = self._complaint()
         self.publish()
 
@@ -104,7 +109,9 @@ class Keeper:
         return unit_refusal(self._known, self._unit, numa=self._numa_hints)
 
     def publish(self) -> None:
-        """Tell everybody the cards with their present health."""
+        """Tell everybody the cards with their present health and isolation."""
+        if not self._isolation.known:
+            return
         gpus = tuple(map(self._judged, self._known.gpus))
         if unit_refusal(self._known, self._unit, numa=self._numa_hints):
             log.error("no device is offered", why=self.trouble)
@@ -116,4 +123,8 @@ class Keeper:
         self._state.equip(msgspec.structs.replace(self._known, gpus=gpus))
 
     def _judged(self, gpu: Gpu) -> Gpu:
-        return msgspec.structs.replace(gpu, healthy=self._health.healthy(gpu.uuid))
+        return msgspec.structs.replace(
+            gpu,
+            rung=self._isolation.rung(gpu.uuid),
+            healthy=self._health.healthy(gpu.uuid) and self._isolation.usable(gpu.uuid),
+        )

@@ -134,11 +134,18 @@ class Nvml:
         _ask_or(None, pynvml.nvmlDeviceGetMemoryInfo, _handle(uuid))
 
     def usage(self, uuid: str) -> Usage:
-        """Memory of one card and the processes that hold it."""
+        """Memory of one card and the processes that hold it, clients of MPS among them."""
         handle = _handle(uuid)
         memory = _ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
-        running: list[Any] = _ask_or([], pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
-        processes = tuple(Process(each.pid, each.usedGpuMemory or 0) for each in running)
+        used: dict[int, int] = {}
+        for question in (
+            pynvml.nvmlDeviceGetComputeRunningProcesses,
+            pynvml.nvmlDeviceGetMPSComputeRunningProcesses,
+        ):
+            running: list[Any] = _ask_or([], question, handle)
+            for each in running:  # one that is in both lists is one process
+                used[each.pid] = max(used.get(each.pid, 0), each.usedGpuMemory or 0)
+        processes = tuple(Process(pid, size) for pid, size in used.items())
         return Usage(memory.total, memory.used, processes)
 
     def next_xid(self, timeout_ms: int) -> Xid | None:
@@ -198,7 +205,13 @@ def _card(index: int, handle: Any) -> Card:
         mig=mig,
         slots=slots,
         instances=_instances(handle, slots),
+        capability=_capability(handle),
     )
+
+
+def _capability(handle: Any) -> tuple[int, int]:
+    major, minor = _ask_or((0, 0), pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    return int(major), int(minor)
 
 
 def _numa(handle: Any) -> int:

@@ -6,6 +6,7 @@ from typing import Self
 
 import structlog
 
+from gpucore.model import Rung
 from gpucore.node.breaker import Breaker
 from gpucore.node.devices import Resource
 from gpucore.node.grant import GrantPolicy
@@ -15,16 +16,19 @@ from gpucore.wire.lists import decode_node_event, decode_nodes, decode_pod_event
 from gpucore.wire.names import Names
 from gpucore.wire.nodes import Node
 from gpucore.wire.pods import Pod
-from gpudeviceplugin.announce import Announcer
+from gpudeviceplugin.announce import DAEMON_FAILED, DAEMON_SERVES, ISOLATION, Announcer, Notice
 from gpudeviceplugin.cards import Driver
 from gpudeviceplugin.driver import PatientDriver
 from gpudeviceplugin.endpoint import Endpoint
 from gpudeviceplugin.events import Events
 from gpudeviceplugin.health import Health
+from gpudeviceplugin.isolation import Isolation
 from gpudeviceplugin.keeper import Keeper
 from gpudeviceplugin.kube import Kube
 from gpudeviceplugin.labels import LabelFollower
 from gpudeviceplugin.memory import keep_small
+from gpudeviceplugin.mps.fleet import Fleet
+from gpudeviceplugin.mps.supervisor import Phase, Timing
 from gpudeviceplugin.nodewatch import NodeWatch
 from gpudeviceplugin.podresources import PodResources
 from gpudeviceplugin.publish import Publisher
@@ -34,7 +38,7 @@ from gpudeviceplugin.register import Registrar
 from gpudeviceplugin.servicer import Servicer
 from gpudeviceplugin.settings import Settings
 from gpudeviceplugin.state import NodeState
-from gpudeviceplugin.usage import UsageMeter
+from gpudeviceplugin.usage import MIB, UsageMeter, Watch
 from gpudeviceplugin.web import Web
 
 log = structlog.get_logger()
@@ -51,16 +55,21 @@ class Plugin:
         self._driver = PatientDriver(driver)
         self._events = Events(kube, settings.node_name)
         self._health = _health(settings, self._driver)
+        self._node = NodeWatch(self.state.outlook_changed)
+        self._fleet = _fleet(settings)
+        self._isolation = Isolation(
+            self.state, self._node, self._fleet, default=Rung.MPS if settings.mps else Rung.NONE
+        )
         self._keeper = Keeper(
             self.state,
             self._driver,
             self._health,
+            self._isolation,
             unit=settings.unit,
             numa_hints=settings.numa_hints,
             every=settings.refresh_seconds,
             retry=settings.driver_retry_seconds,
         )
-        self._node = NodeWatch(self.state.outlook_changed)
         kubelet = PodResources(settings.pod_resources_socket, names)
         self._reconciler = Reconciler(
             self.state, kubelet, kube, self._events, every=settings.reconcile_seconds
@@ -73,7 +82,7 @@ class Plugin:
         )
         self._labels = LabelFollower(self.state, self._node, self.registrar)
         self._announcer = Announcer(self.state, kube, self._events, settings.node_name)
-        self._usage = UsageMeter(self.state, self._driver, settings.host_proc)
+        self._usage = UsageMeter(self.state, self._driver, self._events, _watch(settings))
         self._pods = self._pod_reflector()
         self._nodes = self._node_reflector()
         self._web = Web(self.missing)
@@ -81,6 +90,10 @@ class Plugin:
         self.state.on_refused = self._health.refused
         self.state.on_status = self._started
         self._health.on_verdicts = self._judged
+        self._isolation.on_change = self._keeper.publish
+        self._isolation.on_faults = self._isolation_faults
+        if self._fleet is not None:
+            self._fleet.on_change = self._daemon_changed
 
     @classmethod
     async def make(cls, settings: Settings, driver: Driver) -> Self:
@@ -104,6 +117,7 @@ class Plugin:
                 self._announcer.keep_map,
                 self._usage.run,
                 self._follow_labels,
+                self._run_isolation,
                 self.registrar.run,
                 partial(keep_small, self.registrar.registered),
             ):
@@ -128,6 +142,28 @@ class Plugin:
             log.warning("card", uuid=verdict.uuid, healthy=verdict.healthy, why=verdict.why)
         self._keeper.publish()
         self._announcer.announce(verdicts)
+
+    async def _run_isolation(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._isolation.run(self._reconciler.synced))
+            if self._fleet is not None:
+                group.create_task(self._fleet.run())
+
+    def _daemon_changed(self, uuid: str, before: Phase, after: Phase, why: str) -> None:
+        """Withdraw or offer the card at once; a first start is no news."""
+        log.info("MPS daemon", card=uuid, phase=after, why=why)
+        self._keeper.publish()
+        if after is Phase.FAILED:
+            words = f"takes no new pods: {why}"
+            self._announcer.notify(Notice(DAEMON_FAILED, words, uuid=uuid))
+        elif before is Phase.FAILED:
+            words = "takes new pods again: its MPS daemon answers"
+            self._announcer.notify(Notice(DAEMON_SERVES, words, uuid=uuid, good=True))
+
+    def _isolation_faults(self, faults: tuple[str, ...]) -> None:
+        for fault in faults:
+            log.warning("isolation", why=fault)
+            self._announcer.notify(Notice(ISOLATION, fault))
 
     def _started(self, pod: Pod, raw: bytes) -> None:
         """Whether pods start on a card tells more than any probe."""
@@ -185,7 +221,28 @@ def _policy(settings: Settings) -> GrantPolicy:
         names=Names(settings.resource_domain, settings.annotation_prefix),
         visible=settings.visible_devices,
         cdi_kind=settings.cdi_kind,
-        mps_root=settings.mps_root,
+        mps=settings.mps_place,
+    )
+
+
+def _fleet(settings: Settings) -> Fleet | None:
+    place = settings.mps_place
+    if place is None:
+        return None
+    return Fleet(
+        place,
+        control=settings.mps_control,
+        multi_user=settings.mps_multi_user,
+        timing=Timing(check=settings.mps_check_seconds),
+    )
+
+
+def _watch(settings: Settings) -> Watch:
+    return Watch(
+        settings.host_proc,
+        every=settings.usage_seconds,
+        slack=settings.overuse_slack_mib * MIB,
+        own=settings.pod_uid,
     )
 
 

@@ -5,13 +5,17 @@ A flag is the name with dashes (``--memory-unit``), a variable the name in capit
 """
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from gpucore.node.grant import Visible
+from gpucore.node.mpsgrant import MpsPlace
 from gpucore.units import MemoryUnit
+
+PIPE_OF_2019: Final = "/tmp/nvidia-mps"  # noqa: S108
+"""Where ``--mps`` alone looks for the operator's daemon, as the change of 2019 did."""
 
 
 def _unit(text: str) -> str:
@@ -49,11 +53,29 @@ class Settings(BaseSettings):
         Visible.UUID, description="how NVIDIA_VISIBLE_DEVICES names a card"
     )
     cdi_kind: str = Field("", description="such as nvidia.com/gpu, where the runtime speaks CDI")
-    mps_root: str = Field("", description="host directory of MPS pipes; empty: no MPS")
+    mps: bool = Field(
+        default=False, description="cards have isolation by MPS where no label says otherwise"
+    )
+    mps_root: str = Field(
+        "", description="host directory of the MPS daemons that this runs; empty: it runs none"
+    )
+    mps_pipe: str = Field(
+        "", description="pipes of one MPS daemon that you run yourself, instead of ours"
+    )
+    mps_control: str = Field("nvidia-cuda-mps-control", description="the MPS control program")
+    mps_multi_user: bool = Field(
+        default=False, description="clients of different users at the same time, all as root"
+    )
+    mps_check_seconds: float = Field(5.0, gt=0, description="between two looks at an MPS daemon")
     numa_hints: bool = Field(
         default=False, description="tell kubelet NUMA nodes; it may then overrule the scheduler"
     )
     node_type: str = Field("", description="NODE_TYPE; default: the instance-type label")
+    usage_seconds: float = Field(4.0, gt=0, description="between two looks at the memory in use")
+    overuse_slack_mib: int = Field(
+        0, ge=0, description="MiB beyond its share that a pod may use before it is told"
+    )
+    pod_uid: str = Field("", description="of this plugin's own pod, whose usage is nobody's")
     host_proc: Path = Field(Path("/proc"), description="the host's processes, to attribute usage")
     listen_host: str = Field("0.0.0.0", description="of the metrics and health endpoint")  # noqa: S104
     listen_port: int = Field(9395, ge=0, le=65535, description="of that endpoint")
@@ -81,3 +103,10 @@ class Settings(BaseSettings):
     def unit(self) -> MemoryUnit:
         """The size of one device of memory."""
         return MemoryUnit.parse(self.memory_unit)
+
+    @property
+    def mps_place(self) -> MpsPlace | None:
+        """Where MPS daemons are; ``None`` where no card of this node can have one."""
+        if self.mps_root or self.mps_pipe:
+            return MpsPlace(self.mps_root, pipe=self.mps_pipe)
+        return MpsPlace("", pipe=PIPE_OF_2019) if self.mps else None

@@ -20,7 +20,7 @@ from gpucore.node.expected import expected_of
 from gpucore.node.grant import GrantPolicy
 from gpucore.node.holdings import Held
 from gpucore.node.steering import Granted, Steering
-from gpucore.units import PodUid
+from gpucore.units import GpuIndex, PodUid
 from gpucore.wire.lists import Kind
 from gpucore.wire.pods import Pod
 
@@ -80,7 +80,8 @@ class NodeState:
     def __init__(self, policy: GrantPolicy) -> None:
         self.policy = policy
         self.inventory = Inventory(gpus=())
-        self.steering = Steering(tuple(Resource))
+        one_daemon = policy.mps is not None and bool(policy.mps.pipe)
+        self.steering = Steering(tuple(Resource), one_daemon=one_daemon)
         self.pods: dict[PodUid, Pod] = {}
         self.pods_changed = Signal()
         self.inventory_changed = Signal()
@@ -179,6 +180,11 @@ class NodeState:
         self.steering.queue.drop(pod.uid)
         if not self._replaced(pod):
             self.steering.holdings.release(pod.namespace, pod.name)
+
+    def in_use(self, card: GpuIndex) -> bool:
+        """Somebody holds a part of the card."""
+        steering = self.steering
+        return any(steering.holdings.holders(each, card) for each in steering.tables.values())
 
     def _ended(self, namespace: str, name: str) -> bool:
         """The pod is known and has ended; kubelet still lists what it had."""

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -47,11 +47,31 @@ POD_USED = Gauge(
 UNATTRIBUTED = Gauge(
     "gpushare_card_unattributed_bytes", "Bytes of processes of no known pod", ["gpu", "uuid"]
 )
+POD_OVER = Gauge(
+    "gpushare_pod_over_bytes",
+    "Bytes the pod uses beyond what it was given; absent while there are none",
+    ["gpu", "exported_namespace", "exported_pod"],
+)
+OVERUSES = Counter(
+    "gpushare_plugin_overuses_total", "Pods that were told that they use more than their share"
+)
+MPS_SERVING = Gauge(
+    "gpushare_mps_serving", "1 while new pods may rely on the card's MPS daemon", ["uuid"]
+)
+MPS_FAILURES = Counter(
+    "gpushare_mps_failures_total", "Times the card's MPS daemon ended or hung", ["uuid"]
+)
 XIDS = Counter("gpushare_card_xid_total", "Error events of the card", ["gpu", "xid"])
 RELISTS = Counter("gpushare_plugin_relists_total", "Full lists of a watched collection", ["kind"])
 REGISTRATIONS = Counter(
     "gpushare_plugin_registrations_total", "Registrations with kubelet", ["resource", "outcome"]
 )
+
+
+def forget_daemon(uuid: str) -> None:
+    """The card has no MPS daemon any more."""
+    with suppress(KeyError):
+        MPS_SERVING.remove(uuid)
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from gpucore.model import Cards
+from gpucore.cards import MPS_CLIENTS
+from gpucore.model import Cards, Rung
 from gpucore.node.admission import AdmissionQueue
 from gpucore.node.denial import Denial, DenialCode
 from gpucore.node.devices import SHARES, DeviceTable, Resource
@@ -25,6 +26,7 @@ class Room(NamedTuple):
     Attributes:
         closed: cards that give nothing.
         single: cards that one pod at a time may use (MIG instances).
+        rungs: what enforces shares on each card.
     """
 
     tables: Mapping[Resource, DeviceTable]
@@ -32,14 +34,18 @@ class Room(NamedTuple):
     queue: AdmissionQueue
     closed: frozenset[GpuIndex]
     single: frozenset[GpuIndex]
+    rungs: Mapping[GpuIndex, Rung]
 
     def clash(
         self, resource: Resource, cards: Iterable[GpuIndex], pod: Expected | None
     ) -> Denial | None:
-        """Cards had whole and cards that are shared do not mix."""
+        """Whole and shared do not mix; nor is a share put where it is not enforced as demanded."""
         shared = resource in SHARES
         others = (Resource.GPU,) if shared else SHARES
         for card in cards:
+            denial = self._unenforced(card, pod) or self._crowded(card, pod) if shared else None
+            if denial is not None:
+                return denial
             holders = self._holders(others, card)
             if card in self.single:
                 mine = (pod.namespace, pod.name) if pod else NOBODY_KNOWN[:2]
@@ -47,6 +53,26 @@ class Room(NamedTuple):
             if holders:
                 return _clash(card, shared=shared, who=holders[0])
         return None
+
+    def _unenforced(self, card: GpuIndex, pod: Expected | None) -> Denial | None:
+        demanded = pod.demand.rung if pod else Rung.NONE
+        rung = self.rungs.get(card, Rung.NONE)
+        if demanded in {Rung.NONE, rung}:
+            return None
+        sentence = f"card {card} has isolation {rung.value}, but the pod demands {demanded.value}"
+        return Denial(DenialCode.RUNG_MISSING, sentence, (card,))
+
+    def _crowded(self, card: GpuIndex, pod: Expected | None) -> Denial | None:
+        """A daemon has so many clients at most, and every pod is at least one."""
+        if self.rungs.get(card) is not Rung.MPS:
+            return None
+        pods = {holder[:2] for holder in self._holders(SHARES, card)}
+        if pod is not None:
+            pods.discard((pod.namespace, pod.name))
+        if len(pods) < MPS_CLIENTS:
+            return None
+        sentence = f"card {card} has {len(pods)} pods, as many as one MPS daemon serves"
+        return Denial(DenialCode.MAX_PODS, sentence, (card,))
 
     def _holders(self, resources: Iterable[Resource], card: GpuIndex) -> list[Holder]:
         found = {h for each in resources for h in self.holdings.holders(self.tables[each], card)}
@@ -100,7 +126,7 @@ class Choosing(NamedTuple):
         if len(fitting) < count:
             fitting = self._fitting(pod, leave_promised=False)
         if len(fitting) < count:
-            return self._no_room(self._need(pod), tuple(self.table.ids))
+            return self._unfit(pod) or self._no_room(self._need(pod), tuple(self.table.ids))
         kind = Resource.MEM if pod and pod.demand.mem else self.table.resource
         chosen = sorted(fitting, key=lambda card: (self._free(kind, card), card))[:count]
         return self.on(tuple(sorted(chosen)), pod)
@@ -115,6 +141,12 @@ class Choosing(NamedTuple):
         if len(chosen) < self.amount:
             return self._no_room(dict.fromkeys(chosen, 1), tuple(self.table.ids))
         return dict.fromkeys(chosen, 1)
+
+    def _unfit(self, pod: Expected | None) -> Denial | None:
+        """A reason that says more than that there is no room."""
+        clashes = (self.room.clash(self.table.resource, (card,), pod) for card in self.table.ids)
+        reasons = {DenialCode.RUNG_MISSING, DenialCode.MAX_PODS}
+        return next((each for each in clashes if each and each.code in reasons), None)
 
     def _need(self, pod: Expected | None) -> Cards:
         return {card: self._share(pod, self.table.resource) for card in self.table.ids}

@@ -22,6 +22,8 @@ class DenialCode(StrEnum):
     SHARED_CARD = "SharedCard"
     NO_CARD_FITS = "NoCardFits"
     WITHDRAWN = "Withdrawn"
+    RUNG_MISSING = "RungMissing"
+    MAX_PODS = "MaxPods"
 
 
 class Denial(msgspec.Struct, frozen=True):

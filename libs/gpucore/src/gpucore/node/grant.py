@@ -6,16 +6,14 @@ so charts that compute a fraction from them keep working.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
 
 import msgspec
 
-from gpucore.model import CORE_PER_CARD, Cards, Gpu, Inventory, Rung
+from gpucore.model import Cards, Gpu, Inventory
 from gpucore.node.devices import Resource
+from gpucore.node.mpsgrant import Mount, MpsPlace, mps_grant
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import Names
-
-SHM: Final = "/dev/shm"  # noqa: S108 - where CUDA clients look for the daemon's shared memory
 
 
 class Visible(StrEnum):
@@ -32,22 +30,14 @@ class GrantPolicy(msgspec.Struct, frozen=True):
         visible: uuids survive a change of the cards' order; indexes are what cGPU wants.
         cgpu_disable: the node's label asks to switch cGPU off.
         cdi_kind: ``vendor/class`` of CDI device names, empty where the runtime speaks no CDI.
-        mps_root: host directory with one subdirectory of pipes per card uuid; empty without MPS.
+        mps: where the MPS daemons of this node are; ``None`` without MPS.
     """
 
     names: Names = wire_names.DEFAULT_NAMES
     visible: Visible = Visible.UUID
     cgpu_disable: bool = False
     cdi_kind: str = ""
-    mps_root: str = ""
-
-
-class Mount(msgspec.Struct, frozen=True):
-    """A host directory in the container."""
-
-    host_path: str
-    container_path: str
-    read_only: bool = False
+    mps: MpsPlace | None = None
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -84,9 +74,14 @@ def grant(
         envs[policy.names.group] = ",".join(str(gpu.index) for gpu in gpus)
     if policy.cgpu_disable:
         envs[wire_names.ENV_CGPU_DISABLE] = "true"
-    mps, mounts = _mps(resource, cards, gpus, inventory, policy, core_follows=core_follows)
+    mounts: tuple[Mount, ...] = ()
+    if policy.mps is not None:
+        mps, mounts = mps_grant(
+            resource, cards, gpus, policy.mps, unit=inventory.unit, core_follows=core_follows
+        )
+        envs |= mps
     cdi = tuple(f"{policy.cdi_kind}={gpu.uuid}" for gpu in gpus) if policy.cdi_kind else ()
-    return Grant(envs | mps, mounts, cdi)
+    return Grant(envs, mounts, cdi)
 
 
 def _visible(gpu: Gpu, policy: GrantPolicy) -> str:
@@ -114,28 +109,3 @@ def fraction(part: int, whole: int) -> str:
     """``part / whole`` rounded down to four places, never 0: frameworks read 0 as "no limit"."""
     places = 10_000
     return f"{max(part * places // max(whole, 1), 1) / places:.4f}"
-
-
-def _mps(
-    resource: Resource,
-    cards: Cards,
-    gpus: list[Gpu],
-    inventory: Inventory,
-    policy: GrantPolicy,
-    *,
-    core_follows: bool,
-) -> tuple[dict[str, str], tuple[Mount, ...]]:
-    """A share of a card behind an MPS daemon; a client speaks to one daemon, so to one card."""
-    gpu = gpus[0]
-    if resource is Resource.GPU or gpu.rung is not Rung.MPS or not policy.mps_root:
-        return {}, ()
-    pipe = f"{policy.mps_root}/{gpu.uuid}/pipe"
-    envs = {wire_names.ENV_MPS_PIPE: pipe}
-    amount = cards[gpu.index]
-    if resource is Resource.CORE:
-        envs[wire_names.ENV_MPS_THREADS] = str(max(amount, 1))
-    elif not core_follows:
-        envs[wire_names.ENV_MPS_THREADS] = str(max(CORE_PER_CARD * amount // gpu.units, 1))
-    if resource is Resource.MEM and inventory.unit is not None:
-        envs[wire_names.ENV_MPS_MEMORY] = f"0={amount * inventory.unit.mib}M"
-    return envs, (Mount(pipe, pipe), Mount(f"{policy.mps_root}/{gpu.uuid}/shm", SHM))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpucore.model import Cards, Inventory
+from gpucore.model import Cards, Inventory, Rung
 from gpucore.node.admission import AdmissionQueue, Turn
 from gpucore.node.choosing import Choosing, Room
 from gpucore.node.denial import Denial, DenialCode, card_list
@@ -61,12 +61,15 @@ class _Answered(NamedTuple):
 class Steering:
     """The matching state of one node. Not safe for several threads."""
 
-    def __init__(self, served: tuple[Resource, ...]) -> None:
+    def __init__(self, served: tuple[Resource, ...], *, one_daemon: bool = False) -> None:
+        """Serve these resources; ``one_daemon``: one MPS daemon serves all cards of the node."""
+        self._one_daemon = one_daemon
         self.queue = AdmissionQueue(served)
         self.holdings = Holdings()
         self.tables: dict[Resource, DeviceTable] = {}
         self.closed: frozenset[GpuIndex] = frozenset()
         self.single: frozenset[GpuIndex] = frozenset()
+        self.rungs: dict[GpuIndex, Rung] = {}
         self._answered: _Answered | None = None
         self._stranger: Granted | None = None
         self.equip(Inventory(gpus=()))
@@ -76,6 +79,7 @@ class Steering:
         self.tables = {each: device_table(inventory, each, oversell=oversell) for each in Resource}
         self.single = frozenset(gpu.index for gpu in inventory.gpus if gpu.mig)
         self.closed = frozenset(gpu.index for gpu in inventory.gpus if not gpu.healthy)
+        self.rungs = {gpu.index: gpu.rung for gpu in inventory.gpus}
 
     def believe(self, truth: Iterable[Held], *, asked_at: int) -> None:
         """Kubelet says who holds what, asked at a turn of the holdings."""
@@ -133,7 +137,7 @@ class Steering:
             self.queue.give(turn, granted.resource, granted.ids, at=self.holdings.turn)
 
     def _room(self) -> Room:
-        return Room(self.tables, self.holdings, self.queue, self.closed, self.single)
+        return Room(self.tables, self.holdings, self.queue, self.closed, self.single, self.rungs)
 
     def _choosing(self, question: Question) -> Choosing:
         table = self.tables[question.resource]
@@ -202,6 +206,7 @@ class Steering:
         return (
             self._closed(cards)
             or self._spans(turn, resource, cards)
+            or self._behind_several(resource, cards)
             or self._splits(turn, resource, cards)
             or self._room().clash(resource, cards, turn.pod if turn else None)
         )
@@ -223,6 +228,18 @@ class Steering:
         sentence = (
             f"the devices left on this node are spread over {card_list(cards)}, "
             f"but the pod asks for a share of {asked}"
+        )
+        return Denial(DenialCode.SPANS_CARDS, sentence, cards)
+
+    def _behind_several(self, resource: Resource, cards: tuple[GpuIndex, ...]) -> Denial | None:
+        """A program speaks to one MPS daemon, so it would see one of these cards."""
+        behind = tuple(card for card in cards if self.rungs.get(card) is Rung.MPS)
+        if self._one_daemon or resource is Resource.GPU or len(cards) == 1 or not behind:
+            return None
+        verb = "has a daemon of its" if len(behind) == 1 else "have daemons of their"
+        sentence = (
+            f"{card_list(behind)} {verb} own for MPS, and a program speaks to one: "
+            "a share of several cards needs cards without MPS"
         )
         return Denial(DenialCode.SPANS_CARDS, sentence, cards)
 

@@ -1,0 +1,95 @@
+"""What a container behind an MPS daemon is given: pipes to reach it, and limits it cannot widen.
+
+The rules are those of NVIDIA's "Multi-Process Service" manual, appendix "Environment Variables"
+(``CUDA_MPS_PIPE_DIRECTORY``, ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE``,
+``CUDA_MPS_PINNED_DEVICE_MEM_LIMIT``): a client may only tighten what the daemon allows, limits hold
+for each client process and not for a container as a whole, and memory limits name cards by the
+ordinal that the client sees. Nothing here promises that a program cannot unset its variables; the
+watch over memory (:mod:`gpucore.node.overuse`) is for those that do.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from gpucore.model import CORE_PER_CARD, Cards, Gpu, Rung
+from gpucore.node.devices import Resource
+from gpucore.units import MemoryUnit
+from gpucore.wire import names as wire_names
+
+SHM: Final = "/dev/shm"  # noqa: S108 - where daemon and clients share memory
+
+
+class Mount(msgspec.Struct, frozen=True):
+    """A host directory in the container."""
+
+    host_path: str
+    container_path: str
+    read_only: bool = False
+
+
+class MpsPlace(msgspec.Struct, frozen=True):
+    """Where the daemons of a node are, as paths of the host.
+
+    Attributes:
+        root: directory of the daemons that the plugin runs, one for each card.
+        pipe: pipes of one daemon for all cards that the operator runs (``--mps-pipe``); where it
+            is set, ``root`` says nothing, and pods must share the host's IPC namespace themselves.
+    """
+
+    root: str
+    pipe: str = ""
+
+    def pipe_of(self, uuid: str) -> str:
+        """The directory of pipes of the daemon that serves a card."""
+        return self.pipe or f"{self.root}/{uuid}/pipe"
+
+    @property
+    def shm(self) -> str:
+        """The shared memory of all daemons; they run in one container and so have one."""
+        return f"{self.root}/shm"
+
+
+def mps_grant(
+    resource: Resource,
+    cards: Cards,
+    gpus: Sequence[Gpu],
+    place: MpsPlace,
+    *,
+    unit: MemoryUnit | None,
+    core_follows: bool,
+) -> tuple[dict[str, str], tuple[Mount, ...]]:
+    """Environment and mounts of a share; nothing for whole cards and for cards without MPS.
+
+    Args:
+        resource: of which kubelet has taken ids.
+        cards: ids on each card.
+        gpus: those cards, in the order in which the container sees them.
+        place: where the daemons are.
+        unit: of memory; ``None`` unknown, then memory is not limited.
+        core_follows: the container asks for compute too, so its memory says nothing about compute.
+    """
+    if resource is Resource.GPU or any(gpu.rung is not Rung.MPS for gpu in gpus):
+        return {}, ()
+    pipe = place.pipe_of(gpus[0].uuid)
+    envs = {wire_names.ENV_MPS_PIPE: pipe}
+    if resource is Resource.CORE or not core_follows:
+        envs[wire_names.ENV_MPS_THREADS] = str(_threads(resource, cards, gpus))
+    if resource is Resource.MEM and unit is not None:
+        envs[wire_names.ENV_MPS_MEMORY] = _memory(cards, gpus, unit)
+    shm = () if place.pipe else (Mount(place.shm, SHM),)
+    return envs, (Mount(pipe, pipe), *shm)
+
+
+def _threads(resource: Resource, cards: Cards, gpus: Sequence[Gpu]) -> int:
+    """Percent of each card's threads, one number for all; 0 would be no valid setting."""
+    if resource is Resource.CORE:
+        return max(min(cards.values()), 1)
+    return max(min(CORE_PER_CARD * cards[gpu.index] // max(gpu.units, 1) for gpu in gpus), 1)
+
+
+def _memory(cards: Cards, gpus: Sequence[Gpu], unit: MemoryUnit) -> str:
+    """``0=3072M,1=3072M``: ordinals count the container's own cards."""
+    amounts = (cards[gpu.index] * unit.mib for gpu in gpus)
+    return ",".join(f"{ordinal}={amount}M" for ordinal, amount in enumerate(amounts))
