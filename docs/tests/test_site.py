@@ -1,0 +1,65 @@
+"""The site builds without a warning, leads nowhere wrong and fetches nothing from elsewhere."""
+
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from sitelinks import Page, read
+
+pytestmark = pytest.mark.slow
+LARGEST_IMAGE = 400_000
+"""Bytes; pages are read over slow lines too."""
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    """Every page of the site."""
+    found = {path: read(path) for path in site.rglob("*.html")}
+    assert len(found) > 10
+    return found
+
+
+def test_every_link_within_the_site_leads_to_a_page_and_an_anchor_that_are_there(
+    site: Path, pages: dict[Path, Page]
+) -> None:
+    """Also links that themes and tables of contents add."""
+    wrong = []
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            if target.is_dir():
+                target /= "index.html"
+            there = pages.get(target)
+            if not target.is_file() or (parts.fragment and _lacks(there, parts.fragment)):
+                wrong.append(f"{path.relative_to(site)}: {link}")
+    assert wrong == []
+
+
+def test_links_to_elsewhere_are_well_formed(pages: dict[Path, Page]) -> None:
+    """Over TLS, with a host; whether it answers is nobody's business in a test."""
+    outside = {link for page in pages.values() for link in page.links if urlsplit(link).scheme}
+    shape = re.compile(r"https://[a-z0-9-]+(\.[a-z0-9-]+)+(/\S*)?|mailto:\S+@\S+")
+    assert [link for link in sorted(outside) if not shape.fullmatch(link)] == []
+
+
+def test_a_reader_fetches_nothing_from_elsewhere(site: Path, pages: dict[Path, Page]) -> None:
+    """Neither pages nor styles name a script, style, font or picture of another host."""
+    fetched = {target for page in pages.values() for target in page.fetched}
+    assert [target for target in fetched if urlsplit(target).netloc] == []
+    for style in site.rglob("*.css"):
+        targets = re.findall(r"url\(([^)]*)\)|@import\s+(\S+)", style.read_text())
+        assert not [pair for pair in targets if "//" in "".join(pair)[:8]], style
+
+
+def test_pictures_are_no_larger_than_they_need_be(site: Path) -> None:
+    """A page of pictures would be one that nobody opens at night."""
+    pictures = [path for end in ("png", "jpg", "svg") for path in site.rglob(f"*.{end}")]
+    assert [path for path in pictures if path.stat().st_size > LARGEST_IMAGE] == []
+
+
+def _lacks(page: Page | None, anchor: str) -> bool:
+    return page is None or unquote(anchor) not in page.anchors
