@@ -40,12 +40,11 @@ def test_policies_can_be_left_out() -> None:
     assert render(values={"networkPolicy": {"enabled": False}}).of("NetworkPolicy") == []
 
 
+COMMON = {"gpushare-device-plugin", "gpushare-extender", "gpushare-webhook"}
+
+
 @pytest.mark.parametrize(
-    ("mode", "names"),
-    [
-        ("second", {"gpushare-device-plugin", "gpushare-scheduler"}),
-        ("extender", {"gpushare-device-plugin", "gpushare-extender"}),
-    ],
+    ("mode", "names"), [("second", COMMON | {"gpushare-scheduler"}), ("extender", COMMON)]
 )
 def test_monitors_point_at_ports_that_exist(mode: str, names: set[str]) -> None:
     """Each monitor selects running pods, or a Service, with the port that it names."""

@@ -1,0 +1,13 @@
+{{/* What monitors, rules and dashboards share. */}}
+
+{{/* A job of the same name in every release and namespace: rules and dashboards ask for it. */}}
+{{- define "gpushare.job" -}}
+- targetLabel: job
+  replacement: gpushare-{{ . }}
+{{- end -}}
+
+{{/* The file of alert rules, with the pages where the values say that they are. */}}
+{{- define "gpushare.alerts" -}}
+{{- $page := .Values.monitoring.alerts.runbookUrl | replace "$" "$$" | replace "{alert}" "${1}" -}}
+{{- regexReplaceAll "docs/runbooks/(\\w+)\\.md" (.Files.Get "alerts/gpushare.yaml") $page -}}
+{{- end -}}
