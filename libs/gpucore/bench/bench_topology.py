@@ -1,4 +1,4 @@
-"""How long a plan takes on 16 cards: tables once for a machine and a size, then every question.
+"""How long a plan takes on 16 cards: tables once for a machine, then every question.
 
 Run it with ``python -m pytest libs/gpucore/bench/bench_topology.py``; figures of a run are in
 docs/topology.md. The machines are those that are hard for different reasons: all alike (NVSwitch),
@@ -19,6 +19,7 @@ from gpucore.topology.subsets import STEP, Scores, Table
 
 CARDS = 16
 ALL = (1 << CARDS) - 1
+LIMITS = {"tables": 10e-3, "question": 1e-3}
 KINDS = (10, 20, 30, 40, 50, 110, 150, 210, 230, 610)
 
 
@@ -55,12 +56,22 @@ MACHINES: dict[str, Scores] = {
 }
 
 
+def complete(scores: Scores) -> Table:
+    """Everything that is ever made once for a machine, for groups of all sizes."""
+    table = Table(scores, [-1] * CARDS)
+    for size in range(2, CARDS):
+        if table.alike:
+            continue
+        table.groups(size)
+        Search(table, size)
+        if table.different > ALL and size < CARDS // 2:
+            table.maxima(size)
+    return table
+
+
 def prepared(scores: Scores, size: int) -> Search:
     """A search with all its tables made and nothing learnt."""
-    table = Table(scores, [-1] * CARDS)
-    for over in range(size):
-        table.heaviest(over)
-    return Search(table, size)
+    return Search(complete(scores), size)
 
 
 def free_sets(size: int) -> list[int]:
@@ -73,21 +84,12 @@ def free_sets(size: int) -> list[int]:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_table_of_a_machine(benchmark: Any, machine: str) -> None:
-    """The sums over all 65,536 sets, made once for a machine."""
-    table = benchmark(Table, MACHINES[machine], [-1] * CARDS)
+def test_tables_of_a_machine(benchmark: Any, machine: str) -> None:
+    """All that is made once for a machine, for all sizes of groups together."""
+    table = benchmark.pedantic(complete, (MACHINES[machine],), rounds=20, warmup_rounds=2)
     assert table.sums[ALL] * STEP == sum(map(sum, MACHINES[machine])) // 2
-
-
-@pytest.mark.parametrize("size", [2, 3, 5, 8])
-def test_tables_of_a_size(benchmark: Any, size: int) -> None:
-    """The groups in order and the best inside every set, made once for a machine and a size."""
-
-    def setup() -> tuple[tuple[Table, int], dict[str, Any]]:
-        return (Table(MACHINES["two-dgx1"], [-1] * CARDS), size), {}
-
-    search = benchmark.pedantic(Search, setup=setup, rounds=5)
-    assert search.best(ALL).total > 0
+    if not machine.startswith("random"):
+        assert benchmark.stats.stats.min < LIMITS["tables"]
 
 
 @pytest.mark.parametrize("size", range(2, 16))
@@ -100,6 +102,8 @@ def test_first_question(benchmark: Any, machine: str, size: int) -> None:
 
     best = benchmark.pedantic(Search.best, setup=setup, rounds=3)
     assert best.mask.bit_count() == size
+    if not machine.startswith("random"):
+        assert benchmark.stats.stats.min < LIMITS["question"]
 
 
 @pytest.mark.parametrize("size", range(2, 16))

@@ -12,14 +12,26 @@ best group wins, then fewest NUMA nodes, then lowest indexes. One thing goes bef
 groups that are all worth the same, since the pods to come are then served alike (it is also what
 NVIDIA's tests expect of the pairs of a DGX-1 with V100). Of interchangeable cards the lowest are
 taken, which saves searching what differs in names only. What is learnt about a set of cards is kept
-for later questions.
+for later questions, and for all sets that are the same but for the names of their cards
+(:mod:`gpucore.topology.symmetry`).
 """
 
-from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from itertools import combinations, groupby
+from math import comb
+from typing import Final, NamedTuple
 
-from gpucore.topology.subsets import Group, Scores, Table, table_of, veto
+from gpucore.topology.lanes import LIMIT, best_pairings
+from gpucore.topology.subsets import Scores, Table, table_of
+
+FEW: Final = 10
+"""Groups are listed from the free cards rather than looked for among those of the machine where
+that makes the list so many times shorter."""
+
+SEARCHED: Final = 1000
+"""Really different sets up to which pairs are searched like other groups; with more of them a table
+of all pairings is made, for cuts into many small groups are the hardest."""
 
 
 class Best(NamedTuple):
@@ -42,21 +54,29 @@ class Search:
         self._size = size
         self._answers: dict[int, Best] = {}
         self._exact: dict[int, Best] = {}
-        if not table.alike:
-            self._groups = table.groups(size)
-            self._heaviest = table.heaviest(size if 2 * size <= table.cards else 0)
-            self._ceiling = table.ceilings(size)
+        self._ceiling: dict[int, int] = {}
+        tabled = size == 2 and table.different > SEARCHED and not table.alike
+        self._pairings = best_pairings(table.steps) if tabled else None
 
     def best(self, free: int, require: int = 0) -> Best:
         """The best cut of ``free`` that has one whole group with all cards of ``require``."""
         if self._table.alike:
             return self._lowest(free, require)
         if require:
-            return self._even(free, self._best_with(free, require), require)
+            return self._even(free, self._better(free, -1, require), require)
         if free not in self._answers:
             best = self._exact.get(free) or self._better(free, -1)
             self._answers[free] = self._even(free, best, 0)
         return self._answers[free]
+
+    def total(self, free: int) -> int:
+        """The total of the best cut of ``free``."""
+        if self._table.alike:
+            return self._lowest(free, 0).total
+        if self._pairings is not None:
+            return self._pairings[free]
+        alike = self._table.stand_in(free)
+        return (self._exact.get(alike) or self._better(alike, -1)).total
 
     def _lowest(self, free: int, require: int) -> Best:
         """The answer where all cards are alike: the lowest are as good as any."""
@@ -67,26 +87,6 @@ class Search:
             mask |= left & -left
         return Best(count * sums[mask] + sums[(1 << over) - 1], mask)
 
-    def _best_with(self, free: int, require: int) -> Best:
-        best = Best(-1, 0)
-        most = self._bound(free, free.bit_count() // self._size - 1)
-        for weight, group, _ in self._groups:
-            if weight + most <= best.total:  # all groups that follow are lighter still
-                break
-            if group & ~free or require & ~group:
-                continue
-            rest = free - group
-            if weight + self._bound(rest, rest.bit_count() // self._size) > best.total:
-                total = weight + self.total(rest, best.total - weight)
-                best = Best(total, group) if total > best.total else best
-        return best
-
-    def total(self, free: int, needed: int = -1) -> int:
-        """The total of the best cut of ``free``, or anything up to ``needed`` if that is more."""
-        if self._table.alike:
-            return self._lowest(free, 0).total
-        return (self._exact.get(free) or self._better(free, needed)).total
-
     def _even(self, free: int, best: Best, require: int) -> Best:
         """A cut as good as ``best`` whose groups are all worth the same, if there is one."""
         count, over = divmod(free.bit_count(), self._size)
@@ -95,60 +95,88 @@ class Search:
         share = best.total // count
         if self._table.sums[best.mask] == share:
             return best
-        start = bisect_left(self._groups, -share, key=_lightness)
-        end = bisect_right(self._groups, -share, key=_lightness)
-        groups = [group for _, group, _ in self._groups[start:end] if not group & ~free]
+        alike = self._table.groups(self._size).get(share, [])
+        groups = [group for group in alike if not group & ~free]
         dead: set[int] = set()
         for group in groups:
             if not require & ~group and _covered(free - group, groups, dead):
                 return Best(best.total, group)
         return best
 
-    def _bound(self, free: int, count: int) -> int:
-        """No ``count`` groups and rest within ``free`` weigh more than this."""
-        over = self._table.heaviest(free.bit_count() % self._size)
-        bound = count * self._heaviest[free] + over[free]
-        return min(bound, self._ceiling[free])
-
-    def _better(self, free: int, needed: int) -> Best:
+    def _better(self, free: int, needed: int, require: int = 0) -> Best:
         """The best cut of ``free`` if it is more than ``needed``, else that and no group.
 
-        Each cut is looked at from its heaviest group, so all its others weigh no more than that.
+        Each cut is looked at from its heaviest group, so all its others weigh no more than that;
+        or, where cards are required, from the group that has them.
         """
-        count, over = divmod(free.bit_count(), self._size)
+        table, size, sums = self._table, self._size, self._table.sums
+        count, over = divmod(free.bit_count(), size)
         if count == 0 or (count == 1 and over == 0):
-            return Best(self._table.sums[free], free if count else 0)
-        sums, heaviest, left = self._table.sums, self._heaviest, self._table.heaviest(over)
-        exact, ceiling = self._exact, self._ceiling
-        others, is_last = count - 1, count == 1 or (count == 2 and over == 0)
-        best, mask, floor = needed, 0, (needed - left[free]) // count
-        barred = veto(free)
-        for weight, group, bars in self._groups:
-            if weight <= floor:  # all groups that follow are lighter still
+            return Best(sums[free], free if count else 0)
+        closed = sums if count + bool(over) == 2 else self._pairings
+        alike, others = table.stand_in(free), count
+        slack = table.heaviest(over, alike)
+        if require:
+            slack, others = slack + (count - 1) * table.heaviest(size, alike), 1
+        best, mask = needed, 0
+        for weight, groups in self._candidates(free, require, first=needed < 0):
+            if weight * others + slack <= best:  # so are all groups that follow
                 break
-            if bars & barred:
-                continue
-            rest = free - group
-            if is_last:
-                total = weight + sums[rest]
-            else:
-                if weight + ceiling[rest] <= best:
-                    continue
-                most = heaviest[rest]
-                most = most if most < weight else weight  # noqa: FURB136 - min() doubles the time
-                if weight + others * most + left[rest] <= best:
-                    continue
-                total = weight + (exact.get(rest) or self._better(rest, best - weight)).total
-            if total > best:
-                best, mask, floor = total, group, (total - left[free]) // count
-        ceiling[free] = max(best, 0)
-        if best > needed:
-            exact[free] = Best(best, mask)
+            limit = LIMIT if require else weight
+            for group in self._inside(groups, free, require):
+                if closed is None:
+                    total = weight + self._rest(free - group, limit, best - weight)
+                else:
+                    total = weight + closed[free - group]
+                if total > best:
+                    best, mask = total, group
+        if not require:
+            self._ceiling[alike] = max(best, 0)
+            if best > needed:
+                self._exact[free] = Best(best, mask)
         return Best(best, mask)
 
+    def _rest(self, free: int, limit: int, enough: int) -> int:
+        """The total of the best cut of ``free`` if it is more than ``enough``, else up to that.
 
-def _lightness(group: Group) -> int:
-    return -group[0]
+        Args:
+            limit: no heavier groups need be looked for.
+        """
+        table, free = self._table, self._table.stand_in(free)
+        if self._ceiling.get(free, LIMIT) <= enough:
+            return enough
+        count, over = divmod(free.bit_count(), self._size)
+        most = min(limit, table.heaviest(self._size, free))
+        if count * most + table.heaviest(over, free) <= enough:
+            return enough
+        return (self._exact.get(free) or self._better(free, enough)).total
+
+    def _inside(self, groups: list[int], free: int, require: int) -> Iterator[int]:
+        """Those of ``groups`` that can be had; of equal ones that of the lowest cards."""
+        barred, lower = ~free, self._table.lower
+        for group in groups:
+            if group & barred or require & ~group:
+                continue
+            if not lower[group & ~require] & free & ~group:
+                yield group
+
+    def _candidates(
+        self, free: int, require: int, *, first: bool
+    ) -> Iterable[tuple[int, list[int]]]:
+        """Groups by weight, in the order of preference; those of other cards may be among them."""
+        size, cards = self._size, self._table.cards
+        wanted, spare = size - require.bit_count(), free & ~require
+        if first and comb(spare.bit_count(), wanted) * FEW <= comb(cards, size):
+            return self._listed(spare, require, wanted)
+        return self._table.groups(size).items()
+
+    def _listed(self, spare: int, require: int, wanted: int) -> Iterator[tuple[int, list[int]]]:
+        """Groups of the required cards and ``wanted`` others."""
+        sums, nodes = self._table.sums, self._table.nodes
+        cards = [1 << card for card in range(self._table.cards) if spare >> card & 1]
+        masks = [require + sum(chosen) for chosen in combinations(cards, wanted)]
+        masks.sort(key=lambda mask: (nodes[mask].bit_count() or 1) - (sums[mask] << 8))
+        return ((weight, list(group)) for weight, group in groupby(masks, sums.__getitem__))
 
 
 def _covered(free: int, groups: list[int], dead: set[int]) -> bool:

@@ -1,18 +1,21 @@
 """Tables over all sets of cards of one machine, for the searches that answer exactly.
 
 A set of cards is a bit mask. For 16 cards there are 65,536 sets: few enough to write down once what
-each is worth, after which a question is a few look-ups. The sums are made with the table (a few
-milliseconds), the rest when a group size is first asked for. Not for more than 16 cards: see
-:mod:`gpucore.topology.greedy`.
+each is worth, after which a question is a few look-ups. The sums are made with the table, the
+groups of a size in order when that size is first asked for, what is heaviest inside a set when that
+set is: all of it for all sizes takes less than 10 ms of an idle core. Not for more than 16 cards:
+see :mod:`gpucore.topology.greedy`.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import combinations
+from operator import itemgetter
 from typing import Final
 
-from gpucore.topology.lanes import LIMIT, best_pairings, subset_maxima
+from gpucore.topology.lanes import pair_sums, subset_maxima, unions
+from gpucore.topology.symmetry import halves_of
 
 MAX_EXACT: Final = 16
 """Cards up to which answers are exact."""
@@ -21,79 +24,106 @@ STEP: Final = 10
 """Every pair score is a multiple of this; tables hold scores in this unit, to fit 15 bits."""
 
 KEPT_TABLES: Final = 32
-"""Machine shapes whose tables are kept; one of 16 cards takes some 10 MB when all is asked."""
+"""Machine shapes whose tables are kept; one of 16 cards takes some 5 MB when all is asked."""
 
 Scores = tuple[tuple[int, ...], ...]
 """Square, symmetric, in multiples of :data:`STEP`, 0 on the diagonal."""
 
-
-Group = tuple[int, int, int]
-"""A possible group of cards: its weight (sum over its pairs, in steps), its mask, and what bars it:
-its cards, and :data:`MAX_EXACT` bits higher those that must not be free (see :func:`veto`)."""
+Buckets = Mapping[int, list[int]]
+"""Groups by weight (sum over the pairs, in steps), heaviest first; in each bucket those on fewest
+NUMA nodes first, then those of lowest indexes."""
 
 
 class Table:
     """What one machine's links say about all sets of its cards. Grows as questions are asked.
 
+    Args:
+        scores, numas: as in :func:`table_of`.
+        symmetric: look for sets that can stand for others; answers are the same without.
+
     Attributes:
         cards: how many there are.
         sums: for every set of cards the sum over its pairs, in steps.
+        lower: for every set the cards that are lower than one of its members and interchangeable
+            with it.
+        nodes: for every set a bit for each NUMA node it touches, where more than one is known.
         alike: nothing tells any two cards apart: an NVSwitch, one host bridge, or no links known.
     """
 
-    def __init__(self, scores: Scores, numas: Sequence[int]) -> None:
+    def __init__(self, scores: Scores, numas: Sequence[int], *, symmetric: bool = True) -> None:
         self.cards = len(scores)
-        self.sums = _sums(scores)
-        self._scores = scores
-        self._nodes = _unions(_node_bits(numas))
+        self.steps = [[score // STEP for score in row] for row in scores]
+        self.sums = pair_sums(self.steps)
         twins = _twins(scores, numas)
         self.alike = all(lower == (1 << card) - 1 for card, lower in enumerate(twins))
-        self._lower = _unions(twins)
-        self._groups: dict[int, list[Group]] = {}
-        self._heaviest: dict[int, array[int]] = {}
+        self.lower = unions(twins)
+        self._node_bits = _node_bits(numas)
+        self.nodes = unions(self._node_bits)
+        self._halves = halves_of(self.steps) if symmetric and not self.alike else None
+        self._groups: dict[int, Buckets] = {}
+        self._maxima: dict[int, array[int]] = {}
+        self._heaviest: dict[tuple[int, int], int] = {}
         self._broadest: dict[int, list[int]] = {}
 
-    def groups(self, size: int) -> list[Group]:
-        """All groups of ``size`` cards: heaviest, then fewest NUMA nodes, then lowest indexes."""
+    def groups(self, size: int) -> Buckets:
+        """All groups of ``size`` cards."""
         if size not in self._groups:
-            masks, nodes, lower = list(_masks(self.cards, size)), self._nodes, self._lower
-            if nodes[-1]:
-                masks.sort(key=lambda mask: max(nodes[mask].bit_count(), 1))
-            by_weight: dict[int, list[int]] = {}
-            for mask in masks:
-                by_weight.setdefault(self.sums[mask], []).append(mask)
-            self._groups[size] = [
-                (weight, mask, mask | (lower[mask] & ~mask) << MAX_EXACT)
-                for weight in sorted(by_weight, reverse=True)
-                for mask in by_weight[weight]
-            ]
+            masks = _ordered(self._node_bits, size)
+            weights = itemgetter(*masks, 0, 0)(self.sums)  # two more: it gives no tuple for one
+            found: dict[int, list[int]] = {}
+            for weight, mask in zip(weights, masks, strict=False):
+                if weight in found:
+                    found[weight].append(mask)
+                else:
+                    found[weight] = [mask]
+            self._groups[size] = {weight: found[weight] for weight in sorted(found, reverse=True)}
         return self._groups[size]
 
-    def heaviest(self, size: int) -> "array[int]":
-        """For every set of cards the weight of the best group of ``size`` inside it, 0 if none."""
-        if size not in self._heaviest:
-            weights = array("H", bytes(2 << self.cards))
-            if size > 1:
-                for mask in _masks(self.cards, size):
-                    weights[mask] = self.sums[mask]
-                weights = subset_maxima(weights, self.cards)
-            self._heaviest[size] = weights
-        return self._heaviest[size]
+    @property
+    def different(self) -> int:
+        """How many sets differ in more than the names of their cards, as far as is known."""
+        return self._halves.different if self._halves else 1 << self.cards
 
-    def ceilings(self, size: int) -> "array[int]":
-        """For every set of cards a total that no cut into groups of ``size`` exceeds.
+    def stand_in(self, free: int) -> int:
+        """The set that is looked at instead of ``free``: all that is asked here is the same."""
+        return self._halves.stand_in(free) if self._halves else free
 
-        For pairs it is exact, because a search among many small groups is the hardest; for others
-        it says nothing yet.
+    def heaviest(self, size: int, free: int) -> int:
+        """The weight of the best group of ``size`` inside ``free``, 0 where there is none.
+
+        On a machine without symmetry from a table of all sets, for there every set is another.
         """
-        if size == 2:
-            return best_pairings([[score // STEP for score in row] for row in self._scores])
-        return array("H", [LIMIT]) * (1 << self.cards)
+        if size < 2:
+            return 0
+        if self._halves is None:
+            return self.maxima(size)[free]
+        key = size, free
+        if key not in self._heaviest:
+            self._heaviest[key] = self._found(size, free)
+        return self._heaviest[key]
+
+    def maxima(self, size: int) -> "array[int]":
+        """For every set of cards the weight of the best group of ``size`` inside it."""
+        if size not in self._maxima:
+            weights = array("H", bytes(2 << self.cards))
+            for mask in _ordered(self._node_bits, size):
+                weights[mask] = self.sums[mask]
+            self._maxima[size] = subset_maxima(weights, self.cards)
+        return self._maxima[size]
+
+    def _found(self, size: int, free: int) -> int:
+        more, sums = free.bit_count() - size, self.sums
+        if more < 2:
+            rests = [free ^ 1 << card for card in range(self.cards) if free >> card & 1]
+            return 0 if more < 0 else max(sums[rest] for rest in rests) if more else sums[free]
+        taken = ~free
+        groups = self.groups(size).items()
+        return next(weight for weight, masks in groups for mask in masks if not mask & taken)
 
     def broadest(self, size: int) -> list[int]:
         """All groups of ``size`` cards, the one whose smallest pair is largest first."""
         if size not in self._broadest:
-            masks = [mask for _, mask, _ in self.groups(size)]
+            masks = [mask for bucket in self.groups(size).values() for mask in bucket]
             masks.sort(key=self.weakest.__getitem__, reverse=True)
             self._broadest[size] = masks
         return self._broadest[size]
@@ -101,22 +131,13 @@ class Table:
     @cached_property
     def weakest(self) -> list[int]:
         """For every set of cards its smallest pair, in steps; very large for a single card."""
-        found = [sum(map(sum, self._scores))]
-        for card, row in enumerate(self._scores):
+        found = [sum(map(sum, self.steps))]
+        for card, row in enumerate(self.steps):
             to_card = found[:1]
             for score in row[:card]:
-                to_card += [min(weakest, score // STEP) for weakest in to_card]
+                to_card += [min(weakest, score) for weakest in to_card]
             found += map(min, found, to_card)
         return found
-
-
-def veto(free: int) -> int:
-    """What bars a group when ``free`` are the free cards, to be compared with its own veto.
-
-    A group is barred by each of its cards that is not free, and by each free card that is lower
-    than one of its cards and interchangeable with it: the group with that card is as good.
-    """
-    return (free << MAX_EXACT) | (~free & ((1 << MAX_EXACT) - 1))
 
 
 @lru_cache(maxsize=KEPT_TABLES)
@@ -130,31 +151,11 @@ def table_of(scores: Scores, numas: tuple[int, ...]) -> Table:
     return Table(scores, numas)
 
 
-def _sums(scores: Scores) -> list[int]:
-    """The sum over the pairs of every set, by doubling: with each card come all sets with it."""
-    sums = [0]
-    for card, row in enumerate(scores):
-        to_card = [0]
-        for score in row[:card]:
-            to_card += [joined + score // STEP for joined in to_card]
-        sums += [a + b for a, b in zip(sums, to_card, strict=True)]
-    return sums
-
-
-def _unions(masks: Sequence[int]) -> list[int]:
-    """For every set of cards the union of the masks of its members."""
-    if not any(masks):
-        return [0] * (1 << len(masks))
-    unions = [0]
-    for mask in masks:
-        unions += [union | mask for union in unions]
-    return unions
-
-
-def _node_bits(numas: Sequence[int]) -> list[int]:
+def _node_bits(numas: Sequence[int]) -> tuple[int, ...]:
     """For each card a bit for its NUMA node; none where only one node is known, or no node."""
     known = sorted({numa for numa in numas if numa >= 0})
-    return [1 << known.index(numa) if numa >= 0 and known[1:] else 0 for numa in numas]
+    bits = {numa: 1 << at for at, numa in enumerate(known)} if known[1:] else {}
+    return tuple(bits.get(numa, 0) for numa in numas)
 
 
 def _twins(scores: Scores, numas: Sequence[int]) -> list[int]:
@@ -168,7 +169,12 @@ def _twins(scores: Scores, numas: Sequence[int]) -> list[int]:
     return [sum(1 << a for a in range(b) if alike(a, b)) for b in cards]
 
 
-@lru_cache(maxsize=64)
-def _masks(cards: int, size: int) -> tuple[int, ...]:
-    """All sets of ``size`` cards, in order of their lowest, next lowest ... card."""
-    return tuple(map(sum, combinations([1 << card for card in range(cards)], size)))
+@lru_cache(maxsize=256)
+def _ordered(node_bits: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """All sets of ``size`` cards, fewest NUMA nodes first, then by their lowest, next lowest ..."""
+    cards = [1 << card for card in range(len(node_bits))]
+    masks = list(map(sum, combinations(cards, size)))
+    if any(node_bits):
+        nodes = unions(node_bits)
+        masks.sort(key=lambda mask: max(nodes[mask].bit_count(), 1))
+    return tuple(masks)
