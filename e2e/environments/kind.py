@@ -72,13 +72,22 @@ class KindEnvironment:
             self._load(built)
         with step("install the chart"):
             self.kubectl("label", "node", *self.nodes, *LABELS, "--overwrite")
-            helm.install(RELEASE, CHART, NAMESPACE, self._values(built), self.kubeconfig)
+            self.values = self._values(built)
+            self.install()
         with step("wait for the stack"):
             self.wait_ready()
 
     def stop(self) -> None:
         """Remove the cluster and what was laid out for it."""
         lifecycle.down(self.name)
+
+    def install(self, values: Mapping[str, object] | None = None) -> None:
+        """Install or upgrade the stack, to other values than those it started with if given."""
+        helm.install(RELEASE, CHART, NAMESPACE, values or self.values, self.kubeconfig)
+
+    def uninstall(self) -> None:
+        """Remove the stack, and nothing else."""
+        helm.uninstall(RELEASE, NAMESPACE, self.kubeconfig)
 
     @property
     def kubeconfig(self) -> Path:

@@ -283,8 +283,9 @@ def test_a_scheduler_that_does_not_start_gets_its_old_manifest_back(
 @pytest.fixture
 def server() -> Iterator[FakeApiServer]:
     """What the chart leaves in its namespace."""
-    tls = {"serverName": "gpushare-extender.gpushare.svc", "keyFile": "/etc/kubernetes/tls.key"}
-    prefix = "https://gpushare-extender.gpushare.svc:39999/gpushare-scheduler"
+    name = "gpushare-extender"
+    tls = {"serverName": f"{name}.gpushare.svc", "keyFile": "/etc/kubernetes/tls.key"}
+    prefix = f"https://{name}.gpushare.svc:39999/gpushare-scheduler"
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
         "extenders": [{"urlPrefix": prefix, "tlsConfig": tls}],
@@ -292,11 +293,11 @@ def server() -> Iterator[FakeApiServer]:
     data = {"config.yaml": yaml.safe_dump(config), "credentials": "pair"}
     base = "/api/v1/namespaces/gpushare"
     lists: dict[str, list[dict[str, Any]]] = {
-        f"{base}/configmaps": [{"data": data}],
-        f"{base}/services": [{"spec": {"clusterIP": "10.96.7.7"}}],
+        f"{base}/configmaps": [{"metadata": {"name": f"{name}-config"}, "data": data}],
     }
     fake = FakeApiServer(lists)
     pair = {"ca.crt": "Y2E=", "tls.crt": "Y3J0", "tls.key": "a2V5"}
+    fake.objects[f"{base}/services/{name}"] = {"spec": {"clusterIP": "10.96.7.7"}}
     fake.objects[f"{base}/secrets/pair"] = {"data": pair}
     with fake.serving():
         yield fake

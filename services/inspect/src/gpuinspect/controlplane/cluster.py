@@ -29,17 +29,18 @@ def offered(kube: Kube, namespace: str) -> Offer:
         ControlPlaneError: there is no such release, or more than one.
         ClusterError: the API server did not answer.
     """
-    data = _only(kube, namespace, "configmaps")["data"]
+    base = f"/api/v1/namespaces/{namespace}"
+    name, data = _config(kube, base)
     config = yaml.safe_load(data["config.yaml"])
     (extender,) = (dict(each) for each in config["extenders"] if is_ours(each))
-    service = _only(kube, namespace, "services")
+    service = json.loads(kube.get(f"{base}/services/{name}"))
     address = urlsplit(str(extender["urlPrefix"]))
     host = f"{service['spec']['clusterIP']}:{address.port}"
     extender["urlPrefix"] = urlunsplit(address._replace(netloc=host))
     if "tlsConfig" in extender:
         held_to = extender["tlsConfig"]["serverName"]
-        secret = f"/api/v1/namespaces/{namespace}/secrets/{data['credentials']}"
-        extender["tlsConfig"] = {"serverName": held_to} | _credentials(kube.get(secret))
+        pair = _credentials(kube.get(f"{base}/secrets/{data['credentials']}"))
+        extender["tlsConfig"] = {"serverName": held_to} | pair
     return Offer(extender, str(config["apiVersion"]))
 
 
@@ -49,16 +50,16 @@ def _credentials(secret: bytes) -> dict[str, str]:
     return {"caData": data["ca.crt"], "certData": data["tls.crt"], "keyData": data["tls.key"]}
 
 
-def _only(kube: Kube, namespace: str, kind: str) -> dict[str, Any]:
-    path = f"/api/v1/namespaces/{namespace}/{kind}"
-    items = json.loads(kube.get(path, labelSelector=_COMPONENT))["items"]
+def _config(kube: Kube, base: str) -> tuple[str, Mapping[str, str]]:
+    """Name of the extender, and the data of the ConfigMap that is made for who calls it."""
+    items = json.loads(kube.get(f"{base}/configmaps", labelSelector=_COMPONENT))["items"]
     if len(items) != 1:
         raise ControlPlaneError(
-            f"{len(items)} {kind} with {_COMPONENT} in namespace {namespace}, not 1: install the"
-            " chart there once, with scheduler.mode=extender"
+            f"{len(items)} ConfigMaps with {_COMPONENT} under {base}, not 1: install the chart"
+            " there once, with scheduler.mode=extender"
         )
-    found: dict[str, Any] = items[0]
-    return found
+    (found,) = items
+    return found["metadata"]["name"].removesuffix("-config"), found["data"]
 
 
 def wait_running(kube: Kube, node: str, config: str, *, seconds: float) -> None:
