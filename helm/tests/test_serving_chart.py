@@ -53,8 +53,8 @@ def test_objects_are_what_the_api_takes(server: str, version: str) -> None:
         (
             "tensorflow",
             (
-                "/usr/bin/tensorflow_model_server --port=8500 --rest_api_port=8501 --model_name=mnist"
-                " --model_base_path=/models/mnist"
+                "/usr/bin/tensorflow_model_server --port=8500 --rest_api_port=8501"
+                " --model_name=mnist --model_base_path=/models/mnist"
                 " --monitoring_config_file=/etc/gpushare-serving/monitoring.config"
             ),
         ),
@@ -68,7 +68,8 @@ def test_objects_are_what_the_api_takes(server: str, version: str) -> None:
         (
             "torchserve",
             (
-                "torchserve --start --foreground --ts-config=/etc/gpushare-serving/config.properties"
+                "torchserve --start --foreground"
+                " --ts-config=/etc/gpushare-serving/config.properties"
                 " --model-store=/models/mnist --models=mnist=mnist.mar"
             ),
         ),
@@ -179,6 +180,17 @@ def test_probes_and_metrics_ask_where_the_server_answers(
     (deployment,) = rendered.of("Deployment")
     notes = deployment["spec"]["template"]["metadata"]["annotations"]
     assert notes["prometheus.io/port"] + notes["prometheus.io/path"] == metrics
+
+
+@pytest.mark.parametrize("server", ["triton", "torchserve", "custom"])
+def test_metrics_may_have_a_port_of_their_own(server: str) -> None:
+    """It is the container's, Prometheus' and the server's alike."""
+    rendered = serve(server, metrics={"port": 9100}, restApiPort=9000)
+    ports = {item["name"]: item["containerPort"] for item in container(rendered)["ports"]}
+    assert (ports["metrics"], ports["http"]) == (9100, 9000)
+    (deployment,) = rendered.of("Deployment")
+    notes = deployment["spec"]["template"]["metadata"]["annotations"]
+    assert notes["prometheus.io/port"] == "9100"
 
 
 def test_a_custom_server_without_ports_has_no_service() -> None:

@@ -14,7 +14,7 @@
   "vllm" (dict "image" "vllm/vllm-openai:latest" "grpc" 0 "http" 8000
     "metricsPath" "/metrics" "ready" "/health" "live" "/health")
   "custom" (dict "image" "" "grpc" 0 "http" 0
-    "metricsPort" .Values.metrics.port "metricsPath" .Values.metrics.path
+    "metricsPort" 0 "metricsPath" .Values.metrics.path
     "ready" .Values.probes.path "live" .Values.probes.path)
 -}}
 {{- $server := get $servers .Values.server -}}
@@ -22,6 +22,9 @@
 {{- $_ := set $server "ready" "" -}}
 {{- end -}}
 {{- $http := .Values.restApiPort | default $server.http -}}
+{{- if and .Values.metrics.port (hasKey $server "metricsPort") -}}
+{{- $_ := set $server "metricsPort" .Values.metrics.port -}}
+{{- end -}}
 image: {{ .Values.image | default $server.image | quote }}
 grpc: {{ .Values.port | default $server.grpc }}
 http: {{ $http }}

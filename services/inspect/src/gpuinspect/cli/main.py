@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "whatif": Lazy("whatif:whatif", "where pods would go if they came now"),
     "defrag": Lazy("defrag:defrag", "the fewest pods whose move makes room"),
     "doctor": Lazy("doctor:doctor", "checks of the installation, each with what to do"),
+    "serve": Lazy("serve:app", "a model server on a share of a GPU (arena serve)"),
     "snapshot": Lazy("snapshot:snapshot", "a file for --snapshot, to look at a cluster elsewhere"),
     "topology": Lazy("topology:app", "how cards are joined, and which belong together"),
     "replay": Lazy("replay:replay", "what a policy leaves unallocated, by a trace of pods"),

@@ -1,0 +1,221 @@
+"""``gpushare serve``: a model server on a share of a GPU; list, get, delete.
+
+One command a server, all with the flags of :mod:`gpuinspect.cli.serveflags`. Creating and deleting
+is Helm's work, reading is done here.
+"""
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Final, ParamSpec
+
+import typer
+
+from gpucore.wire.errors import WireError
+from gpucore.wire.names import Names
+from gpuinspect.cli.formats import Format, NoHeaders, Output, emit, names_only
+from gpuinspect.cli.reading import Context, Domain, Kubeconfig, Timeout, fail, note
+from gpuinspect.cli.serveflags import request
+from gpuinspect.collect import Source
+from gpuinspect.errors import InspectError, NotFoundError
+from gpuinspect.layout import serving as layout
+from gpuinspect.serving.documents import serving_list
+from gpuinspect.serving.engine import Helm, Place
+from gpuinspect.serving.errors import FlagError, RefusedError
+from gpuinspect.serving.request import Request, Server
+from gpuinspect.serving.served import instances, servings
+
+P = ParamSpec("P")
+CHART: Final = "gpu-serving"
+NOTHING: Final = "nothing is served"
+EXAMPLES: Final = {
+    Server.TENSORFLOW: "--name mnist --model-name mnist --model-path /models/mnist"
+    " --data models:/models --gpumemory 3",
+    Server.TRITON: "--name vision --model-repository s3://bucket/models --gpumemory 8 --gpucore 30",
+    Server.TORCHSERVE: "--name cats --model-name cats --model-path /store --data store:/store"
+    " --gpumemory 6 --processes 2",
+    Server.VLLM: "--name chat --model-name chat --model-path Qwen/Qwen2.5-7B-Instruct"
+    " --gpumemory 24 --arg --max-model-len=8192",
+    Server.CUSTOM: "--name own --image registry/own:1 --gpumemory 4 --restful-port 8000"
+    " --command 'python3 serve.py'",
+}
+SUMMARIES: Final = {
+    Server.TENSORFLOW: "Serve a TensorFlow model with TensorFlow Serving.",
+    Server.TRITON: "Serve a model repository with Triton.",
+    Server.TORCHSERVE: "Serve a PyTorch model with TorchServe.",
+    Server.VLLM: "Serve a language model with vLLM.",
+    Server.CUSTOM: "Serve with an image and a command of your own.",
+}
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+Namespace = Annotated[
+    str, typer.Option("-n", "--namespace", help="namespace; default the context's")
+]
+Everywhere = Annotated[bool, typer.Option("-A", "--all-namespaces", help="of all namespaces")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="print the manifests; change nothing")]
+ServedName = Annotated[str, typer.Argument(help="what was given as --name", metavar="NAME")]
+
+
+@app.callback()
+def serve() -> None:
+    """Serve a model on a share of a GPU, or on whole GPUs; see what is served; end it."""
+
+
+def told(command: Callable[P, None]) -> Callable[P, None]:
+    """``command`` with errors as sentences: exit code 2 where a flag cannot be read, else 1."""
+
+    @functools.wraps(command)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except FlagError as error:
+            raise typer.BadParameter(str(error)) from error
+        except (InspectError, WireError) as error:
+            fail(error)
+
+    return wrapper
+
+
+def create(
+    server: Server,
+    flags: dict[str, Any],
+    *,
+    namespace: Namespace = "",
+    dry_run: DryRun = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Install a release for what the flags ask, or print it.
+
+    Raises:
+        InspectError: the request, Helm or the cluster says no.
+    """
+    asked = request(server, **flags)
+    if refusal := asked.refusal():
+        raise RefusedError(refusal)
+    helm = Helm.at(_place(namespace, kubeconfig, context))
+    if dry_run:
+        sys.stdout.write(helm.render(asked.name, asked.values()))
+        return
+    if helm.chart_of(asked.name):
+        raise RefusedError(
+            f"there is a release {asked.name} in namespace {helm.place.namespace} already: delete "
+            f"it first (gpushare serve delete {asked.name}), or choose another --name"
+        )
+    helm.install(asked.name, asked.values())
+    _created(asked, helm.place.namespace)
+
+
+def _created(asked: Request, namespace: str) -> None:
+    deployment = f"deployment/{asked.name}-{asked.server}-serving"
+    sys.stdout.write(f"{deployment} created\n")
+    note(f"note: to wait for it: kubectl rollout status {deployment} -n {namespace}")
+
+
+def _place(namespace: str, kubeconfig: Path | None, context: str | None) -> Place:
+    from gpuinspect.serving import where  # noqa: PLC0415 - its client takes half a second to import
+
+    found = namespace or where.namespace(kubeconfig, context or "")
+    return Place(found, kubeconfig, context or "")
+
+
+def _command(server: Server) -> Callable[..., None]:
+    """The command of one server: the flags of a request and those of :func:`create`."""
+    asked = [p for p in inspect.signature(request).parameters.values() if p.name != "server"]
+    where_to = list(inspect.signature(create).parameters.values())[2:]
+
+    def command(**flags: Any) -> None:
+        own = {parameter.name: flags.pop(parameter.name) for parameter in where_to}
+        told(create)(server, flags, **own)
+
+    setattr(command, "__signature__", inspect.Signature([*asked, *where_to]))  # noqa: B010
+    return command
+
+
+for _server, _example in EXAMPLES.items():
+    app.command(
+        str(_server),
+        help=SUMMARIES[_server],
+        epilog=f"Example: gpushare serve {_server} {_example}",
+    )(_command(_server))
+app.command("tf", hidden=True, help="Arena's short name of tensorflow.")(
+    _command(Server.TENSORFLOW)
+)
+
+
+@app.command("list")
+@told
+def list_servings(
+    *,
+    namespace: Namespace = "",
+    all_namespaces: Everywhere = False,
+    output: Output = Format.TABLE,
+    no_headers: NoHeaders = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: Timeout = 30.0,
+    resource_domain: Domain = "aliyun.com",
+) -> None:
+    """List what is served: by this command, and by arena."""
+    kube = Source(kubeconfig, context, None, request_timeout).connect()
+    chosen = "" if all_namespaces else _place(namespace, kubeconfig, context).namespace
+    found = servings(kube, Names(resource_domain), chosen)
+    if output in {Format.JSON, Format.YAML}:
+        emit(serving_list((each, ()) for each in found), output)
+    elif output is Format.NAME:
+        names_only("deployment", (each.deployment for each in found))
+    elif found:
+        headers = not no_headers
+        sys.stdout.write(layout.servings(found, namespaces=all_namespaces, headers=headers))
+    else:
+        note(NOTHING if all_namespaces else f"{NOTHING} in namespace {chosen}")
+
+
+@app.command("get")
+@told
+def get_serving(
+    name: ServedName,
+    *,
+    namespace: Namespace = "",
+    output: Output = Format.TABLE,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: Timeout = 30.0,
+    resource_domain: Domain = "aliyun.com",
+) -> None:
+    """Show one served model: where it answers, its pods, and the cards that they hold."""
+    kube = Source(kubeconfig, context, None, request_timeout).connect()
+    chosen = _place(namespace, kubeconfig, context).namespace
+    names = Names(resource_domain)
+    found = servings(kube, names, chosen, name)
+    if not found:
+        raise NotFoundError(f"{name} is not served in namespace {chosen}")
+    told_of = [(each, instances(kube, names, each)) for each in found]
+    if output in {Format.JSON, Format.YAML}:
+        emit(serving_list(told_of), output)
+    elif output is Format.NAME:
+        names_only("pod", (pod.name for _, pods in told_of for pod in pods))
+    else:
+        sys.stdout.write("\n".join(layout.serving(each, pods) for each, pods in told_of))
+
+
+@app.command("delete")
+@told
+def delete_serving(
+    name: ServedName,
+    *,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """End what is served under a name, and give its share back."""
+    helm = Helm.at(_place(namespace, kubeconfig, context))
+    chart = helm.chart_of(name)
+    if not chart:
+        raise RefusedError(f"{name} is not served in namespace {helm.place.namespace}")
+    if chart != CHART:
+        raise RefusedError(f"the release {name} is of chart {chart}, not made by this command")
+    helm.uninstall(name)
+    sys.stdout.write(f"{name} deleted\n")

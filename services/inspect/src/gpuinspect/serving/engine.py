@@ -1,0 +1,159 @@
+"""Helm, which renders the chart and keeps releases: the program on PATH, else its library.
+
+The library is the Go code of the same Helm, so what is rendered does not depend on which of the two
+is there. It comes with ``gpushare-inspect[serve]``. It lives in a process of its own
+(:mod:`gpuinspect.serving.helmchild`), since a process that has loaded it must not fork. Nothing
+here waits for pods.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from gpuinspect.serving.errors import HelmError
+
+CHART: Final = Path(__file__).parent / "chart"
+NO_HELM: Final = (
+    "serving needs Helm: put helm on PATH, or install its library with "
+    "pip install 'gpushare-inspect[serve]'"
+)
+ACTION_SECONDS: Final = 120
+_CHILD: Final = "gpuinspect.serving.helmchild"
+_LIBRARY: Final = "helm_python"
+_ABSENT: Final = "release: not found"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Which cluster and namespace.
+
+    Attributes:
+        kubeconfig: file; ``None`` as Helm finds it.
+        context: of the kubeconfig; empty for its current one.
+    """
+
+    namespace: str
+    kubeconfig: Path | None = None
+    context: str = ""
+
+
+class Helm(msgspec.Struct, frozen=True):
+    """Helm for one place.
+
+    Attributes:
+        program: path of helm; empty uses the library.
+    """
+
+    place: Place
+    program: str
+
+    @classmethod
+    def at(cls, place: Place) -> "Helm":
+        """The Helm of this machine.
+
+        Raises:
+            HelmError: it has none.
+        """
+        program = shutil.which("helm") or ""
+        if not program and find_spec(_LIBRARY) is None:
+            raise HelmError(NO_HELM)
+        return cls(place, program)
+
+    def render(self, release: str, values: Mapping[str, Any]) -> str:
+        """The manifests of a release, as YAML; no cluster is asked.
+
+        Raises:
+            HelmError: the chart refuses the values.
+        """
+        if not self.program:
+            return self._child("render", release, values)
+        return self._run("template", release, _chart(), "--values", "-", stdin=values)
+
+    def chart_of(self, release: str) -> str:
+        """Name of the chart of a release; empty where there is no release of the name.
+
+        Raises:
+            HelmError: the cluster did not answer.
+        """
+        if not self.program:
+            return self._child("chart", release)
+        try:
+            found = json.loads(self._run("get", "metadata", release, "--output", "json"))
+        except HelmError as error:
+            if _ABSENT in str(error):
+                return ""
+            raise
+        return str(found["chart"])
+
+    def install(self, release: str, values: Mapping[str, Any]) -> None:
+        """Create a release.
+
+        Raises:
+            HelmError: the chart or the cluster refused.
+        """
+        if not self.program:
+            self._child("install", release, values)
+            return
+        self._run("install", release, _chart(), "--values", "-", stdin=values)
+
+    def uninstall(self, release: str) -> None:
+        """Remove a release with all its objects.
+
+        Raises:
+            HelmError: the cluster refused.
+        """
+        if not self.program:
+            self._child("uninstall", release)
+            return
+        self._run("uninstall", release)
+
+    def _run(self, *words: str, stdin: Mapping[str, Any] | None = None) -> str:
+        place = self.place
+        where = ["--namespace", place.namespace]
+        where += ["--kubeconfig", str(place.kubeconfig)] if place.kubeconfig else []
+        where += ["--kube-context", place.context] if place.context else []
+        return _output([self.program, *words, *where], json.dumps(stdin or {}))
+
+    def _child(self, action: str, release: str, values: Mapping[str, Any] | None = None) -> str:
+        place = self.place
+        request = {
+            "action": action,
+            "release": release,
+            "values": values or {},
+            "chart": _chart(),
+            "namespace": place.namespace,
+            "kubeconfig": str(place.kubeconfig) if place.kubeconfig else None,
+            "context": place.context or None,
+        }
+        return _output([sys.executable, "-m", _CHILD], json.dumps(request))
+
+
+def _chart() -> str:
+    """The folder itself: in a checkout the package holds a link to it, which Helm would warn of."""
+    return str(CHART.resolve())
+
+
+def _output(command: Sequence[str], stdin: str) -> str:
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            input=stdin,
+            timeout=ACTION_SECONDS,
+            env=os.environ,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise HelmError(f"Helm did not end within {ACTION_SECONDS} s") from error
+    if done.returncode:
+        words = done.stderr.strip().removeprefix("Error: ")
+        raise HelmError(words or f"{command[0]} exited {done.returncode}")
+    return done.stdout

@@ -1,0 +1,135 @@
+"""What is to be served, as a value: what of it cannot be, and the values of the chart it becomes.
+
+The chart refuses the same combinations in its own words; here they are said in terms of flags,
+before Helm is looked for.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from gpucore.serving import CONTEXT_MIB
+
+BOTH: Final = (
+    "gpucount and gpumemory should not be used at the same time.You can only choose one mode"
+)
+"""Arena's own sentence; scripts look for it."""
+
+NAME_LENGTH: Final = 43
+"""Characters of a name, so that ``<name>-tensorflow-serving`` is a name of Kubernetes."""
+_NAME: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+
+
+class Server(StrEnum):
+    """Kinds of model servers; the names of the chart."""
+
+    TENSORFLOW = "tensorflow"
+    TRITON = "triton"
+    TORCHSERVE = "torchserve"
+    VLLM = "vllm"
+    CUSTOM = "custom"
+
+
+class Rule(StrEnum):
+    """How a share becomes a fraction; see :mod:`gpucore.serving`."""
+
+    SHARE = "share"
+    QUOTIENT = "quotient"
+
+
+_FRACTION: Final = {"rule": str(Rule.SHARE), "contextMiB": CONTEXT_MIB, "processes": 1}
+"""The chart's own."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One model to serve.
+
+    Attributes:
+        name: of the release and what arena calls the serving name.
+        gpu_memory: units of GPU memory a pod; 0 with ``gpu_count``.
+        gpu_core: percent of one card's compute a pod; 0 for no request.
+        gpu_count: whole GPUs a pod; 0 with ``gpu_memory``.
+        context_mib: head-room in MiB of each process.
+        processes: of a pod that use its GPU.
+        more: further values of the chart, by their names there.
+    """
+
+    server: Server
+    name: str
+    model_name: str = ""
+    model_path: str = ""
+    model_config_file: str = ""
+    gpu_memory: int = 0
+    gpu_core: int = 0
+    gpu_count: int = 0
+    rule: Rule = Rule.SHARE
+    context_mib: int = CONTEXT_MIB
+    processes: int = 1
+    image: str = ""
+    command: str = ""
+    more: Mapping[str, Any] = msgspec.field(default_factory=dict)
+
+    def refusal(self) -> str:
+        """What is wrong with it, in a sentence that names flags; empty where nothing is."""
+        custom = self.server is Server.CUSTOM
+        return self._gpus() or self._names() or (self._custom() if custom else self._model())
+
+    def values(self) -> dict[str, Any]:
+        """The values of the chart; what is as the chart has it by itself is left out."""
+        own = {
+            "modelName": self.model_name,
+            "modelPath": self.model_path,
+            "modelConfigFile": self.model_config_file,
+            "gpuMemory": self.gpu_memory,
+            "gpuCore": self.gpu_core,
+            "gpuCount": self.gpu_count,
+            "memoryFraction": {**self.more.get("memoryFraction", {}), **self._fraction()},
+            "image": self.image,
+            "command": self.command,
+        }
+        said = {key: value for key, value in own.items() if value}
+        return {**self.more, "server": str(self.server), "servingName": self.name, **said}
+
+    def _fraction(self) -> dict[str, Any]:
+        found = {
+            "rule": str(self.rule),
+            "contextMiB": self.context_mib,
+            "processes": self.processes,
+        }
+        return {key: value for key, value in found.items() if value != _FRACTION[key]}
+
+    def _gpus(self) -> str:
+        if self.gpu_memory and self.gpu_count:
+            return BOTH
+        if not (self.gpu_memory or self.gpu_count):
+            return "give --gpumemory for a share of a GPU, or --gpus for whole ones"
+        if self.gpu_core and self.gpu_count:
+            return "--gpucore is a part of a shared GPU: give it with --gpumemory, not with --gpus"
+        return ""
+
+    def _names(self) -> str:
+        if not _NAME.fullmatch(self.name) or len(self.name) > NAME_LENGTH:
+            return (
+                f"--name is '{self.name}': use lower-case letters, digits and -, from a letter to "
+                f"a letter or digit, at most {NAME_LENGTH}"
+            )
+        return ""
+
+    def _custom(self) -> str:
+        if not self.image:
+            return "--image is missing: a custom server has no image of its own"
+        if self.gpu_memory and not self.command:
+            return "--command is missing: only what is started by it can be given its fraction"
+        return ""
+
+    def _model(self) -> str:
+        if self.command or self.model_config_file:
+            return ""
+        if not self.model_path:
+            return f"--model-path is missing: {self.server} needs to know where its model is"
+        if not self.model_name and self.server is not Server.TRITON:
+            return f"--model-name is missing: {self.server} serves its model under a name"
+        return ""

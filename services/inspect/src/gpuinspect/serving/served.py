@@ -1,0 +1,168 @@
+"""What a cluster serves: Deployments under arena's labels, with their Services and pods.
+
+Found by labels alone, so what arena itself has deployed is listed too.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from gpucore.model import Placement
+from gpucore.wire.claims import claim_of
+from gpucore.wire.names import (
+    LABEL_SERVING_NAME,
+    LABEL_SERVING_TYPE,
+    LABEL_SERVING_VERSION,
+    Names,
+)
+from gpucore.wire.podspec import decode_pod
+from gpucore.wire.quantity import amount
+from gpuinspect.errors import ClusterError
+from gpuinspect.serving.objects import (
+    Container,
+    Deployment,
+    Items,
+    PodStatusObject,
+    Service,
+)
+
+if TYPE_CHECKING:  # the client takes half a second to import, and help needs none
+    from gpuinspect.kube import Kube
+
+T = TypeVar("T")
+WHOLE: Final = "nvidia.com/gpu"
+"""What arena's own charts ask for as whole GPUs."""
+
+
+class Instance(msgspec.Struct, frozen=True):
+    """One pod that serves.
+
+    Attributes:
+        ready: containers that are ready, of all, as ``1/1``.
+        gpus: units by index of the card; 0 for a card that is held whole.
+    """
+
+    name: str
+    phase: str
+    ready: str
+    restarts: int
+    node: str
+    gpus: dict[int, int]
+
+
+class Serving(msgspec.Struct, frozen=True):
+    """One served model.
+
+    Attributes:
+        kind: arena's word, such as ``tf-serving``.
+        address: cluster address of the Service; empty without one.
+        ports: of the Service, as ``http:8501``.
+        gpu_memory, gpu_core, gpu_count: what each pod asks for.
+    """
+
+    namespace: str
+    name: str
+    deployment: str
+    kind: str
+    version: str
+    desired: int
+    available: int
+    address: str
+    ports: tuple[str, ...]
+    gpu_memory: int
+    gpu_core: int
+    gpu_count: int
+
+
+def servings(kube: "Kube", names: Names, namespace: str = "", name: str = "") -> list[Serving]:
+    """All that is served in a namespace, or everywhere; of one name where one is given.
+
+    Raises:
+        ClusterError: the API server did not answer, or with what cannot be read.
+    """
+    selector = f"{LABEL_SERVING_NAME}={name}" if name else LABEL_SERVING_NAME
+    scope = f"namespaces/{namespace}/" if namespace else ""
+    services = {
+        (each.metadata.namespace, each.metadata.name): each
+        for each in _listed(kube, f"/api/v1/{scope}services", selector, Service)
+    }
+    found = _listed(kube, f"/apis/apps/v1/{scope}deployments", selector, Deployment)
+    every = [_serving(each, services.get(_key(each)), names) for each in found]
+    return sorted(every, key=lambda each: (each.namespace, each.name, each.version))
+
+
+def instances(kube: "Kube", names: Names, of: Serving) -> list[Instance]:
+    """The pods of one served model.
+
+    Raises:
+        ClusterError: as :func:`servings`.
+    """
+    path = f"/api/v1/namespaces/{of.namespace}/pods"
+    selector = f"{LABEL_SERVING_NAME}={of.name},{LABEL_SERVING_TYPE}={of.kind}"
+    pods = [_instance(raw, names) for raw in _raws(kube, path, selector)]
+    return sorted(pods, key=lambda each: each.name)
+
+
+def _listed(kube: "Kube", path: str, selector: str, kind: type[T]) -> list[T]:
+    try:
+        return [msgspec.json.decode(raw, type=kind) for raw in _raws(kube, path, selector)]
+    except msgspec.MsgspecError as error:
+        raise ClusterError(f"{path}: an object cannot be read: {error}") from error
+
+
+def _raws(kube: "Kube", path: str, selector: str) -> Iterator[msgspec.Raw]:
+    for page in kube.pages(path, labelSelector=selector):
+        yield from msgspec.json.decode(page, type=Items).items
+
+
+def _key(deployment: Deployment) -> tuple[str, str]:
+    return deployment.metadata.namespace, deployment.metadata.name
+
+
+def _serving(deployment: Deployment, service: Service | None, names: Names) -> Serving:
+    labels = deployment.metadata.labels
+    spec = deployment.spec
+    containers = spec.template.spec.containers
+    ports = service.spec.ports if service else []
+    return Serving(
+        namespace=deployment.metadata.namespace,
+        name=labels[LABEL_SERVING_NAME],
+        deployment=deployment.metadata.name,
+        kind=labels.get(LABEL_SERVING_TYPE, ""),
+        version=labels.get(LABEL_SERVING_VERSION, ""),
+        desired=spec.replicas,
+        available=deployment.status.available_replicas,
+        address=service.spec.cluster_ip if service else "",
+        ports=tuple(f"{port.name}:{port.port}" if port.name else str(port.port) for port in ports),
+        gpu_memory=_asked(containers, names.gpu_mem),
+        gpu_core=_asked(containers, names.gpu_core),
+        gpu_count=_asked(containers, names.gpu) + _asked(containers, WHOLE),
+    )
+
+
+def _asked(containers: Sequence[Container], resource: str) -> int:
+    return sum(amount(str(container.resources.limits.get(resource, 0))) for container in containers)
+
+
+def _instance(raw: msgspec.Raw, names: Names) -> Instance:
+    pod = decode_pod(raw)
+    status = msgspec.json.decode(raw, type=PodStatusObject).status
+    claim = claim_of(pod, names)
+    held = {} if claim is None else _held(claim.placement)
+    ready = sum(each.ready for each in status.container_statuses)
+    return Instance(
+        name=pod.name,
+        phase="Terminating" if pod.terminating else status.phase,
+        ready=f"{ready}/{len(pod.containers)}",
+        restarts=sum(each.restart_count for each in status.container_statuses),
+        node=pod.node,
+        gpus=held,
+    )
+
+
+def _held(placement: Placement) -> dict[int, int]:
+    """Units by card; whole cards with 0."""
+    return {int(index): units for index, units in placement.mem.items()} | {
+        int(index): 0 for index in placement.group
+    }
