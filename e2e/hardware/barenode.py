@@ -20,7 +20,7 @@ from environments.waiting import until
 from hardware.clients import Client
 from hardware.fakeapi import FakeApi
 from hardware.fakekubelet import FakeKubelet
-from hardware.grants import INVENTORY, MEM, Card, Share, cards, process_environment
+from hardware.grants import INVENTORY, MEM, MPS, Card, Share, cards, process_environment
 
 NODE: Final = "bare"
 NODE_PATH: Final = f"/api/v1/nodes/{NODE}"
@@ -44,18 +44,16 @@ class BareNode:
         root: a folder of its own, not too deep: sockets are made in it.
         mps: shares are kept apart by MPS daemons of the plugin, else the card slices time.
         env: more variables for the plugin's process.
-        unit: of memory.
     """
 
-    def __init__(
-        self, root: Path, *, mps: bool, unit: str = "GiB", env: Mapping[str, str] | None = None
-    ) -> None:
+    unit_mib: int = 1024
+
+    def __init__(self, root: Path, *, mps: bool, env: Mapping[str, str] | None = None) -> None:
         self.mps = mps
         self.root = root
         self.api = FakeApi()
         self.kubelet = FakeKubelet(root)
         self.port = free_port()
-        self._unit = unit
         self._env = os.environ | dict(env or {})
         self._proc = root / "proc"
         self._stack = ExitStack()
@@ -87,16 +85,17 @@ class BareNode:
             "--listen-host": "127.0.0.1",
             "--listen-port": self.port,
             "--host-proc": self._proc,
-            "--memory-unit": self._unit,
+            "--memory-unit": f"{self.unit_mib}MiB",
         }
-        if self.mps:
-            flags["--mps-root"] = self.root / "mps"
-        return [str(word) for flag in flags.items() for word in flag]
+        mps = ["--mps", "--mps-root", str(self.root / "mps")] if self.mps else []
+        return [str(word) for flag in flags.items() for word in flag] + mps
 
     def _offered(self) -> bool:
         assert self._plugin is not None
         self._plugin.demand_alive()
-        return bool(self.kubelet.healthy(MEM)) and INVENTORY in self._annotations()
+        if not self.kubelet.healthy(MEM) or INVENTORY not in self._annotations():
+            return False
+        return not self.mps or any(card.mode == MPS for card in self.cards())
 
     def _annotations(self) -> dict[str, str]:
         found: dict[str, str] = self.api.objects[NODE_PATH]["metadata"].get("annotations", {})

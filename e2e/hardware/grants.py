@@ -12,6 +12,7 @@ MEM: Final = "aliyun.com/gpu-mem"
 CORE: Final = "aliyun.com/gpu-core.percentage"
 WHOLE: Final = "aliyun.com/gpu"
 INVENTORY: Final = "gpushare/inventory"
+MPS: Final = "mps"
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 PIPES: Final = "CUDA_MPS_PIPE_DIRECTORY"

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, ILLEGAL_ADDRESS = 700 };
 enum { PIECES = 4096 };
@@ -19,7 +20,7 @@ static const uint64_t MIB = 1024 * 1024;
 static struct { uint64_t at, size; uint32_t word; } pieces[PIECES];
 static uint64_t next_address = 0x700000000000, held;
 static double pending;  /* seconds of work that nobody has waited for */
-static int spoiled;
+static int spoiled, told;
 
 static uint64_t number(const char *name, uint64_t without) {
     const char *text = getenv(name);
@@ -32,6 +33,28 @@ static uint64_t limit(void) {
     if (text && sscanf(text, "0=%luM", &share) == 1)
         own = share - number("FAKECUDA_CONTEXT_MIB", 0);
     return own * MIB;
+}
+
+/*
+ * Tell the mock of NVML and the fake of nvidia-smi, once, of a process that holds much: as a driver
+ * would, with what it holds then.
+ */
+static void tell(uint64_t size) {
+    const char *folder = getenv("FAKECUDA_PROCESSES"), *uuid = getenv("CUDA_VISIBLE_DEVICES");
+    char path[4096];
+    FILE *file;
+    if (!folder || !uuid || size < 1024 * MIB || told++)
+        return;
+    snprintf(path, sizeof path, "%s/machine.state", folder);
+    if ((file = fopen(path, "a"))) {
+        fprintf(file, "gpu 0 process pid %d used_mib %lu name python3\n", getpid(), size / MIB);
+        fclose(file);
+    }
+    snprintf(path, sizeof path, "%s/processes.csv", folder);
+    if ((file = fopen(path, "a"))) {
+        fprintf(file, "%s, %d, %lu\n", uuid, getpid(), size / MIB);
+        fclose(file);
+    }
 }
 
 static int known(uint64_t address) {
@@ -107,6 +130,7 @@ int cuMemAlloc_v2(uint64_t *address, size_t size) {
             pieces[i].size = size;
             next_address += size;
             held += size;
+            tell(size);
             return OK;
         }
     return OUT_OF_MEMORY;

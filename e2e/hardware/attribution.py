@@ -1,0 +1,75 @@
+"""Whose memory is it? What NVML and the plugin's metrics say of a process that holds some."""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from environments.waiting import DeadlineError, until
+from hardware import nvidiasmi
+from hardware.barenode import BareNode
+from hardware.compute import whole
+from hardware.grants import Card
+
+HELD_MIB: Final = 1024
+SEEN_SECONDS: Final = 15.0
+MIB: Final = 1024 * 1024
+OVERUSED: Final = "GpuMemoryOverused"
+
+
+def seen(node: BareNode, card: Card) -> dict[str, Any]:
+    """Hold memory in one client and look at what is told of it.
+
+    Returns:
+        ``held_mib``; ``listed_mib``: what nvidia-smi says of the process; ``others_listed``:
+        processes it lists beside (a server of MPS); ``metric_mib``: what the plugin's metrics say
+        of the pod. What is not told is None.
+    """
+    with node.client(whole(node), card=card.index) as client:
+        client.ask("allocate", mib=HELD_MIB)
+        listed = nvidiasmi.processes(card.uuid)
+        return {
+            "held_mib": HELD_MIB,
+            "listed_mib": listed.get(client.pid),
+            "others_listed": len(listed.keys() - {client.pid}),
+            "metric_mib": _metric(node, client.pod),
+        }
+
+
+def _metric(node: BareNode, pod: str) -> int | None:
+    with suppress(DeadlineError):
+        return until(
+            "the plugin's metrics name the pod's memory",
+            lambda: used_mib(node.metrics(), pod),
+            seconds=SEEN_SECONDS,
+        )
+    return None
+
+
+def overused(node: BareNode, card: Card) -> float:
+    """Take more than was granted; seconds until an event on the pod says so."""
+    share = whole(node)
+    with node.client(share, card=card.index) as client:
+        client.ask("allocate", mib=(share.units + 1) * node.unit_mib)
+        begin = time.monotonic()
+        until(
+            "an event tells of the over-use",
+            lambda: events(node.events(), client.pod, OVERUSED),
+            seconds=SEEN_SECONDS,
+        )
+        return time.monotonic() - begin
+
+
+def events(items: Sequence[Mapping[str, Any]], pod: str, reason: str) -> int:
+    """How many events on a pod have a reason."""
+    return sum(
+        item["reason"] == reason and item["involvedObject"].get("name") == pod for item in items
+    )
+
+
+def used_mib(metrics: str, pod: str) -> int:
+    """MiB in use by a pod, as the metrics say; 0 if they do not name it."""
+    samples = re.findall(r"^gpushare_pod_used_bytes\{([^}]*)\} (\S+)$", metrics, re.MULTILINE)
+    mine = [value for labels, value in samples if f'exported_pod="{pod}"' in labels]
+    return sum(int(float(value)) for value in mine) // MIB

@@ -1,0 +1,161 @@
+"""Measure isolation on this machine's card and write docs/isolation.md.
+
+make bench-gpu                              all figures, some ten minutes
+make bench-gpu ARGS='--seconds 1 --runs 1'  a quick look
+"""
+
+import argparse
+import datetime as dt
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.progress import step
+from hardware import attribution, blast, compute, memory, plot, presence, report
+from hardware.barenode import BareNode
+from hardware.clients import Client
+from hardware.compute import Effort, Request
+from hardware.grants import Card
+from hardware.nvidiasmi import SmiCard
+from hardware.presence import UnavailableError
+
+OUT: Final = Path(__file__).parents[2] / "docs"
+COUNTS: Final = (1, 3, 5, 7)
+PERCENTS: Final = (100, 75, 50, 25, 10)
+
+Figures = dict[str, Any]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure and write; exit status 3 and one sentence where this machine cannot carry it."""
+    options = _parser().parse_args(arguments)
+    try:
+        card = presence.usable_card()
+    except UnavailableError as reason:
+        print(f"bench-gpu: {reason}", file=sys.stderr)
+        return 3
+    figures = measured(card, Effort(options.seconds, options.runs))
+    write(figures, options.out)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="make bench-gpu", description=__doc__, formatter_class=form
+    )
+    parser.add_argument("--seconds", type=float, default=3.0, help="of every run")
+    parser.add_argument("--runs", type=int, default=3, help="of every figure; medians are told")
+    parser.add_argument("--out", type=Path, default=OUT, help="folder of the page")
+    return parser
+
+
+def measured(card: SmiCard, effort: Effort) -> Figures:
+    """All figures of one card: without MPS, then with it if it can be had."""
+    with Client.local({"CUDA_VISIBLE_DEVICES": card.uuid}) as probe:
+        described = probe.card
+    figures: Figures = {"machine": _machine(card, described), "effort": effort._asdict()}
+    with _node(mps=False) as node:
+        size = compute.settle(node, _same(node, card))
+        _common(figures, node, card, size, effort)
+    try:
+        presence.demand_mps(described["capability"])
+    except UnavailableError as reason:
+        figures["machine"]["MPS"] = str(reason)
+        return figures
+    with _node(mps=True) as node:
+        _common(figures, node, card, size, effort)
+        with step("thread percentages"):
+            figures["threads"] = compute.threads(node, _same(node, card), PERCENTS, effort)
+    return figures
+
+
+@contextmanager
+def _node(*, mps: bool) -> Iterator[BareNode]:
+    with (
+        tempfile.TemporaryDirectory(prefix="gpushare-") as root,
+        BareNode(Path(root), mps=mps) as node,
+    ):
+        yield node
+
+
+def _same(node: BareNode, card: SmiCard) -> Card:
+    return next(each for each in node.cards() if each.uuid == card.uuid)
+
+
+def _common(figures: Figures, node: BareNode, smi: SmiCard, size: Request, effort: Effort) -> None:
+    """What is measured in both modes."""
+    mode, card = "mps" if node.mps else "slicing", _same(node, smi)
+
+    def keep(part: str, found: Any) -> None:
+        figures.setdefault(part, {})[mode] = found
+
+    with step(f"{mode}: memory limits"):
+        keep("memory", memory.limits(node, card))
+    with step(f"{mode}: one client alone"):
+        keep("alone", compute.alone(node, card, size, effort))
+    with step(f"{mode}: {', '.join(map(str, COUNTS))} clients"):
+        keep("crowds", compute.crowds(node, card, size, COUNTS, effort))
+    if presence.host_processes():
+        with step(f"{mode}: whose memory it is"):
+            keep("attribution", attribution.seen(node, card))
+    with step(f"{mode}: crashes"):
+        crashes = {"fault": blast.fault, "killed": blast.killed}
+        found = {
+            kind: blast.radius(node, card, size, crash, work_seconds=effort.seconds)
+            for kind, crash in crashes.items()
+        }
+        keep("crash", found)
+
+
+def _machine(card: SmiCard, described: dict[str, Any]) -> dict[str, str]:
+    return {
+        "GPU": f"{card.model}, {card.memory_mib} MiB",
+        "Multiprocessors": str(described["multiprocessors"]),
+        "Compute capability": described["capability"],
+        "Driver": card.driver,
+        "CUDA of the driver": described["cuda"],
+        "MPS": "yes",
+        "Host": f"{os.cpu_count()} processors, Linux {platform.release()}",
+        "Date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
+    }
+
+
+def write(figures: Figures, folder: Path) -> None:
+    """The page, its plots, and the figures as JSON beside them."""
+    beside = folder / "isolation"
+    beside.mkdir(parents=True, exist_ok=True)
+    (beside / "figures.json").write_text(json.dumps(figures, indent=2) + "\n")
+    for name, picture in plots(figures).items():
+        (beside / f"{name}.svg").write_text(picture)
+    (folder / "isolation.md").write_text(report.page(figures))
+
+
+def plots(figures: Figures) -> dict[str, str]:
+    """The SVGs by name."""
+    gpu = figures["machine"]["GPU"]
+    crowds = {
+        report.MODES[mode]: _points(found, "requests_per_s")
+        for mode, found in figures["crowds"].items()
+    }
+    drawn = {"crowds": plot.lines(f"Requests answered, {gpu}", "clients", "requests/s", crowds)}
+    if "threads" in figures:
+        series = {"multiply-adds": _points(figures["threads"], "tflops")}
+        title = f"Arithmetic of one client alone, {gpu}"
+        drawn["threads"] = plot.lines(title, "active thread percentage", "TFLOP/s", series)
+    return drawn
+
+
+def _points(found: dict[str, Any], key: str) -> list[plot.Point]:
+    ordered = sorted((float(x), values[key]) for x, values in found.items())
+    return [plot.Point(x, min(v), sorted(v)[len(v) // 2], max(v)) for x, v in ordered]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

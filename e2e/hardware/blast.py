@@ -1,0 +1,96 @@
+"""What a client that crashes takes with it: its neighbour, the card, those who come after.
+
+NVIDIA documents that with MPS a fatal fault of one client reaches every client of that card, and
+that no client is let in until those have gone; without MPS a fault is that of one process. Here
+it is seen, not assumed.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from environments.waiting import until
+from hardware.clients import Client, LostError, RefusedError
+from hardware.compute import KERNELS_A_REQUEST, Request, whole
+from hardware.grants import Card
+from hardware.site import Site
+
+WORK_SECONDS: Final = 3.0
+RECOVERY_SECONDS: Final = 60.0
+FINE: Final = "fine"
+ENDED: Final = "ended"
+
+Crash = Callable[[Client], str]
+
+
+def fault(client: Client) -> str:
+    """Touch memory that is nobody's; the name of the error that comes back."""
+    return _outcome(lambda: client.ask("crash"))
+
+
+def killed(client: Client) -> str:
+    """End without a word in the middle of work, as the kernel's killer does it."""
+    client.begin("compute", blocks=1, rounds=1, launches=1, seconds=WORK_SECONDS)
+    client.kill()
+    return ENDED
+
+
+def radius(
+    site: Site,
+    card: Card,
+    size: Request,
+    crash: Crash,
+    *,
+    work_seconds: float = WORK_SECONDS,
+) -> dict[str, Any]:
+    """Let one client crash beside another that works.
+
+    Returns:
+        names of errors or ``fine``: of ``offender``, ``neighbour`` (the work it was at),
+        ``neighbour_afterwards``, ``newcomer`` (who comes while the neighbour is there),
+        ``after_all_left``; and ``card_healthy``, what kubelet was told at the end.
+    """
+    share = whole(site, core=30)
+    with site.client(share, card=card.index) as neighbour:
+        with site.client(share, card=card.index) as offender:
+            neighbour.begin(
+                "compute",
+                blocks=size.blocks,
+                rounds=size.rounds,
+                launches=KERNELS_A_REQUEST,
+                seconds=work_seconds,
+            )
+            found = {"offender": crash(offender)}
+        found["neighbour"] = _outcome(neighbour.finish)
+        found["neighbour_afterwards"] = _outcome(lambda: neighbour.ask("allocate", mib=2))
+        found["newcomer"] = _newcomer(site, card)
+    return found | {
+        "after_all_left": _recovered(site, card),
+        "card_healthy": all(each.healthy for each in site.cards() if each.uuid == card.uuid),
+    }
+
+
+def _newcomer(site: Site, card: Card) -> str:
+    def come() -> None:
+        with site.client(whole(site, core=30), card=card.index) as client:
+            client.ask("allocate", mib=2)
+
+    return _outcome(come)
+
+
+def _recovered(site: Site, card: Card) -> str:
+    until(
+        "a client is let in after all others have gone",
+        lambda: _newcomer(site, card) == FINE,
+        seconds=RECOVERY_SECONDS,
+    )
+    return FINE
+
+
+def _outcome(work: Callable[[], object]) -> str:
+    try:
+        work()
+    except RefusedError as error:
+        return error.name
+    except LostError:
+        return ENDED
+    return FINE

@@ -1,0 +1,54 @@
+"""The card, the nodes without Kubernetes, and the reasons why there are none here."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from hardware import presence
+from hardware.barenode import BareNode
+from hardware.clients import Client
+from hardware.compute import Request, settle
+from hardware.grants import Card
+from hardware.nvidiasmi import SmiCard
+from hardware.presence import UnavailableError
+
+
+@pytest.fixture(scope="session")
+def smi_card() -> SmiCard:
+    """The card that the suite may use, as nvidia-smi lists it."""
+    try:
+        return presence.usable_card()
+    except UnavailableError as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def slicing(smi_card: SmiCard, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareNode]:
+    """A node whose cards slice time between processes, as without any MPS."""
+    assert smi_card.compute_mode == "Default"
+    with BareNode(tmp_path_factory.mktemp("s"), mps=False) as node:
+        yield node
+
+
+@pytest.fixture(scope="session")
+def mps(smi_card: SmiCard, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareNode]:
+    """A node whose plugin runs an MPS daemon for every card."""
+    try:
+        with Client.local({"CUDA_VISIBLE_DEVICES": smi_card.uuid}) as probe:
+            presence.demand_mps(probe.card["capability"])
+    except UnavailableError as reason:
+        pytest.skip(str(reason))
+    with BareNode(tmp_path_factory.mktemp("m"), mps=True) as node:
+        yield node
+
+
+@pytest.fixture(scope="session")
+def card(smi_card: SmiCard, slicing: BareNode) -> Card:
+    """The same card as the plugin publishes it."""
+    return next(each for each in slicing.cards() if each.uuid == smi_card.uuid)
+
+
+@pytest.fixture(scope="session")
+def size(slicing: BareNode, card: Card) -> Request:
+    """A request that takes some two milliseconds of one client alone on this card."""
+    return settle(slicing, card)

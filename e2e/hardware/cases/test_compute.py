@@ -1,0 +1,50 @@
+"""Shares of compute: threads are limited by MPS, and side by side beats turn by turn."""
+
+import statistics
+
+import pytest
+
+from hardware import compute
+from hardware.barenode import BareNode
+from hardware.compute import Effort, Request
+from hardware.grants import THREADS, Card
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
+
+QUICK = Effort(seconds=1.0, runs=2)
+
+
+def test_the_thread_percentage_changes_throughput(mps: BareNode, card: Card) -> None:
+    """At 50 and 10 percent of the threads a client alone gets clearly less arithmetic done."""
+    found = compute.threads(mps, card, (100, 50, 10), QUICK)
+    rate = {percent: statistics.median(each["tflops"]) for percent, each in found.items()}
+    assert 0.3 * rate["100"] < rate["50"] < 0.7 * rate["100"]
+    assert rate["10"] < 0.3 * rate["100"]
+
+
+def test_the_percentage_is_that_of_the_grant(mps: BareNode, card: Card) -> None:
+    """CUDA is told the percent of compute that the container asked for."""
+    with mps.share(compute.whole(mps, 30), card=card.index) as held:
+        assert held.envs[THREADS] == "30"
+
+
+def test_small_kernels_run_side_by_side_with_mps(
+    mps: BareNode, slicing: BareNode, card: Card, size: Request
+) -> None:
+    """Seven clients with small kernels get more done with MPS than by turns."""
+    by_turns = compute.crowds(slicing, card, size, (7,), QUICK)["7"]
+    together = compute.crowds(mps, card, size, (7,), QUICK)["7"]
+    gain = statistics.median(together["requests_per_s"]) / statistics.median(
+        by_turns["requests_per_s"]
+    )
+    assert gain > 1.2
+
+
+def test_mps_costs_a_lone_client_little(
+    mps: BareNode, slicing: BareNode, card: Card, size: Request
+) -> None:
+    """One client with all of the compute keeps most of its speed behind a daemon."""
+    plain = compute.alone(slicing, card, size, QUICK)
+    behind = compute.alone(mps, card, size, QUICK)
+    for figure, values in plain.items():
+        assert statistics.median(behind[figure]) > 0.8 * statistics.median(values), figure

@@ -1,0 +1,124 @@
+"""How much work shares get done: alone, with fewer threads, and several side by side.
+
+A request is a chain of small kernels, each too small to fill a card, as those of a model server
+at small batch sizes are: that is where sharing pays. Its size is settled once, on one client
+alone, so that figures of different modes and numbers of clients compare.
+"""
+
+import statistics
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any, Final, NamedTuple
+
+from hardware.clients import Client, together
+from hardware.grants import Card, Share
+from hardware.site import Site
+
+CORE_PER_CARD: Final = 100
+KERNELS_A_REQUEST: Final = 20
+KERNEL_MS: Final = 0.1
+FULL_KERNEL_MS: Final = 5.0
+SMALL_PART: Final = 8
+"""A kernel of a request has a block for every so many multiprocessors."""
+
+COPY_MIB: Final = 256
+ROOM_MIB: Final = 2048
+"""Memory that a client of these measurements needs at most, its context included."""
+
+
+class Effort(NamedTuple):
+    """How long each figure is measured, in seconds, and how often."""
+
+    seconds: float = 3.0
+    runs: int = 3
+
+
+class Request(NamedTuple):
+    """A request of fixed size: blocks of a kernel, and rounds of arithmetic in each."""
+
+    blocks: int
+    rounds: int
+
+
+def request(client: Client) -> Request:
+    """Settle the size of a request; the client must be alone on its card and unlimited."""
+    blocks = max(int(client.card["multiprocessors"]) // SMALL_PART, 1)
+    answer = client.ask("calibrate", blocks=blocks, milliseconds=KERNEL_MS)
+    return Request(blocks, int(answer["rounds"]))
+
+
+def settle(site: Site, card: Card) -> Request:
+    """As :func:`request`, by a client of its own."""
+    with site.client(whole(site), card=card.index) as client:
+        return request(client)
+
+
+def whole(site: Site, core: int = CORE_PER_CARD) -> Share:
+    """A share with room for these measurements and so much of the card's compute."""
+    return Share(units=-(-ROOM_MIB // site.unit_mib), core=core)
+
+
+def alone(site: Site, card: Card, size: Request, effort: Effort) -> dict[str, Any]:
+    """One client and nobody else: TFLOP/s, GB/s and requests/s, each a list of runs."""
+    with site.client(whole(site), card=card.index) as client:
+        figures = _full(client, effort)
+        served = [_requests([client], size, effort.seconds) for _ in range(effort.runs)]
+        return figures | {"requests_per_s": [each["requests_per_s"] for each in served]}
+
+
+def threads(site: Site, card: Card, percents: Sequence[int], effort: Effort) -> dict[str, Any]:
+    """A client alone with each share of compute: TFLOP/s and GB/s, by percent."""
+    found: dict[str, Any] = {}
+    for percent in percents:
+        with site.client(whole(site, percent), card=card.index) as client:
+            found[str(percent)] = _full(client, effort)
+    return found
+
+
+def crowds(
+    site: Site, card: Card, size: Request, counts: Sequence[int], effort: Effort
+) -> dict[str, Any]:
+    """So many clients at once, each with an equal share of compute: rates and latencies."""
+    return {str(count): _crowd(site, card, size, count, effort) for count in counts}
+
+
+def _crowd(site: Site, card: Card, size: Request, count: int, effort: Effort) -> dict[str, Any]:
+    share = Share(max(card.units // (max(count, 1) + 1), 1), core=CORE_PER_CARD // count)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(site.client(share, card=card.index)) for _ in range(count)]
+        runs = [_requests(clients, size, effort.seconds) for _ in range(effort.runs)]
+        return {key: [run[key] for run in runs] for key in runs[0]}
+
+
+def _requests(clients: Sequence[Client], size: Request, seconds: float) -> dict[str, float]:
+    answers = together(
+        clients,
+        "compute",
+        blocks=size.blocks,
+        rounds=size.rounds,
+        launches=KERNELS_A_REQUEST,
+        seconds=seconds,
+    )
+    times = sorted(ms for answer in answers for ms in answer["milliseconds"])
+    rates = [answer["requests"] / answer["seconds"] for answer in answers]
+    return {
+        "requests_per_s": sum(rates),
+        "slowest_client_per_s": min(rates),
+        "p50_ms": statistics.median(times),
+        "p99_ms": times[int(len(times) * 0.99)],
+    }
+
+
+def _full(client: Client, effort: Effort) -> dict[str, list[float]]:
+    """Kernels that would fill the whole card: arithmetic, then copying."""
+    blocks = int(client.card["multiprocessors"]) * SMALL_PART
+    rounds = client.ask("calibrate", blocks=blocks, milliseconds=FULL_KERNEL_MS)["rounds"]
+    tflops, gigabytes = [], []
+    for _ in range(effort.runs):
+        burnt = client.ask(
+            "compute", blocks=blocks, rounds=rounds, launches=1, seconds=effort.seconds
+        )
+        tflops.append(burnt["operations"] / burnt["seconds"] / 1e12)
+        moved = client.ask("copy", mib=COPY_MIB, seconds=effort.seconds)
+        gigabytes.append(moved["bytes"] / moved["seconds"] / 1e9)
+    return {"tflops": tflops, "gb_per_s": gigabytes}

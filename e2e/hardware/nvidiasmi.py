@@ -1,0 +1,91 @@
+"""What ``nvidia-smi`` says: the yardstick that the plugin's own view of the cards is held to.
+
+Only queries are made; nothing on a card is ever set.
+"""
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import Final
+
+COMMAND: Final = "nvidia-smi"
+ANSWER_SECONDS: Final = 60
+_CARD_FIELDS: Final = (
+    "index",
+    "uuid",
+    "name",
+    "memory.total",
+    "driver_version",
+    "compute_mode",
+    "mig.mode.current",
+)
+_PROCESS_FIELDS: Final = ("gpu_uuid", "pid", "used_memory")
+
+
+@dataclass(frozen=True)
+class SmiCard:
+    """A card as nvidia-smi lists it; memory in MiB."""
+
+    index: int
+    uuid: str
+    model: str
+    memory_mib: int
+    driver: str
+    compute_mode: str
+    mig: bool
+
+
+class SmiError(Exception):
+    """nvidia-smi is missing, or there is no driver for it to ask."""
+
+
+def listed() -> tuple[SmiCard, ...]:
+    """All cards of this machine.
+
+    Raises:
+        SmiError: nobody can say.
+    """
+    return parse_cards(_query(f"--query-gpu={','.join(_CARD_FIELDS)}"))
+
+
+def processes(uuid: str) -> dict[int, int]:
+    """MiB in use on a card by the process id of each compute process."""
+    text = _query(f"--query-compute-apps={','.join(_PROCESS_FIELDS)}")
+    return parse_processes(text, uuid)
+
+
+def parse_cards(text: str) -> tuple[SmiCard, ...]:
+    """The cards in the CSV of nvidia-smi, without header and units."""
+    return tuple(
+        SmiCard(
+            index=int(index),
+            uuid=uuid,
+            model=model,
+            memory_mib=int(memory),
+            driver=driver,
+            compute_mode=mode,
+            mig=mig == "Enabled",
+        )
+        for index, uuid, model, memory, driver, mode, mig in _rows(text)
+    )
+
+
+def parse_processes(text: str, uuid: str) -> dict[int, int]:
+    """MiB by process id on one card; memory that is not told counts as none."""
+    found = [(int(pid), used) for card, pid, used in _rows(text) if card == uuid]
+    return {pid: int(used) if used.isdecimal() else 0 for pid, used in found}
+
+
+def _rows(text: str) -> list[list[str]]:
+    lines = filter(None, map(str.strip, text.splitlines()))
+    return [[cell.strip() for cell in line.split(",")] for line in lines]
+
+
+def _query(question: str) -> str:
+    if shutil.which(COMMAND) is None:
+        raise SmiError(f"{COMMAND} is not on PATH, so there is no NVIDIA driver here")
+    argv = [COMMAND, question, "--format=csv,noheader,nounits"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS)
+    if done.returncode:
+        raise SmiError(f"{COMMAND} cannot ask the driver: {(done.stdout + done.stderr).strip()}")
+    return done.stdout

@@ -1,0 +1,209 @@
+"""The page ``docs/isolation.md``: what is measured, and the figures once there are any.
+
+Every table follows from the figures alone, which lie beside the page as JSON: a page can be
+written again from them, and nothing on it is written by hand.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+Figures = Mapping[str, Any]
+
+MODES: Final = {"slicing": "time slicing", "mps": "MPS"}
+_CRASHES: Final = {"fault": "illegal memory access", "killed": "killed (SIGKILL) at work"}
+
+_HEAD: Final = """\
+# Isolation on real cards
+
+How well shares of a GPU are kept apart is a matter of hardware and driver, so it is measured, not
+promised. `make bench-gpu` writes this page on a machine with an NVIDIA driver and no Kubernetes:
+the real device plugin on the real NVML, a stand-in for kubelet, and CUDA processes with exactly
+the environment that the plugin granted. `pytest -m gpu` asks the same questions with loose bars.
+"""
+
+_NOT_YET: Final = """\
+## No figures yet
+
+The suite has not run on hardware yet. What stands below is what it measures; no figure on this
+page is estimated or taken from elsewhere.
+"""
+
+_QUESTIONS: Final = (
+    (
+        "Is the inventory right?",
+        "the plugin's annotation against `nvidia-smi`",
+        "equal index, uuid, model and memory",
+    ),
+    (
+        "Do memory limits hold?",
+        "a quarter and a half of a card, each filled in turn up to 1.5 times its grant",
+        "with MPS: out of memory at the limit, the neighbour's memory intact, its calls answered",
+    ),
+    (
+        "Does the thread percentage limit compute?",
+        "one client alone at several percentages: chains of multiply-adds, and copies in the card",
+        "50 % gives 0.3 to 0.7 of the arithmetic of 100 %, and 10 % less than 0.3",
+    ),
+    (
+        "What does MPS gain?",
+        "1, 3, 5 and 7 clients with requests of 20 small kernels and equal compute, both ways",
+        "seven clients get at least 1.2 times as much done",
+    ),
+    (
+        "What does MPS cost?",
+        "one client with all of the compute, with and without it",
+        "at least 0.8 of the speed",
+    ),
+    (
+        "Whose memory is it?",
+        "`nvidia-smi` and the plugin's metrics while a client holds 1 GiB",
+        "the pod is named with at least that",
+    ),
+    (
+        "What does a crash take along?",
+        "an illegal access, and SIGKILL at work, beside a neighbour that works",
+        "without MPS nothing; with MPS the card serves again once the old clients have gone",
+    ),
+)
+
+_RULES: Final = """\
+A request is settled once, on one client alone, so that it is the same work in every mode. Rates are
+those that the clients saw by the host's clock, waiting included. Limits of MPS hold for each client
+process: a container that starts two processes has each of them limited.
+
+The suite changes no setting of a card. It leaves out cards that are cut by MIG, in an exclusive
+compute mode, or in use by anybody else; its MPS daemons have pipe directories of their own and end
+with it. The table of processes needs the host's process ids, so run it outside of containers.
+
+On a cluster, `GPU_KUBECONFIG=<file> pytest -m gpu e2e/hardware/cases/test_cluster.py` asks what a
+pod can show: that its card is the one of its annotation, and that memory limits hold between pods.
+"""
+
+
+def page(figures: Figures | None) -> str:
+    """The whole page; without figures it says that there are none."""
+    if figures is None:
+        return f"{_HEAD}\n{_NOT_YET}\n{_questions()}"
+    parts = [_HEAD, _machine(figures["machine"]), _memory(figures), _threads(figures)]
+    parts += [_crowds(figures), _alone(figures), _attribution(figures), _crash(figures)]
+    return "\n".join([*filter(None, parts), _questions()])
+
+
+def _questions() -> str:
+    head = ["Question", "How", "What the tests demand"]
+    return f"## What is measured\n\n{table(head, _QUESTIONS)}\n{_RULES}"
+
+
+def _machine(machine: Mapping[str, Any]) -> str:
+    rows = [[key, str(value)] for key, value in machine.items()]
+    return "## The machine\n\n" + table(["", ""], rows)
+
+
+def _memory(figures: Figures) -> str:
+    rows = [
+        [
+            MODES[mode],
+            _gib(found["granted_mib"]),
+            _gib(found["reached_mib"]),
+            found["refusal"] or "never refused",
+            "intact" if found["neighbour_intact"] else "**disturbed**",
+        ]
+        for mode, shares in figures["memory"].items()
+        for found in (shares["small"], shares["large"])
+    ]
+    head = ["Mode", "Granted GiB", "Reached GiB", "Then", "Neighbour"]
+    words = (
+        "What a process cannot reach of its own grant is its CUDA context, which counts towards "
+        "the limit. A process that was never refused stopped at 1.5 times its grant by itself."
+    )
+    return f"## Memory limits\n\n{table(head, rows)}\n{words}\n"
+
+
+def _threads(figures: Figures) -> str:
+    if "threads" not in figures:
+        return ""
+    rows = [
+        [f"{percent} %", spread(found["tflops"]), spread(found["gb_per_s"])]
+        for percent, found in figures["threads"].items()
+    ]
+    head = ["Threads", "TFLOP/s (f32)", "GB/s copied"]
+    picture = "![Arithmetic by thread percentage](isolation/threads.svg)"
+    return f"## Thread percentage\n\n{table(head, rows)}\n{picture}\n"
+
+
+def _crowds(figures: Figures) -> str:
+    rows = [
+        [
+            count,
+            MODES[mode],
+            spread(found["requests_per_s"]),
+            spread(found["p50_ms"]),
+            spread(found["p99_ms"]),
+        ]
+        for mode, crowds in figures["crowds"].items()
+        for count, found in crowds.items()
+    ]
+    rows.sort(key=lambda row: int(row[0]))
+    head = ["Clients", "Mode", "Requests/s, all together", "p50 ms", "p99 ms"]
+    picture = "![Requests per second by number of clients](isolation/crowds.svg)"
+    return f"## Several clients\n\n{table(head, rows)}\n{picture}\n"
+
+
+def _alone(figures: Figures) -> str:
+    units = {"tflops": "TFLOP/s", "gb_per_s": "GB/s", "requests_per_s": "requests/s"}
+    found = figures["alone"]
+    plain = found["slicing"]
+    rows = []
+    for key, unit in units.items():
+        behind = found.get("mps", {}).get(key)
+        share = (
+            f"{statistics.median(behind) / statistics.median(plain[key]):.0%}" if behind else "-"
+        )
+        rows.append([unit, spread(plain[key]), spread(behind) if behind else "-", share])
+    head = ["Figure", "Without MPS", "With MPS", "Kept"]
+    return f"## One client alone\n\n{table(head, rows)}"
+
+
+def _attribution(figures: Figures) -> str:
+    if "attribution" not in figures:
+        return ""
+    rows = [
+        [
+            MODES[mode],
+            str(found["held_mib"]),
+            "not listed" if found["listed_mib"] is None else str(found["listed_mib"]),
+            str(found["others_listed"]),
+            "not told" if found["metric_mib"] is None else str(found["metric_mib"]),
+        ]
+        for mode, found in figures["attribution"].items()
+    ]
+    head = ["Mode", "Held MiB", "Told by nvidia-smi", "Other processes", "Told by the metrics"]
+    return f"## Whose memory it is\n\n{table(head, rows)}"
+
+
+def _crash(figures: Figures) -> str:
+    keys = ["offender", "neighbour", "neighbour_afterwards", "newcomer", "after_all_left"]
+    rows = [
+        [MODES[mode], _CRASHES[kind], *(f"`{found[key]}`" for key in keys)]
+        for mode, kinds in figures["crash"].items()
+        for kind, found in kinds.items()
+    ]
+    head = ["Mode", "Crash", "Who crashed", "Neighbour's work", "Neighbour's next call"]
+    head += ["Newcomer beside it", "Newcomer after all left"]
+    return f"## What a crash takes along\n\n{table(head, rows)}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, with a line end."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def spread(values: Sequence[float]) -> str:
+    """Median, and the least and greatest run."""
+    return f"{statistics.median(values):.3g} ({min(values):.3g} to {max(values):.3g})"
+
+
+def _gib(mib: int) -> str:
+    return f"{mib / 1024:.2f}"

@@ -1,0 +1,25 @@
+"""Where shares are taken: what a machine without Kubernetes and a cluster have in common."""
+
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from hardware.clients import Client
+from hardware.grants import Card, Share
+
+
+class Site(Protocol):
+    """A GPU node on which a test or a measurement takes shares.
+
+    Attributes:
+        mps: whether daemons keep shares apart; else the card slices time.
+        unit_mib: MiB of one unit of memory.
+    """
+
+    mps: bool
+    unit_mib: int
+
+    def cards(self) -> tuple[Card, ...]:
+        """As the stack publishes them now."""
+
+    def client(self, share: Share, *, card: int = 0) -> AbstractContextManager[Client]:
+        """A CUDA program on a share of its own on that card."""

@@ -1,0 +1,118 @@
+"""The node without Kubernetes over fakes: what the hardware suite takes for granted of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hardware import attribution, blast, compute, memory
+from hardware.barenode import BareNode
+from hardware.blast import ENDED, FINE
+from hardware.compute import Effort
+from hardware.fakekubelet import RefusedError
+from hardware.grants import CORE, MEM, Share
+from hardware.tests.fakenode import FIRST_UUID, SECOND_UUID, FakeMachine
+
+pytestmark = pytest.mark.slow
+
+TINY = Effort(seconds=0.05, runs=1)
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory, fake_cuda: Path) -> FakeMachine:
+    """A machine with two T4."""
+    return FakeMachine(tmp_path_factory.mktemp("machine"), fake_cuda)
+
+
+@pytest.fixture(scope="module")
+def node(machine: FakeMachine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareNode]:
+    """The real plugin on it, with clients that find the fake driver."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in machine.env.items():
+            patch.setenv(name, value)
+        with machine.node(tmp_path_factory.mktemp("n")) as bare:
+            yield bare
+
+
+def test_cards_are_published(node: BareNode) -> None:
+    """What the plugin wrote to the node is read back as cards."""
+    assert [card.uuid for card in node.cards()] == [FIRST_UUID, SECOND_UUID]
+    assert {card.units for card in node.cards()} == {15}
+
+
+def test_a_share_is_on_the_card_that_was_asked_for(node: BareNode) -> None:
+    """The plugin follows the plan in the pod's annotations, for memory and compute alike."""
+    with node.share(Share(4, core=30), card=1) as held:
+        assert held.envs["NVIDIA_VISIBLE_DEVICES"] == SECOND_UUID
+        assert held.envs["GPUSHARE_MEM_LIMIT_MIB"] == "4096"
+        assert held.envs["ALIYUN_COM_GPU_MEM_DEV"] == "15"
+
+
+def test_a_share_is_given_back(node: BareNode) -> None:
+    """After its end a share's units are free again, and a card never holds more than it has."""
+    whole_card = Share(15, core=100)
+    for _ in range(2):
+        with (
+            node.share(whole_card),
+            node.share(whole_card, card=1),
+            pytest.raises(RefusedError, match=MEM),
+            node.share(Share(1)),
+        ):
+            pytest.fail("both cards are full")
+    assert len(node.kubelet.healthy(CORE)) == 200
+
+
+def test_memory_is_attributed_to_the_pod_of_a_client(node: BareNode) -> None:
+    """A process that the driver tells of is found in its client's pod, by list and by metric."""
+    assert attribution.seen(node, node.cards()[0]) == {
+        "held_mib": 1024,
+        "listed_mib": 1024,
+        "others_listed": 0,
+        "metric_mib": 1024,
+    }
+
+
+def test_over_use_is_told(node: BareNode) -> None:
+    """A client that takes more than its share is told by an event, within ten seconds."""
+    assert attribution.overused(node, node.cards()[0]) < 10
+
+
+def test_memory_limits_are_measured(node: BareNode) -> None:
+    """Without MPS nobody is refused, and the reached memory is what the suite stops at."""
+    found = memory.limits(node, node.cards()[0])
+    assert found["small"]["granted_mib"] == 3 * 1024
+    assert found["small"]["reached_mib"] > found["small"]["granted_mib"]
+    assert found["small"]["refusal"] == ""
+    assert found["large"]["neighbour_intact"]
+
+
+def test_work_is_measured(node: BareNode) -> None:
+    """One client, and several with equal shares, get rates for a request of one size."""
+    card = node.cards()[0]
+    size = compute.settle(node, card)
+    assert size.blocks == 2
+    alone = compute.alone(node, card, size, TINY)
+    assert {key: len(runs) for key, runs in alone.items()} == {
+        "tflops": 1,
+        "gb_per_s": 1,
+        "requests_per_s": 1,
+    }
+    crowds = compute.crowds(node, card, size, (1, 3), TINY)
+    assert crowds["3"]["requests_per_s"][0] > crowds["1"]["requests_per_s"][0] > 0
+    assert list(compute.threads(node, card, (50,), TINY)) == ["50"]
+
+
+def test_crashes_are_measured(node: BareNode) -> None:
+    """An illegal access and a kill are told of who crashed, and of nobody else."""
+    card = node.cards()[0]
+    size = compute.settle(node, card)
+    words = {blast.fault: "CUDA_ERROR_ILLEGAL_ADDRESS", blast.killed: ENDED}
+    for crash, word in words.items():
+        assert blast.radius(node, card, size, crash, work_seconds=0.2) == {
+            "offender": word,
+            "neighbour": FINE,
+            "neighbour_afterwards": FINE,
+            "newcomer": FINE,
+            "after_all_left": FINE,
+            "card_healthy": True,
+        }
