@@ -16,6 +16,15 @@
 {{- if eq (int $values.extender.metricsPort) (int $values.extender.port) -}}
 {{- fail "extender.metricsPort and extender.port are the same: choose another port for one of them" -}}
 {{- end -}}
+{{- range $type, $sizes := $values.topology.staticSets -}}
+{{- range $size, $sets := $sizes -}}
+{{- range $sets -}}
+{{- if ne (len .) (int $size) -}}
+{{- fail (printf "topology.staticSets: %v of node type %s is no set of %s cards" . $type $size) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- $tls := $values.extender.tls -}}
 {{- if ne (empty $tls.secretName) (empty $tls.clientSecretName) -}}
 {{- fail "extender.tls.secretName and extender.tls.clientSecretName belong together, signed by one authority: set both or none" -}}

@@ -22,6 +22,9 @@ args:
   # A bind that the scheduler has given up must not still happen.
   - --bind-deadline={{ mulf 0.8 $extender.httpTimeoutSeconds }}
   {{- include "gpushare.extenderFlags" . | nindent 2 }}
+  {{- if .Values.topology.staticSets }}
+  - --topology-config=/etc/gpushare/topology/sets.json
+  {{- end }}
   {{- with $extender.extraArgs }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -39,11 +42,19 @@ resources:
 securityContext:
   {{- include "gpushare.restrictedContainer" . | nindent 2 }}
 {{ include "gpushare.extenderProbes" "metrics" }}
-{{- if include "gpushare.extenderTls" . }}
+{{- $tls := include "gpushare.extenderTls" . }}
+{{- if or $tls .Values.topology.staticSets }}
 volumeMounts:
+  {{- if $tls }}
   - name: certificate
     mountPath: /etc/gpushare/tls
     readOnly: true
+  {{- end }}
+  {{- if .Values.topology.staticSets }}
+  - name: topology
+    mountPath: /etc/gpushare/topology
+    readOnly: true
+  {{- end }}
 {{- end }}
 {{- end -}}
 
