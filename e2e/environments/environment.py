@@ -31,12 +31,14 @@ class Environment(Protocol):
         namespace: where the stack lives.
         nodes: cards of each GPU node, by node name, independent of what the stack says of them.
         image: a small image for the pods of a case (has sh, env, sleep).
+        modelserver: an image that stands in for TensorFlow Serving's.
     """
 
     namespace: str
     kubectl: Kubectl
     nodes: Mapping[str, tuple[Card, ...]]
     image: str
+    modelserver: str
 
     def wait_ready(self) -> None:
         """Wait until every part of the stack runs again."""

@@ -68,6 +68,7 @@ class KindEnvironment:
         self.tools = self._tool_folder()
         self.kubectl = Kubectl(self._programs.kubectl, self.kubeconfig, path=(self.tools,))
         self.image = built.sample
+        self.modelserver = built.modelserver
         with step("load the images into the nodes"):
             self._load(built)
         with step("install the chart"):
@@ -146,7 +147,8 @@ class KindEnvironment:
     def _load(self, built: images.Built) -> None:
         """Put images into the workers, where all pods run; kind skips those that are there."""
         where = ["--name", self.name, "--nodes", ",".join(self.nodes)]
-        command = ["load", "docker-image", *where, built.extender, built.deviceplugin, built.sample]
+        names = (built.extender, built.deviceplugin, built.sample, built.modelserver)
+        command = ["load", "docker-image", *where, *names]
         run([str(self._programs.kind), *command], timeout_s=LOAD_SECONDS)
 
     def _tool_folder(self) -> Path:

@@ -26,10 +26,11 @@ class Built:
     deviceplugin: str
     inspect: str
     sample: str
+    modelserver: str
 
     def names(self) -> tuple[str, ...]:
         """All of them, in the order of the catalogue."""
-        return (self.extender, self.deviceplugin, self.inspect, self.sample)
+        return (self.extender, self.deviceplugin, self.inspect, self.sample, self.modelserver)
 
 
 def ensure(base: str | None = None) -> Built:
@@ -53,7 +54,9 @@ def _ensure(image: Image, base: Base) -> str:
 
 
 def lay_out(image: Image, base: Base, context: Path) -> None:
-    """Fill a build context; an image without requirements needs an empty one."""
+    """Fill a build context: the image's own files, and what it installs."""
+    for file in image.files:
+        shutil.copyfile(file, context / file.name)
     if image.requirements is None:
         return
     shutil.copyfile(image.requirements, context / "requirements.txt")

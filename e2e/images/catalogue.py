@@ -4,7 +4,8 @@ The tag of an image is the key of everything that can change it, so an unchanged
 and a cluster never runs an old image under a new name.
 """
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from images.base import Base
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
+_STANDINS = HERE.parent / "standins"
 _CORE = ROOT / "libs" / "gpucore"
 _BUILDER = tuple(HERE / name for name in ("build.py", "catalogue.py", "wheels.py"))
 
@@ -26,16 +28,19 @@ class Image:
         dockerfile: its own.
         requirements: locked file of what it installs; None where it installs nothing.
         members: folders of the workspace members it installs, dependencies first.
+        files: what its Dockerfile copies besides.
     """
 
     name: str
     dockerfile: Path
     requirements: Path | None = None
     members: tuple[Path, ...] = ()
+    files: tuple[Path, ...] = ()
 
     def tag(self, base: Base) -> str:
         """Repository and content key."""
-        files = [self.dockerfile, *_BUILDER, *([self.requirements] if self.requirements else [])]
+        files = [self.dockerfile, *_BUILDER, *self.files]
+        files += [self.requirements] if self.requirements else []
         key = cachedir.content_key([base.id, *_sources(self.members)], files)
         return f"gpushare/{self.name}:{key}"
 
@@ -54,7 +59,12 @@ EXTENDER = _service("extender")
 DEVICE_PLUGIN = _service("deviceplugin")
 INSPECT = _service("inspect")
 SAMPLE = Image(name="sample", dockerfile=HERE / "sample" / "Dockerfile")
-ALL = (EXTENDER, DEVICE_PLUGIN, INSPECT, SAMPLE)
+MODEL_SERVER = Image(
+    name="modelserver",
+    dockerfile=_STANDINS / "modelserver" / "Dockerfile",
+    files=(_STANDINS / "modelserver" / "server.py",),
+)
+ALL = (EXTENDER, DEVICE_PLUGIN, INSPECT, SAMPLE, MODEL_SERVER)
 
 
 def _sources(members: Iterable[Path]) -> list[str]:
@@ -62,7 +72,13 @@ def _sources(members: Iterable[Path]) -> list[str]:
     files = sorted(
         file
         for member in members
-        for file in [member / "pyproject.toml", *(member / "src").rglob("*")]
-        if file.is_file() and "__pycache__" not in file.parts
+        for file in [member / "pyproject.toml", *_files(member / "src")]
+        if "__pycache__" not in file.parts
     )
     return [f"{file.relative_to(ROOT)} {cachedir.content_key([], [file])}" for file in files]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """All files below a folder, through links to folders too: wheels hold what these lead to."""
+    for path, _, names in os.walk(folder, followlinks=True):
+        yield from (Path(path) / name for name in names)

@@ -174,7 +174,7 @@ def test_probes_and_metrics_ask_where_the_server_answers(
     found = container(rendered)
     assert found["readinessProbe"]["httpGet"] == {"path": ready, "port": "http"}
     assert found["startupProbe"]["httpGet"] == {"path": ready, "port": "http"}
-    assert found["startupProbe"]["failureThreshold"] * 5 == 600
+    assert found["startupProbe"]["failureThreshold"] * 2 == 600
     asks = found["livenessProbe"]
     assert asks["httpGet"]["path"] == live if live else asks["tcpSocket"] == {"port": "http"}
     (deployment,) = rendered.of("Deployment")

@@ -69,9 +69,31 @@ def test_compiled_files_do_not_count(image: Image, tmp_path: Path) -> None:
     assert image.tag(BASE) == before
 
 
+def test_linked_folders_count(image: Image, tmp_path: Path) -> None:
+    """What a member's package holds by a link, such as a chart, is in its wheel and in the tag."""
+    chart = tmp_path / "chart"
+    chart.mkdir()
+    (chart / "values.yaml").write_text("a: 1\n")
+    (tmp_path / "service" / "src" / "chart").symlink_to(chart)
+    before = image.tag(BASE)
+    (chart / "values.yaml").write_text("a: 2\n")
+    assert image.tag(BASE) != before
+
+
+def test_copied_files_count(image: Image, tmp_path: Path) -> None:
+    """A file that the Dockerfile copies changes the tag."""
+    file = tmp_path / "server.py"
+    file.write_text("A = 1\n")
+    copying = dataclasses.replace(image, files=(file,))
+    before = copying.tag(BASE)
+    file.write_text("A = 2\n")
+    assert copying.tag(BASE) != before
+
+
 def test_catalogue_names_files_that_exist() -> None:
     """Each image has its Dockerfile, its locked requirements and its members in the tree."""
     for entry in catalogue.ALL:
         assert entry.dockerfile.is_file()
         assert entry.requirements is None or entry.requirements.is_file()
+        assert all(file.is_file() for file in entry.files)
         assert all((member / "pyproject.toml").is_file() for member in entry.members)

@@ -39,8 +39,8 @@ ports:
 {{- if or $server.http $server.grpc -}}
 startupProbe:
   {{- include "serving.probe" (list $server.ready $port) | nindent 2 }}
-  periodSeconds: 5
-  failureThreshold: {{ div (add $values.probes.startupSeconds 4) 5 }}
+  periodSeconds: 2
+  failureThreshold: {{ div (add $values.probes.startupSeconds 1) 2 }}
 readinessProbe:
   {{- include "serving.probe" (list $server.ready $port) | nindent 2 }}
   periodSeconds: 5

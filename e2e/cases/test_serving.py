@@ -1,0 +1,157 @@
+"""Model servers on shares: through ``gpushare serve``, and through what arena itself deploys.
+
+The server is a stand-in that ends unless its fraction fits the share; the guide of serving is run
+by the cases of guides.
+"""
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from environments import table
+from environments.case import Case
+from environments.environment import Environment
+from environments.waiting import until
+
+pytestmark = pytest.mark.e2e
+
+MODEL = "half_plus_two"
+SECONDS = 60
+
+
+def gpushare(environment: Environment, *args: str) -> str:
+    """What the command prints; it must end well."""
+    done = subprocess.run(
+        ["gpushare", *args],
+        env=environment.kubectl.environment,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def predict(case: Case, service: str, *numbers: float) -> Any:
+    """The model's answer, through the API server's proxy to the Service."""
+    path = f"/api/v1/namespaces/{case.name}/services/{service}:http/proxy/v1/models/{MODEL}"
+    ask = json.dumps({"instances": numbers})
+    answer = case.kubectl("create", "--raw", f"{path}:predict", "-f", "-", stdin=ask)
+    return json.loads(answer)["predictions"]
+
+
+def fraction(case: Case, service: str) -> float:
+    """What the server was told, from its metrics."""
+    path = f"/api/v1/namespaces/{case.name}/services/{service}:http/proxy"
+    text = case.kubectl("get", "--raw", f"{path}/monitoring/prometheus/metrics")
+    return float(text.split()[1])
+
+
+def test_a_model_is_served_on_a_share_and_the_share_comes_back(
+    environment: Environment, case: Case, small: str
+) -> None:
+    """Serve, predict, list, get and delete; the fraction leaves room for the CUDA context."""
+    flags = ("--model-name", MODEL, "--model-path", f"/models/{MODEL}", "--gpumemory", "3")
+    where = ("--image", environment.modelserver, "--selector", f"kubernetes.io/hostname={small}")
+    gpushare(environment, "serve", "tensorflow", "--name", "half", *flags, *where, "-n", case.name)
+    case.wait_available("half-tensorflow-serving")
+    assert predict(case, "half-tensorflow-serving", 1.0, 2.0, 5.0) == [2.5, 3.0, 4.5]
+    units = environment.nodes[small][0].units
+    assert fraction(case, "half-tensorflow-serving") == pytest.approx(
+        (3 * 1024 - 600) / ((units + 1) * 1024), abs=1e-6
+    )
+    assert table.used(environment, small) == 3
+
+    (row,) = gpushare(environment, "serve", "list", "-n", case.name, "--no-headers").splitlines()
+    assert row.split()[:5] == ["half", "tf-serving", "N/A", "1", "1"]
+    told = gpushare(environment, "serve", "get", "half", "-n", case.name, "-o", "json")
+    (pod,) = json.loads(told)["items"][0]["instances"]
+    assert pod["gpus"] == {str(case.card(pod["name"])): 3}
+
+    assert "deleted" in gpushare(environment, "serve", "delete", "half", "-n", case.name)
+    until("the share is free again", lambda: table.used(environment, small) == 0, seconds=SECONDS)
+    assert gpushare(environment, "serve", "list", "-n", case.name) == ""
+
+
+def test_what_arena_deploys_runs_unchanged(
+    environment: Environment, case: Case, small: str
+) -> None:
+    """Arena's Deployment, with its own quotient, is placed, limited, served and listed."""
+    case.kubectl.apply(*arena(environment, case, small))
+    case.wait_available("mnist-tensorflow-serving")
+    assert predict(case, "mnist-tensorflow-serving", 4.0) == [4.0]
+    units = environment.nodes[small][0].units
+    assert fraction(case, "mnist-tensorflow-serving") == float(f"{3 / units:.2f}")
+    details = gpushare(environment, "top", "node", "-d", small)
+    (row,) = [line.split() for line in details.splitlines() if case.name in line]
+    assert row[2] == f"{3 / units:.2f}"
+    (listed,) = gpushare(environment, "serve", "list", "-n", case.name, "--no-headers").splitlines()
+    assert listed.split()[:2] == ["mnist", "tf-serving"]
+
+
+def arena(environment: Environment, case: Case, node: str) -> list[dict[str, Any]]:
+    """Objects with the names, labels, variables, limits and command line that arena gives them."""
+    labels = {
+        "heritage": "Helm",
+        "release": "mnist",
+        "chart": "tensorflow-serving-0.4.0",
+        "app": "tensorflow-serving",
+        "servingName": "mnist",
+        "serviceName": "mnist",
+        "servingType": "tf-serving",
+        "servingVersion": "202611210900",
+    }
+    meta = {"name": "mnist-tensorflow-serving", "namespace": case.name, "labels": labels}
+    quotient = (
+        """$(awk 'BEGIN{printf "%.2f",'$ALIYUN_COM_GPU_MEM_CONTAINER'/'"""
+        """$ALIYUN_COM_GPU_MEM_DEV'}')"""
+    )
+    server = (
+        f"/usr/bin/tensorflow_model_server --port=8500 --rest_api_port=8501 --model_name={MODEL}"
+        f" --model_base_path=/models/{MODEL} --per_process_gpu_memory_fraction={quotient}\n"
+    )
+    container = {
+        "name": "serving",
+        "image": environment.modelserver,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", "-c"],
+        "args": [server],
+        "env": [
+            {"name": "ARENA_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            {"name": "ARENA_NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        ],
+        "ports": [
+            {"containerPort": 8500, "name": "serving"},
+            {"containerPort": 8501, "name": "http-serving"},
+        ],
+        "readinessProbe": {"tcpSocket": {"port": 8501}, "periodSeconds": 2},
+        "resources": {"limits": {"aliyun.com/gpu-mem": 3}},
+    }
+    spec = {
+        "schedulerName": "gpushare-scheduler",
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "containers": [container],
+    }
+    chosen = {"release": "mnist", "app": "tensorflow-serving"}
+    ports = [{"name": "http", "port": 8501, "targetPort": 8501}]
+    return [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": meta,
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": chosen},
+                "template": {"metadata": {"labels": labels}, "spec": spec},
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": meta,
+            "spec": {"selector": chosen, "ports": ports},
+        },
+    ]
