@@ -61,7 +61,8 @@ class Reconciler:
             return True
         told = state.believe(held, asked_at=asked_at)
         self.synced.set()
-        truth = Truth(state.inventory, state.policy.names, time.time_ns())
+        names, inherited = state.policy.names, state.inherited.pods
+        truth = Truth(state.inventory, names, time.time_ns(), inherited)
         found = corrections(held, state.pods.values(), truth)
         telemetry.DISAGREEMENTS.set(sum(bool(each.reason) for each in found))
         await asyncio.gather(*map(self._correct, found))

@@ -19,6 +19,7 @@ from gpucore.node.devices import Resource
 from gpucore.node.expected import expected_of
 from gpucore.node.grant import GrantPolicy
 from gpucore.node.holdings import Held
+from gpucore.node.inherited import Inherited, inherited
 from gpucore.node.steering import Granted, Steering
 from gpucore.units import GpuIndex, PodUid
 from gpucore.wire.lists import Kind
@@ -73,6 +74,7 @@ class NodeState:
     """The node. Not safe for several threads.
 
     Attributes:
+        inherited: pods that an original plugin placed, as of kubelet's last account.
         inventory_changed: other cards, or other health.
         outlook_changed: that, or another Node object: what to offer and to publish may differ.
     """
@@ -83,6 +85,7 @@ class NodeState:
         one_daemon = policy.mps is not None and bool(policy.mps.pipe)
         self.steering = Steering(tuple(Resource), one_daemon=one_daemon)
         self.pods: dict[PodUid, Pod] = {}
+        self.inherited = Inherited()
         self.pods_changed = Signal()
         self.inventory_changed = Signal()
         self.outlook_changed = Signal()
@@ -125,6 +128,7 @@ class NodeState:
         """Take kubelet's account for the truth; false while it owes an account of some grant."""
         live = [each for each in held if not self._ended(each.namespace, each.name)]
         self.steering.believe(live, asked_at=asked_at)
+        self._inherit(live)
         told = {
             (resource, one)
             for each in live
@@ -137,6 +141,17 @@ class NodeState:
             for recent in self._recent
             for one in recent.granted.ids
         )
+
+    def _inherit(self, held: Iterable[Held]) -> None:
+        """Know the pods of an original plugin, whose place kubelet does not tell."""
+        self.inherited = inherited(
+            held,
+            self.pods.values(),
+            self.policy.names,
+            table=self.steering.tables[Resource.MEM],
+            granted=self.steering.granted,
+        )
+        self.steering.displaced = self.inherited.displaced
 
     def settled_turn(self) -> int:
         """Up to which turn of the holdings kubelet's silence counts."""

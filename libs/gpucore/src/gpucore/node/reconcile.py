@@ -48,11 +48,13 @@ class Truth(msgspec.Struct, frozen=True):
 
     Attributes:
         now_ns: Unix nanoseconds, for pods that nobody dated.
+        inherited: pods of which kubelet's account does not tell the card, by namespace and name.
     """
 
     inventory: Inventory
     names: Names
     now_ns: int
+    inherited: frozenset[tuple[str, str]] = frozenset()
 
 
 def corrections(held: Iterable[Held], pods: Iterable[Pod], truth: Truth) -> list[Correction]:
@@ -61,7 +63,8 @@ def corrections(held: Iterable[Held], pods: Iterable[Pod], truth: Truth) -> list
     by_name = {(each.namespace, each.name): each for each in held}
     found = []
     for pod in pods:
-        holding = by_name.get((pod.namespace, pod.name))
+        key = (pod.namespace, pod.name)
+        holding = None if key in truth.inherited else by_name.get(key)
         correction = _correction(pod, holding, tables, truth) if holding else None
         if correction is not None:
             found.append(correction)

@@ -7,6 +7,7 @@ refused with a sentence. Containers of a pod follow the card its first one reall
 Nothing here waits or talks: the caller waits when :meth:`Steering.prefer` knows nobody who asks.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -70,6 +71,8 @@ class Steering:
         self.closed: frozenset[GpuIndex] = frozenset()
         self.single: frozenset[GpuIndex] = frozenset()
         self.rungs: dict[GpuIndex, Rung] = {}
+        self.displaced: Counter[GpuIndex] = Counter()
+        self.granted: set[str] = set()
         self._answered: _Answered | None = None
         self._stranger: Granted | None = None
         self.equip(Inventory(gpus=()))
@@ -132,6 +135,7 @@ class Steering:
         if turn is not None:
             holder = Holder(turn.pod.namespace, turn.pod.name, turn.step.container)
         self.holdings.take(granted.resource, granted.ids, holder)
+        self.granted.update(granted.ids)
         self._stranger = granted if turn is None else None
         if turn is not None:
             self.queue.give(turn, granted.resource, granted.ids, at=self.holdings.turn)
@@ -141,7 +145,10 @@ class Steering:
 
     def _choosing(self, question: Question) -> Choosing:
         table = self.tables[question.resource]
-        return Choosing(self._room(), table, question.amount, table.per_card(question.available))
+        available = table.per_card(question.available)
+        if question.resource is Resource.MEM:  # what inherited pods really use of a card
+            available -= self.displaced
+        return Choosing(self._room(), table, question.amount, available)
 
     def _answer(
         self, turn: Turn | None, question: Question, cards: Cards | Denial
