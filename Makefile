@@ -41,7 +41,8 @@ demo-down: $(READY) ## Remove all of the demo
 	@$(E2E) demo down
 
 .PHONY: test
-test: lint unit e2e ## Everything: lint, types, contracts, unit, chart and kind tests
+test: lint ## Everything: lint, types, contracts, unit, chart and kind tests
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit e2e
 
 .PHONY: check
 check: lint ## The fast inner loop: no cluster, under a minute
@@ -57,9 +58,11 @@ lint: $(READY) ## Style, types and the direction of imports
 unit: $(READY) ## Unit, property and chart tests
 	@echo "==> unit, property and chart tests"; $(BIN)/python -m pytest -q $(ARGS)
 
+# The '+' lets its progress be seen at once in `make test`, where the unit tests run beside it and are
+# shown together when they end.
 .PHONY: e2e
 e2e: $(READY) ## The cases on a kind cluster; KEEP=1 leaves the cluster
-	@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m e2e -v --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(ARGS)
+	+@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m e2e -v --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(ARGS)
 
 .PHONY: bench
 bench: $(READY) ## Measure the extender on a real API server (ARGS=--help tells more)
@@ -68,6 +71,14 @@ bench: $(READY) ## Measure the extender on a real API server (ARGS=--help tells 
 .PHONY: bench-core
 bench-core: $(READY) ## Measure the core
 	@$(BIN)/python -m pytest libs/gpucore/bench -q -o python_files='bench_*.py' -o timeout=900 $(ARGS)
+
+.PHONY: bench-gpu
+bench-gpu: $(READY) ## Measure isolation on this machine's GPU and write docs/isolation.md
+	@$(E2E) hardware.bench $(ARGS)
+
+.PHONY: docs
+docs: $(READY) ## Build the documentation into build/site
+	@$(BIN)/mkdocs build --quiet --strict --site-dir build/site && echo "open build/site/index.html"
 
 .PHONY: images
 images: $(READY) ## Build the service images and print their sizes
