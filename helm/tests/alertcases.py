@@ -1,0 +1,208 @@
+"""Series on which the alert rules are tried: a healthy cluster, and what is wrong with it in each.
+
+A value is in promtool's notation: ``1x80`` is 1 and 80 more of it, ``0+3x80`` counts up by 3. One
+sample is taken every minute, and everything is asked after the last of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+EXTENDER = 'job="gpushare-extender",namespace="gpu-system",pod="scheduler-0"'
+STANDBY = 'job="gpushare-extender",namespace="gpu-system",pod="scheduler-1"'
+PLUGIN = 'job="gpushare-device-plugin",namespace="gpu-system",pod="plugin-0",node="gpu-1"'
+SCHEDULER = 'job="gpushare-scheduler",namespace="gpu-system",pod="scheduler-0"'
+CARD = f'{PLUGIN},gpu="0",uuid="GPU-a"'
+TLS = 'folder="/etc/gpushare/tls"'
+BOX = 'namespace="gpu-system",pod="scheduler-0",container="extender"'
+MINUTES = 80
+SILENT = f"_x{MINUTES}"
+"""No sample at all."""
+
+
+def always(value: float) -> str:
+    """The same all the time."""
+    return f"{value:.0f}x{MINUTES}"
+
+
+def growing(by: float) -> str:
+    """A counter that grows by this with every sample."""
+    return f"0+{by:g}x{MINUTES}"
+
+
+def _bucket(limit: str, verb: str = "filter") -> str:
+    return f'gpushare_extender_verb_seconds_bucket{{{EXTENDER},verb="{verb}",le="{limit}"}}'
+
+
+def binds(outcome: str) -> str:
+    """Series of binds by outcome."""
+    return f'gpushare_extender_binds_total{{{EXTENDER},outcome="{outcome}"}}'
+
+
+def units(kind: str, card: int = 0) -> str:
+    """Series of a card's units by the extender."""
+    labels = f'{EXTENDER},node="gpu-1",card="{card}",kind="{kind}"'
+    return f"gpushare_extender_card_units{{{labels}}}"
+
+
+def of(name: str, labels: str, more: str = "") -> str:
+    """A series."""
+    return f"{name}{{{labels}{',' if more else ''}{more}}}"
+
+
+READY = of("gpushare_extender_ready", EXTENDER)
+READY_TOO = of("gpushare_extender_ready", STANDBY)
+AGE = of("gpushare_extender_reflector_age_seconds", EXTENDER, 'collection="pods"')
+FAILURES = of("gpushare_extender_reflector_failures_total", EXTENDER, 'collection="pods"')
+EXPIRY = of("gpushare_extender_certificate_expiry_timestamp_seconds", EXTENDER, TLS)
+WORKING_SET = of("container_memory_working_set_bytes", BOX)
+OVERFULL = of("gpushare_extender_overfull_cards", EXTENDER)
+PENDING = of("gpushare_extender_pending_units", EXTENDER)
+BOUND = of("gpushare_extender_claims", EXTENDER, 'state="bound"')
+WAITING = of("gpushare_extender_waiting_units", EXTENDER)
+LEADS = of("leader_election_master_status", SCHEDULER, 'name="gpushare-scheduler"')
+ATTEMPTS = of("scheduler_schedule_attempts_total", SCHEDULER, 'result="error"')
+DISAGREEMENTS = of("gpushare_plugin_disagreements", PLUGIN)
+HEALTHY_CARD = of("gpushare_card_healthy", CARD)
+CARD_UNITS = of("gpushare_card_units", CARD)
+MPS = of("gpushare_mps_serving", PLUGIN, 'uuid="GPU-a"')
+DAY = 86_400
+
+HEALTHY: Mapping[str, str] = {
+    READY: always(1),
+    READY_TOO: always(1),
+    AGE: always(30),
+    FAILURES: always(3),
+    _bucket("0.001"): growing(100),
+    _bucket("1.0"): growing(100),
+    _bucket("5.0"): growing(100),
+    _bucket("+Inf"): growing(100),
+    binds("bound"): growing(30),
+    binds("rejected"): always(2),
+    binds("lost"): always(2),
+    EXPIRY: always(300 * DAY),
+    WORKING_SET: always(200),
+    of("container_spec_memory_limit_bytes", BOX): always(1000),
+    of("up", EXTENDER): always(1),
+    OVERFULL: always(0),
+    PENDING: always(0),
+    BOUND: always(2),
+    WAITING: always(0),
+    units("total"): always(15),
+    units("used"): always(9),
+    LEADS: always(1),
+    of("leader_election_master_status", 'job="other",name="kube-scheduler"'): always(0),
+    ATTEMPTS: always(1),
+    DISAGREEMENTS: always(0),
+    HEALTHY_CARD: always(1),
+    CARD_UNITS: always(15),
+    of("gpushare_card_xid_total", PLUGIN, 'gpu="GPU-a",xid="31"'): growing(1),
+    of("gpushare_plugin_registrations_total", PLUGIN, 'resource="mem",outcome="failed"'): always(1),
+    of("gpushare_plugin_refusals_total", PLUGIN, 'resource="mem",code="Unhealthy"'): always(1),
+    of("gpushare_plugin_corrections_total", PLUGIN, 'reason="GpuShareAdopted"'): growing(1),
+    MPS: always(1),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is wrong, and what the alert then carries.
+
+    Attributes:
+        series: in place of the healthy ones of the same name, or beside them.
+        labels: of the alert, beside its name and severity.
+        also: alerts that belong to the same trouble, with their labels.
+    """
+
+    series: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    also: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+_POD = {"namespace": "gpu-system", "pod": "scheduler-0"}
+_PODS = {**_POD, "collection": "pods"}
+_NODE = {"node": "gpu-1"}
+
+CASES: Mapping[str, Case] = {
+    "GpushareExtenderDown": Case(
+        {READY: always(0), READY_TOO: SILENT},
+        also={"GpushareExtenderNotReady": {**_POD, "job": "gpushare-extender"}},
+    ),
+    "GpushareExtenderNotReady": Case({READY: always(0)}, {**_POD, "job": "gpushare-extender"}),
+    "GpushareExtenderStale": Case({AGE: always(85)}, _PODS),
+    "GpushareExtenderApiErrors": Case({FAILURES: growing(1)}, _PODS),
+    "GpushareExtenderSlow": Case(
+        {_bucket("0.001"): growing(90), _bucket("1.0"): growing(95)}, {"verb": "filter"}
+    ),
+    "GpushareBindsFail": Case({binds("rejected"): growing(10)}),
+    "GpushareBindsLost": Case({binds("lost"): growing(1)}),
+    "GpushareCertificateExpires": Case(
+        {EXPIRY: always(13 * DAY)},
+        {**_POD, "job": "gpushare-extender", "folder": "/etc/gpushare/tls"},
+    ),
+    "GpushareMemoryNearLimit": Case({WORKING_SET: always(950)}, {**_POD, "container": "extender"}),
+    "GpushareCardOverfull": Case({OVERFULL: always(1)}),
+    "GpushareUnitsOnUnknownCard": Case({PENDING: always(4)}),
+    "GpushareSharesUnconfirmed": Case({BOUND: always(2), binds("bound"): always(30)}),
+    "GpushareRoomScattered": Case({WAITING: always(6)}),
+    "GpushareSchedulerNoLeader": Case({LEADS: always(0)}),
+    "GpushareSchedulerErrors": Case({ATTEMPTS: growing(1)}),
+    "GpusharePluginDown": Case(
+        {DISAGREEMENTS: SILENT, HEALTHY_CARD: SILENT, CARD_UNITS: SILENT, MPS: SILENT}, _NODE
+    ),
+    "GpushareCardUnhealthy": Case(
+        {HEALTHY_CARD: always(0)}, {**_NODE, "gpu": "0", "uuid": "GPU-a"}
+    ),
+    "GpushareCardErrors": Case(
+        # A counter that begins with its first event has no increase yet.
+        {of("gpushare_card_xid_total", PLUGIN, 'gpu="GPU-a",xid="79"'): "_x75 1x4"},
+        {**_NODE, "gpu": "GPU-a", "xid": "79"},
+    ),
+    "GpushareRegistrationFails": Case(
+        {
+            of(
+                "gpushare_plugin_registrations_total", PLUGIN, 'resource="mem",outcome="failed"'
+            ): growing(1)
+        },
+        {**_NODE, "resource": "mem"},
+    ),
+    "GpushareAllocationsRefused": Case(
+        {
+            of(
+                "gpushare_plugin_refusals_total", PLUGIN, 'resource="mem",code="Unhealthy"'
+            ): growing(1)
+        },
+        {**_NODE, "code": "Unhealthy"},
+    ),
+    "GpushareDisagreement": Case({DISAGREEMENTS: always(1)}, _NODE),
+    "GpushareInventoryStale": Case({CARD_UNITS: always(40)}, {**_NODE, "gpu": "0"}),
+    "GpushareShareOverused": Case(
+        {
+            of(
+                "gpushare_pod_over_bytes",
+                PLUGIN,
+                'gpu="0",exported_namespace="a",exported_pod="p"',
+            ): always(1 << 30)
+        },
+        {**_NODE, "gpu": "0", "exported_namespace": "a", "exported_pod": "p"},
+    ),
+    "GpushareMpsDown": Case({MPS: always(0)}, {**_NODE, "uuid": "GPU-a"}),
+}
+"""One for each alert, by its name."""
+
+STILL_WELL: Mapping[str, Mapping[str, str]] = {
+    "memory given out twice by label": {units("total"): always(30)},
+    "pods wait for more than there is": {WAITING: always(60)},
+    "one of two extenders has just started": {READY: "1x77 0x2"},
+    "many binds at once": {BOUND: always(50), binds("bound"): growing(3000)},
+    "a card was away for a moment": {HEALTHY_CARD: "1x79 0"},
+    "a swap of two pods was corrected": {DISAGREEMENTS: "0x77 1x2"},
+    "somebody else's extender container is full": {
+        of("container_memory_working_set_bytes", 'namespace="x",pod="y",container="extender"'): (
+            always(99)
+        ),
+        of("container_spec_memory_limit_bytes", 'namespace="x",pod="y",container="extender"'): (
+            always(100)
+        ),
+    },
+}
+"""What looks like trouble and is none: nothing fires."""

@@ -1,0 +1,161 @@
+"""The alert rules: each fires in its case and in no other, and each has a page for the night."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from alertcases import CASES, HEALTHY, MINUTES, SILENT, STILL_WELL
+from charting import CHART, render
+
+RULES = CHART / "alerts" / "gpushare.yaml"
+RUNBOOKS = CHART.parents[1] / "docs" / "runbooks"
+TOLD = {"summary", "description", "runbook_url"}
+SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
+
+
+def rules() -> Iterator[dict[str, Any]]:
+    """All alerts, in their order."""
+    for group in yaml.safe_load(RULES.read_text())["groups"]:
+        yield from group["rules"]
+
+
+ALERTS = {rule["alert"]: rule for rule in rules()}
+
+
+def block(name: str, series: Mapping[str, str], firing: Mapping[str, Mapping[str, str]]) -> Any:
+    """One test of promtool: on a healthy cluster but for ``series`` exactly these fire."""
+    samples = [
+        {"alertname": alert, "alertstate": "firing", **ALERTS[alert]["labels"], **labels}
+        for alert, labels in firing.items()
+    ]
+    found = {**HEALTHY, **series}
+    return {
+        "name": name,
+        "interval": "1m",
+        "input_series": [{"series": each, "values": values} for each, values in found.items()],
+        "promql_expr_test": [
+            {
+                "expr": 'ALERTS{alertstate="firing"}',
+                "eval_time": f"{MINUTES}m",
+                "exp_samples": [{"labels": _series(labels), "value": 1} for labels in samples],
+            }
+        ],
+    }
+
+
+def _series(labels: Mapping[str, str]) -> str:
+    inner = ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items())
+    return f"ALERTS{{{inner}}}"
+
+
+def promtool(program: Path, *words: str | Path) -> None:
+    """Run it; what it says is the failure."""
+    done = subprocess.run(
+        [program, *words], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def run_blocks(program: Path, folder: Path, *blocks: Any) -> None:
+    """Have promtool try these."""
+    file = folder / "test.yaml"
+    content = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": blocks}
+    file.write_text(json.dumps(content))
+    promtool(program, "test", "rules", file)
+
+
+@pytest.mark.slow
+def test_each_alert_fires_in_its_case_and_no_other_does(
+    promtool_path: Path, tmp_path: Path
+) -> None:
+    """An alert that cannot fire is worse than none; one too many wakes for nothing."""
+    blocks = [
+        block(name, case.series, {name: case.labels, **case.also}) for name, case in CASES.items()
+    ]
+    run_blocks(promtool_path, tmp_path, *blocks)
+
+
+@pytest.mark.slow
+def test_nothing_fires_while_all_is_well(promtool_path: Path, tmp_path: Path) -> None:
+    """Nor where something only looks like trouble."""
+    blocks = [block(name, series, {}) for name, series in {"healthy": {}, **STILL_WELL}.items()]
+    run_blocks(promtool_path, tmp_path, *blocks)
+
+
+@pytest.mark.slow
+def test_every_alert_is_silent_without_any_target_but_the_one_for_that(
+    promtool_path: Path, tmp_path: Path
+) -> None:
+    """Where nothing at all is asked, one alert says so and two dozen do not echo it."""
+    nothing = dict.fromkeys(HEALTHY, SILENT)
+    run_blocks(promtool_path, tmp_path, block("nothing", nothing, {"GpushareExtenderDown": {}}))
+
+
+@pytest.mark.slow
+def test_promtool_accepts_what_the_chart_installs(promtool_path: Path, tmp_path: Path) -> None:
+    """The ConfigMap is a rule file, and the PrometheusRule holds the same groups."""
+    values = {"monitoring": {"enabled": True, "alerts": {"configMap": True}}}
+    rendered = render(values=values)
+    text = rendered.one("ConfigMap", "-alerts")["data"]["gpushare.rules.yaml"]
+    (tmp_path / "rules.yaml").write_text(text)
+    promtool(promtool_path, "check", "rules", tmp_path / "rules.yaml")
+    (resource,) = rendered.of("PrometheusRule")
+    assert resource["spec"] == yaml.safe_load(text) == yaml.safe_load(RULES.read_text())
+
+
+def test_each_alert_has_a_case_and_each_case_an_alert() -> None:
+    """No rule is left untried."""
+    assert len(ALERTS) >= 12
+    assert set(CASES) == set(ALERTS)
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_says_all_it_should(name: str) -> None:
+    """Severity, what is wrong, what it means, where to read on; labels it speaks of are there."""
+    rule, case = ALERTS[name], CASES[name]
+    assert rule["labels"]["severity"] in {"critical", "warning"}
+    assert set(rule["annotations"]) == TOLD
+    assert rule["annotations"]["runbook_url"] == f"docs/runbooks/{name}.md"
+    spoken = set(re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"])))
+    assert spoken <= set(case.labels)
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_has_a_page(name: str) -> None:
+    """Meaning, impact, diagnosis with commands, mitigation; named as the alert is."""
+    lines = (RUNBOOKS / f"{name}.md").read_text().splitlines()
+    assert [line for line in lines if line.startswith("# ")] == [f"# {name}"]
+    assert [line[3:] for line in lines if line.startswith("## ")] == SECTIONS
+    assert any(line.startswith("$ ") for line in lines), "no command to run"
+
+
+def test_no_page_is_without_an_alert() -> None:
+    """A page that nothing leads to is out of date; the index lists them all."""
+    assert {page.stem for page in RUNBOOKS.glob("*.md")} - {"index"} == set(ALERTS)
+    index = (RUNBOOKS / "index.md").read_text()
+    assert re.findall(r"\]\((\w+)\.md\)", index) == list(ALERTS)
+
+
+def test_pages_can_be_somewhere_else() -> None:
+    """With an address in the values every alert leads there."""
+    url = "https://wiki.example.org/gpu/$1/{alert}/"
+    values = {"monitoring": {"enabled": True, "alerts": {"runbookUrl": url}}}
+    (resource,) = render(values=values).of("PrometheusRule")
+    for group in resource["spec"]["groups"]:
+        for rule in group["rules"]:
+            wanted = url.replace("{alert}", rule["alert"])
+            assert rule["annotations"]["runbook_url"] == wanted
+
+
+def test_rules_can_be_left_out() -> None:
+    """Nothing is made unasked, and monitors can be had without rules."""
+    assert render().of("PrometheusRule") == []
+    values = {"monitoring": {"enabled": True, "alerts": {"enabled": False}}}
+    rendered = render(values=values)
+    assert rendered.of("PodMonitor")
+    assert rendered.of("PrometheusRule") == []
