@@ -7,8 +7,8 @@ read the only map they know.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 
-from gpucore.fit import sift
 from gpucore.model import Demand
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
@@ -16,35 +16,38 @@ from gpucore.wire.pods import decode_pod
 from gpuextender import messages, metrics
 from gpuextender.gangs import Gangs
 from gpuextender.messages import ExtenderArgs, FilterResult, MessageError, NodeItems
-from gpuextender.refusals import Refusals, Said
+from gpuextender.refusals import FITS, Refusals
+from gpuextender.roster import Roster
+from gpuextender.said import Said
 from gpuextender.state import Asking, State
 
 
 class Filter:
     """The verb. Answers always, for the original answers 200 whatever comes."""
 
-    def __init__(self, state: State, gangs: Gangs) -> None:
+    def __init__(self, state: State, gangs: Gangs, roster: Roster) -> None:
         self._state = state
         self._gangs = gangs
-        self._refusals = Refusals(state.ledger)
+        self._roster = roster
+        self._refusals = Refusals(state.ledger, roster)
 
-    def touch(self, node: NodeName) -> None:
-        """The books of ``node`` changed."""
-        self._refusals.touch(node)
+    def touch(self, number: int) -> None:
+        """The books of a node changed."""
+        self._refusals.touch(number)
 
-    def answer(self, body: bytes) -> FilterResult:
+    async def answer(self, body: bytes) -> FilterResult:
         """Decide; what cannot be read is said in ``error``."""
         try:
-            return self._decide(messages.decode(body, ExtenderArgs))
+            return await self._decide(messages.decode(body, ExtenderArgs))
         except (MessageError, WireError) as error:
             return FilterResult(error=str(error))
 
-    def _decide(self, args: ExtenderArgs) -> FilterResult:
+    async def _decide(self, args: ExtenderArgs) -> FilterResult:
         if not messages.given(args.pod):
             return FilterResult(error="arg or pod is nil")
         asking = self._state.saw(decode_pod(args.pod))
         if args.node_names is not None:
-            fits, said = self._sift(asking, args.node_names)
+            fits, said = await self._sift(asking, args.node_names)
             return FilterResult(
                 node_names=fits,
                 failed_nodes=said.failed,
@@ -53,7 +56,7 @@ class Filter:
         if not messages.given(args.nodes):
             return FilterResult(error="cannot get node names")
         items = messages.items_of(args.nodes)
-        fits, said = self._sift(asking, list(items))
+        fits, said = await self._sift(asking, list(items))
         return FilterResult(
             nodes=NodeItems([items[name] for name in fits]),
             node_names=fits,
@@ -61,15 +64,29 @@ class Filter:
             failed_and_unresolvable_nodes=said.hopeless,
         )
 
-    def _sift(self, asking: Asking, names: list[NodeName]) -> tuple[list[NodeName], Said]:
+    async def _sift(
+        self, asking: Asking, names: Sequence[NodeName]
+    ) -> tuple[Sequence[NodeName], Said]:
         """Names that fit, and what the others say."""
         if asking.demand is None:
-            return names, Said({}, {}, Counter())
-        fits, said = self._gangs.sift(asking, names) or self._alone(asking.demand, names)
+            return names, Said()
+        fits, said = self._gangs.sift(asking, names) or await self._alone(asking.demand, names)
         for code, count in said.counts.items():
             metrics.REFUSALS.labels(code.value).inc(count)
         return fits, said
 
-    def _alone(self, demand: Demand, names: list[NodeName]) -> tuple[list[NodeName], Said]:
-        fits, refused = sift(self._state.ledger, demand, names)
-        return fits, self._refusals.of(demand, refused)
+    async def _alone(
+        self, demand: Demand, names: Sequence[NodeName]
+    ) -> tuple[Sequence[NodeName], Said]:
+        numbers = self._roster.numbers(names)
+        if self._refusals.room_for(demand, numbers):
+            return names, Said()
+        verdicts = await self._refusals.verdicts(demand, names, numbers)
+        judged = list(zip(names, verdicts, strict=True))
+        refused = [(name, verdict) for name, verdict in judged if verdict is not FITS]
+        said = Said(
+            {name: verdict.text for name, verdict in refused},
+            {name: verdict.text for name, verdict in refused if verdict.unresolvable},
+            Counter(verdict.code for _, verdict in refused if verdict.code),
+        )
+        return [name for name, verdict in judged if verdict is FITS], said

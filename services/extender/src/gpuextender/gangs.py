@@ -16,7 +16,7 @@ from gpucore.model import Claim, Code, Demand, Placement, Refusal
 from gpucore.policy import MAX_SCORE
 from gpucore.units import NodeName
 from gpucore.wire.gangs import Gang, gang_of
-from gpuextender.refusals import Said
+from gpuextender.said import Said
 from gpuextender.state import Asking, State
 
 

@@ -5,7 +5,7 @@ are read in any case here too, exact case first because that is what a scheduler
 costs nothing. Pods and nodes inside are ordinary API objects, left undecoded as long as can be.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -86,7 +86,7 @@ class FilterResult(msgspec.Struct, rename="pascal"):
     """Answer of filter. A node in both failed maps counts as unresolvable where that is known."""
 
     nodes: NodeItems | None = None
-    node_names: list[NodeName] | None = None
+    node_names: Sequence[NodeName] | None = None
     failed_nodes: Mapping[str, str] = {}
     failed_and_unresolvable_nodes: Mapping[str, str] = {}
     error: str = ""

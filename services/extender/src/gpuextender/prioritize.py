@@ -1,14 +1,14 @@
 """prioritize: how good each node is for a pod, 0..10, so that shares pack nodes and not only cards.
 
 A node that is unknown, or turns out not to fit, scores 0 and never voids the list. What is sent of
-a node is kept encoded: plain shares by policy, node and amount, all else by demand and node.
+a node is kept encoded, by what is asked: plain shares by policy and amount, all else by demand.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
-from gpucore.account import NodeAccount
 from gpucore.grouping import Grouping
 from gpucore.model import Demand
 from gpucore.policy import MAX_SCORE, score
@@ -16,14 +16,15 @@ from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod
 from gpuextender import messages, ratings
+from gpuextender.answers import Answers
 from gpuextender.gangs import Gangs
-from gpuextender.memo import Memo
 from gpuextender.messages import ExtenderArgs, HostPriority, MessageError
+from gpuextender.roster import Roster
 from gpuextender.state import State
 
 BREATHE_EVERY: Final = 50
+POLICIES: Final = 8
 _EMPTY: Final = b"[]"
-_Row = Sequence[bytes]
 
 
 class Prioritize:
@@ -34,88 +35,114 @@ class Prioritize:
         grouping: how cards that go together are chosen.
     """
 
-    def __init__(self, state: State, gangs: Gangs, *, policy: str, grouping: Grouping) -> None:
+    def __init__(
+        self, state: State, gangs: Gangs, roster: Roster, *, policy: str, grouping: Grouping
+    ) -> None:
         self._state = state
         self._gangs = gangs
+        self._roster = roster
         self._grouping = grouping
         self._policy = policy
-        self._rows: Memo[str, _Row] = Memo()
-        self._entries: Memo[Demand, bytes] = Memo()
+        self._entries: Answers[Hashable, bytes] = Answers(roster)
+        self._rows: Answers[str, Sequence[int]] = Answers(roster, POLICIES)
+        self._pieces: Answers[int, bytes] = Answers(roster, MAX_SCORE + 1)
+        self._hosts: dict[int, NodeName] = {}
 
-    def touch(self, node: NodeName) -> None:
-        """The books of ``node`` changed."""
-        self._rows.touch(node)
-        self._entries.touch(node)
+    def touch(self, number: int) -> None:
+        """The books of a node changed."""
+        self._entries.touch(number)
+        self._rows.touch(number)
+        host = self._roster.names[number]
+        if self._hosts.get(number) != host:  # pieces hold for any books, but of one node
+            self._hosts[number] = host
+            self._pieces.touch(number)
 
-    def answer(self, body: bytes) -> bytes:
+    async def answer(self, body: bytes) -> bytes:
         """The encoded ``HostPriorityList``; empty where the request cannot be read."""
         try:
-            return self._rate(messages.decode(body, ExtenderArgs))
+            args = messages.decode(body, ExtenderArgs)
+            names = _names(args)
+            asking = self._state.saw(decode_pod(args.pod)) if messages.given(args.pod) else None
         except (MessageError, WireError):
             return _EMPTY
-
-    def _rate(self, args: ExtenderArgs) -> bytes:
-        names = args.node_names
-        if names is None:
-            names = list(messages.items_of(args.nodes)) if messages.given(args.nodes) else []
-        demand, marks = None, None
-        if messages.given(args.pod):
-            asking = self._state.saw(decode_pod(args.pod))
-            demand = asking.demand
-            marks = self._gangs.marks(asking, names)
-        if demand is None or marks is not None:
+        marks = self._gangs.marks(asking, names) if asking else None
+        if asking is None or asking.demand is None or marks is not None:
             known = marks or {}
             return messages.encode([HostPriority(name, known.get(name, 0)) for name in names])
-        return b"[" + b",".join(self._list(names, demand)) + b"]"
-
-    def _list(self, names: Sequence[NodeName], demand: Demand) -> list[bytes]:
-        if not ratings.plain(demand):
-            return [self._entry(name, demand) for name in names]
-        amount = demand.mem
-        rows = self._rows.of(demand.policy)
-        return [
-            row[amount]
-            if (row := rows.get(name)) is not None and amount < len(row)
-            else self._plain_entry(name, demand)
-            for name in names
-        ]
+        return b"[" + b",".join(await self._list(names, asking.demand)) + b"]"
 
     async def warm(self) -> None:
-        """Make the rows of all nodes beforehand, a few at a time, for pods without a policy."""
-        for count, account in enumerate(list(self._state.ledger.nodes().values()), 1):
-            rows = self._rows.of("")
-            if account.name not in rows:
-                rows[account.name] = self._row(account, "")
-            if count % BREATHE_EVERY == 0:
-                await asyncio.sleep(0)
+        """Work out beforehand, a few nodes at a time, what is asked of pods without a policy.
 
-    def _plain_entry(self, name: NodeName, demand: Demand) -> bytes:
-        """Make the row of a node that has none yet; ask the core where a row cannot say."""
-        rows = self._rows.of(demand.policy)
-        account = self._state.ledger.node(name)
-        if account is not None and account.name not in rows:
-            row = rows[account.name] = self._row(account, demand.policy)
-            if demand.mem < len(row):
-                return row[demand.mem]
-        return self._entry(name, demand)
+        Pieces of one rating are made in a row: read in the order of nodes they are then found
+        quickly, which is most of what an answer about thousands of nodes costs.
+        """
+        numbers = list(filter(None, self._roster.numbers(list(self._state.ledger.nodes()))))
+        works: list[Callable[[int], object]] = [lambda number: self._row(number, "")]
+        works += [partial(self._piece, rating=rating) for rating in range(MAX_SCORE + 1)]
+        for work in works:
+            for count, number in enumerate(numbers, 1):
+                work(number)
+                if count % BREATHE_EVERY == 0:
+                    await asyncio.sleep(0)
 
-    def _row(self, account: NodeAccount, policy: str) -> _Row:
-        """What is sent of a node, by amount."""
-        chosen = policy or account.shape.policy or self._policy
-        pieces = [_entry(account.name, rating) for rating in range(MAX_SCORE + 1)]
-        return [pieces[rating] for rating in ratings.table(account, chosen)]
+    async def _list(self, names: Sequence[NodeName], demand: Demand) -> list[bytes]:
+        numbers = self._roster.numbers(names)
+        if all(numbers):
+            return await self._known(numbers, demand)
+        entries = iter(await self._known(list(filter(None, numbers)), demand))
+        return [
+            next(entries) if number else _entry(name, 0)
+            for name, number in zip(names, numbers, strict=True)
+        ]
 
-    def _entry(self, name: NodeName, demand: Demand) -> bytes:
-        kept = self._entries.of(demand)
-        entry = kept.get(name)
-        if entry is not None:
-            return entry
-        account = self._state.ledger.node(name)
-        if account is None:  # not kept: unknown names must not fill memory
-            return _entry(name, 0)
-        rating = score(account, demand, self._policy, grouping=self._grouping)
-        entry = kept[account.name] = _entry(name, rating)
-        return entry
+    async def _known(self, numbers: Sequence[int], demand: Demand) -> list[bytes]:
+        if not ratings.plain(demand):
+            return await self._entries.ask(demand, numbers, lambda ns: self._exact(ns, demand))
+        question = (demand.policy, demand.mem)
+        return await self._entries.ask(question, numbers, lambda ns: self._plain(ns, demand))
+
+    def _plain(self, numbers: Iterable[int], demand: Demand) -> Iterator[bytes]:
+        """Entries out of rows; of the core where a row cannot say."""
+        amount, policy = demand.mem, demand.policy
+        rows = self._rows.table(policy)
+        pieces = [self._pieces.table(rating) for rating in range(MAX_SCORE + 1)]
+        for number in numbers:
+            row = rows[number] or self._row(number, policy)
+            rating = row[amount] if amount < len(row) else self._score(number, demand)
+            yield pieces[rating][number] or self._piece(number, rating)
+
+    def _exact(self, numbers: Iterable[int], demand: Demand) -> Iterator[bytes]:
+        """Entries by what the core says."""
+        for number in numbers:
+            yield self._piece(number, self._score(number, demand))
+
+    def _row(self, number: int, policy: str) -> Sequence[int]:
+        """Scores of a node by amount, kept; none where the short cut does not hold."""
+        account = self._state.ledger.node(self._roster.names[number])
+        if account is None:
+            return ()
+        row = ratings.table(account, policy or account.shape.policy or self._policy)
+        self._rows.table(policy)[number] = row
+        return row
+
+    def _score(self, number: int, demand: Demand) -> int:
+        account = self._state.ledger.node(self._roster.names[number])
+        if account is None:
+            return 0
+        return score(account, demand, self._policy, grouping=self._grouping)
+
+    def _piece(self, number: int, rating: int) -> bytes:
+        """What is sent of a node with this rating, kept."""
+        piece = _entry(self._roster.names[number], rating)
+        self._pieces.table(rating)[number] = piece
+        return piece
+
+
+def _names(args: ExtenderArgs) -> list[NodeName]:
+    if args.node_names is not None:
+        return args.node_names
+    return list(messages.items_of(args.nodes)) if messages.given(args.nodes) else []
 
 
 def _entry(name: str, rating: int) -> bytes:

@@ -55,21 +55,19 @@ def _card(card: CardAccount) -> Card:
 
 @lru_cache(STATES)
 def _scores(cards: tuple[Card, ...], room: int, *, spread: bool) -> Sequence[int]:
-    parts = [_part(card) for card in cards]
-    order = sorted(
-        (position for position, card in enumerate(cards) if card[0]),
-        key=lambda position: -cards[position][1] if spread else cards[position][1],
-    )
-    scores = [0]
-    for amount in range(1, max((card[2] for card in cards), default=0) + 1):
-        chosen = next((one for one in order if cards[one][1] >= amount), None)
-        if chosen is None or amount > room:
-            scores.append(0)
-            continue
-        full = sum(parts[:chosen]) + _part(cards[chosen], amount) + sum(parts[chosen + 1 :])
-        rate = full / len(cards)
-        scores.append(round(MAX_SCORE * (1.0 - rate if spread else rate)))
-    return scores
+    """Each card that policy comes to takes the amounts that no card before it had room for."""
+    scores = [0] * (1 + max((card[2] for card in cards), default=0))
+    open_cards = [card for card in cards if card[0]]
+    open_cards.sort(key=lambda card: -card[1] if spread else card[1])
+    full = sum(map(_part, cards))
+    first = 1
+    for card in open_cards:
+        others = full - _part(card)
+        for amount in range(first, min(card[1], room) + 1):
+            rate = (others + _part(card, amount)) / len(cards)
+            scores[amount] = round(MAX_SCORE * (1.0 - rate if spread else rate))
+        first = max(first, card[1] + 1)
+    return tuple(scores)
 
 
 def _part(card: Card, more: int = 0) -> float:

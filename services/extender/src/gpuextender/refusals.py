@@ -1,34 +1,39 @@
-"""Why nodes refuse a pod, in the words that are sent, without working them out again and again.
+"""What nodes say to a pod: that it fits, or why not in the words that are sent.
 
-On a full cluster thousands of nodes refuse every pod. A reason is kept until the node's books
-change: by demand, and for plain shares for all amounts at once, because only the amount asked
-differs in the sentence. Tests hold this to the core's own sentences.
+On a full cluster thousands of nodes refuse every pod. A verdict is kept until the node's books
+change: by demand, and for plain shares in a pattern for all amounts, because only the amount asked
+differs in the sentence. Tests hold this to the core's own verdicts and sentences.
 """
 
-from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from gpucore.account import NodeAccount
 from gpucore.explain import sentence
-from gpucore.fit import Refused
+from gpucore.fit import fit
 from gpucore.ledger import Ledger
 from gpucore.model import Code, Demand, Refusal
 from gpucore.units import NodeName
 from gpuextender import ratings
-from gpuextender.memo import Memo
+from gpuextender.answers import Answers
+from gpuextender.roster import Roster
 
 _MARK: Final = 987_654_321_987
 """An amount that no sentence holds otherwise."""
 
 
-class Reason(msgspec.Struct, frozen=True):
-    """A refusal as it is sent."""
+class Verdict(msgspec.Struct, frozen=True):
+    """What a node says, as it is sent; no ``code`` where it can take the pod."""
 
     text: str
-    code: Code
-    unresolvable: bool
+    code: Code | None
+    unresolvable: bool = False
+
+
+FITS: Final = Verdict("", None)
+"""The one verdict of every node that can take the pod: compare by identity."""
 
 
 class _Pattern(msgspec.Struct, frozen=True):
@@ -42,73 +47,68 @@ class _Pattern(msgspec.Struct, frozen=True):
     most: int
 
 
-class Said(msgspec.Struct):
-    """Reasons by node, as a scheduler reads them.
-
-    Attributes:
-        failed: every node.
-        hopeless: those of them that no eviction can help.
-        counts: how many for each code.
-    """
-
-    failed: dict[str, str]
-    hopeless: dict[str, str]
-    counts: Counter[Code]
-
-
 class Refusals:
-    """Reasons of nodes, for one ledger."""
+    """Verdicts of nodes, for one ledger."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, roster: Roster) -> None:
         self._ledger = ledger
-        self._reasons: Memo[Demand, Reason] = Memo()
-        self._patterns: dict[NodeName, _Pattern] = {}
+        self._roster = roster
+        self._verdicts: Answers[Demand, Verdict] = Answers(roster)
+        self._patterns: dict[int, _Pattern] = {}
 
-    def touch(self, node: NodeName) -> None:
-        """The books of ``node`` changed."""
-        self._reasons.touch(node)
-        self._patterns.pop(node, None)
+    def touch(self, number: int) -> None:
+        """The books of a node changed."""
+        self._verdicts.touch(number)
+        self._patterns.pop(number, None)
 
-    def of(self, demand: Demand, refused: Refused) -> Said:
-        """What every node in ``refused``, which must be current, says to ``demand``."""
-        said = Said({}, {}, Counter())
-        self._say_again(said, demand, refused)
-        said.counts[Code.INSUFFICIENT_MEMORY] = len(said.failed)
-        for name in refused:
-            if name in said.failed:
+    def room_for(self, demand: Demand, numbers: Sequence[int]) -> bool:
+        """Every one of these nodes can take ``demand``, as their rooms show; False: ask them."""
+        if not numbers:
+            return True
+        if demand.gpus and not demand.fault:
+            return min(map(self._roster.whole_rooms.__getitem__, numbers)) >= demand.gpus
+        if ratings.plain(demand):
+            return min(map(self._roster.share_rooms.__getitem__, numbers)) >= demand.mem
+        return False
+
+    async def verdicts(
+        self, demand: Demand, names: Sequence[NodeName], numbers: Sequence[int]
+    ) -> list[Verdict]:
+        """What each of ``names``, whose numbers these are, says to ``demand``."""
+        if all(numbers):
+            return await self._verdicts.ask(demand, numbers, lambda ns: self._judge(ns, demand))
+        known = list(filter(None, numbers))
+        found = iter(await self._verdicts.ask(demand, known, lambda ns: self._judge(ns, demand)))
+        return [
+            next(found) if number else _unknown(name)  # not kept: such names must not fill memory
+            for name, number in zip(names, numbers, strict=True)
+        ]
+
+    def _judge(self, numbers: Iterable[int], demand: Demand) -> Iterator[Verdict]:
+        plain, amount = ratings.plain(demand), demand.mem
+        for number in numbers:
+            if plain and self._roster.share_rooms[number] >= amount:
+                yield FITS
                 continue
-            reason = self._reason(name, demand, refused)
-            said.failed[name] = reason.text
-            said.counts[reason.code] += 1
-            if reason.unresolvable:
-                said.hopeless[name] = reason.text
-        return said
+            pattern = self._patterns.get(number) if plain else None
+            if pattern is not None and amount <= pattern.most:
+                text = f"{pattern.before}{amount}{pattern.after}"
+                yield Verdict(text, Code.INSUFFICIENT_MEMORY)
+            else:
+                yield self._verdict(number, demand)
 
-    def _say_again(self, said: Said, demand: Demand, refused: Refused) -> None:
-        """Nodes whose pattern holds: all of them that say nothing new."""
-        if not ratings.plain(demand):
-            return
-        amount, text, patterns = demand.mem, str(demand.mem), self._patterns
-        said.failed = {
-            name: f"{known.before}{text}{known.after}"
-            for name in refused
-            if (known := patterns.get(name)) is not None and amount <= known.most
-        }
-
-    def _reason(self, name: NodeName, demand: Demand, refused: Refused) -> Reason:
-        kept = self._reasons.of(demand)
-        known = kept.get(name)
-        if known is not None:
-            return known
-        refusal = refused[name]
-        reason = Reason(sentence(refusal), refusal.code, refusal.unresolvable)
+    def _verdict(self, number: int, demand: Demand) -> Verdict:
+        name = self._roster.names[number]
         account = self._ledger.node(name)
-        if account is not None:  # unknown names must not fill memory
-            kept[name] = reason
-            self._learn(account, demand, refusal)
-        return reason
+        if account is None:
+            return _unknown(name)
+        refusal = fit(account, demand)
+        if refusal is None:
+            return FITS
+        self._learn(number, account, demand, refusal)
+        return _verdict_of(refusal)
 
-    def _learn(self, account: NodeAccount, demand: Demand, refusal: Refusal) -> None:
+    def _learn(self, number: int, account: NodeAccount, demand: Demand, refusal: Refusal) -> None:
         """Keep a pattern where only the amount can differ.
 
         No card has the memory, nothing is held on unknown cards, and every card is large enough:
@@ -122,4 +122,12 @@ class Refusals:
         text = sentence(msgspec.structs.replace(refusal, asked=_MARK))
         before, mark, after = text.partition(str(_MARK))
         if mark and mark not in after:
-            self._patterns[account.name] = _Pattern(before, after, most)
+            self._patterns[number] = _Pattern(before, after, most)
+
+
+def _unknown(name: NodeName) -> Verdict:
+    return _verdict_of(Refusal(name, Code.NODE_UNKNOWN, unresolvable=True))
+
+
+def _verdict_of(refusal: Refusal) -> Verdict:
+    return Verdict(sentence(refusal), refusal.code, refusal.unresolvable)

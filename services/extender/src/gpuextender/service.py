@@ -28,6 +28,7 @@ from gpuextender.listeners import Listeners
 from gpuextender.preempt import Preempt
 from gpuextender.prioritize import Prioritize
 from gpuextender.probes import probes_app
+from gpuextender.roster import Roster
 from gpuextender.settings import Settings
 from gpuextender.state import State
 from gpuextender.verbs import Verbs
@@ -51,9 +52,10 @@ class Service:
         self._recorder = Recorder(api, instance=socket.gethostname())
         self._grouping = settings.grouping()
         gangs = Gangs(self.state, Rules(settings.policy, self._grouping))
-        self._filter = Filter(self.state, gangs)
+        self._roster = Roster(self.state.ledger)
+        self._filter = Filter(self.state, gangs, self._roster)
         self._prioritize = Prioritize(
-            self.state, gangs, policy=settings.policy, grouping=self._grouping
+            self.state, gangs, self._roster, policy=settings.policy, grouping=self._grouping
         )
         self._gauges = LedgerGauges(self.state.ledger, self.state.waiting_demands)
         writer = Writer(api, deadline=settings.bind_deadline)
@@ -106,6 +108,7 @@ class Service:
     async def _loaded(self) -> None:
         """Wait until the cluster is read, and prepare for the first question about it."""
         await self._following.synced()
+        self._roster.settle()
         await self._prioritize.warm()
 
     async def _serve(self, tasks: list[asyncio.Task[Any]]) -> None:
@@ -122,8 +125,9 @@ class Service:
         self.listeners.close()
 
     def _touch(self, node: NodeName) -> None:
-        self._filter.touch(node)
-        self._prioritize.touch(node)
+        number = self._roster.touch(node)
+        self._filter.touch(number)
+        self._prioritize.touch(number)
         self._gauges.touch(node)
 
     def _make_app(self) -> FastAPI:

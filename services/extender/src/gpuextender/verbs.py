@@ -100,14 +100,14 @@ class Verbs:
         body = await request.body()
         with metrics.VERB_SECONDS.labels("filter").time():
             obstacle = self._health.obstacle()
-            result = FilterResult(error=obstacle) if obstacle else self._filter.answer(body)
+            result = FilterResult(error=obstacle) if obstacle else await self._filter.answer(body)
             return _reply(messages.encode(result))
 
     async def prioritize(self, request: Request) -> Response:
         """How good each node is, 0..10 (``ExtenderArgs`` to ``HostPriorityList``)."""
         body = await request.body()
         with metrics.VERB_SECONDS.labels("prioritize").time():
-            return _reply(self._prioritize.answer(body))
+            return _reply(await self._prioritize.answer(body))
 
     async def preempt(self, request: Request) -> Response:
         """Whom to evict (``ExtenderPreemptionArgs`` to ``ExtenderPreemptionResult``)."""
