@@ -11,7 +11,7 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     except UnavailableError as reason:
         print(f"bench-gpu: {reason}", file=sys.stderr)
         return 3
-    figures = measured(card, Effort(options.seconds, options.runs))
+    figures = measured(card, Effort(options.seconds, options.runs), options.clients)
     write(figures, options.out)
     return 0
 
@@ -52,25 +52,26 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seconds", type=float, default=3.0, help="of every run")
     parser.add_argument("--runs", type=int, default=3, help="of every figure; medians are told")
+    parser.add_argument("--clients", type=int, nargs="+", default=COUNTS, help="at a time")
     parser.add_argument("--out", type=Path, default=OUT, help="folder of the page")
     return parser
 
 
-def measured(card: SmiCard, effort: Effort) -> Figures:
+def measured(card: SmiCard, effort: Effort, counts: Sequence[int]) -> Figures:
     """All figures of one card: without MPS, then with it if it can be had."""
     with Client.local({"CUDA_VISIBLE_DEVICES": card.uuid}) as probe:
         described = probe.card
     figures: Figures = {"machine": _machine(card, described), "effort": effort._asdict()}
     with _node(mps=False) as node:
         size = compute.settle(node, _same(node, card))
-        _common(figures, node, card, size, effort)
+        _common(figures, node, card, size, effort, counts)
     try:
         presence.demand_mps(described["capability"])
     except UnavailableError as reason:
         figures["machine"]["MPS"] = str(reason)
         return figures
     with _node(mps=True) as node:
-        _common(figures, node, card, size, effort)
+        _common(figures, node, card, size, effort, counts)
         with step("thread percentages"):
             figures["threads"] = compute.threads(node, _same(node, card), PERCENTS, effort)
     return figures
@@ -89,7 +90,14 @@ def _same(node: BareNode, card: SmiCard) -> Card:
     return next(each for each in node.cards() if each.uuid == card.uuid)
 
 
-def _common(figures: Figures, node: BareNode, smi: SmiCard, size: Request, effort: Effort) -> None:
+def _common(
+    figures: Figures,
+    node: BareNode,
+    smi: SmiCard,
+    size: Request,
+    effort: Effort,
+    counts: Sequence[int],
+) -> None:
     """What is measured in both modes."""
     mode, card = "mps" if node.mps else "slicing", _same(node, smi)
 
@@ -100,8 +108,8 @@ def _common(figures: Figures, node: BareNode, smi: SmiCard, size: Request, effor
         keep("memory", memory.limits(node, card))
     with step(f"{mode}: one client alone"):
         keep("alone", compute.alone(node, card, size, effort))
-    with step(f"{mode}: {', '.join(map(str, COUNTS))} clients"):
-        keep("crowds", compute.crowds(node, card, size, COUNTS, effort))
+    with step(f"{mode}: {', '.join(map(str, counts))} clients"):
+        keep("crowds", compute.crowds(node, card, size, counts, effort))
     if presence.host_processes():
         with step(f"{mode}: whose memory it is"):
             keep("attribution", attribution.seen(node, card))

@@ -10,9 +10,12 @@ import pytest
 
 from hardware import bench
 from hardware.clients import HOME
+from hardware.cuda.driver import OUT_OF_MEMORY
 from hardware.tests.fakenode import FakeMachine
 
 pytestmark = pytest.mark.slow
+
+STANDIN = HOME / "standins" / "mps"
 
 
 def test_without_hardware_it_says_why(
@@ -26,16 +29,25 @@ def test_without_hardware_it_says_why(
 
 
 def test_it_measures_and_writes(tmp_path: Path, fake_cuda: Path) -> None:
-    """Where MPS is missing it writes what time slicing can show, and why the rest is not there."""
+    """All parts are measured in both modes, the daemon of MPS being a stand-in."""
     folder = tmp_path / "machine"
     folder.mkdir()
     env = os.environ | FakeMachine(folder, fake_cuda).env | {"PYTHONPATH": str(HOME)}
+    env["PATH"] = f"{STANDIN}:{env['PATH']}"
     argv = [sys.executable, "-m", "hardware.bench", "--seconds", "0.05", "--runs", "1"]
+    argv += ["--clients", "1", "2"]
     argv += ["--out", str(tmp_path)]
     subprocess.run(argv, env=env, check=True, timeout=100)
     found = json.loads((tmp_path / "isolation" / "figures.json").read_text())
     assert found["machine"]["GPU"] == "Tesla T4, 16130 MiB"
-    assert "nvidia-cuda-mps-control" in found["machine"]["MPS"]
-    assert list(found["crowds"]["slicing"]) == ["1", "3", "5", "7"]
-    assert found["crash"]["slicing"]["fault"]["neighbour"] == "fine"
-    assert (tmp_path / "isolation" / "crowds.svg").exists()
+    for part in ("memory", "alone", "crowds", "crash"):
+        assert list(found[part]) == ["slicing", "mps"]
+    assert found["memory"]["mps"]["small"]["refusal"] == OUT_OF_MEMORY
+    assert list(found["crowds"]["mps"]) == ["1", "2"]
+    rate = {percent: each["tflops"][0] for percent, each in found["threads"].items()}
+    assert rate["10"] < rate["50"] < rate["100"]
+    assert {path.name for path in (tmp_path / "isolation").iterdir()} == {
+        "figures.json",
+        "crowds.svg",
+        "threads.svg",
+    }

@@ -1,5 +1,6 @@
 """The CUDA program over a fake driver library: the real ctypes calls, the real protocol."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Protocol
 
 import pytest
 
+from hardware import program
 from hardware.clients import Client, LostError, RefusedError, together
 from hardware.cuda import kernels
 
@@ -87,6 +89,16 @@ def test_a_crash_is_told_and_lasts(start: Start) -> None:
             with pytest.raises(RefusedError) as refused:
                 client.ask("crash")
             assert refused.value.name == "CUDA_ERROR_ILLEGAL_ADDRESS"
+
+
+def test_it_runs_as_one_file(fake_cuda: Path, tmp_path: Path) -> None:
+    """The archive for pods is the same program, needing nothing but Python beside it."""
+    file = tmp_path / program.NAME
+    file.write_bytes(program.archive())
+    env = {"LD_LIBRARY_PATH": str(fake_cuda), "CUDA_VISIBLE_DEVICES": UUID}
+    with Client([sys.executable, "-I", str(file)], env) as client:
+        assert client.card["uuid"] == UUID
+    assert program.archive() == program.archive()
 
 
 def test_no_card_is_told_by_name(start: Start) -> None:

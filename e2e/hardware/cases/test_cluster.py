@@ -1,0 +1,62 @@
+"""Shares in a cluster with real GPU nodes: run with GPU_KUBECONFIG=<file>.
+
+GPU_IMAGE names an image with Python where the default cannot be pulled. What needs the host's
+processes or daemons of its own runs on a machine without Kubernetes only.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hardware import memory
+from hardware.compute import whole
+from hardware.cuda.driver import OUT_OF_MEMORY
+from hardware.podsite import PodSite
+from hardware.presence import UnavailableError
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(1200)]
+
+IMAGE = "python:3.11-slim"
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[PodSite]:
+    """A node of the cluster that GPU_KUBECONFIG leads to."""
+    kubeconfig = os.environ.get("GPU_KUBECONFIG")
+    if not kubeconfig:
+        pytest.skip("GPU_KUBECONFIG names no cluster with GPU nodes")
+    with reasons():
+        found = PodSite(Path(kubeconfig), os.environ.get("GPU_IMAGE", IMAGE))
+    with found:
+        yield found
+
+
+@contextmanager
+def reasons() -> Iterator[None]:
+    """What this cluster cannot carry is skipped with its sentence."""
+    try:
+        yield
+    except UnavailableError as reason:
+        pytest.skip(str(reason))
+
+
+def test_a_pod_has_the_card_of_its_annotation(site: PodSite) -> None:
+    """CUDA in the pod sees one card, and its uuid is that of the card the scheduler wrote down."""
+    with reasons(), site.client(whole(site), card=site.card.index) as client:
+        assert client.card["uuid"] == site.card.uuid
+        assert client.card["cards_seen"] == 1
+
+
+def test_pods_with_unequal_shares_end_where_they_were_granted(site: PodSite) -> None:
+    """Behind MPS two pods on one card fill up to their limits and leave each other alone."""
+    if not site.mps:
+        pytest.skip(f"card {site.card.index} of {site.node} is not behind MPS: limits are advice")
+    with reasons():
+        found = memory.limits(site, site.card)
+    for share in (found["small"], found["large"]):
+        assert share["refusal"] == OUT_OF_MEMORY
+        assert share["granted_mib"] // 4 <= share["reached_mib"] <= share["granted_mib"]
+        assert share["neighbour_intact"]

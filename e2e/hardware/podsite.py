@@ -1,0 +1,148 @@
+"""Shares as pods of a real cluster: placed by its scheduler, granted by its kubelet.
+
+The stack must be installed there. The CUDA program is carried in a ConfigMap and started by
+``kubectl exec``; the image only has to bring Python, the driver's library comes from the container
+runtime. Everything is made in a namespace of its own, which goes with the site.
+"""
+
+import base64
+import json
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Self
+
+from environments.kubectl import Kubectl
+from environments.waiting import until
+from environments.workloads import SCHEDULER
+from hardware import program
+from hardware.clients import Client
+from hardware.grants import INVENTORY, MPS, Card, Share, cards
+from hardware.presence import UnavailableError
+
+START_SECONDS: Final = 300
+"""For a pod: the image may have to be pulled."""
+
+IDX: Final = "ALIYUN_COM_GPU_MEM_IDX"
+_FOLDER: Final = "/client"
+_CONFIG_MAP: Final = "cuda-client"
+
+
+class PodSite:
+    """One GPU node of a cluster; use as a context.
+
+    Args:
+        kubeconfig: of the cluster.
+        image: with ``python`` on its PATH.
+
+    Attributes:
+        node: name of the first node with a healthy card that is not cut.
+        mps: whether that card is behind an MPS daemon.
+        unit_mib: MiB of one unit there.
+    """
+
+    def __init__(self, kubeconfig: Path, image: str) -> None:
+        found = shutil.which("kubectl")
+        if found is None:
+            raise UnavailableError("kubectl is not on PATH")
+        self.kubectl = Kubectl(Path(found), kubeconfig)
+        self.namespace = f"gpushare-hardware-{secrets.token_hex(3)}"
+        self._image = image
+        self.node, self.card, self.unit_mib = _first_card(self.kubectl)
+        self.mps = self.card.mode == MPS
+
+    def __enter__(self) -> Self:
+        self.kubectl("create", "namespace", self.namespace)
+        self._apply(_config_map())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kubectl("delete", "namespace", self.namespace, "--wait=false")
+
+    def _apply(self, item: dict[str, Any]) -> None:
+        self.kubectl("apply", "-n", self.namespace, "-f", "-", stdin=json.dumps(item))
+
+    def cards(self) -> tuple[Card, ...]:
+        """As the node's annotation says them now."""
+        node = json.loads(self.kubectl("get", "node", self.node, "-o", "json"))
+        return cards(node["metadata"]["annotations"][INVENTORY])
+
+    @contextmanager
+    def client(self, share: Share, *, card: int = 0) -> Iterator[Client]:
+        """A CUDA program in a pod; the scheduler must put it on that card, or the site is no use.
+
+        Raises:
+            UnavailableError: the pod got another card, since this one has no room.
+        """
+        name = f"share-{secrets.token_hex(3)}"
+        self._apply(_pod(name, share, self.node, self._image))
+        try:
+            until(f"pod {name} runs", lambda: self._running(name), seconds=START_SECONDS)
+            got = self._placed(name)
+            if got != str(card):
+                raise UnavailableError(f"the scheduler chose card {got}, and card {card} was meant")
+            with Client(self._exec(name), self.kubectl.environment) as client:
+                client.pod = name
+                yield client
+        finally:
+            self.kubectl("delete", "pod", name, "-n", self.namespace, "--grace-period=1")
+
+    def _exec(self, pod: str) -> list[str]:
+        argv = [str(self.kubectl.binary), "exec", "-i", "-n", self.namespace, pod, "--"]
+        return [*argv, "python", f"{_FOLDER}/{program.NAME}"]
+
+    def _get(self, pod: str) -> dict[str, Any]:
+        found = self.kubectl("get", "pod", pod, "-n", self.namespace, "-o", "json")
+        item: dict[str, Any] = json.loads(found)
+        return item
+
+    def _running(self, pod: str) -> bool:
+        return bool(self._get(pod)["status"].get("phase") == "Running")
+
+    def _placed(self, pod: str) -> str:
+        return str(self._get(pod)["metadata"]["annotations"].get(IDX, "?"))
+
+
+def _first_card(kubectl: Kubectl) -> tuple[str, Card, int]:
+    """Node, card and MiB of a unit. Raises UnavailableError where no node has a card for us."""
+    for node in json.loads(kubectl("get", "nodes", "-o", "json"))["items"]:
+        text = node["metadata"].get("annotations", {}).get(INVENTORY, "")
+        for card in cards(text) if text else ():
+            if card.healthy and card.mode != "mig":
+                return node["metadata"]["name"], card, card.memory_mib // max(card.units, 1)
+    raise UnavailableError(f"no node of this cluster has a healthy card in {INVENTORY}")
+
+
+def _config_map() -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": _CONFIG_MAP},
+        "binaryData": {program.NAME: base64.b64encode(program.archive()).decode()},
+    }
+
+
+def _pod(name: str, share: Share, node: str, image: str) -> dict[str, Any]:
+    container = {
+        "name": "main",
+        "image": image,
+        "command": ["sleep", "3600"],
+        "resources": {"limits": {key: str(value) for key, value in share.limits().items()}},
+        "volumeMounts": [{"name": "client", "mountPath": _FOLDER}],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "schedulerName": SCHEDULER,
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [container],
+            "volumes": [{"name": "client", "configMap": {"name": _CONFIG_MAP}}],
+        },
+    }
