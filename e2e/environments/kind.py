@@ -27,7 +27,7 @@ GPU_MEM = "aliyun.com/gpu-mem"
 LABELS = ("gpushare=true", "gputopology=true")
 CHART = Path(__file__).parents[2] / "helm" / "gpushare"
 COMMANDS = Path(__file__).parents[2] / ".venv" / "bin"
-PLUGINS = ("gpushare", "kubectl-inspect-gpushare")
+PLUGINS = ("gpushare", "kubectl-inspect-gpushare", "kubectl-inspect-gpu")
 READY_SECONDS = 180
 LOAD_SECONDS = 300
 
@@ -147,8 +147,7 @@ class KindEnvironment:
     def _load(self, built: images.Built) -> None:
         """Put images into the workers, where all pods run; kind skips those that are there."""
         where = ["--name", self.name, "--nodes", ",".join(self.nodes)]
-        names = (built.extender, built.deviceplugin, built.sample, built.modelserver)
-        command = ["load", "docker-image", *where, *names]
+        command = ["load", "docker-image", *where, *built.names()]
         run([str(self._programs.kind), *command], timeout_s=LOAD_SECONDS)
 
     def _tool_folder(self) -> Path:
@@ -166,6 +165,11 @@ class KindEnvironment:
         return {
             "scheduler": {"tolerations": []},
             "extender": {"image": _image(built.extender)},
+            "dashboard": {
+                "enabled": True,
+                "image": _image(built.inspect),
+                "intervalSeconds": 2,
+            },
             "devicePlugin": {
                 "image": _image(built.deviceplugin),
                 "unhealthyConfigMap": True,
