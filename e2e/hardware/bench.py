@@ -64,14 +64,14 @@ def measured(card: SmiCard, effort: Effort, counts: Sequence[int]) -> Figures:
     figures: Figures = {"machine": _machine(card, described), "effort": effort._asdict()}
     with _node(mps=False) as node:
         size = compute.settle(node, _same(node, card))
-        _common(figures, node, card, size, effort, counts)
+        _common(figures, node, card, size, effort=effort, counts=counts)
     try:
         presence.demand_mps(described["capability"])
     except UnavailableError as reason:
         figures["machine"]["MPS"] = str(reason)
         return figures
     with _node(mps=True) as node:
-        _common(figures, node, card, size, effort, counts)
+        _common(figures, node, card, size, effort=effort, counts=counts)
         with step("thread percentages"):
             figures["threads"] = compute.threads(node, _same(node, card), PERCENTS, effort)
     return figures
@@ -95,6 +95,7 @@ def _common(
     node: BareNode,
     smi: SmiCard,
     size: Request,
+    *,
     effort: Effort,
     counts: Sequence[int],
 ) -> None:
