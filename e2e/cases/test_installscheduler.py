@@ -32,9 +32,9 @@ class ControlPlane:
 
     def gpushare(self, command: str, *flags: str) -> str:
         """Run one of the two commands; what it shows."""
-        access = ["--root", self.root, "--kubeconfig", self.environment.kubeconfig]
-        words = [COMMANDS / "gpushare", command, *flags, *access]
-        return as_root(words, timeout_s=COMMAND_SECONDS)
+        access = ["--root", str(self.root), "--kubeconfig", str(self.environment.kubeconfig)]
+        words: list[str | Path] = [COMMANDS / "gpushare", command, *flags]
+        return as_root([*words, *access], timeout_s=COMMAND_SECONDS)
 
     def manifest(self) -> str:
         """The static pod of kube-scheduler."""

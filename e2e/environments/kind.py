@@ -6,6 +6,7 @@ cluster itself is created through pytest-kind's class, with kind and kubectl fro
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pytest_kind.cluster import KindCluster
 
@@ -82,13 +83,18 @@ class KindEnvironment:
         """Remove the cluster and what was laid out for it."""
         lifecycle.down(self.name)
 
-    def install(self, values: Mapping[str, object] | None = None) -> None:
+    def install(self, values: Mapping[str, Any] | None = None) -> None:
         """Install or upgrade the stack, to other values than those it started with if given."""
         helm.install(RELEASE, CHART, NAMESPACE, values or self.values, self.kubeconfig)
 
     def uninstall(self) -> None:
         """Remove the stack, and nothing else."""
         helm.uninstall(RELEASE, NAMESPACE, self.kubeconfig)
+
+    def forget(self) -> None:
+        """Take off the nodes what an uninstall leaves, as the page about it says."""
+        left = ("gpushare/inventory-", "GPU_TOPOLOGY-", "NODE_TYPE-")
+        self.kubectl("annotate", "node", *self.nodes, *left)
 
     @property
     def kubeconfig(self) -> Path:
@@ -160,7 +166,7 @@ class KindEnvironment:
             link.symlink_to(program)
         return folder
 
-    def _values(self, built: images.Built) -> dict[str, object]:
+    def _values(self, built: images.Built) -> dict[str, Any]:
         """Values of the chart for this cluster: images built here, the mock machine mounted."""
         return {
             "scheduler": {"tolerations": []},
