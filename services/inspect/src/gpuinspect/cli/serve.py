@@ -31,16 +31,28 @@ P = ParamSpec("P")
 CHART: Final = "gpu-serving"
 NOTHING: Final = "nothing is served"
 EXAMPLES: Final = {
-    Server.TENSORFLOW: "--name mnist --model-name mnist --model-path /models/mnist"
-    " --data models:/models --gpumemory 3",
-    Server.TRITON: "--name vision --model-repository s3://bucket/models --gpumemory 8 --gpucore 30",
-    Server.TORCHSERVE: "--name cats --model-name cats --model-path /store --data store:/store"
-    " --gpumemory 6 --processes 2",
-    Server.VLLM: "--name chat --model-name chat --model-path Qwen/Qwen2.5-7B-Instruct"
-    " --gpumemory 24 --arg --max-model-len=8192",
-    Server.CUSTOM: "--name own --image registry/own:1 --gpumemory 4 --restful-port 8000"
-    " --command 'python3 serve.py'",
+    Server.TENSORFLOW: (
+        "--name mnist --model-name mnist --model-path /models/mnist",
+        "--data models:/models --gpumemory 3",
+    ),
+    Server.TRITON: (
+        "--name vision --model-repository s3://bucket/models",
+        "--gpumemory 8 --gpucore 30",
+    ),
+    Server.TORCHSERVE: (
+        "--name cats --model-name cats --model-path /store",
+        "--data store:/store --gpumemory 6 --processes 2",
+    ),
+    Server.VLLM: (
+        "--name chat --model-name chat --model-path Qwen/Qwen2.5-7B-Instruct",
+        "--gpumemory 24 --arg --max-model-len=8192",
+    ),
+    Server.CUSTOM: (
+        "--name own --image registry.example.com/own:1 --command 'python3 serve.py'",
+        "--restful-port 8000 --gpumemory 4",
+    ),
 }
+"""A command line of each, in two lines."""
 SUMMARIES: Final = {
     Server.TENSORFLOW: "Serve a TensorFlow model with TensorFlow Serving.",
     Server.TRITON: "Serve a model repository with Triton.",
@@ -134,11 +146,16 @@ def _command(server: Server) -> Callable[..., None]:
     return command
 
 
+def _epilog(server: Server, first: str, second: str) -> str:
+    """The example as it can be pasted: the mark keeps its lines from being wrapped."""
+    return f"\b\nExample:\n  gpushare serve {server} \\\n    {first} \\\n    {second}"
+
+
 for _server, _example in EXAMPLES.items():
     app.command(
         str(_server),
         help=SUMMARIES[_server],
-        epilog=f"Example: gpushare serve {_server} {_example}",
+        epilog=_epilog(_server, *_example),
     )(_command(_server))
 app.command("tf", hidden=True, help="Arena's short name of tensorflow.")(
     _command(Server.TENSORFLOW)
