@@ -69,7 +69,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "group_assigned": "whole cards: as for shares",
         "group_assume_time": "whole cards: as for shares",
         "V3_MEMORY": "read only: as the second generation's allocation",
-        "V3_CORE_PERCENTAGE": "read only: container to card to percent",
+        "V3_CORE_PERCENTAGE": "JSON: container to card to percent of compute",
         "V3_ASSIGNED": "read only",
         "V3_ASSUME_TIME": "read only",
     },

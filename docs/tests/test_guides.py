@@ -13,6 +13,7 @@ from guides.session import Session
 DOCS = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guide", found(DOCS, Place.OFFLINE), ids=lambda guide: guide.path.stem)
 def test_a_page_does_what_it_shows(guide: Guide, tmp_path: Path) -> None:
     """Its commands run beside the files of docs/examples, with no cluster to be found."""
