@@ -268,7 +268,8 @@ def test_without_any_helm_it_says_what_to_install(
 @pytest.mark.parametrize("server", ["tensorflow", "triton", "torchserve", "vllm", "custom"])
 def test_help_has_an_example_that_can_be_served(run: Run, helm: FakeHelm, server: str) -> None:
     """The example of each command is a command line that works."""
-    program, *example = shlex.split(run("serve", server, "-h").out.partition("Example:")[2])
+    text = run("serve", server, "-h").out.partition("Example:")[2]
+    program, *example = shlex.split(text.replace("\\\n", ""))
     assert program == "gpushare"
     assert run(*example, *NAMESPACE).code == 0
     assert list(helm.releases.values()) == ["wordpress", "gpu-serving"]

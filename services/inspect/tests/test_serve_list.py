@@ -1,0 +1,112 @@
+"""``gpushare serve list`` and ``get``: what is served, by whom ever, and where its pods sit."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import arenaobjects as arena
+import pytest
+from fakeapiserver import FakeApiServer
+from invoking import Run
+
+MEM, CORE = "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+SERVICES = "/api/v1/namespaces/default/services"
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.fixture
+def server() -> Iterator[FakeApiServer]:
+    """Two served models: one on a share with a pod that runs, one on NVIDIA's GPUs with none."""
+    share = {MEM: 16000, CORE: 20}
+    one = arena.deployment("tensorflow", "mnist", share)
+    one["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"][MEM] = "16k"
+    two = arena.deployment("custom", "own", {"nvidia.com/gpu": 2}, replicas=2)
+    two["status"] = {}
+    placed = {"ALIYUN_COM_GPU_MEM_IDX": "1"}
+    pod = arena.pod("tensorflow", "mnist", share, node="n1", annotations=placed)
+    lists = {
+        DEPLOYMENTS: [two, one],
+        SERVICES: [arena.service("tensorflow", "mnist")],
+        PODS: [pod],
+        "/apis/apps/v1/deployments": [two, one],
+        "/api/v1/services": [],
+    }
+    with FakeApiServer(lists, page=10).serving() as serving:
+        yield serving
+
+
+@pytest.fixture
+def flag(server: FakeApiServer, tmp_path: Path) -> str:
+    """The flag that points to the server."""
+    return f"--kubeconfig={server.kubeconfig(tmp_path)}"
+
+
+def test_list_has_arenas_columns(run: Run, server: FakeApiServer, flag: str) -> None:
+    """One line a served model, sorted; amounts are those of a pod; asked by arena's labels."""
+    outcome = run("serve", "list", flag)
+    assert (outcome.code, outcome.err) == (0, "")
+    head, mnist, own = [line.split() for line in outcome.out.splitlines()]
+    columns = "NAME TYPE VERSION DESIRED AVAILABLE ADDRESS PORTS GPU GPU_MEMORY"
+    assert head == columns.split()
+    version, ports = arena.VERSION, "grpc-serving:8500,http-serving:8501"
+    assert mnist[:8] == ["mnist", "tf-serving", version, "1", "1", "10.0.0.7", ports, "0"]
+    assert mnist[8:] == ["16000", "(20%", "of", "compute)"]
+    assert own == ["own", "custom-serving", version, "2", "0", "N/A", "N/A", "2", "N/A"]
+    assert all("labelSelector=servingName" in request for request in server.requests)
+
+
+def test_list_of_all_namespaces_names_them(run: Run, flag: str) -> None:
+    """``-A`` puts the namespace first; ``--no-headers`` leaves rows only."""
+    rows = [
+        line.split() for line in run("serve", "list", "-A", "--no-headers", flag).out.splitlines()
+    ]
+    assert [row[:2] for row in rows] == [["default", "mnist"], ["default", "own"]]
+
+
+def test_an_empty_list_is_a_note(run: Run, server: FakeApiServer, flag: str) -> None:
+    """Nothing served is no error, and nothing on standard output."""
+    server.lists[DEPLOYMENTS] = []
+    outcome = run("serve", "list", flag)
+    assert (outcome.code, outcome.out) == (0, "")
+    assert outcome.err == "nothing is served in namespace default\n"
+
+
+def test_get_tells_of_the_pods_and_their_cards(run: Run, server: FakeApiServer, flag: str) -> None:
+    """The address, then each pod with its node and what it holds of which card."""
+    server.lists[DEPLOYMENTS] = server.lists[DEPLOYMENTS][1:]
+    outcome = run("serve", "get", "mnist", flag)
+    assert (outcome.code, outcome.err) == (0, "")
+    lines = [line.split() for line in outcome.out.splitlines()]
+    assert ["Name:", "mnist"] in lines
+    assert ["Address:", "10.0.0.7"] in lines
+    assert lines[-1][1:] == ["Running", "1/1", "2", "n1", "gpu1(16000)"]
+    (asked,) = [request for request in server.requests if request.startswith(PODS)]
+    assert "servingName%3Dmnist%2CservingType%3Dtf-serving" in asked
+
+
+def test_get_for_programs(run: Run, server: FakeApiServer, flag: str) -> None:
+    """The document has the same, by name; ``-o name`` gives pods to xargs."""
+    server.lists[DEPLOYMENTS] = server.lists[DEPLOYMENTS][1:]
+    document = json.loads(run("serve", "get", "mnist", flag, "-o", "json").out)
+    assert (document["apiVersion"], document["kind"]) == ("gpushare/v1", "ServingList")
+    (item,) = document["items"]
+    assert (item["type"], item["gpuMemory"], item["gpuCore"]) == ("tf-serving", 16000, 20)
+    (pod,) = item["instances"]
+    assert (pod["gpus"], pod["restarts"]) == ({"1": 16000}, 2)
+    assert run("serve", "get", "mnist", flag, "-o", "name").out == f"pod/{pod['name']}\n"
+
+
+def test_get_of_nothing_is_an_error(run: Run, server: FakeApiServer, flag: str) -> None:
+    """A name that is not served ends with exit code 1."""
+    server.lists[DEPLOYMENTS] = []
+    outcome = run("serve", "get", "none", flag)
+    assert (outcome.code, outcome.err) == (1, "error: none is not served in namespace default\n")
+
+
+def test_a_refusal_of_the_cluster_is_a_sentence(run: Run, server: FakeApiServer, flag: str) -> None:
+    """Without the right to list Deployments, the path and the server's words are told."""
+    server.statuses[DEPLOYMENTS] = 403
+    outcome = run("serve", "list", flag)
+    assert outcome.code == 1
+    assert outcome.err == f"error: {DEPLOYMENTS}: 403 the fake says no\n"
