@@ -29,18 +29,21 @@ PAGE: Final = Path(__file__).resolve().parents[1] / "metrics.md"
 HEAD: Final = """\
 # Metrics
 
-What Prometheus can read from the stack. Made by `python docs/generators/metricpage.py` from the programs themselves.
+What Prometheus can read from the stack. Made by `python docs/generators/metricpage.py` from the
+programs themselves.
 
-The extender answers on `extender.metricsPort`, the device plugin on `devicePlugin.port`, both at `/metrics`, in plain
-HTTP. With `monitoring.enabled` the chart creates PodMonitors for them and a ServiceMonitor for the second
-kube-scheduler; [alert rules and runbooks](runbooks/index.md) stand on these metrics. A unit is what
-`devicePlugin.memoryUnit` says. Labels are bounded: only the device plugin names pods, and only those of its own node.
+The extender answers on `extender.metricsPort`, the device plugin on `devicePlugin.port`, both at
+`/metrics`, in plain HTTP. With `monitoring.enabled` the chart creates PodMonitors for them and a
+ServiceMonitor for the second kube-scheduler; [alert rules and runbooks](runbooks/index.md) stand on
+these metrics, and so do the Grafana dashboards of `monitoring.dashboards`. A unit is what
+`devicePlugin.memoryUnit` says. Labels are bounded: only the device plugin names pods, and only
+those of its own node.
 
-Each process also publishes what Prometheus' client library knows of it: `process_cpu_seconds_total`,
-`process_resident_memory_bytes`, `process_open_fds`, `process_start_time_seconds`, `python_gc_collections_total` and the
-like.
+Each process also publishes what Prometheus' client library knows of it, such as
+`process_open_fds`, `process_start_time_seconds` and `python_gc_collections_total`.
 """
 TABLE: Final = "| metric | kind | labels | meaning |\n|---|---|---|---|\n"
+OTHERS: Final = "| metric | whose, and what |\n|---|---|\n"
 FOREIGN: Final = {
     "up": "Prometheus: whether a target answered",
     "leader_election_master_status": "kube-scheduler: 1 in the replica that leads",
@@ -104,8 +107,7 @@ def page() -> str:
             HEAD,
             f"## Extender and webhook\n\n{_table(extender())}",
             f"## Device plugin\n\n{_table(plugin())}",
-            "## Of others\n\nRules and dashboards also ask for these.\n\n"
-            f"| metric | whose, and what |\n|---|---|\n{others}",
+            f"## Of others\n\nRules and dashboards also ask for these.\n\n{OTHERS}{others}",
         )
     )
 

@@ -16,6 +16,7 @@ import structlog
 
 from gpucore.wire.errors import WireError
 from gpucore.wire.lists import Event, Kind, Page
+from gpudeviceplugin import telemetry
 from gpudeviceplugin.kube import ApiError, ApiStatusError, Kube
 
 T = TypeVar("T")
@@ -61,7 +62,6 @@ class Reflector(Generic[T]):
         self._version = ""
         self._pause = FIRST_PAUSE
         self.synced = asyncio.Event()
-        self.relists = 0
 
     async def run(self) -> None:
         """Follow the collection until cancelled."""
@@ -79,7 +79,7 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         page = self._decode_list(await self._kube.get(self._path, self._query()))
-        self.relists += 1
+        telemetry.RELISTS.labels(self._path.rpartition("/")[2]).inc()
         self._sink.listed(page.items)
         self._version = page.resource_version
         self._pause = FIRST_PAUSE

@@ -1,0 +1,51 @@
+"""What rules ask for is what programs publish, and the page about it is up to date."""
+
+import sys
+
+import pytest
+import yaml
+from charting import CHART
+from queries import metrics_of
+
+sys.path.insert(0, str(CHART.parents[1] / "docs" / "generators"))
+
+import metricpage
+
+RULES = CHART / "alerts" / "gpushare.yaml"
+
+
+def test_page_is_up_to_date() -> None:
+    """docs/metrics.md is what `python docs/generators/metricpage.py` writes now."""
+    assert metricpage.PAGE.read_text() == metricpage.page()
+
+
+def test_every_metric_has_words_and_a_good_name() -> None:
+    """Whoever reads /metrics learns what each is; a counter ends in _total, seconds in _seconds."""
+    for metric in (*metricpage.extender(), *metricpage.plugin()):
+        assert len(metric.meaning.split()) >= 3, metric
+        assert metric.name.startswith("gpushare_"), metric
+        assert (metric.kind == "counter") == metric.name.endswith("_total"), metric
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ('sum by (a, b) (rate(x_total{job="y(z)"}[5m] offset 15m)) > 14 * 86400', {"x_total"}),
+        ("max(a) == 0 and on (node) group_left () b unless c", {"a", "b", "c"}),
+        ('label_replace(up, "gpu", "$1", "card", "(.+)") or vector(0)', {"up"}),
+        ("time() - a:b:c[$__rate_interval]", {"a:b:c"}),
+    ],
+)
+def test_names_of_metrics_are_found_in_queries(expression: str, expected: set[str]) -> None:
+    """No function, label, keyword or duration is taken for a metric."""
+    assert metrics_of(expression) == expected
+
+
+def test_rules_ask_only_for_metrics_that_exist() -> None:
+    """A rule on a metric that nobody publishes could never fire, and nobody would notice."""
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    asked = {
+        name for group in groups for rule in group["rules"] for name in metrics_of(rule["expr"])
+    }
+    assert len(asked) > 20
+    assert asked <= metricpage.known()
