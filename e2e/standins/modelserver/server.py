@@ -53,9 +53,19 @@ def handler(name: str, fraction: float) -> type[BaseHTTPRequestHandler]:
             if self.path != f"/v1/models/{name}:predict":
                 self.reply(404, json.dumps({"error": f"Malformed request: POST {self.path}"}))
                 return
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked = json.loads(self.body())
             found = [number / 2 + 2 for number in asked["instances"]]
             self.reply(200, json.dumps({"predictions": found}))
+
+        def body(self) -> bytes:
+            """Whole, or in chunks as the API server's proxy passes it on."""
+            if length := self.headers["Content-Length"]:
+                return self.rfile.read(int(length))
+            chunks = []
+            while size := int(self.rfile.readline(), 16):
+                chunks.append(self.rfile.read(size))
+                self.rfile.readline()
+            return b"".join(chunks)
 
         def reply(self, code: int, text: str) -> None:
             body = text.encode()
