@@ -6,7 +6,7 @@ request held never is.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from cluster.kindconfig import Mount
 POLICY_IN_NODE = "/etc/gpushare/audit"
 LOG_IN_NODE = "/var/log/gpushare-audit"
 READ_SECONDS = 60
+FORBIDDEN = 403
 _LOG = f"{LOG_IN_NODE}/audit.log"
 _LOG_MEGABYTES = "50"
 
@@ -27,11 +28,13 @@ class Use(msgspec.Struct, frozen=True, order=True):
 
     Attributes:
         account: name of the service account.
+        agent: the program, for accounts that two of them share.
         namespace: of the object; empty for one of the cluster, or a question about all.
         resource: with its sub-resource, as rules spell it: ``pods/binding``.
     """
 
     account: str
+    agent: str
     namespace: str
     group: str
     resource: str
@@ -79,30 +82,36 @@ def uses(control_plane: str) -> frozenset[Use]:
     Raises:
         ClusterError: there is no log, so the cluster was made without one.
     """
-    text = run(
-        ["docker", "exec", control_plane, "sh", "-c", f"cat {LOG_IN_NODE}/*.log"],
-        timeout_s=READ_SECONDS,
-    )
-    return frozenset(_uses(text.splitlines()))
+    return frozenset(use for use, allowed in _log(control_plane) if allowed)
 
 
-def _uses(lines: Iterable[str]) -> Iterator[Use]:
-    for line in lines:
+def refusals(control_plane: str) -> frozenset[Use]:
+    """Everything that was asked for without the right to it.
+
+    Raises:
+        ClusterError: as :func:`uses`.
+    """
+    return frozenset(use for use, allowed in _log(control_plane) if not allowed)
+
+
+def _log(control_plane: str) -> Iterator[tuple[Use, bool]]:
+    """What was asked for, and whether it was allowed."""
+    read = ["docker", "exec", control_plane, "sh", "-c", f"cat {LOG_IN_NODE}/*.log"]
+    for line in run(read, timeout_s=READ_SECONDS).splitlines():
         try:
             event = json.loads(line)
         except ValueError:  # the line that is being written
             continue
-        yield from _use(event)
+        if "objectRef" in event:
+            code = event.get("responseStatus", {}).get("code")
+            yield _use(event, event["objectRef"]), code != FORBIDDEN
 
 
-def _use(event: Any) -> Iterator[Use]:
-    """What was allowed: a refused request shows no use of a right."""
-    target = event.get("objectRef")
-    if target is None or event.get("responseStatus", {}).get("code") == 403:
-        return
-    parts = [target["resource"], target.get("subresource", "")]
-    yield Use(
+def _use(event: Mapping[str, Any], target: Mapping[str, Any]) -> Use:
+    parts = [target.get("resource", ""), target.get("subresource", "")]
+    return Use(
         account=event["user"]["username"].rpartition(":")[2],
+        agent=event.get("userAgent", "").partition("/")[0],
         namespace=target.get("namespace", ""),
         group=target.get("apiGroup", ""),
         resource="/".join(filter(None, parts)),

@@ -1,6 +1,6 @@
 """A second release of the chart beside the stack, for what the stack itself runs without.
 
-It brings no device plugin, since a node has one; both extenders fold the same cluster.
+It brings no device plugin, since a node has one, and no page; both extenders fold the same cluster.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,8 +22,11 @@ def release(environment: KindEnvironment, name: str, values: Mapping[str, object
         name: of the release.
         values: put over those of the environment, key by key of the first level.
     """
-    plugin = {"nodeSelector": {"gpushare-e2e": "nowhere"}}
-    merged = {**environment.values, "devicePlugin": plugin, **values}
+    absent = {
+        "devicePlugin": {"nodeSelector": {"gpushare-e2e": "nowhere"}},
+        "dashboard": {"enabled": False},
+    }
+    merged = {**environment.values, **absent, **values}
     try:
         helm.install(name, CHART, NAMESPACE, merged, environment.kubeconfig)
         _wait(environment, name)

@@ -48,13 +48,13 @@ class Original(rpc.DevicePluginServicer):
 def main() -> None:
     """Serve, register, and stay."""
     server = grpc.server(futures.ThreadPoolExecutor(4))
-    rpc.add_DevicePluginServicer_to_server(Original(), server)
+    rpc.add_DevicePluginServicer_to_server(Original(), server)  # type: ignore[no-untyped-call]
     path = Path(FOLDER, SOCKET)
     path.unlink(missing_ok=True)
     server.add_insecure_port(f"unix://{path}")
     server.start()
     with grpc.insecure_channel(f"unix://{FOLDER}/kubelet.sock", options=LOCAL) as channel:
-        rpc.RegistrationStub(channel).Register(
+        rpc.RegistrationStub(channel).Register(  # type: ignore[no-untyped-call]
             pb.RegisterRequest(
                 version="v1beta1", endpoint=SOCKET, resource_name="aliyun.com/gpu-mem"
             )

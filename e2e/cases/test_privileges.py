@@ -1,0 +1,148 @@
+"""No right that is granted goes unused: what the roles say is held against the API server's log.
+
+What the rest of the suite has used counts as well; whatever is left unused then is tried here, so
+that this passes alone too.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+
+import pytest
+
+from environments import audit, beside, rights
+from environments.case import Case
+from environments.kind import NAMESPACE, RELEASE, KindEnvironment
+from environments.rights import Right
+from environments.waiting import DeadlineError, until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+USED_SECONDS = 30
+SICK_SECONDS = 90
+EXTENDER = "gpushare-extender"
+"""How the extender names itself, which in mode second shares kube-scheduler's account."""
+
+UNTRIED = {
+    ("", "events", "patch"): "an event is counted up where the same goes wrong again after 30 s",
+}
+"""Rights that no case has the time to use, each with its reason."""
+
+BIND = """
+import http.client, json
+call = http.client.HTTPConnection("127.0.0.1", 39999, timeout=10)
+call.request("POST", "/gpushare-scheduler/bind", json.dumps({body!r}))
+print(call.getresponse().status)
+"""
+
+LOOK_AT_THE_PAGE = """
+import http.client
+token = open("/var/run/secrets/kubernetes.io/serviceaccount/token").read()
+call = http.client.HTTPConnection("127.0.0.1", 8080, timeout=10)
+call.request("GET", "/", headers={"Authorization": f"Bearer {token}"})
+print(call.getresponse().status)
+"""
+
+
+def bind(name: str, *, namespace: str, uid: str, node: str) -> str:
+    """A program that asks the extender beside it to bind, as a scheduler would."""
+    body = {"PodName": name, "PodNamespace": namespace, "PodUID": uid, "Node": node}
+    return BIND.format(body=body)
+
+
+def unused(environment: KindEnvironment, release: str) -> set[Right]:
+    """Rights of a release that nobody has used yet, but for those that may be."""
+    used = audit.uses(environment.control_plane)
+    return {
+        right
+        for right in rights.granted(environment.kubectl, release)
+        if (right.group, right.resource, right.verb) not in UNTRIED
+        and not any(right.used_by(use, agent=agent_of(right)) for use in used)
+    }
+
+
+def agent_of(right: Right) -> str:
+    """The program that a role of the extender is meant for."""
+    return EXTENDER if "-extender" in right.role and "scheduler" in right.account else ""
+
+
+def assert_all_used(environment: KindEnvironment, release: str) -> None:
+    """The log shows every right within a moment; else the failure names those it does not show."""
+    with suppress(DeadlineError):
+        until("every right used", lambda: not unused(environment, release), seconds=USED_SECONDS)
+    assert sorted(map(str, unused(environment, release))) == []
+
+
+@pytest.fixture
+def mended(environment: KindEnvironment, small: str) -> Iterator[None]:
+    """All cards of the small node are back when the case ends."""
+    yield
+    mend(environment, small)
+
+
+def mend(environment: KindEnvironment, node: str) -> None:
+    """Let both cards answer again, and wait until nothing is said against them."""
+    lines = [f"gpu {card} {state}" for card in (0, 1) for state in ("lost", "recovered")]
+    environment.break_cards(node, *lines)
+    until("no card is listed", partial(listed, environment, node, ""), seconds=SICK_SECONDS)
+    environment.wait_ready()
+
+
+def listed(environment: KindEnvironment, node: str, cards: str) -> bool:
+    """The original's ConfigMap of sick cards names these; it is not there for none."""
+    where = ("-n", "kube-system", "--ignore-not-found", "-o", "jsonpath={.data.gpus}")
+    return environment.kubectl("get", "configmap", f"unhealthy-gpu-{node}", *where) == cards
+
+
+@pytest.mark.usefixtures("mended")
+def test_the_stack_uses_every_right_it_has(
+    environment: KindEnvironment, case: Case, small: str
+) -> None:
+    """Scheduler, extender and plugin: binds, corrections, sick cards, leadership."""
+    case.run(case.pod("share", 1, node=small))
+    stray = case.pod("stray", 1)
+    stray["spec"]["nodeName"] = small
+    case.run(stray)
+    extender = ("-n", NAMESPACE, f"deployment/{RELEASE}-scheduler", "-c", "extender", "--")
+    stranger = bind("nobody", namespace=case.name, uid="none", node=small)
+    environment.kubectl("exec", *extender, "python3", "-c", stranger)
+    for cards in ("0", "0,1"):
+        environment.break_cards(small, *(f"gpu {card} lost" for card in cards.split(",")))
+        until(
+            f"cards {cards} are listed",
+            partial(listed, environment, small, cards),
+            seconds=SICK_SECONDS,
+        )
+    mend(environment, small)
+    page = ("-n", NAMESPACE, f"deployment/{RELEASE}-dashboard", "--")
+    environment.kubectl("exec", *page, "python3", "-c", LOOK_AT_THE_PAGE)
+    assert_all_used(environment, RELEASE)
+
+
+def test_the_parts_that_are_not_there_by_default_use_every_right_they_have(
+    environment: KindEnvironment, case: Case, small: str
+) -> None:
+    """The extender alone, whose binds are asked for from within, and the webhook."""
+    values = {
+        "scheduler": {**environment.values["scheduler"], "mode": "extender", "replicas": 1},
+        "extender": {**environment.values["extender"], "tls": {"enabled": False}},
+        "webhook": {"enabled": True, "replicas": 1},
+    }
+    waiting = case.pod("waiting", 1, node=small)
+    waiting["spec"]["schedulerName"] = "nobody"
+    case.kubectl.apply(waiting)
+    with beside.release(environment, "whole", values) as release:
+        extender = ("-n", NAMESPACE, f"deployment/{release}-gpushare-extender", "--")
+        uid = case.get("waiting")["metadata"]["uid"]
+        for name, known in (("waiting", uid), ("nobody", "none")):
+            script = bind(name, namespace=case.name, uid=known, node=small)
+            environment.kubectl("exec", *extender, "python3", "-c", script)
+        case.wait_running("waiting")
+        assert_all_used(environment, release)
+
+
+def test_nothing_is_asked_for_that_is_not_granted(environment: KindEnvironment) -> None:
+    """No account of the stack has ever been turned away: none was given too little either."""
+    accounts = {right.account for right in rights.granted(environment.kubectl, RELEASE)}
+    refused = audit.refusals(environment.control_plane)
+    assert [use for use in sorted(refused) if use.account in accounts] == []
