@@ -1,0 +1,108 @@
+"""Whole cards on a machine whose cards are joined in pairs by NVLink bridges."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from environments.case import Case
+from environments.environment import Card
+from environments.kind import KindEnvironment
+from environments.machines import IN_NODE, LIBRARY_IN_NODE
+from environments.machineswap import playing
+from environments.truth import held
+from environments.waiting import until
+from environments.workloads import GPU, Object
+
+pytestmark = pytest.mark.e2e
+
+GROUP = "ALIYUN_COM_GPU_GROUP"
+LIBRARY, MACHINE = "/usr/local/nvml", "/machine"
+
+ASK_NVML = """
+import os
+import pynvml as nvml
+nvml.nvmlInit()
+cards = [nvml.nvmlDeviceGetHandleByUUID(u) for u in os.environ["NVIDIA_VISIBLE_DEVICES"].split(",")]
+other = nvml.nvmlDeviceGetPciInfo(cards[1]).busId
+slots = range(nvml.NVML_NVLINK_MAX_LINKS)
+def end(slot):
+    try:
+        return nvml.nvmlDeviceGetNvLinkRemotePciInfo(cards[0], slot).busId
+    except nvml.NVMLError:
+        return None
+links = sum(end(slot) == other for slot in slots)
+print(*[nvml.nvmlDeviceGetIndex(card) for card in cards], f"NV{links}")
+"""
+"""Prints the cards of the container and how NVML says they are joined."""
+
+
+@pytest.fixture(scope="module")
+def bridged(environment: KindEnvironment, small: str) -> Iterator[tuple[str, tuple[Card, ...]]]:
+    """A node with eight cards in four bridges, and its cards."""
+    with playing(environment, small, "nvlink-bridge-8x48") as cards:
+        yield small, cards
+
+
+@pytest.mark.parametrize(
+    ("order", "groups"),
+    [
+        pytest.param((2, 2, 2, 2), ("0,1", "2,3", "4,5", "6,7"), id="pairs"),
+        pytest.param((1, 2, 4, 1), ("0", "2,3", "4,5,6,7", "1"), id="1-2-4-1"),
+        pytest.param((4, 2, 1, 1), ("0,1,2,3", "4,5", "6", "7"), id="4-2-1-1"),
+        pytest.param((8,), ("0,1,2,3,4,5,6,7",), id="8"),
+    ],
+)
+def test_pods_of_two_and_more_keep_bridges_whole(
+    environment: KindEnvironment,
+    case: Case,
+    bridged: tuple[str, tuple[Card, ...]],
+    order: Sequence[int],
+    groups: Sequence[str],
+) -> None:
+    """Pods of two and more get whole bridges, whatever the order, and kubelet agrees."""
+    node, cards = bridged
+    until("no card handed out", lambda: not held(environment, node, GPU), seconds=60)
+    for number, gpus in enumerate(order):
+        case.run(case.pod(f"p{number}", gpus, node=node, resource=GPU))
+    names = [f"p{number}" for number in range(len(order))]
+    assert [case.annotations(name)[GROUP] for name in names] == list(groups)
+    given = {one.pod: set(one.cards) for one in held(environment, node, GPU)}
+    for name, group in zip(names, groups, strict=True):
+        uuids = [cards[int(index)].uuid for index in group.split(",")]
+        assert case.env(name)["NVIDIA_VISIBLE_DEVICES"].split(",") == uuids
+        assert given[name] == set(uuids)
+
+
+def nvml_job(environment: KindEnvironment, case: Case, node: str) -> Object:
+    """A Job of two cards that asks NVML about them from inside its container."""
+    job = case.job("links", 2, node=node, script="", resource=GPU)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    image = environment.values["devicePlugin"]["image"]  # type: ignore[index]
+    container["image"] = f"{image['repository']}:{image['tag']}"
+    container["command"] = ["python", "-c", ASK_NVML]
+    container["env"] = [
+        {"name": "LD_LIBRARY_PATH", "value": LIBRARY},
+        {"name": "GPUSHARE_MOCK_NVML_MACHINE", "value": f"{MACHINE}/machine"},
+    ]
+    folders = {"nvml": (LIBRARY_IN_NODE, LIBRARY), "machine": (IN_NODE, MACHINE)}
+    container["volumeMounts"] = [
+        {"name": name, "mountPath": inside, "readOnly": True}
+        for name, (_, inside) in folders.items()
+    ]
+    job["spec"]["template"]["spec"]["volumes"] = [
+        {"name": name, "hostPath": {"path": path}} for name, (path, _) in folders.items()
+    ]
+    return job
+
+
+def test_a_job_of_two_cards_prints_them_and_the_bridge_between_them(
+    environment: KindEnvironment, case: Case, bridged: tuple[str, tuple[Card, ...]]
+) -> None:
+    """With card 0 taken, the job gets the next bridge, and NVML shows its four NVLinks."""
+    node, _ = bridged
+    case.run(case.pod("one", 1, node=node, resource=GPU))
+    case.kubectl.apply(nvml_job(environment, case, node))
+    case.kubectl("wait", "job/links", "-n", case.name, "--for=condition=complete", "--timeout=90s")
+    (pod,) = (each for each in case.pods() if each["metadata"]["name"] != "one")
+    log = case.kubectl("logs", pod["metadata"]["name"], "-n", case.name)
+    assert log.split() == ["2", "3", "NV4"]

@@ -1,0 +1,156 @@
+"""The page as its Deployment serves it: from its image, in the cluster, to people with a token."""
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from environments.case import Case
+from environments.environment import Environment
+from environments.forwarding import forwarded
+from environments.waiting import until
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).resolve().parents[2]
+BROWSER = ROOT / "services" / "inspect" / "tests" / "web" / "chromium.py"
+PAGE = "gpushare-dashboard"
+DEADLINE_MS = 60_000
+FRESH_SECONDS = 40
+
+
+@pytest.fixture
+def address(environment: Environment) -> Iterator[str]:
+    """Where the page of the stack answers on this machine."""
+    with forwarded(environment.kubectl, environment.namespace, PAGE, 80) as url:
+        yield url
+
+
+@pytest.fixture
+def token(case: Case) -> Iterator[str]:
+    """Of an account of the case that may see everything and change nothing."""
+    account = {"kind": "ServiceAccount", "name": "viewer", "namespace": case.name}
+    role = {"kind": "ClusterRole", "name": "view", "apiGroup": "rbac.authorization.k8s.io"}
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": case.name},
+        "roleRef": role,
+        "subjects": [account],
+    }
+    case.kubectl("create", "serviceaccount", "viewer", "-n", case.name)
+    case.kubectl.apply(binding)
+    try:
+        yield requested(case, "viewer")
+    finally:
+        case.kubectl("delete", "clusterrolebinding", case.name)
+
+
+def requested(case: Case, account: str) -> str:
+    """A token of an account of the case, from the API server."""
+    path = f"/api/v1/namespaces/{case.name}/serviceaccounts/{account}/token"
+    question = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    answer = case.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(question))
+    return str(json.loads(answer)["status"]["token"])
+
+
+def get(url: str, token: str = "") -> tuple[int, str]:
+    """Status and text of a page, redirects followed."""
+    head = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, headers=head), timeout=30
+        ) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
+def test_the_map_shows_the_real_nodes_and_pods(
+    environment: Environment, case: Case, small: str, address: str, token: str
+) -> None:
+    """Every node with its cards; a pod on the card that it was given, with its units."""
+    case.run(case.pod("three", 3, node=small))
+    title = f"{case.name}/three: 3"
+    text = until(
+        "the pod on the map",
+        lambda: found[1] if title in (found := get(address, token))[1] else None,
+        seconds=FRESH_SECONDS,
+    )
+    for node, cards in environment.nodes.items():
+        assert f'href="/nodes/{node}"' in text
+        totals = [f"/{card.units} on {node}" for card in cards]
+        assert all(total in text for total in totals)
+    home = case.card("three")
+    units = environment.nodes[small][home].units
+    assert f"GPU{home} 3/{units} on {small}" in text
+    status, pod = get(f"{address}/pods/{case.name}/three", token)
+    assert status == 200
+    assert f"card {home} of node {small}" in pod
+
+
+def test_who_may_not_list_pods_may_not_look(case: Case, address: str) -> None:
+    """Without a token there is the form; a token of an account without rights is refused."""
+    assert "Log in" in get(address)[1]
+    assert get(f"{address}/events")[0] == 401
+    assert get(address, requested(case, "default"))[0] == 403
+
+
+def test_its_account_can_read_and_nothing_else(environment: Environment) -> None:
+    """The API server says what the page's account may do, and what it may not."""
+    account = f"--as=system:serviceaccount:{environment.namespace}:{PAGE}"
+
+    def may(verb: str, what: str) -> bool:
+        answer = environment.kubectl.attempt("auth", "can-i", verb, what, "-A", account)
+        return answer.stdout.strip() == "yes"
+
+    assert all(may("list", what) for what in ("nodes", "pods", "events"))
+    changing = ("create", "update", "patch", "delete")
+    kinds = ("nodes", "pods", "pods/binding", "events", "configmaps", "deployments")
+    assert [(verb, kind) for verb in changing for kind in kinds if may(verb, kind)] == []
+    assert [kind for kind in ("secrets", "configmaps") if may("list", kind)] == []
+
+
+@pytest.fixture
+def page(address: str) -> Iterator[Any]:
+    """A window of a real Chromium, whose complaints fail the test."""
+    found = subprocess.run(
+        [sys.executable, BROWSER], capture_output=True, text=True, check=True, timeout=600
+    )
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - slow, and only needed here
+
+    complaints: list[str] = []
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=found.stdout.strip(), args=["--no-sandbox"]
+        )
+        window = browser.new_page(viewport={"width": 1200, "height": 800})
+        window.set_default_timeout(DEADLINE_MS)
+        window.on("pageerror", lambda error: complaints.append(str(error)))
+        window.goto(address)
+        yield window
+        browser.close()
+    assert complaints == []
+
+
+def test_a_browser_sees_a_pod_come_without_a_reload(
+    case: Case, small: str, page: Any, token: str
+) -> None:
+    """After the log-in the event stream brings the new pod onto the map; a picture is kept."""
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_text("Live", exact=True).wait_for()
+    page.evaluate("window.loadedOnce = true")
+    case.run(case.pod("fresh", 5, node=small))
+    page.get_by_label(f"{case.name}/fresh: 5").wait_for()
+    assert page.evaluate("window.loadedOnce") is True
+    folder = ROOT / "artifacts"
+    folder.mkdir(exist_ok=True)
+    page.screenshot(path=folder / "dashboard-cluster.png", full_page=True)
+    assert (folder / "dashboard-cluster.png").stat().st_size > 5_000

@@ -1,0 +1,58 @@
+"""Another mock machine in the place of a worker's own, for as long as a block runs.
+
+The description on the host is replaced and the node's plugin made anew, as when a node comes back
+with other cards. No pod may hold a card of the node meanwhile; the usual machine comes back in any
+case.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from environments import machines
+from environments.environment import Card
+from environments.kind import KindEnvironment
+from environments.truth import GPU_MEM, held, plugin_pod
+from environments.waiting import until
+from environments.workloads import GPU
+
+SWAP_SECONDS = 90
+
+
+@contextmanager
+def playing(environment: KindEnvironment, node: str, machine: str) -> Iterator[tuple[Card, ...]]:
+    """The cards of ``machine``, which ``node`` has while the block runs."""
+    usual = environment.machines[node]
+    try:
+        _become(environment, node, machine)
+        yield machines.cards(machine)
+    finally:
+        _become(environment, node, usual)
+
+
+def _become(environment: KindEnvironment, node: str, machine: str) -> None:
+    def idle() -> bool:
+        return not held(environment, node, GPU) and not held(environment, node)
+
+    until("no card handed out", idle, seconds=SWAP_SECONDS)
+    machines.lay_out(environment.folder / node, machine)
+    plugin = plugin_pod(environment, node)
+    environment.kubectl("delete", "pod", plugin, "-n", environment.namespace, "--wait=true")
+    cards = machines.cards(machine)
+    until(
+        f"{node} offers the cards of {machine}",
+        lambda: _offers(environment, node, cards),
+        seconds=SWAP_SECONDS,
+    )
+
+
+def _offers(environment: KindEnvironment, node: str, cards: tuple[Card, ...]) -> bool:
+    """Kubelet and the inventory both have these cards and no others."""
+    found = environment.kubectl.json("get", "node", node)
+    offered = found["status"]["allocatable"]
+    inventory = json.loads(found["metadata"]["annotations"].get("gpushare/inventory", "{}"))
+    return (
+        offered.get(GPU) == str(len(cards))
+        and offered.get(GPU_MEM) == str(sum(card.units for card in cards))
+        and [gpu["uuid"] for gpu in inventory.get("gpus", ())] == [card.uuid for card in cards]
+    )
