@@ -17,6 +17,20 @@ from pathlib import Path
 METRICS = "/monitoring/prometheus/metrics"
 
 
+class ModelServer(ThreadingHTTPServer):
+    """Serves one model.
+
+    Args:
+        model: its name.
+        fraction: of the card, that it was told.
+    """
+
+    def __init__(self, port: int, *, model: str, fraction: float) -> None:
+        super().__init__(("", port), Handler)
+        self.model = model
+        self.fraction = fraction
+
+
 def main() -> None:
     """Check, then serve until told to end."""
     options = _parser().parse_args()
@@ -31,53 +45,55 @@ def main() -> None:
         sys.exit(f"{monitoring} configures no monitoring")
     if not Path(options.model_base_path).is_dir():
         sys.exit(f"there is no model at {options.model_base_path}")
-    address = ("", options.rest_api_port)
-    print(f"serving {options.model_name} on port {address[1]}, fraction {fraction}", flush=True)
-    ThreadingHTTPServer(address, handler(options.model_name, fraction)).serve_forever()
+    server = ModelServer(options.rest_api_port, model=options.model_name, fraction=fraction)
+    print(f"serving {server.model} on port {server.server_port}, {fraction=}", flush=True)
+    server.serve_forever()
 
 
-def handler(name: str, fraction: float) -> type[BaseHTTPRequestHandler]:
-    """Answers for one model."""
-    status = {"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK"}}
+class Handler(BaseHTTPRequestHandler):
+    """Answers for one model; the server says which."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if self.path == f"/v1/models/{name}":
-                self.reply(200, json.dumps({"model_version_status": [status]}))
-            elif self.path == METRICS:
-                self.reply(200, f"standin_memory_fraction {fraction}\n")
-            else:
-                self.reply(404, json.dumps({"error": f"Malformed request: GET {self.path}"}))
+    server: ModelServer
 
-        def do_POST(self) -> None:
-            if self.path != f"/v1/models/{name}:predict":
-                self.reply(404, json.dumps({"error": f"Malformed request: POST {self.path}"}))
-                return
-            asked = json.loads(self.body())
-            found = [number / 2 + 2 for number in asked["instances"]]
-            self.reply(200, json.dumps({"predictions": found}))
+    def do_GET(self) -> None:
+        """Whether the model is there, and metrics."""
+        if self.path == f"/v1/models/{self.server.model}":
+            status = {"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK"}}
+            self.reply(200, json.dumps({"model_version_status": [status]}))
+        elif self.path == METRICS:
+            self.reply(200, f"standin_memory_fraction {self.server.fraction}\n")
+        else:
+            self.reply(404, json.dumps({"error": f"Malformed request: GET {self.path}"}))
 
-        def body(self) -> bytes:
-            """Whole, or in chunks as the API server's proxy passes it on."""
-            if length := self.headers["Content-Length"]:
-                return self.rfile.read(int(length))
-            chunks = []
-            while size := int(self.rfile.readline(), 16):
-                chunks.append(self.rfile.read(size))
-                self.rfile.readline()
-            return b"".join(chunks)
+    def do_POST(self) -> None:
+        """The model's answer."""
+        if self.path != f"/v1/models/{self.server.model}:predict":
+            self.reply(404, json.dumps({"error": f"Malformed request: POST {self.path}"}))
+            return
+        asked = json.loads(self.body())
+        found = [number / 2 + 2 for number in asked["instances"]]
+        self.reply(200, json.dumps({"predictions": found}))
 
-        def reply(self, code: int, text: str) -> None:
-            body = text.encode()
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def body(self) -> bytes:
+        """Whole, or in chunks as the API server's proxy passes it on."""
+        if length := self.headers["Content-Length"]:
+            return self.rfile.read(int(length))
+        chunks = []
+        while size := int(self.rfile.readline(), 16):
+            chunks.append(self.rfile.read(size))
+            self.rfile.readline()
+        return b"".join(chunks)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Probes would fill the log."""
+    def reply(self, code: int, text: str) -> None:
+        """Send one answer."""
+        body = text.encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
-    return Handler
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing: probes would fill the log."""
 
 
 def _parser() -> argparse.ArgumentParser:

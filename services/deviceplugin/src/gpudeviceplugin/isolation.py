@@ -104,8 +104,12 @@ class Isolation:
         )
 
     def _busy(self, *, trusted: bool) -> set[str]:
+        """Cards in use, and those of which nobody could say so yet."""
+        told = {gpu.uuid for gpu in self._state.inventory.gpus} if trusted else set[str]()
         return {
-            gpu.uuid for gpu in self._inventory.gpus if not trusted or self._state.in_use(gpu.index)
+            gpu.uuid
+            for gpu in self._inventory.gpus
+            if gpu.uuid not in told or self._state.in_use(gpu.index)
         }
 
     def _tell(self, asked: Wish, rungs: Mapping[str, Rung]) -> None:

@@ -12,9 +12,9 @@ which is only looked at. Nothing is done to clients: NVIDIA's server takes its o
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -133,10 +133,10 @@ class Supervisor:
             await self._until_ended(daemon)
         except MpsError as error:
             self._fail(error)  # before the stop, which may take a while
-            await daemon.stop()
+            await _to_its_end(daemon.stop())
             raise
         except asyncio.CancelledError:
-            await daemon.stop()
+            await _to_its_end(daemon.stop())
             daemon.end_servers()
             raise
 
@@ -184,3 +184,17 @@ class Supervisor:
         self.why = why
         if before is not phase:
             self.on_change(before, phase)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Do bounded work although cancelled, again and again maybe: no daemon may be left behind."""
+    task = asyncio.create_task(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    task.result()
+    if cancelled:
+        raise asyncio.CancelledError

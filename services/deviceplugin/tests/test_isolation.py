@@ -1,0 +1,187 @@
+"""Cards with isolation by MPS: turned on by label, offered while their daemon serves, watched."""
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakecluster import objects
+from fakecluster.objects import planned
+from fakedriver import FakeDriver, t4
+from mpsstage import PROGRAM
+from stage import Stage
+
+from gpudeviceplugin.cards import Process, Usage
+
+pytestmark = pytest.mark.slow
+
+GIB = 1 << 30
+MPS = "gpushare/isolation"
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """A directory for daemons whose path is short enough for sockets."""
+    folder = Path(tempfile.mkdtemp(prefix="mps"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def mps_stage(tmp_path: Path, root: Path, **settings: Any) -> Stage:
+    """A node whose cards may have daemons."""
+    driver = settings.pop("driver", None)
+    return Stage(
+        tmp_path,
+        driver,
+        mps_root=str(root),
+        mps_control=str(PROGRAM),
+        mps_check_seconds=0.1,
+        **settings,
+    )
+
+
+def modes(stage: Stage) -> list[str]:
+    """Of the cards, as published."""
+    if "gpushare/inventory" not in stage.node()["metadata"]["annotations"]:
+        return []
+    return [gpu["mode"] for gpu in stage.inventory()["gpus"]]
+
+
+def messages(stage: Stage, reason: str, about: str) -> list[str]:
+    events = stage.cluster.stores["events"].objects.values()
+    return [
+        each["message"]
+        for each in events
+        if (each["reason"], each["involvedObject"]["name"]) == (reason, about)
+    ]
+
+
+def kill_daemon(root: Path, uuid: str) -> None:
+    os.kill(int((root / uuid / "pipe/nvidia-cuda-mps-control.pid").read_text()), signal.SIGKILL)
+
+
+async def test_a_label_turns_mps_on_and_a_share_is_limited(tmp_path: Path, root: Path) -> None:
+    """B10 with supervision: mode published, units offered, and the variables of a client given."""
+    async with mps_stage(tmp_path, root) as stage:
+        await stage.offered(30)
+        assert modes(stage) == ["none", "none"]
+        stage.label(gpushare="true", **{MPS: "mps"})
+        await stage.eventually(lambda: modes(stage) == ["mps", "mps"])
+        await stage.offered(30)
+        stage.create("p", {"gpu-mem": 3}, annotations=planned(1, 3) | {MPS: "mps"})
+        await stage.admitted("p")
+        envs = stage.kubelet.envs("p")
+        assert envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "20"
+        assert envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=3072M"
+        pipe = Path(envs["CUDA_MPS_PIPE_DIRECTORY"])
+        assert pipe == root / stage.driver.cards[1].uuid / "pipe"
+        assert (pipe / "control").is_socket()
+
+
+async def test_a_card_is_withdrawn_while_its_daemon_is_down(tmp_path: Path, root: Path) -> None:
+    """Kubelet and inventory at once, node and pods by an event; then it is offered again."""
+    async with mps_stage(tmp_path, root, mps=True) as stage:
+        first, second = (card.uuid for card in stage.driver.cards)
+        await stage.offered(30)
+        stage.create("on0", {"gpu-mem": 3}, annotations=planned(0, 3))
+        await stage.admitted("on0")
+        (root / first / "faults").write_text("crash")
+        kill_daemon(root, first)
+        await stage.offered(15)
+        await stage.eventually(lambda: messages(stage, "MpsDaemonFailed", "on0"))
+        (said, *_) = messages(stage, "MpsDaemonFailed", "n1")
+        assert said.startswith(f"card 0 ({first}) takes no new pods: its MPS daemon fails: ")
+        await stage.eventually(
+            lambda: [gpu["healthy"] for gpu in stage.inventory()["gpus"]] == [False, True]
+        )
+        (root / first / "faults").unlink()
+        await stage.offered(30)
+        await stage.eventually(lambda: messages(stage, "MpsDaemonServes", "n1"))
+        assert messages(stage, "MpsDaemonFailed", "n1") == [said]
+        assert second not in said
+
+
+async def test_a_card_changes_its_mode_only_when_it_is_empty(tmp_path: Path, root: Path) -> None:
+    """The card in use goes on as it is, and follows when its last pod has gone."""
+    async with mps_stage(tmp_path, root) as stage:
+        await stage.offered(30)
+        stage.create("p", {"gpu-mem": 3}, annotations=planned(0, 3))
+        await stage.admitted("p")
+        stage.label(gpushare="true", **{MPS: "mps"})
+        await stage.eventually(lambda: modes(stage) == ["none", "mps"])
+        told = "card 0 stays none until it is empty, then it is mps"
+        await stage.eventually(lambda: told in messages(stage, "GpuIsolation", "n1"))
+        stage.cluster.pods.delete("default", "p")
+        await stage.eventually(lambda: modes(stage) == ["mps", "mps"])
+
+
+async def test_a_restarted_plugin_goes_on_with_the_modes_it_had(tmp_path: Path, root: Path) -> None:
+    """A label that went meanwhile does not open a card that is in use."""
+    async with mps_stage(tmp_path, root) as stage:
+        stage.label(gpushare="true", **{MPS: "mps"})
+        await stage.offered(30)
+        await stage.eventually(lambda: modes(stage) == ["mps", "mps"])
+        stage.create("p", {"gpu-mem": 3}, annotations=planned(0, 3))
+        await stage.admitted("p")
+        await stage.stop_plugin()
+        stage.label(gpushare="true")
+        await stage.start_plugin()
+        await stage.eventually(lambda: modes(stage) == ["mps", "none"])
+
+
+async def test_a_pod_that_demands_mps_is_refused_where_there_is_none(tmp_path: Path) -> None:
+    """It came past the scheduler; the sentence is in its status."""
+    async with Stage(tmp_path) as stage:
+        await stage.offered(30)
+        stage.create("p", {"gpu-mem": 3}, annotations={MPS: "mps"})
+        assert "card 0 has isolation none, but the pod demands mps" in await stage.rejected("p")
+
+
+async def test_the_flags_of_2019_look_at_the_operators_daemon(tmp_path: Path, root: Path) -> None:
+    """--mps and --mps-pipe: its pipes are given, no daemon is started, and cards wait for it."""
+    pipe = root / "nvidia-mps"
+    stage = Stage(
+        tmp_path, mps=True, mps_pipe=str(pipe), mps_control=str(PROGRAM), mps_check_seconds=0.1
+    )
+    async with stage:
+        await stage.eventually(lambda: messages(stage, "MpsDaemonFailed", "n1"))
+        assert not stage.kubelet.manager.healthy.get("aliyun.com/gpu-mem")
+        assert not pipe.exists()
+
+
+async def test_over_use_is_told_to_the_pod(tmp_path: Path) -> None:
+    """A pod that takes more than its share gets one event; its neighbour and the plugin none."""
+    proc = tmp_path / "proc"
+    stage = Stage(tmp_path, host_proc=proc, usage_seconds=0.05)
+    async with stage:
+        await stage.offered(30)
+        for pid, name in ((7, "greedy"), (8, "modest")):
+            pod = objects.pod(name, [{"gpu-mem": 2}], annotations=planned(0, 2))
+            pod["metadata"]["uid"] = uid = f"00000000-0000-0000-0000-00000000000{pid}"
+            stage.cluster.pods.put(pod)
+            await stage.admitted(name)
+            (proc / str(pid)).mkdir(parents=True)
+            (proc / str(pid) / "cgroup").write_text(f"0::/kubepods/burstable/pod{uid}/abc\n")
+        used = (Process(7, 3 * GIB), Process(8, 2 * GIB), Process(9, 9 * GIB))
+        stage.driver.usages[stage.driver.cards[0].uuid] = Usage(16 * GIB, 14 * GIB, used)
+        await stage.eventually(lambda: messages(stage, "GpuMemoryOverused", "greedy"))
+        probes = stage.driver.probes
+        await stage.eventually(lambda: stage.driver.probes > probes + 20)
+        said = messages(stage, "GpuMemoryOverused", "greedy")
+        assert said == ["uses 3072 MiB of card 0, but was given 2048"]
+        assert stage.reasons("modest") == []
+
+
+async def test_a_card_before_volta_keeps_its_mode_and_the_node_is_told(
+    tmp_path: Path, root: Path
+) -> None:
+    """MPS limits nothing there, so the card never says that it does."""
+    old = t4(0).__class__(0, t4(0).uuid, "Tesla P40", 22919, capability=(6, 1))
+    async with mps_stage(tmp_path, root, driver=FakeDriver(old, t4(1)), mps=True) as stage:
+        await stage.eventually(lambda: modes(stage) == ["none", "mps"])
+        (said,) = messages(stage, "GpuIsolation", "n1")
+        assert said.startswith("card 0 has no isolation by MPS: compute capability 6.1")

@@ -1,0 +1,243 @@
+"""One MPS daemon under supervision: it crashes, hangs, leaves things behind, and ends cleanly."""
+
+import asyncio
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from mpsstage import PROGRAM, UUID, answers, leftover, mps_stage
+
+from gpudeviceplugin.mps.errors import ControlError, FolderError
+from gpudeviceplugin.mps.folders import LOG_BYTES, Folders, clear, held, lay_out, prepare, trim_logs
+from gpudeviceplugin.mps.supervisor import Phase, Timing, pause_after
+
+pytestmark = pytest.mark.slow
+
+NOBODY = 65534
+CLIENT = """
+import socket, sys
+peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+peer.connect(sys.argv[1] + "/control")
+peer.send(b"client")
+print(peer.recv(100).decode(), end="", flush=True)
+sys.stdin.read()
+"""
+
+
+def alive(pid: int | str) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def environment(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/environ").read_text().split("\0")
+
+
+def owner(pid: str) -> int:
+    return Path(f"/proc/{pid}").stat().st_uid
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+async def test_a_daemon_is_started_for_its_card_and_ends_cleanly() -> None:
+    """It sees one card, by uuid; after the end no process and no socket is left."""
+    async with mps_stage() as stage:
+        stage.run()
+        await stage.serving()
+        await stage.control.ask(f"start_server -uid {os.getuid()}", seconds=5)
+        (server,) = (await stage.control.ask("get_server_list", seconds=5)).split()
+        pid = stage.pid
+        assert f"CUDA_VISIBLE_DEVICES={UUID}" in environment(pid)
+        await stage.end()
+        assert not alive(pid)
+        assert not alive(server)
+        assert not held(stage.folders.pipe)
+        assert stage.said == [(Phase.SERVING, "")]
+
+
+async def test_a_daemon_that_dies_is_told_at_once_and_replaced() -> None:
+    """SIGKILL leaves sockets behind; the next daemon takes over the very same directory."""
+    async with mps_stage() as stage:
+        stage.run()
+        await stage.serving()
+        inode, pid = stage.folders.pipe.stat().st_ino, stage.pid
+        stage.kill()
+        assert await stage.failure() == "its MPS daemon fails: it was killed by signal 9"
+        await stage.serving(2)
+        assert stage.pid != pid
+        assert stage.folders.pipe.stat().st_ino == inode, "containers have it mounted"
+
+
+async def test_a_daemon_that_hangs_is_told_and_replaced() -> None:
+    """It lives, but gives no answer in time: it is killed, and the next one works."""
+    async with mps_stage(
+        timing=Timing(check=0.05, answer=0.5, grace=0.3, first_pause=0.01)
+    ) as stage:
+        stage.run()
+        await stage.serving()
+        pid = stage.pid
+        stage.faults("mute")
+        assert "no answer to get_server_list in 0.5 s" in await stage.failure()
+        stage.faults()
+        await stage.serving(2)
+        assert not alive(pid)
+
+
+async def test_a_daemon_that_cannot_start_says_why_and_is_tried_again() -> None:
+    """Its last words are in the reason; when the cause is gone, it serves."""
+    async with mps_stage() as stage:
+        stage.faults("crash")
+        stage.run()
+        why = await stage.failure()
+        assert "exited with status 1: Failed to start: a fault was asked for" in why
+        stage.faults()
+        await stage.serving()
+        assert stage.supervisor.starts > 1
+
+
+async def test_a_driver_without_multi_user_mode_says_so() -> None:
+    """The flag that it does not know is in the reason."""
+    async with mps_stage("-M") as stage:
+        stage.faults("old")
+        stage.run()
+        assert "unknown option in -f -M" in await stage.failure()
+
+
+async def test_a_missing_program_is_a_reason_not_a_crash() -> None:
+    """An image without the driver's programs, say."""
+    async with mps_stage(program="/nowhere/nvidia-cuda-mps-control") as stage:
+        stage.run()
+        assert "cannot run /nowhere/nvidia-cuda-mps-control" in await stage.failure()
+
+
+async def test_a_deaf_daemon_is_killed_in_the_end() -> None:
+    """It ignores quit and SIGTERM; the end still comes, and comes soon."""
+    async with mps_stage(timing=Timing(check=0.05, grace=0.3)) as stage:
+        stage.run()
+        await stage.serving()
+        pid = stage.pid
+        stage.faults("deaf")
+        async with asyncio.timeout(5):
+            await stage.end()
+        assert not alive(pid)
+
+
+async def test_a_stop_that_is_hurried_leaves_nothing_behind() -> None:
+    """Cancelled again while it stops its daemon, as when a card's mode and the plugin end at once."""
+    async with mps_stage() as stage:
+        stage.run()
+        await stage.serving()
+        pid = stage.pid
+        stage.cancel()
+        await asyncio.sleep(0)
+        await stage.end()
+        assert not alive(pid)
+
+
+async def test_a_daemon_of_an_earlier_plugin_is_asked_to_leave() -> None:
+    """One that lives on in the directories quits, and ours serves."""
+    async with mps_stage() as stage, leftover(stage) as other:
+        stage.run()
+        await stage.serving()
+        async with asyncio.timeout(10):
+            assert await other.wait() == 0
+        assert stage.pid != other.pid
+
+
+async def test_pipes_of_a_daemon_that_stays_are_never_removed() -> None:
+    """Two daemons in one directory would lose each other's clients, so ours waits and says so."""
+    async with mps_stage() as stage, leftover(stage) as other:
+        stage.faults("deaf")
+        stage.run()
+        assert f"another daemon holds {stage.folders.pipe}" in await stage.failure()
+        assert other.returncode is None
+        assert (stage.folders.pipe / "control").exists()
+
+
+async def test_a_daemon_of_the_operator_is_looked_at_and_never_touched() -> None:
+    """With --mps-pipe it is neither started nor stopped; its death is told, its return too."""
+    async with mps_stage(foreign=True) as stage:
+        async with leftover(stage) as theirs:
+            stage.run()
+            await stage.serving()
+            theirs.kill()
+            assert "Cannot find MPS control daemon process" in await stage.failure()
+        (stage.folders.pipe / "nvidia-cuda-mps-control.pid").unlink()
+        async with leftover(stage):
+            await stage.serving(2)
+            await stage.end()
+            await answers(stage)
+
+
+async def test_a_client_of_any_user_gets_through_and_can_break_nothing() -> None:
+    """Modes let a container's user connect; the directory, the lock on it and logs are root's."""
+    async with mps_stage() as stage:
+        lay_out(stage.folders.pipe.parents[1])
+        stage.run()
+        await stage.serving()
+        root = stage.folders.pipe.parents[1]
+        assert [mode(each) for each in (root, root / UUID, stage.folders.pipe)] == [0o755] * 3
+        assert (mode(stage.folders.log), mode(root / "shm")) == (0o750, 0o1777)
+        user = NOBODY if os.geteuid() == 0 else os.geteuid()
+        client = await asyncio.create_subprocess_exec(
+            "python3", "-c", CLIENT, str(stage.folders.pipe), user=user,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert client.stdout is not None
+        async with asyncio.timeout(10):
+            words = (await client.stdout.readline()).decode().split()
+        assert words[0] == "server"
+        assert owner(words[1]) == user
+        client.kill()
+        await client.communicate()
+
+
+async def test_a_command_has_a_deadline_and_leaves_no_process() -> None:
+    """A daemon that hangs does not hang who asks it."""
+    async with mps_stage() as stage, leftover(stage):
+        stage.faults("mute")
+        with pytest.raises(ControlError, match=r"no answer to ps in 0\.3 s"):
+            await stage.control.ask("ps", seconds=0.3)
+
+
+def test_pauses_grow_to_their_limit_and_are_spread() -> None:
+    """Cards that fail together are not restarted together, nor ever faster."""
+    timing = Timing(first_pause=1.0, longest_pause=60.0)
+    assert [pause_after(n, timing, 1.0) for n in (1, 2, 3, 7, 99)] == [1, 2, 4, 60, 60]
+    assert pause_after(3, timing, 0.0) == 2
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
+    """With a sentence, before anything is made."""
+    pipe = tmp_path / ("x" * 100) / "pipe"
+    with pytest.raises(FolderError, match="too long for sockets"):
+        prepare(Folders(pipe, pipe.parent / "log"))
+    assert not pipe.parent.exists()
+
+
+def test_what_a_dead_daemon_left_is_cleared_and_the_directory_stays(tmp_path: Path) -> None:
+    """Files, folders and links go; the directory is the one that containers have mounted."""
+    (tmp_path / "control_lock").touch()
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "file").touch()
+    (tmp_path / "link").symlink_to("/nowhere")
+    assert not held(tmp_path)
+    clear(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_logs_are_kept_small(tmp_path: Path) -> None:
+    """Every look at a daemon writes to its log, which lies in the node's memory."""
+    small, large = tmp_path / "server.log", tmp_path / "control.log"
+    small.write_text("x")
+    large.write_bytes(b"x" * (LOG_BYTES + 4096))
+    trim_logs(tmp_path)
+    assert (small.stat().st_size, large.stat().st_size) == (1, 0)
+
+
+def test_the_stand_in_is_a_program_of_that_name() -> None:
+    """Supervision looks for it by name on PATH."""
+    assert os.access(PROGRAM, os.X_OK)
+    assert PROGRAM.name == "nvidia-cuda-mps-control"
