@@ -107,7 +107,7 @@ def _command(path: str, command: TyperCommand, rows: Sequence[str], reading: Seq
 def _option(option: TyperOption, context: typer.Context) -> str:
     flags = ", ".join(f"`{flag}`" for flag in (*option.opts, *option.secondary_opts))
     if not option.is_flag:
-        flags += f" `{option.metavar or option.display_type(context)}`"
+        flags += f" `{option.make_metavar(context).replace('|', ', ')}`"
     default = "required" if option.required else _default(option.default)
     return _row(flags, _words(option.envvar), default, option.help or "")
 

@@ -75,7 +75,9 @@ class Guide:
 
 
 @dataclass(frozen=True)
-class _Fence:
+class Fence:
+    """A fenced block, its title where it has one, and the line where it opens."""
+
     language: str
     title: str | None
     lines: tuple[str, ...]
@@ -104,13 +106,18 @@ def guide(path: Path) -> Guide | None:
         return None
     if place[1] not in list(Place):
         raise GuideError(f"{path}: runs on {place[1]!r}, not on one of {', '.join(Place)}")
-    steps = tuple(step for fence in _fences(path, text) for step in _steps(path, fence))
+    steps = tuple(step for fence in fences(path, text) for step in _steps(path, fence))
     if not any(isinstance(step, Command) for step in steps):
         raise GuideError(f"{path}: says that it runs and has no command")
     return Guide(path, Place(place[1]), steps)
 
 
-def _fences(path: Path, text: str) -> Iterator[_Fence]:
+def fences(path: Path, text: str) -> Iterator[Fence]:
+    """The fenced blocks of a page, in its order.
+
+    Raises:
+        GuideError: one is not closed.
+    """
     lines = enumerate(text.splitlines(), 1)
     for number, line in lines:
         opened = _OPEN.match(line)
@@ -124,17 +131,17 @@ def _fences(path: Path, text: str) -> Iterator[_Fence]:
         else:
             raise GuideError(f"{path}:{number}: the fence is not closed")
         title = _TITLE.search(opened["more"] or "")
-        yield _Fence(opened["language"], title and title[1], tuple(inside), number)
+        yield Fence(opened["language"], title and title[1], tuple(inside), number)
 
 
-def _steps(path: Path, fence: _Fence) -> Iterator[File | Command]:
+def _steps(path: Path, fence: Fence) -> Iterator[File | Command]:
     if fence.title is not None:
         yield File(fence.title, "".join(f"{line}\n" for line in fence.lines), fence.line)
     elif fence.language == "console":
         yield from _commands(path, fence)
 
 
-def _commands(path: Path, fence: _Fence) -> Iterator[Command]:
+def _commands(path: Path, fence: Fence) -> Iterator[Command]:
     starts = [at for at, line in enumerate(fence.lines) if line.startswith(_COMMAND)]
     if not starts or starts[0] != 0:
         raise GuideError(f"{path}:{fence.line + 1}: a console begins with a command, '$ ...'")

@@ -17,7 +17,7 @@ from pathlib import Path
 from guides.blocks import Command, File, Guide
 from guides.matching import matches
 
-COMMAND_SECONDS = 150
+COMMAND_SECONDS = 90
 """Longer than any wait that a page tells its reader to make."""
 POLL_SECONDS = 0.5
 _LOOKS = re.compile(r"^(kubectl (get|describe|logs|top|inspect|auth)|gpushare) ")
