@@ -1,4 +1,4 @@
-"""Writes docs/values.md from the chart's values.yaml, so that the page cannot be out of date.
+"""Writes the pages of values from the charts' values.yaml, so that no page can be out of date.
 
 A value is documented by the comment above it that begins with `# --`; further comment lines go on
 with it. A value may be a whole mapping or list. Nothing is read from the schema: that the two agree
@@ -17,6 +17,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 VALUES = ROOT / "helm" / "gpushare" / "values.yaml"
 PAGE = ROOT / "docs" / "values.md"
+SERVING_VALUES = ROOT / "helm" / "gpu-serving" / "values.yaml"
+SERVING_PAGE = ROOT / "docs" / "values-serving.md"
 INDENT = 2
 HEAD = """\
 # Values of the chart
@@ -25,6 +27,17 @@ Every value that `helm install gpushare helm/gpushare --set ...` takes. Unknown 
 combinations are refused before anything is installed. Made by `python helm/valuestable.py` from
 `helm/gpushare/values.yaml`.
 
+"""
+SERVING_HEAD = """\
+# Values of the serving chart
+
+Every value that `helm install NAME helm/gpu-serving --set ...` takes, and `--values` of
+`gpushare serve` ([guide](guides/serving.md)). Unknown names and impossible combinations are refused
+before anything is installed. Made by `python helm/valuestable.py` from
+`helm/gpu-serving/values.yaml`.
+
+"""
+TABLE = """\
 | Value | Default | What it does |
 |---|---|---|
 """
@@ -62,9 +75,9 @@ def entries(text: str) -> Iterator[Entry]:
             comment = []
 
 
-def page(text: str) -> str:
+def page(text: str, head: str = HEAD) -> str:
     """The page for a values.yaml."""
-    return HEAD + "".join(f"{entry.row()}\n" for entry in entries(text))
+    return head + TABLE + "".join(f"{entry.row()}\n" for entry in entries(text))
 
 
 def _at(values: Any, path: list[str]) -> Any:
@@ -75,3 +88,4 @@ def _at(values: Any, path: list[str]) -> Any:
 
 if __name__ == "__main__":
     PAGE.write_text(page(VALUES.read_text()))
+    SERVING_PAGE.write_text(page(SERVING_VALUES.read_text(), SERVING_HEAD))

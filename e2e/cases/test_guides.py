@@ -15,6 +15,8 @@ pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[2]
 IMAGE = "busybox:1.36"
 """What pages call an image with a shell."""
+MODEL_SERVER = "tensorflow/serving:latest-gpu"
+"""What the guide of serving serves with; a stand-in here, which has the example's model."""
 NAMESPACE = "my-team"
 """What pages call the reader's namespace."""
 PATIENCE_SECONDS = 60
@@ -33,7 +35,11 @@ def test_a_guide_does_what_it_shows_and_cleans_up(
     session = Session(
         tmp_path,
         environment=_terminal(environment, case, tmp_path),
-        stands_for={IMAGE: environment.image, NAMESPACE: case.name},
+        stands_for={
+            IMAGE: environment.image,
+            MODEL_SERVER: environment.modelserver,
+            NAMESPACE: case.name,
+        },
         patience_s=PATIENCE_SECONDS,
     )
     session.run(guide)

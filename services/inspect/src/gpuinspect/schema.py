@@ -14,6 +14,7 @@ from gpuinspect.cli.gpu import GpuNodeList
 from gpuinspect.doctordocuments import Examination
 from gpuinspect.documents import API_VERSION, NodeShareList
 from gpuinspect.explaindocuments import PodExplanation
+from gpuinspect.serving.documents import ServingList
 from gpuinspect.topdocuments import NodeGpuList
 from gpuinspect.whatifdocuments import WhatIfDoc
 
@@ -25,6 +26,7 @@ DOCUMENTS: Final = {
     "WhatIf": WhatIfDoc,
     "DefragPlan": DefragPlan,
     "Examination": Examination,
+    "ServingList": ServingList,
 }
 """Documents by their ``kind``."""
 
