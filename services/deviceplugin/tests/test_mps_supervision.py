@@ -125,7 +125,7 @@ async def test_a_deaf_daemon_is_killed_in_the_end() -> None:
 
 
 async def test_a_stop_that_is_hurried_leaves_nothing_behind() -> None:
-    """Cancelled again while it stops its daemon, as when a card's mode and the plugin end at once."""
+    """Cancelled again while it stops its daemon, as a plugin that ends may do."""
     async with mps_stage() as stage:
         stage.run()
         await stage.serving()

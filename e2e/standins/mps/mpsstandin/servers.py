@@ -67,18 +67,24 @@ class Servers:
         self._by_user.clear()
 
     def _fork(self, user: int) -> int:
+        ready = os.pipe()
         pid = os.fork()
         if pid:
+            os.close(ready[1])
+            os.read(ready[0], 1)  # by then it is the user's process
+            os.close(ready[0])
             return pid
         try:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
             reading, writing = self._alive
             os.dup2(reading, 0)
-            os.closerange(1, max(reading, writing, 64) + 1)
+            os.dup2(ready[1], 1)
+            os.closerange(2, max(reading, writing, *ready, 64) + 1)
             if os.geteuid() == 0:
                 os.setgroups([])
                 os.setuid(user)
+            os.close(1)
             os.read(0, 1)  # ends with the daemon, which alone can write
         finally:
             os._exit(0)
