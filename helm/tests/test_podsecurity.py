@@ -1,0 +1,138 @@
+"""Pod Security: the restricted profile, field by field, for all but the plugin; and its exceptions.
+
+The profile is that of the Kubernetes documentation (Pod Security Standards, version latest).
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from charting import Object, Rendered, render
+
+PAGE = Path(__file__).parents[2] / "docs" / "threat-model.md"
+ALL: Object = {"webhook": {"enabled": True}, "dashboard": {"enabled": True}}
+PLUGIN: Object = {"hostProcesses": True, "nvml": {"hostPath": "/opt/nvml"}}
+VOLUMES = {
+    *("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral"),
+    *("persistentVolumeClaim", "projected", "secret"),
+}
+SECCOMP = {"RuntimeDefault", "Localhost"}
+SELINUX = {"container_t", "container_init_t", "container_kvm_t", "container_engine_t"}
+
+
+def everything(mode: str) -> Rendered:
+    """The chart in a mode with every part of it."""
+    return render(values={**ALL, "scheduler": {"mode": mode}, "devicePlugin": PLUGIN})
+
+
+def pods(rendered: Rendered) -> Iterator[tuple[str, Object]]:
+    """All pods that the chart makes, those of its tests included."""
+    yield from rendered.pods()
+    for item in rendered.of("Pod"):
+        yield item["metadata"]["name"], item["spec"]
+
+
+def breaches(pod: Object) -> Iterator[str]:
+    """Sentences on what the restricted profile forbids."""
+    outer = pod.get("securityContext", {})
+    for key in ("hostNetwork", "hostPID", "hostIPC"):
+        if pod.get(key):
+            yield key
+    for volume in pod.get("volumes", ()):
+        if not (set(volume) - {"name"}) <= VOLUMES:
+            yield f"volume {volume}"
+    if outer.get("sysctls"):
+        yield "sysctls"
+    for kind in ("containers", "initContainers", "ephemeralContainers"):
+        for container in pod.get(kind, ()):
+            yield from (f"{container['name']}: {each}" for each in _within(container, outer))
+
+
+def _within(container: Object, outer: Object) -> Iterator[str]:
+    own = container.get("securityContext", {})
+    both = {**outer, **own}
+    capabilities = own.get("capabilities", {})
+    if own.get("privileged"):
+        yield "privileged"
+    if own.get("allowPrivilegeEscalation") is not False:
+        yield "may gain privileges"
+    if capabilities.get("drop") != ["ALL"] or set(capabilities.get("add", ())) - {
+        "NET_BIND_SERVICE"
+    }:
+        yield f"capabilities {capabilities}"
+    if both.get("runAsNonRoot") is not True or both.get("runAsUser") == 0:
+        yield "may be root"
+    if both.get("seccompProfile", {}).get("type") not in SECCOMP:
+        yield "no seccomp profile"
+    if own.get("procMount", "Default") != "Default":
+        yield "another /proc"
+    yield from _labels(both)
+    if any(port.get("hostPort") for port in container.get("ports", ())):
+        yield "a port of the host"
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        if container.get(probe, {}).get("httpGet", {}).get("host"):
+            yield "a probe of another host"
+
+
+def _labels(both: Object) -> Iterator[str]:
+    selinux = both.get("seLinuxOptions", {})
+    if selinux.get("type", "container_t") not in SELINUX or {"user", "role"} & set(selinux):
+        yield f"SELinux {selinux}"
+    if both.get("appArmorProfile", {}).get("type", "RuntimeDefault") == "Unconfined":
+        yield "no AppArmor profile"
+    if both.get("windowsOptions", {}).get("hostProcess"):
+        yield "a process of a Windows host"
+
+
+@pytest.mark.parametrize("mode", ["second", "extender"])
+def test_all_but_the_plugin_meet_the_restricted_profile(mode: str) -> None:
+    """A namespace that enforces it runs the whole stack but the device plugin."""
+    found = dict(pods(everything(mode)))
+    plugin = found.pop("device-plugin")
+    assert len(found) == len(("scheduler or extender", "webhook", "dashboard", "test"))
+    assert [(name, each) for name, pod in found.items() for each in breaches(pod)] == []
+    assert list(breaches(plugin))
+
+
+def test_the_plugin_breaks_the_profile_in_two_ways_only() -> None:
+    """It is root and mounts folders of its node; everything else of the profile it keeps."""
+    broken = list(breaches(dict(pods(everything("second")))["device-plugin"]))
+    assert {re.split(r" \{", each)[0] for each in broken} == {
+        "volume",
+        "device-plugin: may be root",
+    }
+
+
+def test_every_mount_of_the_plugin_has_its_reason() -> None:
+    """The page names each folder of the node that the plugin can be given, and why."""
+    pod = dict(pods(everything("second")))["device-plugin"]
+    paths = {item["name"]: item["hostPath"]["path"] for item in pod["volumes"]}
+    text = PAGE.read_text()
+    explained = set(re.findall(r"^\| `(/[^`]*)` \|", text, flags=re.MULTILINE))
+    assert {mount["name"] for item in pod["containers"] for mount in item["volumeMounts"]} == set(
+        paths
+    )
+    assert set(paths.values()) - explained == set()
+
+
+def test_only_the_folder_of_sockets_can_be_written() -> None:
+    """A plugin that was taken over can change no other file of its node."""
+    (container,) = dict(pods(everything("second")))["device-plugin"]["containers"]
+    writable = {
+        mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")
+    }
+    assert writable == {"/var/lib/kubelet/device-plugins"}
+
+
+def test_every_test_that_the_threat_model_names_is_there() -> None:
+    """A mitigation that names a proof names one that exists."""
+    root = PAGE.parents[1]
+    named = set(re.findall(r"`([\w/.-]+\.py)::(test_\w+)`", PAGE.read_text()))
+    assert len(named) > 15
+    missing = [
+        f"{path}::{name}"
+        for path, name in sorted(named)
+        if not (root / path).is_file() or f"def {name}(" not in (root / path).read_text()
+    ]
+    assert missing == []
