@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "docs" / "tests"), str(ROOT / "docs" / "generators")]
+_FOLDERS = ("docs/tests", "docs/generators", "helm/tests")
+sys.path[:0] = [str(ROOT / folder) for folder in _FOLDERS]
 
 
 @pytest.fixture(scope="session")
