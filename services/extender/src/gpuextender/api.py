@@ -13,10 +13,10 @@ from gpucore.grouping import Grouping
 from gpucore.model import Claim
 from gpucore.units import NodeName
 from gpuextender import messages, questions, schemas, views
+from gpuextender.front import JSON
 from gpuextender.health import Health
 from gpuextender.messages import MessageError
 from gpuextender.state import State
-from gpuextender.verbs import JSON
 
 
 class ErrorView(msgspec.Struct):

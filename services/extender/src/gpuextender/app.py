@@ -1,21 +1,40 @@
 """The HTTP application: every route, and nothing that decides."""
 
+import os
+from typing import Final
+
 from fastapi import FastAPI, Response
 from fastapi.responses import PlainTextResponse
+from starlette.types import ASGIApp
 
 from gpuextender import VERSION, api, messages, probes, schemas
 from gpuextender.api import ReadApi
+from gpuextender.front import JSON, Front
 from gpuextender.gauges import LedgerGauges
 from gpuextender.health import Health
 from gpuextender.inspection import Inspection, inspect_all, inspect_node
 from gpuextender.state import State
-from gpuextender.verbs import JSON, KINDS, PREFIXES, Verbs
+from gpuextender.verbs import KINDS, PREFIXES, Verbs
+
+TRACING: Final = "FASTAPI_OTEL_AUTO_CONFIGURE"
 
 
 def make_app(
     *, state: State, health: Health, gauges: LedgerGauges, verbs: Verbs, read: ReadApi
+) -> ASGIApp:
+    """Put the routes together; the verbs in front, unless requests are to be traced."""
+    app = _framework(state, health, gauges, verbs, read)
+    return app if traced() else Front(verbs.handlers(), app)
+
+
+def traced() -> bool:
+    """FastAPI was asked to trace requests, which it can only where it sees them."""
+    return os.environ.get(TRACING, "").lower() == "true"
+
+
+def _framework(
+    state: State, health: Health, gauges: LedgerGauges, verbs: Verbs, read: ReadApi
 ) -> FastAPI:
-    """Put the routes together; the verbs come first, for they are the ones that must be quick."""
     app = FastAPI(
         title="gpushare extender",
         version=VERSION,

@@ -8,7 +8,7 @@ import socket
 from typing import Any
 
 import structlog
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from gpucore.gangplaces import Rules
 from gpucore.units import NodeName
@@ -130,7 +130,7 @@ class Service:
         self._prioritize.touch(number)
         self._gauges.touch(node)
 
-    def _make_app(self) -> FastAPI:
+    def _make_app(self) -> ASGIApp:
         verbs = Verbs(
             filter_=self._filter,
             prioritize=self._prioritize,

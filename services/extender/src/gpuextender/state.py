@@ -45,6 +45,7 @@ class State:
         self._waiting: dict[tuple[str, str], Asking] = {}
         self._seen: OrderedDict[PodUid, Asking] = OrderedDict()
         self._priorities: dict[PodUid, int] = {}
+        self._passing: dict[PodUid, NodeName] = {}  # what may expire; cleared of the rest then
 
     # Pods that are not bound.
 
@@ -85,11 +86,13 @@ class State:
     def assume(self, pod: Pod, placement: Placement, *, now_ns: int) -> Claim:
         """Reserve; the claim that stands already wins."""
         claim = self.ledger.assume(pod, placement, now_ns=now_ns)
+        self._passing[claim.uid] = claim.placement.node
         self._touched(claim.placement.node)
         return claim
 
     def reserve(self, claim: Claim) -> None:
         """Keep a place for a pod of a gang that is to come."""
+        self._passing[claim.uid] = claim.placement.node
         self._around(claim.uid, lambda: self.ledger.reserve(claim))
 
     def forget(self, uid: PodUid) -> None:
@@ -101,10 +104,11 @@ class State:
 
     def expire(self, *, now_ns: int, ttl_ns: int) -> list[PodUid]:
         """Give back what nothing confirmed for ``ttl_ns``."""
-        held = {uid: claim.placement.node for uid, claim in self.ledger.claims().items()}
         late = self.ledger.expire(now_ns, ttl_ns)
         for uid in late:
-            self._touched(held[uid])
+            self._touched(self._passing.pop(uid))
+        for uid in [uid for uid in self._passing if not self._passes(uid)]:
+            del self._passing[uid]
         return late
 
     def pod_changed(self, pod: Pod) -> None:
@@ -160,6 +164,11 @@ class State:
         """The legacy ConfigMap of ``node`` lists these cards; empty text lists none."""
         self.ledger.unhealthy_changed(node, unhealthy_indexes(text))
         self._touched(node)
+
+    def _passes(self, uid: PodUid) -> bool:
+        """Its claim still ends by itself."""
+        claim = self.ledger.claim(uid)
+        return claim is not None and claim.state in (ClaimState.ASSUMED, ClaimState.RESERVED)
 
     def _around(self, uid: PodUid, change: Callable[[], object]) -> None:
         """Change the claim of ``uid``; touch the nodes it leaves and comes to."""

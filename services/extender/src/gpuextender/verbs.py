@@ -5,7 +5,7 @@ it fails, because a scheduler takes anything else for a broken extender. While t
 ready filter and bind say so in ``Error``: the scheduler tries again.
 """
 
-from time import perf_counter
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request, Response
 from gpuextender import messages, metrics, schemas
 from gpuextender.bind import Bind
 from gpuextender.filter import Filter
+from gpuextender.front import JSON, Handler, Reply
 from gpuextender.health import Health
 from gpuextender.messages import (
     BindingArgs,
@@ -28,8 +29,6 @@ from gpuextender.preempt import Preempt
 from gpuextender.prioritize import Prioritize
 
 PREFIXES: Final = ("/gpushare-scheduler", "/gputopology-scheduler", "/gpu-scheduler-extender")
-JSON: Final = "application/json"
-
 
 KINDS: Final = (
     ExtenderArgs,
@@ -61,8 +60,11 @@ _DOCUMENTS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
+_VERB_SECONDS: Final = {name: metrics.VERB_SECONDS.labels(name) for name in _DOCUMENTS}
+
+
 class Verbs:
-    """Handlers of the verbs; :meth:`router` mounts them."""
+    """Handlers of the verbs; :meth:`handlers` says where, :meth:`router` documents them."""
 
     def __init__(
         self,
@@ -79,48 +81,59 @@ class Verbs:
         self._bind = bind
         self._health = health
 
+    def handlers(self) -> dict[str, Handler]:
+        """All verbs under all prefixes, by path."""
+        return {path: handler for path, _, handler in self._routes()}
+
     def router(self) -> APIRouter:
-        """All verbs under all prefixes; ``sort`` is the topology extender's prioritize."""
+        """The same as routes of the framework, with their documents."""
         router = APIRouter(tags=["scheduler"])
-        for prefix in PREFIXES:
-            for name, handler in (
-                ("filter", self.filter),
-                ("prioritize", self.prioritize),
-                ("sort", self.prioritize),
-                ("bind", self.bind),
-                ("preempt", self.preempt),
-            ):
-                router.add_api_route(
-                    f"{prefix}/{name}", handler, methods=["POST"], **_DOCUMENTS[handler.__name__]
-                )
+        for path, name, handler in self._routes():
+            router.add_api_route(
+                path,
+                _endpoint(handler),
+                methods=["POST"],
+                name=name,
+                description=handler.__doc__,
+                **_DOCUMENTS[name],
+            )
         return router
 
-    async def filter(self, request: Request) -> Response:
+    def _routes(self) -> Iterator[tuple[str, str, Handler]]:
+        """Path, name and handler; ``sort`` is the topology extender's prioritize."""
+        verbs = {
+            "filter": self.filter,
+            "prioritize": self.prioritize,
+            "bind": self.bind,
+            "preempt": self.preempt,
+        }
+        for prefix in PREFIXES:
+            for name, handler in verbs.items():
+                yield f"{prefix}/{name}", name, handler
+            yield f"{prefix}/sort", "prioritize", self.prioritize
+
+    async def filter(self, body: bytes) -> Reply:
         """Which nodes can take the pod (``ExtenderArgs`` to ``ExtenderFilterResult``)."""
-        body = await request.body()
-        with metrics.VERB_SECONDS.labels("filter").time():
+        with _VERB_SECONDS["filter"].time():
             obstacle = self._health.obstacle()
             result = FilterResult(error=obstacle) if obstacle else await self._filter.answer(body)
-            return _reply(messages.encode(result))
+            return Reply(messages.encode(result))
 
-    async def prioritize(self, request: Request) -> Response:
+    async def prioritize(self, body: bytes) -> Reply:
         """How good each node is, 0..10 (``ExtenderArgs`` to ``HostPriorityList``)."""
-        body = await request.body()
-        with metrics.VERB_SECONDS.labels("prioritize").time():
-            return _reply(await self._prioritize.answer(body))
+        with _VERB_SECONDS["prioritize"].time():
+            return Reply(await self._prioritize.answer(body))
 
-    async def preempt(self, request: Request) -> Response:
+    async def preempt(self, body: bytes) -> Reply:
         """Whom to evict (``ExtenderPreemptionArgs`` to ``ExtenderPreemptionResult``)."""
-        body = await request.body()
-        with metrics.VERB_SECONDS.labels("preempt").time():
-            return _reply(messages.encode(self._preempt.answer(body)))
+        with _VERB_SECONDS["preempt"].time():
+            return Reply(messages.encode(self._preempt.answer(body)))
 
-    async def bind(self, request: Request) -> Response:
+    async def bind(self, body: bytes) -> Reply:
         """Bind a pod (``ExtenderBindingArgs`` to ``ExtenderBindingResult``)."""
-        started = perf_counter()
-        error = await self._bound(await request.body())
-        metrics.VERB_SECONDS.labels("bind").observe(perf_counter() - started)
-        return _reply(messages.encode(BindingResult(error)), status=500 if error else 200)
+        with _VERB_SECONDS["bind"].time():
+            error = await self._bound(body)
+        return Reply(messages.encode(BindingResult(error)), status=500 if error else 200)
 
     async def _bound(self, body: bytes) -> str:
         if obstacle := self._health.obstacle():
@@ -132,5 +145,9 @@ class Verbs:
         return (await self._bind.answer(args)).error
 
 
-def _reply(body: bytes, *, status: int = 200) -> Response:
-    return Response(body, status_code=status, media_type=JSON)
+def _endpoint(handler: Handler) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    async def endpoint(request: Request) -> Response:
+        reply = await handler(await request.body())
+        return Response(reply.body, status_code=reply.status, media_type=JSON)
+
+    return endpoint

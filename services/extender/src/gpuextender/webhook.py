@@ -16,10 +16,10 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod
 from gpuextender import VERSION, metrics
 from gpuextender.admission import Verdict, judge
+from gpuextender.front import JSON
 from gpuextender.health import Health
 from gpuextender.messages import NOTHING, MessageError, given
 from gpuextender.state import State
-from gpuextender.verbs import JSON
 
 PATH: Final = "/admit"
 

@@ -1,0 +1,89 @@
+"""Verbs are answered the same in front of the framework and within it."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakeapi import FakeApiServer
+from objects import node, pod
+from running import Running
+
+from gpuextender.app import TRACING
+from gpuextender.front import Front, Reply
+
+
+async def answers(cluster: FakeApiServer, folder: Path) -> list[tuple[int, Any]]:
+    """Status and body of every verb, good requests and bad ones."""
+    async with Running(cluster, folder) as extender:
+        await extender.ready()
+        asked = {"Pod": pod("p", 2, uid="u"), "Nodes": None, "NodeNames": ["n", "x"]}
+        binding = {"PodName": "none", "PodNamespace": "default", "PodUID": "u", "Node": "n"}
+        return [
+            await extender.post(f"/gpushare-scheduler/{verb}", body)
+            for verb in ("filter", "prioritize", "sort", "preempt", "bind")
+            for body in (asked, binding, b"{", b"")
+        ]
+
+
+async def test_front_and_framework_say_the_same(
+    cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With tracing on, requests go through the framework; no answer is another for that."""
+    await cluster.put("nodes", node("n", 15, unit="GiB"))
+    quick = await answers(cluster, tmp_path)
+    monkeypatch.setenv(TRACING, "true")
+    assert await answers(cluster, tmp_path) == quick
+    assert {status for status, _ in quick} == {200, 500}
+
+
+async def asked(front: Front, scope: dict[str, Any], *messages: dict[str, Any]) -> list[Any]:
+    """What is sent for a request that comes in these messages."""
+    sent: list[Any] = []
+    coming = iter(messages)
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return next(coming)
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await front(scope, receive, send)
+    return sent
+
+
+async def echo(body: bytes) -> Reply:
+    """The length of what came."""
+    return Reply(json.dumps(len(body)).encode())
+
+
+async def behind(scope: Any, receive: Any, send: Any) -> None:
+    """Says that it was asked."""
+    await send({"behind": scope["path"]})
+
+
+VERB = {"type": "http", "method": "POST", "path": "/v"}
+
+
+async def test_a_body_comes_in_parts() -> None:
+    """Thousands of names are more than one read."""
+    part = {"type": "http.request", "body": b"12", "more_body": True}
+    sent = await asked(Front({"/v": echo}, behind), VERB, part, part, {"type": "http.request"})
+    assert sent[1]["body"] == b"4"
+    assert (b"content-length", b"1") in sent[0]["headers"]
+
+
+async def test_nobody_is_answered_who_is_gone() -> None:
+    """A scheduler that gave up does not have its question decided."""
+    gone = {"type": "http.disconnect"}
+    assert await asked(Front({"/v": echo}, behind), VERB, gone) == []
+
+
+@pytest.mark.parametrize(
+    "scope", [VERB | {"method": "GET"}, VERB | {"path": "/v/"}, {"type": "lifespan", "path": "x"}]
+)
+async def test_all_else_is_the_frameworks(scope: dict[str, Any]) -> None:
+    """Other methods, other paths, and what is no request."""
+    assert await asked(Front({"/v": echo}, behind), scope) == [{"behind": scope["path"]}]
