@@ -22,9 +22,11 @@ def taken_back(environment: KindEnvironment, small: str) -> Iterator[None]:
     """The original on the small node in place of our stack, which is there again at the end."""
     try:
         environment.uninstall()
+        until("our units are gone", lambda: units(environment, small) == 0, seconds=60)
         environment.forget()
         environment.kubectl.apply(*originals(environment, small))
-        until("the original offers units", lambda: offered(environment, small), seconds=60)
+        all_units = sum(card.units for card in environment.nodes[small])
+        until("its units", lambda: units(environment, small) == all_units, seconds=60)
         yield
     finally:
         remove_the_original(environment)
@@ -49,10 +51,10 @@ def remove_the_original(environment: KindEnvironment) -> None:
     environment.kubectl("delete", *original.names(), *where)
 
 
-def offered(environment: KindEnvironment, node: str) -> bool:
-    """The node has all its units for pods."""
-    found = environment.kubectl.json("get", "node", node)["status"]["allocatable"]
-    return int(found.get(GPU_MEM, "0")) == sum(card.units for card in environment.nodes[node])
+def units(environment: KindEnvironment, node: str) -> int:
+    """What the node offers to pods."""
+    status = environment.kubectl.json("get", "node", node)["status"]
+    return int(status["allocatable"].get(GPU_MEM, "0"))
 
 
 def lives(case: Case, name: str) -> list[tuple[str, int]]:
