@@ -7,6 +7,7 @@ import pytest
 
 from environments.case import Case
 from environments.environment import Environment
+from environments.waiting import until
 from guides.blocks import Guide, Place, found
 from guides.session import Session
 
@@ -20,6 +21,7 @@ MODEL_SERVER = "tensorflow/serving:latest-gpu"
 NAMESPACE = "my-team"
 """What pages call the reader's namespace."""
 PATIENCE_SECONDS = 60
+GONE_SECONDS = 60
 LEFT = "deployments,statefulsets,jobs,pods,services,configmaps"
 OURS = "kube-root-ca.crt"
 """A config map that every namespace of newer clusters has."""
@@ -43,7 +45,7 @@ def test_a_guide_does_what_it_shows_and_cleans_up(
         patience_s=PATIENCE_SECONDS,
     )
     session.run(guide)
-    assert _left(case) == []
+    until("what the page made gone", lambda: not _left(case), seconds=GONE_SECONDS)
 
 
 def _terminal(environment: Environment, case: Case, folder: Path) -> dict[str, str]:
