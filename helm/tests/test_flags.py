@@ -11,6 +11,7 @@ from charting import Object, render
 ALL: Object = {
     "webhook": {"enabled": True},
     "devicePlugin": {"numaHints": True, "hostProcesses": True},
+    "mps": {"enabled": True, "default": "mps", "multiUser": True},
 }
 PROGRAMS = {
     "extender": "gpushare-extender",
