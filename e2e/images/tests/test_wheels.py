@@ -33,3 +33,13 @@ def test_members_wheel_is_built_without_a_network(tmp_path: Path) -> None:
     one, two = (wheels.build(core, into=tmp_path / name) for name in ("one", "two"))
     assert "gpucore/model.py" in zipfile.ZipFile(one).namelist()
     assert one.read_bytes() == two.read_bytes()
+
+
+def test_the_serving_chart_travels_in_the_commands_wheel(tmp_path: Path) -> None:
+    """Every file of helm/gpu-serving is in it, byte for byte, through the package's link to it."""
+    chart = catalogue.ROOT / "helm" / "gpu-serving"
+    wheel = wheels.build(catalogue.ROOT / "services" / "inspect", into=tmp_path)
+    with zipfile.ZipFile(wheel) as found:
+        for file in (path for path in chart.rglob("*") if path.is_file()):
+            name = f"gpuinspect/serving/chart/{file.relative_to(chart)}"
+            assert found.read(name) == file.read_bytes()
