@@ -15,7 +15,7 @@ from environments.case import Case
 from environments.environment import Environment
 from environments.waiting import until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # the first case waits for the cluster
 
 MODEL = "half_plus_two"
 SECONDS = 60
