@@ -187,5 +187,30 @@ def test_whole_cards(run: Run, cluster: FakeCluster) -> None:
     cluster.pod("share", 1, node="n", index=0)
     cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu": "2"})
     out = run("explain", "pod", "p", on=cluster).out
-    assert "free 1 cards, asked 2" in out
-    assert "n is 1 free cards short" in out
+    assert "1 card free, asked 2" in out
+    assert "it fits n once default/share ends" in out
+    assert "n is 1 free card short" in out
+    assert "card 1 can be had now, on n" in out
+
+
+def test_a_gang_without_room_for_all(run: Run, cluster: FakeCluster) -> None:
+    """A pod that would fit alone waits for its gang, and the answer has the gang's figures."""
+    have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
+    cluster.node("n", cards=[Card(15), Card(15)], resources=have)
+    gang = {"labels": {"gpu-topology": "train", "gpu-topology-replica": "3"}}
+    cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu": "1"}, metadata=gang)
+    out = run("explain", "pod", "p", on=cluster).out
+    assert "waiting: there is no room for all pods of its gang" in out
+    assert "gang train needs 3 x 1 card: room for 2 members on 1 node" in out
+    assert "n has 2 cards free, for 2 members" in out
+
+
+def test_a_gang_with_room_for_all(run: Run, cluster: FakeCluster) -> None:
+    """Where all fit, the answer says where they would go, and that GPUs are not the reason."""
+    have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
+    cluster.node("n", cards=[Card(15), Card(15)], resources=have)
+    gang = {"labels": {"gpu-topology": "train", "gpu-topology-replica": "2"}}
+    cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu": "1"}, metadata=gang)
+    helps = json.loads(run("explain", "pod", "p", "-o", "json", on=cluster).out)["helps"]
+    assert helps[0].startswith("n has room for it, on card 0: what keeps it off is no GPU")
+    assert helps[1].startswith("2 members of the gang would go to n: ")

@@ -3,20 +3,27 @@
 Sentences begin with the originals' own text where they had one: people's tools look for it.
 """
 
+from collections.abc import Collection
 from typing import Final
 
+from gpucore.account import NodeAccount
 from gpucore.catalogue import CATALOGUE, Entry, catalogue_page
 from gpucore.model import CardRefusal, Cards, Code, Placement, Refusal
-from gpucore.units import MemoryUnit
+from gpucore.units import GIB, MIB, MemoryUnit
 
 __all__ = [
     "CATALOGUE",
     "Entry",
+    "cards_named",
     "catalogue_page",
     "headline",
     "placement_sentence",
     "sentence",
+    "unit_of",
 ]
+
+GIB_CARDS_END: Final = 100
+"""The original's guess: a card of more units is counted in MiB. Wrong for 101 GiB and more."""
 
 INSUFFICIENT: Final = "Insufficient GPU Memory in one device"
 _SHARE_CODES: Final = frozenset(
@@ -123,9 +130,7 @@ def _unit(unit: MemoryUnit | None) -> str:
 def placement_sentence(placement: Placement, unit: MemoryUnit | None) -> str:
     """Where a pod sits, e.g. ``8 GiB on card 1 of node n1``."""
     if placement.group:
-        cards = ", ".join(map(str, placement.group))
-        noun = "card" if len(placement.group) == 1 else "cards"
-        return f"{noun} {cards} of node {placement.node}, whole"
+        return f"{cards_named(placement.group)} of node {placement.node}, whole"
     parts = [_amounts(placement.mem, _unit(unit))] if placement.mem else []
     parts += [_amounts(placement.core, " percent of compute")] if placement.core else []
     return (
@@ -137,3 +142,15 @@ def placement_sentence(placement: Placement, unit: MemoryUnit | None) -> str:
 
 def _amounts(cards: Cards, unit: str) -> str:
     return ", ".join(f"{amount}{unit} on card {index}" for index, amount in sorted(cards.items()))
+
+
+def cards_named(cards: Collection[int]) -> str:
+    """``card 3`` or ``cards 3, 0``, in the order given."""
+    noun = "card" if len(cards) == 1 else "cards"
+    return f"{noun} {', '.join(map(str, cards))}"
+
+
+def unit_of(account: NodeAccount) -> MemoryUnit:
+    """What the node counts in: as its plugin says, else as the original guesses."""
+    largest = max((card.total for card in account.cards.values()), default=0)
+    return account.unit or (MIB if largest > GIB_CARDS_END else GIB)

@@ -12,6 +12,8 @@ the best of all sets of nodes: their number is the least, each next one is the b
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
+from typing import Final
 
 import msgspec
 
@@ -24,6 +26,9 @@ from gpucore.model import Claim, ClaimState, Demand, Placement, Refusal
 from gpucore.policy import place
 from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.gangs import Gang
+
+ROOMIEST: Final = 3
+"""Nodes that a shortage names; the others are counted."""
 
 
 class Seating(msgspec.Struct, frozen=True):
@@ -44,6 +49,7 @@ class Shortage(msgspec.Struct, frozen=True):
     Attributes:
         missing: pods that need a place; some may be placed already.
         room: how many could be placed, on how many ``nodes``.
+        roomiest: the nodes that can take most, and how many; :data:`ROOMIEST` of them.
     """
 
     gang: Gang
@@ -51,6 +57,7 @@ class Shortage(msgspec.Struct, frozen=True):
     missing: int
     room: int
     nodes: int
+    roomiest: tuple[tuple[NodeName, int], ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -88,7 +95,10 @@ def seat(
     offers = [Offer(account, demand, rules, most=missing) for account in accounts]
     chosen = spread_over(offers, missing, home)
     if not chosen:
-        return Shortage(gang, demand, missing, sum(one.room for one in offers), len(offers))
+        most = nlargest(ROOMIEST, offers, key=lambda one: one.room)
+        roomiest = tuple((one.name, one.room) for one in most)
+        room = sum(one.room for one in offers)
+        return Shortage(gang, demand, missing, room, len(offers), roomiest)
     placements = [placement for offer, count in chosen for placement in offer.load(count)]
     fresh = _reserved(gang, placements, demand, ledger, now_ns)
     return Seating(fresh, tuple(one.uid for one in seats))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from gpucore.account import NodeAccount
+from gpucore.explain import unit_of
 from gpucore.ledger import Ledger
 from gpucore.units import MemoryUnit, NodeName
 from gpucore.whatif import Outcome, Wish, what_if
@@ -20,7 +21,6 @@ from gpuinspect.errors import NotFoundError
 from gpuinspect.explaining import Group, grouped
 from gpuinspect.manifests import ManifestError, Wanted
 from gpuinspect.snapshots import Snapshot
-from gpuinspect.state import unit_of
 
 
 class Answer(msgspec.Struct, frozen=True):

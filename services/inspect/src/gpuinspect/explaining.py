@@ -11,20 +11,23 @@ from typing import Final
 import msgspec
 
 from gpucore.account import NodeAccount
-from gpucore.explain import CATALOGUE, headline, placement_sentence, sentence
+from gpucore.explain import CATALOGUE, headline, placement_sentence, sentence, unit_of
 from gpucore.fit import fit
+from gpucore.gang import Shortage, seat
+from gpucore.gangplaces import Rules
+from gpucore.gangwords import gang_words
+from gpucore.hindsight import why
 from gpucore.ledger import Ledger
 from gpucore.model import Claim, Code, Demand, Refusal
+from gpucore.remedies import helps
 from gpucore.units import NodeName
+from gpucore.wire.gangs import Gang, gang_of
 from gpucore.wire.nodes import Node
 from gpucore.wire.pods import demand_of
 from gpucore.wire.podspec import Pod
-from gpuinspect.choosing import why
 from gpuinspect.errors import NotFoundError
-from gpuinspect.helping import helps
 from gpuinspect.sightings import Sightings, sightings
 from gpuinspect.snapshots import Snapshot
-from gpuinspect.state import unit_of
 
 
 class State(StrEnum):
@@ -36,6 +39,7 @@ class State(StrEnum):
     PENDING = "bound to a node, but on no known card"
     WAITING = "waiting: no node can take it now"
     FITS = "waiting, although a node could take it"
+    GANG_WAITS = "waiting: there is no room for all pods of its gang"
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -172,13 +176,28 @@ def _waiting(
     refused = {name: verdict for name, verdict in verdicts.items() if verdict is not None}
     open_nodes = frozenset(n.name for n in nodes if n.ready and not n.unschedulable)
     fits = tuple(sorted(verdicts.keys() - refused.keys()))
-    return msgspec.structs.replace(
+    found = msgspec.structs.replace(
         base,
         state=State.FITS if open_nodes.intersection(fits) else State.WAITING,
         groups=tuple(grouped(refused, accounts)),
         fits=fits,
         helps=tuple(helps(demand, ledger, refused, fits=fits, open_nodes=open_nodes)),
     )
+    gang = gang_of(base.pod)
+    return (
+        found if gang is None or not fits else _with_gang(found, gang, demand, ledger, open_nodes)
+    )
+
+
+def _with_gang(
+    found: Explanation, gang: Gang, demand: Demand, ledger: Ledger, open_nodes: frozenset[NodeName]
+) -> Explanation:
+    """A pod of a gang for which there is room alone: it waits until there is room for all."""
+    answer = seat(ledger, gang, demand, open_nodes.intersection(found.fits), Rules(), now_ns=0)
+    words = tuple(gang_words(answer, ledger, Rules()))
+    if isinstance(answer, Shortage):
+        return msgspec.structs.replace(found, state=State.GANG_WAITS, helps=words)
+    return msgspec.structs.replace(found, helps=(*found.helps, *words))
 
 
 def grouped(

@@ -4,6 +4,7 @@ Any other kind in the list (events, config maps, daemon sets) is kept for the co
 it, so a dump of ``gpushare snapshot`` answers more than the two kinds alone.
 """
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -50,6 +51,11 @@ class _Kind(msgspec.Struct):
     kind: str = ""
 
 
+_BEGINNING: Final = re.compile(
+    rb'\{\s*"apiVersion"\s*:\s*"[^"\\]*"\s*,\s*"kind"\s*:\s*"([A-Za-z]+)"'
+)
+"""How the API server and kubectl begin an object; saves reading all of it for its kind."""
+
 _LIST: Final = msgspec.json.Decoder(_List)
 _KIND: Final = msgspec.json.Decoder(_Kind)
 
@@ -91,9 +97,14 @@ def gather(objects: Iterable[tuple[str, msgspec.Raw]]) -> Snapshot:
     """
     kinds: dict[str, list[msgspec.Raw]] = {"Node": [], "Pod": []}
     for listed, raw in objects:
-        kinds.setdefault(listed or _KIND.decode(raw).kind, []).append(raw)
+        kinds.setdefault(listed or _kind_of(raw), []).append(raw)
     return Snapshot(
         nodes=tuple(map(decode_node, kinds["Node"])),
         pods=tuple(map(decode_pod, kinds["Pod"])),
         raw={kind: tuple(raws) for kind, raws in kinds.items()},
     )
+
+
+def _kind_of(raw: msgspec.Raw) -> str:
+    begun = _BEGINNING.match(raw)
+    return begun[1].decode() if begun else _KIND.decode(raw).kind

@@ -6,12 +6,12 @@ the original took them (and was wrong for cards of 101 GiB and more, which is wh
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 import msgspec
 
 from gpucore.account import NodeAccount
 from gpucore.cards import CardAccount
+from gpucore.explain import unit_of
 from gpucore.ledger import Ledger, rebuilt
 from gpucore.model import Claim, Gpu
 from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit, NodeName
@@ -21,8 +21,6 @@ from gpucore.wire.quantity import amount
 from gpuinspect.errors import NotFoundError
 from gpuinspect.snapshots import Snapshot
 from gpuinspect.views import CardView, ClusterView, NodeView, PodView
-
-GIB_CARDS_END: Final = 100  # the original's guess: a larger card is counted in MiB
 
 
 class _Metadata(msgspec.Struct):
@@ -99,12 +97,6 @@ def view(ledger: Ledger, nodes: Iterable[Node], names: Names) -> ClusterView:
 def _account(ledger: Ledger, name: NodeName) -> NodeAccount:
     account = ledger.node(name)
     return NodeAccount(name) if account is None else account
-
-
-def unit_of(account: NodeAccount) -> MemoryUnit:
-    """What the node counts in: as its plugin says, else as the original guesses."""
-    largest = max((card.total for card in account.cards.values()), default=0)
-    return account.unit or (MIB if largest > GIB_CARDS_END else GIB)
 
 
 def _node(node: Node, account: NodeAccount, *, unit: MemoryUnit, names: Names) -> NodeView:

@@ -7,6 +7,7 @@ import msgspec
 import typer
 
 from gpucore.defrag import Goal, Plan, defragment
+from gpucore.explain import unit_of
 from gpucore.wire.pods import demand_of
 from gpuinspect.cli.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.cli.reading import Reader, fail, reading
@@ -15,7 +16,7 @@ from gpuinspect.collect import CONFIG_MAPS
 from gpuinspect.documents import API_VERSION
 from gpuinspect.layout.defrag import conclusion
 from gpuinspect.layout.defrag import defrag as table
-from gpuinspect.state import books, unit_of
+from gpuinspect.state import books
 
 
 class MoveDoc(msgspec.Struct, frozen=True, rename="camel"):

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from gpucore.explain import unit_of
 from gpucore.model import Claim, ClaimState
 from gpuinspect.doctor.checks import Checklist, Level
 from gpuinspect.doctor.evidence import Evidence
-from gpuinspect.state import unit_of
 
 check = Checklist()
 

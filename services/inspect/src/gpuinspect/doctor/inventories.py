@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from gpucore.account import NodeAccount
+from gpucore.explain import GIB_CARDS_END, unit_of
 from gpucore.units import MIB
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import INVENTORY, UNHEALTHY_KEY
@@ -14,7 +15,6 @@ from gpucore.wire.quantity import amount
 from gpuinspect.doctor.checks import Checklist, Level
 from gpuinspect.doctor.evidence import Evidence
 from gpuinspect.doctor.rawobjects import ConfigMap
-from gpuinspect.state import GIB_CARDS_END, unit_of
 
 MESSAGE: Final = 4 << 20  # kubelet takes no larger message of gRPC
 DEVICE: Final = 60  # bytes that one unit takes in it

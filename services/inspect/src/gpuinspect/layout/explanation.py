@@ -99,7 +99,8 @@ def figures(group: Group) -> str:
     if not group.asked or group.code not in _MEASURED:
         return group.reason
     noun = "largest card" if group.code is Code.TOO_LARGE else "largest free block"
-    noun = "free" if group.measure == "cards" else noun
+    if group.measure == "cards":
+        return f"{group.largest} card{'' if group.largest == 1 else 's'} free, asked {group.asked}"
     return f"{noun} {group.largest} {group.measure}, asked {group.asked}"
 
 

@@ -4,15 +4,19 @@ Suggestions only; nothing is moved or deleted. Steps on nodes that take no new p
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gpucore.account import NodeAccount
 from gpucore.cardfit import per_card
 from gpucore.cards import CardAccount
+from gpucore.explain import cards_named, unit_of
+from gpucore.grouping import BY_LINKS
 from gpucore.ledger import Ledger
 from gpucore.model import Demand, Refusal
 from gpucore.units import NodeName, PodUid
-from gpuinspect.state import unit_of
+
+NAMED: Final = 3
+"""Pods that a sentence names; the others are counted."""
 
 
 class _Step(NamedTuple):
@@ -38,7 +42,7 @@ def helps(
         yield f"correct the pod: {demand.fault}"
         return
     if fits:
-        yield _elsewhere(fits, open_nodes)
+        yield _elsewhere(demand, ledger, fits, open_nodes)
     if open_nodes.intersection(fits):
         return
     accounts = {name: ledger.nodes()[name] for name in refused if name in open_nodes}
@@ -57,11 +61,14 @@ def ledger_offers(ledger: Ledger, demand: Demand) -> bool:
     return any(shape.offers_cards if demand.gpus else shape.offers_shares for shape in shapes)
 
 
-def _elsewhere(fits: Sequence[NodeName], open_nodes: frozenset[NodeName]) -> str:
-    for name in fits:
-        if name in open_nodes:
-            return f"{name} has room for it: what keeps it off is no GPU (the scheduler says what)"
-    return f"{fits[0]} has room for it, but takes no new pods: uncordon it or make it ready"
+def _elsewhere(
+    demand: Demand, ledger: Ledger, fits: Sequence[NodeName], open_nodes: frozenset[NodeName]
+) -> str:
+    name = next((name for name in fits if name in open_nodes), None)
+    if name is None:
+        return f"{fits[0]} has room for it, but takes no new pods: uncordon it or make it ready"
+    where = f", on {_best(ledger.nodes()[name], demand.gpus, demand)}" if demand.gpus else ""
+    return f"{name} has room for it{where}: what keeps it off is no GPU (the scheduler says what)"
 
 
 def _for_share(demand: Demand, accounts: Mapping[NodeName, NodeAccount]) -> Iterator[str]:
@@ -108,10 +115,38 @@ def _step(account: NodeAccount, card: CardAccount, mem: int) -> Iterator[_Step]:
 
 def _for_cards(demand: Demand, accounts: Mapping[NodeName, NodeAccount]) -> Iterator[str]:
     offering = [account for account in accounts.values() if account.shape.offers_cards]
+    steps = [step for account in offering for step in _clearing(account, demand.gpus)]
+    if steps:
+        step = min(steps)
+        claims = accounts[step.node].claims
+        names = [f"{claims[uid].namespace}/{claims[uid].name}" for uid in step.uids[:NAMED]]
+        more = f" and {step.pods - NAMED} more" if step.pods > NAMED else ""
+        ends = "ends" if step.pods == 1 else "end"
+        yield f"it fits {step.node} once {', '.join(names)}{more} {ends}"
     roomy = max(offering, key=lambda each: each.whole_room, default=None)
     if roomy is None:
         return
-    if roomy.whole_room > 0:
-        yield f"{roomy.whole_room} whole cards fit now, on {roomy.name}"
     missing = demand.gpus - roomy.whole_room
-    yield f"{roomy.name} is {missing} free cards short; 'gpushare defrag' says what to move"
+    short = f"{roomy.name} is {missing} free card{'s' if missing > 1 else ''} short"
+    yield f"{short}; 'gpushare defrag' says what to move"
+    if roomy.whole_room > 0:
+        yield f"{_best(roomy, roomy.whole_room, demand)} can be had now, on {roomy.name}"
+
+
+def _clearing(account: NodeAccount, wanted: int) -> Iterator[_Step]:
+    """The pods of the cards that are cleared with the fewest, so that ``wanted`` are free."""
+    cards = [card for card in account.cards.values() if card.gpu is not None and card.healthy]
+    cards.sort(key=lambda card: (len(card.holders), card.used, card.index))
+    chosen = cards[:wanted]
+    uids = tuple(dict.fromkeys(uid for card in chosen for uid in card.holders))
+    if len(chosen) == wanted and uids:
+        held = sum(card.used for card in chosen)
+        yield _Step(len(uids), held, account.name, chosen[0].index, uids)
+
+
+def _best(account: NodeAccount, count: int, demand: Demand) -> str:
+    """The best group that is free, and its score where links are known."""
+    free = [index for index, card in account.cards.items() if card.open and card.empty]
+    group = BY_LINKS.whole(account, free, count, demand)
+    score = account.shape.matrix.sum_of(group)
+    return f"{cards_named(group)} (score {score})" if score else cards_named(group)

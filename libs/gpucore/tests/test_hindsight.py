@@ -1,0 +1,145 @@
+"""Why a placed pod sits where it sits, and what would make room for one that waits."""
+
+from collections.abc import Iterable
+
+from corebuilders import assumed, bound, cards, demand, ledger, pod, share_node
+from linkedcards import BRIDGED, indexes, joined_cards, linked_node
+
+from gpucore.fit import fit
+from gpucore.gang import seat
+from gpucore.gangplaces import Rules
+from gpucore.gangwords import gang_words
+from gpucore.hindsight import why
+from gpucore.ledger import Ledger
+from gpucore.model import Placement
+from gpucore.remedies import helps
+from gpucore.units import NodeName
+from gpucore.wire.gangs import Gang
+from gpucore.wire.pods import Pod
+
+RULES = Rules()
+
+
+def holding(book: Ledger, of: Pod, *gpus: int) -> Pod:
+    """The pod with these whole cards of ``n``, entered in the books."""
+    placed = bound(of, Placement(NodeName("n"), group=indexes(*gpus)), joined_cards(BRIDGED))
+    book.pod_changed(placed)
+    return placed
+
+
+def reason(book: Ledger, of: Pod) -> str:
+    """What is said of a placed pod."""
+    claim, account = book.claim(of.uid), book.node(NodeName("n"))
+    assert claim is not None
+    assert account is not None
+    return why(claim, demand(of), account)
+
+
+def words(book: Ledger, asks: Pod, *open_nodes: str) -> list[str]:
+    """What would help a pod that waits; all nodes take new pods unless some are named."""
+    asked, accounts = demand(asks), book.nodes()
+    verdicts = {name: fit(account, asked) for name, account in accounts.items()}
+    refused = {name: verdict for name, verdict in verdicts.items() if verdict is not None}
+    fits = sorted(verdicts.keys() - refused.keys())
+    names = frozenset(map(NodeName, open_nodes)) or frozenset(accounts)
+    return list(helps(asked, book, refused, fits=fits, open_nodes=names))
+
+
+def of_gang(book: Ledger, asks: Pod, size: int, names: Iterable[str]) -> list[str]:
+    """What is said of a gang whose pods ask so."""
+    gang, offered = Gang("default", "train", size), [NodeName(name) for name in names]
+    answer = seat(book, gang, demand(asks), offered, RULES, now_ns=0)
+    return list(gang_words(answer, book, RULES))
+
+
+def test_whole_cards_that_would_be_chosen_again() -> None:
+    """The policy, how many cards there were to choose from, and what they score."""
+    book = ledger(linked_node("n", BRIDGED))
+    mine = holding(book, pod("p", gpus=2), 0, 3)
+    assert reason(book, mine) == (
+        "best-effort (the default) would choose the same of the 4 cards that are free without it; "
+        "they score 200"
+    )
+
+
+def test_whole_cards_that_are_not_the_best() -> None:
+    """The better group is named with both scores; a policy of the pod's own is named as such."""
+    book = ledger(linked_node("n", BRIDGED))
+    own = {"gpushare/topology": "bandwidth"}
+    mine = holding(book, pod("p", gpus=2, annotations=own), 0, 1)
+    assert reason(book, mine) == (
+        "bandwidth would choose cards 0, 3 now, of the 4 cards that are free without it: they "
+        "score 200, its own 20"
+    )
+
+
+def test_whole_cards_without_known_links() -> None:
+    """Without links there is no score, and that is said where the choice differs."""
+    book = ledger(share_node("n", cards(15, 15, 15), whole=True))
+    first, last = holding(book, pod("a", gpus=1), 0), holding(book, pod("b", gpus=1), 2)
+    assert reason(book, first).endswith("the same of the 2 cards that are free without it")
+    assert reason(book, last).endswith(
+        "choose card 1 now, of the 2 cards that are free without it; no links are known"
+    )
+
+
+def test_shares_are_asked_of_their_own_policy() -> None:
+    """A share is explained by the card policy and its rule."""
+    book = ledger(share_node("n", cards(15, 15)))
+    assumed(book, "n", pod("p", 4))
+    assert reason(book, pod("p", 4)).startswith("binpack would choose the same again: the fullest")
+
+
+def test_what_whole_cards_wait_for() -> None:
+    """Whose end frees enough cards, what is short, and the best group of what is free."""
+    book = ledger(linked_node("n", BRIDGED))
+    for name, gpu in (("a", 1), ("b", 2)):
+        holding(book, pod(name, gpus=1), gpu)
+    assert words(book, pod("p", gpus=3)) == [
+        "it fits n once default/a ends",
+        "n is 1 free card short; 'gpushare defrag' says what to move",
+        "cards 0, 3 (score 200) can be had now, on n",
+    ]
+    assert words(book, pod("p", gpus=4))[0] == "it fits n once default/a, default/b end"
+
+
+def test_what_is_free_is_named_with_its_score() -> None:
+    """Where whole cards fit, the group that a pod would get is said."""
+    book = ledger(linked_node("n", BRIDGED))
+    (sentence,) = words(book, pod("p", gpus=2))
+    assert sentence.startswith("n has room for it, on cards 0, 3 (score 200): what keeps it off")
+    (closed,) = words(book, pod("p", gpus=2), "elsewhere")
+    assert closed == "n has room for it, but takes no new pods: uncordon it or make it ready"
+
+
+def test_a_machine_that_is_too_small_is_not_promised() -> None:
+    """No end of pods makes more cards than a node has."""
+    book = ledger(linked_node("n", BRIDGED))
+    holding(book, pod("a", gpus=1), 0)
+    assert words(book, pod("p", gpus=5))[0].startswith("n is 2 free cards short")
+
+
+def test_a_gang_that_is_short_names_the_roomiest_nodes() -> None:
+    """The shortage as a whole, then each node with its free cards and its best group."""
+    book = ledger(linked_node("n", BRIDGED), linked_node("m", BRIDGED))
+    holding(book, pod("a", gpus=1), 1)
+    assert of_gang(book, pod("p", gpus=2), 4, ["n", "m"]) == [
+        "gang train needs 4 x 2 cards: room for 3 members on 2 nodes",
+        "m has 4 cards free, for 2 members, the best 2 of them cards 0, 3 (score 200)",
+        "n has 3 cards free, for 1 member, the best 2 of them cards 0, 3 (score 200)",
+    ]
+
+
+def test_a_gang_that_fits_says_where_each_would_go() -> None:
+    """Node by node, with every member's cards and their score; shares in a word."""
+    book = ledger(linked_node("n", BRIDGED))
+    assert of_gang(book, pod("p", gpus=2), 2, ["n"]) == [
+        "2 members of the gang would go to n: cards 0, 3 (score 200); cards 1, 2 (score 200)"
+    ]
+    assert of_gang(book, pod("p", 8), 2, ["n"]) == ["2 members of the gang would go to n: shares"]
+
+
+def test_a_gang_of_shares_that_is_short() -> None:
+    """For shares the members that a node has room for are counted."""
+    book = ledger(share_node("n", cards(15)))
+    assert of_gang(book, pod("p", 8), 2, ["n"])[1:] == ["n has room for 1 member"]
