@@ -1,0 +1,45 @@
+"""An admission policy of the chart, asked about a request as the API server asks it.
+
+The expressions are evaluated by a CEL implementation of its own, over plain objects; the API
+server's type checker is not part of it.
+"""
+
+from functools import cached_property
+from typing import Any
+
+import celpy
+from charting import Object, Rendered
+
+
+class Policy:
+    """One ValidatingAdmissionPolicy."""
+
+    def __init__(self, rendered: Rendered, name: str) -> None:
+        self._spec: Object = rendered.one("ValidatingAdmissionPolicy", name)["spec"]
+
+    def refuses(self, request: Object, before: Object | None, after: Object) -> str:
+        """The message of the first rule that is broken; empty where the request may pass."""
+        known = {"request": request, "oldObject": before or {}, "object": after}
+        values = {name: celpy.json_to_cel(value) for name, value in known.items()}
+        if not all(self._ask(each["expression"], values) for each in self._conditions):
+            return ""
+        made = celpy.celtypes.MapType()
+        for variable in self._spec.get("variables", ()):
+            found = self._ask(variable["expression"], {**values, "variables": made})
+            made[celpy.celtypes.StringType(variable["name"])] = found
+        for rule in self._spec["validations"]:
+            if not self._ask(rule["expression"], {**values, "variables": made}):
+                return str(rule["message"])
+        return ""
+
+    @property
+    def _conditions(self) -> list[Object]:
+        return list(self._spec.get("matchConditions", ()))
+
+    @cached_property
+    def _environment(self) -> celpy.Environment:
+        return celpy.Environment()
+
+    def _ask(self, expression: str, values: dict[str, Any]) -> Any:
+        program = self._environment.program(self._environment.compile(expression))
+        return program.evaluate(values)
