@@ -46,6 +46,7 @@ TABLE: Final = "| metric | kind | labels | meaning |\n|---|---|---|---|\n"
 OTHERS: Final = "| metric | whose, and what |\n|---|---|\n"
 FOREIGN: Final = {
     "up": "Prometheus: whether a target answered",
+    "ALERTS": "Prometheus: alerts that fire, or are about to",
     "leader_election_master_status": "kube-scheduler: 1 in the replica that leads",
     "scheduler_pending_pods": "kube-scheduler: pods that wait, by queue",
     "scheduler_schedule_attempts_total": "kube-scheduler: attempts, by what came of them",

@@ -1,4 +1,4 @@
-"""Lets the chart tests import what they share from this folder, and finds promtool."""
+"""Lets chart tests import what they share, and the chart's generators; finds promtool."""
 
 import os
 import sys
@@ -9,7 +9,8 @@ import pytest
 from cluster import prometheus
 from cluster.errors import ClusterError
 
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1] / "docs" / "generators")]
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,10 @@
 """What rules ask for is what programs publish, and the page about it is up to date."""
 
-import sys
-
+import metricpage
 import pytest
 import yaml
 from charting import CHART
 from queries import metrics_of
-
-sys.path.insert(0, str(CHART.parents[1] / "docs" / "generators"))
-
-import metricpage
 
 RULES = CHART / "alerts" / "gpushare.yaml"
 

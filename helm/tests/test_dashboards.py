@@ -1,0 +1,141 @@
+"""The Grafana dashboards: whole, current, and asking for what there is."""
+
+import itertools
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dashboards
+import metricpage
+import pytest
+from charting import render
+from queries import metrics_of
+
+NAMES = dashboards.names()
+UNITS = {"short", "percentunit", "ops", "s", "bytes"}
+OWN_OF_GRAFANA = {"__rate_interval"}
+
+
+def load(name: str) -> dict[str, Any]:
+    """A dashboard as it is installed."""
+    content: dict[str, Any] = json.loads((dashboards.FOLDER / f"{name}.json").read_text())
+    return content
+
+
+def queries(name: str) -> Iterator[str]:
+    """All that it asks, its variables included where they name a metric."""
+    content = load(name)
+    for panel in content["panels"]:
+        yield from (target["expr"] for target in panel["targets"])
+    for variable in content["templating"]["list"]:
+        if variable["type"] == "query":
+            yield re.fullmatch(r"label_values\((.+), \w+\)", variable["query"]["query"])[1]
+
+
+def test_there_is_one_of_the_cluster_of_a_node_and_of_the_scheduler() -> None:
+    """The three that operators open, under addresses that do not change."""
+    assert NAMES == ["cluster", "node", "scheduler"]
+    assert [load(name)["uid"] for name in NAMES] == [f"gpushare-{name}" for name in NAMES]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_file_is_up_to_date(name: str) -> None:
+    """It is what `python helm/dashboards.py` writes now."""
+    assert (dashboards.FOLDER / f"{name}.json").read_text() == dashboards.text(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_panel_says_what_it_shows(name: str) -> None:
+    """Title, description and unit on each, no title twice, and a legend for each query."""
+    panels = load(name)["panels"]
+    assert len(panels) >= 8
+    assert len({panel["title"] for panel in panels}) == len(panels)
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    for panel in panels:
+        assert panel["title"]
+        assert panel["description"].endswith(".")
+        assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
+        assert panel["targets"]
+        assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
+        assert all(target["legendFormat"] for target in panel["targets"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_panel_covers_another(name: str) -> None:
+    """Each has its own place within Grafana's 24 columns."""
+    places = [panel["gridPos"] for panel in load(name)["panels"]]
+    for place in places:
+        assert place["x"] >= 0
+        assert place["x"] + place["w"] <= 24
+    for one, other in itertools.combinations(places, 2):
+        beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        below = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+        assert beside or below, (one, other)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_variable_is_defined_and_used(name: str) -> None:
+    """A query on a variable that nobody sets shows nothing."""
+    content = load(name)
+    defined = {variable["name"] for variable in content["templating"]["list"]}
+    used = set(re.findall(r"\$\{?(\w+)", json.dumps(content["panels"])))
+    assert used - OWN_OF_GRAFANA == defined
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_queries_ask_only_for_metrics_and_labels_that_exist(name: str) -> None:
+    """A panel on a metric that nobody publishes would be empty for ever."""
+    asked = {metric for query in queries(name) for metric in metrics_of(query)}
+    assert len(asked) >= 5
+    assert asked <= metricpage.known()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_legends_speak_of_labels_that_the_query_keeps(name: str) -> None:
+    """A legend with a label that was summed away is empty."""
+    for panel in load(name)["panels"]:
+        for target in panel["targets"]:
+            spoken = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+            kept = re.findall(r"\bby \(([\w, ]+)\)", target["expr"])
+            known = {label.strip() for group in kept for label in group.split(",")}
+            assert spoken <= (known or {"pod"}), (panel["title"], spoken, known)
+
+
+@pytest.mark.slow
+def test_promtool_reads_every_query(promtool_path: Path, tmp_path: Path) -> None:
+    """Each is PromQL, once Grafana has put its variables in."""
+    rules = [
+        {"record": f"panel:{name}:{number}", "expr": query.replace("$__rate_interval", "5m")}
+        for name in NAMES
+        for number, query in enumerate(queries(name))
+    ]
+    file = tmp_path / "rules.yaml"
+    file.write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
+    done = subprocess.run(
+        [promtool_path, "check", "rules", file],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_chart_puts_them_where_grafana_looks() -> None:
+    """One ConfigMap each, with the label and annotations of the values, and the file as it is."""
+    values = {"enabled": True, "label": "dash", "labelValue": "yes", "annotations": {"folder": "x"}}
+    rendered = render(values={"monitoring": {"dashboards": values}})
+    for name in NAMES:
+        found = rendered.one("ConfigMap", f"-dashboard-{name}")
+        assert found["metadata"]["labels"]["dash"] == "yes"
+        assert found["metadata"]["annotations"] == {"folder": "x"}
+        assert json.loads(found["data"][f"gpushare-{name}.json"]) == load(name)
+
+
+def test_they_are_not_made_unasked() -> None:
+    """Without the value there is no ConfigMap of a dashboard."""
+    names = [item["metadata"]["name"] for item in render().of("ConfigMap")]
+    assert [name for name in names if "dashboard" in name] == []
