@@ -3,11 +3,8 @@
 import json
 
 import pytest
-from nodepods import card
 
-from gpucore.model import Inventory
 from gpucore.node.attribution import attribute, pod_of
-from gpucore.node.legacytopology import topology_text
 from gpucore.node.starts import Start, start_of
 from gpucore.units import PodUid
 
@@ -79,19 +76,3 @@ def test_bytes_are_summed_by_pod_and_the_rest_is_nobodys() -> None:
     found = attribute({1: 10, 2: 20, 3: 5}, {1: group, 2: group})
     assert found.pods == {PodUid(UID): 30}
     assert found.nobody == 5
-
-
-def test_links_are_written_as_the_first_topology_plugin_wrote_them() -> None:
-    """One entry a pair, NVLinks before the PCIe way, in the original's words."""
-    links = {"0-1": ("PHB", "NV2"), "0-2": ("SYS",), "1-2": ("NODE", "NV18")}
-    text = topology_text(Inventory(gpus=(card(0), card(1), card(2)), links=links))
-    assert json.loads(text) == {
-        "GPU_NV2_0_1": "Two NVLinks",
-        "GPU_SYS_0_2": "Cross CPU socket",
-        "GPU_NV18_1_2": "18 NVLinks",
-    }
-
-
-def test_a_node_without_pairs_writes_no_links() -> None:
-    """One card has no links to tell."""
-    assert topology_text(Inventory(gpus=(card(0),))) == ""

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucore.model import Gpu, Inventory
 from gpucore.topology.codec import (
     decode_annotation,
     decode_matrix,
@@ -14,8 +15,9 @@ from gpucore.topology.codec import (
     node_matrix,
 )
 from gpucore.topology.drawing import draw
-from gpucore.topology.links import TopologyError
+from gpucore.topology.links import TopologyError, matrix_of
 from gpucore.topology.machines import MACHINES, PHB, V100_GUIDE
+from gpucore.units import GpuIndex, GpuUuid
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.nodes import decode_node
 
@@ -220,3 +222,15 @@ def test_a_node_without_links_or_cards() -> None:
     assert broken is not None
     assert len(broken.notes) == 1
     assert node_matrix(decode_node(node({}, cards=0)), DEFAULT_NAMES) is None
+
+
+def test_an_inventory_is_written_as_the_2019_plugin_would() -> None:
+    """One entry a pair, NVLinks before the PCIe path, in the original's words."""
+    links = {"0-1": ("PHB", "NV2"), "0-2": ("SYS",), "1-2": ("NODE", "NV18")}
+    gpus = tuple(Gpu(GpuIndex(i), GpuUuid(f"GPU-{i}"), 16) for i in range(3))
+    text = encode_annotation(matrix_of(Inventory(gpus=gpus, links=links)))
+    assert json.loads(text) == {
+        "GPU_NV2_0_1": "Two NVLinks",
+        "GPU_SYS_0_2": "Cross CPU socket",
+        "GPU_NV18_1_2": "18 NVLinks",
+    }

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import structlog
 
-from gpucore.node.legacytopology import topology_text
+from gpucore.topology.codec import encode_annotation
+from gpucore.topology.links import matrix_of
 from gpucore.wire import names as wire_names
 from gpucore.wire.nodes import Node, encode_inventory
 from gpudeviceplugin.kube import ApiError, Kube
@@ -71,9 +72,8 @@ class Publisher:
     def _annotations(self, node: Node) -> dict[str, str]:
         inventory = self._state.inventory
         texts = {wire_names.INVENTORY: encode_inventory(inventory)}
-        topology = topology_text(inventory)
-        if topology:
-            texts[wire_names.NODE_TOPOLOGY] = topology
+        if inventory.links:
+            texts[wire_names.NODE_TOPOLOGY] = encode_annotation(matrix_of(inventory))
         kind = self._node_type or next(
             (node.labels[key] for key in INSTANCE_TYPE_LABELS if key in node.labels), ""
         )
