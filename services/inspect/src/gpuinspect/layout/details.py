@@ -9,6 +9,7 @@ from gpuinspect.tables import align
 from gpuinspect.views import ClusterView, NodeView, PodView, percent
 
 DASHES_BEYOND_PODS = 10
+UNENFORCED = "none"
 
 
 def details(view: ClusterView) -> str:
@@ -32,8 +33,16 @@ def _block(node: NodeView, dashes: str) -> str:
         f"{_header(node)}{_pods(node)}"
         f"Allocated :\t{node.used} ({percent(node.used, node.total)}%)\t\n"
         f"Total :\t{node.total} \t\n"
-        f"{dashes}\n"
+        f"{_isolation(node)}{dashes}\n"
     )
+
+
+def _isolation(node: NodeView) -> str:
+    """What enforces shares, card by card; the original has no word for it and so no line."""
+    if all(card.mode == UNENFORCED for card in node.cards):
+        return ""
+    cards = ", ".join(f"GPU{card.index} {card.mode}" for card in node.cards)
+    return f"Isolation :\t{cards}\n"
 
 
 def _header(node: NodeView) -> str:
