@@ -111,8 +111,10 @@ class Prometheus:
         return [rule for group in groups for rule in group["rules"]]
 
     def troubles(self) -> list[str]:
-        """Targets that do not answer, and why."""
+        """Targets that do not answer, and why; that there are none yet is one."""
         found = self._get("targets")["activeTargets"]
+        if not found:
+            return ["no target was taken in yet"]
         return [
             f"{target['labels']}: {target['health']} {target['lastError']}"
             for target in found

@@ -19,8 +19,8 @@ def open_ports(rendered: Rendered) -> dict[str, set[int]]:
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
-        ("second", {"scheduler": {10259, 9396}, "device-plugin": {9395}, "webhook": {9443}}),
-        ("extender", {"extender": {39999, 9396}, "device-plugin": {9395}, "webhook": {9443}}),
+        ("second", {"scheduler": {10259, 9396}, "device-plugin": {9395}, "webhook": {9443, 9396}}),
+        ("extender", {"extender": {39999, 9396}, "device-plugin": {9395}, "webhook": {9443, 9396}}),
     ],
 )
 def test_only_needed_ports_are_open(mode: str, expected: dict[str, set[int]]) -> None:
