@@ -11,7 +11,7 @@ from environments.waiting import until
 from guides.blocks import Guide, Place, found
 from guides.session import Session
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
 IMAGE = "busybox:1.36"
