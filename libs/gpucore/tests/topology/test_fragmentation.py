@@ -1,14 +1,14 @@
 """What pods get over time: cards come and go in random order on a DGX-1 with V100."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from statistics import fmean
 
 import nvidia_reference
 import pytest
 
-from gpucore.topology.machines import DGX1_VOLTA
+from gpucore.topology.machines import DGX1_VOLTA, MACHINES
 from gpucore.topology.policies import Group, plan
 
 pytestmark = pytest.mark.slow
@@ -82,7 +82,44 @@ def test_best_effort_is_above_simple(means: dict[str, list[float]]) -> None:
     assert fmean(means["best-effort"]) > 1.1 * fmean(means["simple"])
 
 
-def test_best_effort_is_hardly_ever_below_simple(means: dict[str, list[float]]) -> None:
-    """Sequence by sequence, luck lets the lowest indexes win next to never."""
-    below = sum(a < b for a, b in zip(means["best-effort"], means["simple"], strict=True))
-    assert below <= SEQUENCES // 100
+def test_a_sequence_is_hardly_ever_below_simple(means: dict[str, list[float]]) -> None:
+    """One sequence of 1,000 is: once two policies hold different cards they are asked differently.
+
+    NVIDIA's best-effort is below simple in the same one.
+    """
+    below = {
+        name: [
+            seed
+            for seed, (ours, simple) in enumerate(zip(means[name], means["simple"], strict=True))
+            if ours < simple
+        ]
+        for name in ("best-effort", "nvidia")
+    }
+    assert below == {"best-effort": [570], "nvidia": [570]}
+
+
+def decisions(machine: str, sizes: Iterable[int]) -> Iterator[tuple[Group, Group]]:
+    """Answers of best-effort and simple to each question about a machine of eight cards."""
+    matrix = MACHINES[machine].matrix
+    for mask in range(1, 1 << 8):
+        free = [card for card in range(8) if mask >> card & 1]
+        for count in (size for size in sizes if size <= len(free)):
+            best, simple = (plan(matrix, free, count, policy=p) for p in ("best-effort", "simple"))
+            assert isinstance(best, Group)
+            assert isinstance(simple, Group)
+            yield best, simple
+
+
+@pytest.mark.parametrize("machine", ["dgx1-pascal", "dgx1-volta", "v100-guide", "bridges-8"])
+def test_no_decision_is_below_simple(machine: str) -> None:
+    """Asked about the same free cards, the whole cut is never worth less: all sets, all sizes."""
+    found = list(decisions(machine, range(1, 9)))
+    assert len(found) == 1024  # each set of n cards is asked about n sizes
+    assert all(best.partition_score >= simple.partition_score for best, simple in found)
+
+
+def test_a_group_is_below_simple_only_where_the_rest_gains_more() -> None:
+    """On a DGX-1 with V100 in one question of all: 100 less here leave a pair worth 120 more."""
+    found = decisions("dgx1-volta", range(1, 9))
+    below = [(best, simple) for best, simple in found if best.score < simple.score]
+    assert below == [(Group((0, 4, 5, 7), 740, 990), Group((0, 2, 3, 4), 840, 970))]
