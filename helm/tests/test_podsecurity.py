@@ -21,9 +21,10 @@ SECCOMP = {"RuntimeDefault", "Localhost"}
 SELINUX = {"container_t", "container_init_t", "container_kvm_t", "container_engine_t"}
 
 
-def everything(mode: str) -> Rendered:
+def everything(mode: str, *, mps: bool = False) -> Rendered:
     """The chart in a mode with every part of it."""
-    return render(values={**ALL, "scheduler": {"mode": mode}, "devicePlugin": PLUGIN})
+    more = {"scheduler": {"mode": mode}, "devicePlugin": PLUGIN, "mps": {"enabled": mps}}
+    return render(values={**ALL, **more})
 
 
 def pods(rendered: Rendered) -> Iterator[tuple[str, Object]]:
@@ -97,32 +98,45 @@ def test_all_but_the_plugin_meet_the_restricted_profile(mode: str) -> None:
 
 def test_the_plugin_breaks_the_profile_in_two_ways_only() -> None:
     """It is root and mounts folders of its node; everything else of the profile it keeps."""
-    broken = list(breaches(dict(pods(everything("second")))["device-plugin"]))
-    assert {re.split(r" \{", each)[0] for each in broken} == {
-        "volume",
-        "device-plugin: may be root",
+    broken = breaches(dict(pods(everything("second")))["device-plugin"])
+    kinds = {each.partition(" {")[0] for each in broken}
+    assert kinds == {"volume", "device-plugin: may be root"}
+
+
+def test_with_mps_it_breaks_the_profile_in_two_more_that_are_explained() -> None:
+    """Processes of the node and three capabilities come with the daemons, each with its reason."""
+    pod = dict(pods(everything("second", mps=True)))["device-plugin"]
+    kinds = {each.partition(" {")[0] for each in breaches(pod)}
+    assert kinds == {
+        *("volume", "hostPID"),
+        *("device-plugin: may be root", "device-plugin: capabilities"),
     }
+    (container,) = pod["containers"]
+    added = container["securityContext"]["capabilities"]["add"]
+    assert added
+    assert {"hostPID", *added} - explained() == set()
+
+
+def explained() -> set[str]:
+    """What the page gives a reason for: the first cells of its tables."""
+    return set(re.findall(r"^\| `([^`]*)` \|", PAGE.read_text(), flags=re.MULTILINE))
 
 
 def test_every_mount_of_the_plugin_has_its_reason() -> None:
     """The page names each folder of the node that the plugin can be given, and why."""
-    pod = dict(pods(everything("second")))["device-plugin"]
+    pod = dict(pods(everything("second", mps=True)))["device-plugin"]
     paths = {item["name"]: item["hostPath"]["path"] for item in pod["volumes"]}
-    text = PAGE.read_text()
-    explained = set(re.findall(r"^\| `(/[^`]*)` \|", text, flags=re.MULTILINE))
-    assert {mount["name"] for item in pod["containers"] for mount in item["volumeMounts"]} == set(
-        paths
-    )
-    assert set(paths.values()) - explained == set()
+    mounted = {mount["name"] for item in pod["containers"] for mount in item["volumeMounts"]}
+    assert mounted == set(paths)
+    assert set(paths.values()) - explained() == set()
 
 
-def test_only_the_folder_of_sockets_can_be_written() -> None:
+def test_without_mps_only_the_folder_of_sockets_can_be_written() -> None:
     """A plugin that was taken over can change no other file of its node."""
     (container,) = dict(pods(everything("second")))["device-plugin"]["containers"]
-    writable = {
-        mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")
-    }
-    assert writable == {"/var/lib/kubelet/device-plugins"}
+    mounts = container["volumeMounts"]
+    writable = [mount["mountPath"] for mount in mounts if not mount.get("readOnly")]
+    assert writable == ["/var/lib/kubelet/device-plugins"]
 
 
 def test_every_test_that_the_threat_model_names_is_there() -> None:
