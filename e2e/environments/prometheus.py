@@ -1,9 +1,10 @@
 """A real Prometheus on this machine that asks the stack of a cluster, with the chart's own rules.
 
-It reaches plain ports of pods through the API server's proxy, as whoever the kubeconfig names. A
-kube-scheduler wants to know who asks, which the proxy does not tell it: its port is forwarded, and
-Prometheus shows the kubeconfig's certificate itself. Jobs are named as the chart's monitors name
-them; that monitors select these pods and ports is a test of the chart.
+Its configuration is the one that the documentation gives, but for how pods are found and reached.
+Debian's Prometheus cannot ask Kubernetes for pods, so they are listed here, with the labels that it
+would have seen. Plain ports are reached through the API server's proxy, as whoever the kubeconfig
+names; a kube-scheduler wants to know who asks, which the proxy does not tell it: its port is
+forwarded, and Prometheus shows the kubeconfig's certificate itself.
 """
 
 import base64
@@ -14,7 +15,7 @@ import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,10 @@ START_SECONDS = 30
 ASK_SECONDS = 10
 EVERY = "2s"
 SCHEDULER_PORT = 10259
-RULES = Path(__file__).parents[2] / "helm" / "gpushare" / "alerts" / "gpushare.yaml"
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "helm" / "gpushare" / "alerts" / "gpushare.yaml"
+CONFIGURATION = ROOT / "docs" / "examples" / "prometheus.yaml"
+_META = "__meta_kubernetes"
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -122,49 +126,61 @@ class Prometheus:
         ]
 
     def _configuration(self) -> Object:
+        """The documented one, with a way to the pods from here."""
         kubeconfig = yaml.safe_load(self._kubectl.kubeconfig.read_text())
         cluster, user = kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"]
         shown = {
             "cert_file": self._file("client.crt", user["client-certificate-data"]),
             "key_file": self._file("client.key", user["client-key-data"]),
         }
-        trusted = {"ca_file": self._file("ca.crt", cluster["certificate-authority-data"])}
+        authority = self._file("ca.crt", cluster["certificate-authority-data"])
         server = urllib.parse.urlsplit(cluster["server"]).netloc
-        through = {"scheme": "https", "tls_config": {**shown, **trusted}}
-        direct = {"scheme": "https", "tls_config": {**shown, "insecure_skip_verify": True}}
-        return {
-            "global": {"scrape_interval": EVERY, "evaluation_interval": EVERY},
-            "rule_files": [str(self._folder / "rules.yaml")],
-            "scrape_configs": [
-                _job("extender", through, self._proxied("scheduler", "extender", server)),
-                _job("device-plugin", through, self._proxied("device-plugin", None, server)),
-                _job("scheduler", direct, self._forwarded()),
-            ],
-        }
+        found: Object = yaml.safe_load(CONFIGURATION.read_text())
+        found["global"] = {"scrape_interval": EVERY, "evaluation_interval": EVERY}
+        found["rule_files"] = [str(self._folder / "rules.yaml")]
+        pods, scheduler = found["scrape_configs"]
+        pods |= {"scheme": "https", "tls_config": {**shown, "ca_file": authority}}
+        _list(pods, self._proxied(server))
+        del scheduler["authorization"]
+        scheduler["tls_config"] |= shown
+        _list(scheduler, self._forwarded())
+        return found
 
-    def _proxied(self, component: str, container: str | None, server: str) -> Iterator[Object]:
-        """Targets for the port `metrics` of a component's pods, behind the API server."""
-        for pod in self._pods(component):
-            port = _port(pod, container)
-            name = pod["metadata"]["name"]
-            pods = f"/api/v1/namespaces/{self._namespace}/pods"
-            labels = {"__metrics_path__": f"{pods}/{name}:{port}/proxy/metrics", **_where(pod)}
-            if component == "device-plugin":
-                labels["node"] = pod["spec"]["nodeName"]
-            yield {"targets": [server], "labels": labels}
+    def _proxied(self, server: str) -> Iterator[Object]:
+        """Every port of every pod of the stack, behind the API server."""
+        for labels in self._ports():
+            name, port = labels[f"{_META}_pod_name"], labels[f"{_META}_pod_container_port_number"]
+            path = f"/api/v1/namespaces/{self._namespace}/pods/{name}:{port}/proxy/metrics"
+            yield {"targets": [server], "labels": {**labels, "__metrics_path__": path}}
 
     def _forwarded(self) -> Iterator[Object]:
-        """Targets for the schedulers' own port, forwarded to this machine."""
-        for pod in self._pods("scheduler"):
-            name, port = pod["metadata"]["name"], free_port()
-            words = ("port-forward", f"pod/{name}", f"{port}:{SCHEDULER_PORT}")
-            where = ("-n", self._namespace, "--kubeconfig", self._kubectl.kubeconfig)
-            self._run(f"forward-{name}", [self._kubectl.binary, *words, *where])
-            yield {"targets": [f"127.0.0.1:{port}"], "labels": _where(pod)}
+        """Every port of a kube-scheduler, forwarded to this machine."""
+        for labels in self._ports():
+            if labels[f"{_META}_pod_container_name"] != "kube-scheduler":
+                continue
+            name, port = labels[f"{_META}_pod_name"], labels[f"{_META}_pod_container_port_number"]
+            here = free_port()
+            words = ("port-forward", f"pod/{name}", f"{here}:{port}", "-n", self._namespace)
+            kubeconfig = ("--kubeconfig", self._kubectl.kubeconfig)
+            self._run(f"forward-{name}", [self._kubectl.binary, *words, *kubeconfig])
+            yield {"targets": [f"127.0.0.1:{here}"], "labels": labels}
 
-    def _pods(self, component: str) -> list[Object]:
-        label = f"app.kubernetes.io/component={component}"
-        return self._kubectl.items("pods", "-n", self._namespace, "-l", label)
+    def _ports(self) -> Iterator[dict[str, str]]:
+        """Labels that Prometheus gives to each port of the stack's pods."""
+        for pod in self._kubectl.items("pods", "-n", self._namespace):
+            meta = pod["metadata"]
+            for container in pod["spec"]["containers"]:
+                for port in container.get("ports", ()):
+                    yield {
+                        "instance": meta["name"],
+                        f"{_META}_namespace": meta["namespace"],
+                        f"{_META}_pod_name": meta["name"],
+                        f"{_META}_pod_node_name": pod["spec"].get("nodeName", ""),
+                        f"{_META}_pod_container_name": container["name"],
+                        f"{_META}_pod_container_port_name": port.get("name", ""),
+                        f"{_META}_pod_container_port_number": str(port["containerPort"]),
+                        **_labels(meta.get("labels", {})),
+                    }
 
     def _file(self, name: str, encoded: str) -> str:
         """A file of the kubeconfig's, for nobody else to read."""
@@ -192,22 +208,12 @@ class Prometheus:
             return json.load(answer)["data"]
 
 
-def _job(name: str, how: Object, targets: Iterator[Object]) -> Object:
-    return {"job_name": f"gpushare-{name}", **how, "static_configs": list(targets)}
+def _list(job: Object, targets: Iterator[Object]) -> None:
+    """Put a list in the place of what asks Kubernetes."""
+    del job["kubernetes_sd_configs"]
+    job["static_configs"] = list(targets)
 
 
-def _where(pod: Object) -> dict[str, str]:
-    name = pod["metadata"]["name"]
-    return {"namespace": pod["metadata"]["namespace"], "pod": name, "instance": name}
-
-
-def _port(pod: Object, container: str | None) -> int:
-    """Of the pod's port `metrics`."""
-    (port,) = (
-        port["containerPort"]
-        for each in pod["spec"]["containers"]
-        if container in {None, each["name"]}
-        for port in each.get("ports", ())
-        if port["name"] == "metrics"
-    )
-    return int(port)
+def _labels(found: Mapping[str, str]) -> dict[str, str]:
+    """Labels of a pod as Prometheus spells them."""
+    return {f"{_META}_pod_label_{re.sub(r'[^a-zA-Z0-9_]', '_', k)}": v for k, v in found.items()}
