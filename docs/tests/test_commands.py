@@ -34,7 +34,7 @@ def typed(path: Path) -> Iterator[str]:
     for fence in fences(path, text):
         if fence.language in TERMINALS:
             shows = fence.language == "console"
-            lines = [line for line in fence.lines if not shows or line.startswith(("$ ", "> "))]
+            lines = [line for line in fence.joined if not shows or line.startswith(("$ ", "> "))]
             yield from (re.sub(r"^[$>] ", "", line) for line in lines)
     yield from SPAN.findall(re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE))
 

@@ -31,7 +31,7 @@ def installs() -> Iterator[Install]:
     for page in sorted(DOCS.rglob("*.md")):
         blocks = list(fences(page, page.read_text()))
         files = {block.title: "\n".join(block.lines) for block in blocks if block.title}
-        for line in (line for block in blocks if block.language == "sh" for line in block.lines):
+        for line in (line for block in blocks if block.language == "sh" for line in block.joined):
             if re.search(r"\bhelm (install|upgrade)\b.* helm/gpushare\b", line):
                 yield Install(page.name, line, _values(line, files))
 

@@ -83,6 +83,11 @@ class Fence:
     lines: tuple[str, ...]
     line: int
 
+    @property
+    def joined(self) -> list[str]:
+        """Its lines, with those that a backslash continues made one; prompts do not matter."""
+        return re.sub(r"\\\n(> )?\s*", "", "\n".join(self.lines)).splitlines()
+
 
 def found(folder: Path, place: Place) -> list[Guide]:
     """The guides of a place anywhere below ``folder``, by path.
