@@ -8,6 +8,7 @@ with root or passwordless sudo, are set up; elsewhere the error says what to ins
 import os
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from cluster import cachedir, daemonconfig, runcwrapper
@@ -132,10 +133,22 @@ def _start_detached(log: Path) -> None:
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), append, 0o644),
             (os.POSIX_SPAWN_DUP2, 1, 2),
+            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in inherited_descriptors()),
         ],
         setsid=True,
     )
     _wait_for_answer(log=str(log), daemon=daemon)
+
+
+def inherited_descriptors() -> list[int]:
+    """What whoever started us has left open: the daemon would keep it, and a lock with it."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        descriptor = int(name)
+        with suppress(OSError):  # that of the listing itself is closed by now
+            if descriptor > 2 and os.get_inheritable(descriptor):
+                found.append(descriptor)
+    return found
 
 
 def _wait_for_answer(*, log: str, daemon: int | None = None) -> None:

@@ -1,5 +1,6 @@
 """An engine that answers is left alone; where none can be set up the error says what to do."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,19 @@ def test_a_pid_file_is_stale_when_its_process_is_gone_or_another(tmp_path: Path)
     assert engine.stale(pid_file, "dockerd", proc)
     (proc / "42/comm").write_text("dockerd\n")
     assert not engine.stale(pid_file, "dockerd", proc)
+
+
+def test_what_the_caller_left_open_is_not_given_to_the_daemon() -> None:
+    """A lock that a wrapper holds on a descriptor must end with the wrapper, not with the engine."""
+    kept, given = os.pipe()
+    try:
+        os.set_inheritable(given, True)
+        found = engine.inherited_descriptors()
+        assert given in found
+        assert not {0, 1, 2, kept}.intersection(found)
+    finally:
+        os.close(kept)
+        os.close(given)
 
 
 def test_an_engine_that_answers_is_used_as_it_is(programs: FakePrograms) -> None:
