@@ -110,6 +110,10 @@ class KindEnvironment:
         """Say how the mock cards of a worker are now, in the lines of its state file."""
         (self.folder / node / "state").write_text("".join(f"{line}\n" for line in lines))
 
+    def on_node(self, node: str, script: str) -> str:
+        """What a shell script on a worker says, as its administrator would run it."""
+        return run(["docker", "exec", node, "sh", "-c", script], timeout_s=60)
+
     def restart_kubelet(self, node: str) -> None:
         """Restart the real kubelet of a worker."""
         run(["docker", "exec", node, "systemctl", "restart", "kubelet"], timeout_s=60)
@@ -170,6 +174,7 @@ class KindEnvironment:
         """Values of the chart for this cluster: images built here, the mock machine mounted."""
         return {
             "scheduler": {"tolerations": []},
+            "mps": {"enabled": True, "control": f"/machine/{machines.MPS_CONTROL}"},
             "extender": {"image": _image(built.extender)},
             "dashboard": {
                 "enabled": True,

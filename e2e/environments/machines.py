@@ -1,7 +1,8 @@
 """The mock machines of a cluster's workers, as folders on the host that the nodes mount.
 
 Each worker gets a folder of its own with its description (`machine`) and its state (`state`), which
-a case may edit while the cluster runs: the nodes see the same file.
+a case may edit while the cluster runs: the nodes see the same file. The stand-in for the MPS
+control program is in it too (`mps`).
 """
 
 import configparser
@@ -14,6 +15,9 @@ from mocknvml import build
 LIBRARY_IN_NODE = "/opt/gpushare/nvml"
 IN_NODE = "/opt/gpushare/machine"
 MIB_PER_UNIT = 1024
+MPS = Path(__file__).parents[1] / "standins" / "mps"
+MPS_CONTROL = "mps/nvidia-cuda-mps-control"
+"""Below the folder of the machine."""
 
 
 def lay_out(folder: Path, machine: str) -> None:
@@ -21,6 +25,8 @@ def lay_out(folder: Path, machine: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(build.machine(machine), folder / "machine")
     (folder / "state").write_text("")
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(MPS, folder / "mps", ignore=ignored, dirs_exist_ok=True)
 
 
 def cards(machine: str) -> tuple[Card, ...]:

@@ -1,0 +1,174 @@
+"""Isolation by MPS on a node: its label, limits in containers, dead daemons, over-use."""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from environments.case import Case
+from environments.environment import Card
+from environments.kind import KindEnvironment
+from environments.waiting import until
+
+pytestmark = pytest.mark.e2e
+
+LABEL = "gpushare/isolation"
+GPU_MEM = "aliyun.com/gpu-mem"
+ROOT = "/run/gpushare/mps"
+PID_FILE = "pipe/nvidia-cuda-mps-control.pid"
+STEP_SECONDS = 60
+TOLD_SECONDS = 10
+USER = 1000
+CLIENT = """
+import os, socket
+peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+peer.connect(os.environ["CUDA_MPS_PIPE_DIRECTORY"] + "/control")
+peer.send(b"client")
+open("/dev/shm/probe", "w").close()
+os.unlink("/dev/shm/probe")
+print(os.getuid(), peer.recv(100).decode())
+"""
+
+
+def cards(environment: KindEnvironment, node: str) -> list[dict[str, Any]]:
+    """The node's cards as it publishes them."""
+    annotations = environment.kubectl.json("get", "node", node)["metadata"]["annotations"]
+    found: list[dict[str, Any]] = json.loads(annotations["gpushare/inventory"])["gpus"]
+    return found
+
+
+def published(environment: KindEnvironment, node: str, mode: str) -> bool:
+    """All cards are healthy and have this mode."""
+    return all(card["healthy"] and card["mode"] == mode for card in cards(environment, node))
+
+
+def offered(environment: KindEnvironment, node: str) -> int:
+    """Units the node offers to schedulers."""
+    status = environment.kubectl.json("get", "node", node)["status"]
+    return int(status["allocatable"].get(GPU_MEM, "0"))
+
+
+def about_card(environment: KindEnvironment, reason: str, about: str, card: Card) -> list[str]:
+    """Messages of events of one reason about an object, that name a card."""
+    found = environment.kubectl.items("events", "-A", "--field-selector", f"reason={reason}")
+    return [
+        each["message"]
+        for each in found
+        if each["involvedObject"]["name"] == about and card.uuid in each["message"]
+    ]
+
+
+@pytest.fixture(scope="module")
+def isolated(environment: KindEnvironment, small: str) -> Iterator[str]:
+    """The small node with isolation by MPS; without it again afterwards."""
+    environment.kubectl("label", "node", small, f"{LABEL}=mps", "--overwrite")
+    try:
+        until(
+            "all cards have mode mps",
+            lambda: published(environment, small, "mps"),
+            seconds=STEP_SECONDS,
+        )
+        yield small
+    finally:
+        environment.kubectl("label", "node", small, f"{LABEL}-")
+        until(
+            "all cards have mode none",
+            lambda: published(environment, small, "none"),
+            seconds=STEP_SECONDS,
+        )
+
+
+@pytest.fixture
+def first(environment: KindEnvironment, isolated: str) -> Iterator[Card]:
+    """A card of that node; whatever is done to its daemon or to its processes is undone."""
+    card = environment.nodes[isolated][0]
+    yield card
+    environment.on_node(isolated, f"rm -f {ROOT}/{card.uuid}/faults")
+    environment.break_cards(isolated)
+    whole = sum(each.units for each in environment.nodes[isolated])
+    until(
+        "all units are offered",
+        lambda: offered(environment, isolated) == whole,
+        seconds=STEP_SECONDS,
+    )
+
+
+def on(card: Card, pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod, demanding MPS and running as an ordinary user, on the emptiest card of its node."""
+    pod["metadata"]["annotations"] = {LABEL: "mps", "gpushare/policy": "binpack"}
+    pod["spec"]["securityContext"] = {"runAsUser": USER, "runAsGroup": USER}
+    assert card.index == 0, "an empty node is packed from card 0 on"
+    return pod
+
+
+def test_a_share_is_limited_and_reaches_its_daemon_as_any_user(
+    environment: KindEnvironment, case: Case, isolated: str, first: Card
+) -> None:
+    """Threads and memory follow the share, and an unprivileged client gets through to a server."""
+    case.run(on(first, case.pod("limited", 3, node=isolated)))
+    env = case.env("limited")
+    assert env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == str(100 * 3 // first.units)
+    assert env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == f"0={3 * 1024}M"
+    assert env["CUDA_MPS_PIPE_DIRECTORY"] == f"{ROOT}/{first.uuid}/pipe"
+    said = case.kubectl("exec", "limited", "-n", case.name, "--", "python3", "-c", CLIENT)
+    user, word, server = said.split()
+    assert (int(user), word) == (USER, "server")
+    owner = environment.on_node(isolated, f"stat -c %u /proc/{server} || true")
+    assert owner.strip() in {str(USER), ""}, "a server runs as the user of its clients"
+
+
+def test_a_dead_daemon_withdraws_its_card_until_it_is_back(
+    environment: KindEnvironment, case: Case, isolated: str, first: Card
+) -> None:
+    """Node and pod are told, the other card goes on, and the new daemon brings the card back."""
+    case.run(on(first, case.pod("struck", 2, node=isolated)))
+    whole = offered(environment, isolated)
+    folder = f"{ROOT}/{first.uuid}"
+    environment.on_node(
+        isolated, f"echo crash > {folder}/faults; kill -9 $(cat {folder}/{PID_FILE})"
+    )
+    until(
+        "the card is withdrawn",
+        lambda: offered(environment, isolated) == whole - first.units,
+        seconds=STEP_SECONDS,
+    )
+    for about in (isolated, "struck"):
+        until(
+            f"{about} is told",
+            partial(about_card, environment, "MpsDaemonFailed", about, first),
+            seconds=STEP_SECONDS,
+        )
+    environment.on_node(isolated, f"rm {folder}/faults")
+    until(
+        "the card is offered again",
+        lambda: offered(environment, isolated) == whole,
+        seconds=STEP_SECONDS,
+    )
+    until(
+        "the node is told that it is back",
+        partial(about_card, environment, "MpsDaemonServes", isolated, first),
+        seconds=STEP_SECONDS,
+    )
+
+
+def test_a_pod_that_uses_more_than_its_share_is_told(
+    environment: KindEnvironment, case: Case, isolated: str, first: Card
+) -> None:
+    """The driver reports a process with too much memory: an event on its pod, and nothing else."""
+    case.run(on(first, case.pod("greedy", 2, node=isolated)))
+    uid = case.get("greedy")["metadata"]["uid"]
+    either = f"{uid}|{uid.replace('-', '_')}"
+    pids = environment.on_node(
+        isolated, f"grep -lE '{either}' /proc/[0-9]*/cgroup 2>/dev/null || true"
+    )
+    pid = min(int(path.split("/")[2]) for path in pids.split())
+    environment.break_cards(isolated, f"gpu 0 process pid {pid} used_mib 4096 name greedy")
+    (said,) = until(
+        "the pod is told of its over-use",
+        lambda: case.events("GpuMemoryOverused", "greedy"),
+        seconds=TOLD_SECONDS,
+    )
+    assert said == "uses 4096 MiB of card 0, but was given 2048"
+    assert case.ready("greedy"), "it is told, not ended"
