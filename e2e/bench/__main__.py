@@ -1,6 +1,7 @@
 """Measure the extender on a real API server and write what was found.
 
-make bench                                        5,000 nodes x 8 cards, 50,000 pods
+make bench                                        5,000 nodes x 8 cards, 50,000 pods; then end to
+                                                  end at 1,000 nodes as well
 make bench ARGS='--nodes 500 --pods 2000'         a quick look
 make bench ARGS='--extender-url http://127.0.0.1:12345/gpushare-scheduler'
                                                   another extender in the same run; start it with
@@ -12,10 +13,14 @@ import asyncio
 import json
 import os
 import platform
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bench import binds, latency, plot, report, throughput
+from bench import binds, digest, plot, report
+from bench.measures import Measures, Plan
 from bench.subject import Subject
 from cluster.progress import say, step
 from environments import fakenodes
@@ -23,22 +28,14 @@ from environments.apicall import ApiCalls
 from environments.controlplane import ControlPlane
 
 OUT = Path(__file__).parents[2] / "docs"
-CONNECTIONS = (1, 8, 32)
-BINDS_EACH = 600
-NODE_STEPS = (100, 500, 5000)
+KINDS = 8
+"""Sizes of the shares that are held, so that nodes differ from each other."""
 
 
 def main() -> None:
-    """Bring the control plane up, measure, write, take it down."""
+    """Bring control planes up, measure, write, take them down."""
     options = _parser().parse_args()
-    plane = ControlPlane()
-    try:
-        with step("start etcd and the API server"):
-            plane.start()
-        found = asyncio.run(_measure(plane, options))
-    finally:
-        plane.stop()
-    _write(found, options.out)
+    _write(asyncio.run(_measure(options)), options.out)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -46,84 +43,82 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__, formatter_class=form)
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=50_000, help="pods that hold shares already")
+    parser.add_argument(
+        "--fewer-nodes", type=int, default=1000, help="end to end at so many as well; 0 does not"
+    )
     parser.add_argument("--runs", type=int, default=3, help="of every figure; medians are reported")
-    parser.add_argument("--schedule", type=int, default=1500, help="pods of an end-to-end run")
+    parser.add_argument("--binds", type=int, default=600, help="pods of a run of binds")
+    parser.add_argument("--schedule", type=int, default=1200, help="pods of an end-to-end run")
     parser.add_argument("--extender-url", action="append", default=[], help="measured beside ours")
     parser.add_argument("--out", type=Path, default=OUT, help="folder of the report")
     return parser
 
 
-async def _measure(plane: ControlPlane, options: argparse.Namespace) -> dict[str, Any]:
-    async with ApiCalls.to(plane, connections=64) as calls:
-        with step(f"create {options.nodes} nodes"):
-            await calls.create("/api/v1/nodes", fakenodes.nodes(options.nodes))
-        with step(f"create {options.pods} pods that hold shares"):
-            await calls.create(binds.PATH, fakenodes.running(options.pods, options.nodes))
+async def _measure(options: argparse.Namespace) -> dict[str, Any]:
+    loads: list[tuple[str, float]] = []
+    async with _cluster(options, options.nodes, options.pods) as (plane, measures):
         if options.extender_url:
             say(f"kubeconfig of the API server: {plane.kubeconfig}")
-        others = [Subject.other(url) for url in options.extender_url]
-        subjects = [await asyncio.to_thread(Subject.ours, plane), *others]
-        found = [await _subject(subject, plane, calls, options) for subject in subjects]
-        return {
-            "machine": _machine(),
-            "nodes": options.nodes,
-            "cards": fakenodes.CARDS,
-            "pods": options.pods,
-            "runs": options.runs,
-            "without_extender": await _end_to_end(plane, calls, None, options),
-            "subjects": found,
+        ours, seconds, memory = await measures.started()
+        found = [await _subject(ours, measures, options.nodes)]
+        memory.append(ours.resident_mib() or 0.0)  # and at the end of all that
+        found[0] |= {
+            "ready_seconds": digest.spread(seconds),
+            "resident_mib": digest.spread(memory),
         }
-
-
-async def _subject(
-    subject: Subject, plane: ControlPlane, calls: ApiCalls, options: argparse.Namespace
-) -> dict[str, Any]:
-    spread: dict[str, dict[str, list[float]]] = {}
-    for verb in ("filter", "prioritize"):
-        for names in (n for n in NODE_STEPS if n <= options.nodes):
-            with step(f"{subject.name}: {verb}, {names} names"):
-                times: list[float] = []
-                for _ in range(options.runs):
-                    times += await asyncio.to_thread(
-                        latency.measure, subject, verb, names, options.nodes
-                    )
-                spread.setdefault(verb, {})[str(names)] = times
-    rates: dict[str, list[float]] = {}
-    for connections in CONNECTIONS:
-        with step(f"{subject.name}: binds over {connections} connections"):
-            rates[str(connections)] = [
-                await binds.measure(
-                    subject,
-                    calls,
-                    connections=connections,
-                    pods=BINDS_EACH,
-                    nodes=options.nodes,
-                )
-                for _ in range(options.runs)
-            ]
+        for url in options.extender_url:
+            other = await asyncio.to_thread(Subject.other, url)
+            found.append(await _subject(other, measures, options.nodes))
+        loads += measures.loads
+    if options.fewer_nodes:
+        pods = options.pods * options.fewer_nodes // options.nodes
+        async with _cluster(options, options.fewer_nodes, pods) as (plane, measures):
+            subject = await asyncio.to_thread(Subject.ours, plane)
+            rates = await measures.end_to_end(subject)
+            found[0]["end_to_end"][str(options.fewer_nodes)] = rates
+            loads += measures.loads
     return {
-        "name": subject.name,
-        "latency_ms": spread,
-        "binds_per_second": rates,
-        "pods_per_second": await _end_to_end(plane, calls, subject, options),
-        "ready_seconds": subject.ready_seconds,
-        "resident_mib": subject.resident_mib(),
+        "machine": _machine(),
+        "nodes": options.nodes,
+        "cards": fakenodes.CARDS,
+        "pods": options.pods,
+        "runs": options.runs,
+        "subjects": found,
+        "load_average": loads,
     }
 
 
-async def _end_to_end(
-    plane: ControlPlane, calls: ApiCalls, subject: Subject | None, options: argparse.Namespace
-) -> list[float]:
-    name = f"bench-{subject.name if subject else 'plain'}".replace(":", "-").replace(".", "-")
-    url = subject.url if subject else None
-    scheduler = await asyncio.to_thread(plane.scheduler, url, name=name)
-    with step(f"{name}: {options.schedule} pods through kube-scheduler"):
-        rates = [
-            await throughput.measure(calls, name, pods=options.schedule)
-            for _ in range(options.runs)
-        ]
-    scheduler.stop()
-    return rates
+@asynccontextmanager
+async def _cluster(
+    options: argparse.Namespace, nodes: int, pods: int
+) -> AsyncIterator[tuple[ControlPlane, Measures]]:
+    """A control plane with nodes, and pods that hold shares."""
+    plane, plan = ControlPlane(), Plan(options.runs, options.binds, options.schedule)
+    try:
+        with step("start etcd and the API server"):
+            await asyncio.to_thread(plane.start)
+        async with ApiCalls.to(plane, connections=64) as calls:
+            with step(f"create {nodes} nodes"):
+                await calls.create("/api/v1/nodes", fakenodes.nodes(nodes))
+            with step(f"create {pods} pods that hold shares"):
+                await calls.create(binds.PATH, fakenodes.running(pods, nodes, kinds=KINDS))
+            yield plane, Measures(plane, calls, plan, nodes=nodes)
+    finally:
+        await asyncio.to_thread(plane.stop)
+
+
+async def _subject(subject: Subject, measures: Measures, nodes: int) -> dict[str, Any]:
+    samples = await measures.latencies(subject)
+    return {
+        "name": subject.name,
+        "samples": samples,
+        "latency_ms": digest.latencies(samples),
+        "binds": await measures.binds(subject),
+        "writes_per_bind": subject.writes_per_bind(),
+        "end_to_end": {str(nodes): await measures.end_to_end(subject)},
+        "ready_seconds": None,
+        "resident_mib": None,
+    }
 
 
 def _machine() -> str:
@@ -142,14 +137,15 @@ def _write(found: dict[str, Any], folder: Path) -> None:
     pictures = folder / "benchmarks"
     pictures.mkdir(parents=True, exist_ok=True)
     for subject in found["subjects"]:
-        for verb, series in subject["latency_ms"].items():
-            named = {f"{names} names": times for names, times in series.items()}
+        for verb, series in subject.pop("samples").items():
+            named = {
+                f"{names} names": list(chain.from_iterable(runs)) for names, runs in series.items()
+            }
             title = f"{subject['name']}: {verb}, {found['pods']} pods known"
-            picture = pictures / f"{verb}-{subject['name'].replace(':', '-')}.svg"
+            picture = pictures / f"{verb}-{subject['name']}.svg"
             picture.write_text(plot.distributions(title, named))
-    digest = report.digest(found)
-    (pictures / "extender.json").write_text(json.dumps(digest, indent=2) + "\n")
-    text = report.markdown(digest)
+    (pictures / "extender.json").write_text(json.dumps(found, indent=2) + "\n")
+    text = report.page(found)
     (folder / "benchmarks-extender.md").write_text(text)
     print(text)
 

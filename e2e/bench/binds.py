@@ -1,50 +1,76 @@
 """How many pods a second the bind verb gives their cards, over 1, 8 and 32 connections."""
 
 import asyncio
-import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-import aiohttp
 import msgspec
 
+from bench import lean
+from bench.meter import Meter
 from bench.subject import Subject
 from environments import fakenodes
 from environments.apicall import ApiCalls
 
 PATH = f"/api/v1/namespaces/{fakenodes.NAMESPACE}/pods"
+PARALLEL = 16
+
+
+class Rate(msgspec.Struct):
+    """One run.
+
+    Attributes:
+        per_second: things done.
+        cpu_ms: CPU of each process for one of them.
+    """
+
+    per_second: float
+    cpu_ms: dict[str, float]
+
+
+class _Meta(msgspec.Struct):
+    uid: str
+
+
+class _Created(msgspec.Struct):
+    metadata: _Meta
 
 
 async def measure(
     subject: Subject, calls: ApiCalls, *, connections: int, pods: int, nodes: int
-) -> float:
+) -> Rate:
     """Binds a second; every one of them must succeed."""
-    batch = f"bind-{subject.name.replace(':', '-').replace('.', '-')}-{connections}"
-    names = [f"{batch}-{time.monotonic_ns()}-{i}" for i in range(pods)]
-    await calls.create(PATH, (fakenodes.pod(name, 1, scheduler="none") for name in names))
-    arguments = [await _arguments(calls, name, i * 7919 % nodes) for i, name in enumerate(names)]
-    pending = iter(arguments)
-    connector = aiohttp.TCPConnector(limit=connections)
-    async with aiohttp.ClientSession(connector=connector) as session:
-        begin = time.perf_counter()
-        workers = (_bind(session, f"{subject.url}/bind", pending) for _ in range(connections))
-        await asyncio.gather(*workers)
-        return pods / (time.perf_counter() - begin)
+    stamp = time.monotonic_ns()
+    names = [f"bind-{stamp}-{number}" for number in range(pods)]
+    uids = await _create(calls, names)
+    requests = [
+        _request(subject, name, uids[name], number * 7919 % nodes)
+        for number, name in enumerate(names)
+    ]
+    meter, begin = Meter(subject.pids()), time.perf_counter()
+    await lean.send_all(subject.url, requests, connections=connections)
+    seconds = time.perf_counter() - begin
+    return Rate(pods / seconds, meter.milliseconds(each_of=pods))
 
 
-async def _arguments(calls: ApiCalls, name: str, node: int) -> bytes:
-    meta = msgspec.json.decode(await calls.call("GET", f"{PATH}/{name}"))["metadata"]
+async def _create(calls: ApiCalls, names: Iterable[str]) -> dict[str, str]:
+    """Create pods that no scheduler cares for; their UIDs by name."""
+    pending, uids = iter(names), dict[str, str]()
+    await asyncio.gather(*(_create_some(calls, pending, uids) for _ in range(PARALLEL)))
+    return uids
+
+
+async def _create_some(calls: ApiCalls, pending: Iterator[str], uids: dict[str, str]) -> None:
+    for name in pending:
+        created = await calls.call("POST", PATH, fakenodes.pod(name, 1, scheduler="none"))
+        uids[name] = msgspec.json.decode(created, type=_Created).metadata.uid
+
+
+def _request(subject: Subject, name: str, uid: str, node: int) -> bytes:
     arguments = {
         "PodName": name,
-        "PodNamespace": meta["namespace"],
-        "PodUID": meta["uid"],
+        "PodNamespace": fakenodes.NAMESPACE,
+        "PodUID": uid,
         "Node": f"node-{node:05}",
     }
-    return json.dumps(arguments).encode()
-
-
-async def _bind(session: aiohttp.ClientSession, url: str, pending: Iterator[bytes]) -> None:
-    for body in pending:
-        async with session.post(url, data=body) as answer:
-            content = await answer.read()
-            assert answer.status == 200, content
+    return lean.request(f"{subject.url}/bind", msgspec.json.encode(arguments))

@@ -1,96 +1,82 @@
-"""The figures of a run as a digest (JSON) and as a page."""
+"""The page ``docs/benchmarks-extender.md``: figures beside their bars, and where the time goes."""
 
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bench import bars
 
-def digest(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Medians, percentiles and spreads; the samples themselves are left out."""
-    kept = {key: found[key] for key in ("machine", "nodes", "cards", "pods", "runs")}
-    plain = spread(found["without_extender"])
-    return {
-        **kept,
-        "pods_per_second_without_extender": plain,
-        "subjects": [_subject(subject, plain["median"]) for subject in found["subjects"]],
-    }
-
-
-def _subject(subject: Mapping[str, Any], plain: float) -> dict[str, Any]:
-    rate = spread(subject["pods_per_second"])
-    return {
-        "name": subject["name"],
-        "latency_ms": {
-            verb: {names: percentiles(times) for names, times in series.items()}
-            for verb, series in subject["latency_ms"].items()
-        },
-        "binds_per_second": {n: spread(r) for n, r in subject["binds_per_second"].items()},
-        "pods_per_second": rate,
-        "share_of_plain_scheduler": round(rate["median"] / plain, 3),
-        "ready_seconds": subject["ready_seconds"],
-        "resident_mib": subject["resident_mib"],
-    }
+_ABOUT = """\
+{nodes} nodes x {cards} cards, {pods} pods known, {runs} runs of each figure: medians, with the
+least and the greatest run. Client, API server, etcd and scheduler share the machine with the
+extender: read ratios first. Pods that are known hold shares of different sizes, so that nodes
+differ; every call asks for another pod, another amount and another stretch of the names. Runs with
+and without the extender take turns. `make bench` writes this page; figures are in
+[benchmarks/extender.json](benchmarks/extender.json)."""
 
 
-def spread(values: Sequence[float]) -> dict[str, float]:
-    """Least, median and greatest of a few runs."""
-    return {
-        "min": round(min(values), 2),
-        "median": round(statistics.median(values), 2),
-        "max": round(max(values), 2),
-    }
-
-
-def percentiles(times: Sequence[float]) -> dict[str, float]:
-    """p50, p99 and the slowest of many calls, in milliseconds."""
-    ordered = sorted(times)
-    return {
-        "p50": round(ordered[len(ordered) // 2], 3),
-        "p99": round(ordered[int(len(ordered) * 0.99)], 3),
-        "max": round(ordered[-1], 3),
-    }
-
-
-def markdown(figures: Mapping[str, Any]) -> str:
-    """The page ``docs/benchmarks-extender.md``."""
-    lines = [
-        "# Extender on a real API server",
-        "",
-        (
-            f"`make bench` on {figures['machine']}: {figures['nodes']} nodes x {figures['cards']} "
-            f"cards, {figures['pods']} pods known, {figures['runs']} runs of each figure. Client, "
-            "API server, etcd and scheduler share the machine with the extender: read ratios first."
-        ),
-        "",
-    ]
+def page(figures: Mapping[str, Any]) -> str:
+    """The page."""
+    lines = ["# Extender on a real API server", "", f"Machine: {figures['machine']}.", ""]
+    lines += [_ABOUT.format(**figures), ""]
     for subject in figures["subjects"]:
-        lines += _page(subject)
-    plain = figures["pods_per_second_without_extender"]
-    lines += [f"The same scheduler without any extender: {_range(plain)} pods/s.", ""]
-    return "\n".join(lines)
+        lines += [f"## {subject['name']}", ""]
+        lines += [*_judged(subject), *_latencies(subject), *_binds(subject), *_end_to_end(subject)]
+    return "\n".join([*lines, *_loads(figures["load_average"])])
 
 
-def _page(subject: Mapping[str, Any]) -> list[str]:
-    lines = [f"## {subject['name']}", "", "| verb | names | p50 ms | p99 ms | max ms |"]
-    lines.append("|---|---|---|---|---|")
+def _judged(subject: Mapping[str, Any]) -> list[str]:
+    rows = [judged.row for judged in bars.judge(subject)]
+    return ["| figure | median | bar | |", "|---|---|---|---|", *rows, ""]
+
+
+def _latencies(subject: Mapping[str, Any]) -> list[str]:
+    lines = [
+        "### Calls",
+        "",
+        "| verb | names | p50 ms | p99 ms | slowest ms |",
+        "|---|---|---|---|---|",
+    ]
     for verb, series in subject["latency_ms"].items():
         for names, at in series.items():
-            lines.append(f"| {verb} | {names} | {at['p50']} | {at['p99']} | {at['max']} |")
+            cells = (verb, names, _range(at["p50"]), _range(at["p99"]), f"{at['max']:g}")
+            lines.append(f"| {' | '.join(cells)} |")
     lines.append("")
     for verb in subject["latency_ms"]:
-        picture = f"benchmarks/{verb}-{subject['name'].replace(':', '-')}.svg"
+        picture = f"benchmarks/{verb}-{subject['name']}.svg"
         lines.append(f"![Distribution of {verb} calls]({picture})")
-    lines += ["", "| figure | median (min to max) |", "|---|---|"]
-    for connections, rate in subject["binds_per_second"].items():
-        lines.append(f"| binds/s over {connections} connections | {_range(rate)} |")
-    share = subject["share_of_plain_scheduler"]
-    lines.append(f"| pods/s through kube-scheduler | {_range(subject['pods_per_second'])} |")
-    lines.append(f"| of the same scheduler without extender | {share:.0%} |")
-    if subject["ready_seconds"] is not None:
-        lines.append(f"| start to ready | {subject['ready_seconds']:.2f} s |")
-        lines.append(f"| resident memory at the end | {subject['resident_mib']:.0f} MiB |")
     return [*lines, ""]
 
 
-def _range(rate: Mapping[str, float]) -> str:
-    return f"{rate['median']:.0f} ({rate['min']:.0f} to {rate['max']:.0f})"
+def _binds(subject: Mapping[str, Any]) -> list[str]:
+    return ["### Binds", "", *_rates("connections", subject["binds"])]
+
+
+def _end_to_end(subject: Mapping[str, Any]) -> list[str]:
+    series = {}
+    for nodes, found in subject["end_to_end"].items():
+        series[f"{nodes}, scheduler alone"] = found["plain"]
+        series[f"{nodes}, with extender"] = found["with"]
+    return ["### Pods through kube-scheduler", "", *_rates("nodes", series)]
+
+
+def _rates(first: str, series: Mapping[str, Any]) -> list[str]:
+    """Rates, and what each process spends on one pod."""
+    names = list(dict.fromkeys(name for rate in series.values() for name in rate["cpu_ms"]))
+    head = [first, "a second", *(f"{name}, ms CPU" for name in names)]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for key, rate in series.items():
+        spent = [f"{rate['cpu_ms'][name]:g}" if name in rate["cpu_ms"] else "" for name in names]
+        lines.append(f"| {' | '.join([key, _range(rate['per_second']), *spent])} |")
+    return [*lines, ""]
+
+
+def _loads(loads: Sequence[tuple[str, float]]) -> list[str]:
+    rows = [f"| {part} | {load:g} |" for part, load in loads]
+    table = ["| before | load average of a minute |", "|---|---|", *rows]
+    return ["## How busy the machine was", "", *table, ""]
+
+
+def _range(figure: Mapping[str, float]) -> str:
+    median, least, most = figure["median"], figure["min"], figure["max"]
+    form = "{:.0f}" if median >= 100 else "{:.2f}"
+    return f"{form} ({form} to {form})".format(median, least, most)

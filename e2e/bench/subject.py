@@ -20,7 +20,7 @@ class Subject:
     """An extender at ``url`` (with its prefix).
 
     Attributes:
-        name: in the report.
+        name: in the report, and of its pictures.
         ready_seconds: from start to ready; None where it was not started here.
     """
 
@@ -29,6 +29,7 @@ class Subject:
         self.url = url
         self.process = process
         self.ready_seconds: float | None = None
+        self._plane: ControlPlane | None = None
 
     @classmethod
     def ours(cls, plane: ControlPlane) -> "Subject":
@@ -42,6 +43,7 @@ class Subject:
         root = Connection(f"http://127.0.0.1:{port}")
         until("the extender is ready", lambda: root.ready(process), seconds=READY_SECONDS)
         subject.ready_seconds = time.monotonic() - begin
+        subject._plane = plane
         return subject
 
     @classmethod
@@ -50,7 +52,31 @@ class Subject:
         connection = Connection(url)
         parts = urlsplit(url)
         until(f"{url} answers", lambda: connection.answers("/version"), seconds=READY_SECONDS)
-        return cls(parts.netloc, url.rstrip("/"))
+        return cls(parts.netloc.replace(":", "-").replace(".", "-"), url.rstrip("/"))
+
+    def stop(self) -> None:
+        """End it, where it was started here."""
+        if self.process is not None:
+            self.process.stop()
+
+    def pids(self) -> dict[str, int]:
+        """Processes whose CPU is worth knowing, by name, as far as they were started here."""
+        if self.process is None or self._plane is None:
+            return {}
+        return {**self._plane.pids(), "extender": self.process.pid}
+
+    def writes_per_bind(self) -> float | None:
+        """Bindings sent for each pod that was bound, by its own count."""
+        if self.process is None:
+            return None
+        figures = Connection(self.url.removesuffix(PREFIX)).text("/metrics")
+        found = {
+            name: float(value)
+            for name, _, value in (line.rpartition(" ") for line in figures.splitlines())
+            if name.startswith("gpushare_extender_bind")
+        }
+        bound = found['gpushare_extender_binds_total{outcome="bound"}']
+        return found["gpushare_extender_bind_writes_total"] / bound
 
     def resident_mib(self) -> float | None:
         """Memory of the process now; None where it was not started here."""
@@ -75,6 +101,11 @@ class Connection:
         self._http.request("POST", f"{self._path}/{verb}", body, _JSON)
         content = self._http.getresponse().read()
         return time.perf_counter() - begin, json.loads(content)
+
+    def text(self, path: str) -> str:
+        """Body of a GET."""
+        self._http.request("GET", path)
+        return self._http.getresponse().read().decode()
 
     def answers(self, path: str) -> bool:
         """Whether anything but a refused connection comes back."""

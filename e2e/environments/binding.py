@@ -4,8 +4,24 @@ import asyncio
 from typing import Self
 
 import msgspec
+from yarl import URL
 
 from environments.apicall import ApiCalls
+
+
+class _Meta(msgspec.Struct):
+    name: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Meta
+
+
+class _Event(msgspec.Struct):
+    object: _Pod
+
+
+_EVENT = msgspec.json.Decoder(_Event)
 
 
 class BoundCounter:
@@ -42,12 +58,14 @@ class BoundCounter:
             await self._changed.wait_for(lambda: len(self.bound) >= count)
 
     async def _watch(self, version: str) -> None:
-        path = f"/api/v1/pods?watch=true&resourceVersion={version}&timeoutSeconds=3600"
-        async with self.calls.session.get(path, timeout=None) as stream:
+        path = (
+            f"/api/v1/pods?watch=true&resourceVersion={version}&timeoutSeconds=3600"
+            "&fieldSelector=spec.nodeName!%3D"  # bound ones only: a pod comes once it has a node
+        )
+        async with self.calls.session.get(URL(path, encoded=True), timeout=None) as stream:
             async for line in stream.content:
-                item = msgspec.json.decode(line)["object"]
-                name = item["metadata"]["name"]
-                if name.startswith(self.prefix) and item["spec"].get("nodeName"):
+                name = _EVENT.decode(line).object.metadata.name
+                if name.startswith(self.prefix):
                     async with self._changed:
                         self.bound.add(name)
                         self._changed.notify_all()

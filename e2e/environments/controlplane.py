@@ -57,6 +57,11 @@ class ControlPlane:
         self._write_kubeconfig()
         self._api_server(etcd)
 
+    def pids(self) -> dict[str, int]:
+        """Process ids of etcd and the API server, by name."""
+        names = ("etcd", "kube-apiserver")
+        return {process.name: process.pid for process in self.processes if process.name in names}
+
     def stop(self) -> None:
         """End every process, last first, and remove all files."""
         for process in reversed(self.processes):

@@ -16,11 +16,19 @@ def nodes(count: int, *, cards: int = CARDS, units: int = UNITS) -> Iterator[Obj
     return (_node(f"node-{i:05}", cards, units) for i in range(count))
 
 
-def running(count: int, nodes: int, *, cards: int = CARDS, units: int = 1) -> Iterator[Object]:
-    """Pods that already hold shares, dealt out evenly over nodes and cards."""
+def running(
+    count: int, nodes: int, *, cards: int = CARDS, units: int = 1, kinds: int = 1
+) -> Iterator[Object]:
+    """Pods that already hold shares, dealt out evenly over nodes and cards.
+
+    Args:
+        units: of the smallest share.
+        kinds: how many sizes there are, each a unit larger; mixed, so that nodes differ.
+    """
     for number in range(count):
         node, card = number % nodes, (number // nodes) % cards
-        yield _held(f"held-{number:06}", f"node-{node:05}", card, units)
+        size = units + (number * 2_654_435_761 >> 16) % kinds
+        yield _held(f"held-{number:06}", f"node-{node:05}", card, size)
 
 
 def pod(name: str, units: int, *, scheduler: str, resource: str = "aliyun.com/gpu-mem") -> Object:

@@ -1,0 +1,54 @@
+"""Samples to figures: medians of runs with their spread; the samples themselves are left out."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench.binds import Rate
+
+Spread = dict[str, float]
+Latencies = Mapping[str, Mapping[str, Sequence[Sequence[float]]]]
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Least, median and greatest of a few runs."""
+    return {
+        "min": round(min(values), 3),
+        "median": round(statistics.median(values), 3),
+        "max": round(max(values), 3),
+    }
+
+
+def latencies(found: Latencies) -> dict[str, Any]:
+    """Of each verb and number of names, p50 and p99 of each run, and the slowest call of all."""
+    return {
+        verb: {names: _percentiles(runs) for names, runs in series.items()}
+        for verb, series in found.items()
+    }
+
+
+def _percentiles(runs: Sequence[Sequence[float]]) -> dict[str, Any]:
+    ordered = [sorted(run) for run in runs]
+    return {
+        "p50": spread([run[len(run) // 2] for run in ordered]),
+        "p99": spread([run[int(len(run) * 0.99)] for run in ordered]),
+        "max": round(max(run[-1] for run in ordered), 3),
+    }
+
+
+def rates(runs: Sequence[Rate]) -> dict[str, Any]:
+    """A rate, and the median CPU of each process for one thing done."""
+    return {
+        "per_second": spread([run.per_second for run in runs]),
+        "cpu_ms": {
+            name: round(statistics.median(run.cpu_ms[name] for run in runs), 2)
+            for name in runs[0].cpu_ms
+        },
+    }
+
+
+def end_to_end(plain: Sequence[Rate], extended: Sequence[Rate]) -> dict[str, Any]:
+    """Runs without and with the extender, taken in turns, and the share that is left with it."""
+    alone, together = rates(plain), rates(extended)
+    share = together["per_second"]["median"] / alone["per_second"]["median"]
+    return {"plain": alone, "with": together, "share": round(share, 3)}

@@ -1,0 +1,112 @@
+"""One part of the measurement after the other, each with the load of the machine before it."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from bench import binds, digest, latency, throughput
+from bench.binds import Rate
+from bench.meter import load
+from bench.subject import Subject
+from cluster.progress import step
+from environments.apicall import ApiCalls
+from environments.controlplane import ControlPlane
+
+CONNECTIONS = (1, 8, 32)
+NODE_STEPS = (100, 500, 5000)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How much is measured.
+
+    Attributes:
+        runs: of every figure.
+        binds: pods of a run of binds.
+        schedule: pods of a run end to end.
+    """
+
+    runs: int
+    binds: int
+    schedule: int
+
+
+class Measures:
+    """Measures subjects on one control plane.
+
+    Attributes:
+        loads: load average before each part.
+    """
+
+    def __init__(self, plane: ControlPlane, calls: ApiCalls, plan: Plan, *, nodes: int) -> None:
+        self._plane, self._calls, self._plan, self._nodes = plane, calls, plan, nodes
+        self.loads: list[tuple[str, float]] = []
+
+    async def started(self) -> tuple[Subject, list[float], list[float]]:
+        """Ours, started as often as there are runs; seconds to ready and MiB of each start."""
+        seconds, memory = list[float](), list[float]()
+        with self._part("start of the extender"):
+            while True:
+                subject = await asyncio.to_thread(Subject.ours, self._plane)
+                seconds.append(subject.ready_seconds or 0.0)
+                memory.append(subject.resident_mib() or 0.0)
+                if len(seconds) == self._plan.runs:
+                    return subject, seconds, memory
+                subject.stop()
+
+    async def latencies(self, subject: Subject) -> dict[str, dict[str, list[list[float]]]]:
+        """Milliseconds of each call, by verb and number of names and run."""
+        found: dict[str, dict[str, list[list[float]]]] = {"filter": {}, "prioritize": {}}
+        for verb, series in found.items():
+            for names in (count for count in NODE_STEPS if count <= self._nodes):
+                with self._part(f"{subject.name}: {verb}, {names} names"):
+                    series[str(names)] = [
+                        await asyncio.to_thread(latency.measure, subject, verb, names, self._nodes)
+                        for _ in range(self._plan.runs)
+                    ]
+        return found
+
+    async def binds(self, subject: Subject) -> dict[str, Any]:
+        """Rates of bind by number of connections."""
+        found = {}
+        for connections in CONNECTIONS:
+            with self._part(f"{subject.name}: binds over {connections} connections"):
+                found[str(connections)] = digest.rates(
+                    [
+                        await binds.measure(
+                            subject,
+                            self._calls,
+                            connections=connections,
+                            pods=self._plan.binds,
+                            nodes=self._nodes,
+                        )
+                        for _ in range(self._plan.runs)
+                    ]
+                )
+        return found
+
+    async def end_to_end(self, subject: Subject) -> dict[str, Any]:
+        """Rates without and with the extender, in turns, so that noise meets both."""
+        plain, extended = list[Rate](), list[Rate]()
+        for run in range(self._plan.runs):
+            for found, url in ((plain, None), (extended, subject.url)):
+                name = f"bench-{self._nodes}-{run}-{'with' if url else 'plain'}"
+                with self._part(f"{subject.name}: {self._nodes} nodes, {name.rpartition('-')[2]}"):
+                    found.append(await self._through(name, subject, url))
+        return digest.end_to_end(plain, extended)
+
+    async def _through(self, name: str, subject: Subject, url: str | None) -> Rate:
+        scheduler = await asyncio.to_thread(self._plane.scheduler, url, name=name)
+        try:
+            pids = {**subject.pids(), "kube-scheduler": scheduler.pid}
+            return await throughput.measure(self._calls, name, pods=self._plan.schedule, pids=pids)
+        finally:
+            scheduler.stop()
+
+    @contextmanager
+    def _part(self, what: str) -> Iterator[None]:
+        self.loads.append((what, load()))
+        with step(what):
+            yield
