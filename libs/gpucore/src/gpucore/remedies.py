@@ -47,7 +47,7 @@ def helps(
         return
     accounts = {name: ledger.nodes()[name] for name in refused if name in open_nodes}
     if demand.mem and not demand.gpus:
-        yield from _for_share(demand, accounts)
+        yield from _for_share(demand, accounts, fits)
     if demand.gpus:
         yield from _for_cards(demand, accounts)
     if not ledger_offers(ledger, demand):
@@ -71,7 +71,9 @@ def _elsewhere(
     return f"{name} has room for it{where}: what keeps it off is no GPU (the scheduler says what)"
 
 
-def _for_share(demand: Demand, accounts: Mapping[NodeName, NodeAccount]) -> Iterator[str]:
+def _for_share(
+    demand: Demand, accounts: Mapping[NodeName, NodeAccount], fits: Sequence[NodeName]
+) -> Iterator[str]:
     steps = [step for account in accounts.values() for step in _steps(account, demand)]
     if steps:
         step = min(steps)
@@ -86,7 +88,7 @@ def _for_share(demand: Demand, accounts: Mapping[NodeName, NodeAccount]) -> Iter
     if roomy is not None and 0 < roomy.share_room < per_card(demand)[0]:
         yield f"a share of {roomy.share_room} {unit_of(roomy)} fits now, on {roomy.name}"
     largest = max((account.shape.largest_card for account in accounts.values()), default=0)
-    if 0 < largest < per_card(demand)[0]:
+    if 0 < largest < per_card(demand)[0] and not fits:
         yield "no card is that large: check the unit (GiB or MiB), or spread it with gpu-count"
 
 

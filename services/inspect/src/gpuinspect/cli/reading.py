@@ -16,8 +16,10 @@ import typer
 
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
+from gpuinspect.cli import terminal
 from gpuinspect.collect import Source
 from gpuinspect.errors import InspectError
+from gpuinspect.layout.wrapping import wrapped
 
 P = ParamSpec("P")
 Kubeconfig = Annotated[
@@ -95,8 +97,8 @@ def reading(command: Callable[Concatenate[Reader, P], None]) -> Callable[..., No
 
 
 def note(text: str) -> None:
-    """A remark for people, beside the data."""
-    print(text, file=sys.stderr)
+    """A remark for people, beside the data; its later lines are indented."""
+    sys.stderr.write(wrapped(text, terminal.width(sys.stderr), indent=2))
 
 
 def fail(reason: object) -> NoReturn:

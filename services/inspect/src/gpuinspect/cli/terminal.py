@@ -1,13 +1,15 @@
-"""What standard output is: a terminal of some width, or a pipe."""
+"""What standard output and standard error are: a terminal of some width, or a pipe."""
 
 import os
 import shutil
 import sys
+from typing import TextIO
 
 
-def width() -> int | None:
-    """Columns of the terminal; ``None`` for a pipe or a file."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+def width(stream: TextIO | None = None) -> int | None:
+    """Columns of the terminal that a stream (standard output) is; ``None`` for a pipe or file."""
+    written = sys.stdout if stream is None else stream
+    return shutil.get_terminal_size().columns if written.isatty() else None
 
 
 def colourful() -> bool:

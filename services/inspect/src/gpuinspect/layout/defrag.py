@@ -21,7 +21,8 @@ def conclusion(plan: Plan, goal: Goal, unit: MemoryUnit) -> str:
     noun = "card" if len(plan.cards) == 1 else "cards"
     what = f"{goal.units} {unit} on {noun} {cards}" if goal.units else f"{noun} {cards}"
     if not plan.moves:
-        return f"nothing needs to move: {what} of node {plan.node} is free already"
+        verb = "is" if goal.units or len(plan.cards) == 1 else "are"
+        return f"nothing needs to move: {what} of node {plan.node} {verb} free already"
     pods = "1 pod" if len(plan.moves) == 1 else f"{len(plan.moves)} pods"
     return f"moving {pods} frees {what} of node {plan.node}"
 

@@ -9,6 +9,8 @@ from gpuinspect.layout.wrapping import wrapped
 from gpuinspect.tables import align
 
 SHOWN: Final = 3  # names of nodes in a row; the rest are counted
+HEAD: Final = len("Scheduler:  ")
+"""Where the second column of the head begins."""
 
 _LEAVING: Final = "; terminating, it counts until its containers are gone"
 _MEASURED: Final = frozenset(
@@ -31,8 +33,14 @@ def explanation(found: Explanation, *, wide: bool = False, width: int | None = N
         wide: name every node instead of counting them.
         width: of the terminal, for sentences; ``None`` does not wrap.
     """
-    tables = align("".join([*_head(found), *_refusals(found, wide=wide)]))
-    return tables + "".join(_sentences(found, width))
+    head = align("".join(_head(found))).splitlines()
+    return "".join(
+        [
+            *(wrapped(line, width, indent=HEAD) for line in head),
+            align("".join(_refusals(found, wide=wide))),
+            *_sentences(found, width),
+        ]
+    )
 
 
 def _head(found: Explanation) -> Iterator[str]:
@@ -97,7 +105,7 @@ def nodes(count: int) -> str:
 def figures(group: Group) -> str:
     """``largest free block 6 GiB, asked 8``, or the reason where no figure tells more."""
     if not group.asked or group.code not in _MEASURED:
-        return group.reason
+        return group.reason.partition(":")[0]
     noun = "largest card" if group.code is Code.TOO_LARGE else "largest free block"
     if group.measure == "cards":
         return f"{group.largest} card{'' if group.largest == 1 else 's'} free, asked {group.asked}"
