@@ -6,6 +6,7 @@ that this passes alone too.
 
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
@@ -98,7 +99,8 @@ def listed(environment: KindEnvironment, node: str, cards: str) -> bool:
 def test_the_stack_uses_every_right_it_has(
     environment: KindEnvironment, case: Case, small: str
 ) -> None:
-    """Scheduler, extender and plugin: binds, corrections, sick cards, leadership."""
+    """Scheduler, extender and plugin: binds, corrections, sick cards; and none is turned away."""
+    begun = datetime.now(UTC)
     case.run(case.pod("share", 1, node=small))
     stray = case.pod("stray", 1)
     stray["spec"]["nodeName"] = small
@@ -117,6 +119,9 @@ def test_the_stack_uses_every_right_it_has(
     page = ("-n", NAMESPACE, f"deployment/{RELEASE}-dashboard", "--")
     environment.kubectl("exec", *page, "python3", "-c", LOOK_AT_THE_PAGE)
     assert_all_used(environment, RELEASE)
+    accounts = {right.account for right in rights.granted(environment.kubectl, RELEASE)}
+    refused = audit.refusals(environment.control_plane, since=begun)
+    assert [use for use in sorted(refused) if use.account in accounts] == []
 
 
 def test_the_parts_that_are_not_there_by_default_use_every_right_they_have(
@@ -139,10 +144,3 @@ def test_the_parts_that_are_not_there_by_default_use_every_right_they_have(
             environment.kubectl("exec", *extender, "python3", "-c", script)
         case.wait_running("waiting")
         assert_all_used(environment, release)
-
-
-def test_nothing_is_asked_for_that_is_not_granted(environment: KindEnvironment) -> None:
-    """No account of the stack has ever been turned away: none was given too little either."""
-    accounts = {right.account for right in rights.granted(environment.kubectl, RELEASE)}
-    refused = audit.refusals(environment.control_plane)
-    assert [use for use in sorted(refused) if use.account in accounts] == []

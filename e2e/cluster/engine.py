@@ -143,8 +143,8 @@ def _start_detached(log: Path) -> None:
 def inherited_descriptors() -> list[int]:
     """What whoever started us has left open: the daemon would keep it, and a lock with it."""
     found = []
-    for name in os.listdir("/proc/self/fd"):
-        descriptor = int(name)
+    for path in Path("/proc/self/fd").iterdir():
+        descriptor = int(path.name)
         with suppress(OSError):  # that of the listing itself is closed by now
             if descriptor > 2 and os.get_inheritable(descriptor):
                 found.append(descriptor)

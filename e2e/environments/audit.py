@@ -7,6 +7,7 @@ request held never is.
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -82,20 +83,22 @@ def uses(control_plane: str) -> frozenset[Use]:
     Raises:
         ClusterError: there is no log, so the cluster was made without one.
     """
-    return frozenset(use for use, allowed in _log(control_plane) if allowed)
+    return frozenset(_use(event) for event in _log(control_plane) if not _refused(event))
 
 
-def refusals(control_plane: str) -> frozenset[Use]:
-    """Everything that was asked for without the right to it.
+def refusals(control_plane: str, *, since: datetime) -> frozenset[Use]:
+    """What was asked for from then on without the right to it.
 
     Raises:
         ClusterError: as :func:`uses`.
     """
-    return frozenset(use for use, allowed in _log(control_plane) if not allowed)
+    return frozenset(
+        _use(event) for event in _log(control_plane) if _refused(event) and _when(event) >= since
+    )
 
 
-def _log(control_plane: str) -> Iterator[tuple[Use, bool]]:
-    """What was asked for, and whether it was allowed."""
+def _log(control_plane: str) -> Iterator[Mapping[str, Any]]:
+    """Questions about objects, as the API server noted them."""
     read = ["docker", "exec", control_plane, "sh", "-c", f"cat {LOG_IN_NODE}/*.log"]
     for line in run(read, timeout_s=READ_SECONDS).splitlines():
         try:
@@ -103,11 +106,19 @@ def _log(control_plane: str) -> Iterator[tuple[Use, bool]]:
         except ValueError:  # the line that is being written
             continue
         if "objectRef" in event:
-            code = event.get("responseStatus", {}).get("code")
-            yield _use(event, event["objectRef"]), code != FORBIDDEN
+            yield event
 
 
-def _use(event: Mapping[str, Any], target: Mapping[str, Any]) -> Use:
+def _refused(event: Mapping[str, Any]) -> bool:
+    return bool(event.get("responseStatus", {}).get("code") == FORBIDDEN)
+
+
+def _when(event: Mapping[str, Any]) -> datetime:
+    return datetime.fromisoformat(event["requestReceivedTimestamp"])
+
+
+def _use(event: Mapping[str, Any]) -> Use:
+    target = event["objectRef"]
     parts = [target.get("resource", ""), target.get("subresource", "")]
     return Use(
         account=event["user"]["username"].rpartition(":")[2],

@@ -37,7 +37,7 @@ def test_a_pid_file_is_stale_when_its_process_is_gone_or_another(tmp_path: Path)
 
 
 def test_what_the_caller_left_open_is_not_given_to_the_daemon() -> None:
-    """A lock that a wrapper holds on a descriptor must end with the wrapper, not with the engine."""
+    """A lock that a wrapper holds must end with the wrapper, not with the engine."""
     kept, given = os.pipe()
     try:
         os.set_inheritable(given, True)
