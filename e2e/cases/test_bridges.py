@@ -13,7 +13,7 @@ from environments.truth import held
 from environments.waiting import until
 from environments.workloads import GPU, Object
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # two swaps of the machine are in it
 
 GROUP = "ALIYUN_COM_GPU_GROUP"
 LIBRARY, MACHINE = "/usr/local/nvml", "/machine"
