@@ -10,7 +10,7 @@ Object = dict[str, Any]
 
 KINDS = {
     "tensorflow": ("tf-serving", "tensorflow-serving"),
-    "triton": ("triton-serving", "tritoninferenceserver"),
+    "triton": ("triton-serving", "nvidia-triton-server"),
     "custom": ("custom-serving", "custom-serving"),
 }
 """What was asked for -> label of the kind, and of the app."""
@@ -42,7 +42,7 @@ def template(limits: Mapping[str, int]) -> Object:
         "env": [{"name": "ARENA_NODE_NAME", "valueFrom": field}],
         "resources": {"limits": {name: str(amount) for name, amount in limits.items()}},
     }
-    return {"containers": [container], "schedulerName": "gpushare-scheduler"}
+    return {"containers": [container]}
 
 
 def deployment(server: str, name: str, limits: Mapping[str, int], *, replicas: int = 1) -> Object:
@@ -55,7 +55,11 @@ def deployment(server: str, name: str, limits: Mapping[str, int], *, replicas: i
             "namespace": "default",
             "labels": marks,
         },
-        "spec": {"replicas": replicas, "template": {"spec": template(limits)}},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {name: marks[name] for name in ("release", "app")}},
+            "template": {"spec": template(limits)},
+        },
         "status": {"availableReplicas": replicas},
     }
 

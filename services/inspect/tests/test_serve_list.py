@@ -82,7 +82,7 @@ def test_get_tells_of_the_pods_and_their_cards(run: Run, server: FakeApiServer, 
     assert ["Address:", "10.0.0.7"] in lines
     assert lines[-1][1:] == ["Running", "1/1", "2", "n1", "gpu1(16000)"]
     (asked,) = [request for request in server.requests if request.startswith(PODS)]
-    assert "servingName%3Dmnist%2CservingType%3Dtf-serving" in asked
+    assert "app%3Dtensorflow-serving%2Crelease%3Dmnist-" in asked
 
 
 def test_get_for_programs(run: Run, server: FakeApiServer, flag: str) -> None:

@@ -2,8 +2,8 @@
 
 The official client gives kubeconfig files, exec plugins and in-cluster credentials; its models are
 not used, because decoding with them takes twenty times longer than with the narrow decoders of the
-core. What is sent are GETs and reviews of tokens, which store nothing: what changes a cluster is Helm
-alone, for ``gpushare serve``.
+core. What is sent are GETs and reviews of tokens, which store nothing: what changes a cluster is
+Helm alone, for ``gpushare serve``.
 """
 
 import os

@@ -37,10 +37,17 @@ class Template(msgspec.Struct, frozen=True):
     spec: PodSpec = PodSpec()
 
 
+class Selector(msgspec.Struct, frozen=True, rename="camel"):
+    """Which pods are a Deployment's."""
+
+    match_labels: dict[str, str] = {}
+
+
 class DeploymentSpec(msgspec.Struct, frozen=True):
     """What is wanted."""
 
     replicas: int = 1
+    selector: Selector = Selector()
     template: Template = Template()
 
 

@@ -59,6 +59,7 @@ class Serving(msgspec.Struct, frozen=True):
         address: cluster address of the Service; empty without one.
         ports: of the Service, as ``http:8501``.
         gpu_memory, gpu_core, gpu_count: what each pod asks for.
+        selector: labels of its pods; those of arena's older charts do not carry the name.
     """
 
     namespace: str
@@ -73,6 +74,7 @@ class Serving(msgspec.Struct, frozen=True):
     gpu_memory: int
     gpu_core: int
     gpu_count: int
+    selector: dict[str, str]
 
 
 def servings(kube: "Kube", names: Names, namespace: str = "", name: str = "") -> list[Serving]:
@@ -99,7 +101,7 @@ def instances(kube: "Kube", names: Names, of: Serving) -> list[Instance]:
         ClusterError: as :func:`servings`.
     """
     path = f"/api/v1/namespaces/{of.namespace}/pods"
-    selector = f"{LABEL_SERVING_NAME}={of.name},{LABEL_SERVING_TYPE}={of.kind}"
+    selector = ",".join(f"{name}={value}" for name, value in sorted(of.selector.items()))
     pods = [_instance(raw, names) for raw in _raws(kube, path, selector)]
     return sorted(pods, key=lambda each: each.name)
 
@@ -138,6 +140,7 @@ def _serving(deployment: Deployment, service: Service | None, names: Names) -> S
         gpu_memory=_asked(containers, names.gpu_mem),
         gpu_core=_asked(containers, names.gpu_core),
         gpu_count=_asked(containers, names.gpu) + _asked(containers, WHOLE),
+        selector=spec.selector.match_labels,
     )
 
 
