@@ -8,6 +8,7 @@ import pytest
 from sitelinks import Page, read
 
 pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
 LARGEST_IMAGE = 400_000
 """Bytes; pages are read over slow lines too."""
 
@@ -37,6 +38,14 @@ def test_every_link_within_the_site_leads_to_a_page_and_an_anchor_that_are_there
             if not target.is_file() or (parts.fragment and _lacks(there, parts.fragment)):
                 wrong.append(f"{path.relative_to(site)}: {link}")
     assert wrong == []
+
+
+def test_the_menu_names_each_page_once() -> None:
+    """Pages that it leaves out are the builder's business, which warns of them."""
+    menu = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    named = re.findall(r"(\S+\.md)$", menu, re.MULTILINE)
+    assert len(named) > 10
+    assert sorted(named) == sorted(set(named))
 
 
 def test_links_to_elsewhere_are_well_formed(pages: dict[Path, Page]) -> None:
