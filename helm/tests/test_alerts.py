@@ -11,6 +11,10 @@ import pytest
 import yaml
 from alertcases import CASES, HEALTHY, MINUTES, SILENT, STILL_WELL
 from charting import CHART, render
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from gpuinspect.cli.main import app
 
 RULES = CHART / "alerts" / "gpushare.yaml"
 RUNBOOKS = CHART.parents[1] / "docs" / "runbooks"
@@ -132,6 +136,24 @@ def test_an_alert_has_a_page(name: str) -> None:
     assert [line for line in lines if line.startswith("# ")] == [f"# {name}"]
     assert [line[3:] for line in lines if line.startswith("## ")] == SECTIONS
     assert any(line.startswith("$ ") for line in lines), "no command to run"
+
+
+def test_pages_call_our_command_as_it_can_be_called() -> None:
+    """At night nobody wants to learn that a flag has another name by now."""
+    calls = {
+        line.removeprefix("$ gpushare ").strip()
+        for page in RUNBOOKS.glob("*.md")
+        for line in page.read_text().splitlines()
+        if line.startswith("$ gpushare ")
+    }
+    assert len(calls) >= 5
+    for call in sorted(calls):
+        words = call.split()
+        command = get_command(app)
+        while isinstance(command, TyperGroup):
+            command = command.commands[words.pop(0)]
+        known = {flag for option in command.params for flag in option.opts}
+        assert {word for word in words if word.startswith("-")} <= known, call
 
 
 def test_no_page_is_without_an_alert() -> None:
