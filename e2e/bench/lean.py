@@ -33,7 +33,7 @@ class LeanConnection(asyncio.Protocol):
         """Connected to the host of ``url``."""
         parts = urlsplit(url)
         loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(cls, parts.hostname, parts.port)
+        _, connection = await loop.create_connection(cls, parts.hostname or "", parts.port or 80)
         return connection
 
     async def send(self, whole: bytes) -> tuple[int, bytes]:
