@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 from alertcases import CASES, HEALTHY, MINUTES, SILENT, STILL_WELL
 from charting import CHART, render
@@ -151,7 +152,7 @@ def test_pages_call_our_command_as_it_can_be_called() -> None:
         words = call.split()
         command = get_command(app)
         while isinstance(command, TyperGroup):
-            command = command.commands[words.pop(0)]
+            command = command.get_command(typer.Context(command), words.pop(0))
         known = {flag for option in command.params for flag in option.opts}
         assert {word for word in words if word.startswith("-")} <= known, call
 
