@@ -212,6 +212,19 @@ def test_containers_cannot_gain_anything() -> None:
     assert pod["automountServiceAccountToken"] is False
 
 
+def test_variables_are_the_releases_and_arenas() -> None:
+    """Images made for arena find where they run under its names; each is there once, the user's."""
+    own = [{"name": "ARENA_POD_IP", "value": "own"}, {"name": "MODEL_CACHE", "value": "1"}]
+    env = container(serve(envs={"MODEL_CACHE": "1", "ARENA_POD_IP": "own"}))["env"]
+    assert env[-2:] == own
+    fields = {item["name"]: item["valueFrom"]["fieldRef"]["fieldPath"] for item in env[:-2]}
+    assert fields == {
+        "ARENA_NODE_NAME": "spec.nodeName",
+        "ARENA_POD_NAME": "metadata.name",
+        "ARENA_POD_NAMESPACE": "metadata.namespace",
+    }
+
+
 def test_volumes_are_read_only_unless_said() -> None:
     """A model is mounted where it was asked to be; a server cannot change it."""
     rendered = serve(

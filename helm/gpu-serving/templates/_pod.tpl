@@ -15,6 +15,25 @@ prometheus.io/path: {{ $server.metricsPath | quote }}
 {{- end }}
 {{- end -}}
 
+{{/* Environment: the release's own, and where it runs, under arena's names: envs. */}}
+{{- define "serving.env" -}}
+{{- $fields := dict "NODE_NAME" "spec.nodeName" "POD_NAMESPACE" "metadata.namespace"
+  "POD_NAME" "metadata.name" "POD_IP" "status.podIP" -}}
+{{- $own := . -}}
+{{- range $name, $path := $fields }}
+{{- if not (hasKey $own (printf "ARENA_%s" $name)) }}
+- name: ARENA_{{ $name }}
+  valueFrom:
+    fieldRef:
+      fieldPath: {{ $path }}
+{{- end }}
+{{- end }}
+{{- range $name, $value := . }}
+- name: {{ $name }}
+  value: {{ $value | quote }}
+{{- end }}
+{{- end -}}
+
 {{/* Ports of the container: server. */}}
 {{- define "serving.ports" -}}
 {{- if or .grpc .http -}}
