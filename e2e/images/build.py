@@ -17,6 +17,9 @@ from images import catalogue, wheels
 from images.base import Base
 from images.catalogue import Image
 
+EPOCH = 1_767_225_600
+"""The time of every file in our images, in seconds: 2026-01-01. What is new is told by the tag."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
@@ -44,6 +47,8 @@ def ensure(base: str | None = None) -> Built:
 
 
 def _ensure(image: Image, base: Base) -> str:
+    if image.ground is not None:
+        _ensure(image.ground, base)
     tag = image.tag(base)
     if not docker.has_image(tag):
         with tempfile.TemporaryDirectory(dir=cachedir.root(), prefix="context-") as name:
@@ -73,5 +78,7 @@ def members_file(own: Iterable[Path]) -> str:
 
 
 def _build(image: Image, base: Base, tag: str, context: Path) -> None:
-    arguments = {"BASE": base.name, "VERSION": tag.rpartition(":")[2]}
+    arguments = {"BASE": base.name, "EPOCH": str(EPOCH), "VERSION": tag.rpartition(":")[2]}
+    if image.ground is not None:
+        arguments["RUNTIME"] = image.ground.tag(base)
     docker.build(tag, context=context, dockerfile=image.dockerfile, arguments=arguments)

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 _STANDINS = HERE.parent / "standins"
 _CORE = ROOT / "libs" / "gpucore"
+_RUNTIME = HERE / "runtime"
 _BUILDER = tuple(HERE / name for name in ("build.py", "catalogue.py", "wheels.py"))
 
 
@@ -29,6 +30,7 @@ class Image:
         requirements: locked file of what it installs; None where it installs nothing.
         members: folders of the workspace members it installs, dependencies first.
         files: what its Dockerfile copies besides.
+        ground: the image of ours that its last stage stands on; None for the base itself.
     """
 
     name: str
@@ -36,13 +38,18 @@ class Image:
     requirements: Path | None = None
     members: tuple[Path, ...] = ()
     files: tuple[Path, ...] = ()
+    ground: "Image | None" = None
 
     def tag(self, base: Base) -> str:
         """Repository and content key."""
         files = [self.dockerfile, *_BUILDER, *self.files]
         files += [self.requirements] if self.requirements else []
-        key = cachedir.content_key([base.id, *_sources(self.members)], files)
+        ground = [self.ground.tag(base)] if self.ground else []
+        key = cachedir.content_key([base.id, *ground, *_sources(self.members)], files)
         return f"gpushare/{self.name}:{key}"
+
+
+RUNTIME = Image(name="runtime", dockerfile=_RUNTIME / "Dockerfile", files=(_RUNTIME / "slim.py",))
 
 
 def _service(name: str) -> Image:
@@ -52,6 +59,8 @@ def _service(name: str) -> Image:
         dockerfile=folder / "Dockerfile",
         requirements=ROOT / "requirements" / f"{name}.txt",
         members=(_CORE, folder),
+        files=(_RUNTIME / "prune.py",),
+        ground=RUNTIME,
     )
 
 

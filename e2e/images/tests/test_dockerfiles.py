@@ -18,7 +18,7 @@ def test_base_is_an_argument(image: Image) -> None:
     bases = [line for line in lines if line.startswith("FROM ")]
     assert bases
     grounds = {line.split(" AS ")[0] for line in bases}
-    assert grounds <= {"FROM ${BASE}", "FROM locked"}
+    assert grounds <= {"FROM ${BASE}", "FROM ${RUNTIME}", "FROM locked"}
 
 
 @pytest.mark.parametrize("image", SERVICES, ids=lambda image: image.name)
