@@ -59,7 +59,7 @@ def _totals(frame: Frame) -> Markup:
         ("Nodes and cards", f"{counted(len(view.nodes))}, {cards} card{'' if cards == 1 else 's'}"),
         ("Waiting pods", el("a", len(frame.waiting), href="/pods")),
         ("Free", f"{free:.1f} cards"),
-        ("Fragmented", f"{lost:.1f} cards ({share}% of what is free)"),
+        ("Fragmented", f"{lost:.1f} cards ({share}% of free)"),
     )
     return el("dl", [el("div", el("dt", name), el("dd", value)) for name, value in facts])
 
