@@ -212,6 +212,13 @@ def test_containers_cannot_gain_anything() -> None:
     assert pod["automountServiceAccountToken"] is False
 
 
+def test_a_users_annotation_stands_in_place_of_the_charts() -> None:
+    """Each is there once; a release may have its metrics left alone."""
+    (deployment,) = serve(annotations={"prometheus.io/scrape": "false"}).of("Deployment")
+    notes = deployment["spec"]["template"]["metadata"]["annotations"]
+    assert (notes["prometheus.io/scrape"], notes["prometheus.io/port"]) == ("false", "8501")
+
+
 def test_variables_are_the_releases_and_arenas() -> None:
     """Images made for arena find where they run under its names; each is there once, the user's."""
     own = [{"name": "ARENA_POD_IP", "value": "own"}, {"name": "MODEL_CACHE", "value": "1"}]

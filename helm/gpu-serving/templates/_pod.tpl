@@ -4,15 +4,14 @@
 {{- define "serving.annotations" -}}
 {{- $root := index . 0 -}}
 {{- $server := index . 1 -}}
-gpushare/config-digest: {{ include (print $root.Template.BasePath "/configmap.yaml") $root | sha256sum }}
-{{- if and $root.Values.metrics.enabled $server.metricsPort }}
-prometheus.io/scrape: "true"
-prometheus.io/port: {{ $server.metricsPort | quote }}
-prometheus.io/path: {{ $server.metricsPath | quote }}
-{{- end }}
-{{- with $root.Values.annotations }}
-{{ toYaml . }}
-{{- end }}
+{{- $config := include (print $root.Template.BasePath "/configmap.yaml") $root -}}
+{{- $notes := dict "gpushare/config-digest" (sha256sum $config) -}}
+{{- if and $root.Values.metrics.enabled $server.metricsPort -}}
+{{- $_ := set $notes "prometheus.io/scrape" "true" -}}
+{{- $_ := set $notes "prometheus.io/port" (toString $server.metricsPort) -}}
+{{- $_ := set $notes "prometheus.io/path" $server.metricsPath -}}
+{{- end -}}
+{{- mergeOverwrite $notes $root.Values.annotations | toYaml -}}
 {{- end -}}
 
 {{/* Environment: the release's own, and where it runs, under arena's names: envs. */}}
