@@ -1,9 +1,16 @@
 """The reference pages are what their generators write now."""
 
 import re
+from pathlib import Path
 
 import commandpage
+import eventpage
 import namepage
+
+ROOT = Path(__file__).parents[2]
+EVENT = re.compile(r'"((?:Gpu|Mps)[A-Z][A-Za-z]+)"')
+TYPES = {"GpuIndex", "GpuUuid"}
+"""Names of types, which look like an event's reason."""
 
 
 def test_every_flag_of_every_program_is_on_its_page_as_it_is() -> None:
@@ -14,6 +21,19 @@ def test_every_flag_of_every_program_is_on_its_page_as_it_is() -> None:
 def test_every_name_on_the_cluster_is_on_its_page_with_a_word_about_it() -> None:
     """docs/reference/names.md is what `python docs/generators/namepage.py` writes."""
     assert namepage.PAGE.read_text() == namepage.page()
+
+
+def test_every_event_and_every_answer_of_a_node_is_on_its_page() -> None:
+    """docs/reference/events.md is what `python docs/generators/eventpage.py` writes."""
+    assert eventpage.PAGE.read_text() == eventpage.page()
+
+
+def test_no_event_of_the_services_is_without_words() -> None:
+    """Reasons are told by their form: Gpu or Mps and what happened, as a constant in a module."""
+    folders = ("services/deviceplugin/src", "services/extender/src", "libs/gpucore/src")
+    sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    found = {reason for path in sources for reason in EVENT.findall(path.read_text())}
+    assert found - TYPES == set(eventpage.EVENTS)
 
 
 def test_the_page_of_commands_knows_each_command_that_help_lists() -> None:
