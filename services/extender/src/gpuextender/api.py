@@ -16,6 +16,7 @@ from gpuextender import messages, questions, schemas, views
 from gpuextender.front import JSON
 from gpuextender.health import Health
 from gpuextender.messages import MessageError
+from gpuextender.slices import Slices, encoded
 from gpuextender.state import State
 
 
@@ -67,7 +68,10 @@ class ReadApi:
 
     async def nodes(self) -> Response:
         """Every node with its cards and who is on them."""
-        return self._unready() or _json(views.nodes_view(self._state.ledger))
+        if unready := self._unready():
+            return unready
+        slices = Slices()
+        return await _long(await views.nodes_view(self._state.ledger, slices), slices)
 
     async def node(self, node: str) -> Response:
         """One node."""
@@ -90,8 +94,11 @@ class ReadApi:
         if asking is None:
             text = f"pod {namespace}/{name} is not known to ask for a GPU"
             return _json(ErrorView(text), 404)
-        view = views.waiting_view(ledger, asking, policy=self._policy, grouping=self._grouping)
-        return _json(view)
+        slices = Slices()
+        view = await views.waiting_view(
+            ledger, asking, slices, policy=self._policy, grouping=self._grouping
+        )
+        return await _long(view, slices)
 
     async def whatif(self, request: Request) -> Response:
         """What would become of pods if they came now, in this order."""
@@ -101,9 +108,11 @@ class ReadApi:
             wishes = questions.read_question(await request.body())
         except MessageError as error:
             return _json(ErrorView(str(error)), 400)
-        ledger = self._state.ledger
-        policy, grouping = self._policy, self._grouping
-        return _json(await questions.answer(ledger, wishes, policy=policy, grouping=grouping))
+        slices = Slices()
+        view = await questions.answer(
+            self._state.ledger, wishes, slices, policy=self._policy, grouping=self._grouping
+        )
+        return await _long(view, slices)
 
     def _unready(self) -> Response | None:
         obstacle = self._health.obstacle()
@@ -119,6 +128,10 @@ class ReadApi:
 
 def _answers(good: type) -> dict[int | str, dict[str, Any]]:
     return schemas.answers({200: good, 404: ErrorView, 503: ErrorView})
+
+
+async def _long(view: msgspec.Struct, slices: Slices) -> Response:
+    return Response(await encoded(view, slices), media_type=JSON)
 
 
 def _json(view: msgspec.Struct, status: int = 200) -> Response:

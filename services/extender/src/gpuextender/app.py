@@ -7,12 +7,13 @@ from fastapi import FastAPI, Response
 from fastapi.responses import PlainTextResponse
 from starlette.types import ASGIApp
 
-from gpuextender import VERSION, api, messages, probes, schemas
+from gpuextender import VERSION, api, probes, schemas
 from gpuextender.api import ReadApi
 from gpuextender.front import JSON, Front
 from gpuextender.gauges import LedgerGauges
 from gpuextender.health import Health
 from gpuextender.inspection import Inspection, inspect_all, inspect_node
+from gpuextender.slices import Slices, encoded
 from gpuextender.state import State
 from gpuextender.verbs import KINDS, PREFIXES, Verbs
 
@@ -60,11 +61,12 @@ def _add_version(app: FastAPI) -> None:
 def _add_inspection(app: FastAPI, state: State) -> None:
     async def everything() -> Response:
         """All nodes with their cards and pods, as the original answered."""
-        return _json(inspect_all(state.ledger))
+        slices = Slices()
+        return await _json(await inspect_all(state.ledger, slices), slices)
 
     async def one(node: str) -> Response:
         """One node; an unknown one is named in ``error``."""
-        return _json(inspect_node(state.ledger, node))
+        return await _json(inspect_node(state.ledger, node), Slices())
 
     for prefix in PREFIXES:
         for path, handler in (("inspect", everything), ("inspect/{node}", one)):
@@ -76,5 +78,5 @@ def _add_inspection(app: FastAPI, state: State) -> None:
             )
 
 
-def _json(inspection: Inspection) -> Response:
-    return Response(messages.encode(inspection), media_type=JSON)
+async def _json(inspection: Inspection, slices: Slices) -> Response:
+    return Response(await encoded(inspection, slices), media_type=JSON)

@@ -12,6 +12,7 @@ from gpucore.account import NodeAccount
 from gpucore.cards import CardAccount
 from gpucore.ledger import Ledger
 from gpucore.units import NodeName
+from gpuextender.slices import Slices
 
 
 class PodUse(msgspec.Struct, rename={"used_gpu": "usedGPU"}):
@@ -47,10 +48,14 @@ class Inspection(msgspec.Struct, omit_defaults=True):
     error: str = ""
 
 
-def inspect_all(ledger: Ledger) -> Inspection:
+async def inspect_all(ledger: Ledger, slices: Slices) -> Inspection:
     """Every node that offers GPU memory or is held to give some."""
-    accounts = sorted(ledger.nodes().values(), key=lambda account: account.name)
-    return Inspection(list(map(_node, filter(_shared, accounts))))
+    nodes = []
+    for account in sorted(ledger.nodes().values(), key=lambda account: account.name):
+        if _shared(account):
+            nodes.append(_node(account))
+            await slices.breathe()
+    return Inspection(nodes)
 
 
 def inspect_node(ledger: Ledger, name: str) -> Inspection:

@@ -4,7 +4,6 @@ A node that is unknown, or turns out not to fit, scores 0 and never voids the li
 a node is kept encoded, by what is asked: plain shares by policy and amount, all else by demand.
 """
 
-import asyncio
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
@@ -20,9 +19,9 @@ from gpuextender.answers import Answers
 from gpuextender.gangs import Gangs
 from gpuextender.messages import ExtenderArgs, HostPriority, MessageError
 from gpuextender.roster import Roster
+from gpuextender.slices import Slices
 from gpuextender.state import State
 
-BREATHE_EVERY: Final = 50
 POLICIES: Final = 8
 _EMPTY: Final = b"[]"
 
@@ -78,13 +77,13 @@ class Prioritize:
         quickly, which is most of what an answer about thousands of nodes costs.
         """
         numbers = list(filter(None, self._roster.numbers(list(self._state.ledger.nodes()))))
+        slices = Slices()
         works: list[Callable[[int], object]] = [lambda number: self._row(number, "")]
         works += [partial(self._piece, rating=rating) for rating in range(MAX_SCORE + 1)]
         for work in works:
-            for count, number in enumerate(numbers, 1):
+            for number in numbers:
                 work(number)
-                if count % BREATHE_EVERY == 0:
-                    await asyncio.sleep(0)
+                await slices.breathe()
 
     async def _list(self, names: Sequence[NodeName], demand: Demand) -> list[bytes]:
         numbers = self._roster.numbers(names)

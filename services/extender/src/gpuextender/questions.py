@@ -1,11 +1,11 @@
 """whatif: pods that might come, and what would become of them.
 
-Deciding for thousands of nodes takes a moment and a scheduler may be waiting, so pods are tried one
-at a time with room in between: the answer is true of a cluster that may have changed meanwhile.
+Deciding for thousands of nodes takes a moment and a scheduler may be waiting, so nodes are asked a
+few at a time with room in between: the answer is true of a cluster that may have changed meanwhile.
 """
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Annotated, Final
 
 import msgspec
@@ -14,14 +14,19 @@ from gpucore.account import NodeAccount
 from gpucore.explain import placement_sentence
 from gpucore.grouping import Grouping
 from gpucore.ledger import Ledger
-from gpucore.model import Ask, Demand
+from gpucore.model import Ask, Demand, Refusal
 from gpucore.units import NodeName
-from gpucore.whatif import Outcome, Wish, what_if
+from gpucore.whatif import Rated, Trial, Wish, claim_for
 from gpucore.wire.names import POLICY_NAMES
 from gpuextender.messages import MessageError
+from gpuextender.slices import Slices
 from gpuextender.views import RefusalView, refusal_view
 
 MOST_PODS: Final = 200
+MOST_REFUSALS: Final = 100
+"""Nodes whose words are given for one pod: explain has them all."""
+FEW: Final = 16
+"""Nodes asked at once."""
 Amount = Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
 
 
@@ -107,23 +112,46 @@ def _wishes(pod: WishBody) -> list[Wish]:
 
 
 async def answer(
-    ledger: Ledger, wishes: list[Wish], *, policy: str, grouping: Grouping
+    ledger: Ledger, wishes: list[Wish], slices: Slices, *, policy: str, grouping: Grouping
 ) -> AnswerView:
     """Place ``wishes`` one after the other on copies of the books."""
     books = {name: account for name, account in ledger.nodes().items() if account.cards}
-    fates: list[FateView] = []
-    for wish in wishes:
-        result = what_if(books, [wish], policy, grouping=grouping)
-        books = dict(result.accounts)
-        fates.append(_fate(result.outcomes[0], books))
-        await asyncio.sleep(0)
-    return AnswerView(fates)
+    trials = [Trial(few, policy, grouping=grouping) for few in _few_by_few(books)]
+    return AnswerView([await _fate(wish, trials, slices) for wish in wishes])
 
 
-def _fate(outcome: Outcome, books: Mapping[NodeName, NodeAccount]) -> FateView:
-    placement = outcome.placement
-    if placement is None:
-        refusals = [refusal_view(refusal) for refusal in outcome.refusals.values()]
-        return FateView(outcome.name, fits=False, node="", text="fits nowhere", refusals=refusals)
-    text = placement_sentence(placement, books[placement.node].unit)
-    return FateView(outcome.name, fits=True, node=placement.node, text=text, refusals=[])
+def _few_by_few(
+    books: Mapping[NodeName, NodeAccount],
+) -> Iterator[dict[NodeName, NodeAccount]]:
+    items = iter(books.items())
+    while few := dict(islice(items, FEW)):
+        yield few
+
+
+async def _fate(wish: Wish, trials: Iterable[Trial], slices: Slices) -> FateView:
+    """Place one pod on the best node, the first of equals, for those that come after it."""
+    best: tuple[Rated, Trial] | None = None
+    refusals: list[Refusal] = []
+    for trial in trials:
+        for verdict in trial.verdicts(wish.demand).values():
+            if isinstance(verdict, Refusal):
+                refusals.append(verdict)
+            elif best is None or verdict.rating > best[0].rating:
+                best = verdict, trial
+        await slices.breathe()
+    if best is None:
+        return _nowhere(wish, refusals)
+    (rated, trial), node = best, best[0].placement.node
+    account = trial.accounts[node].copy()
+    account.put(claim_for(wish, rated.placement))
+    trial.change(account)
+    text = placement_sentence(rated.placement, account.unit)
+    return FateView(wish.name, fits=True, node=node, text=text, refusals=[])
+
+
+def _nowhere(wish: Wish, refusals: list[Refusal]) -> FateView:
+    text = "fits nowhere"
+    if len(refusals) > MOST_REFUSALS:
+        text += f"; what {MOST_REFUSALS} of {len(refusals)} nodes say:"
+    shown = [refusal_view(refusal) for refusal in refusals[:MOST_REFUSALS]]
+    return FateView(wish.name, fits=False, node="", text=text, refusals=shown)

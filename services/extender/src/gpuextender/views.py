@@ -11,14 +11,14 @@ import msgspec
 from gpucore.account import NodeAccount
 from gpucore.cards import CardAccount
 from gpucore.explain import placement_sentence, sentence
-from gpucore.fit import sift
+from gpucore.fit import fit
 from gpucore.grouping import Grouping
 from gpucore.ledger import Ledger
 from gpucore.model import Claim, Demand, Refusal
 from gpucore.policy import score
-from gpucore.units import NodeName
 from gpucore.wire.gangs import gang_of
 from gpucore.wire.pods import Pod
+from gpuextender.slices import Slices
 from gpuextender.state import Asking
 
 
@@ -124,10 +124,14 @@ class ExplainView(msgspec.Struct, rename="camel"):
     faults: list[str] = []
 
 
-def nodes_view(ledger: Ledger) -> NodesView:
+async def nodes_view(ledger: Ledger, slices: Slices) -> NodesView:
     """All nodes of interest."""
-    accounts = sorted(ledger.nodes().values(), key=lambda account: account.name)
-    return NodesView([node_view(account) for account in accounts if account.cards])
+    views = []
+    for account in sorted(ledger.nodes().values(), key=lambda account: account.name):
+        if account.cards:
+            views.append(node_view(account))
+            await slices.breathe()
+    return NodesView(views)
 
 
 def node_view(account: NodeAccount) -> NodeView:
@@ -185,18 +189,27 @@ def placed_view(claim: Claim, account: NodeAccount | None) -> ExplainView:
     )
 
 
-def waiting_view(ledger: Ledger, asking: Asking, *, policy: str, grouping: Grouping) -> ExplainView:
+async def waiting_view(
+    ledger: Ledger, asking: Asking, slices: Slices, *, policy: str, grouping: Grouping
+) -> ExplainView:
     """A pod that waits: what each node with cards says to it."""
     pod, demand = asking.pod, asking.demand
     view = ExplainView(pod.namespace, pod.name, pod.uid, "waiting", "asks for no GPU")
     if demand is None:
         return view
-    names = sorted(name for name, account in ledger.nodes().items() if account.cards)
-    fits, refused = sift(ledger, demand, names)
     view.asks = ask_view(demand)
-    view.fits = _fits(ledger, demand, fits, policy=policy, grouping=grouping)
-    view.refusals = [refusal_view(refused[name]) for name in refused]
-    view.text = f"{len(fits)} of {len(names)} nodes with GPUs can take it" + _together(pod)
+    for account in sorted(ledger.nodes().values(), key=lambda account: account.name):
+        if not account.cards:
+            continue
+        refusal = fit(account, demand)
+        if refusal is None:
+            rating = score(account, demand, policy, grouping=grouping)
+            view.fits.append(FitView(account.name, rating))
+        else:
+            view.refusals.append(refusal_view(refusal))
+        await slices.breathe()
+    count = len(view.fits) + len(view.refusals)
+    view.text = f"{len(view.fits)} of {count} nodes with GPUs can take it" + _together(pod)
     return view
 
 
@@ -204,22 +217,6 @@ def _together(pod: Pod) -> str:
     """What is to be known of a pod that is never placed alone."""
     gang = gang_of(pod)
     return f", but only with all {gang.size} pods of gang {gang.name}" if gang else ""
-
-
-def _fits(
-    ledger: Ledger,
-    demand: Demand,
-    names: Iterable[NodeName],
-    *,
-    policy: str,
-    grouping: Grouping,
-) -> list[FitView]:
-    accounts = ((name, ledger.node(name)) for name in names)
-    return [
-        FitView(name, score(found, demand, policy, grouping=grouping))
-        for name, found in accounts
-        if found
-    ]
 
 
 def ask_view(demand: Demand) -> AskView:
