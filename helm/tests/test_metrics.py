@@ -1,9 +1,11 @@
 """What rules ask for is what programs publish, and the page about it is up to date."""
 
+import re
+
 import metricpage
 import pytest
 import yaml
-from charting import CHART
+from charting import CHART, render
 from queries import metrics_of
 
 RULES = CHART / "alerts" / "gpushare.yaml"
@@ -44,3 +46,21 @@ def test_rules_ask_only_for_metrics_that_exist() -> None:
     }
     assert len(asked) > 20
     assert asked <= metricpage.known()
+
+
+def test_rules_ask_only_for_jobs_that_the_monitors_make() -> None:
+    """A job of another name would leave every rule on it silent."""
+    values = {"monitoring": {"enabled": True}, "webhook": {"enabled": True}}
+    rendered = render(values=values)
+    made = {
+        relabeling["replacement"]
+        for item in (*rendered.of("PodMonitor"), *rendered.of("ServiceMonitor"))
+        for end in item["spec"].get("podMetricsEndpoints") or item["spec"]["endpoints"]
+        for relabeling in end["relabelings"]
+        if relabeling["targetLabel"] == "job"
+    }
+    asked = set(re.findall(r'job=~?"([^"]+)"', RULES.read_text()))
+    assert len(asked) >= 4
+    for pattern in asked:
+        assert any(re.fullmatch(pattern, job) for job in made), pattern
+    assert len(made) == 4
