@@ -1,50 +1,10 @@
-"""The chart of model servers: what each server is started with, and what is refused."""
+"""The chart of model servers: what each server is started with and how its pods are made."""
 
 from typing import Any
 
-import helm_python as helm
-import kubernetes_validate
 import pytest
-from charting import SERVING, Object, Rendered, render
-
-SERVERS = ("tensorflow", "triton", "torchserve", "vllm", "custom")
-MODEL = {"modelName": "mnist", "modelPath": "/models/mnist", "gpuMemory": 3}
-SCHEMAS = ("1.25", "1.34")
-"""Of the oldest version whose schemas are at hand, and of a new one."""
-
-
-def serve(server: str = "tensorflow", version: str = "1.34.0", **values: Any) -> Rendered:
-    """A release `mnist` of one server with a share of 3 units."""
-    own = {"image": "own:1", "command": "run --on $PORT"} if server == "custom" else {}
-    every = {"server": server, **MODEL, **own, **values}
-    return render(version, every, chart=SERVING, release="mnist")
-
-
-def container(rendered: Rendered) -> Object:
-    """The one container of the pods."""
-    (pod,) = [spec for _, spec in rendered.pods()]
-    (found,) = pod["containers"]
-    return dict(found)
-
-
-def test_lint_is_clean() -> None:
-    """Helm's own linter has nothing to say but that there is no icon."""
-    report = helm.lint(SERVING, values=MODEL, strict=True, kube_version="v1.20.2")
-    assert report["errors"] == []
-    assert [item["error"] for item in report["messages"]] == ["icon is recommended"]
-
-
-@pytest.mark.parametrize("version", SCHEMAS)
-@pytest.mark.parametrize("server", SERVERS)
-def test_objects_are_what_the_api_takes(server: str, version: str) -> None:
-    """Every object of every server passes the schemas of old and new Kubernetes."""
-    rendered = serve(
-        server, f"{version}.0", cpu=1, memory="2Gi", autoscaling={"enabled": True}, port=9000
-    )
-    for item in rendered.objects:
-        kubernetes_validate.validate(item, version, strict=True)
-    kinds = [item["kind"] for item in rendered.objects]
-    assert sorted(kinds) == ["ConfigMap", "Deployment", "HorizontalPodAutoscaler", "Service"]
+from charting import SERVING
+from servingchart import SERVERS, container, serve
 
 
 @pytest.mark.parametrize(
@@ -263,37 +223,3 @@ def test_changed_configuration_restarts_the_server() -> None:
 
     assert digest() == digest()
     assert digest() != digest(memoryFraction={"processes": 2})
-
-
-@pytest.mark.parametrize(
-    ("values", "complaint"),
-    [
-        ({"gpuCount": 1}, "gpucount and gpumemory should not be used at the same time."),
-        ({"gpuMemory": 0}, "set gpuMemory for a share of a GPU"),
-        ({"gpuMemory": 0, "gpuCount": 1, "gpuCore": 10}, "gpuCore is a part of a shared GPU"),
-        ({"gpuCore": 101}, "maximum"),
-        ({"modelPath": ""}, "modelPath is empty"),
-        ({"modelName": ""}, "modelName is empty"),
-        ({"modelName": "a b"}, "modelName"),
-        ({"server": "vllm", "modelConfigFile": "/m"}, "option of TensorFlow Serving"),
-        ({"server": "custom"}, "set image"),
-        ({"server": "custom", "image": "a"}, "set command"),
-        ({"command": "a", "extraArgs": ["b"]}, "put them into command"),
-        ({"autoscaling": {"enabled": True}}, "set cpu"),
-        ({"autoscaling": {"enabled": True, "minReplicas": 9}, "cpu": 1}, "is larger than"),
-        ({"memoryFraction": {"processes": 0}}, "minimum"),
-        ({"gpumemory": 3}, "'gpumemory' not allowed"),
-    ],
-)
-def test_impossible_values_are_refused(values: Object, complaint: str) -> None:
-    """A sentence says what to set, before anything reaches a cluster."""
-    with pytest.raises(helm.HelmError, match=complaint):
-        render(values={**MODEL, **values}, chart=SERVING, release="mnist")
-
-
-def test_notes_say_how_to_reach_it() -> None:
-    """The notes name the share, the Deployment to wait for and the port."""
-    notes = serve().notes
-    assert "3 units of a GPU" in notes
-    assert "kubectl rollout status deployment/mnist-tensorflow-serving -n gpu-system" in notes
-    assert "service/mnist-tensorflow-serving 8501" in notes

@@ -1,0 +1,61 @@
+"""What the chart of model servers makes of its values, and which it refuses with a sentence."""
+
+import helm_python as helm
+import kubernetes_validate
+import pytest
+from charting import SERVING, Object, render
+from servingchart import MODEL, SCHEMAS, SERVERS, serve
+
+
+def test_lint_is_clean() -> None:
+    """Helm's own linter has nothing to say but that there is no icon."""
+    report = helm.lint(SERVING, values=MODEL, strict=True, kube_version="v1.20.2")
+    assert report["errors"] == []
+    assert [item["error"] for item in report["messages"]] == ["icon is recommended"]
+
+
+@pytest.mark.parametrize("version", SCHEMAS)
+@pytest.mark.parametrize("server", SERVERS)
+def test_objects_are_what_the_api_takes(server: str, version: str) -> None:
+    """Every object of every server passes the schemas of old and new Kubernetes."""
+    rendered = serve(
+        server, f"{version}.0", cpu=1, memory="2Gi", autoscaling={"enabled": True}, port=9000
+    )
+    for item in rendered.objects:
+        kubernetes_validate.validate(item, version, strict=True)
+    kinds = [item["kind"] for item in rendered.objects]
+    assert sorted(kinds) == ["ConfigMap", "Deployment", "HorizontalPodAutoscaler", "Service"]
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"gpuCount": 1}, "gpucount and gpumemory should not be used at the same time."),
+        ({"gpuMemory": 0}, "set gpuMemory for a share of a GPU"),
+        ({"gpuMemory": 0, "gpuCount": 1, "gpuCore": 10}, "gpuCore is a part of a shared GPU"),
+        ({"gpuCore": 101}, "maximum"),
+        ({"modelPath": ""}, "modelPath is empty"),
+        ({"modelName": ""}, "modelName is empty"),
+        ({"modelName": "a b"}, "modelName"),
+        ({"server": "vllm", "modelConfigFile": "/m"}, "option of TensorFlow Serving"),
+        ({"server": "custom"}, "set image"),
+        ({"server": "custom", "image": "a"}, "set command"),
+        ({"command": "a", "extraArgs": ["b"]}, "put them into command"),
+        ({"autoscaling": {"enabled": True}}, "set cpu"),
+        ({"autoscaling": {"enabled": True, "minReplicas": 9}, "cpu": 1}, "is larger than"),
+        ({"memoryFraction": {"processes": 0}}, "minimum"),
+        ({"gpumemory": 3}, "'gpumemory' not allowed"),
+    ],
+)
+def test_impossible_values_are_refused(values: Object, complaint: str) -> None:
+    """A sentence says what to set, before anything reaches a cluster."""
+    with pytest.raises(helm.HelmError, match=complaint):
+        render(values={**MODEL, **values}, chart=SERVING, release="mnist")
+
+
+def test_notes_say_how_to_reach_it() -> None:
+    """The notes name the share, the Deployment to wait for and the port."""
+    notes = serve().notes
+    assert "3 units of a GPU" in notes
+    assert "kubectl rollout status deployment/mnist-tensorflow-serving -n gpu-system" in notes
+    assert "service/mnist-tensorflow-serving 8501" in notes
