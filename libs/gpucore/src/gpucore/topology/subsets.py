@@ -8,6 +8,7 @@ see :mod:`gpucore.topology.greedy`.
 """
 
 from array import array
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import combinations
@@ -70,12 +71,9 @@ class Table:
         if size not in self._groups:
             masks = _ordered(self._node_bits, size)
             weights = itemgetter(*masks, 0, 0)(self.sums)  # two more: it gives no tuple for one
-            found: dict[int, list[int]] = {}
+            found: defaultdict[int, list[int]] = defaultdict(list)
             for weight, mask in zip(weights, masks, strict=False):
-                if weight in found:
-                    found[weight].append(mask)
-                else:
-                    found[weight] = [mask]
+                found[weight].append(mask)
             self._groups[size] = {weight: found[weight] for weight in sorted(found, reverse=True)}
         return self._groups[size]
 
