@@ -1,17 +1,20 @@
-"""`python -m images build`: build what is missing and print names and sizes.
+"""`python -m images build`: build what is missing, print names and sizes, write what is in them.
 
-Standard output has one line per image, `<name> <MB>`; progress goes to stderr. Exit status 1 with
-one sentence when something is missing.
+Standard output has one line per image, `<name> <MB>`, the shared runtime included. Bills of
+materials (CycloneDX) go to artifacts/sbom, progress to stderr. Exit status 1 with one sentence when
+something is missing.
 """
 
 import argparse
 import sys
+from pathlib import Path
 
 from cluster import engine
 from cluster.commands import run
 from cluster.errors import ClusterError
-from images import build
+from images import build, sbom
 
+SBOM = Path(__file__).resolve().parents[2] / "artifacts" / "sbom"
 _BYTES_PER_MB = 1_000_000
 
 
@@ -20,8 +23,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         engine.ensure()
-        for name in build.ensure(options.base).names():
+        names = build.ensure(options.base).names()
+        for name in names:
             print(f"{name:45} {_size(name) / _BYTES_PER_MB:6.0f} MB")
+        for name in names:
+            sbom.write(name, build.EPOCH, SBOM)
     except ClusterError as error:
         print(f"images: error: {error}", file=sys.stderr)
         return 1

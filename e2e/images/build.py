@@ -77,8 +77,15 @@ def members_file(own: Iterable[Path]) -> str:
     return "".join(f"{wheels.requirement(wheel)}\n" for wheel in own)
 
 
-def _build(image: Image, base: Base, tag: str, context: Path) -> None:
-    arguments = {"BASE": base.name, "EPOCH": str(EPOCH), "VERSION": tag.rpartition(":")[2]}
+def arguments(image: Image, base: Base) -> dict[str, str]:
+    """What the Dockerfile is told: its grounds, the time of its files, the version it bears."""
+    told = {"BASE": base.name, "EPOCH": str(EPOCH), "VERSION": image.tag(base).rpartition(":")[2]}
     if image.ground is not None:
-        arguments["RUNTIME"] = image.ground.tag(base)
-    docker.build(tag, context=context, dockerfile=image.dockerfile, arguments=arguments)
+        told["RUNTIME"] = image.ground.tag(base)
+    return told
+
+
+def _build(image: Image, base: Base, tag: str, context: Path) -> None:
+    docker.build(
+        tag, context=context, dockerfile=image.dockerfile, arguments=arguments(image, base)
+    )
