@@ -112,6 +112,14 @@ async def test_a_missing_program_is_a_reason_not_a_crash() -> None:
         assert "cannot run /nowhere/nvidia-cuda-mps-control" in await stage.failure()
 
 
+async def test_a_place_that_cannot_be_made_is_a_reason_not_a_crash() -> None:
+    """A file where the card's folder should be, or a file system that is read-only."""
+    async with mps_stage() as stage:
+        stage.folders.pipe.parent.write_text("")
+        stage.run()
+        assert f"cannot make {stage.folders.pipe.parent}" in await stage.failure()
+
+
 async def test_a_deaf_daemon_is_killed_in_the_end() -> None:
     """It ignores quit and SIGTERM; the end still comes, and comes soon."""
     async with mps_stage(timing=Timing(check=0.05, grace=0.3)) as stage:

@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 from pydantic_settings import CliApp
 
+from gpucore.node.mpsgrant import MpsPlace
 from gpucore.units import MemoryUnit
 from gpudeviceplugin.__main__ import main
 from gpudeviceplugin.settings import Settings
@@ -30,6 +31,23 @@ def test_every_documented_flag_is_taken() -> None:
     settings = CliApp.run(Settings, cli_args=text.split())
     assert (settings.node_name, str(settings.kubelet_dir)) == ("n", "/d")
     assert settings.resource_domain == "example.org"
+
+
+@pytest.mark.parametrize(
+    ("flags", "place"),
+    [
+        ("", None),
+        ("--mps", MpsPlace("", pipe="/tmp/nvidia-mps")),
+        ("--mps --mps-pipe /root/nvidia-mps", MpsPlace("", pipe="/root/nvidia-mps")),
+        ("--mps-root /run/mps", MpsPlace("/run/mps")),
+        ("--mps --mps-root /run/mps", MpsPlace("/run/mps")),
+    ],
+)
+def test_the_flags_of_mps_say_whose_daemons_there_are(flags: str, place: MpsPlace | None) -> None:
+    """As in 2019 --mps means the operator's daemon; with a root the plugin runs its own."""
+    settings = CliApp.run(Settings, cli_args=["--node-name", "n", *flags.split()])
+    assert settings.mps_place == place
+    assert settings.mps is ("--mps" in flags.split())
 
 
 @pytest.mark.parametrize(

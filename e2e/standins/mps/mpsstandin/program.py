@@ -36,6 +36,9 @@ def _daemon(place: Place, *, multi_user: bool, background: bool) -> int:
         return 0
     if background:
         os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for standard in range(3):
+            os.dup2(nothing, standard)
     try:
         Daemon(place, multi_user=multi_user).serve()
     except RunningError as error:

@@ -157,7 +157,7 @@ class Plugin:
             words = f"takes no new pods: {why}"
             self._announcer.notify(Notice(DAEMON_FAILED, words, uuid=uuid))
         elif before is Phase.FAILED:
-            words = "takes new pods again: its MPS daemon answers"
+            words = "is served by its MPS daemon again"
             self._announcer.notify(Notice(DAEMON_SERVES, words, uuid=uuid, good=True))
 
     def _isolation_faults(self, faults: tuple[str, ...]) -> None:

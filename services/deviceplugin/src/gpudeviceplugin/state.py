@@ -86,6 +86,7 @@ class NodeState:
         self.steering = Steering(tuple(Resource), one_daemon=one_daemon)
         self.pods: dict[PodUid, Pod] = {}
         self.inherited = Inherited()
+        self._held: list[Held] = []
         self.pods_changed = Signal()
         self.inventory_changed = Signal()
         self.outlook_changed = Signal()
@@ -112,6 +113,7 @@ class NodeState:
 
     def _offer(self) -> None:
         self.steering.equip(self.inventory, oversell=self._oversell)
+        self._inherit()
         self.inventory_changed.fire()
         self.outlook_changed.fire()
 
@@ -128,7 +130,8 @@ class NodeState:
         """Take kubelet's account for the truth; false while it owes an account of some grant."""
         live = [each for each in held if not self._ended(each.namespace, each.name)]
         self.steering.believe(live, asked_at=asked_at)
-        self._inherit(live)
+        self._held = live
+        self._inherit()
         told = {
             (resource, one)
             for each in live
@@ -142,10 +145,13 @@ class NodeState:
             for one in recent.granted.ids
         )
 
-    def _inherit(self, held: Iterable[Held]) -> None:
-        """Know the pods of an original plugin, whose place kubelet does not tell."""
+    def _inherit(self) -> None:
+        """Know the pods of an original plugin, whose place kubelet does not tell.
+
+        Cards, pods and kubelet's account become known in any order.
+        """
         self.inherited = inherited(
-            held,
+            self._held,
             self.pods.values(),
             self.policy.names,
             table=self.steering.tables[Resource.MEM],
@@ -167,6 +173,7 @@ class NodeState:
             self._forget(self.pods[uid])
         for pod in sorted(items, key=lambda pod: pod.creation):
             self._see(pod)
+        self._inherit()
         self.pods_changed.fire()
 
     def happened(self, kind: Kind, item: Pod, raw: bytes) -> None:

@@ -1,0 +1,59 @@
+"""A node that an original plugin served: its pods stay where their annotations say they are."""
+
+from pathlib import Path
+
+import pytest
+from fakecluster.objects import planned
+from stage import Stage
+
+pytestmark = pytest.mark.slow
+
+
+def as_the_original_left_it(stage: Stage, name: str, card: int, units: int) -> dict[str, str]:
+    """Rewrite a pod's annotations: on ``card`` by the original's word; returns them."""
+    pod = stage.cluster.pods.objects["default", name]
+    said = planned(card, units) | {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
+    stage.cluster.pods.put(pod | {"metadata": pod["metadata"] | {"annotations": said}})
+    return said
+
+
+async def test_the_word_of_the_original_stands_against_kubelets_ids(tmp_path: Path) -> None:
+    """Ten units on card 1 that kubelet counts on card 0: card 1 has five left, and is not told ten.
+
+    A new process of the plugin stands for the one that takes over: it has given nobody anything.
+    """
+    async with Stage(tmp_path) as stage:
+        await stage.offered(30)
+        stage.create("old", {"gpu-mem": 10}, annotations=planned(0, 10))
+        await stage.admitted("old")
+        assert stage.cards_of("old") == {0}
+        await stage.stop_plugin()
+        await stage.offered(0)
+        said = as_the_original_left_it(stage, "old", 1, 10)
+        await stage.start_plugin()
+        await stage.offered(30)
+
+        stage.create("too-much", {"gpu-mem": 6}, annotations=planned(1, 6))
+        assert "card 1 has 5 of 15 free" in await stage.rejected("too-much")
+        stage.create("rest", {"gpu-mem": 5}, annotations=planned(1, 5))
+        await stage.admitted("rest")
+        assert stage.cards_of("rest") == {1}
+        confirmed = "ALIYUN_COM_GPU_MEM_ASSIGNED"
+        await stage.eventually(lambda: stage.annotations("rest")[confirmed] == "true")
+        assert stage.annotations("old") == said
+        assert stage.reasons("old") == []
+
+
+async def test_a_forged_word_is_corrected(tmp_path: Path) -> None:
+    """The same annotations on a pod that this plugin serves are no more than a wrong plan."""
+    async with Stage(tmp_path) as stage:
+        await stage.offered(30)
+        forged = planned(1, 4) | {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
+        stage.create("forged", {"gpu-mem": 4}, annotations=forged)
+        await stage.admitted("forged")
+        (card,) = stage.cards_of("forged")
+        index = "ALIYUN_COM_GPU_MEM_IDX"
+        await stage.eventually(
+            lambda: "scheduler.framework.gpushare.allocation" in stage.annotations("forged")
+        )
+        assert stage.annotations("forged")[index] == str(card)
