@@ -12,6 +12,7 @@ from gpucore.wire.pods import decode_pod
 from gpuextender import events
 from gpuextender.events import Recorder
 from gpuextender.kubeerrors import NotFoundError, UnreachableError
+from gpuextender.pace import Pace
 
 POD = decode_pod(json.dumps(pod("p", 2, uid="u")).encode())
 
@@ -114,17 +115,15 @@ async def test_messages_are_cut_to_what_the_api_server_takes() -> None:
     assert len(api.posted[0]["message"]) == 1024
 
 
-async def test_a_burst_goes_at_once_and_the_rest_in_step(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """After a burst of binds events are paced, so that binds have the API server."""
-    monkeypatch.setattr(events, "BURST", 3)
-    monkeypatch.setattr(events, "PER_SECOND", 20)
-    api = FakeApi()
-    recorder = Recorder(api, instance="test")
-    for number in range(6):
-        recorder.note(POD, f"Reason{number}", "m")
-    began = asyncio.get_running_loop().time()
-    await written(recorder)
-    assert len(api.posted) == 6
-    assert asyncio.get_running_loop().time() - began >= 2 / 20
+def test_a_burst_goes_at_once_and_the_rest_in_step() -> None:
+    """After a burst events are paced: slowly while pods are bound, quickly once it is quiet."""
+    pace = Pace(burst=3, quiet=50, busy=5)
+    pace.said(100.0)
+    assert [pace.turn(100.0) for _ in range(3)] == [0.0, 0.0, 0.0]
+    assert pace.turn(100.0) == pytest.approx(0.2)
+    pace.said(100.2)
+    assert pace.turn(100.2) == pytest.approx(0.2)
+    assert pace.turn(102.0) == 0.0
+    turns = [pace.turn(102.0) for _ in range(4)]
+    assert turns == pytest.approx([0.0, 0.0, 0.02, 0.04])
+    assert [pace.turn(110.0) for _ in range(3)] == [0.0, 0.0, 0.0]

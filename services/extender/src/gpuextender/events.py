@@ -2,8 +2,8 @@
 
 Best effort and in the background: a bind never waits for one. What is said again about a pod within
 ``QUIET_SECONDS`` is counted into the event that is there, so that events never outnumber binds.
-Events give way to binds: after a burst they are written at a steady pace, and what would wait too
-long for that is dropped and counted.
+Events give way to binds (:mod:`gpuextender.pace`): after a burst they are written one by one, the
+more slowly the more is going on, and what would wait too long for that is dropped and counted.
 """
 
 import asyncio
@@ -20,12 +20,14 @@ from gpucore.wire.pods import Pod
 from gpuextender import metrics
 from gpuextender.kube import Api
 from gpuextender.kubeerrors import KubeError, NotFoundError
+from gpuextender.pace import Pace
 
 COMPONENT: Final = "gpushare-extender"
 QUIET_SECONDS: Final = 30.0
 QUEUE_LIMIT: Final = 10_000
-BURST: Final = 50
-PER_SECOND: Final = 25
+BURST: Final = 20
+QUIET_PER_SECOND: Final = 50
+BUSY_PER_SECOND: Final = 5
 REMEMBERED: Final = 4_096
 MESSAGE_LIMIT: Final = 1_024
 
@@ -55,7 +57,7 @@ class Recorder:
         self._instance = instance
         self._said: OrderedDict[_Key, _Said] = OrderedDict()
         self._queue: asyncio.Queue[_Said] = asyncio.Queue(QUEUE_LIMIT)
-        self._due = 0.0
+        self._pace = Pace(burst=BURST, quiet=QUIET_PER_SECOND, busy=BUSY_PER_SECOND)
 
     def note(self, pod: Pod, reason: str, message: str) -> None:
         """Something went as it should."""
@@ -69,7 +71,7 @@ class Recorder:
         """Write for ever."""
         while True:
             said = await self._queue.get()
-            await self._pace()
+            await asyncio.sleep(self._pace.turn(monotonic()))
             try:
                 await self._write(said)
                 metrics.EVENTS.labels("written").inc()
@@ -87,12 +89,6 @@ class Recorder:
         except TimeoutError:
             log.warning("events left unwritten", count=self._queue.qsize())
 
-    async def _pace(self) -> None:
-        """Wait for this event's turn: at once within a burst, then one after the other."""
-        now = monotonic()
-        self._due = max(self._due, now - BURST / PER_SECOND) + 1 / PER_SECOND
-        await asyncio.sleep(max(0.0, self._due - now))
-
     def _say(self, pod: Pod, kind: str, reason: str, message: str) -> None:
         said = self._remember(pod, kind, reason)
         said.message = message[:MESSAGE_LIMIT]
@@ -101,6 +97,7 @@ class Recorder:
             metrics.EVENTS.labels("aggregated").inc()
             return
         said.written = monotonic()
+        self._pace.said(said.written)
         try:
             self._queue.put_nowait(said)
         except asyncio.QueueFull:
