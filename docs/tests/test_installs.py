@@ -14,6 +14,7 @@ from charting import render
 from guides.blocks import fences
 
 DOCS = Path(__file__).parents[1]
+pytestmark = pytest.mark.slow
 SETTING = re.compile(r"`([a-z]\w+(?:\.\w+)+)=(\w+)`")
 NEWEST = "1.34.0"
 
