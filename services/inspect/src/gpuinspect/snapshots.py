@@ -16,6 +16,7 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.nodes import Node, decode_node
 from gpucore.wire.podspec import Pod, decode_pod
 from gpuinspect.errors import SnapshotError
+from gpuinspect.uncollected import uncollected
 
 STDIN: Final = Path("-")
 
@@ -96,13 +97,14 @@ def gather(objects: Iterable[tuple[str, msgspec.Raw]]) -> Snapshot:
         msgspec.MsgspecError, WireError: an object is not what its kind promises.
     """
     kinds: dict[str, list[msgspec.Raw]] = {"Node": [], "Pod": []}
-    for listed, raw in objects:
-        kinds.setdefault(listed or _kind_of(raw), []).append(raw)
-    return Snapshot(
-        nodes=tuple(map(decode_node, kinds["Node"])),
-        pods=tuple(map(decode_pod, kinds["Pod"])),
-        raw={kind: tuple(raws) for kind, raws in kinds.items()},
-    )
+    with uncollected():
+        for listed, raw in objects:
+            kinds.setdefault(listed or _kind_of(raw), []).append(raw)
+        return Snapshot(
+            nodes=tuple(map(decode_node, kinds["Node"])),
+            pods=tuple(map(decode_pod, kinds["Pod"])),
+            raw={kind: tuple(raws) for kind, raws in kinds.items()},
+        )
 
 
 def _kind_of(raw: msgspec.Raw) -> str:

@@ -20,6 +20,7 @@ from gpucore.wire.nodes import Node, unhealthy_indexes, unhealthy_node
 from gpucore.wire.quantity import amount
 from gpuinspect.errors import NotFoundError
 from gpuinspect.snapshots import Snapshot
+from gpuinspect.uncollected import uncollected
 from gpuinspect.views import CardView, ClusterView, NodeView, PodView
 
 
@@ -39,7 +40,8 @@ def books(snapshot: Snapshot, names: Names) -> Ledger:
     Raises:
         WireError: an amount is no Kubernetes quantity (no API server accepts such an object).
     """
-    ledger = rebuilt(names, map(_whole, snapshot.nodes), snapshot.pods)
+    with uncollected():
+        ledger = rebuilt(names, map(_whole, snapshot.nodes), snapshot.pods)
     for raw in snapshot.all("ConfigMap"):
         config_map = msgspec.json.decode(raw, type=_ConfigMap)
         node = unhealthy_node(config_map.metadata.name)
