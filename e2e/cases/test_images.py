@@ -8,7 +8,6 @@ import pytest
 
 from cluster import baseimage, docker
 from cluster.commands import run, succeeds
-from environments.environment import Environment
 from images import base as bases
 from images import build, catalogue
 from images.catalogue import Image
@@ -16,9 +15,9 @@ from images.catalogue import Image
 pytestmark = pytest.mark.e2e
 
 
-def test_the_own_layer_is_reproducible(environment: Environment) -> None:
+@pytest.mark.usefixtures("environment")
+def test_the_own_layer_is_reproducible() -> None:
     """The layer with the workspace's own code has the same digest when it is built again."""
-    assert environment.nodes
     image = catalogue.INSPECT
     base = bases.probe(baseimage.ensure())
     layers = []
@@ -39,10 +38,10 @@ def test_the_own_layer_is_reproducible(environment: Environment) -> None:
     assert len(layers[0]) == 3  # the runtime, the locked packages, our own code
 
 
+@pytest.mark.usefixtures("environment")
 @pytest.mark.parametrize("image", [catalogue.EXTENDER, catalogue.DEVICE_PLUGIN, catalogue.INSPECT])
-def test_nothing_in_an_image_installs_or_builds(environment: Environment, image: Image) -> None:
+def test_nothing_in_an_image_installs_or_builds(image: Image) -> None:
     """A service's image has no package manager, no pip, no perl and no compiler."""
-    assert environment.nodes
     tag = image.tag(bases.probe(baseimage.ensure()))
     look = "python3 -c 'import pip' || python3 -c 'import ensurepip'"
     options = ["--rm", "--network=none", "--read-only", "--entrypoint", "sh"]

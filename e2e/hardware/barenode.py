@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from environments.processes import Process, free_port
-from environments.waiting import until
+from environments.waiting import DeadlineError, until
 from hardware.clients import Client
 from hardware.fakeapi import FakeApi
 from hardware.fakekubelet import FakeKubelet
@@ -93,9 +93,7 @@ class BareNode:
     def _offered(self) -> bool:
         assert self._plugin is not None
         self._plugin.demand_alive()
-        if not self.kubelet.healthy(MEM) or INVENTORY not in self._annotations():
-            return False
-        return not self.mps or any(card.mode == MPS for card in self.cards())
+        return bool(self.kubelet.healthy(MEM)) and INVENTORY in self._annotations()
 
     def _annotations(self) -> dict[str, str]:
         found: dict[str, str] = self.api.objects[NODE_PATH]["metadata"].get("annotations", {})
@@ -109,6 +107,17 @@ class BareNode:
     def cards(self) -> tuple[Card, ...]:
         """As the plugin has published them."""
         return cards(self._annotations()[INVENTORY])
+
+    def wait_for_mps(self, uuid: str) -> None:
+        """Return when a card is behind its daemon; DeadlineError with the plugin's log if not."""
+        try:
+            until(
+                f"{uuid} is behind MPS",
+                lambda: any(card.uuid == uuid and card.mode == MPS for card in self.cards()),
+                seconds=READY_SECONDS,
+            )
+        except DeadlineError as error:
+            raise DeadlineError(f"{error}\n{self.log[-3000:]}") from error
 
     def events(self) -> list[dict[str, Any]]:
         """Events that the plugin has written."""

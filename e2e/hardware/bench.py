@@ -71,6 +71,8 @@ def measured(card: SmiCard, effort: Effort, counts: Sequence[int]) -> Figures:
         figures["machine"]["MPS"] = str(reason)
         return figures
     with _node(mps=True) as node:
+        node.wait_for_mps(card.uuid)
+        blast.let_in(node, _same(node, card))
         _common(figures, node, card, size, effort=effort, counts=counts)
         with step("thread percentages"):
             figures["threads"] = compute.threads(node, _same(node, card), PERCENTS, effort)

@@ -64,7 +64,7 @@ def radius(
         found["neighbour_afterwards"] = _outcome(lambda: neighbour.ask("allocate", mib=2))
         found["newcomer"] = _newcomer(site, card)
     return found | {
-        "after_all_left": _recovered(site, card),
+        "after_all_left": let_in(site, card),
         "card_healthy": all(each.healthy for each in site.cards() if each.uuid == card.uuid),
     }
 
@@ -77,12 +77,13 @@ def _newcomer(site: Site, card: Card) -> str:
     return _outcome(come)
 
 
-def _recovered(site: Site, card: Card) -> str:
-    until(
-        "a client is let in after all others have gone",
-        lambda: _newcomer(site, card) == FINE,
-        seconds=RECOVERY_SECONDS,
-    )
+def let_in(site: Site, card: Card) -> str:
+    """Wait until a new client can work; ``fine``.
+
+    A server of MPS that starts or recovers turns clients away with CUDA_ERROR_MPS_SERVER_NOT_READY
+    for a while (MPS manual, troubleshooting), so the first client of a node comes here too.
+    """
+    until("a client is let in", lambda: _newcomer(site, card) == FINE, seconds=RECOVERY_SECONDS)
     return FINE
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hardware import presence
+from hardware import blast, presence
 from hardware.barenode import BareNode
 from hardware.clients import Client
 from hardware.compute import Request, settle
@@ -39,6 +39,9 @@ def mps(smi_card: SmiCard, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     except UnavailableError as reason:
         pytest.skip(str(reason))
     with BareNode(tmp_path_factory.mktemp("m"), mps=True) as node:
+        node.wait_for_mps(smi_card.uuid)
+        (card,) = [each for each in node.cards() if each.uuid == smi_card.uuid]
+        blast.let_in(node, card)
         yield node
 
 
