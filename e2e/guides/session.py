@@ -8,6 +8,7 @@ and their like) is run again until it shows what the page says, as a person woul
 
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Mapping
@@ -20,6 +21,8 @@ from guides.matching import matches
 COMMAND_SECONDS = 90
 """Longer than any wait that a page tells its reader to make."""
 POLL_SECONDS = 0.5
+LATE = 124
+"""What `timeout` of coreutils says of a command that it ended."""
 _LOOKS = re.compile(r"^(kubectl (get|describe|logs|top|inspect|auth)|gpushare) ")
 
 
@@ -37,12 +40,14 @@ class Session:
         stands_for: words of pages that name what a reader has, such as an image -> what stands for
             it here. They are put in place in commands and files, and back in outputs.
         patience_s: how long a command that only looks may show something else.
+        limit_s: how long one command may take.
     """
 
     folder: Path
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     stands_for: Mapping[str, str] = field(default_factory=dict)
     patience_s: float = 0
+    limit_s: float = COMMAND_SECONDS
 
     def run(self, guide: Guide) -> None:
         """Every step of the page.
@@ -67,23 +72,24 @@ class Session:
             time.sleep(POLL_SECONDS)
 
     def _shell(self, text: str) -> tuple[int, str]:
-        """Exit status and output; a command that does not end counts as 124."""
-        try:
-            done = subprocess.run(
-                ["bash", "-o", "pipefail", "-c", self._here(text)],
-                cwd=self.folder,
-                env=dict(self.environment),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=COMMAND_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as late:
-            said = late.stdout or b""
-            return 124, self._there(said.decode(errors="replace"))
-        return done.returncode, self._there(done.stdout)
+        """Exit status and output; a command that does not end is ended, and counts as 124."""
+        with subprocess.Popen(
+            ["bash", "-o", "pipefail", "-c", self._here(text)],
+            cwd=self.folder,
+            env=dict(self.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as shell:
+            try:
+                output, _ = shell.communicate(timeout=self.limit_s)
+            except subprocess.TimeoutExpired:
+                os.killpg(shell.pid, signal.SIGKILL)
+                output, _ = shell.communicate()
+                return LATE, self._there(output)
+        return shell.returncode, self._there(output)
 
     def _here(self, text: str) -> str:
         for word, thing in self.stands_for.items():

@@ -58,3 +58,10 @@ def test_a_command_that_looks_is_run_again_and_one_that_acts_is_not(tmp_path: Pa
     with pytest.raises(StepError):
         Session(tmp_path, environment=path, patience_s=30).run(page(command("./gpushare", "9")))
     assert (tmp_path / "calls").read_text() == "x\n" * 4
+
+
+def test_a_command_that_does_not_end_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    """What it had shown until then is in the report."""
+    endless = command("echo begun; sleep 600 | cat")
+    with pytest.raises(StepError, match=r"exit 124\)\nbegun"):
+        Session(tmp_path, limit_s=0.5).run(page(endless))
