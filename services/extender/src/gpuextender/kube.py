@@ -7,6 +7,7 @@ retried here: callers know what a failure means to them.
 Failures are those of :mod:`gpuextender.kubeerrors`.
 """
 
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final, Protocol, Self
@@ -18,13 +19,16 @@ from kubernetes.aio import config
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
-from gpuextender.kubeerrors import UnreachableError, failure_of
+from gpuextender.kubeerrors import StatusError, UnreachableError, failure_of
+from gpuextender.posts import Poster
 
 CONNECTIONS: Final = 128
 CONNECT_SECONDS: Final = 3.0
 REQUEST_SECONDS: Final = 30.0
 READ_BUFFER: Final = 2**18
 UNAUTHORIZED: Final = 401
+JSON: Final = "application/json"
+_HEADERS: Final = {"User-Agent": "gpushare-extender", "Accept": JSON}
 
 
 class Api(Protocol):
@@ -62,8 +66,10 @@ class KubeApi:
     def __init__(self, configuration: Configuration, kubeconfig: Path | None) -> None:
         self._configuration = configuration
         self._kubeconfig = kubeconfig
-        self._session = _session(configuration)
         self._host = configuration.host.rstrip("/")
+        tls, proxy = _tls(configuration), configuration.proxy or _proxy(configuration.host)
+        self._session = _session(tls, proxy)
+        self._poster = None if proxy else _poster(self._host, tls)
 
     @classmethod
     async def connect(cls, kubeconfig: Path | None) -> Self:
@@ -80,6 +86,8 @@ class KubeApi:
 
     async def __aexit__(self, *_: object) -> None:
         """Close all connections."""
+        if self._poster is not None:
+            self._poster.close()
         await self._session.close()
 
     async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
@@ -88,7 +96,20 @@ class KubeApi:
 
     async def post(self, path: str, body: bytes) -> bytes:
         """Create; answers the reply's body."""
-        return await self._ask("POST", path, body=body, content="application/json")
+        if self._poster is None:
+            return await self._ask("POST", path, body=body, content=JSON)
+        headers = {**_HEADERS, "Content-Type": JSON, **await self._credentials()}
+        try:
+            reply = await self._poster.post(path, body, headers)
+        except (OSError, TimeoutError) as error:
+            raise UnreachableError(f"POST {path}: {_reason(error)}") from error
+        if reply.status >= 300:
+            await self._renew(reply.status)
+            after = reply.headers.get("retry-after", "")
+            raise failure_of(
+                f"POST {path}", reply.status, reply.reason, reply.body, retry_after=after
+            )
+        return reply.body
 
     async def patch(self, path: str, body: bytes) -> bytes:
         """Merge patch; answers the reply's body."""
@@ -109,7 +130,7 @@ class KubeApi:
             ) as reply:
                 if reply.status != 200:
                     await self._renew(reply.status)
-                    raise failure_of(asked, reply, await reply.read())
+                    raise _failure(asked, reply, await reply.read())
                 yield []  # accepted: the server was heard
                 rest = b""
                 async for chunk in reply.content.iter_any():
@@ -137,7 +158,7 @@ class KubeApi:
                 answer = await reply.read()
                 if reply.status >= 300:
                     await self._renew(reply.status)
-                    raise failure_of(f"{method} {path}", reply, answer)
+                    raise _failure(f"{method} {path}", reply, answer)
                 return answer
         except (aiohttp.ClientError, TimeoutError) as error:
             raise UnreachableError(f"{method} {path}: {_reason(error)}") from error
@@ -169,18 +190,27 @@ async def _configuration(kubeconfig: Path | None) -> Configuration:
     return configuration
 
 
-def _session(configuration: Configuration) -> aiohttp.ClientSession:
-    """One pool for everything; watches hold a connection each.
+def _tls(configuration: Configuration) -> ssl.SSLContext | None:
+    """What the configuration says of certificates; not of use where the host is plain HTTP."""
+    context: ssl.SSLContext | None = RESTClientObject(configuration).ssl_context
+    return context
+
+
+def _poster(host: str, tls: ssl.SSLContext | None) -> Poster:
+    return Poster(host, tls, connect_seconds=CONNECT_SECONDS, seconds=REQUEST_SECONDS)
+
+
+def _session(tls: ssl.SSLContext | None, proxy: str | None) -> aiohttp.ClientSession:
+    """One pool for everything but POSTs; watches hold a connection each.
 
     The environment's proxy is looked up here, once: aiohttp would do so for every request, in a
     thread, which takes longer than the rest of the request.
     """
-    tls = RESTClientObject(configuration).ssl_context
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls),
-        proxy=configuration.proxy or _proxy(configuration.host),
+        connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls or True),
+        proxy=proxy,
         timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS),
-        headers={"User-Agent": "gpushare-extender", "Accept": "application/json"},
+        headers=_HEADERS,
         read_bufsize=READ_BUFFER,
     )
 
@@ -190,6 +220,11 @@ def _proxy(host: str) -> str | None:
     parts = urlsplit(host)
     exempt = request.proxy_bypass(parts.hostname or "")
     return None if exempt else request.getproxies().get(parts.scheme)
+
+
+def _failure(asked: str, reply: aiohttp.ClientResponse, body: bytes) -> StatusError:
+    after = reply.headers.get("Retry-After", "")
+    return failure_of(asked, reply.status, reply.reason or "", body, retry_after=after)
 
 
 def _reason(error: Exception) -> str:

@@ -15,7 +15,6 @@ Every error has the request in its text::
 from collections.abc import Mapping
 from typing import Final
 
-import aiohttp
 import msgspec
 
 
@@ -76,15 +75,16 @@ class _Status(msgspec.Struct):
     message: str = ""
 
 
-def failure_of(asked: str, reply: aiohttp.ClientResponse, body: bytes) -> StatusError:
-    """The error that an unsuccessful ``reply`` to ``asked`` is."""
-    kind = _ERRORS.get(reply.status, ServerError if reply.status >= 500 else StatusError)
-    after = reply.headers.get("Retry-After", "")
+def failure_of(
+    asked: str, status: int, reason: str, body: bytes, *, retry_after: str
+) -> StatusError:
+    """The error that an unsuccessful reply to ``asked`` is; ``retry_after`` is that header."""
+    kind = _ERRORS.get(status, ServerError if status >= 500 else StatusError)
     return kind(
         asked,
-        status=reply.status,
-        message=_message(body) or reply.reason or "",
-        retry_after=float(after) if after.isdecimal() else 0,
+        status=status,
+        message=_message(body) or reason,
+        retry_after=float(retry_after) if retry_after.isdecimal() else 0,
     )
 
 

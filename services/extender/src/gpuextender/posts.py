@@ -1,0 +1,171 @@
+"""POSTs to one HTTP/1.1 server over kept connections, at a third of what a general client costs.
+
+A bind is one POST, and with a general client that POST costs more than everything else the bind
+does. No redirects, cookies, proxies or compression: an API server needs none of them for this.
+Everything but POSTs, and a POST through a proxy, goes the general way (:mod:`gpuextender.kube`).
+
+A connection that was not read to the end of a reply is never used again. Nothing is retried.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+import httptools
+import msgspec
+
+CONNECTIONS: Final = 64
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What came back; names of ``headers`` are in lower case."""
+
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class _Line(asyncio.Protocol):
+    """One connection: one request at a time, fed to the parser as the reply comes."""
+
+    def __init__(self) -> None:
+        self.usable = True
+        self._transport: asyncio.WriteTransport | None = None
+        self._coming: asyncio.Future[Reply] | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers: dict[str, str] = {}
+        self._reason, self._parts = b"", list[bytes]()
+
+    async def send(self, request: bytes) -> Reply:
+        """Write a whole request; cancelled or failed, the connection is closed."""
+        if self._transport is None:
+            raise ConnectionError("not connected")
+        self._coming = asyncio.get_running_loop().create_future()
+        try:
+            self._transport.write(request)
+            return await self._coming
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Hang up."""
+        self.usable = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the loop tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # TCP and TLS can be written to
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(ConnectionError(f"no HTTP: {error}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(exc or ConnectionError("closed by the server"))
+
+    # What the parser tells.
+
+    def on_status(self, status: bytes) -> None:
+        self._reason += status
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_body(self, body: bytes) -> None:
+        self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        coming, status = self._coming, self._parser.get_status_code()
+        if not self._parser.should_keep_alive():
+            self.close()
+        if coming is None or coming.done():
+            self.close()  # nobody asked: whatever this is, the next reply would be in doubt
+            return
+        reason = self._reason.decode("latin-1")
+        coming.set_result(Reply(status, reason, self._headers, b"".join(self._parts)))
+        self._coming = None
+        self._begin()
+
+    def _fail(self, error: Exception) -> None:
+        self.usable = False
+        if self._coming is not None and not self._coming.done():
+            self._coming.set_exception(error)
+
+
+class Poster:
+    """POSTs JSON to ``host``.
+
+    Args:
+        host: with scheme, port and, where there is one, a path before all paths.
+        tls: where the scheme is https.
+        connect_seconds: for a new connection.
+        seconds: for everything.
+    """
+
+    def __init__(
+        self, host: str, tls: ssl.SSLContext | None, *, connect_seconds: float, seconds: float
+    ) -> None:
+        parts = urlsplit(host)
+        self._tls = tls if parts.scheme == "https" else None
+        self._address = parts.hostname or "", parts.port or (443 if self._tls else 80)
+        self._prefix, self._netloc = parts.path.rstrip("/"), parts.netloc
+        self._connect_seconds, self._seconds = connect_seconds, seconds
+        self._idle: list[_Line] = []
+        self._free = asyncio.Semaphore(CONNECTIONS)
+
+    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Reply:
+        """The reply, whatever its status.
+
+        Raises:
+            OSError: nobody there, or the connection was lost before the reply.
+            TimeoutError: it took too long.
+        """
+        request = self._head(path, len(body), headers) + body
+        async with self._free, asyncio.timeout(self._seconds):
+            line = await self._line()
+            reply = await line.send(request)
+        if line.usable:
+            self._idle.append(line)
+        return reply
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        while self._idle:
+            self._idle.pop().close()
+
+    async def _line(self) -> _Line:
+        while self._idle:
+            line = self._idle.pop()
+            if line.usable:
+                return line
+        async with asyncio.timeout(self._connect_seconds):
+            host, port = self._address
+            loop = asyncio.get_running_loop()
+            _, line = await loop.create_connection(_Line, host, port, ssl=self._tls)
+            return line
+
+    def _head(self, path: str, length: int, headers: Mapping[str, str]) -> bytes:
+        lines = [
+            f"POST {self._prefix}{quote(path)} HTTP/1.1",
+            f"Host: {self._netloc}",
+            f"Content-Length: {length}",
+            *(f"{name}: {_one_line(value)}" for name, value in headers.items()),
+            "\r\n",
+        ]
+        return "\r\n".join(lines).encode("latin-1")
+
+
+def _one_line(value: str) -> str:
+    """A header's value; a line break would begin another header."""
+    return " ".join(value.split())
