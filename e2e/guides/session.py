@@ -1,8 +1,8 @@
 """Runs the steps of a guide as its reader would, in a folder of its own.
 
 Each command is a shell of its own in that folder, with the files the page told to save; its output
-is what a terminal shows, both streams in one. A command that only looks (`kubectl get`, `gpushare`
-and their like) is run again until it shows what the page says, as a person would, for as long as
+is what a terminal shows, both streams in one. A command that only looks (`kubectl get`,
+`gpushare inspect` and their like) is run again until it shows what the page says, as a person would, for as long as
 ``patience_s``; all others are run once. Nothing is cleaned up: a guide does that itself.
 """
 
@@ -23,7 +23,10 @@ COMMAND_SECONDS = 90
 POLL_SECONDS = 0.5
 LATE = 124
 """What `timeout` of coreutils says of a command that it ended."""
-_LOOKS = re.compile(r"^(kubectl (get|describe|logs|top|inspect|auth)|gpushare) ")
+_LOOKS = re.compile(
+    r"(kubectl (get|describe|logs|top|inspect|auth)"
+    r"|gpushare (inspect|gpu|top|explain|whatif|defrag|doctor|topology|serve (list|get))) "
+)
 
 
 class StepError(AssertionError):
@@ -62,7 +65,7 @@ class Session:
                 self._command(guide, step)
 
     def _command(self, guide: Guide, command: Command) -> None:
-        end = time.monotonic() + (self.patience_s if _LOOKS.match(command.text) else 0)
+        end = time.monotonic() + (self.patience_s if _LOOKS.match(f"{command.text} ") else 0)
         while True:
             status, output = self._shell(command.text)
             if status == command.status and matches(command.expected, output):

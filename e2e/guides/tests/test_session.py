@@ -55,8 +55,9 @@ def test_a_command_that_looks_is_run_again_and_one_that_acts_is_not(tmp_path: Pa
     program.chmod(0o755)
     path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     Session(tmp_path, environment=path, patience_s=30).run(page(command("gpushare inspect", "3")))
+    acts = page(command("gpushare serve custom", "9"))
     with pytest.raises(StepError):
-        Session(tmp_path, environment=path, patience_s=30).run(page(command("./gpushare", "9")))
+        Session(tmp_path, environment=path, patience_s=30).run(acts)
     assert (tmp_path / "calls").read_text() == "x\n" * 4
 
 
