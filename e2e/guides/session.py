@@ -2,8 +2,9 @@
 
 Each command is a shell of its own in that folder, with the files the page told to save; its output
 is what a terminal shows, both streams in one. A command that only looks (`kubectl get`,
-`gpushare inspect` and their like) is run again until it shows what the page says, as a person would, for as long as
-``patience_s``; all others are run once. Nothing is cleaned up: a guide does that itself.
+`gpushare inspect` and their like) is run again until it shows what the page says, as a person
+would, for as long as ``patience_s``; all others are run once. Nothing is cleaned up: a guide does
+that itself.
 """
 
 import os
