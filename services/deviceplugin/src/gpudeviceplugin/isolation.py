@@ -123,5 +123,6 @@ class Isolation:
             driver = self._inventory.driver
             faults.append(f"driver {driver} is older than 495: MPS limits threads, but no memory")
         if tuple(faults) != self._faults:
+            news = tuple(fault for fault in faults if fault not in self._faults)
             self._faults = tuple(faults)
-            self.on_faults(self._faults)
+            self.on_faults(news)

@@ -242,7 +242,6 @@ def _watch(settings: Settings) -> Watch:
         settings.host_proc,
         every=settings.usage_seconds,
         slack=settings.overuse_slack_mib * MIB,
-        own=settings.pod_uid,
     )
 
 

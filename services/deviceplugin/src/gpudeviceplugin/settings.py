@@ -75,7 +75,6 @@ class Settings(BaseSettings):
     overuse_slack_mib: int = Field(
         0, ge=0, description="MiB beyond its share that a pod may use before it is told"
     )
-    pod_uid: str = Field("", description="of this plugin's own pod, whose usage is nobody's")
     host_proc: Path = Field(Path("/proc"), description="the host's processes, to attribute usage")
     listen_host: str = Field("0.0.0.0", description="of the metrics and health endpoint")  # noqa: S104
     listen_port: int = Field(9395, ge=0, le=65535, description="of that endpoint")

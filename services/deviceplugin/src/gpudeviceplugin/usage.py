@@ -37,13 +37,11 @@ class Watch(NamedTuple):
         proc: the host's processes.
         every: seconds between two rounds.
         slack: bytes beyond its share that a pod may use before it is told.
-        own: uid of this plugin's pod, in which the MPS servers run.
     """
 
     proc: Path
     every: float
     slack: int
-    own: str
 
 
 class UsageMeter:
@@ -137,13 +135,13 @@ class UsageMeter:
         }
 
     def _exempt(self, gpu: Gpu, found: Attribution) -> set[PodUid]:
-        """Pods without a share: those with the whole card, and those that ask for no GPU at all.
+        """Pods without a share: those with the whole card, and those that ask for no memory.
 
-        A share of compute alone says nothing about memory.
+        Among the latter is this plugin's own pod, in which the MPS servers run.
         """
         steering = self._state.steering
         whole = steering.holdings.by_pod(steering.tables[Resource.GPU], gpu.index)
-        exempt = {PodUid(self._watch.own)}
+        exempt: set[PodUid] = set()
         for uid in found.pods:
             pod = self._state.pods.get(uid)
             if pod is None or (pod.namespace, pod.name) in whole or not self._shares(pod):

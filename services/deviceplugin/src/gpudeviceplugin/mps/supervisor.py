@@ -160,7 +160,8 @@ class Supervisor:
             self._enter(Phase.SERVING, "")
             await asyncio.sleep(self._timing.check)
             await self._control.ask(HEALTH_COMMAND, seconds=self._timing.answer)
-            trim_logs(self._folders.log)
+            if self._program.flags is not None:
+                trim_logs(self._folders.log)
 
     async def _answers_first(self) -> None:
         """A new daemon needs a moment for its sockets."""
