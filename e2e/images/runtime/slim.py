@@ -55,6 +55,9 @@ PYTHON_PARTS = (
     "lib-dynload/nis.*",
     "lib-dynload/xx*",
 )
+PROGRAMS = ("usr/local/bin/idle*", "usr/local/bin/pip*", "usr/local/bin/pydoc*")
+"""Of a Python that no package brought, as in the official images."""
+
 PYTHONS = ("usr/lib/python3.*", "usr/local/lib/python3.*")
 
 
@@ -63,6 +66,9 @@ def slim(root: Path, epoch: int) -> None:
     remove_packages(root)
     for tree in TREES:
         empty(root / tree)
+    for pattern in PROGRAMS:
+        for path in root.glob(pattern):
+            remove(path)
     remove_documents(root / "usr/share/doc")
     for python in pythons(root):
         for part in PYTHON_PARTS:

@@ -38,6 +38,7 @@ def root(tmp_path: Path) -> Path:
         "usr/share/doc/dash/copyright": "free",
         "usr/share/doc/dash/changelog.gz": "",
         "var/cache/apt/pkgcache.bin": "",
+        "usr/local/bin/pip3": "",
         "usr/lib/python3.11/json.py": "A = 1\n",
         "usr/lib/python3.11/ensurepip/__init__.py": "",
         "usr/lib/python3.11/lib-dynload/_testcapi.so": "",
@@ -60,7 +61,11 @@ def test_what_no_service_needs_goes(root: Path) -> None:
         "usr/share/man/man1",
         "usr/share/doc/dash/changelog.gz",
     ]
-    gone += ["usr/lib/python3.11/ensurepip", "usr/lib/python3.11/lib-dynload/_testcapi.so"]
+    gone += [
+        "usr/local/bin/pip3",
+        "usr/lib/python3.11/ensurepip",
+        "usr/lib/python3.11/lib-dynload/_testcapi.so",
+    ]
     assert [name for name in gone if (root / name).exists()] == []
 
 
