@@ -1,12 +1,16 @@
 """Processes on a card: whose memory it is, and what a crash reaches."""
 
+import os
+import subprocess
+
 import pytest
 
 from hardware import attribution, blast, presence
 from hardware.barenode import BareNode
 from hardware.blast import FINE
-from hardware.compute import Request
-from hardware.grants import Card
+from hardware.clients import Client
+from hardware.compute import Request, whole
+from hardware.grants import Card, process_environment
 from hardware.presence import UnavailableError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
@@ -40,6 +44,27 @@ def test_memory_behind_mps_is_attributed_to_the_pod(mps: BareNode, card: Card) -
     """Clients of a daemon are listed themselves (Volta and later), so metrics name their pods."""
     found = attribution.seen(mps, card)
     assert (found["metric_mib"] or 0) >= found["held_mib"]
+
+
+def test_clients_are_behind_the_daemon(mps: BareNode, card: Card) -> None:
+    """The daemon has a server for a client: one that cannot reach it would run without limits.
+
+    CUDA goes on without MPS when the pipes are not reachable (nvidia-cuda-mps-control(1)), so
+    that a client works proves nothing.
+    """
+    with mps.share(whole(mps), card=card.index) as held:
+        environment = process_environment(held.envs)
+        with Client.local(environment):
+            asked = subprocess.run(
+                [presence.MPS_CONTROL],
+                env=os.environ | environment,
+                input="get_server_list\n",
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=30,
+            )
+    assert asked.stdout.split()
 
 
 @pytest.mark.parametrize("crash", [blast.fault, blast.killed])
