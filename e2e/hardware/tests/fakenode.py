@@ -33,6 +33,7 @@ class FakeMachine:
             "GPUSHARE_MOCK_NVML_MACHINE": str(machine),
             "FAKECUDA_MIB": str(MEMORY_MIB),
             "FAKECUDA_PROCESSES": str(folder),
+            "USAGE_SECONDS": "0.5",  # the plugin's own default would make tests wait
             "PATH": f"{folder}:{os.environ['PATH']}",
         }
 
