@@ -16,7 +16,7 @@ for later questions, and for all sets that are the same but for the names of the
 (:mod:`gpucore.topology.symmetry`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import combinations, groupby
 from math import comb
@@ -57,6 +57,8 @@ class Search:
         self._ceiling: dict[int, int] = {}
         tabled = size == 2 and table.different > SEARCHED and not table.alike
         self._pairings = best_pairings(table.steps) if tabled else None
+        self._stand_in = table.stand_in if table.different < 1 << table.cards else None
+        self._inside: dict[int, Callable[[int], int]] = {}
 
     def best(self, free: int, require: int = 0) -> Best:
         """The best cut of ``free`` that has one whole group with all cards of ``require``."""
@@ -114,18 +116,18 @@ class Search:
         if count == 0 or (count == 1 and over == 0):
             return Best(sums[free], free if count else 0)
         closed = sums if count + bool(over) == 2 else self._pairings
-        alike, others = table.stand_in(free), count
-        slack = table.heaviest(over, alike)
+        alike, others, left = table.stand_in(free), count, self._heaviest(over)
+        slack = left(alike)
         if require:
-            slack, others = slack + (count - 1) * table.heaviest(size, alike), 1
+            slack, others = slack + (count - 1) * self._heaviest(size)(alike), 1
         best, mask = needed, 0
         for weight, groups in self._candidates(free, require, first=needed < 0):
             if weight * others + slack <= best:  # so are all groups that follow
                 break
             limit = LIMIT if require else weight
-            for group in self._inside(groups, free, require):
+            for group in self._fitting(groups, free, require):
                 if closed is None:
-                    total = weight + self._rest(free - group, limit, best - weight)
+                    total = weight + self._rest(free - group, left, limit, best - weight)
                 else:
                     total = weight + closed[free - group]
                 if total > best:
@@ -136,22 +138,29 @@ class Search:
                 self._exact[free] = Best(best, mask)
         return Best(best, mask)
 
-    def _rest(self, free: int, limit: int, enough: int) -> int:
+    def _rest(self, free: int, left: Callable[[int], int], limit: int, enough: int) -> int:
         """The total of the best cut of ``free`` if it is more than ``enough``, else up to that.
 
         Args:
+            left: the weight of the best group of as many cards as the cut leaves over.
             limit: no heavier groups need be looked for.
         """
-        table, free = self._table, self._table.stand_in(free)
+        if self._stand_in is not None:
+            free = self._stand_in(free)
         if self._ceiling.get(free, LIMIT) <= enough:
             return enough
-        count, over = divmod(free.bit_count(), self._size)
-        most = min(limit, table.heaviest(self._size, free))
-        if count * most + table.heaviest(over, free) <= enough:
+        most = self._heaviest(self._size)(free)
+        most = limit if limit < most else most  # noqa: FURB136 - min() takes twice as long
+        if free.bit_count() // self._size * most + left(free) <= enough:
             return enough
         return (self._exact.get(free) or self._better(free, enough)).total
 
-    def _inside(self, groups: list[int], free: int, require: int) -> Iterator[int]:
+    def _heaviest(self, size: int) -> Callable[[int], int]:
+        if size not in self._inside:
+            self._inside[size] = self._table.heaviest(size)
+        return self._inside[size]
+
+    def _fitting(self, groups: list[int], free: int, require: int) -> Iterator[int]:
         """Those of ``groups`` that can be had; of equal ones that of the lowest cards."""
         barred, lower = ~free, self._table.lower
         for group in groups:

@@ -9,8 +9,8 @@ see :mod:`gpucore.topology.greedy`.
 
 from array import array
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, lru_cache, partial
 from itertools import combinations
 from operator import itemgetter
 from typing import Final
@@ -86,15 +86,18 @@ class Table:
         """The set that is looked at instead of ``free``: all that is asked here is the same."""
         return self._halves.stand_in(free) if self._halves else free
 
-    def heaviest(self, size: int, free: int) -> int:
-        """The weight of the best group of ``size`` inside ``free``, 0 where there is none.
+    def heaviest(self, size: int) -> Callable[[int], int]:
+        """Answers for a set of cards: the weight of the best group of ``size`` inside, 0 if none.
 
         On a machine without symmetry from a table of all sets, for there every set is another.
         """
         if size < 2:
-            return 0
+            return _nothing
         if self._halves is None:
-            return self.maxima(size)[free]
+            return self.maxima(size).__getitem__
+        return partial(self._remembered, size)
+
+    def _remembered(self, size: int, free: int) -> int:
         key = size, free
         if key not in self._heaviest:
             self._heaviest[key] = self._found(size, free)
@@ -136,6 +139,11 @@ class Table:
                 to_card += [min(weakest, score) for weakest in to_card]
             found += map(min, found, to_card)
         return found
+
+
+def _nothing(free: int) -> int:
+    del free  # groups of one card have no pairs
+    return 0
 
 
 @lru_cache(maxsize=KEPT_TABLES)
