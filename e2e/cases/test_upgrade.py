@@ -41,9 +41,10 @@ def lives(case: Case) -> dict[str, list[tuple[str, int]]]:
     }
 
 
-def stack(environment: KindEnvironment) -> set[str]:
-    """Identities of the stack's own pods."""
-    return {pod["metadata"]["uid"] for pod in environment.kubectl.items("pods", "-n", NAMESPACE)}
+def parts_of(environment: KindEnvironment) -> set[str]:
+    """Identities of the pods that decide and hand out."""
+    chosen = ("-n", NAMESPACE, "-l", "app.kubernetes.io/component in (scheduler,device-plugin)")
+    return {pod["metadata"]["uid"] for pod in environment.kubectl.items("pods", *chosen)}
 
 
 def owned(environment: KindEnvironment) -> list[str]:
@@ -73,12 +74,12 @@ def test_an_upgrade_replaces_the_stack_and_no_pod_of_a_user(
         case.pod("large", 7, node=large),
     )
     until("all are confirmed", lambda: confirmed(case), seconds=30)
-    before, books, parts = lives(case), inspect(environment), stack(environment)
+    before, books, parts = lives(case), inspect(environment), parts_of(environment)
 
     environment.install(changed(environment.values))
     environment.wait_ready()
 
-    until("the old parts are gone", lambda: not parts & stack(environment), seconds=120)
+    until("the old parts are gone", lambda: not parts & parts_of(environment), seconds=120)
     assert lives(case) == before
     assert inspect(environment) == books
     case.run(case.pod("four", 4, node=small), case.pod("five", 5, node=small))
