@@ -77,7 +77,7 @@ def nvml_job(environment: KindEnvironment, case: Case, node: str) -> Object:
     """A Job of two cards that asks NVML about them from inside its container."""
     job = case.job("links", 2, node=node, script="", resource=GPU)
     (container,) = job["spec"]["template"]["spec"]["containers"]
-    image = environment.values["devicePlugin"]["image"]  # type: ignore[index]
+    image = environment.values["devicePlugin"]["image"]
     container["image"] = f"{image['repository']}:{image['tag']}"
     container["command"] = ["python", "-c", ASK_NVML]
     container["env"] = [
