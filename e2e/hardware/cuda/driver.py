@@ -22,7 +22,7 @@ _MAJOR: Final = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 _MINOR: Final = 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
 
 _ADDRESS: Final = c_uint64  # CUdeviceptr on 64-bit hosts
-_SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
+SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "cuInit": (c_uint,),
     "cuDriverGetVersion": (c_void_p,),
     "cuDeviceGetCount": (c_void_p,),
@@ -77,7 +77,7 @@ def load(path: str = LIBRARY) -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(path)
         library.cuGetErrorName.argtypes = (c_int, c_void_p)
-        for name, arguments in _SIGNATURES.items():
+        for name, arguments in SIGNATURES.items():
             function = getattr(library, name)
             function.argtypes, function.restype = arguments, c_int
     except (OSError, AttributeError) as error:
