@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster import baseimage, docker
+from cluster import baseimage, docker, engine
 from cluster.commands import run, succeeds
 from images import base as bases
 from images import build, catalogue
@@ -15,7 +15,14 @@ from images.catalogue import Image
 pytestmark = pytest.mark.e2e
 
 
-@pytest.mark.usefixtures("environment")
+@pytest.fixture(scope="module")
+def built() -> None:
+    """All images, in an engine; no cluster is needed."""
+    engine.ensure()
+    build.ensure()
+
+
+@pytest.mark.usefixtures("built")
 def test_the_own_layer_is_reproducible() -> None:
     """The layer with the workspace's own code has the same digest when it is built again."""
     image = catalogue.INSPECT
@@ -38,7 +45,7 @@ def test_the_own_layer_is_reproducible() -> None:
     assert len(layers[0]) == 3  # the runtime, the locked packages, our own code
 
 
-@pytest.mark.usefixtures("environment")
+@pytest.mark.usefixtures("built")
 @pytest.mark.parametrize("image", [catalogue.EXTENDER, catalogue.DEVICE_PLUGIN, catalogue.INSPECT])
 def test_nothing_in_an_image_installs_or_builds(image: Image) -> None:
     """A service's image has no package manager, no pip, no perl and no compiler."""
