@@ -56,6 +56,24 @@ def test_bindings_refer_to_own_roles_or_the_schedulers() -> None:
     assert {subject["name"] for item in bindings for subject in item["subjects"]} == accounts
 
 
+@pytest.mark.parametrize("mode", ["second", "extender"])
+def test_a_binding_never_changes_its_role(mode: str) -> None:
+    """The API server refuses that in an upgrade; so a binding is named as its role, or is below."""
+    fixed = {
+        "gpushare-scheduler-kube-scheduler": "system:kube-scheduler",
+        "gpushare-scheduler-volume-scheduler": "system:volume-scheduler",
+        "gpushare-scheduler-authentication-reader": "extension-apiserver-authentication-reader",
+        "gpushare-webhook-unhealthy-gpus": "gpushare-extender-unhealthy-gpus",
+    }
+    everything = {"webhook": {"enabled": True}, "dashboard": {"enabled": True}}
+    rendered = render(values={**everything, "scheduler": {"mode": mode}})
+    bindings = [*rendered.of("RoleBinding"), *rendered.of("ClusterRoleBinding")]
+    assert len(bindings) > 6
+    for binding in bindings:
+        name = binding["metadata"]["name"]
+        assert binding["roleRef"]["name"] == fixed.get(name, name)
+
+
 def test_containers_cannot_gain_anything() -> None:
     """Every container has a read-only root and no capability, and cannot gain any."""
     found = 0

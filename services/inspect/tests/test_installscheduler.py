@@ -332,6 +332,7 @@ def test_a_scheduler_that_kubelet_never_tells_of_is_put_back(
     assert (node.manifest, node.ours()) == (node.text, [])
 
 
+@pytest.mark.slow
 def test_apply_waits_for_the_scheduler_to_run_with_the_new_configuration(
     run: Run, node: FakeNode, server: FakeApiServer, tmp_path: Path
 ) -> None:
