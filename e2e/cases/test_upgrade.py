@@ -49,9 +49,8 @@ def parts_of(environment: KindEnvironment) -> set[str]:
 
 def owned(environment: KindEnvironment) -> list[str]:
     """Objects of the release, wherever they are; what controllers make of them does not count."""
-    found = environment.kubectl.items(
-        KINDS, "-A", "-l", f"app.kubernetes.io/instance={RELEASE}", "--show-kind"
-    )
+    chosen = ("-A", "-l", f"app.kubernetes.io/instance={RELEASE}")
+    found = environment.kubectl.items(KINDS, *chosen)
     return [f"{item['kind']} {item['metadata']['name']}" for item in found]
 
 

@@ -319,6 +319,20 @@ def test_the_dry_run_shows_all_and_changes_nothing(
     assert (node.manifest, node.ours()) == (node.text, [])
 
 
+def test_an_extender_without_tls_is_called_as_it_is(
+    run: Run, node: FakeNode, server: FakeApiServer, tmp_path: Path
+) -> None:
+    """Where the chart was told to do without, no secret is asked for."""
+    (path,) = server.lists
+    entry = {"urlPrefix": "http://gpushare-extender.gpushare.svc:39999/gpushare-scheduler"}
+    config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "extenders": [entry]}
+    server.lists[path][0]["data"] = {"config.yaml": yaml.safe_dump(config)}
+    access = ("--root", str(node.root), "--kubeconfig", str(server.kubeconfig(tmp_path)))
+    outcome = run("install-scheduler", *access)
+    assert "urlPrefix: http://10.96.7.7:39999/gpushare-scheduler" in outcome.out
+    assert not [each for each in server.requests if "/secrets" in each]
+
+
 def test_a_scheduler_that_kubelet_never_tells_of_is_put_back(
     run: Run, node: FakeNode, server: FakeApiServer, tmp_path: Path
 ) -> None:
