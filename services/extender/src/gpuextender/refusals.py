@@ -20,6 +20,8 @@ from gpuextender import ratings
 from gpuextender.answers import Answers
 from gpuextender.roster import Roster
 
+QUESTIONS: Final = 16
+"""Demands whose verdicts are kept: thousands of sentences for each, made again quickly."""
 _MARK: Final = 987_654_321_987
 """An amount that no sentence holds otherwise."""
 
@@ -53,7 +55,7 @@ class Refusals:
     def __init__(self, ledger: Ledger, roster: Roster) -> None:
         self._ledger = ledger
         self._roster = roster
-        self._verdicts: Answers[Demand, Verdict] = Answers(roster)
+        self._verdicts: Answers[Demand, Verdict] = Answers(roster, QUESTIONS)
         self._patterns: dict[int, _Pattern] = {}
 
     def touch(self, number: int) -> None:

@@ -34,10 +34,10 @@ def configure_logs(level: str) -> None:
     ]
     structlog.configure(
         processors=[
-            structlog.stdlib.filter_by_level,
             *shared,
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),  # costs nothing below
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
