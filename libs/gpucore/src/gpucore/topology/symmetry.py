@@ -1,10 +1,11 @@
 """Sets of cards that differ in names only, so that what is learnt of one holds for the others.
 
-Machines of 16 cards are made of two sockets or boards, each with its own pattern of links, and
-between them all pairs are alike. Within a half any renaming of cards that keeps its links keeps
-every score, and where the halves are equal so does exchanging them. Of the 65,536 sets of a machine
-some hundreds to few thousands are then really different. Not promised: every symmetry is found; a
-machine without two such halves has none here, and is searched without this help.
+Machines of 16 cards are made of two sockets or boards, each with its own pattern of links. A
+renaming of the cards of a half keeps every score if it keeps the links inside and gives each card's
+name to one that is joined to the other half in the same way; and where the halves are equal they
+can be exchanged. Of the 65,536 sets of a machine some hundreds to few thousands are then really
+different. Not promised: every symmetry is found; a machine without such halves has none here, and
+is searched without this help.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,8 @@ Square = Sequence[Sequence[int]]
 
 WORTHWHILE: Final = 8
 """Sets there must be for each that is really different: with fewer it costs more than it saves."""
+
+BYTE: Final = 255
 
 
 class Halves(NamedTuple):
@@ -40,14 +43,70 @@ class Halves(NamedTuple):
         return high << self.width | low
 
 
-def halves_of(scores: Square) -> Halves | None:
+class Mixed(NamedTuple):
+    """A machine whose cards are not numbered half by half.
+
+    Attributes:
+        there, back: names half by half for sets of the lower eight and of the other cards, and
+            the cards' own names for sets of those.
+    """
+
+    halves: Halves
+    there: tuple[list[int], list[int]]
+    back: tuple[list[int], list[int]]
+
+    @property
+    def different(self) -> int:
+        """How many sets stand for others."""
+        return self.halves.different
+
+    def stand_in(self, cards: int) -> int:
+        """The set that stands for ``cards``, as :meth:`Halves.stand_in`."""
+        found = self.halves.stand_in(self.there[0][cards & BYTE] | self.there[1][cards >> 8])
+        return self.back[0][found & BYTE] | self.back[1][found >> 8]
+
+
+def halves_of(scores: Square) -> Halves | Mixed | None:
     """How a machine falls into halves; ``None`` where that saves nothing."""
-    width = len(scores) // 2
-    if len(scores) % 2 or len({score for row in scores[:width] for score in row[width:]}) > 1:
+    if len(scores) % 2:
         return None
+    order = _half_by_half(scores)
+    if order == list(range(len(scores))):
+        return _numbered(scores)
+    found = _numbered([[scores[a][b] for b in order] for a in order])
+    if found is None:
+        return None
+    names = [order.index(card) for card in range(len(scores))]
+    return Mixed(found, _by_bytes(names), _by_bytes(order))
+
+
+def _half_by_half(scores: Square) -> list[int]:
+    """The cards of one half, then the others; as they are numbered where no halves stand out.
+
+    Halves stand out where all links between them are of the lowest score, and those of each half
+    are joined by better ones.
+    """
+    lowest = min((score for a, row in enumerate(scores) for score in row[:a]), default=0)
+    half, fresh = set(), [0]
+    while fresh:
+        card = fresh.pop()
+        if card not in half:
+            half.add(card)
+            row = enumerate(scores[card])
+            fresh += [other for other, score in row if score != lowest and other != card]
+    if 2 * len(half) != len(scores):
+        return list(range(len(scores)))
+    return sorted(range(len(scores)), key=lambda card: (card not in half, card))
+
+
+def _numbered(scores: Square) -> Halves | None:
+    """The halves of a machine whose cards are numbered half by half."""
+    width = len(scores) // 2
     low, high = ([row[at : at + width] for row in scores[at : at + width]] for at in (0, width))
-    equal = low == high
-    sets = _stand_ins(low), _stand_ins(high)
+    across = [tuple(row[width:]) for row in scores[:width]]
+    back = [tuple(row[:width]) for row in scores[width:]]
+    equal = low == high and across == back
+    sets = _stand_ins(low, across), _stand_ins(high, back)
     lows, highs = (len(set(each)) for each in sets)
     different = lows * (lows + 1) // 2 if equal else lows * highs
     if different * WORTHWHILE > 1 << len(scores):
@@ -55,9 +114,9 @@ def halves_of(scores: Square) -> Halves | None:
     return Halves(width, *sets, equal, different)
 
 
-def _stand_ins(scores: Square) -> list[int]:
-    """For every set of cards the lowest one that some renaming turns it into."""
-    renamed = [_images(renaming) for renaming in renamings(scores)]
+def _stand_ins(scores: Square, across: Square) -> list[int]:
+    """For every set of cards of a half the lowest one that some renaming turns it into."""
+    renamed = [_images(renaming) for renaming in renamings(scores, across)]
     found = [-1] * (1 << len(scores))
     for lowest in range(len(found)):
         fresh = [lowest] if found[lowest] < 0 else []
@@ -69,6 +128,11 @@ def _stand_ins(scores: Square) -> list[int]:
     return found
 
 
+def _by_bytes(names: Sequence[int]) -> tuple[list[int], list[int]]:
+    """For every set of the lower eight cards, and of the others, the set with their new names."""
+    return _images(names[:8]), _images(names[8:])
+
+
 def _images(renaming: Sequence[int]) -> list[int]:
     """For every set of cards the set with their new names."""
     images = [0]
@@ -77,22 +141,29 @@ def _images(renaming: Sequence[int]) -> list[int]:
     return images
 
 
-def renamings(scores: Square) -> Iterator[tuple[int, ...]]:
-    """Renamings that keep all scores; all there are can be put together from these."""
+def renamings(scores: Square, across: Square) -> Iterator[tuple[int, ...]]:
+    """Renamings that keep all scores; all there are can be put together from these.
+
+    Args:
+        scores: of the cards that are renamed.
+        across: for each of them how it is joined to all others, who keep their names.
+    """
     for card in range(len(scores)):
         for name in range(card + 1, len(scores)):
-            found = _completed(scores, (*range(card), name))
+            found = _completed(scores, across, (*range(card), name))
             if found:
                 yield found
 
 
-def _completed(scores: Square, names: tuple[int, ...]) -> tuple[int, ...]:
+def _completed(scores: Square, across: Square, names: tuple[int, ...]) -> tuple[int, ...]:
     """A renaming that begins with ``names`` and keeps all scores; empty where there is none."""
     last = len(names) - 1
     row, renamed = scores[last], scores[names[last]]
+    if across[last] != across[names[last]]:
+        return ()
     if any(row[card] != renamed[name] for card, name in enumerate(names[:last])):
         return ()
     if len(names) == len(scores):
         return names
     others = (name for name in range(len(scores)) if name not in names)
-    return next((found for name in others if (found := _completed(scores, (*names, name)))), ())
+    return next((t for name in others if (t := _completed(scores, across, (*names, name)))), ())
