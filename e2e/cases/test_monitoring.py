@@ -1,0 +1,117 @@
+"""A real Prometheus asks the stack, with the chart's rules: figures are right, alerts end."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from environments.case import Case
+from environments.kind import KindEnvironment
+from environments.prometheus import Prometheus
+from environments.waiting import until
+
+pytestmark = pytest.mark.e2e
+
+SEEN_SECONDS = 30
+FIRE_SECONDS = 60
+RETURN_SECONDS = 90
+SHARE = 3
+
+
+@pytest.fixture(scope="module")
+def prometheus(environment: KindEnvironment) -> Iterator[Prometheus]:
+    """Asks every pod of the stack, and has asked each of them once."""
+    server = Prometheus(environment.kubectl, environment.namespace)
+    try:
+        server.start()
+        until("every target was asked", lambda: not server.troubles(), seconds=SEEN_SECONDS)
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def breaking(environment: KindEnvironment, small: str) -> Iterator[int]:
+    """A card of the small node to lose; all its cards are back when the case ends."""
+    card = environment.nodes[small][-1].index
+    yield card
+    whole = str(sum(card.units for card in environment.nodes[small]))
+    mend(environment, small, card)
+
+    def offered() -> bool:
+        status = environment.kubectl.json("get", "node", small)["status"]
+        return bool(status["allocatable"]["aliyun.com/gpu-mem"] == whole)
+
+    until("all cards are offered", offered, seconds=RETURN_SECONDS)
+
+
+def mend(environment: KindEnvironment, node: str, card: int) -> None:
+    """Let a lost card answer again."""
+    environment.break_cards(node, f"gpu {card} lost", f"gpu {card} recovered")
+
+
+def test_every_pod_of_the_stack_is_asked_and_every_rule_is_well(
+    environment: KindEnvironment, prometheus: Prometheus
+) -> None:
+    """Extenders, schedulers and plugins answer; one leads; no rule ends in an error."""
+    assert prometheus.troubles() == []
+    for job, least in (("extender", 1), ("scheduler", 1), ("device-plugin", 2)):
+        assert (prometheus.value(f'sum(up{{job="gpushare-{job}"}})') or 0) >= least, job
+    until(
+        "one scheduler leads",
+        lambda: (
+            prometheus.value('sum(leader_election_master_status{job="gpushare-scheduler"})') == 1
+        ),
+        seconds=SEEN_SECONDS,
+    )
+    nodes = {sample.labels["node"] for sample in prometheus.query("gpushare_plugin_disagreements")}
+    assert nodes == set(environment.nodes)
+    until(
+        "every rule was tried",
+        lambda: all(rule["health"] != "unknown" for rule in prometheus.rules()),
+        seconds=SEEN_SECONDS,
+    )
+    assert len(prometheus.rules()) >= 12
+    assert [rule for rule in prometheus.rules() if rule["health"] != "ok"] == []
+
+
+def test_the_figures_of_a_share_are_those_of_its_pod(
+    prometheus: Prometheus, case: Case, small: str
+) -> None:
+    """Extender, plugin and annotation tell one story of a pod: its card, and its units on it."""
+    case.run(case.pod("holder", SHARE, node=small))
+    card = case.card("holder")
+    pod = f'exported_namespace="{case.name}",exported_pod="holder"'
+    granted = f'gpushare_pod_granted_units{{node="{small}",gpu="{card}",{pod}}}'
+    until(
+        "the plugin tells of the share",
+        lambda: prometheus.value(granted) == SHARE,
+        seconds=SEEN_SECONDS,
+    )
+    used = f'max(gpushare_extender_card_units{{node="{small}",card="{card}",kind="used"}})'
+    until("the extender tells of it", lambda: prometheus.value(used) == SHARE, seconds=SEEN_SECONDS)
+    handed_out = f'gpushare_card_granted_units{{node="{small}",gpu="{card}"}}'
+    assert prometheus.value(handed_out) == SHARE
+    assert prometheus.value("max(gpushare_extender_overfull_cards)") == 0
+
+
+def test_a_lost_card_raises_its_alert_and_the_alert_ends_when_it_is_back(
+    environment: KindEnvironment, prometheus: Prometheus, small: str, breaking: int
+) -> None:
+    """The rule fires for the very card, says so in words, and is silent again afterwards."""
+    where = {"node": small, "gpu": str(breaking)}
+    assert prometheus.firing("GpushareCardUnhealthy") is None
+    environment.break_cards(small, f"gpu {breaking} lost")
+    alert = until(
+        "the alert fires",
+        lambda: prometheus.firing("GpushareCardUnhealthy", **where),
+        seconds=FIRE_SECONDS,
+    )
+    assert alert["labels"]["uuid"] == environment.nodes[small][breaking].uuid
+    assert alert["annotations"]["summary"] == f"Card {breaking} of {small} is unhealthy"
+    assert alert["annotations"]["runbook_url"].endswith("GpushareCardUnhealthy.md")
+    mend(environment, small, breaking)
+    until(
+        "the alert ends",
+        lambda: prometheus.firing("GpushareCardUnhealthy") is None,
+        seconds=RETURN_SECONDS,
+    )
