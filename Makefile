@@ -62,6 +62,7 @@ unit: $(READY) ## Unit, property and chart tests
 # shown together when they end.
 .PHONY: e2e
 e2e: $(READY) ## The cases on a kind cluster; KEEP=1 leaves the cluster
+	+@echo "==> what the cases run on"; $(E2E) cluster prepare
 	+@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m e2e -v --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(ARGS)
 
 .PHONY: bench

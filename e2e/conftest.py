@@ -11,6 +11,20 @@ from environments import diagnosis, machines
 from environments.case import Case
 from environments.environment import Environment, UnavailableError
 
+CASE_SECONDS = 120
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Time the cases, not the cluster that the first of them finds or makes.
+
+    Every step of an environment's start has a deadline of its own.
+    """
+    for item in items:
+        if item.get_closest_marker("e2e"):
+            own = item.get_closest_marker("timeout")
+            seconds = own.args[0] if own and own.args else CASE_SECONDS
+            item.add_marker(pytest.mark.timeout(seconds, func_only=True))
+
 
 @pytest.fixture(scope="session")
 def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:

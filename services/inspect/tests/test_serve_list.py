@@ -1,6 +1,7 @@
 """``gpushare serve list`` and ``get``: what is served, by whom ever, and where its pods sit."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from fakeapiserver import FakeApiServer
 from invoking import Run
 
 MEM, CORE = "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage"
+FORMS = Path(__file__).parent / "golden" / "forms"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 SERVICES = "/api/v1/namespaces/default/services"
 PODS = "/api/v1/namespaces/default/pods"
@@ -54,6 +56,16 @@ def test_list_has_arenas_columns(run: Run, server: FakeApiServer, flag: str) -> 
     assert mnist[8:] == ["16000", "(20%", "of", "compute)"]
     assert own == ["own", "custom-serving", version, "2", "0", "N/A", "N/A", "2", "N/A"]
     assert all("labelSelector=servingName" in request for request in server.requests)
+
+
+@pytest.mark.parametrize("form", ["table", "wide", "json", "yaml", "name"])
+def test_list_prints_its_golden_file(run: Run, flag: str, form: str) -> None:
+    """To the byte in every form; UPDATE_GOLDEN=1 writes the files anew."""
+    printed = run("serve", "list", flag, "-o", form).out
+    path = FORMS / f"serve-list.{form}"
+    if "UPDATE_GOLDEN" in os.environ:
+        path.write_text(printed, encoding="utf-8")
+    assert printed == path.read_text(encoding="utf-8")
 
 
 def test_list_of_all_namespaces_names_them(run: Run, flag: str) -> None:
