@@ -137,13 +137,11 @@ class KindEnvironment:
 
     def _cluster(self, image: nodeimage.NodeImage) -> None:
         """Create the cluster, or take the running one of the name."""
-        library = mocknvml.ensure()
         workers = []
         for node, machine in self.machines.items():
             machines.lay_out(self.folder / node, machine)
-            folders = {library: machines.LIBRARY_IN_NODE, self.folder / node: machines.IN_NODE}
-            mounts = tuple(kindconfig.Mount(host, inside) for host, inside in folders.items())
-            workers.append(kindconfig.Node(mounts=mounts))
+            mount = kindconfig.Mount(self.folder / node, machines.IN_NODE)
+            workers.append(kindconfig.Node(mounts=(mount,)))
         config = self.folder / "kind.json"
         control_plane = kindconfig.Node(mounts=(audit.lay_out(self.folder / "audit", NAMESPACE),))
         patches = (audit.kubeadm_patch(),)
@@ -185,6 +183,8 @@ class KindEnvironment:
                 "image": _image(built.deviceplugin),
                 "unhealthyConfigMap": True,
                 "nvml": {"hostPath": machines.LIBRARY_IN_NODE},
+                # A kept cluster's plugins start anew with a library that was edited.
+                "podAnnotations": {"mocknvml": mocknvml.ensure().name},
                 "extraEnv": [
                     {"name": "GPUSHARE_MOCK_NVML_MACHINE", "value": "/machine/machine"},
                     {"name": "GPUSHARE_MOCK_NVML_STATE", "value": "/machine/state"},

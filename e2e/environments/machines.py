@@ -1,8 +1,9 @@
 """The mock machines of a cluster's workers, as folders on the host that the nodes mount.
 
 Each worker gets a folder of its own with its description (`machine`) and its state (`state`), which
-a case may edit while the cluster runs: the nodes see the same file. The stand-in for the MPS
-control program is in it too (`mps`).
+a case may edit while the cluster runs: the nodes see the same file. The mock library (`nvml`) and
+the stand-in for the MPS control program (`mps`) are in it too, so that a cluster that is kept gets
+the ones of today.
 """
 
 import configparser
@@ -12,8 +13,8 @@ from pathlib import Path
 from environments.environment import Card
 from mocknvml import build
 
-LIBRARY_IN_NODE = "/opt/gpushare/nvml"
 IN_NODE = "/opt/gpushare/machine"
+LIBRARY_IN_NODE = f"{IN_NODE}/nvml"
 MIB_PER_UNIT = 1024
 MPS = Path(__file__).parents[1] / "standins" / "mps"
 MPS_CONTROL = "mps/nvidia-cuda-mps-control"
@@ -25,8 +26,17 @@ def lay_out(folder: Path, machine: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(build.machine(machine), folder / "machine")
     (folder / "state").write_text("")
+    _put_library(folder / "nvml")
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(MPS, folder / "mps", ignore=ignored, dirs_exist_ok=True)
+
+
+def _put_library(folder: Path) -> None:
+    """By a rename: a plugin that runs keeps the library that it has mapped."""
+    folder.mkdir(exist_ok=True)
+    fresh = folder / f"{build.LIBRARY}.new"
+    shutil.copyfile(build.ensure() / build.LIBRARY, fresh)
+    fresh.replace(folder / build.LIBRARY)
 
 
 def cards(machine: str) -> tuple[Card, ...]:
