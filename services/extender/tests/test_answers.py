@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from time import perf_counter
 
 from hypothesis import given, settings
@@ -60,16 +60,15 @@ async def test_only_what_was_touched_is_worked_out_again() -> None:
     """Asking again costs nothing; a touched node is asked anew, the others are not."""
     worked: list[int] = []
 
-    def work(numbers: Iterable[int]) -> Iterator[str]:
-        for number in numbers:
-            worked.append(number)
-            yield f"answer {len(worked)}"
+    def work(numbers: Sequence[int]) -> list[str]:
+        worked.extend(numbers)
+        return [f"answer {number} of {len(worked)}" for number in numbers]
 
     answers: Answers[str, str] = Answers(roster_of(ledger_of("a", "b", "c")))
     first = await answers.ask("q", [1, 2, 3], work)
     assert await answers.ask("q", [3, 2, 1], work) == first[::-1]
     answers.touch(2)
-    assert await answers.ask("q", [1, 2, 3], work) == [first[0], "answer 4", first[2]]
+    assert await answers.ask("q", [1, 2, 3], work) == [first[0], "answer 2 of 4", first[2]]
     assert worked == [1, 2, 3, 2]
 
 
@@ -91,12 +90,11 @@ async def test_slow_answers_leave_room_for_others() -> None:
     answers: Answers[str, str] = Answers(roster)
     state = "old"
 
-    def work(numbers: Iterable[int]) -> Iterator[str]:
-        for _ in numbers:
-            until = perf_counter() + 0.0005
-            while perf_counter() < until:
-                pass
-            yield state
+    def work(numbers: Sequence[int]) -> list[str]:
+        until = perf_counter() + 0.0005 * len(numbers)
+        while perf_counter() < until:
+            pass
+        return [state] * len(numbers)
 
     asking = asyncio.create_task(answers.ask("q", roster.numbers(names), work))
     await asyncio.sleep(0)

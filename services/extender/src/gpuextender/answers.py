@@ -11,7 +11,7 @@ node's part of it is true when the answer is given.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from time import perf_counter
 from typing import Final, Generic, TypeVar
 
@@ -19,8 +19,8 @@ from gpuextender.roster import Roster
 
 QUESTIONS: Final = 64
 SLICE_SECONDS: Final = 0.001
-LOOK_EVERY: Final = 8
-"""Answers between two looks at the clock."""
+FIRST_BATCH: Final = 4
+"""Answers before the first look at the clock; twice as many before each further one."""
 
 Q = TypeVar("Q", bound=Hashable)
 A = TypeVar("A")
@@ -46,7 +46,7 @@ class Answers(Generic[Q, A]):
                 table[number] = None
 
     async def ask(
-        self, question: Q, numbers: Sequence[int], work: Callable[[Iterable[int]], Iterable[A]]
+        self, question: Q, numbers: Sequence[int], work: Callable[[Sequence[int]], Sequence[A]]
     ) -> list[A]:
         """The answers about ``numbers``, in their order.
 
@@ -55,7 +55,7 @@ class Answers(Generic[Q, A]):
         Args:
             question: under what the answers are kept.
             numbers: of known nodes.
-            work: gives missing answers one after the other, for the state as it is then.
+            work: gives some missing answers, for the state as it is then.
         """
         while True:
             table = self.table(question)
@@ -63,7 +63,7 @@ class Answers(Generic[Q, A]):
             if all(found):
                 return found  # type: ignore[return-value]  # nothing is missing
             missing = [number for number, one in zip(numbers, found, strict=True) if not one]
-            if not _fill(table, missing, work(missing)):
+            if not _fill(table, missing, work):
                 await asyncio.sleep(0)
 
     def table(self, question: Q) -> list[A | None]:
@@ -79,13 +79,14 @@ class Answers(Generic[Q, A]):
         return table
 
 
-def _fill(table: list[A | None], missing: Iterable[int], answers: Iterable[A]) -> bool:
+def _fill(
+    table: list[A | None], missing: Sequence[int], work: Callable[[Sequence[int]], Sequence[A]]
+) -> bool:
     """Enter answers until all are there or the slice is used up; whether all are."""
-    began = looked = perf_counter()
-    for count, (number, answer) in enumerate(zip(missing, answers, strict=True), 1):
-        table[number] = answer
-        if count % LOOK_EVERY == 0:
-            looked = perf_counter()
-        if looked - began > SLICE_SECONDS:
-            return False
-    return True
+    until, done, size = perf_counter() + SLICE_SECONDS, 0, FIRST_BATCH
+    while done < len(missing) and perf_counter() < until:
+        batch = missing[done : done + size]
+        for number, answer in zip(batch, work(batch), strict=True):
+            table[number] = answer
+        done, size = done + size, size * 2
+    return done >= len(missing)

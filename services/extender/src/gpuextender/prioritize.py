@@ -4,7 +4,7 @@ A node that is unknown, or turns out not to fit, scores 0 and never voids the li
 a node is kept encoded, by what is asked: plain shares by policy and amount, all else by demand.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Final
 
@@ -101,20 +101,24 @@ class Prioritize:
         question = (demand.policy, demand.mem)
         return await self._entries.ask(question, numbers, lambda ns: self._plain(ns, demand))
 
-    def _plain(self, numbers: Iterable[int], demand: Demand) -> Iterator[bytes]:
+    def _plain(self, numbers: Sequence[int], demand: Demand) -> list[bytes]:
         """Entries out of rows; of the core where a row cannot say."""
         amount, policy = demand.mem, demand.policy
         rows = self._rows.table(policy)
         pieces = [self._pieces.table(rating) for rating in range(MAX_SCORE + 1)]
+        found = _looked_up(numbers, amount, rows, pieces)
+        if found is not None:
+            return found
+        entries = []
         for number in numbers:
             row = rows[number] or self._row(number, policy)
             rating = row[amount] if amount < len(row) else self._score(number, demand)
-            yield pieces[rating][number] or self._piece(number, rating)
+            entries.append(pieces[rating][number] or self._piece(number, rating))
+        return entries
 
-    def _exact(self, numbers: Iterable[int], demand: Demand) -> Iterator[bytes]:
+    def _exact(self, numbers: Sequence[int], demand: Demand) -> list[bytes]:
         """Entries by what the core says."""
-        for number in numbers:
-            yield self._piece(number, self._score(number, demand))
+        return [self._piece(number, self._score(number, demand)) for number in numbers]
 
     def _row(self, number: int, policy: str) -> Sequence[int]:
         """Scores of a node by amount, kept; none where the short cut does not hold."""
@@ -136,6 +140,20 @@ class Prioritize:
         piece = _entry(self._roster.names[number], rating)
         self._pieces.table(rating)[number] = piece
         return piece
+
+
+def _looked_up(
+    numbers: Sequence[int],
+    amount: int,
+    rows: Sequence[Sequence[int] | None],
+    pieces: Sequence[Sequence[bytes | None]],
+) -> list[bytes] | None:
+    """Entries where every row and piece is kept, as they are of most nodes; else ``None``."""
+    try:
+        found = [pieces[rows[number][amount]][number] for number in numbers]  # type: ignore[index]
+    except (TypeError, IndexError):  # no row, or one that does not go so far
+        return None
+    return found if all(found) else None  # type: ignore[return-value]  # nothing is missing
 
 
 def _names(args: ExtenderArgs) -> list[NodeName]:

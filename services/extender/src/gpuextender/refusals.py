@@ -5,7 +5,7 @@ change: by demand, and for plain shares in a pattern for all amounts, because on
 differs in the sentence. Tests hold this to the core's own verdicts and sentences.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -20,8 +20,6 @@ from gpuextender import ratings
 from gpuextender.answers import Answers
 from gpuextender.roster import Roster
 
-QUESTIONS: Final = 16
-"""Demands whose verdicts are kept: thousands of sentences for each, made again quickly."""
 _MARK: Final = 987_654_321_987
 """An amount that no sentence holds otherwise."""
 
@@ -55,7 +53,7 @@ class Refusals:
     def __init__(self, ledger: Ledger, roster: Roster) -> None:
         self._ledger = ledger
         self._roster = roster
-        self._verdicts: Answers[Demand, Verdict] = Answers(roster, QUESTIONS)
+        self._verdicts: Answers[Demand, Verdict] = Answers(roster)
         self._patterns: dict[int, _Pattern] = {}
 
     def touch(self, number: int) -> None:
@@ -86,18 +84,19 @@ class Refusals:
             for name, number in zip(names, numbers, strict=True)
         ]
 
-    def _judge(self, numbers: Iterable[int], demand: Demand) -> Iterator[Verdict]:
-        plain, amount = ratings.plain(demand), demand.mem
-        for number in numbers:
-            if plain and self._roster.share_rooms[number] >= amount:
-                yield FITS
-                continue
-            pattern = self._patterns.get(number) if plain else None
-            if pattern is not None and amount <= pattern.most:
-                text = f"{pattern.before}{amount}{pattern.after}"
-                yield Verdict(text, Code.INSUFFICIENT_MEMORY)
-            else:
-                yield self._verdict(number, demand)
+    def _judge(self, numbers: Sequence[int], demand: Demand) -> list[Verdict]:
+        if ratings.plain(demand):
+            return [self._plain(number, demand) for number in numbers]
+        return [self._verdict(number, demand) for number in numbers]
+
+    def _plain(self, number: int, demand: Demand) -> Verdict:
+        amount = demand.mem
+        if self._roster.share_rooms[number] >= amount:
+            return FITS
+        pattern = self._patterns.get(number)
+        if pattern is None or amount > pattern.most:
+            return self._verdict(number, demand)
+        return Verdict(f"{pattern.before}{amount}{pattern.after}", Code.INSUFFICIENT_MEMORY)
 
     def _verdict(self, number: int, demand: Demand) -> Verdict:
         name = self._roster.names[number]
