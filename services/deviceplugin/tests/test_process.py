@@ -5,9 +5,10 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -46,6 +47,7 @@ class Process:
             "--listen-host": "127.0.0.1",
             "--listen-port": 0,
             "--probe-seconds": 0.1,
+            "--host-proc": self.root / "proc",
         }
         library = await asyncio.to_thread(build.ensure)
         environment = os.environ | {
@@ -122,6 +124,27 @@ async def test_an_xid_and_a_lost_card_of_the_library_are_noticed(tmp_path: Path)
         await plugin.offered(15)
 
 
+async def test_over_use_that_the_library_tells_is_told_within_ten_seconds(tmp_path: Path) -> None:
+    """A process of the pod has more memory than its share: one event, by the default settings."""
+    async with process(tmp_path, "t4-2x16") as plugin:
+        await plugin.offered(30)
+        pod = objects.pod("greedy", [{"gpu-mem": 2}], annotations=planned(1, 2))
+        pod["metadata"]["uid"] = uid = "00000000-0000-0000-0000-000000000077"
+        plugin.cluster.pods.put(pod)
+        await plugin.kubelet.wait_for(lambda: plugin.kubelet.admitted("greedy"))
+        folder = tmp_path / "proc" / "77"
+        folder.mkdir(parents=True)
+        (folder / "cgroup").write_text(
+            f"0::/kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/x"
+        )
+        events = plugin.cluster.stores["events"]
+        plugin.health.write_text("gpu 1 process pid 77 used_mib 4096 type mps name greedy\n")
+        async with asyncio.timeout(10):
+            while not (told := _messages(events.objects.values(), "GpuMemoryOverused")):
+                await events.wait_beyond(events.version)
+        assert told == ["uses 4096 MiB of card 1, but was given 2048"]
+
+
 async def test_signals_reread_and_end(tmp_path: Path) -> None:
     """SIGHUP registers anew, SIGQUIT shows the stacks and goes on, SIGTERM ends with status 0."""
     async with process(tmp_path, "t4-2x16") as plugin:
@@ -148,6 +171,10 @@ async def test_health_and_metrics_are_served(tmp_path: Path) -> None:
         card = {"gpu": "0", "uuid": "GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f"}
         assert _value(text, "gpushare_card_healthy", card) == 1
         assert _value(text, "gpushare_card_unattributed_bytes", card) == (3743 + 2201) * MIB
+
+
+def _messages(events: Iterable[dict[str, Any]], reason: str) -> list[str]:
+    return [each["message"] for each in events if each["reason"] == reason]
 
 
 def _value(text: str, name: str, labels: dict[str, str]) -> float:
