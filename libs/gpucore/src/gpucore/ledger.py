@@ -276,8 +276,11 @@ def _same_shape(old: Node, new: Node) -> bool:
 
 
 def rebuilt(names: Names, nodes: Iterable[Node], pods: Iterable[Pod]) -> Ledger:
-    """The books that lists of all nodes and pods give: what a restart starts from."""
+    """The books that lists of all nodes and pods give: what a restart starts from.
+
+    Pods go first: each node is then reckoned up once, when its cards are known.
+    """
     ledger = Ledger(names)
-    ledger.relist_nodes(nodes)
     ledger.relist_pods(pods)
+    ledger.relist_nodes(nodes)
     return ledger
