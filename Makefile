@@ -82,7 +82,7 @@ docs: $(READY) ## Build the documentation into build/site
 	@$(BIN)/mkdocs build --quiet --strict --site-dir build/site && echo "open build/site/index.html"
 
 .PHONY: images
-images: $(READY) ## Build the service images and print their sizes
+images: $(READY) ## Build the service images, print their sizes, and write SBOMs to artifacts/sbom
 	@$(E2E) images build
 
 .PHONY: lock
