@@ -51,7 +51,7 @@ check: lint ## The fast inner loop: no cluster, under a minute
 .PHONY: lint
 lint: $(READY) ## Style, types and the direction of imports
 	@echo "==> style";     $(BIN)/ruff check . && $(BIN)/ruff format --check --quiet .
-	@echo "==> types";     $(BIN)/mypy $(addsuffix /src,$(MEMBERS)) e2e
+	@echo "==> types";     $(BIN)/mypy $(addsuffix /src,$(MEMBERS)) e2e docs/generators
 	@echo "==> contracts"; $(BIN)/lint-imports
 
 .PHONY: unit
@@ -79,7 +79,7 @@ bench-gpu: $(READY) ## Measure isolation on this machine's GPU and write docs/is
 
 .PHONY: docs
 docs: $(READY) ## Build the documentation into build/site
-	@$(BIN)/mkdocs build --quiet --strict --site-dir build/site && echo "open build/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site && echo "open build/site/index.html"
 
 .PHONY: images
 images: $(READY) ## Build the service images, print their sizes, and write SBOMs to artifacts/sbom
