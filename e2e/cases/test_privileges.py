@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 USED_SECONDS = 30
 SICK_SECONDS = 90
+PLUGIN = "-device-plugin"
 EXTENDER = "gpushare-extender"
 """How the extender names itself, which in mode second shares kube-scheduler's account."""
 
@@ -51,12 +52,12 @@ def bind(name: str, *, namespace: str, uid: str, node: str) -> str:
     return BIND.format(body=body)
 
 
-def unused(environment: KindEnvironment, release: str) -> set[Right]:
-    """Rights of a release that nobody has used yet, but for those that may be."""
+def unused(environment: KindEnvironment, granted: set[Right]) -> set[Right]:
+    """Which of these rights nobody has used yet, but for those that may go unused."""
     used = audit.uses(environment.control_plane)
     return {
         right
-        for right in rights.granted(environment.kubectl, release)
+        for right in granted
         if (right.group, right.resource, right.verb) not in UNTRIED
         and not any(right.used_by(use, agent=agent_of(right)) for use in used)
     }
@@ -67,11 +68,11 @@ def agent_of(right: Right) -> str:
     return EXTENDER if "-extender" in right.role and "scheduler" in right.account else ""
 
 
-def assert_all_used(environment: KindEnvironment, release: str) -> None:
+def assert_all_used(environment: KindEnvironment, granted: set[Right]) -> None:
     """The log shows every right within a moment; else the failure names those it does not show."""
     with suppress(DeadlineError):
-        until("every right used", lambda: not unused(environment, release), seconds=USED_SECONDS)
-    assert sorted(map(str, unused(environment, release))) == []
+        until("every right used", lambda: not unused(environment, granted), seconds=USED_SECONDS)
+    assert sorted(map(str, unused(environment, granted))) == []
 
 
 @pytest.fixture
@@ -119,6 +120,7 @@ def test_the_stack_uses_every_right_it_has(
 ) -> None:
     """Scheduler, extender and plugin: binds, corrections, sick cards; and none is turned away."""
     begun = datetime.now(UTC)
+    granted = rights.granted(environment.kubectl, RELEASE)
     case.run(case.pod("share", 1, node=small))
     stray = case.pod("stray", 1)
     stray["spec"]["nodeName"] = small
@@ -126,12 +128,12 @@ def test_the_stack_uses_every_right_it_has(
     extender = ("-n", NAMESPACE, f"deployment/{RELEASE}-scheduler", "-c", "extender", "--")
     stranger = bind("nobody", namespace=case.name, uid="none", node=small)
     environment.kubectl("exec", *extender, "python3", "-c", stranger)
-    if any(right.resource == "configmaps" for right in unused(environment, RELEASE)):
+    if any(right.resource == "configmaps" for right in unused(environment, granted)):
         lose_cards(environment, small)
     page = ("-n", NAMESPACE, f"deployment/{RELEASE}-dashboard", "--")
     environment.kubectl("exec", *page, "python3", "-c", LOOK_AT_THE_PAGE)
-    assert_all_used(environment, RELEASE)
-    accounts = {right.account for right in rights.granted(environment.kubectl, RELEASE)}
+    assert_all_used(environment, granted)
+    accounts = {right.account for right in granted}
     refused = audit.refusals(environment.control_plane, since=begun)
     assert [use for use in sorted(refused) if use.account in accounts] == []
 
@@ -139,7 +141,10 @@ def test_the_stack_uses_every_right_it_has(
 def test_the_parts_that_are_not_there_by_default_use_every_right_they_have(
     environment: KindEnvironment, case: Case, small: str
 ) -> None:
-    """The extender alone, whose binds are asked for from within, and the webhook."""
+    """The extender alone, whose binds are asked for from within, and the webhook.
+
+    The plugin's rights are granted here too, and its pods are those of the stack.
+    """
     values = {
         "scheduler": {**environment.values["scheduler"], "mode": "extender", "replicas": 1},
         "extender": {**environment.values["extender"], "tls": {"enabled": False}},
@@ -155,4 +160,5 @@ def test_the_parts_that_are_not_there_by_default_use_every_right_they_have(
             script = bind(name, namespace=case.name, uid=known, node=small)
             environment.kubectl("exec", *extender, "python3", "-c", script)
         case.wait_running("waiting")
-        assert_all_used(environment, release)
+        granted = rights.granted(environment.kubectl, release)
+    assert_all_used(environment, {each for each in granted if not each.account.endswith(PLUGIN)})

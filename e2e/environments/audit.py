@@ -20,6 +20,7 @@ POLICY_IN_NODE = "/etc/gpushare/audit"
 LOG_IN_NODE = "/var/log/gpushare-audit"
 READ_SECONDS = 60
 FORBIDDEN = 403
+RECEIVED = "RequestReceived"
 _LOG = f"{LOG_IN_NODE}/audit.log"
 _LOG_MEGABYTES = "50"
 
@@ -43,18 +44,18 @@ class Use(msgspec.Struct, frozen=True, order=True):
 
 
 def lay_out(folder: Path, namespace: str) -> Mount:
-    """Write the policy for a stack in ``namespace``; the mount that the control plane needs."""
+    """Write the policy for a stack in ``namespace``; the mount that the control plane needs.
+
+    A watch is logged when it is asked for: its answer is, once it ends, which can take minutes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    ours = {"level": "Metadata", "userGroups": [f"system:serviceaccounts:{namespace}"]}
     rules = [
-        {"level": "Metadata", "userGroups": [f"system:serviceaccounts:{namespace}"]},
+        {**ours, "verbs": ["watch"]},
+        {**ours, "omitStages": [RECEIVED]},
         {"level": "None"},
     ]
-    policy = {
-        "apiVersion": "audit.k8s.io/v1",
-        "kind": "Policy",
-        "omitStages": ["RequestReceived"],
-        "rules": rules,
-    }
+    policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules}
     (folder / "policy.yaml").write_text(json.dumps(policy))
     return Mount(folder, POLICY_IN_NODE)
 
