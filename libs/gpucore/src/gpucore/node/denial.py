@@ -21,7 +21,6 @@ class DenialCode(StrEnum):
     TAKEN_WHOLE = "TakenWhole"
     SHARED_CARD = "SharedCard"
     NO_CARD_FITS = "NoCardFits"
-    WITHDRAWN = "Withdrawn"
     RUNG_MISSING = "RungMissing"
     MAX_PODS = "MaxPods"
 
