@@ -50,7 +50,6 @@ ANSWERS: Final[Mapping[DenialCode, str]] = {
     DenialCode.TAKEN_WHOLE: "A pod has the card whole.",
     DenialCode.SHARED_CARD: "Shares are on the card, so it cannot be given away whole.",
     DenialCode.NO_CARD_FITS: "No card has room for all that the pod asks.",
-    DenialCode.WITHDRAWN: "The card is withdrawn.",
     DenialCode.RUNG_MISSING: "The card cannot enforce shares in the way that the pod demands.",
     DenialCode.MAX_PODS: "The card holds as many pods as it may.",
 }
