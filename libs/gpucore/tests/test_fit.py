@@ -102,6 +102,18 @@ def test_a_rung_that_is_missing_is_refused() -> None:
     assert isinstance(on_node(book, "n", pod("p", 1)), Placement)
 
 
+def test_a_share_over_several_cards_needs_cards_without_mps() -> None:
+    """Each card has its own daemon and a process reaches one: the node would refuse such a pod."""
+    labels = {"aliyun.com/gpu-count": "2"}
+    wide = pod("p", 8, labels=labels)
+    assert isinstance(on_node(ledger(share_node("n", cards(15, 15))), "n", wide), Placement)
+    behind = Inventory(
+        tuple(msgspec.structs.replace(gpu, rung=Rung.MPS) for gpu in cards(15, 15).gpus)
+    )
+    refusal = refused(ledger(share_node("n", behind)), wide)
+    assert (refusal.code, refusal.unresolvable) == (Code.RUNG_MISSING, True)
+
+
 def test_mps_serves_48_clients() -> None:
     """The 49th pod is refused however small it is."""
     gpu = msgspec.structs.replace(cards(100).gpus[0], rung=Rung.MPS)

@@ -40,8 +40,9 @@ def _unable(card: CardAccount, demand: Demand, mem: int, core: int) -> Code | No
     """What holds even with nobody on the card."""
     if not card.healthy:
         return Code.UNHEALTHY
-    if demand.rung is not Rung.NONE and (card.gpu is None or card.gpu.rung is not demand.rung):
-        return Code.RUNG_MISSING
+    rung = card.gpu.rung if card.gpu else Rung.NONE
+    if demand.rung not in {Rung.NONE, rung} or (demand.cards > 1 and rung is Rung.MPS):
+        return Code.RUNG_MISSING  # a daemon serves one card, and a process has one daemon
     return Code.TOO_LARGE if mem > card.total or core > CORE_PER_CARD else None
 
 

@@ -93,7 +93,8 @@ _ENTRIES: Final = (
     Entry(
         Code.RUNG_MISSING,
         "The card cannot enforce shares in the way that the pod demands.",
-        "Turn MPS on for the node, or drop the pod's annotation gpushare/isolation.",
+        "Turn MPS on for the node, or drop the pod's annotation gpushare/isolation; "
+        "shares over several cards need cards without MPS.",
     ),
     Entry(
         Code.PENDING_UNITS,
