@@ -47,6 +47,13 @@ def rates(runs: Sequence[Rate]) -> dict[str, Any]:
     }
 
 
+def binds(bound: Sequence[Rate], twice: Sequence[Rate]) -> dict[str, Any]:
+    """Binds, and beside them what the API server does of the original's two writes."""
+    found, writes = rates(bound), rates(twice)
+    times = found["per_second"]["median"] / writes["per_second"]["median"]
+    return found | {"two_writes": writes, "times_two_writes": round(times, 2)}
+
+
 def end_to_end(plain: Sequence[Rate], extended: Sequence[Rate]) -> dict[str, Any]:
     """Runs without and with the extender, taken in turns, and the share that is left with it."""
     alone, together = rates(plain), rates(extended)

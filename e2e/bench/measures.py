@@ -69,23 +69,28 @@ class Measures:
         return found
 
     async def binds(self, subject: Subject) -> dict[str, Any]:
-        """Rates of bind by number of connections."""
+        """Rates of bind by number of connections, and of the original's writes, in turns."""
         found = {}
         for connections in CONNECTIONS:
             with self._part(f"{subject.name}: binds over {connections} connections"):
-                found[str(connections)] = digest.rates(
-                    [
-                        await binds.measure(
-                            subject,
-                            self._calls,
-                            connections=connections,
-                            pods=self._plan.binds,
-                            nodes=self._nodes,
-                        )
-                        for _ in range(self._plan.runs)
-                    ]
-                )
+                bound, twice = list[Rate](), list[Rate]()
+                for _ in range(self._plan.runs):
+                    bound.append(await self._bind(subject, connections))
+                    twice.append(await self._write_twice(subject, connections))
+                found[str(connections)] = digest.binds(bound, twice)
         return found
+
+    async def _bind(self, subject: Subject, connections: int) -> Rate:
+        pods, nodes = self._plan.binds, self._nodes
+        return await binds.measure(
+            subject, self._calls, connections=connections, pods=pods, nodes=nodes
+        )
+
+    async def _write_twice(self, subject: Subject, connections: int) -> Rate:
+        pods, nodes, pids = self._plan.binds, self._nodes, subject.pids()
+        return await binds.two_writes(
+            self._calls, connections=connections, pods=pods, nodes=nodes, pids=pids
+        )
 
     async def end_to_end(self, subject: Subject) -> dict[str, Any]:
         """Rates without and with the extender, in turns, so that noise meets both."""

@@ -89,12 +89,21 @@ def _node(name: str, cards: int, units: int) -> Object:
 def _held(name: str, node: str, card: int, units: int) -> Object:
     item = pod(name, units, scheduler="none")
     item["spec"]["nodeName"] = node
-    item["metadata"]["annotations"] = {
+    allocation = {"scheduler.framework.gpushare.allocation": json.dumps({"0": {str(card): units}})}
+    item["metadata"]["annotations"] = _written(card, units, assigned="true") | allocation
+    return item
+
+
+def original_patch(card: int, units: int) -> Object:
+    """What the original extender writes to a pod before its Binding."""
+    return {"metadata": {"annotations": _written(card, units, assigned="false")}}
+
+
+def _written(card: int, units: int, *, assigned: str) -> dict[str, str]:
+    return {
         "ALIYUN_COM_GPU_MEM_IDX": str(card),
         "ALIYUN_COM_GPU_MEM_DEV": str(UNITS),
         "ALIYUN_COM_GPU_MEM_POD": str(units),
-        "ALIYUN_COM_GPU_MEM_ASSIGNED": "true",
+        "ALIYUN_COM_GPU_MEM_ASSIGNED": assigned,
         "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1500000000000000000",
-        "scheduler.framework.gpushare.allocation": json.dumps({"0": {str(card): units}}),
     }
-    return item

@@ -28,7 +28,11 @@ REQUEST_SECONDS: Final = 30.0
 READ_BUFFER: Final = 2**18
 UNAUTHORIZED: Final = 401
 JSON: Final = "application/json"
-_HEADERS: Final = {"User-Agent": "gpushare-extender", "Accept": JSON}
+_HEADERS: Final = {
+    "User-Agent": "gpushare-extender",
+    "Accept": JSON,
+    "Accept-Encoding": "identity",  # a start would wait for the API server to compress its lists
+}
 
 
 class Api(Protocol):

@@ -169,6 +169,7 @@ class Reflector(Generic[T]):
                 page = self._collection.page_of(await coming)
                 following = page.continue_token
                 coming = asyncio.create_task(self._page(following)) if following else None
+                await asyncio.sleep(0)  # else it would be sent only when this page is used up
                 yield page
         finally:
             if coming is not None:
