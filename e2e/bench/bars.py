@@ -73,13 +73,8 @@ def _end_to_end(subject: Mapping[str, Any]) -> Iterator[Judged]:
         if nodes in PODS_PER_SECOND:
             rate, bar = found["with"]["per_second"]["median"], PODS_PER_SECOND[nodes]
             yield Judged(f"pods/s through kube-scheduler, {where}", rate, bar, at_most=False)
-        share = found["share"]
+        alone = f"of the same scheduler alone, {where}"
         if nodes in FIVE_ORIGINALS:
-            what, bar = (
-                f"of the same scheduler alone, {where}: five originals",
-                FIVE_ORIGINALS[nodes],
-            )
-            yield Judged(what, share, round(bar, 3), at_most=False)
-        yield Judged(
-            f"of the same scheduler alone, {where}: the aim", share, SHARE_OF_PLAIN, at_most=False
-        )
+            bar = round(FIVE_ORIGINALS[nodes], 3)
+            yield Judged(f"{alone}: five originals", found["share"], bar, at_most=False)
+        yield Judged(f"{alone}: the aim", found["share"], SHARE_OF_PLAIN, at_most=False)
