@@ -75,6 +75,6 @@ def _end_to_end(subject: Mapping[str, Any]) -> Iterator[Judged]:
             yield Judged(f"pods/s through kube-scheduler, {where}", rate, bar, at_most=False)
         alone = f"of the same scheduler alone, {where}"
         if nodes in FIVE_ORIGINALS:
-            bar = round(FIVE_ORIGINALS[nodes], 3)
-            yield Judged(f"{alone}: five originals", found["share"], bar, at_most=False)
+            share = round(FIVE_ORIGINALS[nodes], 3)
+            yield Judged(f"{alone}: five originals", found["share"], share, at_most=False)
         yield Judged(f"{alone}: the aim", found["share"], SHARE_OF_PLAIN, at_most=False)
