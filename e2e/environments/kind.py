@@ -4,6 +4,7 @@ Everything is made or found again: engine, tools, node image, service images, cl
 cluster itself is created through pytest-kind's class, with kind and kubectl from this machine.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,16 @@ COMMANDS = Path(__file__).parents[2] / ".venv" / "bin"
 PLUGINS = ("gpushare", "kubectl-inspect-gpushare", "kubectl-inspect-gpu")
 READY_SECONDS = 180
 LOAD_SECONDS = 300
+
+# kubelet looks for changed static pods and mounted configuration this often, not in its own time.
+_KUBELET = json.dumps(
+    {
+        "kind": "KubeletConfiguration",
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "fileCheckFrequency": "1s",
+        "syncFrequency": "10s",
+    }
+)
 
 
 class KindEnvironment:
@@ -144,7 +155,7 @@ class KindEnvironment:
             workers.append(kindconfig.Node(mounts=(mount,)))
         config = self.folder / "kind.json"
         control_plane = kindconfig.Node(mounts=(audit.lay_out(self.folder / "audit", NAMESPACE),))
-        patches = (audit.kubeadm_patch(),)
+        patches = (audit.kubeadm_patch(), _KUBELET)
         config.write_text(
             kindconfig.render(
                 image, workers=workers, control_plane=control_plane, kubeadm_patches=patches
