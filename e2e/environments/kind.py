@@ -193,6 +193,7 @@ class KindEnvironment:
             "devicePlugin": {
                 "image": _image(built.deviceplugin),
                 "unhealthyConfigMap": True,
+                "extraArgs": ["--probe-seconds=1", "--mps-check-seconds=1"],
                 "nvml": {"hostPath": machines.LIBRARY_IN_NODE},
                 # A kept cluster's plugins start anew with a library that was edited.
                 "podAnnotations": {"mocknvml": mocknvml.ensure().name},
