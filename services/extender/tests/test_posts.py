@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +22,7 @@ class FakeServer:
         self.replies = list(replies)
         self.heads: list[str] = []
         self.connections = 0
-        self.closed = asyncio.Event()
+        self.asked, self.closed = asyncio.Event(), asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection; an empty reply hangs up."""
@@ -29,6 +30,7 @@ class FakeServer:
         try:
             while head := await self._request(reader):
                 self.heads.append(head)
+                self.asked.set()
                 reply = self.replies.pop(0)
                 if not reply:
                     return
@@ -58,7 +60,7 @@ async def posting(
     try:
         yield poster
     finally:
-        poster.close()
+        await poster.close()
         listening.close()
 
 
@@ -120,10 +122,34 @@ async def test_a_connection_that_was_closed_meanwhile_is_not_used() -> None:
     server = FakeServer(GOOD, GOOD)
     async with posting(server) as poster:
         await poster.post("/a", b"", {})
-        poster.close()
+        await poster.close()
         await asyncio.wait_for(server.closed.wait(), 5)
         assert (await poster.post("/a", b"", {})).status == 201
     assert server.connections == 2
+
+
+async def test_closing_returns_when_sockets_are_closed() -> None:
+    """A loop that ends right after would leave open what is only about to be closed."""
+    server = FakeServer(b"HTTP/1.1 200 OK\r\n")
+    async with posting(server) as poster:
+        before = _sockets()
+        waiting = asyncio.create_task(poster.post("/a", b"", {}))
+        await asyncio.wait_for(server.asked.wait(), 5)
+        both_ends = _sockets() - before
+        await poster.close()
+        assert len(both_ends) == 2
+        assert len(both_ends & _sockets()) <= 1  # the server's end goes in its own time
+        with pytest.raises(ConnectionError):
+            await waiting
+
+
+def _sockets() -> set[str]:
+    """Inodes of this process's sockets."""
+    found = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found.add(str(descriptor.readlink()))
+    return {one for one in found if one.startswith("socket:")}
 
 
 async def test_what_is_sent_cannot_begin_another_header() -> None:

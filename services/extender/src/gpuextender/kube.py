@@ -91,7 +91,7 @@ class KubeApi:
     async def __aexit__(self, *_: object) -> None:
         """Close all connections."""
         if self._poster is not None:
-            self._poster.close()
+            await self._poster.close()
         await self._session.close()
 
     async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:

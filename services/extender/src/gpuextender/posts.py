@@ -17,6 +17,7 @@ import httptools
 import msgspec
 
 CONNECTIONS: Final = 64
+CLOSE_SECONDS: Final = 1.0
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -29,10 +30,16 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class _Line(asyncio.Protocol):
-    """One connection: one request at a time, fed to the parser as the reply comes."""
+    """One connection: one request at a time, fed to the parser as the reply comes.
+
+    Attributes:
+        usable: for another request.
+        lost: done when its socket is closed.
+    """
 
     def __init__(self) -> None:
         self.usable = True
+        self.lost = asyncio.get_running_loop().create_future()
         self._transport: asyncio.WriteTransport | None = None
         self._coming: asyncio.Future[Reply] | None = None
         self._begin()
@@ -73,6 +80,7 @@ class _Line(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(exc or ConnectionError("closed by the server"))
+        self.lost.set_result(None)
 
     # What the parser tells.
 
@@ -122,6 +130,7 @@ class Poster:
         self._prefix, self._netloc = parts.path.rstrip("/"), parts.netloc
         self._connect_seconds, self._seconds = connect_seconds, seconds
         self._idle: list[_Line] = []
+        self._open: set[_Line] = set()
         self._free = asyncio.Semaphore(CONNECTIONS)
 
     async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Reply:
@@ -139,10 +148,13 @@ class Poster:
             self._idle.append(line)
         return reply
 
-    def close(self) -> None:
-        """Close the connections that are kept."""
-        while self._idle:
-            self._idle.pop().close()
+    async def close(self) -> None:
+        """Close all connections; returns when their sockets are, or when that takes too long."""
+        self._idle.clear()
+        for line in self._open:
+            line.close()
+        if self._open:
+            await asyncio.wait([line.lost for line in self._open], timeout=CLOSE_SECONDS)
 
     async def _line(self) -> _Line:
         while self._idle:
@@ -153,6 +165,8 @@ class Poster:
             host, port = self._address
             loop = asyncio.get_running_loop()
             _, line = await loop.create_connection(_Line, host, port, ssl=self._tls)
+            self._open.add(line)
+            line.lost.add_done_callback(lambda _: self._open.discard(line))
             return line
 
     def _head(self, path: str, length: int, headers: Mapping[str, str]) -> bytes:
