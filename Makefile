@@ -13,6 +13,7 @@ E2E        := PYTHONPATH=e2e $(BIN)/python -m
 KEEP       ?=
 CLUSTER    ?= gpushare-e2e
 ARGS       ?=
+CASES      ?=
 
 .PHONY: help
 help: ## List the targets
@@ -42,7 +43,8 @@ demo-down: $(READY) ## Remove all of the demo
 
 .PHONY: test
 test: lint ## Everything: lint, types, contracts, unit, chart and kind tests
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit e2e
+	@$(MAKE) --no-print-directory e2e CASES=services
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit e2e CASES=e2e
 
 .PHONY: check
 check: lint ## The fast inner loop: no cluster, under a minute
@@ -58,12 +60,13 @@ lint: $(READY) ## Style, types and the direction of imports
 unit: $(READY) ## Unit, property and chart tests
 	@echo "==> unit, property and chart tests"; $(BIN)/python -m pytest -q $(ARGS)
 
-# The '+' lets its progress be seen at once in `make test`, where the unit tests run beside it and are
-# shown together when they end.
+# In `make test` the cases on a control plane of processes (CASES=services) have the machine to
+# themselves; those on kind mostly wait, so the unit tests run beside them and are shown together when
+# they end. The '+' lets the progress of the cases be seen at once.
 .PHONY: e2e
 e2e: $(READY) ## The cases on a kind cluster; KEEP=1 leaves the cluster
 	+@echo "==> what the cases run on"; $(E2E) cluster prepare
-	+@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m e2e -v --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(ARGS)
+	+@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m e2e -v --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(CASES) $(ARGS)
 
 .PHONY: bench
 bench: $(READY) ## Measure the extender on a real API server (ARGS=--help tells more)
