@@ -44,7 +44,7 @@ demo-down: $(READY) ## Remove all of the demo
 .PHONY: test
 test: lint ## Everything: lint, types, contracts, unit, chart and kind tests
 	@$(MAKE) --no-print-directory e2e CASES=services
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit e2e CASES=e2e
+	@$(MAKE) --no-print-directory --jobs=2 unit e2e CASES=e2e
 
 .PHONY: check
 check: lint ## The fast inner loop: no cluster, under a minute
@@ -61,12 +61,11 @@ unit: $(READY) ## Unit, property and chart tests
 	@echo "==> unit, property and chart tests"; $(BIN)/python -m pytest -q $(ARGS)
 
 # In `make test` the cases on a control plane of processes (CASES=services) have the machine to
-# themselves; those on kind mostly wait, so the unit tests run beside them and are shown together when
-# they end. The '+' lets the progress of the cases be seen at once.
+# themselves; those on kind mostly wait, so the unit tests run beside them.
 .PHONY: e2e
 e2e: $(READY) ## The cases on a kind cluster; KEEP=1 leaves the cluster
-	+@echo "==> what the cases run on"; $(E2E) cluster prepare
-	+@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m e2e -v --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(CASES) $(ARGS)
+	@echo "==> what the cases run on"; $(E2E) cluster prepare
+	@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m e2e -v --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(CASES) $(ARGS)
 
 .PHONY: bench
 bench: $(READY) ## Measure the extender on a real API server (ARGS=--help tells more)

@@ -58,7 +58,7 @@ async def two_writes(
 ) -> Rate:
     """The original's writes of a bind, sent straight to the API server: a PATCH, then a Binding.
 
-    No extender that writes twice can be faster on this machine, however little it costs itself.
+    The cost of the rig's general client is in it: a leaner one may do better.
     """
     names = [f"bind-{time.monotonic_ns()}-{number}" for number in range(pods)]
     await _create(calls, names)
