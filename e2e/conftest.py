@@ -32,7 +32,7 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
     from environments.kind import KindEnvironment  # noqa: PLC0415 - unit tests here need no kind
 
     keep = bool(request.config.getoption("keep_cluster"))
-    world = KindEnvironment(name=request.config.getoption("cluster_name"))
+    world = KindEnvironment(name=request.config.getoption("cluster_name"), reuse=keep)
     try:
         world.start()
     except UnavailableError as reason:

@@ -1,11 +1,13 @@
 """A named kind cluster: made or found again, waited for, and removed.
 
 A cluster of the name that runs is used again as it is, even if the configuration has changed since;
-one whose nodes have stopped (the engine was restarted) is made anew.
+one whose nodes have stopped, or were started again (the engine or the machine was restarted), is
+made anew: such nodes may have swapped their addresses, and look healthy until a pod is to start.
 """
 
 import json
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +21,8 @@ from cluster.tools import Tools
 _CREATE_TIMEOUT_S = 420.0
 _DELETE_TIMEOUT_S = 300.0
 READY_TIMEOUT_S = 180.0
+# kind starts a node right after making it; a later start is another one.
+_FIRST_START_S = 120.0
 _READY_CHECKS = (
     ("wait", "--for=condition=Ready", "node", "--all"),
     ("--namespace=kube-system", "rollout", "status", "daemonset/kube-proxy"),
@@ -41,14 +45,26 @@ def create(programs: Tools, name: str, image: NodeImage, *, config: Path, kubeco
     run([*command, *files], timeout_s=_CREATE_TIMEOUT_S)
 
 
-def up(name: str, *, config: Path, kubeconfig: Path, create: Create = create) -> None:
-    """Bring up the cluster `name`, write its kubeconfig, and return when its nodes are Ready."""
+def up(
+    name: str, *, config: Path, kubeconfig: Path, create: Create = create, reuse: bool = True
+) -> None:
+    """Bring up the cluster `name`, write its kubeconfig, and return when its nodes are Ready.
+
+    Args:
+        name: of the cluster.
+        config: kind's configuration.
+        kubeconfig: where to write it.
+        create: makes the cluster.
+        reuse: take a running cluster of the name; else any is removed first.
+    """
     engine.ensure()
     image = nodeimage.ensure()
     programs = tools.ensure(image)
-    if name in _clusters(programs.kind) and not _all_nodes_run(programs.kind, name):
-        say(f"cluster {name} has stopped nodes: it is made anew")
-        down(name)
+    if name in _clusters(programs.kind):
+        fault = _fault(programs.kind, name) if reuse else "is left from another run"
+        if fault:
+            say(f"cluster {name} {fault}: it is made anew")
+            down(name)
     if name in _clusters(programs.kind):
         export = ["export", "kubeconfig", "--name", name, "--kubeconfig", str(kubeconfig)]
         run([str(programs.kind), *export], timeout_s=60)
@@ -95,7 +111,17 @@ def _clusters(kind: Path) -> list[str]:
     return run([kind, "get", "clusters", "--quiet"], timeout_s=30).split()
 
 
-def _all_nodes_run(kind: Path, name: str) -> bool:
+def _fault(kind: Path, name: str) -> str:
+    """Why a cluster cannot be used again; empty when it can."""
     nodes = run([kind, "get", "nodes", "--name", name], timeout_s=30).split()
-    listing = run(["docker", "inspect", *nodes], timeout_s=30)
-    return all(node["State"]["Running"] for node in json.loads(listing))
+    for node in json.loads(run(["docker", "inspect", *nodes], timeout_s=30)):
+        if not node["State"]["Running"]:
+            return "has stopped nodes"
+        if _moment(node["State"]["StartedAt"]) - _moment(node["Created"]) > _FIRST_START_S:
+            return "has nodes that were started again"
+    return ""
+
+
+def _moment(text: str) -> float:
+    """Seconds since the epoch of a time as Docker writes it, with nine digits after the point."""
+    return datetime.fromisoformat(text).timestamp()

@@ -50,10 +50,12 @@ class KindEnvironment:
     Args:
         name: of the kind cluster.
         workers: the mock machine of each worker.
+        reuse: take a running cluster of the name; else one left by a run cut off is removed first.
     """
 
-    def __init__(self, name: str, workers: Sequence[str] = MACHINES) -> None:
+    def __init__(self, name: str, workers: Sequence[str] = MACHINES, *, reuse: bool = True) -> None:
         self.name = name
+        self.reuse = reuse
         self.namespace = NAMESPACE
         self.workers = tuple(workers)
         self.folder = cachedir.root() / "clusters" / name
@@ -161,7 +163,13 @@ class KindEnvironment:
                 image, workers=workers, control_plane=control_plane, kubeadm_patches=patches
             )
         )
-        lifecycle.up(self.name, config=config, kubeconfig=self.kubeconfig, create=_create)
+        lifecycle.up(
+            self.name,
+            config=config,
+            kubeconfig=self.kubeconfig,
+            create=_create,
+            reuse=self.reuse,
+        )
 
     def _load(self, built: images.Built) -> None:
         """Put images into the workers, where all pods run; kind skips those that are there."""

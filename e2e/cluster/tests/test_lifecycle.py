@@ -20,7 +20,8 @@ esac
 DOCKER = """
 case "$1 $2" in
   "image ls") echo kindest/node:v1.32.2 ;;
-  inspect*) echo '[{{"State": {{"Running": {running}}}}}]' ;;
+  inspect*) echo '[{{"Created": "2026-01-01T00:00:00.123456789Z",
+    "State": {{"Running": {running}, "StartedAt": "2026-01-01T{started}.123456789Z"}}}}]' ;;
 esac
 """
 
@@ -30,13 +31,14 @@ def made(programs: FakePrograms, tmp_path: Path) -> Path:
     """The file that exists while the fake cluster does."""
     made = tmp_path / "made"
     programs.add("kind", KIND.format(made=made, rm="/bin/rm"))
-    programs.add("docker", DOCKER.format(running="true"))
+    programs.add("docker", DOCKER.format(running="true", started="00:00:02"))
     programs.add("kubectl", "exit 0")
     return made
 
 
-def up(tmp_path: Path) -> None:
-    lifecycle.up("demo", config=tmp_path / "kind.json", kubeconfig=tmp_path / "kubeconfig")
+def up(tmp_path: Path, *, reuse: bool = True) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    lifecycle.up("demo", config=tmp_path / "kind.json", kubeconfig=kubeconfig, reuse=reuse)
 
 
 def count(programs: FakePrograms, words: str) -> int:
@@ -54,13 +56,18 @@ def test_a_second_up_uses_the_running_cluster_again(
     assert count(programs, "kind export kubeconfig") == 1
 
 
-def test_a_cluster_with_stopped_nodes_is_made_anew(
-    programs: FakePrograms, made: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("running", "started", "reuse"),
+    [("false", "00:00:02", True), ("true", "05:00:00", True), ("true", "00:00:02", False)],
+    ids=["stopped", "started again", "not to be used again"],
+)
+def test_a_cluster_that_cannot_be_trusted_is_made_anew(
+    programs: FakePrograms, made: Path, tmp_path: Path, running: str, started: str, *, reuse: bool
 ) -> None:
-    """After a restart of the engine the old nodes are removed before new ones are made."""
+    """After a restart of the engine, or where none may be used again, old nodes go first."""
     made.touch()
-    programs.add("docker", DOCKER.format(running="false"))
-    up(tmp_path)
+    programs.add("docker", DOCKER.format(running=running, started=started))
+    up(tmp_path, reuse=reuse)
     words = [call.split()[1] for call in programs.calls() if call.startswith("kind")]
     assert [word for word in words if word in {"create", "delete"}] == ["delete", "create"]
 
