@@ -29,6 +29,17 @@
 {{- if and $values.modelConfigFile (ne $values.server "tensorflow") -}}
 {{- fail "modelConfigFile is an option of TensorFlow Serving: set modelPath" -}}
 {{- end -}}
+{{- range $name := list "versionPolicy" "monitoringConfigFile" -}}
+{{- if and (get $values $name) (ne $values.server "tensorflow") -}}
+{{- fail (printf "%s is an option of TensorFlow Serving, not of %s" $name $values.server) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $values.versionPolicy $values.modelConfigFile -}}
+{{- fail "versionPolicy is for the model of modelName: write it into the file of modelConfigFile" -}}
+{{- end -}}
+{{- if and (has (toString $values.strategy.maxSurge) (list "0" "0%")) (has (toString $values.strategy.maxUnavailable) (list "0" "0%")) -}}
+{{- fail "strategy.maxSurge and strategy.maxUnavailable are both 0: no pod could ever be replaced" -}}
+{{- end -}}
 {{- if and $values.command $values.extraArgs -}}
 {{- fail "command is in place of the server's own, so extraArgs would not reach it: put them into command" -}}
 {{- end -}}

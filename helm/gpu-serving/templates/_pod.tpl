@@ -49,24 +49,27 @@ ports:
 {{- end }}
 {{- end -}}
 
-{{/* Probes; a server without a path for one is asked whether its port is open: (list root server). */}}
+{{/* Probes, each the release's own if it has one. A server without a path for one is asked whether its
+port is open: (list root server). */}}
 {{- define "serving.probes" -}}
 {{- $values := (index . 0).Values -}}
 {{- $server := index . 1 -}}
 {{- $port := ternary "http" "grpc" (ne (int $server.http) 0) -}}
+{{- $own := dict -}}
 {{- if or $server.http $server.grpc -}}
-startupProbe:
-  {{- include "serving.probe" (list $server.ready $port) | nindent 2 }}
-  periodSeconds: 2
-  failureThreshold: {{ div (add $values.probes.startupSeconds 1) 2 }}
-readinessProbe:
-  {{- include "serving.probe" (list $server.ready $port) | nindent 2 }}
-  periodSeconds: 5
-livenessProbe:
-  {{- include "serving.probe" (list $server.live $port) | nindent 2 }}
-  periodSeconds: 10
-  timeoutSeconds: 5
-  failureThreshold: 6
+{{- $ready := include "serving.probe" (list $server.ready $port) | fromYaml -}}
+{{- $live := include "serving.probe" (list $server.live $port) | fromYaml -}}
+{{- $patience := div (add $values.probes.startupSeconds 1) 2 -}}
+{{- $own = dict
+  "startup" (merge (dict "periodSeconds" 2 "failureThreshold" $patience) $ready)
+  "readiness" (merge (dict "periodSeconds" 5) $ready)
+  "liveness" (merge (dict "periodSeconds" 10 "timeoutSeconds" 5 "failureThreshold" 6) $live) -}}
+{{- end -}}
+{{- range $name := list "startup" "readiness" "liveness" }}
+{{- with get $values.probes $name | default (get $own $name) }}
+{{ $name }}Probe:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -77,6 +80,22 @@ httpGet: {path: {{ index . 0 | quote }}, port: http}
 {{- else -}}
 tcpSocket: {port: {{ index . 1 }}}
 {{- end }}
+{{- end -}}
+
+{{/* How pods are replaced; empty leaves it to the API: strategy. */}}
+{{- define "serving.strategy" -}}
+{{- $limits := dict -}}
+{{- range $name := list "maxSurge" "maxUnavailable" -}}
+{{- $amount := get $ $name | toString -}}
+{{- if $amount -}}
+{{- $_ := set $limits $name (ternary $amount (int $amount) (hasSuffix "%" $amount)) -}}
+{{- end -}}
+{{- end -}}
+{{- with $limits -}}
+type: RollingUpdate
+rollingUpdate:
+  {{- toYaml . | nindent 2 }}
+{{- end -}}
 {{- end -}}
 
 {{/* Requests and limits, every amount as text: clusters of 1.20 refuse a number. */}}
@@ -103,9 +122,25 @@ requests:
 
 {{- define "serving.mounts" -}}
 - {name: gpushare-serving, mountPath: /etc/gpushare-serving, readOnly: true}
+{{- range $index, $item := .Values.configFiles }}
+- {name: gpushare-serving, mountPath: {{ $item.path | quote }}, subPath: file-{{ $index }}, readOnly: true}
+{{- end }}
+{{- if .Values.sharedMemory }}
+- {name: shared-memory, mountPath: /dev/shm}
+{{- end }}
+{{- range $item := .Values.emptyDirs }}
+- name: empty-dir-{{ $item.name }}
+  mountPath: {{ $item.mountPath | quote }}
+  {{- with $item.subPathExpr }}
+  subPathExpr: {{ . | quote }}
+  {{- end }}
+{{- end }}
 {{- range $index, $item := .Values.data }}
 - name: data-{{ $index }}
   mountPath: {{ $item.mountPath | quote }}
+  {{- with $item.subPathExpr }}
+  subPathExpr: {{ . | quote }}
+  {{- end }}
   readOnly: {{ not (eq (toString $item.readOnly) "false") }}
 {{- end }}
 {{- range $index, $item := .Values.dataDirs }}
@@ -119,6 +154,18 @@ requests:
 - name: gpushare-serving
   configMap:
     name: {{ include "serving.fullname" . }}
+{{- with .Values.sharedMemory }}
+- name: shared-memory
+  emptyDir: {medium: Memory, sizeLimit: {{ . | toString | quote }}}
+{{- end }}
+{{- range $item := .Values.emptyDirs }}
+- name: empty-dir-{{ $item.name }}
+  {{- if $item.sizeLimit }}
+  emptyDir: {sizeLimit: {{ $item.sizeLimit | toString | quote }}}
+  {{- else }}
+  emptyDir: {}
+  {{- end }}
+{{- end }}
 {{- range $index, $item := .Values.data }}
 - name: data-{{ $index }}
   persistentVolumeClaim:

@@ -34,12 +34,25 @@ ready: {{ $server.ready | default "" | quote }}
 live: {{ $server.live | default "" | quote }}
 {{- end -}}
 
+{{/* TensorFlow Serving's model_version_policy, in its text form: values. */}}
+{{- define "serving.versions" -}}
+{{- $kind := index (splitList ":" .versionPolicy) 0 -}}
+{{- $number := trimPrefix $kind .versionPolicy | trimPrefix ":" -}}
+{{- if eq $kind "all" -}}
+all {}
+{{- else if eq $kind "specific" -}}
+specific { versions: {{ $number }} }
+{{- else -}}
+latest { num_versions: {{ $number | default "1" }} }
+{{- end -}}
+{{- end -}}
+
 {{/* The command and arguments of the server itself, as a YAML list: (list root server). */}}
 {{- define "serving.command" -}}
 {{- $values := (index . 0).Values -}}
 {{- $server := index . 1 -}}
 {{- if $values.command -}}
-- sh
+- {{ $values.shell }}
 - -c
 - {{ $values.command | quote }}
 - {{ $values.server }}
@@ -49,11 +62,15 @@ live: {{ $server.live | default "" | quote }}
 - --rest_api_port={{ $server.http }}
 {{- if $values.modelConfigFile }}
 - {{ printf "--model_config_file=%s" $values.modelConfigFile | quote }}
+{{- else if $values.versionPolicy }}
+- --model_config_file=/etc/gpushare-serving/models.config
 {{- else }}
 - {{ printf "--model_name=%s" $values.modelName | quote }}
 - {{ printf "--model_base_path=%s" $values.modelPath | quote }}
 {{- end }}
-{{- if $values.metrics.enabled }}
+{{- if $values.monitoringConfigFile }}
+- {{ printf "--monitoring_config_file=%s" $values.monitoringConfigFile | quote }}
+{{- else if $values.metrics.enabled }}
 - --monitoring_config_file=/etc/gpushare-serving/monitoring.config
 {{- end }}
 {{- else if eq $values.server "triton" -}}
