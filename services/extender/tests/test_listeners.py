@@ -6,6 +6,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import structlog
 from certificates import make_certificate, shown, trusting
 from fakeapi import FakeApiServer
 from objects import node, pod
@@ -41,6 +42,49 @@ async def test_probes_and_metrics_have_a_port_of_their_own(
             assert (await text(url + path))[0] == 404
         assert await extender.get("/readyz") == (200, "ok")
     assert probes.should_exit
+
+
+async def test_metrics_over_tls_follow_their_certificate(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """Who trusts the authority is answered and plain HTTP is not; a new one is shown once there."""
+    folder = tmp_path / "metrics"
+    make_certificate(folder, "one")
+    own_port = {"metrics_port": 0, "metrics_host": "127.0.0.1"}
+    settings = {**own_port, "metrics_certificates": folder, "certificates_reload": 0.02}
+    async with Running(cluster, tmp_path, **settings) as extender:
+        await extender.ready()
+        probes = extender.service.listeners.metrics
+        await until("the metrics port listens", lambda: probes.started)
+        place = f"127.0.0.1:{probes.port}/metrics"
+        status, figures = await text(f"https://{place}", ssl=trusting(folder))
+        assert status == 200
+        assert "gpushare_extender_certificate_expiry_timestamp_seconds" in figures
+        with pytest.raises((aiohttp.ClientError, ConnectionError)):
+            await text(f"http://{place}")
+        first = await shown(probes.port)
+        make_certificate(folder, "two")
+        async with asyncio.timeout(10):
+            while await shown(probes.port) == first:
+                assert probes.started
+
+
+async def test_a_broken_certificate_changes_nothing(cluster: FakeApiServer, tmp_path: Path) -> None:
+    """A key that does not fit is not taken, and the port goes on with what it has."""
+    folder = tmp_path / "metrics"
+    make_certificate(folder, "good")
+    own_port = {"metrics_port": 0, "metrics_host": "127.0.0.1"}
+    settings = {**own_port, "metrics_certificates": folder, "certificates_reload": 0.02}
+    async with Running(cluster, tmp_path, **settings) as extender:
+        await extender.ready()
+        probes = extender.service.listeners.metrics
+        await until("the metrics port listens", lambda: probes.started)
+        good = await shown(probes.port)
+        with structlog.testing.capture_logs() as said:
+            (folder / "tls.key").write_text("no key")
+            refused = {"event": "certificates not taken", "folder": str(folder)}
+            await until("it was looked at", lambda: any(refused.items() <= x.items() for x in said))
+        assert await shown(probes.port) == good
 
 
 async def test_unready_is_told_on_the_metrics_port(cluster: FakeApiServer, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from gpucore.wire.nodes import Node
 from gpucore.wire.pods import Pod
 from gpudeviceplugin.announce import DAEMON_FAILED, DAEMON_SERVES, ISOLATION, Announcer, Notice
 from gpudeviceplugin.cards import Driver
+from gpudeviceplugin.certificates import Certificates
 from gpudeviceplugin.driver import PatientDriver
 from gpudeviceplugin.endpoint import Endpoint
 from gpudeviceplugin.events import Events
@@ -85,8 +86,7 @@ class Plugin:
         self._usage = UsageMeter(self.state, self._driver, self._events, _watch(settings))
         self._pods = self._pod_reflector()
         self._nodes = self._node_reflector()
-        self._web = Web(self.missing)
-        self.port = 0
+        self._web = Web(self.missing, _certificates(settings))
         self.state.on_refused = self._health.refused
         self.state.on_status = self._started
         self._health.on_verdicts = self._judged
@@ -102,10 +102,9 @@ class Plugin:
 
     async def run(self) -> None:
         """Do everything until cancelled; the first part that breaks ends all."""
-        self.port = await self._web.start(self._settings.listen_host, self._settings.listen_port)
-        log.info("listening", host=self._settings.listen_host, port=self.port)
         async with asyncio.TaskGroup() as group:
             for part in (
+                self._answer,
                 self._keeper.run,
                 self._health.probe,
                 self._health.listen,
@@ -133,6 +132,13 @@ class Plugin:
         """Enumerate the cards and register anew."""
         self._keeper.refresh()
         self.registrar.again()
+
+    async def _answer(self) -> None:
+        """Tell metrics and health; GPUs are served before there are certificates for it."""
+        host = self._settings.listen_host
+        port = await self._web.start(host, self._settings.listen_port)
+        log.info("listening", host=host, port=port)
+        await self._web.follow()
 
     async def _follow_labels(self) -> None:
         await self._labels.run(self._pods.synced, self._reconciler.synced)
@@ -223,6 +229,11 @@ def _policy(settings: Settings) -> GrantPolicy:
         cdi_kind=settings.cdi_kind,
         mps=settings.mps_place,
     )
+
+
+def _certificates(settings: Settings) -> Certificates | None:
+    folder = settings.tls_certificates
+    return None if folder is None else Certificates(folder)
 
 
 def _fleet(settings: Settings) -> Fleet | None:

@@ -78,6 +78,9 @@ class Settings(BaseSettings):
     host_proc: Path = Field(Path("/proc"), description="the host's processes, to attribute usage")
     listen_host: str = Field("0.0.0.0", description="of the metrics and health endpoint")  # noqa: S104
     listen_port: int = Field(9395, ge=0, le=65535, description="of that endpoint")
+    tls_certificates: Path | None = Field(
+        None, description="folder with tls.crt and tls.key: that endpoint over TLS; plain without"
+    )
     ignored_xids: tuple[int, ...] = Field(
         (13, 31, 43, 45, 68, 109), description="error codes that are the application's fault"
     )

@@ -1,21 +1,30 @@
-"""Metrics and health over HTTP.
+"""Metrics and health over HTTP, or over HTTPS where there is a folder of certificates.
 
 ``/metrics`` for Prometheus, ``/healthz`` while the process works, ``/readyz`` while it serves
 kubelet; the latter says in words what is missing.
 """
 
+import ssl
 from collections.abc import Callable
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from gpudeviceplugin.certificates import Certificates
+
 
 class Web:
-    """One small HTTP server."""
+    """One small HTTP server.
 
-    def __init__(self, ready: Callable[[], str]) -> None:
-        """Serve; ``ready`` says what is still missing, empty when nothing is."""
+    Args:
+        ready: says what is still missing; empty when nothing is.
+        certificates: to serve over TLS.
+    """
+
+    def __init__(self, ready: Callable[[], str], certificates: Certificates | None = None) -> None:
         self._ready = ready
+        self._certificates = certificates
+        self._context: ssl.SSLContext | None = None
         app = web.Application()
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/healthz", self._healthz)
@@ -23,11 +32,18 @@ class Web:
         self._runner = web.AppRunner(app, access_log=None)
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port, which is a free one where 0 was asked."""
+        """Listen, once there are certificates; returns the port, a free one where 0 was asked."""
+        if self._certificates is not None:
+            self._context = await self._certificates.context()
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
+        site = web.TCPSite(self._runner, host, port, ssl_context=self._context)
         await site.start()
         return int(self._runner.addresses[0][1])
+
+    async def follow(self) -> None:
+        """Show new certificates as they come; returns at once where none are wanted."""
+        if self._certificates is not None and self._context is not None:
+            await self._certificates.follow(self._context)
 
     async def stop(self) -> None:
         """Listen no more."""

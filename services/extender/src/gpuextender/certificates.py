@@ -74,7 +74,9 @@ class Certificates(msgspec.Struct, frozen=True):
         metrics.CERTIFICATE_EXPIRY.labels(str(self.folder)).set(ends)
 
     def _load(self, context: ssl.SSLContext) -> None:
-        context.load_cert_chain(*self.chain)
+        # A context that takes a broken pair has lost the good one: tried on another first.
+        for each in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
+            each.load_cert_chain(*self.chain)
         if self.clients is not None:
             context.load_verify_locations(self.clients)
 

@@ -37,7 +37,10 @@ class Listeners:
         self.metrics = self.admission = None
         if settings.metrics_port is not None:
             self.metrics = make_server(
-                probes(), host=settings.metrics_host, port=settings.metrics_port
+                probes(),
+                host=settings.metrics_host,
+                port=settings.metrics_port,
+                certificates=_for_metrics(settings),
             )
         if settings.webhook_port is not None:
             self.admission = make_server(
@@ -64,6 +67,12 @@ def _for_verbs(settings: Settings) -> Certificates | None:
     return Certificates(
         settings.tls_certificates, settings.tls_client_ca, settings.certificates_reload
     )
+
+
+def _for_metrics(settings: Settings) -> Certificates | None:
+    if settings.metrics_certificates is None:
+        return None
+    return Certificates(settings.metrics_certificates, every=settings.certificates_reload)
 
 
 def _for_admission(settings: Settings) -> Certificates:

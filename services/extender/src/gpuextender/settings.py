@@ -53,7 +53,11 @@ class Settings(BaseSettings):
     metrics_host: Annotated[str, Field(description="address of the metrics port")] = "0.0.0.0"  # noqa: S104 - Prometheus and kubelet come from outside the pod
     metrics_port: Annotated[
         int | None,
-        Field(ge=0, le=65535, description="/metrics, /healthz, /readyz alone, plain; off without"),
+        Field(ge=0, le=65535, description="/metrics, /healthz, /readyz alone; off without"),
+    ] = None
+    metrics_certificates: Annotated[
+        Path | None,
+        Field(description="folder with tls.crt and tls.key: that port over TLS; plain without"),
     ] = None
     log_level: Annotated[
         LogLevel, Field(validation_alias="log_level", description="least severity to log")

@@ -1,6 +1,7 @@
 """``gpushare dashboard``: the page, on this machine or in the cluster."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from gpuinspect.collect import CONFIG_MAPS, FAILED_SCHEDULING, live
 from gpuinspect.snapshots import Snapshot
 from gpuinspect.tokens import TokenReviewer
 from gpuinspect.web.app import make_app
+from gpuinspect.web.certificates import Certificates
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.hosts import is_local
 
@@ -36,6 +38,14 @@ def dashboard(
             help="only for people whose token may list pods of all namespaces",
         ),
     ] = False,
+    tls_certificates: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="GPUSHARE_TLS_CERTIFICATES",
+            metavar="FOLDER",
+            help="folder with tls.crt and tls.key: serve over TLS",
+        ),
+    ] = None,
 ) -> None:
     """Serve a page that shows the cluster, live and read-only."""
     if require_token and reader.source.snapshot is not None:
@@ -45,15 +55,24 @@ def dashboard(
     local = is_local(host)
     if not local and reviewer is None:
         note("whoever reaches this address sees the pods of all namespaces: see --require-token")
-    note(f"http://{host}:{port}/ - stop with Ctrl-C")
+    shown = _certificates(tls_certificates)
+    note(f"{'https' if shown else 'http'}://{host}:{port}/ - stop with Ctrl-C")
     uvicorn.run(
-        make_app(feed, reviewer, local_only=local),
+        make_app(feed, reviewer, local_only=local, beside=[shown.follow] if shown else []),
         host=host,
         port=port,
+        ssl_context_factory=None if shown is None else lambda _config, _default: shown.context,
         log_level="warning",
         server_header=False,
         timeout_graceful_shutdown=2,  # event streams never end by themselves
     )
+
+
+def _certificates(folder: Path | None) -> Certificates | None:
+    try:
+        return None if folder is None else Certificates(folder)
+    except OSError as error:
+        raise typer.BadParameter(f"--tls-certificates {folder}: {error}") from error
 
 
 def _reads(reader: Reader) -> Callable[[], Snapshot]:

@@ -1,8 +1,8 @@
 """The routes of the page: all of them GET, none of which can change a cluster."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -26,11 +26,16 @@ STATIC: Final = Path(__file__).parent / "static"
 HEARTBEAT: Final = 15.0
 """Seconds between two signs of life of an event stream, so that proxies keep it open."""
 
+Job = Callable[[], Coroutine[None, None, None]]
 Render = Callable[[Frame, Mapping[str, str]], Markup | None]
 
 
 def make_app(
-    feed: Feed, reviewer: Reviewer | None = None, *, local_only: bool = False
+    feed: Feed,
+    reviewer: Reviewer | None = None,
+    *,
+    local_only: bool = False,
+    beside: Sequence[Job] = (),
 ) -> Starlette:
     """The page over ``feed``, which it runs while it is served.
 
@@ -38,17 +43,18 @@ def make_app(
         feed: what is shown.
         reviewer: says who may look; ``None`` lets everybody look who can reach the page.
         local_only: answer only requests that name this machine as their host.
+        beside: what else runs while it is served.
     """
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        reader = asyncio.create_task(feed.run())
+        tasks = [asyncio.create_task(job()) for job in (feed.run, *beside)]
         try:
             yield
         finally:
-            reader.cancel()
-            with suppress(asyncio.CancelledError):
-                await reader
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     routes = [
         Route("/", _shown(feed, "Cluster", clusterpage.cluster, here="/")),

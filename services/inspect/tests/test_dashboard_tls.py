@@ -1,0 +1,130 @@
+"""The page under a certificate: no other way in, and a new one without a restart."""
+
+import asyncio
+import socket
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from drawncluster import FakeCluster
+from invoking import Run
+
+from gpuinspect.web.certificates import Certificates
+
+SECONDS = 30
+
+
+def renew(folder: Path) -> None:
+    """A self-signed certificate for localhost, as a Secret would be mounted."""
+    new = folder / "new"
+    new.mkdir(parents=True, exist_ok=True)
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1")
+    named = ("-subj", "/CN=page", "-addext", "subjectAltName=IP:127.0.0.1")
+    files = ("-keyout", str(new / "tls.key"), "-out", str(new / "tls.crt"))
+    command = ("openssl", "req", "-x509", *curve, *named, *files)
+    subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
+    for file in ("tls.key", "tls.crt"):
+        (new / file).rename(folder / file)
+
+
+def trusting(folder: Path) -> ssl.SSLContext:
+    """A client that believes the certificate in the folder and no other."""
+    return ssl.create_default_context(cafile=str(folder / "tls.crt"))
+
+
+@contextmanager
+def served(*flags: str) -> Iterator[str]:
+    """``gpushare dashboard`` with some flags; address and port once it listens."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        place = f"127.0.0.1:{probe.getsockname()[1]}"
+    line = [sys.executable, "-m", "gpuinspect", "dashboard", f"--port={place.partition(':')[2]}"]
+    with subprocess.Popen([*line, *flags], stderr=subprocess.PIPE, text=True) as service:
+        try:
+            wait_until_listening(service, place)
+            yield place
+        finally:
+            service.terminate()
+            service.communicate(timeout=SECONDS)
+
+
+def wait_until_listening(service: subprocess.Popen[str], place: str) -> None:
+    """Connect until somebody is there; fails when the service has ended or takes too long."""
+    host, _, port = place.partition(":")
+    for _ in range(SECONDS * 10):
+        assert service.poll() is None, service.communicate()
+        with suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+            return
+        with suppress(subprocess.TimeoutExpired):
+            service.wait(0.1)
+    pytest.fail("the service does not listen")
+
+
+def get(url: str, trusted: ssl.SSLContext) -> int:
+    """Status of a page."""
+    with urllib.request.urlopen(url, timeout=SECONDS, context=trusted) as answer:
+        return int(answer.status)
+
+
+def test_the_page_is_served_over_tls_alone(tmp_path: Path) -> None:
+    """Who trusts the certificate sees the page; plain HTTP is not spoken on its port."""
+    renew(tmp_path)
+    snapshot = tmp_path / "cluster.json"
+    snapshot.write_text(FakeCluster().json())
+    with served(f"--snapshot={snapshot}", f"--tls-certificates={tmp_path}") as place:
+        assert get(f"https://{place}/healthz", trusting(tmp_path)) == 200
+        with pytest.raises((urllib.error.URLError, OSError)):
+            get(f"http://{place}/healthz", trusting(tmp_path))
+
+
+def test_what_is_no_certificate_is_said_at_once(
+    run: Run, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """A page that was to be encrypted is never served in the clear."""
+    found = run("dashboard", f"--tls-certificates={tmp_path}", on=cluster)
+    assert found.code == 2
+    assert "--tls-certificates" in found.err
+
+
+async def test_a_renewed_certificate_is_shown_without_a_restart(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A broken pair changes nothing; the next good one is shown to new connections."""
+    renew(tmp_path)
+    certificates = Certificates(tmp_path, every=0.02)
+    following = asyncio.create_task(certificates.follow())
+    server = await asyncio.start_server(
+        lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=certificates.context
+    )
+    port = server.sockets[0].getsockname()[1]
+    try:
+        first = await shown(port)
+        (tmp_path / "tls.key").write_text("no key")
+        said = ""
+        async with asyncio.timeout(SECONDS):
+            while "certificates not taken" not in said:
+                assert await shown(port) == first
+                said += capfd.readouterr().err
+            assert await shown(port) == first
+            renew(tmp_path)
+            while await shown(port) == first:
+                assert not following.done()
+    finally:
+        following.cancel()
+        server.close()
+        await server.wait_closed()
+
+
+async def shown(port: int) -> bytes:
+    """The certificate that a new connection is shown."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    found: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.close()
+    return found
