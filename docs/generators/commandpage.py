@@ -79,9 +79,10 @@ def _choices(annotation: Any) -> list[str]:
 
 
 def _commands(command: Any, path: str) -> Iterator[tuple[str, TyperCommand]]:
-    """A command, or all below a group, with the words that call them."""
+    """A command, or all below a group, with the words that call them; none that help hides."""
     if isinstance(command, TyperCommand):
-        yield path, command
+        if not command.hidden:
+            yield path, command
     elif isinstance(command, TyperGroup):
         context = typer.Context(command)
         for name in command.list_commands(context):

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 sys.path.insert(0, str(Path(__file__).parent))
 
 from drawncluster import FakeCluster
+from fakehelm import FakeHelm
 from invoking import Outcome, Run
 
 from gpuinspect.cli.main import app
@@ -44,3 +45,19 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 def golden() -> Callable[[str], str]:
     """The text of a file in ``golden/``."""
     return lambda name: (GOLDEN / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def helm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHelm:
+    """A helm on PATH that knows one release, of another chart."""
+    fake = FakeHelm(tmp_path, other="wordpress")
+    monkeypatch.setenv("PATH", fake.path)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    return fake
+
+
+@pytest.fixture
+def no_helm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No helm on PATH, so that the library is used, and no kubeconfig."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))

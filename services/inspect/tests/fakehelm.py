@@ -42,6 +42,11 @@ class FakeHelm:
         """Name to chart."""
         return dict(json.loads(self._state.read_text())["releases"])
 
+    @property
+    def values(self) -> dict[str, Any]:
+        """Of the release that was installed last."""
+        return dict([call for call in self.calls if call["args"][0] == "install"][-1]["values"])
+
     def complain(self, words: str) -> None:
         """Fail from now on."""
         self._write(json.loads(self._state.read_text()) | {"complaint": words})

@@ -3,7 +3,6 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -11,31 +10,11 @@ from fakehelm import FakeHelm
 from invoking import Run
 
 from gpuinspect.serving import engine
+from gpuinspect.serving.elsewhere import COMMANDS
 
 MODEL = ("--name", "mnist", "--model-name", "mnist", "--model-path", "/models/mnist")
 SHARE = (*MODEL, "--gpumemory", "3")
 NAMESPACE = ("-n", "team")
-
-
-@pytest.fixture
-def helm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHelm:
-    """A helm on PATH that knows one release, of another chart."""
-    fake = FakeHelm(tmp_path, other="wordpress")
-    monkeypatch.setenv("PATH", fake.path)
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    return fake
-
-
-@pytest.fixture
-def no_helm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No helm on PATH, so that the library is used, and no kubeconfig."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-
-
-def values(helm: FakeHelm) -> dict[str, Any]:
-    """Of the release that was installed last."""
-    return dict([call for call in helm.calls if call["args"][0] == "install"][-1]["values"])
 
 
 def test_a_release_is_installed(run: Run, helm: FakeHelm) -> None:
@@ -44,7 +23,7 @@ def test_a_release_is_installed(run: Run, helm: FakeHelm) -> None:
     assert (outcome.code, outcome.out) == (0, "deployment/mnist-tensorflow-serving created\n")
     assert "kubectl rollout status deployment/mnist-tensorflow-serving -n team" in outcome.err
     assert helm.releases["mnist"] == "gpu-serving"
-    assert values(helm) == {
+    assert helm.values == {
         "server": "tensorflow",
         "servingName": "mnist",
         "modelName": "mnist",
@@ -54,68 +33,31 @@ def test_a_release_is_installed(run: Run, helm: FakeHelm) -> None:
     assert all(call["args"][-2:] == ["--namespace", "team"] for call in helm.calls)
 
 
-def test_every_flag_reaches_the_chart(run: Run, helm: FakeHelm) -> None:
-    """Arena's spellings, old and new, become values of the chart."""
-    flags = (
-        *("--servingName", "big", "--modelName", "m", "--model-repository", "s3://bucket/m"),
-        *("--gpumemory", "8", "--gpucore", "30", "--replicas", "2", "--image", "own:1"),
-        *("--grpc-port", "9001", "--http-port", "9000", "--metric-port", "9002"),
-        *("-d", "claim:/data", "--data-dir", "/srv/x:/x", "-e", "A=b=c", "-l", "team=a"),
-        *("-a", "note=x", "--selector", "zone=1", "--toleration", "gpu=yes:NoSchedule"),
-        *("--imagePullPolicy", "Always", "--image-pull-secret", "s", "--cpu", "2"),
-        *("--memory", "4Gi", "--servingVersion", "7", "--scheduler", "", "--arg=--strict"),
-        *("--runtime-class", "nvidia", "--context-memory", "800", "--processes", "2"),
-    )
-    assert run("serve", "triton", *flags, *NAMESPACE).code == 0
-    assert values(helm) == {
-        "server": "triton",
-        "servingName": "big",
-        "modelName": "m",
-        "modelPath": "s3://bucket/m",
-        "gpuMemory": 8,
-        "gpuCore": 30,
-        "replicas": 2,
-        "image": "own:1",
-        "port": 9001,
-        "restApiPort": 9000,
-        "metrics": {"port": 9002},
-        "data": [{"claim": "claim", "mountPath": "/data"}],
-        "dataDirs": [{"hostPath": "/srv/x", "mountPath": "/x"}],
-        "envs": {"A": "b=c"},
-        "labels": {"team": "a"},
-        "annotations": {"note": "x"},
-        "nodeSelector": {"zone": "1"},
-        "tolerations": [
-            {"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}
-        ],
-        "imagePullPolicy": "Always",
-        "imagePullSecrets": [{"name": "s"}],
-        "cpu": "2",
-        "memory": "4Gi",
-        "servingVersion": "7",
-        "schedulerName": "",
-        "extraArgs": ["--strict"],
-        "runtimeClassName": "nvidia",
-        "memoryFraction": {"contextMiB": 800, "processes": 2},
-    }
+@pytest.mark.parametrize("flag", ["--enable-istio", "--enableIstio", "--exposeService"])
+def test_what_needs_a_mesh_is_refused(run: Run, helm: FakeHelm, flag: str) -> None:
+    """The sentence says what to use, and nothing is installed."""
+    outcome = run("serve", "tensorflow", *SHARE, flag, *NAMESPACE)
+    assert outcome.code == 1
+    assert "need Istio" in outcome.err
+    assert "Ingress" in outcome.err
+    assert helm.calls == []
 
 
-def test_a_file_of_values_stands_below_the_flags(run: Run, helm: FakeHelm, tmp_path: Path) -> None:
-    """What no flag says comes from the file; flags that are left at their default say nothing."""
-    path = tmp_path / "values.yaml"
-    file = {"replicas": 4, "image": "file:1", "memoryFraction": {"processes": 2}, "cpu": 1}
-    path.write_text(yaml.safe_dump(file))
-    flags = ("--values", str(path), "--image", "flag:1", "--context-memory", "0")
-    assert run("serve", "tensorflow", *SHARE, *flags, *NAMESPACE).code == 0
-    found = values(helm)
-    assert (found["replicas"], found["image"], found["cpu"]) == (4, "flag:1", 1)
-    assert found["memoryFraction"] == {"processes": 2, "contextMiB": 0}
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_arena_serves_through_other_systems_is_refused(run: Run, command: str) -> None:
+    """Whatever the flags are, one sentence says what to use, with exit code 1."""
+    outcome = run("serve", command, "--name", "m", "--gpus=1", "-n", "team", "more")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err == f"error: serve {command} {COMMANDS[command]}\n"
 
 
-def test_arenas_short_name_of_tensorflow(run: Run, helm: FakeHelm) -> None:
-    """``serve tf`` is ``serve tensorflow``."""
+def test_arenas_other_names_of_servers(run: Run, helm: FakeHelm) -> None:
+    """``serve tf`` is ``serve tensorflow``, and ``serve tensorrt`` is ``serve triton``."""
     assert run("serve", "tf", *SHARE, *NAMESPACE).code == 0
-    assert values(helm)["server"] == "tensorflow"
+    assert helm.values["server"] == "tensorflow"
+    store = ("--name", "old", "--model-store", "/models", "--gpumemory", "3")
+    assert run("serve", "tensorrt", *store, *NAMESPACE).code == 0
+    assert (helm.values["server"], helm.values["modelPath"]) == ("triton", "/models")
 
 
 def test_both_modes_are_refused_as_arena_refuses_them(run: Run) -> None:
@@ -148,29 +90,6 @@ def test_what_cannot_be_served_is_told_by_its_flag(
     outcome = run("serve", server, *flags)
     assert (outcome.code, outcome.out) == (1, "")
     assert words in outcome.err
-    assert helm.calls == []
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (("-e", "A"), "--env is 'A': write NAME=VALUE"),
-        (("--label", "=a"), "--label is '=a'"),
-        (("--data", "claim"), "--data is 'claim': write CLAIM:/PATH/IN/CONTAINER"),
-        (("--data-dir", "/a:b"), "--data-dir is '/a:b'"),
-        (("--toleration", "a:Never"), "--toleration is 'a:Never'"),
-        (("--values", "/none"), "--values /none"),
-        (("--gpucore", "101"), "--gpucore"),
-        (("--memory-rule", "half"), "--memory-rule"),
-    ],
-)
-def test_texts_of_flags_are_checked(
-    run: Run, helm: FakeHelm, flags: tuple[str, ...], words: str
-) -> None:
-    """A text of another form is a wrong command line: exit code 2, and the form."""
-    outcome = run("serve", "tensorflow", *SHARE, *flags)
-    assert outcome.code == 2
-    assert words in " ".join(outcome.err.split())
     assert helm.calls == []
 
 

@@ -1,7 +1,7 @@
 """``gpushare serve``: a model server on a share of a GPU; list, get, delete.
 
-One command a server, all with the flags of :mod:`gpuinspect.cli.serveflags`. Creating and deleting
-is Helm's work, reading is done here.
+One command a server, all with the flags of :mod:`gpuinspect.cli.serverequest`. Creating and
+deleting is Helm's work, reading is done here.
 """
 
 import functools
@@ -17,11 +17,12 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpuinspect.cli.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.cli.reading import Context, Domain, Kubeconfig, Timeout, fail, note
-from gpuinspect.cli.serveflags import request
+from gpuinspect.cli.serverequest import asked, parameters
 from gpuinspect.collect import Source
 from gpuinspect.errors import InspectError, NotFoundError
 from gpuinspect.layout import serving as layout
 from gpuinspect.serving.documents import serving_list
+from gpuinspect.serving.elsewhere import COMMANDS as ELSEWHERE
 from gpuinspect.serving.engine import Helm, Place
 from gpuinspect.serving.errors import FlagError, RefusedError
 from gpuinspect.serving.request import Request, Server
@@ -104,24 +105,24 @@ def create(
     Raises:
         InspectError: the request, Helm or the cluster says no.
     """
-    asked = request(server, **flags)
-    if refusal := asked.refusal():
+    wanted = asked(server, flags)
+    if refusal := wanted.refusal():
         raise RefusedError(refusal)
     helm = Helm.at(_place(namespace, kubeconfig, context))
     if dry_run:
-        sys.stdout.write(helm.render(asked.name, asked.values()))
+        sys.stdout.write(helm.render(wanted.name, wanted.values()))
         return
-    if helm.chart_of(asked.name):
+    if helm.chart_of(wanted.name):
         raise RefusedError(
-            f"there is a release {asked.name} in namespace {helm.place.namespace} already: delete "
-            f"it first (gpushare serve delete {asked.name}), or choose another --name"
+            f"there is a release {wanted.name} in namespace {helm.place.namespace} already: delete "
+            f"it first (gpushare serve delete {wanted.name}), or choose another --name"
         )
-    helm.install(asked.name, asked.values())
-    _created(asked, helm.place.namespace)
+    helm.install(wanted.name, wanted.values())
+    _created(wanted, helm.place.namespace)
 
 
-def _created(asked: Request, namespace: str) -> None:
-    deployment = f"deployment/{asked.name}-{asked.server}-serving"
+def _created(wanted: Request, namespace: str) -> None:
+    deployment = f"deployment/{wanted.name}-{wanted.server}-serving"
     sys.stdout.write(f"{deployment} created\n")
     note(f"note: to wait for it: kubectl rollout status {deployment} -n {namespace}")
 
@@ -134,15 +135,14 @@ def _place(namespace: str, kubeconfig: Path | None, context: str | None) -> Plac
 
 
 def _command(server: Server) -> Callable[..., None]:
-    """The command of one server: the flags of a request and those of :func:`create`."""
-    asked = [p for p in inspect.signature(request).parameters.values() if p.name != "server"]
+    """The command of one server: all flags and those of :func:`create`."""
     where_to = list(inspect.signature(create).parameters.values())[2:]
 
     def command(**flags: Any) -> None:
         own = {parameter.name: flags.pop(parameter.name) for parameter in where_to}
         told(create)(server, flags, **own)
 
-    setattr(command, "__signature__", inspect.Signature([*asked, *where_to]))  # noqa: B010
+    setattr(command, "__signature__", inspect.Signature([*parameters(), *where_to]))  # noqa: B010
     return command
 
 
@@ -160,6 +160,27 @@ for _server, _example in EXAMPLES.items():
 app.command("tf", hidden=True, help="Arena's short name of tensorflow.")(
     _command(Server.TENSORFLOW)
 )
+app.command("tensorrt", hidden=True, help="Arena's older name of triton.")(_command(Server.TRITON))
+
+
+def _refused(name: str, sentence: str) -> Callable[[], None]:
+    """A command of arena's that only says what to use."""
+
+    @told
+    def command() -> None:
+        raise RefusedError(f"serve {name} {sentence}")
+
+    return command
+
+
+for _name, _sentence in ELSEWHERE.items():
+    app.command(
+        _name,
+        hidden=True,
+        help=f"Not here: {_sentence}.",
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )(_refused(_name, _sentence))
 
 
 @app.command("list")

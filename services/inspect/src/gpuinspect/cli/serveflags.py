@@ -11,15 +11,17 @@ import typer
 
 from gpucore.serving import CONTEXT_MIB
 from gpuinspect.serving.errors import FlagError
-from gpuinspect.serving.flagtexts import mounts, pairs, tolerations
-from gpuinspect.serving.request import Request, Rule, Server
+from gpuinspect.serving.flagtexts import pairs, tolerations
+from gpuinspect.serving.request import Request, Rule, Server, overlaid
 
 SCHEDULER: Final = "gpushare-scheduler"
 PULL: Final = "IfNotPresent"
+SHELL: Final = "sh"
 _DEFAULTS: Final[dict[str, Any]] = {
     "replicas": 1,
     "schedulerName": SCHEDULER,
     "imagePullPolicy": PULL,
+    "shell": SHELL,
 }
 """Defaults of flags where they are not empty; they are the chart's, and never above a file."""
 
@@ -37,6 +39,7 @@ ModelPath = Annotated[
         "--model-path",
         "--modelPath",
         "--model-repository",
+        "--model-store",
         help="where the model is, in the container or on a store that the server reads",
     ),
 ]
@@ -46,6 +49,21 @@ ModelConfig = Annotated[
         "--model-config-file",
         "--modelConfigFile",
         help="TensorFlow Serving's model_config_file, in place of name and path",
+    ),
+]
+VersionPolicy = Annotated[
+    str,
+    typer.Option(
+        "--version-policy",
+        "--versionPolicy",
+        help="versions that TensorFlow Serving loads: latest, latest:N, specific:N or all",
+    ),
+]
+MonitoringConfig = Annotated[
+    str,
+    typer.Option(
+        "--monitoring-config-file",
+        help="TensorFlow Serving's monitoring_config_file, for the chart's",
     ),
 ]
 GpuMemory = Annotated[
@@ -79,6 +97,7 @@ Command = Annotated[
         " $GPUSHARE_PROCESS_MEM_FRACTION"
     ),
 ]
+Shell = Annotated[str, typer.Option(help="shell that runs --command: sh or bash")]
 Arguments = Annotated[Texts, typer.Option("--arg", help="one more argument of the server")]
 GrpcPort = Annotated[
     int,
@@ -105,11 +124,8 @@ MetricsPort = Annotated[
         max=65535,
     ),
 ]
-Data = Annotated[
-    Texts, typer.Option("-d", "--data", help="volume claim to mount, CLAIM:/PATH", metavar="DATA")
-]
-DataDir = Annotated[
-    Texts, typer.Option(help="folder of the node to mount, /HOSTPATH:/PATH", metavar="DATA")
+AllowMetrics = Annotated[
+    bool, typer.Option(help="let the server tell its metrics, and Prometheus find them")
 ]
 Env = Annotated[
     Texts, typer.Option("-e", "--env", help="variable of the server", metavar="NAME=VALUE")
@@ -124,7 +140,11 @@ NodeSelector = Annotated[
     Texts, typer.Option("--selector", help="label that a node must have", metavar="NAME=VALUE")
 ]
 Toleration = Annotated[
-    Texts, typer.Option(help="taint to tolerate: KEY, KEY=VALUE:EFFECT or all", metavar="TAINT")
+    Texts,
+    typer.Option(
+        help="taint to tolerate: KEY, KEY=VALUE:EFFECT, KEY=VALUE:EFFECT,OPERATOR or all",
+        metavar="TAINT",
+    ),
 ]
 PullPolicy = Annotated[
     str,
@@ -153,6 +173,8 @@ def request(
     model_name: ModelName = "",
     model_path: ModelPath = "",
     model_config_file: ModelConfig = "",
+    version_policy: VersionPolicy = "",
+    monitoring_config_file: MonitoringConfig = "",
     gpumemory: GpuMemory = 0,
     gpus: Gpus = 0,
     gpucore: GpuCore = 0,
@@ -162,12 +184,12 @@ def request(
     replicas: Replicas = 1,
     image: Image = "",
     command: Command = "",
+    shell: Shell = SHELL,
     arguments: Arguments = [],  # noqa: B006 - typer copies it
     port: GrpcPort = 0,
     restful_port: HttpPort = 0,
     metrics_port: MetricsPort = 0,
-    data: Data = [],  # noqa: B006 - as above
-    data_dir: DataDir = [],  # noqa: B006 - as above
+    allow_metrics: AllowMetrics = True,
     env: Env = [],  # noqa: B006 - as above
     label: Label = [],  # noqa: B006 - as above
     annotation: Annotation = [],  # noqa: B006 - as above
@@ -192,9 +214,11 @@ def request(
         "extraArgs": arguments,
         "port": port,
         "restApiPort": restful_port,
-        "metrics": {"port": metrics_port} if metrics_port else {},
-        "data": mounts("--data", "claim", data),
-        "dataDirs": mounts("--data-dir", "hostPath", data_dir),
+        "metrics": ({"port": metrics_port} if metrics_port else {})
+        | ({} if allow_metrics else {"enabled": False}),
+        "versionPolicy": version_policy,
+        "monitoringConfigFile": monitoring_config_file,
+        "shell": shell,
         "envs": pairs("--env", env),
         "labels": pairs("--label", label),
         "annotations": pairs("--annotation", annotation),
@@ -223,7 +247,7 @@ def request(
         processes=processes,
         image=image,
         command=command,
-        more=_file(values) | chosen,
+        more=overlaid(_file(values), chosen),
     )
 
 

@@ -10,6 +10,8 @@ from gpuinspect.serving.errors import FlagError
 
 ALL = "all"
 """A toleration of every taint."""
+EXISTS, EQUAL = "Exists", "Equal"
+EFFECTS = {"", "NoSchedule", "PreferNoSchedule", "NoExecute"}
 
 
 def pairs(flag: str, texts: Iterable[str]) -> dict[str, str]:
@@ -42,21 +44,46 @@ def mounts(flag: str, key: str, texts: Iterable[str]) -> list[dict[str, str]]:
     return found
 
 
-def tolerations(flag: str, texts: Iterable[str]) -> list[dict[str, Any]]:
-    """``KEY``, ``KEY=VALUE:EFFECT`` or ``all``.
+def with_expressions(
+    flag: str, key: str, found: Iterable[dict[str, str]], texts: Iterable[str]
+) -> list[dict[str, str]]:
+    """:func:`mounts`, with the ``WHAT:EXPRESSION`` texts as the folder that is mounted of each.
 
     Raises:
-        FlagError: the effect is none of Kubernetes'.
+        FlagError: a part is missing, or nothing of that name is mounted.
+    """
+    expressions: dict[str, str] = {}
+    for text in texts:
+        what, _, expression = text.partition(":")
+        if not what or not expression:
+            raise FlagError(f"{flag} is '{text}': write {key.upper()}:EXPRESSION")
+        expressions[what] = expression
+    placed = list(found)
+    if strange := expressions.keys() - {mount[key] for mount in placed}:
+        raise FlagError(f"{flag} is for {min(strange)}, which is not mounted")
+    return [
+        {**mount, "subPathExpr": expressions[mount[key]]} if mount[key] in expressions else mount
+        for mount in placed
+    ]
+
+
+def tolerations(flag: str, texts: Iterable[str]) -> list[dict[str, Any]]:
+    """``KEY``, ``KEY=VALUE:EFFECT``, the same with ``,OPERATOR`` behind it, or ``all``.
+
+    Raises:
+        FlagError: effect or operator are none of Kubernetes'.
     """
     return [_toleration(flag, text) for text in texts]
 
 
 def _toleration(flag: str, text: str) -> dict[str, Any]:
     if text == ALL:
-        return {"operator": "Exists"}
-    head, _, effect = text.partition(":")
+        return {"operator": EXISTS}
+    rest, _, operator = text.partition(",")
+    head, _, effect = rest.partition(":")
     key, equals, value = head.partition("=")
-    if not key or effect not in {"", "NoSchedule", "PreferNoSchedule", "NoExecute"}:
-        raise FlagError(f"{flag} is '{text}': write KEY, KEY=VALUE:EFFECT or {ALL}")
-    how = {"operator": "Equal", "value": value} if equals else {"operator": "Exists"}
-    return {"key": key, **how, **({"effect": effect} if effect else {})}
+    if not key or effect not in EFFECTS or operator not in {"", EXISTS, EQUAL}:
+        raise FlagError(f"{flag} is '{text}': write KEY, KEY=VALUE:EFFECT[,OPERATOR] or {ALL}")
+    chosen = operator or (EQUAL if equals else EXISTS)
+    how = {"value": value} if chosen == EQUAL else {}
+    return {"key": key, "operator": chosen, **how, **({"effect": effect} if effect else {})}

@@ -23,6 +23,16 @@ NAME_LENGTH: Final = 43
 _NAME: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 
 
+def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Values over values, mapping by mapping, as Helm lays them."""
+    return {**below, **{key: _laid(below.get(key), value) for key, value in above.items()}}
+
+
+def _laid(below: Any, above: Any) -> Any:
+    both = isinstance(below, Mapping) and isinstance(above, Mapping)
+    return overlaid(below, above) if both else above
+
+
 class Server(StrEnum):
     """Kinds of model servers; the names of the chart."""
 
@@ -71,6 +81,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     image: str = ""
     command: str = ""
     more: Mapping[str, Any] = msgspec.field(default_factory=dict)
+
+    def over(self, values: Mapping[str, Any]) -> "Request":
+        """The same with further values of the chart above those that it has."""
+        return msgspec.structs.replace(self, more=overlaid(self.more, values))
 
     def refusal(self) -> str:
         """What is wrong with it, in a sentence that names flags; empty where nothing is."""
