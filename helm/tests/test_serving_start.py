@@ -25,6 +25,7 @@ AWKS = [name for name in ("mawk", "gawk", "busybox") if shutil.which(name)]
 SHARE = {"ALIYUN_COM_GPU_MEM_CONTAINER": "3", "ALIYUN_COM_GPU_MEM_DEV": "15"}
 SHOW = ["sh", "-c", 'echo "$@"; env', "server"]
 REFUSED = 64
+ALLOCATOR, OLD_ALLOCATOR = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
 
 NUMBERS = st.one_of(
     st.integers(1, 200_000).map(str), st.sampled_from(["", "0", "03", "-1", "x", "9" * 10, "1 1"])
@@ -64,6 +65,14 @@ def start(
 def variables(output: str) -> dict[str, str]:
     """The environment that the started command printed after its arguments."""
     return dict(line.split("=", 1) for line in output.splitlines()[1:] if "=" in line)
+
+
+def with_torch(folder: Path, version: str) -> str:
+    """A PATH whose Python says that it has PyTorch of this version."""
+    python = folder / "python3"
+    python.write_text(f"#!/bin/sh\necho {version}\n")
+    python.chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -172,23 +181,30 @@ def test_jax_is_limited_unless_the_user_has_said_how() -> None:
     ],
 )
 def test_pytorch_is_limited_where_it_can_be(tmp_path: Path, torch: str, limited: object) -> None:
-    """From 2.10 on through its allocator's options, beside the user's; older ones are named."""
-    python = tmp_path / "python3"
-    python.write_text(f"#!/bin/sh\necho {torch}\n")
-    python.chmod(0o755)
-    env = SHARE | {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
-    done = start("torchserve", env, path=f"{tmp_path}:{os.environ['PATH']}")
-    found = variables(done.stdout)["PYTORCH_CUDA_ALLOC_CONF"]
-    option = "expandable_segments:True,per_process_memory_fraction:0.150878"
-    assert found == (option if limited else "expandable_segments:True")
+    """From 2.10 on through its allocator's options; older ones are named."""
+    done = start("torchserve", SHARE, path=with_torch(tmp_path, torch))
+    found = variables(done.stdout).get(ALLOCATOR)
+    assert found == ("per_process_memory_fraction:0.150878" if limited else None)
     assert (f"PyTorch {torch} takes no limit" in done.stderr) is not limited
+
+
+@pytest.mark.parametrize("theirs", [(ALLOCATOR,), (OLD_ALLOCATOR,), (ALLOCATOR, OLD_ALLOCATOR)])
+def test_pytorchs_limit_joins_whatever_options_the_user_has_set(
+    tmp_path: Path, theirs: tuple[str, ...]
+) -> None:
+    """PyTorch reads one variable of two: each that is set has both, and no other comes beside."""
+    env = SHARE | dict.fromkeys(theirs, "expandable_segments:True")
+    found = variables(start("custom", env, path=with_torch(tmp_path, "2.10.0")).stdout)
+    both = "expandable_segments:True,per_process_memory_fraction:0.150878"
+    set_now = {name: found[name] for name in (ALLOCATOR, OLD_ALLOCATOR) if name in found}
+    assert set_now == dict.fromkeys(theirs, both)
 
 
 def test_images_without_pytorch_are_left_alone(tmp_path: Path) -> None:
     """No Python, or one without torch, is no error and sets nothing."""
     (tmp_path / "python3").symlink_to(str(shutil.which("false")))
     done = start("triton", SHARE, path=f"{tmp_path}:{os.environ['PATH']}")
-    assert "PYTORCH_CUDA_ALLOC_CONF" not in variables(done.stdout)
+    assert not {ALLOCATOR, OLD_ALLOCATOR} & variables(done.stdout).keys()
     assert done.stderr == "gpushare: 3 of 15 units on card 0: fraction 0.150878\n"
 
 

@@ -75,14 +75,20 @@ fi
 echo "gpushare: $container of $card units on card $indexes: fraction $fraction" >&2
 
 # PyTorch reads a limit from its environment since 2.10; older ones end on options unknown to them.
+# It reads the first of two variables that is set, so the limit joins each that the user has set.
 limit_pytorch() {
   version=$(python3 -c 'from importlib import metadata; print(metadata.version("torch"))' \
     2>/dev/null) || return 0
   major=${version%%.*} rest=${version#*.}
   minor=${rest%%.*}
   if is_number "$major" && is_number "1$minor" && [ $((major * 1000 + minor)) -ge 2010 ]; then
-    PYTORCH_CUDA_ALLOC_CONF=${PYTORCH_CUDA_ALLOC_CONF:+$PYTORCH_CUDA_ALLOC_CONF,}
-    export PYTORCH_CUDA_ALLOC_CONF="${PYTORCH_CUDA_ALLOC_CONF}per_process_memory_fraction:$fraction"
+    limit=per_process_memory_fraction:$fraction
+    if [ -n "${PYTORCH_CUDA_ALLOC_CONF-}" ]; then
+      export PYTORCH_CUDA_ALLOC_CONF="$PYTORCH_CUDA_ALLOC_CONF,$limit"
+    fi
+    if [ -n "${PYTORCH_ALLOC_CONF-}" ] || [ -z "${PYTORCH_CUDA_ALLOC_CONF-}" ]; then
+      export PYTORCH_ALLOC_CONF="${PYTORCH_ALLOC_CONF:+$PYTORCH_ALLOC_CONF,}$limit"
+    fi
   else
     echo "gpushare: PyTorch $version takes no limit from outside: call" \
       'torch.cuda.set_per_process_memory_fraction(GPUSHARE_PROCESS_MEM_FRACTION)' >&2
