@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from certificates import make_certificate
 from fakeanswers import status
 from fakeapi import FakeApiServer
+from fakedeafserver import FakeDeafServer
 from hypothesis import given
 from hypothesis import strategies as st
 from objects import node
@@ -141,3 +143,15 @@ def test_lines_survive_any_cut(lines: list[bytes], cuts: list[int]) -> None:
         new, rest = split_lines(rest, stream[start:end])
         found += new
     assert (found, rest) == (lines, b"")
+
+
+async def test_a_watch_left_in_the_middle_is_hung_up_at_the_end(tmp_path: Path) -> None:
+    """TLS would wait half a minute for the farewell of a server that says none."""
+    make_certificate(tmp_path, "localhost")
+    async with FakeDeafServer(tmp_path) as server:
+        (tmp_path / "kubeconfig").write_text(server.kubeconfig())
+        async with await KubeApi.connect(tmp_path / "kubeconfig") as api:
+            watch = api.watch("/api/v1/nodes", params={}, silence=30)
+            assert await anext(watch) == []
+            await watch.aclose()  # type: ignore[attr-defined]  # a generator, as it happens
+        await asyncio.wait_for(server.hung_up.wait(), timeout=5)

@@ -15,6 +15,7 @@ from urllib import request
 from urllib.parse import urlsplit
 
 import aiohttp
+from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 from kubernetes.aio import config
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
@@ -211,7 +212,13 @@ def _session(tls: ssl.SSLContext | None, proxy: str | None) -> aiohttp.ClientSes
     thread, which takes longer than the rest of the request.
     """
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls or True),
+        connector=aiohttp.TCPConnector(
+            limit=CONNECTIONS,
+            ssl=tls or True,
+            # Older Pythons keep a TLS connection that was hung up in the middle of a watch until
+            # the peer says farewell, which it need not do.
+            enable_cleanup_closed=NEEDS_CLEANUP_CLOSED,
+        ),
         proxy=proxy,
         timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS),
         headers=_HEADERS,
