@@ -124,7 +124,8 @@ async def _compare(changes: list[tuple[str, int, int]], amounts: list[tuple[int,
     def touched(name: str) -> None:
         prioritize.touch(roster.touch(name))
 
-    state = State(DEFAULT_NAMES, touched)
+    state = State(DEFAULT_NAMES)
+    state.tell(touched)
     roster = Roster(state.ledger)
     gangs = Gangs(state, Rules("binpack", BY_LINKS))
     prioritize = Prioritize(state, gangs, roster, policy="binpack", grouping=BY_LINKS)

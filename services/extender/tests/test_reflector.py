@@ -77,34 +77,47 @@ async def test_it_lists_then_follows(cluster: FakeApiServer, tmp_path: Path) -> 
         assert sink.calls == [("changed", "a"), ("changed", "b"), ("gone", "a")]
 
 
-async def test_a_list_comes_in_pages_and_arrives_whole(
+async def test_the_first_list_comes_from_memory_and_later_ones_are_consistent(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """Only a process that knows nothing yet takes what the API server remembers."""
+    asked: list[dict[str, str]] = []
+    for _ in range(2):
+        cluster.fail_next("list", lambda request: asked.append(dict(request.query)))
+    async with following(cluster, tmp_path) as (sink, _):
+        await until("watching", lambda: cluster.watching("nodes"))
+        async with cluster.silent_watches():
+            await cluster.put("nodes", node("a"))
+            cluster.compact()
+            cluster.drop_watches()
+        await until("listed again", lambda: sink.lists == 1)
+    assert asked == [{"resourceVersion": "0"}, {"limit": "1000"}]
+
+
+async def test_a_later_list_comes_in_pages_and_arrives_whole(
     cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pages are joined before anything is handed over."""
     monkeypatch.setattr(reflector_module, "PAGE", 2)
     for i in range(5):
         await cluster.put("nodes", node(f"n{i}"))
+    cluster.fail_next("list", lambda _: status(500, "starting"))
     async with following(cluster, tmp_path) as (sink, _):
         assert len(sink.items) == 5
-        assert cluster.lists("nodes") == 3
+        assert sink.calls == []
+        assert cluster.lists("nodes") == 1 + 3
 
 
 async def test_a_first_list_that_breaks_off_leaves_nothing_stale(
     cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the first pages told is corrected by the whole list that follows."""
-    monkeypatch.setattr(reflector_module, "PAGE", 1)
-    for name in ("a", "b"):
-        await cluster.put("nodes", node(name))
-
-    async def lose_a(_: web.Request) -> web.Response:
-        await cluster.delete("nodes", "a")
-        return status(410, "the continue token is too old")
-
-    cluster.fail_next("list", lambda _: None)
-    cluster.fail_next("list", lose_a)
+    """What the first pieces told is corrected by the whole list that follows."""
+    monkeypatch.setattr(reflector_module, "PIECE", 1)
+    await cluster.put("nodes", node("b"))
+    broken = {"metadata": {"resourceVersion": "1"}, "items": [node("a"), {"metadata": 7}]}
+    cluster.fail_next("list", lambda _: web.json_response(broken))
     async with following(cluster, tmp_path) as (sink, _):
-        assert ("changed", "a") in sink.calls
+        assert sink.calls == [("changed", "a")]
         assert sink.items == {"b"}
         assert sink.lists == 1
 

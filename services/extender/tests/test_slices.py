@@ -29,7 +29,7 @@ BAR_SECONDS = 0.005
 @pytest.fixture
 def state() -> Iterator[State]:
     """Nodes with eight cards that differ, and a collector that stays out, as in production."""
-    state = State(DEFAULT_NAMES, lambda name: None)
+    state = State(DEFAULT_NAMES)
     for number in range(NODES):
         name = f"n{number:04}"
         state.node_changed(decode_node(json.dumps(node(name, *[40] * 8, unit="GiB")).encode()))

@@ -43,7 +43,8 @@ class Touched:
 def test_only_nodes_that_changed_are_touched() -> None:
     """Heartbeats and equal lists touch nothing; claims touch the node they leave and come to."""
     touched = Touched()
-    state = State(DEFAULT_NAMES, touched)
+    state = State(DEFAULT_NAMES)
+    state.tell(touched)
     nodes = [a_node("a", 15), a_node("b", 15)]
     state.relist_nodes(nodes)
     assert touched.taken() == {"a", "b"}
@@ -63,9 +64,21 @@ def test_only_nodes_that_changed_are_touched() -> None:
     assert touched.taken() == {"a", "b"}
 
 
+def test_what_changed_before_anybody_asked_is_told_once() -> None:
+    """A node that changed with each of its pods is told of once, and later ones as they change."""
+    state, told = State(DEFAULT_NAMES), list[str]()
+    state.relist_nodes([a_node("a", 15), a_node("b", 15)])
+    for number in range(3):
+        state.pod_changed(a_pod(placed(pod(f"p{number}", 4, uid=f"u{number}"), "a", 0)))
+    state.tell(told.append)
+    assert told == ["a", "b"]
+    state.pod_changed(a_pod(placed(pod("late", 2, uid="late"), "b", 0)))
+    assert told == ["a", "b", "b"]
+
+
 def test_waiting_pods_are_found_by_name_and_uid() -> None:
     """A pod that was created again under its name is another pod."""
-    state = State(DEFAULT_NAMES, Touched())
+    state = State(DEFAULT_NAMES)
     state.pod_changed(a_pod(pod("p", 4, uid="old")))
     assert state.asking("default", "p", "old")
     assert state.asking("default", "p", "new") is None
@@ -80,7 +93,7 @@ def test_waiting_pods_are_found_by_name_and_uid() -> None:
 def test_memory_of_seen_pods_is_bounded(monkeypatch: Any) -> None:
     """Pods that a scheduler asked about long ago are forgotten, the oldest first."""
     monkeypatch.setattr(state_module, "SEEN_LIMIT", 2)
-    state = State(DEFAULT_NAMES, Touched())
+    state = State(DEFAULT_NAMES)
     for name in "abc":
         state.saw(a_pod(pod(name, 1, uid=name)))
     assert state.asking("default", "a", "a") is None
@@ -90,7 +103,8 @@ def test_memory_of_seen_pods_is_bounded(monkeypatch: Any) -> None:
 def test_a_reservation_that_expires_touches_its_node() -> None:
     """Its units are free again, and answers that counted them are dropped."""
     touched = Touched()
-    state = State(DEFAULT_NAMES, touched)
+    state = State(DEFAULT_NAMES)
+    state.tell(touched)
     state.relist_nodes([a_node("a", 15)])
     waiting = a_pod(pod("p", 4, uid="u"))
     account = state.ledger.node(NodeName("a"))

@@ -2,6 +2,7 @@
 
 An account outlives its node while pods still claim it, and stands ready when the node returns. It
 changes only through :class:`gpucore.ledger.Ledger` (or on a copy, in :mod:`gpucore.whatif`).
+Aggregates are reckoned up when they are read, so that many changes in a row cost one reckoning.
 """
 
 from collections.abc import Mapping
@@ -20,8 +21,6 @@ class NodeAccount:
         name: of the node.
         shape: what the node is, apart from who holds it.
         pending: units held on no known card; ``pending_core`` and ``pending_gpus`` likewise.
-        share_room: the largest one-card share of memory that fits now; -1 where none is offered.
-        whole_room: how many whole cards fit now; -1 where none are offered.
     """
 
     __slots__ = (
@@ -32,13 +31,14 @@ class NodeAccount:
         "_free",
         "_free_parts",
         "_largest",
+        "_reckoned",
+        "_share_room",
+        "_whole_room",
         "name",
         "pending",
         "pending_core",
         "pending_gpus",
         "shape",
-        "share_room",
-        "whole_room",
     )
 
     def __init__(self, name: NodeName, shape: NodeShape = ABSENT) -> None:
@@ -89,16 +89,30 @@ class NodeAccount:
         """Cards of which more is held than they have."""
         return tuple(sorted(i for i, card in self._cards.items() if card.overfull))
 
+    @property
+    def share_room(self) -> int:
+        """The largest one-card share of memory that fits now; -1 where none is offered."""
+        self._reckon()
+        return self._share_room
+
+    @property
+    def whole_room(self) -> int:
+        """How many whole cards fit now; -1 where none are offered."""
+        self._reckon()
+        return self._whole_room
+
     def reserved_units(self) -> int:
         """Units to keep free for what is held on no known card, or cannot be where it is said.
 
         Two equal pods that swapped cards are corrected one after the other: in between, one card
         looks over-full and the other free, and only the excess says that it is not.
         """
+        self._reckon()
         return self.pending + self._excess + self.pending_gpus * self._largest
 
     def free_units(self) -> int:
         """Units left on cards that may be given out, before anything is kept for pending pods."""
+        self._reckon()
         return self._free
 
     def free_parts(self) -> Mapping[GpuIndex, int]:
@@ -118,25 +132,25 @@ class NodeAccount:
         self.pending = self.pending_core = self.pending_gpus = 0
         for claim in claims:
             self._enter(claim)
-        self._reckon()
+        self._changed()
 
     def put(self, claim: Claim) -> None:
         """Enter a claim, in the place of an earlier one of the same pod."""
         self._strike(claim.uid)
         self._enter(claim)
-        self._reckon()
+        self._changed()
 
     def drop(self, uid: PodUid) -> None:
         """Strike out the claim of ``uid``, if there is one."""
         self._strike(uid)
-        self._reckon()
+        self._changed()
 
     def copy(self) -> "NodeAccount":
         """Equal books that may be changed apart."""
         twin = NodeAccount(self.name, self.shape)
         for claim in self._claims.values():
             twin._enter(claim)
-        twin._reckon()
+        twin._changed()
         return twin
 
     def _enter(self, claim: Claim) -> None:
@@ -175,9 +189,15 @@ class NodeAccount:
             for index in _indexes(claim)
         }
 
+    def _changed(self) -> None:
+        self._reckoned = False
+        self._free_parts = None
+
     def _reckon(self) -> None:
         """Bring the aggregates up to date; exact, so that a filter needs nothing else."""
-        self._free_parts = None
+        if self._reckoned:
+            return
+        self._reckoned = True
         widest = empties = self._free = self._excess = self._crowd = 0
         for card in self._cards.values():
             left = card.free
@@ -188,14 +208,15 @@ class NodeAccount:
                 if card.open:
                     widest = max(widest, left)
                     empties += card.empty
-        self.share_room = self.whole_room = -1
+        self._share_room = self._whole_room = -1
         if self.shape.offers_shares:
-            self.share_room = max(min(widest, self._free - self.reserved_units()), 0)
+            self._share_room = max(min(widest, self._free - self.reserved_units()), 0)
         if self.shape.offers_cards:
-            self.whole_room = max(empties - self.reserved_cards(), 0)
+            self._whole_room = max(empties - self.reserved_cards(), 0)
 
     def reserved_cards(self) -> int:
         """Whole cards to keep free, for the same reasons as units."""
+        self._reckon()
         strays = -(-self.pending // self._largest) if self._largest else 0
         return self.pending_gpus + self._crowd + strays
 

@@ -43,18 +43,13 @@ _PASSING: Final = frozenset({ClaimState.ASSUMED, ClaimState.RESERVED})
 
 
 class Ledger:
-    """Books of all nodes, folded from the API server's pods and nodes.
-
-    Attributes:
-        names: resource domain and annotation prefix.
-        share_rooms: by node, the largest one-card share of memory that fits now; -1 none offered.
-        whole_rooms: by node, how many whole cards fit now; -1 none offered.
-    """
+    """Books of all nodes, folded from the API server's pods and nodes, under these names."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
-        self.share_rooms: dict[NodeName, int] = {}
-        self.whole_rooms: dict[NodeName, int] = {}
+        self._share_rooms: dict[NodeName, int] = {}
+        self._whole_rooms: dict[NodeName, int] = {}
+        self._unpublished: dict[NodeName, None] = {}
         self._accounts: dict[NodeName, NodeAccount] = {}
         self._claims: dict[PodUid, Claim] = {}
         self._assumed: dict[PodUid, int] = {}
@@ -83,6 +78,18 @@ class Ledger:
     def gang(self, namespace: str, name: str) -> list[Claim]:
         """What the members of a gang hold, and the places that are kept for others, by UID."""
         return [self._claims[uid] for uid in sorted(self._gangs.get((namespace, name), ()))]
+
+    @property
+    def share_rooms(self) -> Mapping[NodeName, int]:
+        """By node, the largest one-card share of memory that fits now; -1 where none is offered."""
+        self._publish()
+        return self._share_rooms
+
+    @property
+    def whole_rooms(self) -> Mapping[NodeName, int]:
+        """By node, how many whole cards fit now; -1 where none are offered."""
+        self._publish()
+        return self._whole_rooms
 
     # Nodes.
 
@@ -251,15 +258,23 @@ class Ledger:
         self._note(account)
 
     def _note(self, account: NodeAccount) -> None:
-        """Publish the aggregates of an account; close it when neither node nor claim is left."""
+        """The books of an account changed; close it when neither node nor claim is left."""
         name = account.name
         if account.present or account.claims:
-            self.share_rooms[name] = account.share_room
-            self.whole_rooms[name] = account.whole_room
+            self._unpublished[name] = None
             return
         del self._accounts[name]
-        self.share_rooms.pop(name, None)
-        self.whole_rooms.pop(name, None)
+        self._unpublished.pop(name, None)
+        self._share_rooms.pop(name, None)
+        self._whole_rooms.pop(name, None)
+
+    def _publish(self) -> None:
+        """Bring the rooms of the nodes that changed since up to date."""
+        for name in self._unpublished:
+            account = self._accounts[name]
+            self._share_rooms[name] = account.share_room
+            self._whole_rooms[name] = account.whole_room
+        self._unpublished.clear()
 
 
 def _moves(old: Claim, new: Claim) -> bool:
@@ -276,11 +291,8 @@ def _same_shape(old: Node, new: Node) -> bool:
 
 
 def rebuilt(names: Names, nodes: Iterable[Node], pods: Iterable[Pod]) -> Ledger:
-    """The books that lists of all nodes and pods give: what a restart starts from.
-
-    Pods go first: each node is then reckoned up once, when its cards are known.
-    """
+    """The books that lists of all nodes and pods give: what a restart starts from."""
     ledger = Ledger(names)
-    ledger.relist_pods(pods)
     ledger.relist_nodes(nodes)
+    ledger.relist_pods(pods)
     return ledger

@@ -30,12 +30,14 @@ class Health:
 
     Attributes:
         draining: it was asked to stop.
+        loaded: what was listed is in the books that verbs read.
     """
 
     def __init__(self, followed: Sequence[Followed], *, stale_after: float) -> None:
         self._followed = followed
         self._stale_after = stale_after
         self.draining = False
+        self.loaded = False
 
     def obstacle(self) -> str:
         """Why no decision may be taken now; empty when one may.
@@ -46,7 +48,7 @@ class Health:
             age = one.age
             if age > self._stale_after:
                 return _sentence(one.name, age)
-        return ""
+        return "" if self.loaded else "what was listed is not entered yet"
 
     def unready(self) -> str:
         """Why no new requests should come here; empty when they should."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from time import time_ns
 from typing import Final
 
@@ -33,16 +33,21 @@ async def expire_reservations(state: State, health: Health, *, ttl: float) -> No
             log.warning("reservations expired", uids=late)
 
 
-async def settle_memory(loaded: Awaitable[None]) -> None:
+async def settle_memory(loaded: Awaitable[None], warm: Callable[[], Awaitable[None]]) -> None:
     """Keep the garbage collector from walking the whole cluster in the middle of a filter.
 
-    While the cluster is being read nothing is garbage; once it is read, it is set aside.
+    While the cluster is being read nothing is garbage; once it is read, it is set aside as it is:
+    looking for garbage in it first would take longer than a scheduler waits for an answer.
+
+    Args:
+        loaded: until the cluster is read.
+        warm: makes what lives as long.
     """
     thresholds = gc.get_threshold()
     gc.disable()
     try:
         await loaded
-        gc.collect()
+        await warm()
         gc.freeze()
         gc.set_threshold(YOUNG_OBJECTS, 50, 50)
         gc.enable()

@@ -3,8 +3,11 @@
 Why an own one: each ready-made Python informer loses deletions over a 410, never backs off, or
 decodes models. The rules here:
 
-* a list replaces everything at once, so what vanished between two lists is known by its absence
-  (the very first one is passed on as it comes, for then nothing can have vanished);
+* the very first list comes from the API server's memory (``resourceVersion=0``, as an informer of
+  client-go asks), which is half the work for it, and is passed on piece by piece; it may be as old
+  as what that server has seen, and the watch from its version brings the rest;
+* every later list is consistent, read in pages, and replaces everything at once: what vanished
+  between two lists is known by its absence, and nothing that was seen is ever older again;
 * any clean end of a watch resumes from the last resource version, bookmarks included;
 * 410 (as a status or inside the stream) lists again; so does a line that cannot be decoded;
 * 429, 5xx and lost connections wait, longer each time, and resume where the watch was;
@@ -25,13 +28,15 @@ import msgspec
 import structlog
 
 from gpucore.wire.errors import WireError
-from gpucore.wire.lists import Event, Kind, Page
+from gpucore.wire.lists import Event, Kind, Page, cut
 from gpuextender import metrics
 from gpuextender.backoff import Backoff
 from gpuextender.kube import Api
 from gpuextender.kubeerrors import GoneError, KubeError, StatusError, UnreachableError
 
 PAGE: Final = 1000
+PIECE: Final = 500
+"""Items of the first list that are decoded and passed on before others are answered."""
 WATCH_SECONDS: Final = (300, 600)
 SHORT_SECONDS: Final = 1.0
 BREATHE_EVERY: Final = 64
@@ -141,25 +146,38 @@ class Reflector(Generic[T]):
         await asyncio.sleep(pause)
 
     async def _list(self) -> None:
-        """Read everything: the very first time page by page, later handed over at once."""
+        """Read everything: the very first time piece by piece, later handed over at once."""
         first, self._fresh = self._fresh, False
-        items: list[T] = []
-        count, version = 0, ""
-        async with aclosing(self._pages()) as pages:
-            async for page in pages:
-                count, version = count + len(page.items), page.resource_version
-                if first:
-                    for item in page.items:
-                        self._sink.changed(item)
-                else:
-                    items += page.items
-        if not first:
-            self._sink.replace(items)
+        count, version = await (self._list_first() if first else self._list_again())
         self.version = version
         self._hear()
         metrics.REFLECTOR_LISTS.labels(self._collection.name).inc()
         log.info("listed", collection=self._collection.name, items=count, version=version)
         self.synced.set()
+
+    async def _list_first(self) -> tuple[int, str]:
+        """Pass on what the API server remembers; how much that is, and its version."""
+        params = self._collection.params | {"resourceVersion": "0"}
+        body = await self._api.get(self._collection.path, params=params)
+        count, version = 0, ""
+        for piece in cut(body, size=PIECE):
+            page = self._collection.page_of(piece)
+            for item in page.items:
+                self._sink.changed(item)
+            count, version = count + len(page.items), page.resource_version
+            await asyncio.sleep(0)  # others are answered in between
+        return count, version
+
+    async def _list_again(self) -> tuple[int, str]:
+        """Replace everything by what there is; how much that is, and its version."""
+        items: list[T] = []
+        version = ""
+        async with aclosing(self._pages()) as pages:
+            async for page in pages:
+                items += page.items
+                version = page.resource_version
+        self._sink.replace(items)
+        return len(items), version
 
     async def _pages(self) -> AsyncGenerator[Page[T], None]:
         """Pages in order; the next one is on its way while one is being used."""

@@ -48,7 +48,7 @@ class Service:
 
     def __init__(self, api: Api, settings: Settings) -> None:
         self._settings = settings
-        self.state = State(settings.names, self._touch)
+        self.state = State(settings.names)
         self._recorder = Recorder(api, instance=socket.gethostname())
         self._grouping = settings.grouping()
         gangs = Gangs(self.state, Rules(settings.policy, self._grouping))
@@ -85,7 +85,7 @@ class Service:
             *(reflector.run() for reflector in self._following.all),
             self._recorder.run(),
             expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
-            settle_memory(self._loaded()),
+            settle_memory(self._loaded(), self._prioritize.warm),
             *(server.run_here() for server in self.listeners.beside),
         )
         tasks = [asyncio.create_task(job) for job in jobs]
@@ -106,10 +106,11 @@ class Service:
             self._stopping = asyncio.get_running_loop().create_task(self._drain())
 
     async def _loaded(self) -> None:
-        """Wait until the cluster is read, and prepare for the first question about it."""
+        """Wait until the cluster is read, and be ready for questions about it."""
         await self._following.synced()
+        self.state.tell(self._touch)
         self._roster.settle()
-        await self._prioritize.warm()
+        self.health.loaded = True
 
     async def _serve(self, tasks: list[asyncio.Task[Any]]) -> None:
         """Serve; a background job that ends is a bug that must not go unseen."""

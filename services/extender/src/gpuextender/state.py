@@ -2,7 +2,7 @@
 
 The API server's pods and nodes are the only truth; nothing here outlives the process. Everything
 happens on one event loop, so a verb sees one state from start to end and there is no lock. Nothing
-else changes the ledger: that is how :mod:`gpuextender.memo` knows which answers are old.
+else changes the ledger: that is how :mod:`gpuextender.answers` knows which answers are old.
 """
 
 from collections import OrderedDict
@@ -35,17 +35,27 @@ class State:
 
     Args:
         names: resource domain and annotation prefix.
-        touched: called with the name of every node whose books may have changed.
     """
 
-    def __init__(self, names: Names, touched: Callable[[NodeName], None]) -> None:
+    def __init__(self, names: Names) -> None:
         self.names = names
         self.ledger = Ledger(names)
-        self._touched = touched
+        self._untold: dict[NodeName, None] = {}
+        self._touched: Callable[[NodeName], object] = self._untold.setdefault
         self._waiting: dict[tuple[str, str], Asking] = {}
         self._seen: OrderedDict[PodUid, Asking] = OrderedDict()
         self._priorities: dict[PodUid, int] = {}
         self._passing: dict[PodUid, NodeName] = {}  # what may expire; cleared of the rest then
+
+    def tell(self, touched: Callable[[NodeName], object]) -> None:
+        """Call ``touched`` with the name of every node whose books may have changed.
+
+        Once for each that changed so far: while the cluster is read, a node changes with every pod.
+        """
+        self._touched = touched
+        for name in self._untold:
+            touched(name)
+        self._untold.clear()
 
     # Pods that are not bound.
 

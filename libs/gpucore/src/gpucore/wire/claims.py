@@ -6,16 +6,36 @@ the specification says; an amount without a card is *pending* on the node.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import msgspec
 
 from gpucore.model import Cards, Claim, ClaimState, Demand, Placement
 from gpucore.units import GpuIndex, MemoryUnit, UnitError
 from gpucore.wire import names as wire_names
 from gpucore.wire.allocations import MAX_INDEX, Allocation, decode_allocation, per_card
-from gpucore.wire.demands import demand_of
+from gpucore.wire.demands import asked_by
 from gpucore.wire.digits import first_number, number
 from gpucore.wire.gangs import gang_of
 from gpucore.wire.names import Names
 from gpucore.wire.podspec import Pod
+from gpucore.wire.texts import KEPT, Texts, texts_of
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """What texts say of a claim, whichever pod they are of and wherever it is."""
+
+    state: ClaimState
+    mem: Cards
+    core: Cards
+    containers: Allocation
+    group: tuple[GpuIndex, ...]
+    pending: int
+    pending_core: int
+    pending_gpus: int
+    exclusive: bool
+    unit: MemoryUnit | None
+    faults: tuple[str, ...]
 
 
 def claim_of(pod: Pod, names: Names) -> Claim | None:
@@ -26,12 +46,36 @@ def claim_of(pod: Pod, names: Names) -> Claim | None:
     """
     if not pod.node or pod.finished:
         return None
-    demand = demand_of(pod, names)
-    return None if demand is None else _Reader(pod, names, demand).claim()
+    texts = texts_of(pod, names)
+    said = None if texts is None else _said(texts, names)
+    if said is None:
+        return None
+    gang = gang_of(pod)
+    return Claim(
+        uid=pod.uid,
+        namespace=pod.namespace,
+        name=pod.name,
+        state=said.state,
+        placement=Placement(pod.node, said.mem, said.core, said.containers, said.group),
+        pending=said.pending,
+        pending_core=said.pending_core,
+        pending_gpus=said.pending_gpus,
+        exclusive=said.exclusive,
+        unit=said.unit,
+        assume_time=first_number(map(pod.annotations.get, _assume_time_keys(names))),
+        gang="" if gang is None or pod.terminating else gang.name,
+        faults=said.faults,
+    )
+
+
+@lru_cache(KEPT)
+def _said(texts: Texts, names: Names) -> _Said | None:
+    demand = asked_by(texts, names)
+    return None if demand is None else _Reader(texts.pod(), names, demand).said()
 
 
 class _Reader:
-    """One reading of one pod's annotations, which gathers faults on the way."""
+    """One reading of a pod's annotations, which gathers faults on the way."""
 
     def __init__(self, pod: Pod, names: Names, demand: Demand) -> None:
         self._pod = pod
@@ -39,25 +83,22 @@ class _Reader:
         self._demand = demand
         self._faults: list[str] = []
 
-    def claim(self) -> Claim:
+    def said(self) -> _Said:
         demand = self._demand
         containers, mem = self._memory()
         core = self._core(mem)
         group = self._group()
-        gang = gang_of(self._pod)
-        return Claim(
-            uid=self._pod.uid,
-            namespace=self._pod.namespace,
-            name=self._pod.name,
+        return _Said(
             state=ClaimState.CONFIRMED if self._assigned() else ClaimState.BOUND,
-            placement=Placement(self._pod.node, mem, core, containers, group),
+            mem=mem,
+            core=core,
+            containers=containers,
+            group=group,
             pending=max(demand.mem - sum(mem.values()), 0),
             pending_core=max(demand.core - sum(core.values()), 0),
             pending_gpus=max(demand.gpus - len(group), 0),
             exclusive=demand.whole_device,
             unit=self._unit(),
-            assume_time=self._assume_time(),
-            gang="" if gang is None or self._pod.terminating else gang.name,
             faults=tuple(self._faults),
         )
 
@@ -147,9 +188,6 @@ class _Reader:
     def _assigned(self) -> bool:
         return any(_flag(self._pod.annotations, key) for key in _assigned_keys(self._names))
 
-    def _assume_time(self) -> int:
-        return first_number(map(self._pod.annotations.get, _assume_time_keys(self._names)))
-
     def _fault_once(self, fault: str) -> None:
         if fault not in self._faults:
             self._faults.append(fault)
@@ -168,6 +206,7 @@ def _assigned_keys(names: Names) -> tuple[str, ...]:
     )
 
 
+@lru_cache
 def _assume_time_keys(names: Names) -> tuple[str, ...]:
     return (
         names.mem_assume_time,

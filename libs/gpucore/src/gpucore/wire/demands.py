@@ -6,6 +6,7 @@ value: its ``fault`` says why.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from gpucore.model import Ask, Demand, Rung
@@ -15,6 +16,7 @@ from gpucore.wire.gangs import gang_fault
 from gpucore.wire.names import Names
 from gpucore.wire.podspec import Container, Pod
 from gpucore.wire.quantity import amount
+from gpucore.wire.texts import KEPT, Texts, texts_of
 
 _RUNGS: Final = tuple(rung.value for rung in Rung)
 
@@ -25,22 +27,19 @@ def demand_of(pod: Pod, names: Names) -> Demand | None:
     Raises:
         WireError: an amount is no Kubernetes quantity (the API server accepts no such pod).
     """
-    if not _mentions(pod, names):
-        return None
+    texts = texts_of(pod, names)
+    return None if texts is None else asked_by(texts, names)
+
+
+@lru_cache(KEPT)
+def asked_by(texts: Texts, names: Names) -> Demand | None:
+    """What a pod that says ``texts`` asks; otherwise as :func:`demand_of`."""
+    pod = texts.pod()
     asks = tuple(_ask(container, names) for container in pod.containers)
     total = _effective(asks, pod.init_containers, names)
     if not total:
         return None
     return _shaped(pod, names, asks, total)
-
-
-def _mentions(pod: Pod, names: Names) -> bool:
-    resources = (names.gpu_mem, names.gpu_core, names.gpu)
-    return any(
-        name in container.limits
-        for container in (*pod.containers, *pod.init_containers)
-        for name in resources
-    )
 
 
 def _ask(container: Container, names: Names) -> Ask:

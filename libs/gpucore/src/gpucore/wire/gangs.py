@@ -26,7 +26,7 @@ class Gang(msgspec.Struct, frozen=True):
 def gang_of(pod: Pod) -> Gang | None:
     """The gang ``pod`` belongs to; ``None`` for a pod of its own, or of a gang of one."""
     name = pod.labels.get(GANG)
-    size = _size(pod)
+    size = _size(pod) if name else 0
     return Gang(pod.namespace, name, size) if name and size > 1 else None
 
 

@@ -1,0 +1,101 @@
+"""The texts of a pod that say what it asks for and holds, as one value that can be looked up.
+
+Pods of one template say the same in the same words: thousands of them are read once. A reader is
+given a pod made of nothing but these texts, so that it cannot depend on any that is left out here.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from gpucore.units import PodUid
+from gpucore.wire import names as wire_names
+from gpucore.wire.names import Names
+from gpucore.wire.podspec import Container, Pod
+
+KEPT: Final = 4096
+"""Different texts whose reading is kept."""
+
+_Items = tuple[tuple[str, str], ...]
+
+
+class Texts(msgspec.Struct, frozen=True):
+    """What one pod says of GPUs.
+
+    Attributes:
+        containers, init_containers: limits and restart policy of each.
+    """
+
+    annotations: _Items
+    labels: _Items
+    containers: tuple[tuple[_Items, str], ...]
+    init_containers: tuple[tuple[_Items, str], ...]
+
+    def pod(self) -> Pod:
+        """A pod without a name that says this and nothing else."""
+        return Pod(
+            uid=PodUid(""),
+            namespace="",
+            name="",
+            annotations=dict(self.annotations),
+            labels=dict(self.labels),
+            containers=_containers(self.containers),
+            init_containers=_containers(self.init_containers),
+        )
+
+
+class _Keys(msgspec.Struct, frozen=True):
+    """What is read of a pod, but for the time of its assignment."""
+
+    annotations: frozenset[str]
+    labels: frozenset[str]
+    resources: frozenset[str]
+
+
+def texts_of(pod: Pod, names: Names) -> Texts | None:
+    """The texts of ``pod``; ``None`` where no container mentions a resource of ours."""
+    keys = _keys(names)
+    if not any(
+        not keys.resources.isdisjoint(container.limits)
+        for container in (*pod.containers, *pod.init_containers)
+    ):
+        return None
+    return Texts(
+        _chosen(pod.annotations, keys.annotations),
+        _chosen(pod.labels, keys.labels),
+        tuple([(_chosen(c.limits, keys.resources), c.restart_policy) for c in pod.containers]),
+        tuple([(_chosen(c.limits, keys.resources), c.restart_policy) for c in pod.init_containers]),
+    )
+
+
+def _chosen(texts: Mapping[str, str], keys: frozenset[str]) -> _Items:
+    return tuple([item for item in texts.items() if item[0] in keys])
+
+
+def _containers(said: tuple[tuple[_Items, str], ...]) -> tuple[Container, ...]:
+    return tuple(Container(limits=dict(limits), restart_policy=policy) for limits, policy in said)
+
+
+@lru_cache
+def _keys(names: Names) -> _Keys:
+    return _Keys(
+        annotations=frozenset(
+            (
+                *(names.mem_idx, names.mem_assigned, names.group, names.group_assigned),
+                *(wire_names.V2_ALLOCATION, wire_names.V2_ASSIGNED),
+                *(wire_names.V3_MEMORY, wire_names.V3_CORE_PERCENTAGE, wire_names.V3_ASSIGNED),
+                *(wire_names.UNIT, wire_names.POLICY, wire_names.ISOLATION, wire_names.TOPOLOGY),
+            )
+        ),
+        labels=frozenset(
+            (
+                names.gpu_count,
+                wire_names.LABEL_REQUIRE_WHOLE,
+                wire_names.GANG,
+                wire_names.GANG_REPLICA,
+            )
+        ),
+        resources=frozenset((names.gpu_mem, names.gpu_core, names.gpu)),
+    )
