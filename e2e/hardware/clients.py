@@ -15,8 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
+from hardware.grants import PIPES
+
 HOME: Final = Path(__file__).parents[1]
 PROGRAM: Final = (sys.executable, "-m", "hardware.cuda")
+NO_PIPES: Final = "/nonexistent/mps"
+"""CUDA looks for a daemon in /tmp/nvidia-mps unless it is told of another place."""
 ANSWER_SECONDS: Final = 120.0
 END_SECONDS: Final = 10.0
 
@@ -68,9 +72,13 @@ class Client:
 
     @classmethod
     def local(cls, grant: Mapping[str, str]) -> Self:
-        """A child process with the variables of a grant and nothing else of MPS or CUDA."""
+        """A child process with the variables of a grant and nothing else of MPS or CUDA.
+
+        Without pipes in its grant it finds no daemon, though the machine may have one of its own.
+        """
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "NVIDIA_"))}
-        return cls(PROGRAM, inherited | {"PYTHONPATH": str(HOME)} | dict(grant))
+        own = {"PYTHONPATH": str(HOME), PIPES: NO_PIPES}
+        return cls(PROGRAM, inherited | own | dict(grant))
 
     def __enter__(self) -> Self:
         try:

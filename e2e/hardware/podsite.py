@@ -36,6 +36,7 @@ class PodSite:
     Args:
         kubeconfig: of the cluster.
         image: with ``python`` on its PATH.
+        runtime_class: of the pods, where the nodes' default runtime brings no driver.
 
     Attributes:
         node: name of the first node with a healthy card that is not cut.
@@ -43,13 +44,14 @@ class PodSite:
         unit_mib: MiB of one unit there.
     """
 
-    def __init__(self, kubeconfig: Path, image: str) -> None:
+    def __init__(self, kubeconfig: Path, image: str, *, runtime_class: str = "") -> None:
         found = shutil.which("kubectl")
         if found is None:
             raise UnavailableError("kubectl is not on PATH")
         self.kubectl = Kubectl(Path(found), kubeconfig)
         self.namespace = f"gpushare-hardware-{secrets.token_hex(3)}"
         self._image = image
+        self._runtime = {"runtimeClassName": runtime_class} if runtime_class else {}
         self.node, self.card, self.unit_mib = _first_card(self.kubectl)
         self.mps = self.card.mode == MPS
 
@@ -77,7 +79,8 @@ class PodSite:
             UnavailableError: the pod got another card, since this one has no room.
         """
         name = f"share-{secrets.token_hex(3)}"
-        self._apply(_pod(name, share, self.node, self._image))
+        pod = _pod(name, share, self.node, self._image)
+        self._apply(pod | {"spec": pod["spec"] | self._runtime})
         try:
             until(f"pod {name} runs", lambda: self._running(name), seconds=START_SECONDS)
             got = self._placed(name)

@@ -1,6 +1,9 @@
 """The card, the nodes without Kubernetes, and the reasons why there are none here."""
 
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -23,26 +26,33 @@ def smi_card() -> SmiCard:
 
 
 @pytest.fixture(scope="session")
-def slicing(smi_card: SmiCard, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareNode]:
+def slicing(smi_card: SmiCard) -> Iterator[BareNode]:
     """A node whose cards slice time between processes, as without any MPS."""
     assert smi_card.compute_mode == "Default"
-    with BareNode(tmp_path_factory.mktemp("s"), mps=False) as node:
+    with short_folder() as root, BareNode(root, mps=False) as node:
         yield node
 
 
 @pytest.fixture(scope="session")
-def mps(smi_card: SmiCard, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareNode]:
+def mps(smi_card: SmiCard) -> Iterator[BareNode]:
     """A node whose plugin runs an MPS daemon for every card."""
     try:
         with Client.local({"CUDA_VISIBLE_DEVICES": smi_card.uuid}) as probe:
             presence.demand_mps(probe.card["capability"])
     except UnavailableError as reason:
         pytest.skip(str(reason))
-    with BareNode(tmp_path_factory.mktemp("m"), mps=True) as node:
+    with short_folder() as root, BareNode(root, mps=True) as node:
         node.wait_for_mps(smi_card.uuid)
         (card,) = [each for each in node.cards() if each.uuid == smi_card.uuid]
         blast.let_in(node, card)
         yield node
+
+
+@contextmanager
+def short_folder() -> Iterator[Path]:
+    """Sockets of MPS lie four folders deeper, and a socket's path has 107 bytes at most."""
+    with tempfile.TemporaryDirectory(prefix="g-", dir="/tmp") as root:
+        yield Path(root)
 
 
 @pytest.fixture(scope="session")

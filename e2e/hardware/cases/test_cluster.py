@@ -1,7 +1,8 @@
 """Shares in a cluster with real GPU nodes: run with GPU_KUBECONFIG=<file>.
 
-GPU_IMAGE names an image with Python where the default cannot be pulled. What needs the host's
-processes or daemons of its own runs on a machine without Kubernetes only.
+GPU_IMAGE names an image with Python where the default cannot be pulled, GPU_RUNTIME_CLASS a
+RuntimeClass where the default runtime brings no driver. What needs the host's processes or daemons
+of its own runs on a machine without Kubernetes only.
 """
 
 import os
@@ -29,7 +30,8 @@ def site() -> Iterator[PodSite]:
     if not kubeconfig:
         pytest.skip("GPU_KUBECONFIG names no cluster with GPU nodes")
     with reasons():
-        found = PodSite(Path(kubeconfig), os.environ.get("GPU_IMAGE", IMAGE))
+        image, runtime = os.environ.get("GPU_IMAGE", IMAGE), os.environ.get("GPU_RUNTIME_CLASS", "")
+        found = PodSite(Path(kubeconfig), image, runtime_class=runtime)
     with found:
         yield found
 

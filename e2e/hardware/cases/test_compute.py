@@ -15,10 +15,14 @@ QUICK = Effort(seconds=1.0, runs=2)
 
 
 def test_the_thread_percentage_changes_throughput(mps: BareNode, card: Card) -> None:
-    """At 50 and 10 percent of the threads a client alone gets clearly less arithmetic done."""
+    """At 50 and 10 percent of the threads a client alone gets clearly less arithmetic done.
+
+    Less than in proportion may be lost: a card at its limit of power clocks down with all threads.
+    """
     found = compute.threads(mps, card, (100, 50, 10), QUICK)
     rate = {percent: statistics.median(each["tflops"]) for percent, each in found.items()}
-    assert 0.3 * rate["100"] < rate["50"] < 0.7 * rate["100"]
+    assert 0.3 * rate["100"] < rate["50"] < 0.9 * rate["100"]
+    assert rate["10"] < 0.5 * rate["50"]
     assert rate["10"] < 0.3 * rate["100"]
 
 

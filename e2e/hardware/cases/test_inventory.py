@@ -11,19 +11,17 @@ pytestmark = pytest.mark.gpu
 
 
 def test_the_inventory_agrees_with_nvidia_smi(slicing: BareNode) -> None:
-    """Every card of nvidia-smi is published with its index, uuid, model and memory, once."""
-    listed = {
-        (each.index, each.uuid, each.model, each.memory_mib)
-        for each in nvidiasmi.listed()
-        if not each.mig
-    }
-    published = [
-        (each.index, each.uuid, each.model, each.memory_mib)
-        for each in slicing.cards()
-        if each.mode != "mig"
-    ]
-    assert set(published) == listed
-    assert len(published) == len(listed)
+    """Every card of nvidia-smi is published with its index, uuid, model and memory, once.
+
+    Cards need not be whole MiB, and who rounds them how is nobody's promise.
+    """
+    listed = {each.uuid: each for each in nvidiasmi.listed() if not each.mig}
+    published = [each for each in slicing.cards() if each.mode != "mig"]
+    assert sorted(each.uuid for each in published) == sorted(listed)
+    for each in published:
+        told = listed[each.uuid]
+        assert (each.index, each.model) == (told.index, told.model)
+        assert abs(each.memory_mib - told.memory_mib) <= 1
 
 
 def test_kubelet_is_offered_every_unit_of_a_card(slicing: BareNode, card: Card) -> None:

@@ -37,11 +37,19 @@ class Worker:
         return self._card.describe() | {"free_bytes": free, "told_total_bytes": total}
 
     def allocate(self, mib: int) -> Answer:
-        """Take so many MiB more and write a pattern to all of them."""
+        """Take so many MiB more and write a pattern to all of them; what cannot be written goes.
+
+        Writing may be what runs out of memory: the driver loads its kernels when they are used.
+        """
         address = self._card.allocate(mib * MIB)
+        try:
+            self._card.fill(address, _PATTERN, mib * MIB // 4)
+            self._card.finish()
+        except CudaError as error:
+            if error.name == OUT_OF_MEMORY:
+                self._card.free(address)
+            raise
         self._held.append((address, mib))
-        self._card.fill(address, _PATTERN, mib * MIB // 4)
-        self._card.finish()
         return self._holding()
 
     def exhaust(self, step_mib: int, most_mib: int) -> Answer:
