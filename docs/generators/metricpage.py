@@ -33,11 +33,11 @@ What Prometheus can read from the stack. Made by `python docs/generators/metricp
 programs themselves.
 
 The extender answers on `extender.metricsPort`, the device plugin on `devicePlugin.port`, both at
-`/metrics`, in plain HTTP. With `monitoring.enabled` the chart creates PodMonitors for them and a
-ServiceMonitor for the second kube-scheduler; [alert rules and runbooks](runbooks/index.md) stand on
-these metrics, and so do the Grafana dashboards of `monitoring.dashboards`. A unit is what
-`devicePlugin.memoryUnit` says. Labels are bounded: only the device plugin names pods, and only
-those of its own node.
+`/metrics`, [over TLS](monitoring.md#encryption) unless `monitoring.tls.enabled` is off. With
+`monitoring.enabled` the chart creates PodMonitors for them and a ServiceMonitor for the second
+kube-scheduler; [alert rules and runbooks](runbooks/index.md) stand on these metrics, and so do the
+Grafana dashboards of `monitoring.dashboards`. A unit is what `devicePlugin.memoryUnit` says. Labels
+are bounded: only the device plugin names pods, and only those of its own node.
 
 Each process also publishes what Prometheus' client library knows of it, such as
 `process_open_fds`, `process_start_time_seconds` and `python_gc_collections_total`.

@@ -1,11 +1,14 @@
 """The page as its Deployment serves it: from its image, in the cluster, to people with a token."""
 
 import json
+import ssl
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+from base64 import b64decode
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +28,36 @@ DEADLINE_MS = 60_000
 FRESH_SECONDS = 40
 
 
+@dataclass(frozen=True)
+class Site:
+    """The page, as somebody reaches it who believes the authority of its secret and no other.
+
+    Attributes:
+        url: where it answers on this machine.
+        believed: by whom its certificate must be signed.
+    """
+
+    url: str
+    believed: ssl.SSLContext
+
+    def get(self, path: str = "/", token: str = "") -> tuple[int, str]:
+        """Status and text of a page, redirects followed."""
+        head = {"Authorization": f"Bearer {token}"} if token else {}
+        request = urllib.request.Request(f"{self.url}{path}", headers=head)
+        try:
+            with urllib.request.urlopen(request, timeout=30, context=self.believed) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refused:
+            return refused.code, refused.read().decode()
+
+
 @pytest.fixture
-def address(environment: Environment) -> Iterator[str]:
-    """Where the page of the stack answers on this machine."""
-    with forwarded(environment.kubectl, environment.namespace, PAGE, 80) as url:
-        yield url
+def site(environment: Environment) -> Iterator[Site]:
+    """The page of the stack, by a forwarded port."""
+    secret = environment.kubectl.json("get", "secret", PAGE, "-n", environment.namespace)
+    authority = b64decode(secret["data"]["ca.crt"]).decode()
+    with forwarded(environment.kubectl, environment.namespace, PAGE, 443) as place:
+        yield Site(f"https://{place}", ssl.create_default_context(cadata=authority))
 
 
 @pytest.fixture
@@ -60,27 +88,15 @@ def requested(case: Case, account: str) -> str:
     return str(json.loads(answer)["status"]["token"])
 
 
-def get(url: str, token: str = "") -> tuple[int, str]:
-    """Status and text of a page, redirects followed."""
-    head = {"Authorization": f"Bearer {token}"} if token else {}
-    try:
-        with urllib.request.urlopen(
-            urllib.request.Request(url, headers=head), timeout=30
-        ) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as refused:
-        return refused.code, refused.read().decode()
-
-
 def test_the_map_shows_the_real_nodes_and_pods(
-    environment: Environment, case: Case, small: str, address: str, token: str
+    environment: Environment, case: Case, small: str, site: Site, token: str
 ) -> None:
     """Every node with its cards; a pod on the card that it was given, with its units."""
     case.run(case.pod("three", 3, node=small))
     title = f"{case.name}/three: 3"
     text = until(
         "the pod on the map",
-        lambda: found[1] if title in (found := get(address, token))[1] else None,
+        lambda: found[1] if title in (found := site.get(token=token))[1] else None,
         seconds=FRESH_SECONDS,
     )
     for node, cards in environment.nodes.items():
@@ -90,16 +106,16 @@ def test_the_map_shows_the_real_nodes_and_pods(
     home = case.card("three")
     units = environment.nodes[small][home].units
     assert f"GPU{home} 3/{units} on {small}" in text
-    status, pod = get(f"{address}/pods/{case.name}/three", token)
+    status, pod = site.get(f"/pods/{case.name}/three", token)
     assert status == 200
     assert f"card {home} of node {small}" in pod
 
 
-def test_who_may_not_list_pods_may_not_look(case: Case, address: str) -> None:
+def test_who_may_not_list_pods_may_not_look(case: Case, site: Site) -> None:
     """Without a token there is the form; a token of an account without rights is refused."""
-    assert "Log in" in get(address)[1]
-    assert get(f"{address}/events")[0] == 401
-    assert get(address, requested(case, "default"))[0] == 403
+    assert "Log in" in site.get()[1]
+    assert site.get("/events")[0] == 401
+    assert site.get(token=requested(case, "default"))[0] == 403
 
 
 def test_its_account_can_read_and_nothing_else(environment: Environment) -> None:
@@ -118,7 +134,7 @@ def test_its_account_can_read_and_nothing_else(environment: Environment) -> None
 
 
 @pytest.fixture
-def page(address: str) -> Iterator[Any]:
+def page(site: Site) -> Iterator[Any]:
     """A window of a real Chromium, whose complaints fail the test."""
     found = subprocess.run(
         [sys.executable, BROWSER], capture_output=True, text=True, check=True, timeout=600
@@ -130,10 +146,11 @@ def page(address: str) -> Iterator[Any]:
         browser = driver.chromium.launch(
             executable_path=found.stdout.strip(), args=["--no-sandbox"]
         )
-        window = browser.new_page(viewport={"width": 1200, "height": 800})
+        # Chromium cannot be given an authority; who answers is checked by the other cases.
+        window = browser.new_page(viewport={"width": 1200, "height": 800}, ignore_https_errors=True)
         window.set_default_timeout(DEADLINE_MS)
         window.on("pageerror", lambda error: complaints.append(str(error)))
-        window.goto(address)
+        window.goto(site.url)
         yield window
         browser.close()
     assert complaints == []

@@ -1,6 +1,8 @@
 """A real Prometheus asks the stack, with the chart's rules: figures are right, alerts end."""
 
+import http.client
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -14,6 +16,7 @@ pytestmark = pytest.mark.e2e
 SEEN_SECONDS = 30
 FIRE_SECONDS = 60
 RETURN_SECONDS = 90
+ASK_SECONDS = 10
 SHARE = 3
 
 
@@ -115,3 +118,22 @@ def test_a_lost_card_raises_its_alert_and_the_alert_ends_when_it_is_back(
         lambda: prometheus.firing("GpushareCardUnhealthy") is None,
         seconds=RETURN_SECONDS,
     )
+
+
+def test_metrics_are_answered_over_tls_alone(prometheus: Prometheus) -> None:
+    """All that Prometheus reads is encrypted up to the pod, and no pod tells it in the clear."""
+    addresses = [urlsplit(address) for address in prometheus.addresses()]
+    assert {address.scheme for address in addresses} == {"https"}
+    assert [address.netloc for address in addresses if answers_plainly(address.netloc)] == []
+
+
+def answers_plainly(place: str) -> bool:
+    """Whether somebody without TLS is given metrics."""
+    connection = http.client.HTTPConnection(place, timeout=ASK_SECONDS)
+    try:
+        connection.request("GET", "/metrics")
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -14,7 +14,7 @@ _SAID = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
 
 @contextmanager
 def forwarded(kubectl: Kubectl, namespace: str, service: str, port: int) -> Iterator[str]:
-    """The address of a Service while the block runs.
+    """Host and port that lead to a Service while the block runs.
 
     Raises:
         RuntimeError: kubectl ended, or said no port in time.
@@ -24,7 +24,7 @@ def forwarded(kubectl: Kubectl, namespace: str, service: str, port: int) -> Iter
         line, env=kubectl.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as running:
         try:
-            yield f"http://127.0.0.1:{_port(running)}"
+            yield f"127.0.0.1:{_port(running)}"
         finally:
             running.terminate()
 

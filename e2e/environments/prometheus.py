@@ -2,9 +2,9 @@
 
 Its configuration is the one that the documentation gives, but for how pods are found and reached.
 Debian's Prometheus cannot ask Kubernetes for pods, so they are listed here, with the labels that it
-would have seen. Plain ports are reached through the API server's proxy, as whoever the kubeconfig
-names; a kube-scheduler wants to know who asks, which the proxy does not tell it: its port is
-forwarded, and Prometheus shows the kubeconfig's certificate itself.
+would have seen. Their ports are forwarded to this machine, and encryption goes from Prometheus to
+the pod: it believes the authority of the chart's secret. To a kube-scheduler, which wants to know
+who asks, it shows the kubeconfig's certificate.
 """
 
 import base64
@@ -16,6 +16,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from environments.waiting import until
 START_SECONDS = 30
 ASK_SECONDS = 10
 EVERY = "2s"
-SCHEDULER_PORT = 10259
+SECRET = "gpushare-metrics"
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "helm" / "gpushare" / "alerts" / "gpushare.yaml"
 CONFIGURATION = ROOT / "docs" / "examples" / "prometheus.yaml"
@@ -125,45 +127,48 @@ class Prometheus:
             if target["health"] != "up"
         ]
 
+    def addresses(self) -> list[str]:
+        """URLs of all that is asked, as Prometheus asks it."""
+        return [target["scrapeUrl"] for target in self._get("targets")["activeTargets"]]
+
     def _configuration(self) -> Object:
         """The documented one, with a way to the pods from here."""
-        kubeconfig = yaml.safe_load(self._kubectl.kubeconfig.read_text())
-        cluster, user = kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"]
+        user = yaml.safe_load(self._kubectl.kubeconfig.read_text())["users"][0]["user"]
         shown = {
             "cert_file": self._file("client.crt", user["client-certificate-data"]),
             "key_file": self._file("client.key", user["client-key-data"]),
         }
-        authority = self._file("ca.crt", cluster["certificate-authority-data"])
-        server = urllib.parse.urlsplit(cluster["server"]).netloc
         found: Object = yaml.safe_load(CONFIGURATION.read_text())
         found["global"] = {"scrape_interval": EVERY, "evaluation_interval": EVERY}
         found["rule_files"] = [str(self._folder / "rules.yaml")]
         pods, scheduler = found["scrape_configs"]
-        pods |= {"scheme": "https", "tls_config": {**shown, "ca_file": authority}}
-        _list(pods, self._proxied(server))
+        believed = {**pods["tls_config"], "ca_file": self._authority()}
+        targets = list(self._forwarded())
+        for job in (pods, scheduler):
+            del job["kubernetes_sd_configs"]
+            job |= {"static_configs": targets, "tls_config": believed}
         del scheduler["authorization"]
-        scheduler["tls_config"] |= shown
-        _list(scheduler, self._forwarded())
+        scheduler["tls_config"] = {**believed, **shown}
         return found
 
-    def _proxied(self, server: str) -> Iterator[Object]:
-        """Every port of every pod of the stack, behind the API server."""
-        for labels in self._ports():
-            name, port = labels[f"{_META}_pod_name"], labels[f"{_META}_pod_container_port_number"]
-            path = f"/api/v1/namespaces/{self._namespace}/pods/{name}:{port}/proxy/metrics"
-            yield {"targets": [server], "labels": {**labels, "__metrics_path__": path}}
+    def _authority(self) -> str:
+        """A file with the authority that the chart made for metrics, as the page says to get it."""
+        secret = self._kubectl.json("get", "secret", SECRET, "-n", self._namespace)
+        return self._file("ca.crt", secret["data"]["ca.crt"])
 
     def _forwarded(self) -> Iterator[Object]:
-        """Every port of a kube-scheduler, forwarded to this machine."""
-        for labels in self._ports():
-            if labels[f"{_META}_pod_container_name"] != "kube-scheduler":
-                continue
-            name, port = labels[f"{_META}_pod_name"], labels[f"{_META}_pod_container_port_number"]
-            here = free_port()
-            words = ("port-forward", f"pod/{name}", f"{here}:{port}", "-n", self._namespace)
+        """Every port of every pod of the stack, forwarded to this machine."""
+        pods = groupby(self._ports(), key=itemgetter(f"{_META}_pod_name"))
+        for name, ports in pods:
+            here = {f"127.0.0.1:{free_port()}": labels for labels in ports}
+            pairs = (
+                f"{address.rpartition(':')[2]}:{labels[f'{_META}_pod_container_port_number']}"
+                for address, labels in here.items()
+            )
+            words = ("port-forward", f"pod/{name}", *pairs, "-n", self._namespace)
             kubeconfig = ("--kubeconfig", self._kubectl.kubeconfig)
             self._run(f"forward-{name}", [self._kubectl.binary, *words, *kubeconfig])
-            yield {"targets": [f"127.0.0.1:{here}"], "labels": labels}
+            yield from ({"targets": [each], "labels": labels} for each, labels in here.items())
 
     def _ports(self) -> Iterator[dict[str, str]]:
         """Labels that Prometheus gives to each port of the stack's pods."""
@@ -206,12 +211,6 @@ class Prometheus:
         url = f"{self._url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         with urllib.request.urlopen(url, timeout=ASK_SECONDS) as answer:
             return json.load(answer)["data"]
-
-
-def _list(job: Object, targets: Iterator[Object]) -> None:
-    """Put a list in the place of what asks Kubernetes."""
-    del job["kubernetes_sd_configs"]
-    job["static_configs"] = list(targets)
 
 
 def _labels(found: Mapping[str, str]) -> dict[str, str]:

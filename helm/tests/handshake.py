@@ -1,6 +1,10 @@
 """A TLS handshake between two contexts, in memory: what a real one would accept or refuse."""
 
+import base64
 import ssl
+from pathlib import Path
+
+from charting import Rendered
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, *, host: str) -> None:
@@ -19,3 +23,11 @@ def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, *, host: str) ->
             except ssl.SSLWantReadError:
                 continue
     assert not waiting
+
+
+def laid_out(rendered: Rendered, secret: str, folder: Path) -> Path:
+    """The files of a secret, as a pod or a person has them."""
+    folder.mkdir()
+    for name, text in rendered.one("Secret", secret)["data"].items():
+        (folder / name).write_bytes(base64.b64decode(text))
+    return folder

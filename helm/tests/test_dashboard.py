@@ -1,13 +1,15 @@
 """The page in the cluster: absent unless asked for, reached on one port, able to read alone."""
 
 import os
+import ssl
 import subprocess
 import sys
 from pathlib import Path
 
 import helm_python as helm
 import pytest
-from charting import Object, Rendered, render
+from charting import NAMESPACE, Object, Rendered, render
+from handshake import laid_out, shake_hands
 
 READING = {("", "nodes"), ("", "pods"), ("", "events")}
 REVIEWS = {
@@ -61,30 +63,60 @@ def test_an_open_page_only_reads() -> None:
 
 
 def test_the_restricted_profile() -> None:
-    """It is no root, cannot write its own files, gains nothing and mounts nothing of the node."""
+    """It is no root, cannot write its own files, gains nothing and mounts its certificate alone."""
     pod = dict(with_page().pods())["dashboard"]
     context = container(with_page())["securityContext"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert pod["enableServiceLinks"] is False
-    assert "volumes" not in pod
+    assert [set(volume) for volume in pod["volumes"]] == [{"name", "secret"}]
     assert context["readOnlyRootFilesystem"] is True
     assert context["allowPrivilegeEscalation"] is False
     assert context["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_the_service_leads_to_the_port_that_is_open() -> None:
-    """Service, policy, probes and flag agree about the port, whichever it is."""
-    rendered = with_page(port=8181)
+@pytest.mark.parametrize(("name", "number"), [("https", 443), ("http", 80)])
+def test_the_service_leads_to_the_port_that_is_open(name: str, number: int) -> None:
+    """Service, policy, probes and flag agree about the port, whichever it is, with TLS or not."""
+    rendered = with_page(port=8181, tls={"enabled": name == "https"})
     found = container(rendered)
     (port,) = rendered.one("Service", "-dashboard")["spec"]["ports"]
     (rule,) = rendered.one("NetworkPolicy", "-dashboard")["spec"]["ingress"]
     assert "--port=8181" in found["args"]
-    assert [(item["name"], item["containerPort"]) for item in found["ports"]] == [("http", 8181)]
-    assert port["targetPort"] == "http"
+    assert [(item["name"], item["containerPort"]) for item in found["ports"]] == [(name, 8181)]
+    assert (port["name"], port["port"], port["targetPort"]) == (name, number, name)
     assert rule == {"ports": [{"port": 8181}]}
     probes = ("startupProbe", "livenessProbe", "readinessProbe")
-    assert {found[probe]["httpGet"]["port"] for probe in probes} == {"http"}
+    asked = [found[probe]["httpGet"] for probe in probes]
+    assert {(each["scheme"], each["port"]) for each in asked} == {(name.upper(), name)}
+
+
+def test_its_certificate_is_good_for_the_service_and_for_a_forwarded_port(tmp_path: Path) -> None:
+    """Who believes the secret's authority believes the page, in the cluster and at localhost."""
+    rendered = with_page()
+    folder = laid_out(rendered, "-dashboard", tmp_path / "pair")
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    for host in (f"gpushare-dashboard.{NAMESPACE}.svc", "localhost", "127.0.0.1"):
+        shake_hands(server, ssl.create_default_context(cafile=folder / "ca.crt"), host=host)
+    (mount,) = container(rendered)["volumeMounts"]
+    assert f"--tls-certificates={mount['mountPath']}" in container(rendered)["args"]
+
+
+def test_an_own_secret_replaces_its_generated_one() -> None:
+    """A certificate from elsewhere, which browsers know, is mounted and none is generated."""
+    rendered = with_page(tls={"secretName": "mine"})
+    (volume,) = dict(rendered.pods())["dashboard"]["volumes"]
+    assert volume["secret"]["secretName"] == "mine"
+    assert [item["metadata"]["name"] for item in rendered.of("Secret")] == ["gpushare-metrics"]
+
+
+def test_a_plain_page_has_nothing_of_tls() -> None:
+    """Behind an ingress that speaks plain HTTP there is no secret, flag or mount."""
+    rendered = with_page(tls={"enabled": False})
+    assert [item["metadata"]["name"] for item in rendered.of("Secret")] == ["gpushare-metrics"]
+    assert "volumes" not in dict(rendered.pods())["dashboard"]
+    assert not [flag for flag in container(rendered)["args"] if "tls" in flag]
 
 
 def test_the_policy_can_name_who_may_come() -> None:

@@ -125,9 +125,12 @@ def explained() -> set[str]:
 def test_every_mount_of_the_plugin_has_its_reason() -> None:
     """The page names each folder of the node that the plugin can be given, and why."""
     pod = dict(pods(everything("second", mps=True)))["device-plugin"]
-    paths = {item["name"]: item["hostPath"]["path"] for item in pod["volumes"]}
+    secrets = {item["name"] for item in pod["volumes"] if "secret" in item}
+    folders = [item for item in pod["volumes"] if item["name"] not in secrets]
+    paths = {item["name"]: item["hostPath"]["path"] for item in folders}
     mounted = {mount["name"] for item in pod["containers"] for mount in item["volumeMounts"]}
-    assert mounted == set(paths)
+    assert secrets == {"metrics-certificate"}
+    assert mounted == set(paths) | secrets
     assert set(paths.values()) - explained() == set()
 
 

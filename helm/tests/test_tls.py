@@ -1,13 +1,12 @@
 """Mode extender: calls over the network are encrypted, and only the scheduler may make them."""
 
-import base64
 import ssl
 from pathlib import Path
 
 import pytest
 import yaml
 from charting import NAMESPACE, Object, Rendered, render
-from handshake import shake_hands
+from handshake import laid_out, shake_hands
 
 NAME = "gpushare-extender"
 HOST = f"{NAME}.{NAMESPACE}.svc"
@@ -26,12 +25,9 @@ def extender_entry(rendered: Rendered) -> Object:
     return dict(entry)
 
 
-def laid_out(rendered: Rendered, secret: str, folder: Path) -> Path:
-    """The files of a secret, as a pod or a person has them."""
-    folder.mkdir()
-    for name, text in rendered.one("Secret", secret)["data"].items():
-        (folder / name).write_bytes(base64.b64decode(text))
-    return folder
+def secrets(rendered: Rendered) -> set[str]:
+    """Names of all secrets that are generated."""
+    return {item["metadata"]["name"] for item in rendered.of("Secret")}
 
 
 def server_side(folder: Path) -> ssl.SSLContext:
@@ -65,10 +61,10 @@ def test_the_extender_is_told_of_its_certificates(rendered: Rendered) -> None:
     """Flags and mount agree, and probes go to the port that asks for no certificate."""
     pod = dict(rendered.pods())["extender"]
     (container,) = pod["containers"]
-    (mount,) = container["volumeMounts"]
-    assert f"--tls-certificates={mount['mountPath']}" in container["args"]
-    assert f"--tls-client-ca={mount['mountPath']}/ca.crt" in container["args"]
-    assert pod["volumes"] == [{"name": "certificate", "secret": {"secretName": NAME}}]
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert f"--tls-certificates={mounts['certificate']}" in container["args"]
+    assert f"--tls-client-ca={mounts['certificate']}/ca.crt" in container["args"]
+    assert {"name": "certificate", "secret": {"secretName": NAME}} in pod["volumes"]
     probes = ("startupProbe", "livenessProbe", "readinessProbe")
     assert {container[probe]["httpGet"]["port"] for probe in probes} == {"metrics"}
 
@@ -78,17 +74,19 @@ def test_own_secrets_replace_the_generated_ones() -> None:
     tls = {"secretName": "mine", "clientSecretName": "theirs"}
     found = render(values={"scheduler": {"mode": "extender"}, "extender": {"tls": tls}})
     (config,) = found.of("ConfigMap")
-    assert found.of("Secret") == []
+    assert secrets(found) == {"gpushare-metrics"}
     assert config["data"]["credentials"] == "theirs"
-    assert dict(found.pods())["extender"]["volumes"][0]["secret"]["secretName"] == "mine"
+    mounted = {each["secret"]["secretName"] for each in dict(found.pods())["extender"]["volumes"]}
+    assert mounted == {"mine", "gpushare-metrics"}
 
 
 def test_plain_calls_must_be_asked_for() -> None:
     """Without TLS nothing of it is left: no secret, no flag, no mount."""
-    values = {"scheduler": {"mode": "extender"}, "extender": {"tls": {"enabled": False}}}
+    plain = {"tls": {"enabled": False}}
+    values = {"scheduler": {"mode": "extender"}, "extender": plain, "monitoring": plain}
     found = render(values=values)
     entry = extender_entry(found)
-    assert found.of("Secret") == []
+    assert secrets(found) == set()
     assert (entry["enableHTTPS"], "tlsConfig" in entry) == (False, False)
     assert entry["urlPrefix"].startswith("http://")
     assert "volumes" not in dict(found.pods())["extender"]
@@ -96,4 +94,4 @@ def test_plain_calls_must_be_asked_for() -> None:
 
 def test_beside_the_scheduler_there_is_no_certificate() -> None:
     """In mode second the calls never leave the pod."""
-    assert render().of("Secret") == []
+    assert secrets(render()) == {"gpushare-metrics"}

@@ -69,8 +69,10 @@ def test_changed_sets_make_new_pods() -> None:
 def test_the_certificate_stays_where_it_is() -> None:
     """Sets and TLS are mounted side by side."""
     pod, container = extender(with_sets("extender", SETS, tls={"enabled": True}))
-    assert {each["mountPath"] for each in container["volumeMounts"]} == {PATH, "/etc/gpushare/tls"}
-    assert {each["name"] for each in pod["volumes"]} == {"topology", "certificate"}
+    paths = {each["mountPath"] for each in container["volumeMounts"]}
+    assert paths == {PATH, "/etc/gpushare/tls", "/etc/gpushare-metrics"}
+    names = {each["name"] for each in pod["volumes"]}
+    assert names == {"topology", "certificate", "metrics-certificate"}
 
 
 @pytest.mark.parametrize(

@@ -70,5 +70,6 @@ def test_own_secret_replaces_the_generated_one() -> None:
     """A certificate from elsewhere is mounted, and none is generated."""
     certificate = {"secretName": "mine", "caBundle": "YQ=="}
     found = render(values={"webhook": {"enabled": True, "certificate": certificate}})
-    assert found.of("Secret") == []
-    assert dict(found.pods())["webhook"]["volumes"][0]["secret"]["secretName"] == "mine"
+    assert [item["metadata"]["name"] for item in found.of("Secret")] == ["gpushare-metrics"]
+    mounted = {each["secret"]["secretName"] for each in dict(found.pods())["webhook"]["volumes"]}
+    assert mounted == {"mine", "gpushare-metrics"}

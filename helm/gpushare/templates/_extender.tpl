@@ -41,10 +41,12 @@ resources:
   {{- include "gpushare.resources" $extender.resources | trim | nindent 2 }}
 securityContext:
   {{- include "gpushare.restrictedContainer" . | nindent 2 }}
-{{ include "gpushare.extenderProbes" "metrics" }}
+{{ include "gpushare.extenderProbes" (list "metrics" (include "gpushare.metricsScheme" .)) }}
 {{- $tls := include "gpushare.extenderTls" . }}
-{{- if or $tls .Values.topology.staticSets }}
+{{- $metrics := include "gpushare.metricsMount" . }}
+{{- if or $tls $metrics .Values.topology.staticSets }}
 volumeMounts:
+  {{- $metrics | nindent 2 }}
   {{- if $tls }}
   - name: certificate
     mountPath: /etc/gpushare/tls
@@ -67,6 +69,9 @@ volumeMounts:
 {{- define "gpushare.extenderFlags" -}}
 - --port={{ .Values.extender.port }}
 - --metrics-port={{ .Values.extender.metricsPort }}
+{{- if .Values.monitoring.tls.enabled }}
+- --metrics-certificates={{ include "gpushare.metricsFolder" . }}
+{{- end }}
 - --log-level={{ .Values.extender.logLevel }}
 - --policy={{ .Values.extender.policy }}
 - --topology-policy={{ .Values.extender.topologyPolicy }}
@@ -74,20 +79,20 @@ volumeMounts:
 - --annotation-prefix={{ .Values.annotationPrefix }}
 {{- end -}}
 
-{{/* The three probes, at the port that answers them without a certificate. */}}
+{{/* The three probes, at a port that asks for no certificate: (list "port" "HTTPS"). */}}
 {{- define "gpushare.extenderProbes" -}}
 startupProbe:
-  httpGet: {path: /healthz, port: {{ . }}}
+  httpGet: {scheme: {{ index . 1 }}, path: /healthz, port: {{ index . 0 }}}
   periodSeconds: 2
   timeoutSeconds: 5
   failureThreshold: 60
 livenessProbe:
-  httpGet: {path: /healthz, port: {{ . }}}
+  httpGet: {scheme: {{ index . 1 }}, path: /healthz, port: {{ index . 0 }}}
   periodSeconds: 20
   timeoutSeconds: 5
   failureThreshold: 3
 readinessProbe:
-  httpGet: {path: /readyz, port: {{ . }}}
+  httpGet: {scheme: {{ index . 1 }}, path: /readyz, port: {{ index . 0 }}}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 2

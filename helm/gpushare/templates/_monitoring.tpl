@@ -6,6 +6,15 @@
   replacement: gpushare-{{ . }}
 {{- end -}}
 
+{{/* How pods whose addresses nobody can certify are believed all the same. */}}
+{{- define "gpushare.scrapeTls" -}}
+scheme: https
+tlsConfig:
+  ca:
+    secret: {name: {{ include "gpushare.metricsSecret" . }}, key: ca.crt}
+  serverName: {{ include "gpushare.metricsHost" . }}
+{{- end -}}
+
 {{/* The file of alert rules, with the pages where the values say that they are. */}}
 {{- define "gpushare.alerts" -}}
 {{- $page := .Values.monitoring.alerts.runbookUrl | replace "$" "$$" | replace "{alert}" "${1}" -}}

@@ -13,6 +13,11 @@ command:
   # Until 1.22 metrics are served without TLS too, unless told not to.
   - --port=0
   {{- end }}
+  {{- if .Values.monitoring.tls.enabled }}
+  # Otherwise it makes a certificate at start, which nobody can check.
+  - --tls-cert-file={{ include "gpushare.metricsFolder" . }}/tls.crt
+  - --tls-private-key-file={{ include "gpushare.metricsFolder" . }}/tls.key
+  {{- end }}
 ports:
   - name: https
     containerPort: 10259
@@ -33,4 +38,5 @@ volumeMounts:
   - name: config
     mountPath: /etc/gpushare
     readOnly: true
+  {{- include "gpushare.metricsMount" . | nindent 2 }}
 {{- end -}}
