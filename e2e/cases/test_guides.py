@@ -1,12 +1,12 @@
 """Every page of docs/ that says it runs on kind does what it shows."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from environments.case import Case
-from environments.environment import Environment
+from environments.kind import KindEnvironment
+from environments.reader import terminal
 from environments.waiting import until
 from guides.blocks import Guide, Place, found
 from guides.session import Session
@@ -31,12 +31,12 @@ OURS = "kube-root-ca.crt"
     "guide", found(ROOT / "docs", Place.KIND), ids=lambda guide: guide.path.stem
 )
 def test_a_guide_does_what_it_shows_and_cleans_up(
-    environment: Environment, case: Case, tmp_path: Path, guide: Guide
+    environment: KindEnvironment, case: Case, tmp_path: Path, guide: Guide
 ) -> None:
     """Its commands run in a namespace that is empty again when the reader is done."""
     session = Session(
         tmp_path,
-        environment=_terminal(environment, case, tmp_path),
+        environment=terminal(environment, case, tmp_path),
         stands_for={
             IMAGE: environment.image,
             MODEL_SERVER: environment.modelserver,
@@ -46,15 +46,6 @@ def test_a_guide_does_what_it_shows_and_cleans_up(
     )
     session.run(guide)
     until("what the page made gone", lambda: not _left(case), seconds=GONE_SECONDS)
-
-
-def _terminal(environment: Environment, case: Case, folder: Path) -> dict[str, str]:
-    """A reader's: commands on PATH, kubectl's context at the cluster, in the case's namespace."""
-    config = folder / "kubeconfig"
-    shutil.copy(environment.kubectl.kubeconfig, config)
-    where = ("config", "set-context", "--current", f"--namespace={case.name}")
-    environment.kubectl("--kubeconfig", str(config), *where)
-    return {**environment.kubectl.environment, "KUBECONFIG": str(config), "NO_COLOR": "1"}
 
 
 def _left(case: Case) -> list[str]:

@@ -1,32 +1,37 @@
-"""The chart over the stack of 2019: its pods go on and are accounted for where they are."""
+"""The guide about migrating, run over the stack of 2019: its pods go on and are accounted for."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from environments import original
 from environments.case import Case
 from environments.kind import GPU_MEM, KindEnvironment
+from environments.reader import checkout
 from environments.table import inspect, rows
 from environments.waiting import until
 from environments.workloads import Object
+from guides.blocks import Place, found
+from guides.session import Session
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
+DOCS = Path(__file__).parents[2] / "docs"
 UNITS = 10
 CARD = 1
+PATIENCE_SECONDS = 60
 
 
 @pytest.fixture
-def taken_back(environment: KindEnvironment, small: str) -> Iterator[None]:
-    """The original on the small node in place of our stack, which is there again at the end."""
+def taken_back(environment: KindEnvironment) -> Iterator[None]:
+    """The original in place of our stack, which is there again at the end."""
     try:
         environment.uninstall()
-        until("our units are gone", lambda: units(environment, small) == 0, seconds=60)
+        until("our units are gone", lambda: not offered(environment), seconds=60)
         environment.forget()
-        environment.kubectl.apply(*originals(environment, small))
-        all_units = sum(card.units for card in environment.nodes[small])
-        until("its units", lambda: units(environment, small) == all_units, seconds=60)
+        environment.kubectl.apply(*originals(environment))
+        until("its units", lambda: offered(environment) == every_unit(environment), seconds=60)
         yield
     finally:
         remove_the_original(environment)
@@ -34,27 +39,32 @@ def taken_back(environment: KindEnvironment, small: str) -> Iterator[None]:
         environment.wait_ready()
 
 
-def originals(environment: KindEnvironment, node: str) -> list[Object]:
+def originals(environment: KindEnvironment) -> list[Object]:
     """Its objects for this cluster."""
     image = environment.values["devicePlugin"]["image"]
-    return original.objects(
-        image=f"{image['repository']}:{image['tag']}",
-        node=node,
-        cards=environment.nodes[node],
-        card=CARD,
-    )
+    name = f"{image['repository']}:{image['tag']}"
+    return original.objects(image=name, nodes=environment.nodes, card=CARD)
 
 
 def remove_the_original(environment: KindEnvironment) -> None:
-    """As the guide says: its pods are not touched."""
+    """Whatever of it is there; its pods are not touched."""
     where = ("-n", original.NAMESPACE, "--ignore-not-found")
     environment.kubectl("delete", *original.names(), *where)
 
 
-def units(environment: KindEnvironment, node: str) -> int:
-    """What the node offers to pods."""
-    status = environment.kubectl.json("get", "node", node)["status"]
-    return int(status["allocatable"].get(GPU_MEM, "0"))
+def offered(environment: KindEnvironment) -> dict[str, int]:
+    """Units that nodes offer to pods, of nodes that offer any."""
+    nodes = environment.kubectl.items("nodes")
+    units = {
+        node["metadata"]["name"]: int(node["status"]["allocatable"].get(GPU_MEM, "0"))
+        for node in nodes
+    }
+    return {node: amount for node, amount in units.items() if amount}
+
+
+def every_unit(environment: KindEnvironment) -> dict[str, int]:
+    """Units of each node's cards."""
+    return {node: sum(card.units for card in cards) for node, cards in environment.nodes.items()}
 
 
 def lives(case: Case, name: str) -> list[tuple[str, int]]:
@@ -70,10 +80,13 @@ def confirmed(case: Case, *names: str) -> bool:
 
 
 @pytest.mark.usefixtures("taken_back")
-def test_pods_of_the_original_stay_where_they_are_and_count(
-    environment: KindEnvironment, case: Case, small: str
+def test_the_guide_takes_a_cluster_over_and_pods_stay_and_count(
+    environment: KindEnvironment, case: Case, small: str, tmp_path: Path
 ) -> None:
-    """Kubelet's ids for them lie on any card; the books have them on the one they use."""
+    """The guide's commands see them through; the books have them on the card that they use.
+
+    Kubelet's ids for them lie on any card.
+    """
     size = environment.nodes[small][0].units
     old = case.pod("old", UNITS)
     old["spec"]["nodeName"] = small
@@ -83,9 +96,9 @@ def test_pods_of_the_original_stay_where_they_are_and_count(
     before = lives(case, "old")
     assert case.env("old")["NVIDIA_VISIBLE_DEVICES"] == str(CARD)
 
-    remove_the_original(environment)
-    environment.install()
-    environment.wait_ready()
+    (guide,) = found(DOCS, Place.ORIGINAL)
+    variables = checkout(environment, case, tmp_path)
+    Session(tmp_path, environment=variables, patience_s=PATIENCE_SECONDS).run(guide)
 
     rest = size - UNITS
     case.run(case.pod("beside", rest, node=small))

@@ -5,7 +5,8 @@ The names, rights and annotations are recorded; its programs are not: the plugin
 annotations.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,25 +32,21 @@ def annotations(*, card: int, units: int, size: int) -> dict[str, str]:
     }
 
 
-def objects(*, image: str, node: str, cards: Sequence[Card], card: int) -> list[Object]:
+def objects(*, image: str, nodes: Mapping[str, Sequence[Card]], card: int) -> list[Object]:
     """Everything that its manifests create.
 
     Args:
         image: of our device plugin, in which the stand-in runs.
-        node: where its plugin runs.
-        cards: of that node.
+        nodes: cards of each node.
         card: index that its plugin tells to containers.
     """
-    env = {
-        "UUIDS": ",".join(each.uuid for each in cards),
-        "UNITS": str(cards[0].units),
-        "CARD": str(card),
-    }
+    units = {node: {each.uuid: each.units for each in cards} for node, cards in nodes.items()}
+    env = {"UNITS": json.dumps(units), "CARD": str(card)}
     return [
         *_rights(PLUGIN, _PLUGIN_RULES),
         *_rights(EXTENDER, _EXTENDER_RULES),
         _program(),
-        _daemon(image, node, env),
+        _daemon(image, env),
         _extender(),
     ]
 
@@ -112,12 +109,13 @@ def _workload(kind: str, name: str, pod: Object, **more: Any) -> Object:
     return _object("apps/v1", kind, name, spec=spec)
 
 
-def _daemon(image: str, node: str, env: dict[str, str]) -> Object:
+def _daemon(image: str, env: dict[str, str]) -> Object:
+    node = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     container = {
         "name": "gpushare",
         "image": image,
         "command": ["python", "/program/plugin.py"],
-        "env": [{"name": name, "value": value} for name, value in env.items()],
+        "env": [node, *({"name": name, "value": value} for name, value in env.items())],
         "volumeMounts": [
             {"name": "device-plugin", "mountPath": _FOLDER},
             {"name": "program", "mountPath": "/program"},
@@ -127,7 +125,7 @@ def _daemon(image: str, node: str, env: dict[str, str]) -> Object:
         "serviceAccountName": PLUGIN,
         "hostNetwork": True,
         "terminationGracePeriodSeconds": 1,
-        "nodeSelector": {"gpushare": "true", "kubernetes.io/hostname": node},
+        "nodeSelector": {"gpushare": "true"},
         "containers": [container],
         "volumes": [
             {"name": "device-plugin", "hostPath": {"path": _FOLDER}},

@@ -1,7 +1,8 @@
 """Reads from a page what its reader would type, and what the page says comes back.
 
 A page that is to be run says where, in a comment of its own line: ``<!-- runs: kind -->`` on a
-cluster with the stack, ``<!-- runs: offline -->`` without one. In it a fence ``console`` holds a
+cluster with the stack, ``<!-- runs: original -->`` on one with the stack of 2019,
+``<!-- runs: offline -->`` without one. In it a fence ``console`` holds a
 terminal: a line that begins with ``$`` and a space is a command, one with ``>`` and a space goes
 on with it, and the lines after are its output. ``# exit 1`` at the end of a command says that it
 ends so. A fence with ``title="name"`` is a file that the reader saves under that name.
@@ -32,6 +33,7 @@ class Place(StrEnum):
     """Where the commands of a page can be run."""
 
     KIND = "kind"
+    ORIGINAL = "original"
     OFFLINE = "offline"
 
 

@@ -3,9 +3,10 @@
 As that one: device ids that name a card but are handed out in any order, no preferred allocation,
 and containers that are told the card of the pod's annotation by index. Here every container is told
 the card in CARD, which is what the recorded pod's annotation says. Runs in the image of our plugin,
-for its protocol stubs; UUIDS names the cards and UNITS is the size of each.
+for its protocol stubs; UNITS has the size of each card by uuid, by node, and NODE_NAME says which.
 """
 
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -32,8 +33,8 @@ class Original(rpc.DevicePluginServicer):
 
     def ListAndWatch(self, request: Any, context: Any) -> Iterator[Any]:  # noqa: N802, ARG002
         """All units of all cards, once."""
-        units = range(int(os.environ["UNITS"]))
-        ids = [f"{uuid}-_-{unit}" for uuid in os.environ["UUIDS"].split(",") for unit in units]
+        cards = json.loads(os.environ["UNITS"])[os.environ["NODE_NAME"]]
+        ids = [f"{uuid}-_-{unit}" for uuid, units in cards.items() for unit in range(units)]
         yield pb.ListAndWatchResponse(devices=[pb.Device(ID=one, health="Healthy") for one in ids])
         threading.Event().wait()
 
