@@ -29,14 +29,29 @@ def pull(name: str, *, timeout_s: float) -> bool:
     return succeeds(["docker", "pull", "--quiet", name], timeout_s=timeout_s)
 
 
-def build(tag: str, *, context: Path, dockerfile: Path, arguments: Mapping[str, str]) -> None:
+def build(
+    tag: str,
+    *,
+    context: Path,
+    dockerfile: Path,
+    arguments: Mapping[str, str],
+    cached: bool = True,
+) -> None:
     """Build an image from a context folder and a Dockerfile beside or outside it."""
     pairs = [word for name, value in arguments.items() for word in _build_argument(name, value)]
-    run(
-        ["docker", "build", "--network=host", "--tag", tag, "--file", dockerfile, *pairs, context],
-        timeout_s=900,
-        env=_CLASSIC,
-    )
+    options = ["--network=host", "--tag", tag, *pairs, *([] if cached else ["--no-cache"])]
+    command = ["docker", "build", *options, "--file", str(dockerfile), str(context)]
+    run(command, timeout_s=900, env=_CLASSIC)
+
+
+def identity(name: str) -> str:
+    """The id of an image of the engine: equal ids are equal images."""
+    return run(["docker", "image", "inspect", "--format", "{{.Id}}", name], timeout_s=30).strip()
+
+
+def remove(names: Sequence[str]) -> None:
+    """Take names, or ids without one, from the engine; an image goes with its last name."""
+    run(["docker", "image", "rm", *names], timeout_s=120)
 
 
 def import_rootfs(tar: Path, tag: str) -> None:

@@ -3,6 +3,10 @@
 Standard output has one line per image, `<name> <MB>`, the shared runtime included. Bills of
 materials (CycloneDX) go to artifacts/sbom, progress to stderr. Exit status 1 with one sentence when
 something is missing.
+
+`python -m images verify` builds every image anew, without anything that the engine remembers of
+earlier builds, and says whether it is the same image, id and all; minutes. Exit status 1 when one
+is not.
 """
 
 import argparse
@@ -23,22 +27,41 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         engine.ensure()
-        names = build.ensure(options.base).names()
-        for name in names:
-            print(f"{name:45} {_size(name) / _BYTES_PER_MB:6.0f} MB")
-        for name in names:
-            sbom.write(name, build.EPOCH, SBOM)
+        well: bool = options.run(options.base)
     except ClusterError as error:
         print(f"images: error: {error}", file=sys.stderr)
         return 1
-    return 0
+    return 0 if well else 1
+
+
+def _build(base: str | None) -> bool:
+    names = build.ensure(base).names()
+    for name in names:
+        print(f"{name:45} {_size(name) / _BYTES_PER_MB:6.0f} MB")
+    for name in names:
+        sbom.write(name, build.EPOCH, SBOM)
+    return True
+
+
+def _verify(base: str | None) -> bool:
+    build.ensure(base)
+    equal = [(name, again == first) for name, first, again in build.repeated(base)]
+    for name, same in equal:
+        print(f"{name:45} {'the same again' if same else 'ANOTHER IMAGE'}")
+    return all(same for _, same in equal)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="images", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("build", help="build the images that are missing")
-    command.add_argument("--base", help="base image; default: python:3.12-slim or Debian's own")
+    jobs = (
+        ("build", "build the images that are missing", _build),
+        ("verify", "build all anew and compare", _verify),
+    )
+    for name, what, job in jobs:
+        command = commands.add_parser(name, help=what)
+        command.add_argument("--base", help="base image; default: python:3.12-slim or Debian's own")
+        command.set_defaults(run=job)
     return parser
 
 

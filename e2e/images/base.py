@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from cluster import docker
 from cluster.commands import run
 from cluster.errors import ClusterError
 
@@ -49,10 +50,9 @@ class Base:
 
 def probe(name: str) -> Base:
     """Look into an image of the engine; ClusterError when it has no usable `python3`."""
-    identity = run(["docker", "image", "inspect", "--format", "{{.Id}}", name], timeout_s=30)
     options = ["--rm", "--network=none", "--entrypoint", "python3"]
     answer = run(["docker", "run", *options, name, "-c", _PROBE], timeout_s=_TIMEOUT_S)
-    return read(name, identity=identity.strip(), answer=answer)
+    return read(name, identity=docker.identity(name), answer=answer)
 
 
 def read(name: str, *, identity: str, answer: str) -> Base:

@@ -6,14 +6,14 @@ requirement file and all wheels, so that the build needs no network. Nothing is 
 
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from cluster import baseimage, cachedir, docker
 from cluster.progress import step
 from images import base as bases
-from images import catalogue, wheels
+from images import catalogue, settled, wheels
 from images.base import Base
 from images.catalogue import Image
 
@@ -51,11 +51,46 @@ def _ensure(image: Image, base: Base) -> str:
         _ensure(image.ground, base)
     tag = image.tag(base)
     if not docker.has_image(tag):
-        with tempfile.TemporaryDirectory(dir=cachedir.root(), prefix="context-") as name:
-            lay_out(image, base, Path(name))
-            with step(f"build {tag}"):
-                _build(image, base, tag, Path(name))
+        make(image, base, tag)
     return tag
+
+
+def make(
+    image: Image, base: Base, name: str, *, dockerfile: Path | None = None, cached: bool = True
+) -> None:
+    """Build an image.
+
+    Args:
+        image: what it is made of.
+        base: what it stands on.
+        name: repository and tag that it gets.
+        dockerfile: in place of its own, which a case may vary.
+        cached: steps that the engine remembers are not taken again.
+    """
+    raw = f"{name}-built"  # an image that bears its name is complete
+    with tempfile.TemporaryDirectory(dir=cachedir.root(), prefix="context-") as folder:
+        lay_out(image, base, Path(folder))
+        with step(f"build {name}"):
+            docker.build(
+                raw,
+                context=Path(folder),
+                dockerfile=dockerfile or image.dockerfile,
+                arguments=arguments(image, base),
+                cached=cached,
+            )
+            settled.settle(raw, name, EPOCH)
+            docker.remove([raw])
+
+
+def repeated(base: str | None = None) -> Iterator[tuple[str, str, str]]:
+    """Every image, the shared runtime included: its name, its id, and the id of one built anew."""
+    ground = bases.probe(base or baseimage.ensure())
+    for image in (catalogue.RUNTIME, *catalogue.ALL):
+        name = image.tag(ground)
+        again = f"{name}-again"
+        make(image, ground, again, cached=False)
+        yield name, docker.identity(name), docker.identity(again)
+        docker.remove([again])
 
 
 def lay_out(image: Image, base: Base, context: Path) -> None:
@@ -83,9 +118,3 @@ def arguments(image: Image, base: Base) -> dict[str, str]:
     if image.ground is not None:
         told["RUNTIME"] = image.ground.tag(base)
     return told
-
-
-def _build(image: Image, base: Base, tag: str, context: Path) -> None:
-    docker.build(
-        tag, context=context, dockerfile=image.dockerfile, arguments=arguments(image, base)
-    )

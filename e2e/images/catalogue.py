@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 _STANDINS = HERE.parent / "standins"
 _CORE = ROOT / "libs" / "gpucore"
 _RUNTIME = HERE / "runtime"
-_BUILDER = tuple(HERE / name for name in ("build.py", "catalogue.py", "wheels.py"))
+_BUILDER = tuple(HERE / name for name in ("build.py", "catalogue.py", "settled.py", "wheels.py"))
 
 
 @dataclass(frozen=True, kw_only=True)
