@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     helm = Helm(Path(os.environ["KUBECONFIG"]), asked.namespace, binary=None)
     try:
         if asked.verb == "install":
-            helm.install(asked.release, asked.chart, _values(asked.values))
+            helm.install(asked.release, asked.chart, values(asked.values))
         else:
             helm.uninstall(asked.release)
     except HelmError as error:
@@ -31,7 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _values(files: list[Path]) -> dict[str, Any]:
+def values(files: list[Path]) -> dict[str, Any]:
+    """All files as one; of keys of the first level the last file's."""
     found: dict[str, Any] = {}
     for file in files:
         found.update(yaml.safe_load(file.read_text()))
