@@ -12,6 +12,7 @@ from gpucore.wire.names import UNHEALTHY_NAMESPACE
 from gpuextender.configmaps import decode_config_map_event, decode_config_maps
 from gpuextender.kube import Api
 from gpuextender.reflector import Collection, Reflector
+from gpuextender.settings import Settings
 from gpuextender.sinks import ConfigMapSink, NodeSink, PodSink
 from gpuextender.state import State
 
@@ -32,18 +33,26 @@ class Following:
     """The reflectors of one process.
 
     Attributes:
+        state: where they put what they read.
         vital: those that readiness rests on.
-        all: every one.
     """
 
-    def __init__(self, api: Api, state: State, *, stale_after: float) -> None:
-        silence = stale_after * SILENCE_PART
+    def __init__(self, api: Api, settings: Settings) -> None:
+        self.state = State(settings.names)
+        silence = settings.stale_after * SILENCE_PART
         self.vital: list[Reflector[Any]] = [
-            Reflector(api, NODES, NodeSink(state), silence=silence),
-            Reflector(api, PODS, PodSink(state), silence=silence),
+            Reflector(api, NODES, NodeSink(self.state), silence=silence),
+            Reflector(api, PODS, PodSink(self.state), silence=silence),
         ]
-        maps = Reflector(api, CONFIG_MAPS, ConfigMapSink(state), silence=silence)
-        self.all: list[Reflector[Any]] = [*self.vital, maps]
+        self._maps = Reflector(api, CONFIG_MAPS, ConfigMapSink(self.state), silence=silence)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> list[asyncio.Task[None]]:
+        """Follow from now on, if that has not begun yet; the tasks, which never end."""
+        if not self._tasks:
+            reflectors = (*self.vital, self._maps)
+            self._tasks = [asyncio.create_task(reflector.run()) for reflector in reflectors]
+        return self._tasks
 
     async def synced(self) -> None:
         """Wait until everything vital was listed once."""

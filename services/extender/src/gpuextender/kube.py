@@ -1,14 +1,14 @@
-"""The Kubernetes API server as bytes: the only file that knows a Kubernetes client.
+"""The Kubernetes API server as bytes, which the narrow decoders of ``gpucore.wire`` read.
 
-The official client gives configuration, credentials and their renewal; its models are not used,
-because decoding them costs twenty times what the narrow decoders of ``gpucore.wire`` do. Nothing is
-retried here: callers know what a failure means to them.
+Where it is and which credentials it wants is for :mod:`gpuextender.access`. Nothing is retried
+here: callers know what a failure means to them.
 
 Failures are those of :mod:`gpuextender.kubeerrors`.
 """
 
 import ssl
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol, Self
 from urllib import request
@@ -16,11 +16,10 @@ from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.connector import NEEDS_CLEANUP_CLOSED
-from kubernetes.aio import config
-from kubernetes.aio.client import Configuration
-from kubernetes.aio.client.rest import RESTClientObject
 
-from gpuextender.kubeerrors import StatusError, UnreachableError, failure_of
+from gpuextender import access
+from gpuextender.access import Access
+from gpuextender.kubeerrors import AccessError, StatusError, UnreachableError, failure_of
 from gpuextender.posts import Poster
 
 CONNECTIONS: Final = 128
@@ -68,22 +67,22 @@ def split_lines(rest: bytes, chunk: bytes) -> tuple[list[bytes], bytes]:
 class KubeApi:
     """:class:`Api` over one HTTP session; make it with :meth:`connect`, then use as a context."""
 
-    def __init__(self, configuration: Configuration, kubeconfig: Path | None) -> None:
-        self._configuration = configuration
+    def __init__(self, found: Access, kubeconfig: Path | None) -> None:
+        self._access = found
         self._kubeconfig = kubeconfig
-        self._host = configuration.host.rstrip("/")
-        tls, proxy = _tls(configuration), configuration.proxy or _proxy(configuration.host)
-        self._session = _session(tls, proxy)
-        self._poster = None if proxy else _poster(self._host, tls)
+        self._host = found.host
+        proxy = found.proxy or _proxy(found.host)
+        self._session = _session(found.tls, proxy)
+        self._poster = None if proxy else _poster(self._host, found.tls)
 
     @classmethod
     async def connect(cls, kubeconfig: Path | None) -> Self:
         """Read a kubeconfig file, or the pod's service account where there is none.
 
         Raises:
-            kubernetes.aio.config.ConfigException: neither says where the API server is.
+            AccessError: neither says where the API server is.
         """
-        return cls(await _configuration(kubeconfig), kubeconfig)
+        return cls(await access.find(kubeconfig), kubeconfig)
 
     async def __aenter__(self) -> Self:
         """Nothing is opened before the first request."""
@@ -171,34 +170,16 @@ class KubeApi:
     async def _renew(self, status: int) -> None:
         """Get new credentials for the next try, where a kubeconfig's own have expired.
 
-        A service account's token is read again every minute by the configuration itself.
+        A token's file is read again every minute by the access itself.
         """
         if status == UNAUTHORIZED and self._kubeconfig is not None:
-            self._configuration = await _configuration(self._kubeconfig)
+            with suppress(AccessError):  # being replaced right now: what there was may still do
+                self._access = await access.find(self._kubeconfig)
 
     async def _credentials(self) -> dict[str, str]:
-        """The bearer token, renewed where the configuration knows how; certificates are in TLS."""
-        found = (await self._configuration.auth_settings()).get("BearerToken")
-        return {"Authorization": str(found["value"])} if found else {}
-
-
-async def _configuration(kubeconfig: Path | None) -> Configuration:
-    configuration = Configuration()
-    if kubeconfig is None:
-        config.load_incluster_config(  # type: ignore[no-untyped-call]
-            client_configuration=configuration
-        )
-    else:
-        await config.load_kube_config(  # type: ignore[no-untyped-call]
-            config_file=str(kubeconfig), client_configuration=configuration, persist_config=False
-        )
-    return configuration
-
-
-def _tls(configuration: Configuration) -> ssl.SSLContext | None:
-    """What the configuration says of certificates; not of use where the host is plain HTTP."""
-    context: ssl.SSLContext | None = RESTClientObject(configuration).ssl_context
-    return context
+        """The bearer token; certificates are in TLS."""
+        found = await self._access.authorization()
+        return {"Authorization": found} if found else {}
 
 
 def _poster(host: str, tls: ssl.SSLContext | None) -> Poster:

@@ -10,12 +10,18 @@ Every error has the request in its text::
         ├── GoneError           410, the resource version is too old
         ├── ThrottledError      429, has ``retry_after``; the request was not done
         └── ServerError         5xx; the request may have been done
+
+Apart from it stands AccessError: it is not known where the API server is.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
+
+
+class AccessError(Exception):
+    """Nothing says where the API server is, or what says it cannot be read."""
 
 
 class KubeError(Exception):

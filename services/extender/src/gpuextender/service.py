@@ -30,7 +30,6 @@ from gpuextender.prioritize import Prioritize
 from gpuextender.probes import probes_app
 from gpuextender.roster import Roster
 from gpuextender.settings import Settings
-from gpuextender.state import State
 from gpuextender.verbs import Verbs
 from gpuextender.webhook import Webhook
 
@@ -40,15 +39,19 @@ log = structlog.get_logger(__name__)
 class Service:
     """One extender.
 
+    Args:
+        following: what it reads of ``api``; may have begun.
+
     Attributes:
         state: what it knows.
         health: whether it may decide.
         listeners: its HTTP side.
     """
 
-    def __init__(self, api: Api, settings: Settings) -> None:
+    def __init__(self, api: Api, settings: Settings, following: Following) -> None:
         self._settings = settings
-        self.state = State(settings.names)
+        self._following = following
+        self.state = following.state
         self._recorder = Recorder(api, instance=socket.gethostname())
         self._grouping = settings.grouping()
         gangs = Gangs(self.state, Rules(settings.policy, self._grouping))
@@ -68,7 +71,6 @@ class Service:
             policy=settings.policy,
             grouping=self._grouping,
         )
-        self._following = Following(api, self.state, stale_after=settings.stale_after)
         self.health = Health(self._following.vital, stale_after=settings.stale_after)
         hook = Webhook(self.state, self.health, scheduler=settings.webhook_scheduler)
         self.listeners = Listeners(
@@ -82,13 +84,12 @@ class Service:
     async def run(self) -> None:
         """Serve until :meth:`stop`, then finish what is in flight."""
         jobs = (
-            *(reflector.run() for reflector in self._following.all),
             self._recorder.run(),
             expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
             settle_memory(self._loaded(), self._prioritize.warm),
             *(server.run_here() for server in self.listeners.beside),
         )
-        tasks = [asyncio.create_task(job) for job in jobs]
+        tasks = [*self._following.start(), *map(asyncio.create_task, jobs)]
         try:
             await self._serve(tasks)
             await self._bind.settle()

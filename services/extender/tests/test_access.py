@@ -1,0 +1,146 @@
+"""Where the API server is: a pod's account, a plain kubeconfig, and all else."""
+
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from certificates import make_certificate
+
+from gpuextender import access
+from gpuextender.access import TokenAccess, find, service_account
+from gpuextender.kubeerrors import AccessError
+from gpuextender.officialaccess import OfficialAccess
+from gpuextender.tokenconfig import read_plain
+
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+def write(folder: Path, *, cluster: dict[str, Any], user: dict[str, Any]) -> Path:
+    """A kubeconfig in YAML, as people have it."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1", **cluster}}],
+        "users": [{"name": "other", "user": {"exec": {}}}, {"name": "u", "user": user}],
+    }
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+async def test_a_pod_shows_the_token_of_its_service_account(tmp_path: Path) -> None:
+    """Address from the environment, authority and token from where kubelet mounts them."""
+    make_certificate(tmp_path, "localhost")
+    (tmp_path / "tls.crt").rename(tmp_path / "ca.crt")
+    (tmp_path / "token").write_text("first\n")
+    found = service_account(POD, tmp_path)
+    assert found.host == "https://10.0.0.1:443"
+    assert found.tls is not None
+    assert found.tls.verify_mode is ssl.CERT_REQUIRED
+    assert await found.authorization() == "Bearer first"
+    assert service_account(POD | {"KUBERNETES_SERVICE_HOST": "fd::1"}, tmp_path).host == (
+        "https://[fd::1]:443"
+    )
+
+
+async def test_a_token_that_kubelet_replaced_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its time, and not while the file is missing or empty."""
+    token = tmp_path / "token"
+    token.write_text("first")
+    one = TokenAccess("https://x", None, token)
+    assert await one.authorization() == "Bearer first"
+    token.write_text("second")
+    assert await one.authorization() == "Bearer first"
+    monkeypatch.setattr(access, "TOKEN_SECONDS", 0)
+    assert await one.authorization() == "Bearer second"
+    token.write_text("")
+    assert await one.authorization() == "Bearer second"
+    token.unlink()
+    assert await one.authorization() == "Bearer second"
+
+
+@pytest.mark.parametrize("missing", ["environment", "token", "ca.crt"])
+def test_what_a_pod_lacks_is_named(missing: str, tmp_path: Path) -> None:
+    """An operator reads what is not there."""
+    (tmp_path / "token").write_text("t")
+    if missing == "token":
+        (tmp_path / "token").unlink()
+    says = "no kubeconfig" if missing == "environment" else f"{missing}"
+    with pytest.raises(AccessError, match=says):
+        service_account({} if missing == "environment" else POD, tmp_path)
+
+
+async def test_a_kubeconfig_with_a_token_is_read_here(tmp_path: Path) -> None:
+    """A token, or the file that holds one beside the kubeconfig."""
+    found = await find(write(tmp_path, cluster={}, user={"token": "t"}))
+    assert (type(found), found.host, found.tls) == (TokenAccess, "http://127.0.0.1:1", None)
+    assert await found.authorization() == "Bearer t"
+    (tmp_path / "secret").write_text("from a file")
+    found = await find(write(tmp_path, cluster={}, user={"tokenFile": "secret"}))
+    assert await found.authorization() == "Bearer from a file"
+
+
+def test_the_authority_of_a_kubeconfig_is_demanded(tmp_path: Path) -> None:
+    """From a file or in the text; no check only where the kubeconfig says so."""
+    make_certificate(tmp_path, "localhost")
+    data = msgspec.to_builtins((tmp_path / "tls.crt").read_bytes())
+    for cluster, mode in (
+        ({"certificate-authority": "tls.crt"}, ssl.CERT_REQUIRED),
+        ({"certificate-authority-data": data}, ssl.CERT_REQUIRED),
+        ({"insecure-skip-tls-verify": True}, ssl.CERT_NONE),
+    ):
+        plain = read_plain(write(tmp_path, cluster={"server": "https://x", **cluster}, user={}))
+        assert plain is not None
+        assert plain[1] is not None
+        assert plain[1].verify_mode is mode
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user"),
+    [
+        ({}, {"exec": {"command": "x"}}),
+        ({}, {"token": "t", "as": "somebody"}),
+        ({}, {"username": "u", "password": "p"}),
+        ({"proxy-url": "http://proxy"}, {"token": "t"}),
+        ({"tls-server-name": "name"}, {"token": "t"}),
+        ({"server": "https://x", "certificate-authority": "not-there"}, {"token": "t"}),
+    ],
+)
+def test_whatever_says_more_is_not_plain(
+    cluster: dict[str, Any], user: dict[str, Any], tmp_path: Path
+) -> None:
+    """A key that is not known here must not be passed over."""
+    assert read_plain(write(tmp_path, cluster=cluster, user=user)) is None
+
+
+async def test_the_official_client_reads_the_rest(tmp_path: Path) -> None:
+    """Basic credentials, here; and it has the words for what cannot be read."""
+    found = await find(write(tmp_path, cluster={}, user={"username": "u", "password": "p"}))
+    assert isinstance(found, OfficialAccess)
+    assert await found.authorization() == "Basic dTpw"
+    (tmp_path / "kubeconfig").write_text("current-context: [")
+    with pytest.raises(AccessError):
+        await find(tmp_path / "kubeconfig")
+    with pytest.raises(AccessError):
+        await find(tmp_path / "not-there")
+
+
+def test_a_start_does_not_wait_for_what_it_can_do_without() -> None:
+    """Neither the official client nor the framework is loaded before the API server is asked."""
+    code = (
+        "import sys, gpuextender.__main__;"
+        "print(sorted({'kubernetes', 'fastapi'} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"
