@@ -15,6 +15,7 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod
 from gpuextender import messages, metrics
 from gpuextender.gangs import Gangs
+from gpuextender.latenews import LateNews
 from gpuextender.messages import ExtenderArgs, FilterResult, MessageError, NodeItems
 from gpuextender.refusals import FITS, Refusals
 from gpuextender.roster import Roster
@@ -30,10 +31,12 @@ class Filter:
         self._gangs = gangs
         self._roster = roster
         self._refusals = Refusals(state.ledger, roster)
+        self._late = LateNews()
 
     def touch(self, number: int) -> None:
         """The books of a node changed."""
         self._refusals.touch(number)
+        self._late.change()
 
     async def answer(self, body: bytes) -> FilterResult:
         """Decide; what cannot be read is said in ``error``."""
@@ -70,10 +73,19 @@ class Filter:
         """Names that fit, and what the others say."""
         if asking.demand is None:
             return names, Said()
-        fits, said = self._gangs.sift(asking, names) or await self._alone(asking.demand, names)
+        fits, said = await self._judged(asking, asking.demand, names)
+        if not fits and len(said.hopeless) < len(names):
+            deadline = self._late.deadline(asking.pod.uid)
+            while not fits and await self._late.heard(deadline):
+                fits, said = await self._judged(asking, asking.demand, names)
         for code, count in said.counts.items():
             metrics.REFUSALS.labels(code.value).inc(count)
         return fits, said
+
+    async def _judged(
+        self, asking: Asking, demand: Demand, names: Sequence[NodeName]
+    ) -> tuple[Sequence[NodeName], Said]:
+        return self._gangs.sift(asking, names) or await self._alone(demand, names)
 
     async def _alone(
         self, demand: Demand, names: Sequence[NodeName]
