@@ -1,6 +1,7 @@
 """The chart comes, changes and goes: nobody's pod is disturbed, and nothing is left in the way."""
 
 import json
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -23,7 +24,7 @@ KINDS = (
 
 @pytest.fixture
 def restored(environment: KindEnvironment) -> Iterator[None]:
-    """The stack is as it was when the case ends, however it ends."""
+    """The stack is there and ready when the case ends, however it ends."""
     try:
         yield
     finally:
@@ -56,10 +57,15 @@ def owned(environment: KindEnvironment) -> list[str]:
 
 
 def changed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values that replace every pod of the stack."""
-    plugin = {**values["devicePlugin"], "podAnnotations": {"e2e": "upgraded"}}
-    scheduler = {**values["scheduler"], "podAnnotations": {"e2e": "upgraded"}}
-    return {**values, "devicePlugin": plugin, "scheduler": scheduler}
+    """Values that replace every pod of the stack, and may stay."""
+    mark = {"e2e": secrets.token_hex(3)}
+    plugin = values["devicePlugin"]
+    annotations = {**plugin["podAnnotations"], **mark}
+    return {
+        **values,
+        "devicePlugin": {**plugin, "podAnnotations": annotations},
+        "scheduler": {**values["scheduler"], "podAnnotations": mark},
+    }
 
 
 @pytest.mark.usefixtures("restored")

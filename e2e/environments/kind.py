@@ -43,6 +43,9 @@ _KUBELET = json.dumps(
     }
 )
 
+# Cases that replace the scheduler wait this long for its successor, whose predecessor said nothing.
+_ELECTION = {"leaseSeconds": 8, "renewSeconds": 6, "retrySeconds": 1}
+
 
 class KindEnvironment:
     """One named cluster; see :class:`environments.environment.Environment`.
@@ -96,9 +99,10 @@ class KindEnvironment:
         """Remove the cluster and what was laid out for it."""
         lifecycle.down(self.name)
 
-    def install(self, values: Mapping[str, Any] | None = None) -> None:
-        """Install or upgrade the stack, to other values than those it started with if given."""
-        helm.install(RELEASE, CHART, NAMESPACE, values or self.values, self.kubeconfig)
+    def install(self, values: dict[str, Any] | None = None) -> None:
+        """Install or upgrade the stack, to other values than it has if given; they then stay."""
+        self.values = values or self.values
+        helm.install(RELEASE, CHART, NAMESPACE, self.values, self.kubeconfig)
 
     def uninstall(self) -> None:
         """Remove the stack, and nothing else."""
@@ -190,7 +194,7 @@ class KindEnvironment:
     def _values(self, built: images.Built) -> dict[str, Any]:
         """Values of the chart for this cluster: images built here, the mock machine mounted."""
         return {
-            "scheduler": {"tolerations": []},
+            "scheduler": {"tolerations": [], "leaderElection": _ELECTION},
             "mps": {"enabled": True, "control": f"/machine/{machines.MPS_CONTROL}"},
             "extender": {"image": _image(built.extender)},
             "dashboard": {

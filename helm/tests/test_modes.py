@@ -88,3 +88,19 @@ def test_impossible_combination_is_refused_with_a_sentence(values: Object, sente
     """Values that are right alone and wrong together are refused, and the message says why."""
     with pytest.raises(helm.HelmError, match=sentence):
         render(values=values)
+
+
+def test_the_lease_is_the_values_own() -> None:
+    """How long nobody leads after a loss is the operator's to say."""
+    election = {"leaseSeconds": 8, "renewSeconds": 6, "retrySeconds": 1}
+    found = render(values={"scheduler": {"leaderElection": election}}).scheduler_config()
+    chosen = {key: found["leaderElection"][key] for key in ("leaseDuration", "renewDeadline")}
+    assert chosen == {"leaseDuration": "8s", "renewDeadline": "6s"}
+    assert found["leaderElection"]["retryPeriod"] == "1s"
+
+
+@pytest.mark.parametrize("wrong", [{"renewSeconds": 15}, {"retrySeconds": 10}])
+def test_a_lease_that_kube_scheduler_would_not_start_with_is_refused(wrong: Object) -> None:
+    """The sentence names the three figures."""
+    with pytest.raises(helm.HelmError, match="each must be less than the next"):
+        render(values={"scheduler": {"leaderElection": wrong}})

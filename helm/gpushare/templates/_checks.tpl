@@ -12,6 +12,11 @@
 {{- if eq (int $values.extender.port) 10259 -}}
 {{- fail "extender.port is 10259, which kube-scheduler beside it uses: choose another port" -}}
 {{- end -}}
+{{- with $values.scheduler.leaderElection -}}
+{{- if or (ge (int .renewSeconds) (int .leaseSeconds)) (ge (mulf 1.2 .retrySeconds) (float64 .renewSeconds)) -}}
+{{- fail (printf "scheduler.leaderElection: of retrySeconds=%v, renewSeconds=%v and leaseSeconds=%v each must be less than the next, and a retry with its jitter of a fifth too, or kube-scheduler would not start" .retrySeconds .renewSeconds .leaseSeconds) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if eq (int $values.extender.metricsPort) (int $values.extender.port) -}}
 {{- fail "extender.metricsPort and extender.port are the same: choose another port for one of them" -}}
