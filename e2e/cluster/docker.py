@@ -4,7 +4,9 @@ Images are built with the classic builder: Debian's engine has no BuildKit. Buil
 network, so that package downloads work wherever they work on the host.
 """
 
+import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from cluster.commands import run, succeeds
@@ -47,6 +49,27 @@ def build(
 def identity(name: str) -> str:
     """The id of an image of the engine: equal ids are equal images."""
     return run(["docker", "image", "inspect", "--format", "{{.Id}}", name], timeout_s=30).strip()
+
+
+def mark_used(name: str) -> None:
+    """Have :func:`last_used` say that it was now."""
+    run(["docker", "tag", name, name], timeout_s=30)
+
+
+def last_used(names: Sequence[str]) -> list[tuple[str, datetime]]:
+    """When each image was given its name last; the year 1 where the engine does not know."""
+    if not names:
+        return []
+    command = ["docker", "image", "inspect", "--format", "{{json .Metadata.LastTagTime}}", *names]
+    found = [json.loads(line) for line in run(command, timeout_s=60).splitlines()]
+    return [(name, datetime.fromisoformat(text)) for name, text in zip(names, found, strict=True)]
+
+
+def remove_nameless(label: str, *, older_than: timedelta) -> None:
+    """Take images that bear a label (`name=value`) and have no name from the engine, if so old."""
+    age = f"until={older_than.total_seconds() / 3600:g}h"
+    options = ["--force", "--filter", f"label={label}", "--filter", age]
+    run(["docker", "image", "prune", *options], timeout_s=300)
 
 
 def remove(names: Sequence[str]) -> None:

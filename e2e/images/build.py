@@ -13,7 +13,7 @@ from pathlib import Path
 from cluster import baseimage, cachedir, docker
 from cluster.progress import step
 from images import base as bases
-from images import catalogue, settled, wheels
+from images import catalogue, old, settled, wheels
 from images.base import Base
 from images.catalogue import Image
 
@@ -43,16 +43,17 @@ def ensure(base: str | None = None) -> Built:
         ClusterError: the engine, the package index or a Dockerfile failed; says which command.
     """
     ground = bases.probe(base or baseimage.ensure())
-    return Built(**{image.name: _ensure(image, ground) for image in catalogue.ALL})
-
-
-def _ensure(image: Image, base: Base) -> str:
-    if image.ground is not None:
-        _ensure(image.ground, base)
-    tag = image.tag(base)
-    if not docker.has_image(tag):
-        make(image, base, tag)
-    return tag
+    missing = [
+        image for image in catalogue.GROUNDS_FIRST if not docker.has_image(image.tag(ground))
+    ]
+    for image in missing:
+        make(image, ground, image.tag(ground))
+    names = {image.name: image.tag(ground) for image in catalogue.GROUNDS_FIRST}
+    for name in names.values():
+        docker.mark_used(name)
+    if missing:
+        old.forget([name.partition(":")[0] for name in names.values()], keep=names.values())
+    return Built(**{image.name: names[image.name] for image in catalogue.ALL})
 
 
 def make(
@@ -85,7 +86,7 @@ def make(
 def repeated(base: str | None = None) -> Iterator[tuple[str, str, str]]:
     """Every image, the shared runtime included: its name, its id, and the id of one built anew."""
     ground = bases.probe(base or baseimage.ensure())
-    for image in (catalogue.RUNTIME, *catalogue.ALL):
+    for image in catalogue.GROUNDS_FIRST:
         name = image.tag(ground)
         again = f"{name}-again"
         make(image, ground, again, cached=False)

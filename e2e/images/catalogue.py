@@ -74,6 +74,8 @@ MODEL_SERVER = Image(
     files=(_STANDINS / "modelserver" / "server.py",),
 )
 ALL = (EXTENDER, DEVICE_PLUGIN, INSPECT, SAMPLE, MODEL_SERVER)
+GROUNDS_FIRST = (RUNTIME, *ALL)
+"""In an order in which they can be built."""
 
 
 def _sources(members: Iterable[Path]) -> list[str]:

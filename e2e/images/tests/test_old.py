@@ -1,0 +1,59 @@
+"""Which images are let go: old ones of ours, and never one that is in use."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from cluster import docker
+from cluster.tests.fakeprograms import FakePrograms
+from images import old
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+OLD, FRESH = NOW - old.KEPT - timedelta(seconds=1), NOW - old.KEPT
+UNKNOWN = datetime.min.replace(tzinfo=UTC)
+ENGINE = """
+used='"2020-01-01T00:00:00.123456789Z"'
+case "$1 $2" in
+  "image ls") for tag in held free now '<none>'; do echo "gpushare/extender:$tag"; done ;;
+  "image inspect") for name in held free now; do echo "$used"; done ;;
+  "image rm") [ "$3" != gpushare/extender:held ] ;;
+esac
+"""
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePrograms:
+    """An engine with images of one repository, all used in 2020; a container holds one of them."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    programs = FakePrograms(folder)
+    programs.add("docker", ENGINE)
+    return programs
+
+
+def test_only_what_was_not_used_for_long_goes() -> None:
+    """The last use decides, to the second; what is to be kept stays however old it is."""
+    used = [("old", OLD), ("fresh", FRESH), ("current", OLD)]
+    assert old.outdated(used, now=NOW, keep=["current"]) == ["old"]
+
+
+def test_what_the_engine_does_not_know_the_use_of_stays() -> None:
+    """An engine that keeps no such times loses nothing."""
+    assert old.outdated([("other", UNKNOWN)], now=NOW, keep=()) == []
+
+
+def test_an_image_that_a_container_holds_stops_nothing(engine: FakePrograms) -> None:
+    """The engine refuses to give it up, and the others go all the same; nameless stages too."""
+    old.forget(["gpushare/extender"], keep=["gpushare/extender:now"])
+    removed = [call.split()[-1] for call in engine.calls() if " image rm " in call]
+    assert removed == ["gpushare/extender:held", "gpushare/extender:free"]
+    (stages,) = [call for call in engine.calls() if " image prune " in call]
+    assert f"--filter label={old.STAGE} --filter until=336h" in stages
+
+
+def test_nothing_is_asked_about_no_images(engine: FakePrograms) -> None:
+    """An engine without images of ours is not asked a question that it would refuse."""
+    assert docker.last_used([]) == []
+    assert engine.calls() == []
