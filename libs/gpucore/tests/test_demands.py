@@ -8,7 +8,7 @@ from gpucore.model import Ask, Rung
 from gpucore.wire import names as wire_names
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
-from gpucore.wire.pods import Container, Pod, demand_of
+from gpucore.wire.pods import Container, Pod, decode_pod, demand_of
 
 
 def init(mem: int, *, sidecar: bool = False) -> Container:
@@ -71,8 +71,9 @@ def test_a_pod_without_gpus_asks_nothing() -> None:
 
 def test_requests_are_not_read() -> None:
     """Only limits count: the API server makes requests equal."""
-    asks = Container(requests=limits(8))
-    assert demand_of(msgspec.structs.replace(pod("p"), containers=(asks,)), NAMES) is None
+    asks = {"containers": [{"name": "c", "resources": {"requests": limits(8)}}]}
+    item = {"metadata": {"uid": "u", "namespace": "ns", "name": "p"}, "spec": asks}
+    assert demand_of(decode_pod(msgspec.json.encode(item)), NAMES) is None
 
 
 def test_the_domain_is_a_parameter() -> None:

@@ -51,9 +51,7 @@ def test_a_pod_is_narrowed() -> None:
     assert (pod.terminating, pod.deletion_grace, pod.finished) == (True, 30, True)
     assert (pod.phase, pod.reason) == ("Failed", "UnexpectedAdmissionError")
     assert pod.message == "no card"
-    assert pod.containers == (
-        Container("c", {"aliyun.com/gpu-mem": "8"}, {"cpu": "100m"}, "", ("A", "B")),
-    )
+    assert pod.containers == (Container("c", {"aliyun.com/gpu-mem": "8"}, env=("A", "B")),)
     assert pod.init_containers == (Container("i", restart_policy="Always"),)
 
 

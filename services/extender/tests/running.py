@@ -9,7 +9,6 @@ from typing import Any, Self
 import aiohttp
 from fakeapi import FakeApiServer
 
-from gpuextender.following import Following
 from gpuextender.kube import KubeApi
 from gpuextender.service import Service
 from gpuextender.settings import Settings
@@ -41,7 +40,7 @@ class Running:
         self._kubeconfig.write_text(self._cluster.kubeconfig())
         self.api = await KubeApi.connect(self._kubeconfig)
         settings = Settings(port=0, host="127.0.0.1", **self._settings)
-        self.service = Service(self.api, settings, Following(self.api, settings))
+        self.service = Service(self.api, settings)
         self.task = asyncio.create_task(self.service.run())
         await until("the server listens", lambda: self.service.listeners.verbs.started)
         self.url = f"http://127.0.0.1:{self.service.listeners.verbs.port}"

@@ -13,8 +13,10 @@ from fakedeafserver import FakeDeafServer
 from hypothesis import given
 from hypothesis import strategies as st
 from objects import node
+from running import until
 
-from gpuextender.kube import KubeApi, split_lines
+from gpuextender.general import split_lines
+from gpuextender.kube import KubeApi
 from gpuextender.kubeerrors import (
     ConflictError,
     GoneError,
@@ -94,6 +96,36 @@ async def test_expired_credentials_are_read_again(cluster: FakeApiServer, tmp_pa
             await api.get("/api/v1/nodes/n")
         await api.get("/api/v1/nodes/n")
     assert seen == ["Bearer t", "Bearer fresh"]
+
+
+async def test_what_was_asked_ahead_is_taken_once(cluster: FakeApiServer, tmp_path: Path) -> None:
+    """The next get of the same takes that answer, or its failure; the one after asks again."""
+    params = {"resourceVersion": "0"}
+    await cluster.put("nodes", node("n"))
+    async with await connect(cluster, tmp_path) as api:
+        api.ask_ahead("/api/v1/nodes", params)
+        await until("asked", lambda: cluster.lists("nodes") == 1)
+        assert b'"n"' in await api.get("/api/v1/nodes", params=params)
+        assert cluster.lists("nodes") == 1
+        assert b'"n"' in await api.get("/api/v1/nodes", params=params)
+        assert cluster.lists("nodes") == 2
+        cluster.fail_next("list", lambda _: status(503, "starting"))
+        api.ask_ahead("/api/v1/nodes", params)
+        with pytest.raises(ServerError, match="starting"):
+            await api.get("/api/v1/nodes", params=params)
+
+
+async def test_what_was_asked_ahead_and_never_taken_ends_with_the_rest(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """Neither a task nor a connection is left behind."""
+    release = asyncio.Event()
+    cluster.fail_next("list", lambda _: release.wait())
+    async with await connect(cluster, tmp_path) as api:
+        api.ask_ahead("/api/v1/nodes", {})
+        await until("asked", lambda: cluster.lists("nodes") == 1)
+    release.set()
+    assert not [task for task in asyncio.all_tasks() if "_get_lean" in repr(task)]
 
 
 async def test_a_silent_watch_is_an_error(cluster: FakeApiServer, tmp_path: Path) -> None:

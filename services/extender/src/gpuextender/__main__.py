@@ -1,7 +1,7 @@
 """The command: settings, an API server, a service, until a signal.
 
-An API server takes seconds to write down a large cluster. It is asked first, and what answers
-questions is loaded meanwhile.
+An API server takes seconds to write down a large cluster. So it is asked before anything else, and
+what reads its answer and answers questions is loaded meanwhile.
 """
 
 import asyncio
@@ -9,19 +9,14 @@ import gc
 import sys
 from importlib import import_module
 
-import structlog
 import uvloop
 from pydantic import ValidationError
 from pydantic_settings import CliApp
 
-from gpuextender import VERSION
-from gpuextender.following import Following
+from gpuextender.first import FIRST_PARAMS, FIRST_PATHS
 from gpuextender.kube import KubeApi
 from gpuextender.kubeerrors import AccessError
 from gpuextender.settings import Settings
-from gpuextender.telemetry import configure_logs
-
-log = structlog.get_logger(__name__)
 
 
 def main() -> None:
@@ -30,7 +25,6 @@ def main() -> None:
         settings = CliApp.run(Settings)
     except ValidationError as error:
         sys.exit(_complain(str(error)))
-    configure_logs(settings.log_level)
     try:
         uvloop.run(_run(settings))
     except AccessError as error:
@@ -38,22 +32,18 @@ def main() -> None:
 
 
 async def _run(settings: Settings) -> None:
-    log.info("settings", version=VERSION, **settings.model_dump(mode="json"))
     gc.disable()  # nothing is garbage before the cluster is read; the service turns it on
     async with await KubeApi.connect(settings.kubeconfig) as api:
-        following = Following(api, settings)
-        following.start()
-        await asyncio.to_thread(import_module, "gpuextender.service")
-        await _serve(api, settings, following)
+        for path in FIRST_PATHS:
+            api.ask_ahead(path, FIRST_PARAMS)
+        await asyncio.to_thread(import_module, "gpuextender.running")
+        await _follow(api, settings)
 
 
-async def _serve(api: KubeApi, settings: Settings, following: Following) -> None:
-    from gpuextender.server import stop_on_signal  # noqa: PLC0415 - loaded just before
-    from gpuextender.service import Service  # noqa: PLC0415
+async def _follow(api: KubeApi, settings: Settings) -> None:
+    from gpuextender.running import run  # noqa: PLC0415 - loaded just before
 
-    service = Service(api, settings, following)
-    async with stop_on_signal(service.stop):
-        await service.run()
+    await run(api, settings)
 
 
 def _complain(text: str) -> int:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from gpucore.wire import lists
 from gpucore.wire.names import UNHEALTHY_NAMESPACE
 from gpuextender.configmaps import decode_config_map_event, decode_config_maps
+from gpuextender.first import NODES_PATH, PODS_PATH
 from gpuextender.kube import Api
 from gpuextender.reflector import Collection, Reflector
 from gpuextender.settings import Settings
@@ -19,8 +20,8 @@ from gpuextender.state import State
 SILENCE_PART: Final = 0.9
 """A silent watch is given up before its silence makes the process unready."""
 
-NODES: Final = Collection("nodes", "/api/v1/nodes", lists.decode_nodes, lists.decode_node_event)
-PODS: Final = Collection("pods", "/api/v1/pods", lists.decode_pods, lists.decode_pod_event)
+NODES: Final = Collection("nodes", NODES_PATH, lists.decode_nodes, lists.decode_node_event)
+PODS: Final = Collection("pods", PODS_PATH, lists.decode_pods, lists.decode_pod_event)
 CONFIG_MAPS: Final = Collection(
     "configmaps",
     f"/api/v1/namespaces/{UNHEALTHY_NAMESPACE}/configmaps",
@@ -35,6 +36,7 @@ class Following:
     Attributes:
         state: where they put what they read.
         vital: those that readiness rests on.
+        all: every one.
     """
 
     def __init__(self, api: Api, settings: Settings) -> None:
@@ -44,15 +46,8 @@ class Following:
             Reflector(api, NODES, NodeSink(self.state), silence=silence),
             Reflector(api, PODS, PodSink(self.state), silence=silence),
         ]
-        self._maps = Reflector(api, CONFIG_MAPS, ConfigMapSink(self.state), silence=silence)
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def start(self) -> list[asyncio.Task[None]]:
-        """Follow from now on, if that has not begun yet; the tasks, which never end."""
-        if not self._tasks:
-            reflectors = (*self.vital, self._maps)
-            self._tasks = [asyncio.create_task(reflector.run()) for reflector in reflectors]
-        return self._tasks
+        maps = Reflector(api, CONFIG_MAPS, ConfigMapSink(self.state), silence=silence)
+        self.all: list[Reflector[Any]] = [*self.vital, maps]
 
     async def synced(self) -> None:
         """Wait until everything vital was listed once."""

@@ -6,26 +6,24 @@ here: callers know what a failure means to them.
 Failures are those of :mod:`gpuextender.kubeerrors`.
 """
 
-import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 from urllib import request
 from urllib.parse import urlsplit
-
-import aiohttp
-from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 
 from gpuextender import access
 from gpuextender.access import Access
 from gpuextender.kubeerrors import AccessError, StatusError, UnreachableError, failure_of
-from gpuextender.posts import Poster
+from gpuextender.posts import Poster, Reply
 
-CONNECTIONS: Final = 128
+if TYPE_CHECKING:
+    from gpuextender.general import General
+
 CONNECT_SECONDS: Final = 3.0
 REQUEST_SECONDS: Final = 30.0
-READ_BUFFER: Final = 2**18
 UNAUTHORIZED: Final = 401
 JSON: Final = "application/json"
 _HEADERS: Final = {
@@ -33,6 +31,7 @@ _HEADERS: Final = {
     "Accept": JSON,
     "Accept-Encoding": "identity",  # a start would wait for the API server to compress its lists
 }
+_Asked = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Api(Protocol):
@@ -57,23 +56,20 @@ class Api(Protocol):
         ...
 
 
-def split_lines(rest: bytes, chunk: bytes) -> tuple[list[bytes], bytes]:
-    """Whole lines in ``rest + chunk``, and what is left of the last one."""
-    lines = (rest + chunk).split(b"\n")
-    left = lines.pop()
-    return [line for line in lines if line], left
-
-
 class KubeApi:
-    """:class:`Api` over one HTTP session; make it with :meth:`connect`, then use as a context."""
+    """:class:`Api` over kept connections; make it with :meth:`connect`, then use as a context.
+
+    POSTs, and what is asked ahead, go the lean way (:mod:`gpuextender.posts`); everything else, and
+    everything through a proxy, goes the general one (:mod:`gpuextender.general`).
+    """
 
     def __init__(self, found: Access, kubeconfig: Path | None) -> None:
         self._access = found
         self._kubeconfig = kubeconfig
-        self._host = found.host
-        proxy = found.proxy or _proxy(found.host)
-        self._session = _session(found.tls, proxy)
-        self._poster = None if proxy else _poster(self._host, found.tls)
+        self._proxy = found.proxy or _proxy(found.host)
+        self._poster = None if self._proxy else _poster(found)
+        self._general: General | None = None
+        self._ahead: dict[_Asked, asyncio.Task[bytes]] = {}
 
     @classmethod
     async def connect(cls, kubeconfig: Path | None) -> Self:
@@ -90,12 +86,25 @@ class KubeApi:
 
     async def __aexit__(self, *_: object) -> None:
         """Close all connections."""
+        for task in self._ahead.values():
+            task.cancel()
+        await asyncio.gather(*self._ahead.values(), return_exceptions=True)
         if self._poster is not None:
             await self._poster.close()
-        await self._session.close()
+        if self._general is not None:
+            await self._general.close()
+
+    def ask_ahead(self, path: str, params: Mapping[str, str]) -> None:
+        """Send a GET now; the next :meth:`get` of the same takes its answer, or its failure."""
+        if self._poster is not None:
+            asked = _asked(path, params)
+            self._ahead[asked] = asyncio.create_task(self._get_lean(self._poster, path, params))
 
     async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
         """Body of a GET."""
+        coming = self._ahead.pop(_asked(path, params or {}), None) if self._ahead else None
+        if coming is not None:
+            return await coming
         return await self._ask("GET", path, params=params)
 
     async def post(self, path: str, body: bytes) -> bytes:
@@ -107,13 +116,7 @@ class KubeApi:
             reply = await self._poster.post(path, body, headers)
         except (OSError, TimeoutError) as error:
             raise UnreachableError(f"POST {path}: {_reason(error)}") from error
-        if reply.status >= 300:
-            await self._renew(reply.status)
-            after = reply.headers.get("retry-after", "")
-            raise failure_of(
-                f"POST {path}", reply.status, reply.reason, reply.body, retry_after=after
-            )
-        return reply.body
+        return await self._judged(f"POST {path}", reply)
 
     async def patch(self, path: str, body: bytes) -> bytes:
         """Merge patch; answers the reply's body."""
@@ -121,27 +124,25 @@ class KubeApi:
 
     async def watch(
         self, path: str, *, params: Mapping[str, str], silence: float
-    ) -> AsyncIterator[list[bytes]]:
+    ) -> AsyncGenerator[list[bytes], None]:
         """Lines of a watch, several at a time where they came together; none when it opens."""
-        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silence)
-        asked = f"watch {path}"
-        try:
-            async with self._session.get(
-                self._host + path,
-                params={**params, "watch": "1"},
-                headers=await self._credentials(),
-                timeout=timeout,
-            ) as reply:
-                if reply.status != 200:
-                    await self._renew(reply.status)
-                    raise _failure(asked, reply, await reply.read())
-                yield []  # accepted: the server was heard
-                rest = b""
-                async for chunk in reply.content.iter_any():
-                    lines, rest = split_lines(rest, chunk)
+        headers = {**_HEADERS, **await self._credentials()}
+        stream = self._way().watch(path, params=params, headers=headers, silence=silence)
+        async with aclosing(stream):
+            try:
+                async for lines in stream:
                     yield lines
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise UnreachableError(f"{asked}: {_reason(error)}") from error
+            except StatusError as error:
+                await self._renew(error.status)
+                raise
+
+    async def _get_lean(self, poster: Poster, path: str, params: Mapping[str, str]) -> bytes:
+        headers = {**_HEADERS, **await self._credentials()}
+        try:
+            reply = await poster.get(path, params, headers)
+        except (OSError, TimeoutError) as error:
+            raise UnreachableError(f"GET {path}: {_reason(error)}") from error
+        return await self._judged(f"GET {path}", reply)
 
     async def _ask(
         self,
@@ -152,20 +153,33 @@ class KubeApi:
         body: bytes | None = None,
         content: str = "",
     ) -> bytes:
-        headers = await self._credentials()
+        headers = {**_HEADERS, **await self._credentials()}
         if content:
             headers["Content-Type"] = content
-        try:
-            async with self._session.request(
-                method, self._host + path, params=params, data=body, headers=headers
-            ) as reply:
-                answer = await reply.read()
-                if reply.status >= 300:
-                    await self._renew(reply.status)
-                    raise _failure(f"{method} {path}", reply, answer)
-                return answer
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise UnreachableError(f"{method} {path}: {_reason(error)}") from error
+        reply = await self._way().ask(method, path, params=params, body=body, headers=headers)
+        return await self._judged(f"{method} {path}", reply)
+
+    async def _judged(self, asked: str, reply: Reply) -> bytes:
+        """The body of a success; anything else is raised."""
+        if reply.status < 300:
+            return reply.body
+        await self._renew(reply.status)
+        after = reply.headers.get("retry-after", "")
+        raise failure_of(asked, reply.status, reply.reason, reply.body, retry_after=after)
+
+    def _way(self) -> "General":
+        """The general way; loaded when it is first gone, for that takes a while."""
+        if self._general is None:
+            from gpuextender.general import General  # noqa: PLC0415 - see above
+
+            self._general = General(
+                self._access.host,
+                self._access.tls,
+                proxy=self._proxy,
+                connect_seconds=CONNECT_SECONDS,
+                seconds=REQUEST_SECONDS,
+            )
+        return self._general
 
     async def _renew(self, status: int) -> None:
         """Get new credentials for the next try, where a kubeconfig's own have expired.
@@ -182,41 +196,23 @@ class KubeApi:
         return {"Authorization": found} if found else {}
 
 
-def _poster(host: str, tls: ssl.SSLContext | None) -> Poster:
-    return Poster(host, tls, connect_seconds=CONNECT_SECONDS, seconds=REQUEST_SECONDS)
+def _poster(found: Access) -> Poster:
+    return Poster(found.host, found.tls, connect_seconds=CONNECT_SECONDS, seconds=REQUEST_SECONDS)
 
 
-def _session(tls: ssl.SSLContext | None, proxy: str | None) -> aiohttp.ClientSession:
-    """One pool for everything but POSTs; watches hold a connection each.
-
-    The environment's proxy is looked up here, once: aiohttp would do so for every request, in a
-    thread, which takes longer than the rest of the request.
-    """
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(
-            limit=CONNECTIONS,
-            ssl=tls or True,
-            # Older Pythons keep a TLS connection that was hung up in the middle of a watch until
-            # the peer says farewell, which it need not do.
-            enable_cleanup_closed=NEEDS_CLEANUP_CLOSED,
-        ),
-        proxy=proxy,
-        timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS),
-        headers=_HEADERS,
-        read_bufsize=READ_BUFFER,
-    )
+def _asked(path: str, params: Mapping[str, str]) -> _Asked:
+    return path, tuple(sorted(params.items()))
 
 
 def _proxy(host: str) -> str | None:
-    """The proxy that the environment names for ``host``, unless it is exempt."""
+    """The proxy that the environment names for ``host``, unless it is exempt.
+
+    Looked up once: a general client would do so for every request, in a thread, which takes longer
+    than the rest of the request.
+    """
     parts = urlsplit(host)
     exempt = request.proxy_bypass(parts.hostname or "")
     return None if exempt else request.getproxies().get(parts.scheme)
-
-
-def _failure(asked: str, reply: aiohttp.ClientResponse, body: bytes) -> StatusError:
-    after = reply.headers.get("Retry-After", "")
-    return failure_of(asked, reply.status, reply.reason or "", body, retry_after=after)
 
 
 def _reason(error: Exception) -> str:

@@ -1,8 +1,8 @@
-"""POSTs to one HTTP/1.1 server over kept connections, at a third of what a general client costs.
+"""Requests to one HTTP/1.1 server over kept connections, at a third of what a general client costs.
 
 A bind is one POST, and with a general client that POST costs more than everything else the bind
-does. No redirects, cookies, proxies or compression: an API server needs none of them for this.
-Everything but POSTs, and a POST through a proxy, goes the general way (:mod:`gpuextender.kube`).
+does; a start is two long lists, and reads them while a general client is still being loaded. No
+redirects, cookies, proxies or compression: an API server needs none of them for this.
 
 A connection that was not read to the end of a reply is never used again. Nothing is retried.
 """
@@ -11,7 +11,7 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import httptools
 import msgspec
@@ -112,7 +112,7 @@ class _Line(asyncio.Protocol):
 
 
 class Poster:
-    """POSTs JSON to ``host``.
+    """Sends requests to ``host``.
 
     Args:
         host: with scheme, port and, where there is one, a path before all paths.
@@ -140,13 +140,16 @@ class Poster:
             OSError: nobody there, or the connection was lost before the reply.
             TimeoutError: it took too long.
         """
-        request = self._head(path, len(body), headers) + body
-        async with self._free, asyncio.timeout(self._seconds):
-            line = await self._line()
-            reply = await line.send(request)
-        if line.usable:
-            self._idle.append(line)
-        return reply
+        more = {**headers, "Content-Length": str(len(body))}
+        return await self._send(self._head("POST", quote(path), more) + body)
+
+    async def get(self, path: str, params: Mapping[str, str], headers: Mapping[str, str]) -> Reply:
+        """The whole reply, whatever its status.
+
+        Raises:
+            OSError, TimeoutError: as :meth:`post`.
+        """
+        return await self._send(self._head("GET", f"{quote(path)}?{urlencode(params)}", headers))
 
     async def close(self) -> None:
         """Close all connections; returns when their sockets are, or when that takes too long."""
@@ -155,6 +158,14 @@ class Poster:
             line.close()
         if self._open:
             await asyncio.wait([line.lost for line in self._open], timeout=CLOSE_SECONDS)
+
+    async def _send(self, request: bytes) -> Reply:
+        async with self._free, asyncio.timeout(self._seconds):
+            line = await self._line()
+            reply = await line.send(request)
+        if line.usable:
+            self._idle.append(line)
+        return reply
 
     async def _line(self) -> _Line:
         while self._idle:
@@ -169,11 +180,10 @@ class Poster:
             line.lost.add_done_callback(lambda _: self._open.discard(line))
             return line
 
-    def _head(self, path: str, length: int, headers: Mapping[str, str]) -> bytes:
+    def _head(self, method: str, target: str, headers: Mapping[str, str]) -> bytes:
         lines = [
-            f"POST {self._prefix}{quote(path)} HTTP/1.1",
+            f"{method} {self._prefix}{target} HTTP/1.1",
             f"Host: {self._netloc}",
-            f"Content-Length: {length}",
             *(f"{name}: {_one_line(value)}" for name, value in headers.items()),
             "\r\n",
         ]

@@ -31,6 +31,7 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.lists import Event, Kind, Page, cut
 from gpuextender import metrics
 from gpuextender.backoff import Backoff
+from gpuextender.first import FIRST_PARAMS
 from gpuextender.kube import Api
 from gpuextender.kubeerrors import GoneError, KubeError, StatusError, UnreachableError
 
@@ -157,7 +158,7 @@ class Reflector(Generic[T]):
 
     async def _list_first(self) -> tuple[int, str]:
         """Pass on what the API server remembers; how much that is, and its version."""
-        params = self._collection.params | {"resourceVersion": "0"}
+        params = self._collection.params | FIRST_PARAMS
         body = await self._api.get(self._collection.path, params=params)
         count, version = 0, ""
         for piece in cut(body, size=PIECE):

@@ -39,19 +39,16 @@ log = structlog.get_logger(__name__)
 class Service:
     """One extender.
 
-    Args:
-        following: what it reads of ``api``; may have begun.
-
     Attributes:
         state: what it knows.
         health: whether it may decide.
         listeners: its HTTP side.
     """
 
-    def __init__(self, api: Api, settings: Settings, following: Following) -> None:
+    def __init__(self, api: Api, settings: Settings) -> None:
         self._settings = settings
-        self._following = following
-        self.state = following.state
+        self._following = Following(api, settings)
+        self.state = self._following.state
         self._recorder = Recorder(api, instance=socket.gethostname())
         self._grouping = settings.grouping()
         gangs = Gangs(self.state, Rules(settings.policy, self._grouping))
@@ -84,12 +81,13 @@ class Service:
     async def run(self) -> None:
         """Serve until :meth:`stop`, then finish what is in flight."""
         jobs = (
+            *(reflector.run() for reflector in self._following.all),
             self._recorder.run(),
             expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
             settle_memory(self._loaded(), self._prioritize.warm),
             *(server.run_here() for server in self.listeners.beside),
         )
-        tasks = [*self._following.start(), *map(asyncio.create_task, jobs)]
+        tasks = [asyncio.create_task(job) for job in jobs]
         try:
             await self._serve(tasks)
             await self._bind.settle()

@@ -18,14 +18,13 @@ class Container(msgspec.Struct, frozen=True, gc=False):
     """One container of a pod's specification.
 
     Attributes:
-        limits, requests: resource name to Kubernetes quantity, as text.
+        limits: resource name to Kubernetes quantity, as text; of ours, requests are the same.
         restart_policy: ``Always`` makes an init container a sidecar; empty for the pod's.
         env: names of the variables that the specification sets.
     """
 
     name: str = ""
     limits: Texts = {}
-    requests: Texts = {}
     restart_policy: str = ""
     env: tuple[str, ...] = ()
 
@@ -75,7 +74,6 @@ class _Env(msgspec.Struct, gc=False):
 
 class _Resources(msgspec.Struct, gc=False):
     limits: dict[str, Quantity] | None = None
-    requests: dict[str, Quantity] | None = None
 
 
 class _Container(msgspec.Struct, rename="camel", gc=False):
@@ -160,11 +158,10 @@ def flat(pod: PodObject) -> Pod:
 
 
 def _container(container: _Container) -> Container:
-    resources = container.resources or _Resources()
+    resources, env = container.resources, container.env
     return Container(
         name=container.name,
-        limits=resources.limits or {},
-        requests=resources.requests or {},
+        limits=(resources.limits if resources else None) or {},
         restart_policy=container.restart_policy or "",
-        env=tuple(variable.name for variable in container.env or ()),
+        env=tuple([variable.name for variable in env]) if env else (),
     )
