@@ -7,6 +7,7 @@ status 1 with one sentence when something is missing.
 import argparse
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -83,6 +84,8 @@ def _prepare(_: argparse.Namespace) -> list[str]:
         if os.environ.get("CI", "").lower() in {"1", "true"}:
             raise
         say(f"going on without: {reason}")
+    for name in cachedir.prune(now=time.time()):
+        say(f"{name} was not used for two weeks: removed from the cache")
     return []
 
 

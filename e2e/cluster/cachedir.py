@@ -1,18 +1,25 @@
 """Where built parts live between runs: outside the checkout, named by what they are made of.
 
 An entry `<kind>-<content key>` is either complete or absent: it is filled under another name and
-renamed into place, under a lock that other processes wait for. Old entries are never removed.
+renamed into place, under a lock that other processes wait for. Each use dates it, by which it is
+known what :func:`prune` may take.
 """
 
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 _KEY_LENGTH = 12
+KEPT_SECONDS = 14 * 24 * 3600
+_ENTRY = re.compile(r"(?P<kind>.+)-[0-9a-f]{12,16}")
+_UNFINISHED = ("context-", "preload-", "settled-")
+"""Folders that are filled and thrown away again. A root file system is not among them: it may hold
+mounts."""
 
 
 def root() -> Path:
@@ -40,7 +47,34 @@ def entry(kind: str, key: str, fill: Callable[[Path], None]) -> Path:
     with locked(kind):
         if not final.is_dir():
             _fill(final, fill)
+        os.utime(final)
     return final
+
+
+def prune(*, now: float) -> list[str]:
+    """Remove what was not used for :data:`KEPT_SECONDS`; the names of what is gone.
+
+    The newest entry of a kind stays however old it is: making it again may take minutes. What a
+    process that was killed left of its work goes too.
+
+    Args:
+        now: in seconds since the epoch.
+    """
+    folders = [path for path in root().iterdir() if path.is_dir()]
+    folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    kinds: set[str] = set()
+    gone = []
+    for folder in folders:
+        entry = _ENTRY.fullmatch(folder.name)
+        newest = entry is not None and entry["kind"] not in kinds
+        if entry is not None:
+            kinds.add(entry["kind"])
+        elif not folder.name.startswith(_UNFINISHED):
+            continue
+        if not newest and folder.stat().st_mtime < now - KEPT_SECONDS:
+            shutil.rmtree(folder, ignore_errors=True)
+            gone.append(folder.name)
+    return gone
 
 
 @contextmanager

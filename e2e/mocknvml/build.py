@@ -35,6 +35,7 @@ def ensure() -> Path:
         with tempfile.TemporaryDirectory(dir=directory.parent) as aside:
             _make(Path(aside))
             (Path(aside) / LIBRARY).replace(directory / LIBRARY)
+    os.utime(directory)  # in use: an old one is removed some day
     return directory
 
 

@@ -1,5 +1,6 @@
 """Cache entries are named by their inputs and are complete or absent."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,56 @@ def test_a_build_that_fails_leaves_no_entry(cache: Path) -> None:
     assert not (cache / "thing-0123").exists()
     entry = cachedir.entry("thing", "0123", lambda folder: (folder / "whole").touch())
     assert [path.name for path in entry.iterdir()] == ["whole"]
+
+
+NOW = 2_000_000_000.0
+LONG_AGO = NOW - cachedir.KEPT_SECONDS - 1
+
+
+def left(cache: Path, **used: float) -> set[str]:
+    """Names that a cleaning leaves of folders that were used at these times."""
+    for name, when in used.items():
+        folder = cache / name.replace("_", "-")
+        folder.mkdir(parents=True)
+        (folder / "part").write_text("x")
+        os.utime(folder, (when, when))
+    cachedir.prune(now=NOW)
+    return {path.name for path in cache.iterdir() if path.is_dir()}
+
+
+def test_what_was_not_used_for_long_goes(cache: Path) -> None:
+    """Older entries of a kind go, and so does what a killed process left of its work."""
+    found = left(
+        cache,
+        wheels_0123456789ab=LONG_AGO,
+        wheels_123456789abc=LONG_AGO + 1,
+        wheels_23456789abcd=NOW,
+        context_x1y2z3=LONG_AGO,
+        context_now=NOW,
+    )
+    assert found == {"wheels-123456789abc", "wheels-23456789abcd", "context-now"}
+
+
+def test_the_newest_of_a_kind_stays(cache: Path) -> None:
+    """What took minutes to make is not made again only because nobody was here for a month."""
+    found = left(
+        cache,
+        node_image_0123456789ab=LONG_AGO - 1,
+        node_image_123456789abc=LONG_AGO,
+        mocknvml_0123456789abcdef=LONG_AGO,
+    )
+    assert found == {"node-image-123456789abc", "mocknvml-0123456789abcdef"}
+
+
+def test_what_is_no_entry_stays(cache: Path) -> None:
+    """Clusters, package lists and whatever else lies there are nobody's old entry."""
+    names = {"clusters", "apt", "rootfs-x1y2z3", "tests-abc"}
+    assert left(cache, **dict.fromkeys(names, LONG_AGO)) == names
+
+
+def test_every_use_dates_an_entry(cache: Path) -> None:
+    """An entry that was found is as new as one that was made."""
+    made = cachedir.entry("thing", "0123456789ab", lambda folder: (folder / "part").touch())
+    os.utime(made, (0, 0))
+    cachedir.entry("thing", "0123456789ab", lambda folder: None)
+    assert made.stat().st_mtime > 0
