@@ -167,7 +167,7 @@ def sift(
 ) -> tuple[list[NodeName], Refused]:
     """Split ``names`` into nodes that can take ``demand``, in their order, and refusals."""
     fits = _roomy(ledger, demand, names)
-    if not _is_plain(demand):
+    if not is_plain(demand):
         fits = [name for name in fits if _takes(ledger, name, demand)]
     return fits, Refused(ledger, demand, names, fits)
 
@@ -181,8 +181,8 @@ def _roomy(ledger: Ledger, demand: Demand, names: Iterable[NodeName]) -> list[No
     return [name for name in names if room(name, -1) >= need]
 
 
-def _is_plain(demand: Demand) -> bool:
-    """It asks nothing that the aggregate of a node does not answer."""
+def is_plain(demand: Demand) -> bool:
+    """Whether it asks nothing that the aggregate of a node does not answer."""
     return not (
         demand.fault
         or demand.core

@@ -15,6 +15,7 @@ from gpucore.cardfit import per_card, refusal_of_card
 from gpucore.cards import CardAccount
 from gpucore.fit import fit
 from gpucore.fragmentation import TYPICAL, Workload, growth
+from gpucore.fullness import part_in_use, rating
 from gpucore.grouping import BY_LINKS, Grouping
 from gpucore.model import CORE_PER_CARD, Cards, Demand, Placement, Refusal
 from gpucore.units import GpuIndex
@@ -79,7 +80,12 @@ def score(
     if isinstance(placement, Refusal):
         return 0
     best, *_ = rate(account, demand, placement, chosen, grouping=grouping)
-    return round(MAX_SCORE * best)
+    return points(best)
+
+
+def points(rated: float) -> int:
+    """A rating from 0 to 1 as a scheduler reads it."""
+    return round(MAX_SCORE * rated)
 
 
 def rate(
@@ -150,9 +156,17 @@ def _most_free(account: NodeAccount, card: CardAccount, demand: Demand) -> tuple
 def _fullness(account: NodeAccount, demand: Demand, placement: Placement) -> tuple[float, ...]:
     """Part of the node's cards that is in use once the demand is on it."""
     del demand
-    cards = [card for card in account.cards.values() if card.gpu is not None]
-    used = sum(min(_used_part(card, placement), 1.0) for card in cards)
-    return (used / len(cards),)
+    return (_rated(account, placement, spread=False),)
+
+
+def _emptiness(account: NodeAccount, demand: Demand, placement: Placement) -> tuple[float, ...]:
+    del demand
+    return (_rated(account, placement, spread=True),)
+
+
+def _rated(account: NodeAccount, placement: Placement, *, spread: bool) -> float:
+    parts = [_used_part(c, placement) for c in account.cards.values() if c.gpu is not None]
+    return rating(sum(parts), len(parts), spread=spread)
 
 
 def _used_part(card: CardAccount, placement: Placement) -> float:
@@ -160,12 +174,7 @@ def _used_part(card: CardAccount, placement: Placement) -> float:
         return 1.0
     mem = card.used + placement.mem.get(card.index, 0)
     core = card.core_used + placement.core.get(card.index, 0)
-    return max(mem / card.total if card.total else 0.0, core / CORE_PER_CARD)
-
-
-def _emptiness(account: NodeAccount, demand: Demand, placement: Placement) -> tuple[float, ...]:
-    (full,) = _fullness(account, demand, placement)
-    return (1.0 - full,)
+    return part_in_use(card.total, mem, core / CORE_PER_CARD)
 
 
 def fragmentation_policy(workload: Workload, after: Workload | None = None) -> Policy:

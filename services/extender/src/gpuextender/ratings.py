@@ -1,9 +1,10 @@
 """Scores of plain shares for all amounts at once: what :func:`gpucore.policy.score` would answer.
 
 prioritize has a microsecond a node, and asking the core takes forty. A plain share (memory of one
-card and nothing else) under binpack or spread is rated by how full the node's cards are afterwards,
-which follows from a few figures of each card. So every state of a node has a table of scores by
-amount; nodes in the same state share it. Tests hold the tables to the core's own answers.
+card and nothing else) under binpack or spread is rated by how full the node's cards are afterwards
+(:mod:`gpucore.fullness`), which follows from a few figures of each card. So every state of a node
+has a table of scores by amount; nodes in the same state share it. Tests hold the tables to the
+core's own answers.
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,10 @@ from typing import Final
 
 from gpucore.account import NodeAccount
 from gpucore.cards import CardAccount
-from gpucore.model import CORE_PER_CARD, Demand, Rung
-from gpucore.policy import MAX_SCORE
+from gpucore.fit import is_plain
+from gpucore.fullness import part_in_use, rating
+from gpucore.model import CORE_PER_CARD, Demand
+from gpucore.policy import points
 
 LARGEST_TABLE: Final = 512
 """Amounts a table may have; nodes in MiB have too many and are asked one by one."""
@@ -25,14 +28,7 @@ Card = tuple[bool, int, int, int, float]
 
 def plain(demand: Demand) -> bool:
     """It asks for memory of one card and nothing else."""
-    return bool(demand.mem) and not (
-        demand.fault
-        or demand.core
-        or demand.gpus
-        or demand.whole_device
-        or demand.cards > 1
-        or demand.rung is not Rung.NONE
-    )
+    return bool(demand.mem) and not demand.gpus and is_plain(demand)
 
 
 def table(account: NodeAccount, policy: str) -> Sequence[int]:
@@ -64,8 +60,7 @@ def _scores(cards: tuple[Card, ...], room: int, *, spread: bool) -> Sequence[int
     for card in open_cards:
         others = full - _part(card)
         for amount in range(first, min(card[1], room) + 1):
-            rate = (others + _part(card, amount)) / len(cards)
-            scores[amount] = round(MAX_SCORE * (1.0 - rate if spread else rate))
+            scores[amount] = points(rating(others + _part(card, amount), len(cards), spread=spread))
         first = max(first, card[1] + 1)
     return tuple(scores)
 
@@ -73,4 +68,4 @@ def _scores(cards: tuple[Card, ...], room: int, *, spread: bool) -> Sequence[int
 def _part(card: Card, more: int = 0) -> float:
     """Part of a card that is in use with ``more`` units on it."""
     _, _, total, used, core = card
-    return min(max((used + more) / total if total else 0.0, core), 1.0)
+    return part_in_use(total, used + more, core)
