@@ -62,7 +62,7 @@ port is open: (list root server). */}}
 {{- $patience := div (add $values.probes.startupSeconds 1) 2 -}}
 {{- $own = dict
   "startup" (merge (dict "periodSeconds" 2 "failureThreshold" $patience) $ready)
-  "readiness" (merge (dict "periodSeconds" 5) $ready)
+  "readiness" (merge (dict "periodSeconds" 2) $ready)
   "liveness" (merge (dict "periodSeconds" 10 "timeoutSeconds" 5 "failureThreshold" 6) $live) -}}
 {{- end -}}
 {{- range $name := list "startup" "readiness" "liveness" }}
