@@ -201,7 +201,7 @@ def test_a_padded_set_is_never_given() -> None:
 def test_sets_of_four_cards() -> None:
     """Four cards have 4, 6, 4, 1 and no sets of 1 to 5 cards."""
     table = Table(RTX8000.matrix.scores, RTX8000.matrix.numas)
-    groups = [[mask for each in table.groups(size).values() for mask in each] for size in range(6)]
+    groups = [[mask for _, masks in table.groups(size) for mask in masks] for size in range(6)]
     assert [len(each) for each in groups] == [1, 4, 6, 4, 1, 0]
     assert [len(nvidia_reference.sets(range(4), size)) for size in range(6)] == [0, 4, 6, 4, 1, 0]
 

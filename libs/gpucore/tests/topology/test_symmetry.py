@@ -55,6 +55,8 @@ MACHINES = {
     "shuffled bridges": shuffled(boards(BRIDGES.matrix.scores, 0)),
     "broken bridges": broken(boards(BRIDGES.matrix.scores, 0), 1, 9, 20),
     "broken dgx2": broken(DGX2.matrix.scores, 3, 12, 510),
+    "broken two-dgx1": broken(boards(DGX1_VOLTA.matrix.scores, 10), 0, 1, 50),
+    "shuffled broken two-dgx1": shuffled(broken(boards(DGX1_VOLTA.matrix.scores, 10), 7, 10, 0)),
 }
 
 
@@ -114,6 +116,8 @@ def test_machines_that_have_halves_and_that_have_not() -> None:
         "shuffled bridges": 225,
         "broken bridges": 820,
         "broken dgx2": 5184,
+        "broken two-dgx1": 10336,
+        "shuffled broken two-dgx1": 65536,
     }
     chance = Random(1)
     drawn = {(a, b): 10 * chance.randint(1, 60) for a in range(8) for b in range(a)}

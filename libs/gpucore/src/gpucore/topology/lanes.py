@@ -74,6 +74,50 @@ def best_pairings(scores: Sequence[Sequence[int]]) -> "array[int]":
     return _unpacked(lanes, 1 << len(scores))
 
 
+def best_parts(worths: Sequence[int], cards: int) -> "array[int]":
+    """For every subset of cards the most that the parts are worth together, into which it is cut.
+
+    By doubling: the highest card is in a part with each set of lower ones in turn.
+
+    Args:
+        worths: of each subset as a part, 0 or more; less where it may be none.
+    """
+    lanes = 0
+    for card in range(cards):
+        best, highest = 0, 1 << card
+        for lower in range(highest):
+            if worths[highest | lower] >= 0:
+                joined = _added(lanes, lower, worths[highest | lower], card)
+                best = _larger(joined, best, _guards(card))
+        lanes |= best << (BITS << card)
+    return _unpacked(lanes, 1 << cards)
+
+
+def best_beside(
+    worths: Sequence[int], others: Sequence[int], cards: int, size: int
+) -> "array[int]":
+    """For every subset the most that ``size`` of its cards and its others are worth together.
+
+    Args:
+        worths: of each subset of ``size`` cards, 0 or more.
+        others: of each subset as the others, 0 or more.
+
+    Returns:
+        0 for a subset of fewer cards.
+    """
+    lanes, best = _packed(others), 0
+    for mask in range(1 << cards):
+        if mask.bit_count() == size:
+            best = _larger(_added(lanes, mask, worths[mask], cards), best, _guards(cards))
+    return _unpacked(best, 1 << cards)
+
+
+def _added(lanes: int, mask: int, worth: int, cards: int) -> int:
+    """For every subset that has ``mask`` the value of the subset without it and ``worth``."""
+    lacking, ones = _lacking(mask, cards)
+    return (lanes & lacking) + worth * ones << BITS * mask
+
+
 def _larger(a: int, b: int, guards: int) -> int:
     """Lane by lane the larger of two: a guard bit survives the subtraction where ``a`` is."""
     difference = (a | guards) - b
@@ -85,6 +129,16 @@ def _larger(a: int, b: int, guards: int) -> int:
 def _without(card: int, cards: int) -> int:
     """All ones in the lanes of the subsets that lack ``card``."""
     return _repeated((1 << (BITS << card)) - 1, BITS << (card + 1), BITS << cards)
+
+
+@lru_cache(maxsize=1024)
+def _lacking(mask: int, cards: int) -> tuple[int, int]:
+    """All ones, and the number one, in the lanes of the subsets that lack all of ``mask``."""
+    lanes = (1 << (BITS << cards)) - 1
+    for card in range(cards):
+        if mask >> card & 1:
+            lanes &= _without(card, cards)
+    return lanes, lanes & _guards(cards) >> (BITS - 1)
 
 
 @lru_cache(maxsize=256)

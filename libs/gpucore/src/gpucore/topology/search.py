@@ -6,14 +6,14 @@ then take the best whole group of such a cut. To take the best group outright wo
 can leave cards behind that nobody wants together.
 
 The reference lists all cuts, of which 16 cards have millions. Here groups are tried from the best,
-and a set of cards is left alone when the tables say that it cannot give what is needed. Ties are
-settled by that order: only a strictly better cut replaces an earlier one, so among equal totals the
-best group wins, then fewest NUMA nodes, then lowest indexes. One thing goes before: a cut into
-groups that are all worth the same, since the pods to come are then served alike (it is also what
-NVIDIA's tests expect of the pairs of a DGX-1 with V100). Of interchangeable cards the lowest are
-taken, which saves searching what differs in names only. What is learnt about a set of cards is kept
-for later questions, and for all sets that are the same but for the names of their cards
-(:mod:`gpucore.topology.symmetry`).
+and a set of cards is left alone when the tables or :mod:`gpucore.topology.bounds` say that it
+cannot give what is needed. Ties are settled by that order: only a strictly better cut replaces an
+earlier one, so among equal totals the best group wins, then fewest NUMA nodes, then lowest indexes.
+One thing goes before: a cut into groups that are all worth the same, since the pods to come are
+then served alike (it is also what NVIDIA's tests expect of the pairs of a DGX-1 with V100). Of
+interchangeable cards the lowest are taken, which saves searching what differs in names only. What
+is learnt about a set of cards is kept for later questions, and for all sets that are the same but
+for the names of their cards (:mod:`gpucore.topology.symmetry`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,16 +22,13 @@ from itertools import combinations, groupby
 from math import comb
 from typing import Final, NamedTuple
 
+from gpucore.topology.groups import Bucket
 from gpucore.topology.lanes import LIMIT, best_pairings
-from gpucore.topology.subsets import Scores, Table, table_of
+from gpucore.topology.subsets import SEARCHED, Scores, Table, table_of
 
 FEW: Final = 10
 """Groups are listed from the free cards rather than looked for among those of the machine where
 that makes the list so many times shorter."""
-
-SEARCHED: Final = 1000
-"""Really different sets up to which pairs are searched like other groups; with more of them a table
-of all pairings is made, for cuts into many small groups are the hardest."""
 
 
 class Best(NamedTuple):
@@ -55,8 +52,9 @@ class Search:
         self._answers: dict[int, Best] = {}
         self._exact: dict[int, Best] = {}
         self._ceiling: dict[int, int] = {}
-        tabled = size == 2 and table.different > SEARCHED and not table.alike
-        self._pairings = best_pairings(table.steps) if tabled else None
+        self._most = table.most(size)
+        tabled = size == 2 and self._most is None and table.different > SEARCHED
+        self._pairings = best_pairings(table.steps) if tabled and not table.alike else None
         self._stand_in = table.stand_in if table.different < 1 << table.cards else None
         self._inside: dict[int, Callable[[int], int]] = {}
 
@@ -97,7 +95,7 @@ class Search:
         share = best.total // count
         if self._table.sums[best.mask] == share:
             return best
-        alike = self._table.groups(self._size).get(share, [])
+        alike = next((masks for w, masks in self._table.groups(self._size) if w == share), [])
         groups = [group for group in alike if not group & ~free]
         dead: set[int] = set()
         for group in groups:
@@ -106,23 +104,33 @@ class Search:
         return best
 
     def _better(self, free: int, needed: int, require: int = 0) -> Best:
-        """The best cut of ``free`` if it is more than ``needed``, else that and no group.
+        """The best cut of ``free`` if it is more than ``needed``, else that and no group."""
+        count, over = divmod(free.bit_count(), self._size)
+        if count == 0 or (count == 1 and over == 0):
+            return Best(self._table.sums[free], free if count else 0)
+        best = self._tried(free, needed, require)
+        if not require:
+            self._ceiling[self._table.stand_in(free)] = max(best.total, 0)
+            if best.total > needed:
+                self._exact[free] = best
+        return best
+
+    def _tried(self, free: int, best: int, require: int) -> Best:
+        """As :meth:`_better`, for more than one group.
 
         Each cut is looked at from its heaviest group, so all its others weigh no more than that;
         or, where cards are required, from the group that has them.
         """
-        table, size, sums = self._table, self._size, self._table.sums
-        count, over = divmod(free.bit_count(), size)
-        if count == 0 or (count == 1 and over == 0):
-            return Best(sums[free], free if count else 0)
-        closed = sums if count + bool(over) == 2 else self._pairings
-        alike, others, left = table.stand_in(free), count, self._heaviest(over)
+        count, over = divmod(free.bit_count(), self._size)
+        closed = self._table.sums if count + bool(over) == 2 else self._pairings
+        alike, others, left = self._table.stand_in(free), count, self._heaviest(over)
         slack = left(alike)
         if require:
-            slack, others = slack + (count - 1) * self._heaviest(size)(alike), 1
-        best, mask = needed, 0
-        for weight, groups in self._candidates(free, require, first=needed < 0):
-            if weight * others + slack <= best:  # so are all groups that follow
+            slack, others = slack + (count - 1) * self._heaviest(self._size)(alike), 1
+        mask, top = 0, self._most(free) if self._most else LIMIT
+        for weight, groups in self._candidates(free, require, first=best < 0):
+            most = min(weight * others + slack, top)
+            if most <= best:  # so are all groups that follow
                 break
             limit = LIMIT if require else weight
             for group in self._fitting(groups, free, require):
@@ -132,10 +140,8 @@ class Search:
                     total = weight + closed[free - group]
                 if total > best:
                     best, mask = total, group
-        if not require:
-            self._ceiling[alike] = max(best, 0)
-            if best > needed:
-                self._exact[free] = Best(best, mask)
+                    if best >= most:  # the groups that follow can only be as good
+                        break
         return Best(best, mask)
 
     def _rest(self, free: int, left: Callable[[int], int], limit: int, enough: int) -> int:
@@ -149,10 +155,14 @@ class Search:
             free = self._stand_in(free)
         if self._ceiling.get(free, LIMIT) <= enough:
             return enough
-        most = self._heaviest(self._size)(free)
-        most = limit if limit < most else most  # noqa: FURB136 - min() takes twice as long
-        if free.bit_count() // self._size * most + left(free) <= enough:
-            return enough
+        if self._most is not None:
+            if self._most(free) <= enough:
+                return enough
+        else:
+            most = self._heaviest(self._size)(free)
+            most = limit if limit < most else most  # noqa: FURB136 - min() takes twice as long
+            if free.bit_count() // self._size * most + left(free) <= enough:
+                return enough
         return (self._exact.get(free) or self._better(free, enough)).total
 
     def _heaviest(self, size: int) -> Callable[[int], int]:
@@ -169,17 +179,15 @@ class Search:
             if not lower[group & ~require] & free & ~group:
                 yield group
 
-    def _candidates(
-        self, free: int, require: int, *, first: bool
-    ) -> Iterable[tuple[int, list[int]]]:
+    def _candidates(self, free: int, require: int, *, first: bool) -> Iterable[Bucket]:
         """Groups by weight, in the order of preference; those of other cards may be among them."""
         size, cards = self._size, self._table.cards
         wanted, spare = size - require.bit_count(), free & ~require
         if first and comb(spare.bit_count(), wanted) * FEW <= comb(cards, size):
             return self._listed(spare, require, wanted)
-        return self._table.groups(size).items()
+        return self._table.groups(size)
 
-    def _listed(self, spare: int, require: int, wanted: int) -> Iterator[tuple[int, list[int]]]:
+    def _listed(self, spare: int, require: int, wanted: int) -> Iterator[Bucket]:
         """Groups of the required cards and ``wanted`` others."""
         sums, nodes = self._table.sums, self._table.nodes
         cards = [1 << card for card in range(self._table.cards) if spare >> card & 1]

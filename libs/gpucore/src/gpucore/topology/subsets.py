@@ -3,18 +3,15 @@
 A set of cards is a bit mask. For 16 cards there are 65,536 sets: few enough to write down once what
 each is worth, after which a question is a few look-ups. The sums are made with the table, the
 groups of a size in order when that size is first asked for, what is heaviest inside a set when that
-set is: all of it for all sizes takes less than 10 ms of an idle core. Not for more than 16 cards:
-see :mod:`gpucore.topology.greedy`.
+set is. Not for more than 16 cards: see :mod:`gpucore.topology.greedy`.
 """
 
 from array import array
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache, partial
-from itertools import combinations
-from operator import itemgetter
 from typing import Final
 
+from gpucore.topology.groups import Bucket, Groups, orders
 from gpucore.topology.lanes import pair_sums, subset_maxima, unions
 from gpucore.topology.symmetry import halves_of
 
@@ -30,9 +27,8 @@ KEPT_TABLES: Final = 32
 Scores = tuple[tuple[int, ...], ...]
 """Square, symmetric, in multiples of :data:`STEP`, 0 on the diagonal."""
 
-Buckets = Mapping[int, list[int]]
-"""Groups by weight (sum over the pairs, in steps), heaviest first; in each bucket those on fewest
-NUMA nodes first, then those of lowest indexes."""
+SEARCHED: Final = 500
+"""Really different sets up to which what is learnt of them is help enough for a search."""
 
 
 class Table:
@@ -48,6 +44,7 @@ class Table:
         lower: for every set the cards that are lower than one of its members and interchangeable
             with it.
         nodes: for every set a bit for each NUMA node it touches, where more than one is known.
+        stand_in: gives the set that is looked at instead of one; what is asked here is the same.
         alike: nothing tells any two cards apart: an NVSwitch, one host bridge, or no links known.
     """
 
@@ -61,20 +58,16 @@ class Table:
         self._node_bits = _node_bits(numas)
         self.nodes = unions(self._node_bits)
         self._halves = halves_of(self.steps) if symmetric and not self.alike else None
-        self._groups: dict[int, Buckets] = {}
+        self.stand_in = self._halves.stand_in if self._halves else _itself
+        self._groups: dict[int, Groups] = {}
         self._maxima: dict[int, array[int]] = {}
         self._heaviest: dict[tuple[int, int], int] = {}
         self._broadest: dict[int, list[int]] = {}
 
-    def groups(self, size: int) -> Buckets:
-        """All groups of ``size`` cards."""
+    def groups(self, size: int) -> Iterable[Bucket]:
+        """All groups of ``size`` cards, heaviest first."""
         if size not in self._groups:
-            masks = _ordered(self._node_bits, size)
-            weights = itemgetter(*masks, 0, 0)(self.sums)  # two more: it gives no tuple for one
-            found: defaultdict[int, list[int]] = defaultdict(list)
-            for weight, mask in zip(weights, masks, strict=False):
-                found[weight].append(mask)
-            self._groups[size] = {weight: found[weight] for weight in sorted(found, reverse=True)}
+            self._groups[size] = Groups(self.sums, self._node_bits, size)
         return self._groups[size]
 
     @property
@@ -82,9 +75,16 @@ class Table:
         """How many sets differ in more than the names of their cards, as far as is known."""
         return self._halves.different if self._halves else 1 << self.cards
 
-    def stand_in(self, free: int) -> int:
-        """The set that is looked at instead of ``free``: all that is asked here is the same."""
-        return self._halves.stand_in(free) if self._halves else free
+    def most(self, size: int) -> Callable[[int], int] | None:
+        """Answers for a set of cards: no cut of it into groups of ``size`` is worth more.
+
+        ``None`` where nothing is known, or cuts are of so few groups that it would save nothing.
+        """
+        if self._halves is None or self.different <= SEARCHED:
+            return None
+        if size < 2 or size * 2 >= self.cards:
+            return None
+        return self._halves.most(size)
 
     def heaviest(self, size: int) -> Callable[[int], int]:
         """Answers for a set of cards: the weight of the best group of ``size`` inside, 0 if none.
@@ -107,7 +107,7 @@ class Table:
         """For every set of cards the weight of the best group of ``size`` inside it."""
         if size not in self._maxima:
             weights = array("H", bytes(2 << self.cards))
-            for mask in _ordered(self._node_bits, size):
+            for mask in orders(self._node_bits)[size].masks:
                 weights[mask] = self.sums[mask]
             self._maxima[size] = subset_maxima(weights, self.cards)
         return self._maxima[size]
@@ -118,13 +118,13 @@ class Table:
             rests = [free ^ 1 << card for card in range(self.cards) if free >> card & 1]
             return 0 if more < 0 else max(sums[rest] for rest in rests) if more else sums[free]
         taken = ~free
-        groups = self.groups(size).items()
+        groups = self.groups(size)
         return next(weight for weight, masks in groups for mask in masks if not mask & taken)
 
     def broadest(self, size: int) -> list[int]:
         """All groups of ``size`` cards, the one whose smallest pair is largest first."""
         if size not in self._broadest:
-            masks = [mask for bucket in self.groups(size).values() for mask in bucket]
+            masks = [mask for _, bucket in self.groups(size) for mask in bucket]
             masks.sort(key=self.weakest.__getitem__, reverse=True)
             self._broadest[size] = masks
         return self._broadest[size]
@@ -139,6 +139,10 @@ class Table:
                 to_card += [min(weakest, score) for weakest in to_card]
             found += map(min, found, to_card)
         return found
+
+
+def _itself(free: int) -> int:
+    return free
 
 
 def _nothing(free: int) -> int:
@@ -173,14 +177,3 @@ def _twins(scores: Scores, numas: Sequence[int]) -> list[int]:
         return numas[a] == numas[b] and all(scores[a][c] == scores[b][c] for c in others)
 
     return [sum(1 << a for a in range(b) if alike(a, b)) for b in cards]
-
-
-@lru_cache(maxsize=256)
-def _ordered(node_bits: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """All sets of ``size`` cards, fewest NUMA nodes first, then by their lowest, next lowest ..."""
-    cards = [1 << card for card in range(len(node_bits))]
-    masks = list(map(sum, combinations(cards, size)))
-    if any(node_bits):
-        nodes = unions(node_bits)
-        masks.sort(key=lambda mask: max(nodes[mask].bit_count(), 1))
-    return tuple(masks)

@@ -8,8 +8,10 @@ different. Not promised: every symmetry is found; a machine without such halves 
 is searched without this help.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
+
+from gpucore.topology.bounds import Bounds
 
 Square = Sequence[Sequence[int]]
 
@@ -27,6 +29,8 @@ class Halves(NamedTuple):
         low, high: for every set of cards of a half the one that stands for it.
         equal: the halves can be exchanged.
         different: how many sets stand for others.
+        boards: scores inside the low and inside the high half.
+        across: the best score of a pair across.
     """
 
     width: int
@@ -34,6 +38,8 @@ class Halves(NamedTuple):
     high: list[int]
     equal: bool
     different: int
+    boards: tuple[Square, Square]
+    across: int
 
     def stand_in(self, cards: int) -> int:
         """The set that stands for ``cards``: all its groups and cuts have the same scores."""
@@ -41,6 +47,10 @@ class Halves(NamedTuple):
         if self.equal and high > low:
             low, high = high, low
         return high << self.width | low
+
+    def most(self, size: int) -> Callable[[int], int]:
+        """Answers for a set of cards: no cut of it into groups of ``size`` is worth more."""
+        return Bounds(*self.boards, self.across, size)
 
 
 class Mixed(NamedTuple):
@@ -65,41 +75,55 @@ class Mixed(NamedTuple):
         found = self.halves.stand_in(self.there[0][cards & BYTE] | self.there[1][cards >> 8])
         return self.back[0][found & BYTE] | self.back[1][found >> 8]
 
+    def most(self, size: int) -> Callable[[int], int]:
+        """As :meth:`Halves.most`."""
+        most, (low, high) = self.halves.most(size), self.there
+        return lambda cards: most(low[cards & BYTE] | high[cards >> 8])
+
 
 def halves_of(scores: Square) -> Halves | Mixed | None:
     """How a machine falls into halves; ``None`` where that saves nothing."""
     if len(scores) % 2:
         return None
     order = _half_by_half(scores)
-    if order == list(range(len(scores))):
-        return _numbered(scores)
+    clear = order is not None
+    order = order or list(range(len(scores)))
     found = _numbered([[scores[a][b] for b in order] for a in order])
-    if found is None:
+    if not clear and found.different * WORTHWHILE > 1 << len(scores):
         return None
+    if order == list(range(len(scores))):
+        return found
     names = [order.index(card) for card in range(len(scores))]
     return Mixed(found, _by_bytes(names), _by_bytes(order))
 
 
-def _half_by_half(scores: Square) -> list[int]:
-    """The cards of one half, then the others; as they are numbered where no halves stand out.
+def _half_by_half(scores: Square) -> list[int] | None:
+    """The cards of one half, then the others; ``None`` where no halves stand out.
 
-    Halves stand out where all links between them are of the lowest score, and those of each half
-    are joined by better ones.
+    Halves stand out where links above some score join the cards of each, and none joins the two.
     """
-    lowest = min((score for a, row in enumerate(scores) for score in row[:a]), default=0)
-    half, fresh = set(), [0]
+    cards = list(range(len(scores)))
+    for most_across in sorted({score for row in scores for score in row}):
+        half = _joined(scores, 0, most_across)
+        if 2 * len(half) == len(cards):
+            order = sorted(cards, key=lambda card: (card not in half, card))
+            if len(_joined(scores, order[-1], most_across)) == len(half):
+                return order
+    return None
+
+
+def _joined(scores: Square, first: int, above: int) -> set[int]:
+    """The cards that links of more than ``above`` join to ``first``, over others too."""
+    found, fresh = set(), [first]
     while fresh:
         card = fresh.pop()
-        if card not in half:
-            half.add(card)
-            row = enumerate(scores[card])
-            fresh += [other for other, score in row if score != lowest and other != card]
-    if 2 * len(half) != len(scores):
-        return list(range(len(scores)))
-    return sorted(range(len(scores)), key=lambda card: (card not in half, card))
+        if card not in found:
+            found.add(card)
+            fresh += [other for other, score in enumerate(scores[card]) if score > above]
+    return found
 
 
-def _numbered(scores: Square) -> Halves | None:
+def _numbered(scores: Square) -> Halves:
     """The halves of a machine whose cards are numbered half by half."""
     width = len(scores) // 2
     low, high = ([row[at : at + width] for row in scores[at : at + width]] for at in (0, width))
@@ -109,9 +133,7 @@ def _numbered(scores: Square) -> Halves | None:
     sets = _stand_ins(low, across), _stand_ins(high, back)
     lows, highs = (len(set(each)) for each in sets)
     different = lows * (lows + 1) // 2 if equal else lows * highs
-    if different * WORTHWHILE > 1 << len(scores):
-        return None
-    return Halves(width, *sets, equal, different)
+    return Halves(width, *sets, equal, different, (low, high), max(map(max, across)))
 
 
 def _stand_ins(scores: Square, across: Square) -> list[int]:
@@ -141,18 +163,32 @@ def _images(renaming: Sequence[int]) -> list[int]:
     return images
 
 
-def renamings(scores: Square, across: Square) -> Iterator[tuple[int, ...]]:
+def renamings(scores: Square, across: Square) -> list[tuple[int, ...]]:
     """Renamings that keep all scores; all there are can be put together from these.
 
     Args:
         scores: of the cards that are renamed.
         across: for each of them how it is joined to all others, who keep their names.
     """
-    for card in range(len(scores)):
+    found: list[tuple[int, ...]] = []
+    for card in reversed(range(len(scores))):
+        reached = {card}
         for name in range(card + 1, len(scores)):
-            found = _completed(scores, across, (*range(card), name))
-            if found:
-                yield found
+            if name not in reached and (names := _completed(scores, across, (*range(card), name))):
+                found.append(names)
+                reached = _reached(card, found)
+    return found
+
+
+def _reached(card: int, renamings: Sequence[Sequence[int]]) -> set[int]:
+    """All names that the renamings, one after the other, can give to a card."""
+    reached, fresh = set(), [card]
+    while fresh:
+        name = fresh.pop()
+        if name not in reached:
+            reached.add(name)
+            fresh += [names[name] for names in renamings]
+    return reached
 
 
 def _completed(scores: Square, across: Square, names: tuple[int, ...]) -> tuple[int, ...]:
