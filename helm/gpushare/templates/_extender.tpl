@@ -93,7 +93,7 @@ livenessProbe:
   failureThreshold: 3
 readinessProbe:
   httpGet: {scheme: {{ index . 1 }}, path: /readyz, port: {{ index . 0 }}}
-  periodSeconds: 10
+  periodSeconds: 2
   timeoutSeconds: 5
-  failureThreshold: 2
+  failureThreshold: 10
 {{- end -}}

@@ -29,6 +29,8 @@ livenessProbe:
   timeoutSeconds: 5
 readinessProbe:
   httpGet: {scheme: HTTPS, path: /healthz, port: https}
+  periodSeconds: 2
+  failureThreshold: 15
   timeoutSeconds: 5
 resources:
   {{- include "gpushare.resources" $scheduler.resources | trim | nindent 2 }}
