@@ -6,6 +6,7 @@ by the cases of guides.
 
 import json
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # the first case waits
 
 MODEL = "half_plus_two"
 SECONDS = 60
+AT_ONCE = ("--grace-period=0", "--force", "--ignore-not-found")
+"""Kubelet of 1.20 removes a pod's object up to ten seconds after its containers have ended."""
+NOTE = "as it is: {{ '$HOME' }}\n"
 
 
 def gpushare(environment: Environment, *args: str) -> str:
@@ -33,6 +37,13 @@ def gpushare(environment: Environment, *args: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def ended(case: Case, name: str) -> bool:
+    """Its containers have ended, as kubelet tells; or it is gone already."""
+    pods = [pod for pod in case.pods() if pod["metadata"]["name"] == name]
+    states = [state for pod in pods for state in pod["status"]["containerStatuses"]]
+    return all("terminated" in state["state"] for state in states)
 
 
 def predict(case: Case, service: str, *numbers: float) -> Any:
@@ -51,13 +62,22 @@ def fraction(case: Case, service: str) -> float:
 
 
 def test_a_model_is_served_on_a_share_and_the_share_comes_back(
-    environment: Environment, case: Case, small: str
+    environment: Environment, case: Case, small: str, tmp_path: Path
 ) -> None:
-    """Serve, predict, list, get and delete; the fraction leaves room for the CUDA context."""
+    """Serve, predict, list, get and delete; the fraction leaves room for the CUDA context.
+
+    A file of this machine and an empty folder are in its container.
+    """
+    (tmp_path / "note").write_text(NOTE)
     flags = ("--model-name", MODEL, "--model-path", f"/models/{MODEL}", "--gpumemory", "3")
     where = ("--image", environment.modelserver, "--selector", f"kubernetes.io/hostname={small}")
-    gpushare(environment, "serve", "tensorflow", "--name", "half", *flags, *where, "-n", case.name)
+    more = ("--config-file", f"{tmp_path}/note:/etc/note", "--empty-dir", "cache:/cache")
+    asked = ("--name", "half", *flags, *where, *more, "-n", case.name)
+    gpushare(environment, "serve", "tensorflow", *asked)
     case.wait_available("half-tensorflow-serving")
+    look = ("--", "sh", "-c", "touch /cache/one && cat /etc/note")
+    server = "deployment/half-tensorflow-serving"
+    assert case.kubectl("exec", server, "-n", case.name, *look) == NOTE
     assert predict(case, "half-tensorflow-serving", 1.0, 2.0, 5.0) == [2.5, 3.0, 4.5]
     units = environment.nodes[small][0].units
     assert fraction(case, "half-tensorflow-serving") == pytest.approx(
@@ -72,6 +92,8 @@ def test_a_model_is_served_on_a_share_and_the_share_comes_back(
     assert pod["gpus"] == {str(case.card(pod["name"])): 3}
 
     assert "deleted" in gpushare(environment, "serve", "delete", "half", "-n", case.name)
+    until("the server has ended", lambda: ended(case, pod["name"]), seconds=SECONDS)
+    case.kubectl("delete", "pod", pod["name"], "-n", case.name, *AT_ONCE)
     until("the share is free again", lambda: table.used(environment, small) == 0, seconds=SECONDS)
     assert gpushare(environment, "serve", "list", "-n", case.name) == ""
 

@@ -33,13 +33,16 @@ PLUGINS = ("gpushare", "kubectl-inspect-gpushare", "kubectl-inspect-gpu")
 READY_SECONDS = 180
 LOAD_SECONDS = 300
 
-# kubelet looks for changed static pods and mounted configuration this often, not in its own time.
+# kubelet looks for changed static pods and mounted configuration this often, and tells of changed
+# resources of its node, not in its own time. What has not changed it tells once a minute.
 _KUBELET = json.dumps(
     {
         "kind": "KubeletConfiguration",
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "fileCheckFrequency": "1s",
         "syncFrequency": "10s",
+        "nodeStatusUpdateFrequency": "1s",
+        "nodeStatusReportFrequency": "1m",
     }
 )
 
