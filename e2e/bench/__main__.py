@@ -3,6 +3,7 @@
 make bench                                        5,000 nodes x 8 cards, 50,000 pods; then end to
                                                   end at 1,000 nodes as well
 make bench ARGS='--nodes 500 --pods 2000'         a quick look
+make bench ARGS='--only start --runs 5'           one part of it, printed and not written
 make bench ARGS='--extender-url http://127.0.0.1:12345/gpushare-scheduler'
                                                   another extender in the same run; start it with
                                                   the kubeconfig that is printed
@@ -19,7 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bench import binds, digest, plot, report
+from bench import binds, digest, parts, plot, report
 from bench.measures import Measures, Plan
 from bench.subject import Subject
 from cluster.progress import say, step
@@ -35,6 +36,9 @@ KINDS = 8
 def main() -> None:
     """Bring control planes up, measure, write, take them down."""
     options = _parser().parse_args()
+    if options.only:
+        print(json.dumps(asyncio.run(_some(options)), indent=2))
+        return
     _write(asyncio.run(_measure(options)), options.out)
 
 
@@ -49,6 +53,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--runs", type=int, default=3, help="of every figure; medians are reported")
     parser.add_argument("--binds", type=int, default=600, help="pods of a run of binds")
     parser.add_argument("--schedule", type=int, default=1200, help="pods of an end-to-end run")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=parts.PARTS,
+        help="measure this part alone; writes nothing",
+    )
     parser.add_argument("--extender-url", action="append", default=[], help="measured beside ours")
     parser.add_argument("--out", type=Path, default=OUT, help="folder of the report")
     return parser
@@ -86,6 +96,11 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
         "subjects": found,
         "load_average": loads,
     }
+
+
+async def _some(options: argparse.Namespace) -> dict[str, Any]:
+    async with _cluster(options, options.nodes, options.pods) as (plane, measures):
+        return await parts.measure(options.only, plane, measures, nodes=options.nodes)
 
 
 @asynccontextmanager

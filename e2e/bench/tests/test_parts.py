@@ -1,0 +1,35 @@
+"""A single part of the measurement takes that part and nothing else."""
+
+from typing import Any
+
+from bench import parts
+
+
+class FakeMeasures:
+    """Remembers what was asked of it."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.last = object()
+        self.loads = [("start of the extender", 0.1)]
+
+    async def started(self) -> tuple[object, list[float], list[float]]:
+        """Two starts."""
+        self.asked.append("start")
+        return self.last, [3.0, 4.0], [100.0, 110.0]
+
+    async def binds(self, subject: object) -> dict[str, Any]:
+        """One rate."""
+        assert subject is self.last
+        self.asked.append("binds")
+        return {"8": 700}
+
+
+async def test_only_what_was_asked_is_measured() -> None:
+    """The extender of the last start is the one whose binds are measured."""
+    measures = FakeMeasures()
+    found = await parts.measure(["binds", "start"], None, measures, nodes=5)  # type: ignore[arg-type]
+    assert measures.asked == ["start", "binds"]
+    assert found["ready_seconds"] == {"min": 3.0, "median": 3.5, "max": 4.0}
+    assert found["binds"] == {"8": 700}
+    assert sorted(found) == ["binds", "load_average", "ready_seconds", "resident_mib"]
