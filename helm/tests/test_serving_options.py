@@ -57,6 +57,8 @@ def test_folders_and_shared_memory_have_volumes() -> None:
     assert volumes["empty-dir-logs"] == {"emptyDir": {}}
     assert mounts["/logs"]["subPathExpr"] == mounts["/m"]["subPathExpr"] == "$(ARENA_POD_NAME)"
     assert "readOnly" not in mounts["/cache"]
+    own = {"name": "GPUSHARE_OWN_SHM", "value": "2Gi"}
+    assert own in found["containers"][0]["env"]
 
 
 @pytest.mark.parametrize(

@@ -208,6 +208,15 @@ def test_images_without_pytorch_are_left_alone(tmp_path: Path) -> None:
     assert done.stderr == "gpushare: 3 of 15 units on card 0: fraction 0.150878\n"
 
 
+def test_shared_memory_of_its_own_is_refused_behind_mps() -> None:
+    """It would hide the daemon's; without MPS it is fine, and so is MPS without it."""
+    own, pipes = {"GPUSHARE_OWN_SHM": "2Gi"}, {"CUDA_MPS_PIPE_DIRECTORY": "/pipes"}
+    refused = start("custom", SHARE | own | pipes)
+    assert refused.returncode == REFUSED
+    assert "leave sharedMemory (--share-memory) out" in refused.stderr
+    assert [start("custom", SHARE | one).returncode for one in (own, pipes)] == [0, 0]
+
+
 def test_the_server_takes_the_scripts_place() -> None:
     """Signals of kubelet reach the server, since the script is gone when it runs."""
     done = start("custom", SHARE, command=["sh", "-c", "echo $PPID"])

@@ -43,6 +43,12 @@ case $indexes in
     refuse "${prefix}_GPU_MEM_IDX is '$indexes': the device plugin had no card to give" ;;
 esac
 
+# A pod's own /dev/shm lies over that of the MPS daemon, which its clients cannot do without.
+if [ -n "${CUDA_MPS_PIPE_DIRECTORY-}" ] && [ -n "${GPUSHARE_OWN_SHM-}" ]; then
+  refuse "MPS shares card $indexes, and /dev/shm of its own ($GPUSHARE_OWN_SHM) would hide the MPS" \
+    'daemon from this server: leave sharedMemory (--share-memory) out'
+fi
+
 cards=1 rest=$indexes
 while [ "$rest" != "${rest#*,}" ]; do
   rest=${rest#*,} cards=$((cards + 1))
