@@ -40,7 +40,8 @@ PIECE: Final = 500
 """Items of the first list that are decoded and passed on before others are answered."""
 WATCH_SECONDS: Final = (300, 600)
 SHORT_SECONDS: Final = 1.0
-BREATHE_EVERY: Final = 64
+BREATHE_EVERY: Final = 16
+"""Events that are applied before others are answered: less than a millisecond."""
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
