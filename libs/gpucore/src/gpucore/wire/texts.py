@@ -4,7 +4,7 @@ Pods of one template say the same in the same words: thousands of them are read 
 given a pod made of nothing but these texts, so that it cannot depend on any that is left out here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -19,6 +19,7 @@ KEPT: Final = 4096
 """Different texts whose reading is kept."""
 
 _Items = tuple[tuple[str, str], ...]
+_Limits = tuple[tuple[_Items, str], ...]
 
 
 class Texts(msgspec.Struct, frozen=True):
@@ -30,8 +31,8 @@ class Texts(msgspec.Struct, frozen=True):
 
     annotations: _Items
     labels: _Items
-    containers: tuple[tuple[_Items, str], ...]
-    init_containers: tuple[tuple[_Items, str], ...]
+    containers: _Limits
+    init_containers: _Limits
 
     def pod(self) -> Pod:
         """A pod without a name that says this and nothing else."""
@@ -57,24 +58,23 @@ class _Keys(msgspec.Struct, frozen=True):
 def texts_of(pod: Pod, names: Names) -> Texts | None:
     """The texts of ``pod``; ``None`` where no container mentions a resource of ours."""
     keys = _keys(names)
-    if not any(
-        not keys.resources.isdisjoint(container.limits)
-        for container in (*pod.containers, *pod.init_containers)
-    ):
+    containers = _limits(pod.containers, keys.resources)
+    inits = _limits(pod.init_containers, keys.resources) if pod.init_containers else ()
+    if not any(limits for limits, _ in (*containers, *inits)):
         return None
-    return Texts(
-        _chosen(pod.annotations, keys.annotations),
-        _chosen(pod.labels, keys.labels),
-        tuple([(_chosen(c.limits, keys.resources), c.restart_policy) for c in pod.containers]),
-        tuple([(_chosen(c.limits, keys.resources), c.restart_policy) for c in pod.init_containers]),
-    )
+    annotations = _chosen(pod.annotations, keys.annotations)
+    return Texts(annotations, _chosen(pod.labels, keys.labels), containers, inits)
+
+
+def _limits(containers: Sequence[Container], resources: frozenset[str]) -> _Limits:
+    return tuple([(_chosen(c.limits, resources), c.restart_policy) for c in containers])
 
 
 def _chosen(texts: Mapping[str, str], keys: frozenset[str]) -> _Items:
     return tuple([item for item in texts.items() if item[0] in keys])
 
 
-def _containers(said: tuple[tuple[_Items, str], ...]) -> tuple[Container, ...]:
+def _containers(said: _Limits) -> tuple[Container, ...]:
     return tuple(Container(limits=dict(limits), restart_policy=policy) for limits, policy in said)
 
 
