@@ -17,14 +17,17 @@ from gpudeviceplugin.web import Web
 SECONDS = 10.0
 
 
-def renew(folder: Path) -> None:
+EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+RSA = ("-newkey", "rsa:2048")
+
+
+def renew(folder: Path, key: tuple[str, ...] = EC) -> None:
     """A self-signed certificate for localhost, as a Secret would be mounted."""
     new = folder / "new"
     new.mkdir(parents=True, exist_ok=True)
-    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1")
     named = ("-subj", "/CN=plugin", "-addext", "subjectAltName=IP:127.0.0.1")
     files = ("-keyout", str(new / "tls.key"), "-out", str(new / "tls.crt"))
-    command = ("openssl", "req", "-x509", *curve, *named, *files)
+    command = ("openssl", "req", "-x509", *key, "-nodes", "-days", "1", *named, *files)
     subprocess.run(command, check=True, capture_output=True, timeout=30)
     for file in ("tls.key", "tls.crt"):
         (new / file).rename(folder / file)
@@ -94,7 +97,7 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) 
                 while not any(line["event"] == "certificates not taken" for line in said):
                     assert await shown(port) == first
         assert await shown(port) == first
-        renew(tmp_path)
+        renew(tmp_path, RSA)  # which a context would keep beside the first and never show
         async with asyncio.timeout(SECONDS):
             while await shown(port) == first:
                 assert await answer(f"https://127.0.0.1:{port}/healthz", anybody()) == "ok\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 import structlog
-from certificates import make_certificate, shown, trusting
+from certificates import RSA, make_certificate, shown, trusting
 from fakeapi import FakeApiServer
 from objects import node, pod
 from pydantic import ValidationError
@@ -63,7 +63,7 @@ async def test_metrics_over_tls_follow_their_certificate(
         with pytest.raises((aiohttp.ClientError, ConnectionError)):
             await text(f"http://{place}")
         first = await shown(probes.port)
-        make_certificate(folder, "two")
+        make_certificate(folder, "two", RSA)  # a context would keep it beside the first
         async with asyncio.timeout(10):
             while await shown(probes.port) == first:
                 assert probes.started
@@ -139,6 +139,35 @@ async def test_a_client_without_a_certificate_is_turned_away(
         known = trusting(folder)
         known.load_cert_chain(folder / "tls.crt", folder / "tls.key")
         assert (await text(url, ssl=known))[0] == 200
+
+
+async def test_an_authority_that_was_replaced_lets_nobody_in(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """Whose certificate is of the authority before may not bind once there is another."""
+    now, before = tmp_path / "tls", tmp_path / "before"
+    for folder in (now, before):
+        make_certificate(folder, "verbs")
+    settings = {"tls_certificates": now, "tls_client_ca": now / "ca.crt"}
+    (now / "ca.crt").write_bytes((before / "tls.crt").read_bytes())
+    async with Running(cluster, tmp_path, certificates_reload=0.02, **settings) as extender:
+        await extender.ready()
+        url = f"https://127.0.0.1:{extender.service.listeners.verbs.port}/version"
+        assert await let_in(url, before, trusting(now))
+        (now / "ca.crt").write_bytes((now / "tls.crt").read_bytes())
+        async with asyncio.timeout(10):
+            while await let_in(url, before, trusting(now)):
+                assert not extender.task.done()
+        assert await let_in(url, now, trusting(now))
+
+
+async def let_in(url: str, folder: Path, client: ssl.SSLContext) -> bool:
+    """Whether a client with the certificate in the folder is answered."""
+    client.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    try:
+        return (await text(url, ssl=client))[0] == 200
+    except (aiohttp.ClientError, ssl.SSLError, ConnectionError):
+        return False
 
 
 async def test_it_can_be_stopped_while_it_waits_for_certificates(

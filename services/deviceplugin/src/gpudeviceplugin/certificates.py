@@ -6,6 +6,7 @@ connections made after it was read. It vouches for this end alone: nobody is ask
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -27,8 +28,7 @@ class Certificates(msgspec.Struct, frozen=True):
 
     async def context(self) -> ssl.SSLContext:
         """For a server; returns once there is a certificate that can be used."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        while not self._taken(context):  # noqa: ASYNC110 - files have no event
+        while (context := self._read()) is None:  # noqa: ASYNC110 - files have no event
             await asyncio.sleep(self.every)
         return context
 
@@ -38,19 +38,19 @@ class Certificates(msgspec.Struct, frozen=True):
         while True:
             await asyncio.sleep(self.every)
             found = self._stamps()
-            if found != known and self._taken(context):
+            if found != known and (newest := self._read()) is not None:
+                context.sni_callback = _giving(newest)
                 known = found
                 log.info("certificates taken", folder=str(self.folder))
 
-    def _taken(self, context: ssl.SSLContext) -> bool:
+    def _read(self) -> ssl.SSLContext | None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
-            # A context that takes a broken pair has lost the good one: tried on another first.
-            for each in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
-                each.load_cert_chain(*self._files)
-        except (ssl.SSLError, OSError) as error:
+            context.load_cert_chain(*self._files)
+        except OSError as error:
             log.warning("certificates not taken", folder=str(self.folder), error=str(error))
-            return False
-        return True
+            return None
+        return context
 
     @property
     def _files(self) -> tuple[Path, Path]:
@@ -58,3 +58,16 @@ class Certificates(msgspec.Struct, frozen=True):
 
     def _stamps(self) -> tuple[int, ...]:
         return tuple(file.stat().st_mtime_ns if file.exists() else 0 for file in self._files)
+
+
+def _giving(newest: ssl.SSLContext) -> Callable[[ssl.SSLObject, str, ssl.SSLContext], None]:
+    """Has each connection use the newest context.
+
+    A context that is given another pair keeps the old one where its key is of another kind, and
+    loses it where the new one is broken: it is never changed itself.
+    """
+
+    def give(connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
+        connection.context = newest
+
+    return give

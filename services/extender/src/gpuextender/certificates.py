@@ -6,7 +6,7 @@ certificate holds for connections made after it was read; those that stand are l
 
 import asyncio
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +45,19 @@ class Certificates(msgspec.Struct, frozen=True):
         """Whether every file is there."""
         return all(file.exists() for file in (*self.chain, *filter(None, (self.clients,))))
 
+    def context(self) -> ssl.SSLContext:
+        """For a server, from what the files hold now.
+
+        Raises:
+            OSError: a file cannot be read, or (``ssl.SSLError``) they do not fit.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*self.chain)
+        if self.clients is not None:
+            context.load_verify_locations(self.clients)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
     async def follow(self, context: ssl.SSLContext) -> None:
         """Read everything again whenever a file changed, for ever; what is broken is not taken."""
         files = (*self.chain, *filter(None, (self.clients,)))
@@ -56,7 +69,7 @@ class Certificates(msgspec.Struct, frozen=True):
             if found == known:
                 continue
             try:
-                self._load(context)
+                context.sni_callback = _giving(self.context())
             except (ssl.SSLError, OSError) as error:
                 log.warning("certificates not taken", folder=str(self.folder), error=str(error))
                 continue
@@ -73,12 +86,18 @@ class Certificates(msgspec.Struct, frozen=True):
             return
         metrics.CERTIFICATE_EXPIRY.labels(str(self.folder)).set(ends)
 
-    def _load(self, context: ssl.SSLContext) -> None:
-        # A context that takes a broken pair has lost the good one: tried on another first.
-        for each in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
-            each.load_cert_chain(*self.chain)
-        if self.clients is not None:
-            context.load_verify_locations(self.clients)
+
+def _giving(newest: ssl.SSLContext) -> Callable[[ssl.SSLObject, str, ssl.SSLContext], None]:
+    """Has each connection use the newest context.
+
+    A context that is given another pair keeps the old one where its key is of another kind, and
+    loses it where the new one is broken: it is never changed itself.
+    """
+
+    def give(connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
+        connection.context = newest
+
+    return give
 
 
 def _stamps(files: Iterable[Path]) -> tuple[int, ...]:

@@ -6,7 +6,6 @@ asked to stop politely should end with 0, so signals are taken here.
 
 import asyncio
 import signal
-import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Final
@@ -73,16 +72,13 @@ def make_server(
     app: ASGIApp, *, host: str, port: int, certificates: Certificates | None = None
 ) -> Server:
     """A server in this process; logs go where everything else goes."""
-    chain = certificates.chain if certificates else (None, None)
-    clients = certificates.clients if certificates else None
     config = uvicorn.Config(
         app,
         host=host,
         port=port,
-        ssl_certfile=chain[0],
-        ssl_keyfile=chain[1],
-        ssl_ca_certs=None if clients is None else str(clients),
-        ssl_cert_reqs=ssl.CERT_NONE if clients is None else ssl.CERT_REQUIRED,
+        ssl_context_factory=(lambda _config, _default: certificates.context())
+        if certificates
+        else None,
         log_config=None,
         access_log=False,
         server_header=False,

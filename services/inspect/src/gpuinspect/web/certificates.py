@@ -8,6 +8,7 @@ certificate.
 import asyncio
 import ssl
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -19,7 +20,7 @@ class Certificates:
         every: seconds between looks at the files.
 
     Attributes:
-        context: for a server; always with a pair that fits.
+        context: for a server; its connections are shown the newest pair that fits.
 
     Raises:
         OSError: there are no such files, or (``ssl.SSLError``) they are no pair.
@@ -28,9 +29,8 @@ class Certificates:
     def __init__(self, folder: Path, *, every: float = 10.0) -> None:
         self._files = folder / "tls.crt", folder / "tls.key"
         self._every = every
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._known = self._stamps()
-        self.context.load_cert_chain(*self._files)
+        self.context = self._read()
 
     async def follow(self) -> None:
         """Take what is new, for ever; what cannot be used is not taken."""
@@ -40,11 +40,14 @@ class Certificates:
             if found != self._known and self._taken():
                 self._known = found
 
+    def _read(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*self._files)
+        return context
+
     def _taken(self) -> bool:
         try:
-            # A context that takes a broken pair has lost the good one: tried on another first.
-            for each in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self.context):
-                each.load_cert_chain(*self._files)
+            self.context.sni_callback = _giving(self._read())
         except OSError as error:
             print(f"certificates not taken: {error}", file=sys.stderr)
             return False
@@ -52,3 +55,16 @@ class Certificates:
 
     def _stamps(self) -> tuple[int, ...]:
         return tuple(file.stat().st_mtime_ns if file.exists() else 0 for file in self._files)
+
+
+def _giving(newest: ssl.SSLContext) -> Callable[[ssl.SSLObject, str, ssl.SSLContext], None]:
+    """Has each connection use the newest context.
+
+    A context that is given another pair keeps the old one where its key is of another kind, and
+    loses it where the new one is broken: it is never changed itself.
+    """
+
+    def give(connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
+        connection.context = newest
+
+    return give
