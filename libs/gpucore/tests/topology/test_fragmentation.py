@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from itertools import combinations
 from statistics import fmean
 
 import nvidia_reference
@@ -85,7 +86,8 @@ def test_best_effort_is_above_simple(means: dict[str, list[float]]) -> None:
 def test_a_sequence_is_hardly_ever_below_simple(means: dict[str, list[float]]) -> None:
     """One sequence of 1,000 is: once two policies hold different cards they are asked differently.
 
-    NVIDIA's best-effort is below simple in the same one.
+    NVIDIA's best-effort is below simple in the same one. That there is no such sequence cannot be
+    had: see ``test_whoever_takes_the_best_cut_is_below_simple_in_some_sequence``.
     """
     below = {
         name: [
@@ -123,3 +125,27 @@ def test_a_group_is_below_simple_only_where_the_rest_gains_more() -> None:
     found = decisions("dgx1-volta", range(1, 9))
     below = [(best, simple) for best, simple in found if best.score < simple.score]
     assert below == [(Group((0, 4, 5, 7), 740, 990), Group((0, 2, 3, 4), 840, 970))]
+
+
+def test_whoever_takes_the_best_cut_is_below_simple_in_some_sequence() -> None:
+    """Seven pods of one card, five of them end, one of four cards: only one cut is the best.
+
+    All policies hold the same cards up to then, and there is no tie to break; so no policy that
+    takes the best cut keeps every sequence at the score of simple.
+    """
+    free = frozenset(range(8))
+    for _ in range(7):
+        chosen = {ours(free, 1, policy) for policy in ("best-effort", "simple")} | {nvidia(free, 1)}
+        assert len(chosen) == 1
+        free -= set(chosen.pop())
+    free |= {0, 2, 3, 4, 5}
+    best = ours(free, 4, "best-effort")
+    cuts = {
+        group: nvidia_reference.score(PAIRS, group)
+        + nvidia_reference.score(PAIRS, sorted(free - set(group)))
+        for group in combinations(sorted(free), 4)
+    }
+    assert [group for group, total in cuts.items() if total == max(cuts.values())] == [best]
+    simple = ours(free, 4, "simple")
+    assert nvidia(free, 4) == best
+    assert [nvidia_reference.score(PAIRS, group) for group in (best, simple)] == [740, 840]

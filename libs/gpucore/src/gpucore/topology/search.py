@@ -26,7 +26,7 @@ from gpucore.topology.groups import Bucket
 from gpucore.topology.lanes import LIMIT, best_pairings
 from gpucore.topology.subsets import SEARCHED, Scores, Table, table_of
 
-FEW: Final = 10
+FEW: Final = 25
 """Groups are listed from the free cards rather than looked for among those of the machine where
 that makes the list so many times shorter."""
 

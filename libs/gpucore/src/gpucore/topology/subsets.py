@@ -82,7 +82,7 @@ class Table:
         """
         if self._halves is None or self.different <= SEARCHED:
             return None
-        if size < 2 or size * 2 >= self.cards:
+        if size < 2 or size * 5 > self.cards * 2:
             return None
         return self._halves.most(size)
 
