@@ -84,11 +84,12 @@ def best_parts(worths: Sequence[int], cards: int) -> "array[int]":
     """
     lanes = 0
     for card in range(cards):
-        best, highest = 0, 1 << card
-        for lower in range(highest):
-            if worths[highest | lower] >= 0:
-                joined = _added(lanes, lower, worths[highest | lower], card)
-                best = _larger(joined, best, _guards(card))
+        best, highest, guards = 0, 1 << card, _guards(card)
+        for lower, (lacking, ones) in enumerate(_lacking(card)):
+            worth = worths[highest | lower]
+            if worth >= 0:
+                joined = (lanes & lacking) + worth * ones << BITS * lower
+                best = _larger(joined, best, guards)
         lanes |= best << (BITS << card)
     return _unpacked(lanes, 1 << cards)
 
@@ -105,17 +106,12 @@ def best_beside(
     Returns:
         0 for a subset of fewer cards.
     """
-    lanes, best = _packed(others), 0
-    for mask in range(1 << cards):
+    lanes, best, guards = _packed(others), 0, _guards(cards)
+    for mask, (lacking, ones) in enumerate(_lacking(cards)):
         if mask.bit_count() == size:
-            best = _larger(_added(lanes, mask, worths[mask], cards), best, _guards(cards))
+            joined = (lanes & lacking) + worths[mask] * ones << BITS * mask
+            best = _larger(joined, best, guards)
     return _unpacked(best, 1 << cards)
-
-
-def _added(lanes: int, mask: int, worth: int, cards: int) -> int:
-    """For every subset that has ``mask`` the value of the subset without it and ``worth``."""
-    lacking, ones = _lacking(mask, cards)
-    return (lanes & lacking) + worth * ones << BITS * mask
 
 
 def _larger(a: int, b: int, guards: int) -> int:
@@ -131,14 +127,13 @@ def _without(card: int, cards: int) -> int:
     return _repeated((1 << (BITS << card)) - 1, BITS << (card + 1), BITS << cards)
 
 
-@lru_cache(maxsize=1024)
-def _lacking(mask: int, cards: int) -> tuple[int, int]:
-    """All ones, and the number one, in the lanes of the subsets that lack all of ``mask``."""
-    lanes = (1 << (BITS << cards)) - 1
+@lru_cache(maxsize=32)
+def _lacking(cards: int) -> list[tuple[int, int]]:
+    """For each set all ones, and the number one, in the lanes of subsets that lack all of it."""
+    found = [(1 << (BITS << cards)) - 1]
     for card in range(cards):
-        if mask >> card & 1:
-            lanes &= _without(card, cards)
-    return lanes, lanes & _guards(cards) >> (BITS - 1)
+        found += [lanes & _without(card, cards) for lanes in found]
+    return [(lanes, lanes & _guards(cards) >> (BITS - 1)) for lanes in found]
 
 
 @lru_cache(maxsize=256)
