@@ -56,6 +56,7 @@ def test_numbers_hold_while_nodes_come_and_go() -> None:
     roster.settle()
     assert roster.numbers(["b", "c"]) == [b, a]
     assert (roster.names[a], roster.share_rooms[a], roster.share_rooms[b]) == ("c", 7, 16)
+    assert roster.share_room_of == {"b": 16, "c": 7}
 
 
 async def test_only_what_was_touched_is_worked_out_again() -> None:

@@ -90,9 +90,9 @@ class Filter:
     async def _alone(
         self, demand: Demand, names: Sequence[NodeName]
     ) -> tuple[Sequence[NodeName], Said]:
-        numbers = self._roster.numbers(names)
-        if self._refusals.room_for(demand, numbers):
+        if self._refusals.room_for(demand, names):
             return names, Said()
+        numbers = self._roster.numbers(names)
         verdicts = await self._refusals.verdicts(demand, names, numbers)
         judged = list(zip(names, verdicts, strict=True))
         refused = [(name, verdict) for name, verdict in judged if verdict is not FITS]

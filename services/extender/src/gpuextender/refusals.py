@@ -61,14 +61,17 @@ class Refusals:
         self._verdicts.touch(number)
         self._patterns.pop(number, None)
 
-    def room_for(self, demand: Demand, numbers: Sequence[int]) -> bool:
+    def room_for(self, demand: Demand, names: Sequence[NodeName]) -> bool:
         """Every one of these nodes can take ``demand``, as their rooms show; False: ask them."""
-        if not numbers:
+        if not names:
             return True
-        if demand.gpus and not demand.fault:
-            return min(map(self._roster.whole_rooms.__getitem__, numbers)) >= demand.gpus
-        if ratings.plain(demand):
-            return min(map(self._roster.share_rooms.__getitem__, numbers)) >= demand.mem
+        try:
+            if demand.gpus and not demand.fault:
+                return min(map(self._roster.whole_room_of.__getitem__, names)) >= demand.gpus
+            if ratings.plain(demand):
+                return min(map(self._roster.share_room_of.__getitem__, names)) >= demand.mem
+        except KeyError:  # a name that is not known
+            return False
         return False
 
     async def verdicts(
