@@ -31,7 +31,7 @@ def subset_maxima(values: Sequence[int], cards: int) -> "array[int]":
     return _unpacked(lanes, 1 << cards)
 
 
-def pair_sums(scores: Sequence[Sequence[int]]) -> list[int]:
+def pair_sums(scores: Sequence[Sequence[int]]) -> "array[int]":
     """For every subset of cards the sum over its pairs, by doubling: a card comes to all before it.
 
     Args:
@@ -44,15 +44,15 @@ def pair_sums(scores: Sequence[Sequence[int]]) -> list[int]:
             ones = _guards(other) >> (BITS - 1)
             to_card |= (to_card + score * ones) << (BITS << other)
         lanes |= (lanes + to_card) << (BITS << card)
-    return _unpacked(lanes, 1 << len(scores)).tolist()
+    return _unpacked(lanes, 1 << len(scores))
 
 
-def unions(masks: Sequence[int]) -> list[int]:
+def unions(masks: Sequence[int]) -> "array[int]":
     """For every subset of cards the union of the masks of its members, each below 2 ** 16."""
     lanes = 0
     for card, mask in enumerate(masks):
         lanes |= (lanes | mask * (_guards(card) >> (BITS - 1))) << (BITS << card)
-    return _unpacked(lanes, 1 << len(masks)).tolist()
+    return _unpacked(lanes, 1 << len(masks))
 
 
 def best_pairings(scores: Sequence[Sequence[int]]) -> "array[int]":

@@ -27,7 +27,7 @@ KEPT_TABLES: Final = 32
 Scores = tuple[tuple[int, ...], ...]
 """Square, symmetric, in multiples of :data:`STEP`, 0 on the diagonal."""
 
-SEARCHED: Final = 1500
+SEARCHED: Final = 1200
 """Really different sets up to which what is learnt of them is help enough for a search."""
 
 
