@@ -171,10 +171,11 @@ def renamings(scores: Square, across: Square) -> list[tuple[int, ...]]:
         across: for each of them how it is joined to all others, who keep their names.
     """
     found: list[tuple[int, ...]] = []
+    kinds = [(row, sorted(inside)) for row, inside in zip(across, scores, strict=True)]
     for card in reversed(range(len(scores))):
         reached = {card}
         for name in range(card + 1, len(scores)):
-            if name not in reached and (names := _completed(scores, across, (*range(card), name))):
+            if name not in reached and (names := _completed(scores, kinds, (*range(card), name))):
                 found.append(names)
                 reached = _reached(card, found)
     return found
@@ -191,15 +192,19 @@ def _reached(card: int, renamings: Sequence[Sequence[int]]) -> set[int]:
     return reached
 
 
-def _completed(scores: Square, across: Square, names: tuple[int, ...]) -> tuple[int, ...]:
-    """A renaming that begins with ``names`` and keeps all scores; empty where there is none."""
+def _completed(scores: Square, kinds: Sequence[object], names: tuple[int, ...]) -> tuple[int, ...]:
+    """A renaming that begins with ``names`` and keeps all scores; empty where there is none.
+
+    Args:
+        kinds: what is the same of cards that can have each other's name.
+    """
     last = len(names) - 1
     row, renamed = scores[last], scores[names[last]]
-    if across[last] != across[names[last]]:
+    if kinds[last] != kinds[names[last]]:
         return ()
     if any(row[card] != renamed[name] for card, name in enumerate(names[:last])):
         return ()
     if len(names) == len(scores):
         return names
     others = (name for name in range(len(scores)) if name not in names)
-    return next((t for name in others if (t := _completed(scores, across, (*names, name)))), ())
+    return next((t for name in others if (t := _completed(scores, kinds, (*names, name)))), ())
