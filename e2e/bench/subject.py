@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from bench import inpod
 from environments.controlplane import ControlPlane
 from environments.processes import Process, free_port
 from environments.waiting import until
@@ -33,12 +34,12 @@ class Subject:
 
     @classmethod
     def ours(cls, plane: ControlPlane) -> "Subject":
-        """Start this repository's extender and wait until it is ready."""
+        """Start this repository's extender, as a pod would, and wait until it is ready."""
         port = free_port()
-        argv = [str(COMMAND), "--kubeconfig", str(plane.kubeconfig)]
-        argv += ["--port", str(port), "--host", "127.0.0.1"]
+        command = [str(COMMAND), "--port", str(port), "--host", "127.0.0.1"]
+        argv, environ = inpod.argv(plane, command), inpod.environ(plane)
         begin = time.monotonic()
-        process = plane.run(f"extender-{port}", argv, LOG_LEVEL="warn")
+        process = plane.run(f"extender-{port}", argv, LOG_LEVEL="warn", **environ)
         subject = cls("gpushare", f"http://127.0.0.1:{port}{PREFIX}", process)
         root = Connection(f"http://127.0.0.1:{port}")
         until("the extender is ready", lambda: root.ready(process), seconds=READY_SECONDS)

@@ -1,4 +1,4 @@
-"""Where the API server is: a pod's account, a plain kubeconfig, and all else."""
+"""Where the API server is: a pod's account, or what a kubeconfig says."""
 
 import ssl
 import subprocess
@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import yaml
 from certificates import make_certificate
@@ -15,7 +14,6 @@ from gpuextender import access
 from gpuextender.access import TokenAccess, find, service_account
 from gpuextender.kubeerrors import AccessError
 from gpuextender.officialaccess import OfficialAccess
-from gpuextender.tokenconfig import read_plain
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
@@ -79,53 +77,12 @@ def test_what_a_pod_lacks_is_named(missing: str, tmp_path: Path) -> None:
         service_account({} if missing == "environment" else POD, tmp_path)
 
 
-async def test_a_kubeconfig_with_a_token_is_read_here(tmp_path: Path) -> None:
-    """A token, or the file that holds one beside the kubeconfig."""
+async def test_a_kubeconfig_is_read_by_the_official_client(tmp_path: Path) -> None:
+    """A token or basic credentials, here; and it has the words for what cannot be read."""
     found = await find(write(tmp_path, cluster={}, user={"token": "t"}))
-    assert (type(found), found.host, found.tls) == (TokenAccess, "http://127.0.0.1:1", None)
-    assert await found.authorization() == "Bearer t"
-    (tmp_path / "secret").write_text("from a file")
-    found = await find(write(tmp_path, cluster={}, user={"tokenFile": "secret"}))
-    assert await found.authorization() == "Bearer from a file"
-
-
-def test_the_authority_of_a_kubeconfig_is_demanded(tmp_path: Path) -> None:
-    """From a file or in the text; no check only where the kubeconfig says so."""
-    make_certificate(tmp_path, "localhost")
-    data = msgspec.to_builtins((tmp_path / "tls.crt").read_bytes())
-    for cluster, mode in (
-        ({"certificate-authority": "tls.crt"}, ssl.CERT_REQUIRED),
-        ({"certificate-authority-data": data}, ssl.CERT_REQUIRED),
-        ({"insecure-skip-tls-verify": True}, ssl.CERT_NONE),
-    ):
-        plain = read_plain(write(tmp_path, cluster={"server": "https://x", **cluster}, user={}))
-        assert plain is not None
-        assert plain[1] is not None
-        assert plain[1].verify_mode is mode
-
-
-@pytest.mark.parametrize(
-    ("cluster", "user"),
-    [
-        ({}, {"exec": {"command": "x"}}),
-        ({}, {"token": "t", "as": "somebody"}),
-        ({}, {"username": "u", "password": "p"}),
-        ({"proxy-url": "http://proxy"}, {"token": "t"}),
-        ({"tls-server-name": "name"}, {"token": "t"}),
-        ({"server": "https://x", "certificate-authority": "not-there"}, {"token": "t"}),
-    ],
-)
-def test_whatever_says_more_is_not_plain(
-    cluster: dict[str, Any], user: dict[str, Any], tmp_path: Path
-) -> None:
-    """A key that is not known here must not be passed over."""
-    assert read_plain(write(tmp_path, cluster=cluster, user=user)) is None
-
-
-async def test_the_official_client_reads_the_rest(tmp_path: Path) -> None:
-    """Basic credentials, here; and it has the words for what cannot be read."""
-    found = await find(write(tmp_path, cluster={}, user={"username": "u", "password": "p"}))
     assert isinstance(found, OfficialAccess)
+    assert (found.host, await found.authorization()) == ("http://127.0.0.1:1", "Bearer t")
+    found = await find(write(tmp_path, cluster={}, user={"username": "u", "password": "p"}))
     assert await found.authorization() == "Basic dTpw"
     (tmp_path / "kubeconfig").write_text("current-context: [")
     with pytest.raises(AccessError):

@@ -1,8 +1,7 @@
 """Where the API server is, and who this process is to it.
 
-A pod's service account is read here, and a kubeconfig that says no more than an address and a token
-in :mod:`gpuextender.tokenconfig`. Everything else (certificates of clients, plugins, providers) is
-for the official client, which is loaded only then: that takes longer than all of the rest.
+A pod's service account is read here. A kubeconfig, with whatever it may hold, is for the official
+client, which is loaded only then: that takes longer than all of the rest.
 """
 
 import os
@@ -13,7 +12,6 @@ from time import monotonic
 from typing import Final, Protocol
 
 from gpuextender.kubeerrors import AccessError
-from gpuextender.tokenconfig import read_plain
 
 MOUNTED: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_SECONDS: Final = 60.0
@@ -42,10 +40,10 @@ class TokenAccess:
     """An address and a bearer token.
 
     Args:
-        token: of itself, or the file that holds it.
+        token: the file that holds it.
     """
 
-    def __init__(self, host: str, tls: ssl.SSLContext | None, token: str | Path) -> None:
+    def __init__(self, host: str, tls: ssl.SSLContext | None, token: Path) -> None:
         self.host, self.tls = host.rstrip("/"), tls
         self.proxy: str | None = None
         self._token = token
@@ -59,8 +57,6 @@ class TokenAccess:
         return f"Bearer {self._text}" if self._text else ""
 
     def _now(self) -> str:
-        if isinstance(self._token, str):
-            return self._token
         try:
             return self._token.read_text().strip() or self._text
         except OSError:
@@ -75,11 +71,6 @@ async def find(kubeconfig: Path | None) -> Access:
     """
     if kubeconfig is None:
         return service_account(os.environ, MOUNTED)
-    found = read_plain(kubeconfig)
-    return TokenAccess(*found) if found else await _official(kubeconfig)
-
-
-async def _official(kubeconfig: Path) -> Access:
     from gpuextender.officialaccess import load  # noqa: PLC0415 - see above
 
     return await load(kubeconfig)
