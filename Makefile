@@ -87,6 +87,10 @@ docs: $(READY) ## Build the documentation into build/site
 images: $(READY) ## Build the service images, print their sizes, and write SBOMs to artifacts/sbom
 	@$(E2E) images build
 
+.PHONY: verify-images
+verify-images: $(READY) ## Build every image anew and compare ids with those that are there (minutes)
+	@$(E2E) images verify
+
 .PHONY: lock
 lock: $(READY) ## Compile the requirement files with hashes
 	@$(BIN)/python requirements/compile.py
