@@ -38,9 +38,10 @@ print(call.getresponse().status)
 """
 
 LOOK_AT_THE_PAGE = """
-import http.client
+import http.client, ssl
 token = open("/var/run/secrets/kubernetes.io/serviceaccount/token").read()
-call = http.client.HTTPConnection("127.0.0.1", 8080, timeout=10)
+trust = ssl.create_default_context(cafile="/etc/gpushare/dashboard/ca.crt")
+call = http.client.HTTPSConnection("127.0.0.1", 8080, timeout=10, context=trust)
 call.request("GET", "/", headers={"Authorization": f"Bearer {token}"})
 print(call.getresponse().status)
 """
