@@ -5,7 +5,6 @@ import json
 from collections.abc import Sequence
 from time import perf_counter
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from objects import node, placed, pod
@@ -18,7 +17,6 @@ from gpucore.policy import score
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.nodes import decode_node
 from gpucore.wire.pods import decode_pod
-from gpuextender import prioritize as prioritize_module
 from gpuextender.answers import Answers
 from gpuextender.gangs import Gangs
 from gpuextender.prioritize import Prioritize
@@ -121,12 +119,6 @@ def test_kept_entries_are_the_scores_of_the_core(
 ) -> None:
     """However the books change between the questions, each answer is what the core says then."""
     asyncio.run(_compare(changes, amounts))
-
-
-def test_many_missing_rows_are_worked_out_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer is the same where too many nodes changed to look at all of them at once."""
-    monkeypatch.setattr(prioritize_module, "FEW_ROWS", 0)
-    asyncio.run(_compare([("a", 0, 2), ("b", 1, 5), ("a", 1, 9)], [(3, 0), (12, 0)]))
 
 
 async def _compare(changes: list[tuple[str, int, int]], amounts: list[tuple[int, int]]) -> None:

@@ -1,8 +1,7 @@
 """prioritize: how good each node is for a pod, 0..10, so that shares pack nodes and not only cards.
 
 A node that is unknown, or turns out not to fit, scores 0 and never voids the list. What is sent of
-a node is kept encoded: for plain shares by rating, which its row gives for every amount; for all
-else by what is asked.
+a node is kept encoded, by what is asked: plain shares by policy and amount, all else by demand.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -24,9 +23,6 @@ from gpuextender.slices import Slices
 from gpuextender.state import State
 
 POLICIES: Final = 8
-FEW_ROWS: Final = 32
-"""So many missing rows are worked out at once; more, a slice at a time."""
-
 _EMPTY: Final = b"[]"
 
 
@@ -102,40 +98,22 @@ class Prioritize:
     async def _known(self, numbers: Sequence[int], demand: Demand) -> list[bytes]:
         if not ratings.plain(demand):
             return await self._entries.ask(demand, numbers, lambda ns: self._exact(ns, demand))
-        found = self._looked_up(numbers, demand.mem, demand.policy)
-        if found is not None:
-            return found
         question = (demand.policy, demand.mem)
         return await self._entries.ask(question, numbers, lambda ns: self._plain(ns, demand))
-
-    def _looked_up(self, numbers: Sequence[int], amount: int, policy: str) -> list[bytes] | None:
-        """Entries where every row and piece is kept, but for a few rows; else ``None``."""
-        rows = self._rows.table(policy)
-        pieces = [self._pieces.table(rating) for rating in range(MAX_SCORE + 1)]
-        for _ in range(2):
-            try:
-                found = [pieces[rows[number][amount]][number] for number in numbers]  # type: ignore[index]
-            except TypeError:  # a row is missing, as its node was touched
-                missing = [number for number in numbers if rows[number] is None]
-                if len(missing) > FEW_ROWS:
-                    return None
-                for number in missing:
-                    self._row(number, policy)
-            except IndexError:  # a row does not go so far
-                return None
-            else:
-                return found if all(found) else None  # type: ignore[return-value]  # none missing
-        return None
 
     def _plain(self, numbers: Sequence[int], demand: Demand) -> list[bytes]:
         """Entries out of rows; of the core where a row cannot say."""
         amount, policy = demand.mem, demand.policy
         rows = self._rows.table(policy)
+        pieces = [self._pieces.table(rating) for rating in range(MAX_SCORE + 1)]
+        found = _looked_up(numbers, amount, rows, pieces)
+        if found is not None:
+            return found
         entries = []
         for number in numbers:
             row = rows[number] or self._row(number, policy)
             rating = row[amount] if amount < len(row) else self._score(number, demand)
-            entries.append(self._pieces.table(rating)[number] or self._piece(number, rating))
+            entries.append(pieces[rating][number] or self._piece(number, rating))
         return entries
 
     def _exact(self, numbers: Sequence[int], demand: Demand) -> list[bytes]:
@@ -162,6 +140,20 @@ class Prioritize:
         piece = _entry(self._roster.names[number], rating)
         self._pieces.table(rating)[number] = piece
         return piece
+
+
+def _looked_up(
+    numbers: Sequence[int],
+    amount: int,
+    rows: Sequence[Sequence[int] | None],
+    pieces: Sequence[Sequence[bytes | None]],
+) -> list[bytes] | None:
+    """Entries where every row and piece is kept, as they are of most nodes; else ``None``."""
+    try:
+        found = [pieces[rows[number][amount]][number] for number in numbers]  # type: ignore[index]
+    except (TypeError, IndexError):  # no row, or one that does not go so far
+        return None
+    return found if all(found) else None  # type: ignore[return-value]  # nothing is missing
 
 
 def _names(args: ExtenderArgs) -> list[NodeName]:
