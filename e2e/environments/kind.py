@@ -6,6 +6,7 @@ cluster itself is created through pytest-kind's class, with kind and kubectl fro
 
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,11 @@ class KindEnvironment:
             engine.ensure()
             node_image = nodeimage.ensure()
             self._programs = tools.ensure(node_image)
-            built = images.ensure()
-            self._cluster(node_image)
+            # Neither needs the other, and both mostly wait.
+            with ThreadPoolExecutor(max_workers=1) as beside:
+                building = beside.submit(images.ensure)
+                self._cluster(node_image)
+                built = building.result()
         except ClusterError as reason:
             raise UnavailableError(str(reason)) from reason
         self.tools = self._tool_folder()
