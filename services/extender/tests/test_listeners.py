@@ -2,6 +2,8 @@
 
 import asyncio
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -14,6 +16,7 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp
 from running import Running, until
 
+from gpuextender.server import Server
 from gpuextender.settings import Settings
 
 
@@ -21,6 +24,19 @@ async def text(url: str, **how: object) -> tuple[int, str]:
     """Status and text of a GET."""
     async with aiohttp.ClientSession() as http, http.get(url, **how) as reply:
         return reply.status, await reply.text()
+
+
+@asynccontextmanager
+async def over_tls(cluster: FakeApiServer, tmp_path: Path, folder: Path) -> AsyncIterator[Server]:
+    """The metrics port of an extender, under a certificate of ``folder`` that it follows."""
+    make_certificate(folder, "first")
+    own_port = {"metrics_port": 0, "metrics_host": "127.0.0.1"}
+    settings = {**own_port, "metrics_certificates": folder, "certificates_reload": 0.02}
+    async with Running(cluster, tmp_path, **settings) as extender:
+        await extender.ready()
+        probes = extender.service.listeners.metrics
+        await until("the metrics port listens", lambda: probes.started)
+        yield probes
 
 
 async def test_probes_and_metrics_have_a_port_of_their_own(
@@ -49,13 +65,7 @@ async def test_metrics_over_tls_follow_their_certificate(
 ) -> None:
     """Who trusts the authority is answered and plain HTTP is not; a new one is shown once there."""
     folder = tmp_path / "metrics"
-    make_certificate(folder, "one")
-    own_port = {"metrics_port": 0, "metrics_host": "127.0.0.1"}
-    settings = {**own_port, "metrics_certificates": folder, "certificates_reload": 0.02}
-    async with Running(cluster, tmp_path, **settings) as extender:
-        await extender.ready()
-        probes = extender.service.listeners.metrics
-        await until("the metrics port listens", lambda: probes.started)
+    async with over_tls(cluster, tmp_path, folder) as probes:
         place = f"127.0.0.1:{probes.port}/metrics"
         status, figures = await text(f"https://{place}", ssl=trusting(folder))
         assert status == 200
@@ -72,13 +82,7 @@ async def test_metrics_over_tls_follow_their_certificate(
 async def test_a_broken_certificate_changes_nothing(cluster: FakeApiServer, tmp_path: Path) -> None:
     """A key that does not fit is not taken, and the port goes on with what it has."""
     folder = tmp_path / "metrics"
-    make_certificate(folder, "good")
-    own_port = {"metrics_port": 0, "metrics_host": "127.0.0.1"}
-    settings = {**own_port, "metrics_certificates": folder, "certificates_reload": 0.02}
-    async with Running(cluster, tmp_path, **settings) as extender:
-        await extender.ready()
-        probes = extender.service.listeners.metrics
-        await until("the metrics port listens", lambda: probes.started)
+    async with over_tls(cluster, tmp_path, folder) as probes:
         good = await shown(probes.port)
         with structlog.testing.capture_logs() as said:
             (folder / "tls.key").write_text("no key")

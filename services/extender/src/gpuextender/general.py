@@ -84,7 +84,7 @@ class General:
             ) as reply:
                 return await _whole(reply)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise UnreachableError(f"{method} {path}: {_reason(error)}") from error
+            raise UnreachableError.because(f"{method} {path}", error) from error
 
     async def watch(
         self, path: str, *, params: Mapping[str, str], headers: Mapping[str, str], silence: float
@@ -112,7 +112,7 @@ class General:
                     lines, rest = split_lines(rest, chunk)
                     yield lines
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise UnreachableError(f"{asked}: {_reason(error)}") from error
+            raise UnreachableError.because(asked, error) from error
 
 
 async def _whole(reply: aiohttp.ClientResponse) -> Reply:
@@ -123,8 +123,3 @@ async def _whole(reply: aiohttp.ClientResponse) -> Reply:
 def _failure(asked: str, reply: Reply) -> Exception:
     after = reply.headers.get("retry-after", "")
     return failure_of(asked, reply.status, reply.reason, reply.body, retry_after=after)
-
-
-def _reason(error: Exception) -> str:
-    """Timeouts have no text of their own."""
-    return str(error) or type(error).__name__

@@ -115,7 +115,7 @@ class KubeApi:
         try:
             reply = await self._poster.post(path, body, headers)
         except (OSError, TimeoutError) as error:
-            raise UnreachableError(f"POST {path}: {_reason(error)}") from error
+            raise UnreachableError.because(f"POST {path}", error) from error
         return await self._judged(f"POST {path}", reply)
 
     async def patch(self, path: str, body: bytes) -> bytes:
@@ -141,7 +141,7 @@ class KubeApi:
         try:
             reply = await poster.get(path, params, headers)
         except (OSError, TimeoutError) as error:
-            raise UnreachableError(f"GET {path}: {_reason(error)}") from error
+            raise UnreachableError.because(f"GET {path}", error) from error
         return await self._judged(f"GET {path}", reply)
 
     async def _ask(
@@ -213,8 +213,3 @@ def _proxy(host: str) -> str | None:
     parts = urlsplit(host)
     exempt = request.proxy_bypass(parts.hostname or "")
     return None if exempt else request.getproxies().get(parts.scheme)
-
-
-def _reason(error: Exception) -> str:
-    """Timeouts have no text of their own."""
-    return str(error) or type(error).__name__

@@ -15,7 +15,7 @@ Apart from it stands AccessError: it is not known where the API server is.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -30,6 +30,11 @@ class KubeError(Exception):
 
 class UnreachableError(KubeError):
     """No answer came; whether the request was carried out is unknown."""
+
+    @classmethod
+    def because(cls, asked: str, error: Exception) -> Self:
+        """What became of a request; timeouts have no text of their own."""
+        return cls(f"{asked}: {str(error) or type(error).__name__}")
 
 
 class StatusError(KubeError):
