@@ -183,5 +183,6 @@ async def test_a_card_before_volta_keeps_its_mode_and_the_node_is_told(
     old = t4(0).__class__(0, t4(0).uuid, "Tesla P40", 22919, capability=(6, 1))
     async with mps_stage(tmp_path, root, driver=FakeDriver(old, t4(1)), mps=True) as stage:
         await stage.eventually(lambda: modes(stage) == ["none", "mps"])
+        await stage.eventually(lambda: messages(stage, "GpuIsolation", "n1"))
         (said,) = messages(stage, "GpuIsolation", "n1")
         assert said.startswith("card 0 has no isolation by MPS: compute capability 6.1")
