@@ -13,6 +13,7 @@ from gpucore.wire.pods import decode_pod
 from gpuextender.filter import Filter
 from gpuextender.gangs import Gangs
 from gpuextender.latenews import LateNews
+from gpuextender.listings import Listings
 from gpuextender.roster import Roster
 from gpuextender.state import State
 
@@ -24,7 +25,7 @@ ENOUGH_TURNS = 50
 def filter_of(state: State) -> Filter:
     """The verb over these books, told of their changes as the service does it."""
     roster = Roster(state.ledger)
-    verb = Filter(state, Gangs(state, Rules()), roster)
+    verb = Filter(state, Gangs(state, Rules()), roster, Listings(roster))
 
     def touch(name: NodeName) -> None:
         verb.touch(roster.touch(name))
@@ -76,7 +77,7 @@ async def test_room_freed_a_moment_after_the_question_is_given() -> None:
     holder = decode_pod(json.dumps(placed(pod("holder", 16), "n", 0)).encode())
     state.pod_changed(holder)
     question = json.dumps({"Pod": pod("waiting", 16), "NodeNames": ["n"]}).encode()
-    assert not (await verb.answer(question)).node_names
+    assert bytes((await verb.answer(question)).node_names) == b"[]"
 
     async with asyncio.timeout(5):
         again = asyncio.create_task(verb.answer(question))
@@ -84,4 +85,4 @@ async def test_room_freed_a_moment_after_the_question_is_given() -> None:
             await asyncio.sleep(0)
         assert not again.done()
         state.pod_gone(holder)
-        assert (await again).node_names == ["n"]
+        assert bytes((await again).node_names) == b'["n"]'

@@ -43,7 +43,7 @@ class Asked:
 
     async def verdict(self, demand: Demand) -> Verdict:
         """What the node says, by either way that a filter may take."""
-        if self.refusals.room_for(demand, ["n"]):
+        if not self.refusals.doubts(demand, [self.number]):
             return FITS
         [found] = await self.refusals.verdicts(demand, ["n"], [self.number])
         return found
@@ -103,8 +103,7 @@ async def test_a_name_that_is_not_known_is_refused_for_good() -> None:
     asked = Asked(books([10], [], 9))
     names = ["x", "n", "y"]
     numbers = asked.roster.numbers(names)
-    assert asked.refusals.room_for(Demand((Ask(8),), mem=8), ["n"])
-    assert not asked.refusals.room_for(Demand((Ask(8),), mem=8), names)
+    assert list(asked.refusals.doubts(Demand((Ask(8),), mem=8), numbers)) == [0, 2]
     found = await asked.refusals.verdicts(Demand((Ask(8),), mem=8), names, numbers)
     assert [one.code for one in found] == [Code.NODE_UNKNOWN, None, Code.NODE_UNKNOWN]
     assert found[0].unresolvable

@@ -7,15 +7,14 @@ read the only map they know.
 """
 
 from collections import Counter
-from collections.abc import Sequence
 
 from gpucore.model import Demand
-from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod
 from gpuextender import messages, metrics
 from gpuextender.gangs import Gangs
 from gpuextender.latenews import LateNews
+from gpuextender.listings import Listing, Listings
 from gpuextender.messages import ExtenderArgs, FilterResult, MessageError, NodeItems
 from gpuextender.refusals import FITS, Refusals
 from gpuextender.roster import Roster
@@ -26,10 +25,10 @@ from gpuextender.state import Asking, State
 class Filter:
     """The verb. Answers always, for the original answers 200 whatever comes."""
 
-    def __init__(self, state: State, gangs: Gangs, roster: Roster) -> None:
+    def __init__(self, state: State, gangs: Gangs, roster: Roster, listings: Listings) -> None:
         self._state = state
         self._gangs = gangs
-        self._roster = roster
+        self._listings = listings
         self._refusals = Refusals(state.ledger, roster)
         self._late = LateNews()
 
@@ -49,56 +48,58 @@ class Filter:
         if not messages.given(args.pod):
             return FilterResult(error="arg or pod is nil")
         asking = self._state.saw(decode_pod(args.pod))
-        if args.node_names is not None:
-            fits, said = await self._sift(asking, args.node_names)
-            return FilterResult(
-                node_names=fits,
-                failed_nodes=said.failed,
-                failed_and_unresolvable_nodes=said.hopeless,
-            )
-        if not messages.given(args.nodes):
+        if messages.given(args.node_names):
+            fits, said = await self._sift(asking, self._listings.read(args.node_names))
+            nodes = None
+        elif messages.given(args.nodes):
+            items = messages.items_of(args.nodes)
+            fits, said = await self._sift(asking, self._listings.of(list(items)))
+            nodes = NodeItems([items[name] for name in fits.names])
+        else:
             return FilterResult(error="cannot get node names")
-        items = messages.items_of(args.nodes)
-        fits, said = await self._sift(asking, list(items))
         return FilterResult(
-            nodes=NodeItems([items[name] for name in fits]),
-            node_names=fits,
+            nodes=nodes,
+            node_names=self._listings.sent(fits),
             failed_nodes=said.failed,
             failed_and_unresolvable_nodes=said.hopeless,
         )
 
-    async def _sift(
-        self, asking: Asking, names: Sequence[NodeName]
-    ) -> tuple[Sequence[NodeName], Said]:
-        """Names that fit, and what the others say."""
+    async def _sift(self, asking: Asking, listing: Listing) -> tuple[Listing, Said]:
+        """Nodes that fit, and what the others say."""
         if asking.demand is None:
-            return names, Said()
-        fits, said = await self._judged(asking, asking.demand, names)
-        if not fits and len(said.hopeless) < len(names):
+            return listing, Said()
+        fits, said = await self._judged(asking, asking.demand, listing)
+        if not fits.names and len(said.hopeless) < len(listing.names):
             deadline = self._late.deadline(asking.pod.uid)
-            while not fits and await self._late.heard(deadline):
-                fits, said = await self._judged(asking, asking.demand, names)
+            while not fits.names and await self._late.heard(deadline):
+                fits, said = await self._judged(asking, asking.demand, listing)
         for code, count in said.counts.items():
             metrics.REFUSALS.labels(code.value).inc(count)
         return fits, said
 
     async def _judged(
-        self, asking: Asking, demand: Demand, names: Sequence[NodeName]
-    ) -> tuple[Sequence[NodeName], Said]:
-        return self._gangs.sift(asking, names) or await self._alone(demand, names)
+        self, asking: Asking, demand: Demand, listing: Listing
+    ) -> tuple[Listing, Said]:
+        sifted = self._gangs.sift(asking, listing.names)
+        if sifted is None:
+            return await self._alone(demand, listing)
+        names, said = sifted
+        return self._listings.of(names), said
 
-    async def _alone(
-        self, demand: Demand, names: Sequence[NodeName]
-    ) -> tuple[Sequence[NodeName], Said]:
-        if self._refusals.room_for(demand, names):
-            return names, Said()
-        numbers = self._roster.numbers(names)
-        verdicts = await self._refusals.verdicts(demand, names, numbers)
-        judged = list(zip(names, verdicts, strict=True))
-        refused = [(name, verdict) for name, verdict in judged if verdict is not FITS]
-        said = Said(
-            {name: verdict.text for name, verdict in refused},
-            {name: verdict.text for name, verdict in refused if verdict.unresolvable},
-            Counter(verdict.code for _, verdict in refused if verdict.code),
+    async def _alone(self, demand: Demand, listing: Listing) -> tuple[Listing, Said]:
+        names, numbers = listing.names, listing.numbers
+        doubts = self._refusals.doubts(demand, numbers)
+        verdicts = await self._refusals.verdicts(
+            demand, [names[place] for place in doubts], [numbers[place] for place in doubts]
         )
-        return [name for name, verdict in judged if verdict is FITS], said
+        refused = {
+            place: verdict
+            for place, verdict in zip(doubts, verdicts, strict=True)
+            if verdict is not FITS
+        }
+        said = Said(
+            {names[place]: verdict.text for place, verdict in refused.items()},
+            {names[place]: one.text for place, one in refused.items() if one.unresolvable},
+            Counter(verdict.code for verdict in refused.values() if verdict.code),
+        )
+        return listing.without(refused), said

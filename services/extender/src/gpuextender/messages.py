@@ -5,8 +5,8 @@ are read in any case here too, exact case first because that is what a scheduler
 costs nothing. Pods and nodes inside are ordinary API objects, left undecoded as long as can be.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -14,6 +14,13 @@ from gpucore.units import NodeName
 
 _NULL: Final = b"null"
 NOTHING: Final = msgspec.Raw(_NULL)
+
+
+Names = Annotated[
+    msgspec.Raw,
+    msgspec.Meta(extra_json_schema={"type": ["array", "null"], "items": {"type": "string"}}),
+]
+"""Node names or null, undecoded: see :mod:`gpuextender.listings`."""
 
 
 def _nothing() -> msgspec.Raw:
@@ -30,7 +37,7 @@ class ExtenderArgs(msgspec.Struct, rename="pascal", forbid_unknown_fields=True):
 
     pod: msgspec.Raw = msgspec.field(default_factory=_nothing)
     nodes: msgspec.Raw = msgspec.field(default_factory=_nothing)
-    node_names: list[NodeName] | None = None
+    node_names: Names = msgspec.field(default_factory=_nothing)
 
 
 class BindingArgs(msgspec.Struct, rename="pascal", forbid_unknown_fields=True):
@@ -86,7 +93,7 @@ class FilterResult(msgspec.Struct, rename="pascal"):
     """Answer of filter. A node in both failed maps counts as unresolvable where that is known."""
 
     nodes: NodeItems | None = None
-    node_names: Sequence[NodeName] | None = None
+    node_names: Names = msgspec.field(default_factory=_nothing)
     failed_nodes: Mapping[str, str] = {}
     failed_and_unresolvable_nodes: Mapping[str, str] = {}
     error: str = ""
@@ -122,6 +129,7 @@ _EXACT: Final[Mapping[type, msgspec.json.Decoder[Any]]] = {
 }
 _ANY_CASE: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _NODE: Final = msgspec.json.Decoder(_Node)
+_NAMES: Final = msgspec.json.Decoder(list[NodeName])
 _BROKEN: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 encode: Final = _ENCODER.encode
@@ -160,6 +168,18 @@ def _decode_any_case(body: bytes | msgspec.Raw, kind: type[M]) -> M:
 def given(raw: msgspec.Raw) -> bool:
     """False for a null or an absent object."""
     return bytes(raw) != _NULL
+
+
+def names_of(names: msgspec.Raw) -> list[NodeName]:
+    """Node names.
+
+    Raises:
+        MessageError: it is no list of strings.
+    """
+    try:
+        return _NAMES.decode(names)
+    except _BROKEN as error:
+        raise MessageError(f"cannot decode NodeNames: {error}") from error
 
 
 def items_of(nodes: msgspec.Raw) -> dict[NodeName, msgspec.Raw]:

@@ -1,28 +1,32 @@
 """prioritize: how good each node is for a pod, 0..10, so that shares pack nodes and not only cards.
 
-A node that is unknown, or turns out not to fit, scores 0 and never voids the list. What is sent of
-a node is kept encoded, by what is asked: plain shares by policy and amount, all else by demand.
+A node that is unknown, or turns out not to fit, scores 0 and never voids the list. An entry is sent
+as a head, which says the node and is kept by its number, and a tail, which says its score and is
+one of a few: heads lie in a row in memory and tails are always at hand, which is most of what an
+answer about thousands of nodes costs. Tails are kept by what is asked: those of plain shares by
+policy and amount, all others by demand.
 """
 
-from collections.abc import Callable, Hashable, Sequence
-from functools import partial
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 from gpucore.grouping import Grouping
 from gpucore.model import Demand
 from gpucore.policy import MAX_SCORE, score
-from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod
 from gpuextender import messages, ratings
 from gpuextender.answers import Answers
 from gpuextender.gangs import Gangs
+from gpuextender.listings import Listing, Listings
 from gpuextender.messages import ExtenderArgs, HostPriority, MessageError
 from gpuextender.roster import Roster
 from gpuextender.slices import Slices
 from gpuextender.state import State
 
 POLICIES: Final = 8
+TAILS: Final = tuple(b"%d}," % rating for rating in range(MAX_SCORE + 1))
+"""What is sent of a node after its head, by rating."""
 _EMPTY: Final = b"[]"
 
 
@@ -35,90 +39,91 @@ class Prioritize:
     """
 
     def __init__(
-        self, state: State, gangs: Gangs, roster: Roster, *, policy: str, grouping: Grouping
+        self,
+        state: State,
+        gangs: Gangs,
+        roster: Roster,
+        listings: Listings,
+        *,
+        policy: str,
+        grouping: Grouping,
     ) -> None:
         self._state = state
         self._gangs = gangs
         self._roster = roster
+        self._listings = listings
         self._grouping = grouping
         self._policy = policy
-        self._entries: Answers[Hashable, bytes] = Answers(roster)
+        self._tails: Answers[Hashable, bytes] = Answers(roster)
         self._rows: Answers[str, Sequence[int]] = Answers(roster, POLICIES)
-        self._pieces: Answers[int, bytes] = Answers(roster, MAX_SCORE + 1)
-        self._hosts: dict[int, NodeName] = {}
+        self._heads = [b""]
 
     def touch(self, number: int) -> None:
-        """The books of a node changed."""
-        self._entries.touch(number)
+        """The books of a node changed, or another node has its number now."""
+        self._tails.touch(number)
         self._rows.touch(number)
-        host = self._roster.names[number]
-        if self._hosts.get(number) != host:  # pieces hold for any books, but of one node
-            self._hosts[number] = host
-            self._pieces.touch(number)
+        self._heads.extend([b""] * (len(self._roster) - len(self._heads)))
+        head = _head(self._roster.names[number])
+        if self._heads[number] != head:  # else the one that lies in its row stays
+            self._heads[number] = head
 
     async def answer(self, body: bytes) -> bytes:
         """The encoded ``HostPriorityList``; empty where the request cannot be read."""
         try:
             args = messages.decode(body, ExtenderArgs)
-            names = _names(args)
+            listing = self._listing(args)
             asking = self._state.saw(decode_pod(args.pod)) if messages.given(args.pod) else None
         except (MessageError, WireError):
             return _EMPTY
-        marks = self._gangs.marks(asking, names) if asking else None
+        marks = self._gangs.marks(asking, listing.names) if asking else None
         if asking is None or asking.demand is None or marks is not None:
             known = marks or {}
-            return messages.encode([HostPriority(name, known.get(name, 0)) for name in names])
-        return b"[" + b",".join(await self._list(names, asking.demand)) + b"]"
+            return self._joined(listing, [TAILS[known.get(name, 0)] for name in listing.names])
+        return self._joined(listing, await self._rated(listing.numbers, asking.demand))
 
     async def warm(self) -> None:
-        """Work out beforehand, a few nodes at a time, what is asked of pods without a policy.
-
-        Pieces of one rating are made in a row: read in the order of nodes they are then found
-        quickly, which is most of what an answer about thousands of nodes costs.
-        """
-        numbers = list(filter(None, self._roster.numbers(list(self._state.ledger.nodes()))))
+        """Work out beforehand, a few nodes at a time, what is asked of pods without a policy."""
         slices = Slices()
-        works: list[Callable[[int], object]] = [lambda number: self._row(number, "")]
-        works += [partial(self._piece, rating=rating) for rating in range(MAX_SCORE + 1)]
-        for work in works:
-            for number in numbers:
-                work(number)
-                await slices.breathe()
+        self._heads = [b"", *map(_head, self._roster.names[1:])]
+        for number in filter(None, self._roster.numbers(list(self._state.ledger.nodes()))):
+            self._row(number, "")
+            await slices.breathe()
 
-    async def _list(self, names: Sequence[NodeName], demand: Demand) -> list[bytes]:
-        numbers = self._roster.numbers(names)
+    def _listing(self, args: ExtenderArgs) -> Listing:
+        if messages.given(args.node_names):
+            return self._listings.read(args.node_names)
+        return self._listings.of(
+            list(messages.items_of(args.nodes)) if messages.given(args.nodes) else []
+        )
+
+    async def _rated(self, numbers: Sequence[int], demand: Demand) -> list[bytes]:
         if all(numbers):
             return await self._known(numbers, demand)
-        entries = iter(await self._known(list(filter(None, numbers)), demand))
-        return [
-            next(entries) if number else _entry(name, 0)
-            for name, number in zip(names, numbers, strict=True)
-        ]
+        known = iter(await self._known(list(filter(None, numbers)), demand))
+        return [next(known) if number else TAILS[0] for number in numbers]
 
     async def _known(self, numbers: Sequence[int], demand: Demand) -> list[bytes]:
         if not ratings.plain(demand):
-            return await self._entries.ask(demand, numbers, lambda ns: self._exact(ns, demand))
+            return await self._tails.ask(demand, numbers, lambda ns: self._exact(ns, demand))
         question = (demand.policy, demand.mem)
-        return await self._entries.ask(question, numbers, lambda ns: self._plain(ns, demand))
+        return await self._tails.ask(question, numbers, lambda ns: self._plain(ns, demand))
 
     def _plain(self, numbers: Sequence[int], demand: Demand) -> list[bytes]:
-        """Entries out of rows; of the core where a row cannot say."""
+        """Tails out of rows; of the core where a row cannot say."""
         amount, policy = demand.mem, demand.policy
         rows = self._rows.table(policy)
-        pieces = [self._pieces.table(rating) for rating in range(MAX_SCORE + 1)]
-        found = _looked_up(numbers, amount, rows, pieces)
-        if found is not None:
-            return found
-        entries = []
-        for number in numbers:
-            row = rows[number] or self._row(number, policy)
-            rating = row[amount] if amount < len(row) else self._score(number, demand)
-            entries.append(pieces[rating][number] or self._piece(number, rating))
-        return entries
+        try:
+            return [TAILS[rows[number][amount]] for number in numbers]  # type: ignore[index]
+        except (TypeError, IndexError):  # no row yet, or one that does not go so far
+            found = [(number, rows[number] or self._row(number, policy)) for number in numbers]
+        return [
+            TAILS[row[amount] if amount < len(row) else self._score(number, demand)]
+            for number, row in found
+        ]
 
     def _exact(self, numbers: Sequence[int], demand: Demand) -> list[bytes]:
-        """Entries by what the core says."""
-        return [self._piece(number, self._score(number, demand)) for number in numbers]
+        """Tails by what the core says."""
+        return [TAILS[self._score(number, demand)] for number in numbers]
 
     def _row(self, number: int, policy: str) -> Sequence[int]:
         """Scores of a node by amount, kept; none where the short cut does not hold."""
@@ -135,32 +140,17 @@ class Prioritize:
             return 0
         return score(account, demand, self._policy, grouping=self._grouping)
 
-    def _piece(self, number: int, rating: int) -> bytes:
-        """What is sent of a node with this rating, kept."""
-        piece = _entry(self._roster.names[number], rating)
-        self._pieces.table(rating)[number] = piece
-        return piece
+    def _joined(self, listing: Listing, tails: Sequence[bytes]) -> bytes:
+        """The answer about ``listing``, tail by tail."""
+        numbers = listing.numbers
+        heads = list(map(self._heads.__getitem__, numbers))
+        if not all(heads):  # some are unknown
+            heads = [head or _head(name) for head, name in zip(heads, listing.names, strict=True)]
+        parts = [b""] * (2 * len(heads))
+        parts[::2], parts[1::2] = heads, tails
+        return b"[%b]" % b"".join(parts)[:-1]
 
 
-def _looked_up(
-    numbers: Sequence[int],
-    amount: int,
-    rows: Sequence[Sequence[int] | None],
-    pieces: Sequence[Sequence[bytes | None]],
-) -> list[bytes] | None:
-    """Entries where every row and piece is kept, as they are of most nodes; else ``None``."""
-    try:
-        found = [pieces[rows[number][amount]][number] for number in numbers]  # type: ignore[index]
-    except (TypeError, IndexError):  # no row, or one that does not go so far
-        return None
-    return found if all(found) else None  # type: ignore[return-value]  # nothing is missing
-
-
-def _names(args: ExtenderArgs) -> list[NodeName]:
-    if args.node_names is not None:
-        return args.node_names
-    return list(messages.items_of(args.nodes)) if messages.given(args.nodes) else []
-
-
-def _entry(name: str, rating: int) -> bytes:
-    return messages.encode(HostPriority(name, rating))
+def _head(name: str) -> bytes:
+    """What is sent of a node up to its rating."""
+    return messages.encode(HostPriority(name, 0)).removesuffix(b"0}")

@@ -61,18 +61,17 @@ class Refusals:
         self._verdicts.touch(number)
         self._patterns.pop(number, None)
 
-    def room_for(self, demand: Demand, names: Sequence[NodeName]) -> bool:
-        """Every one of these nodes can take ``demand``, as their rooms show; False: ask them."""
-        if not names:
-            return True
-        try:
-            if demand.gpus and not demand.fault:
-                return min(map(self._roster.whole_room_of.__getitem__, names)) >= demand.gpus
-            if ratings.plain(demand):
-                return min(map(self._roster.share_room_of.__getitem__, names)) >= demand.mem
-        except KeyError:  # a name that is not known
-            return False
-        return False
+    def doubts(self, demand: Demand, numbers: Sequence[int]) -> Sequence[int]:
+        """Places in ``numbers`` of nodes whose rooms do not show that they can take ``demand``."""
+        if demand.gpus and not demand.fault:
+            rooms, least = self._roster.whole_rooms, demand.gpus
+        elif ratings.plain(demand):
+            rooms, least = self._roster.share_rooms, demand.mem
+        else:
+            return range(len(numbers))
+        if min(map(rooms.__getitem__, numbers), default=least) >= least:
+            return ()
+        return [place for place, number in enumerate(numbers) if rooms[number] < least]
 
     async def verdicts(
         self, demand: Demand, names: Sequence[NodeName], numbers: Sequence[int]

@@ -26,8 +26,7 @@ class Roster:
         names: by number, of the node that has it or had it last.
         share_rooms: as in the ledger, by number; -1 where nobody is.
         whole_rooms: likewise.
-        share_room_of: the same by name, for a look at many nodes that needs nothing else of them.
-        whole_room_of: likewise.
+        changes: counts nodes that came or went; while it stands, so do all numbers.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -37,8 +36,7 @@ class Roster:
         self.names: list[NodeName] = [NodeName("")]
         self.share_rooms = [-1]
         self.whole_rooms = [-1]
-        self.share_room_of: dict[NodeName, int] = {}
-        self.whole_room_of: dict[NodeName, int] = {}
+        self.changes = 0
 
     def __len__(self) -> int:
         """How long a list by number must be."""
@@ -59,8 +57,8 @@ class Roster:
             return number
         if number == NOBODY:
             number = self._enter(name)
-        self.share_rooms[number] = self.share_room_of[name] = self._ledger.share_rooms[name]
-        self.whole_rooms[number] = self.whole_room_of[name] = self._ledger.whole_rooms[name]
+        self.share_rooms[number] = self._ledger.share_rooms[name]
+        self.whole_rooms[number] = self._ledger.whole_rooms[name]
         return number
 
     def settle(self) -> None:
@@ -68,8 +66,6 @@ class Roster:
         ordered = sorted(self._numbers, key=self._numbers.__getitem__)
         fresh = msgspec.json.decode(msgspec.json.encode(ordered), type=list[NodeName])
         self._numbers = {name: self._numbers[name] for name in fresh}
-        self.share_room_of = {name: self.share_room_of[name] for name in fresh}
-        self.whole_room_of = {name: self.whole_room_of[name] for name in fresh}
 
     def _enter(self, name: NodeName) -> int:
         if self._vacant:
@@ -81,11 +77,13 @@ class Roster:
             self.share_rooms.append(-1)
             self.whole_rooms.append(-1)
         self._numbers[name] = number
+        self.changes += 1
         return number
 
     def _leave(self, name: NodeName, number: int) -> None:
         if number == NOBODY:
             return
-        del self._numbers[name], self.share_room_of[name], self.whole_room_of[name]
+        del self._numbers[name]
+        self.changes += 1
         self._vacant.append(number)
         self.share_rooms[number] = self.whole_rooms[number] = -1

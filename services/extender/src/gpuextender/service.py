@@ -25,6 +25,7 @@ from gpuextender.health import Health
 from gpuextender.housekeeping import expire_reservations, settle_memory
 from gpuextender.kube import Api
 from gpuextender.listeners import Listeners
+from gpuextender.listings import Listings
 from gpuextender.preempt import Preempt
 from gpuextender.prioritize import Prioritize
 from gpuextender.probes import probes_app
@@ -53,9 +54,15 @@ class Service:
         self._grouping = settings.grouping()
         gangs = Gangs(self.state, Rules(settings.policy, self._grouping))
         self._roster = Roster(self.state.ledger)
-        self._filter = Filter(self.state, gangs, self._roster)
+        listings = Listings(self._roster)
+        self._filter = Filter(self.state, gangs, self._roster, listings)
         self._prioritize = Prioritize(
-            self.state, gangs, self._roster, policy=settings.policy, grouping=self._grouping
+            self.state,
+            gangs,
+            self._roster,
+            listings,
+            policy=settings.policy,
+            grouping=self._grouping,
         )
         self._gauges = LedgerGauges(self.state.ledger, self.state.waiting_demands)
         writer = Writer(api, deadline=settings.bind_deadline)
