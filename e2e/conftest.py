@@ -9,6 +9,7 @@ import pytest
 
 from environments import diagnosis, machines
 from environments.case import Case
+from environments.endedpods import EndedPods
 from environments.environment import Environment, UnavailableError
 
 CASE_SECONDS = 120
@@ -39,9 +40,12 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
         if os.environ.get("CI", "").lower() in {"1", "true"}:
             raise
         pytest.skip(f"no cluster for the e2e cases: {reason}")
+    pods = EndedPods(world.kubectl)
+    pods.start()
     try:
         yield world
     finally:
+        pods.stop()
         if not keep:
             world.stop()
 
