@@ -1,6 +1,8 @@
-"""How long filter and prioritize take, one call after another, as kube-scheduler sends them."""
+"""How long filter and prioritize take, one after the other, as kube-scheduler sends them."""
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 from bench.subject import Connection, Subject
 from environments import fakenodes
@@ -9,35 +11,50 @@ CALLS = 300
 WARM_UP = 20
 
 
-def measure(subject: Subject, verb: str, names: int, nodes: int) -> list[float]:
-    """Milliseconds of each call with ``names`` of ``nodes`` node names.
+def measure(subject: Subject, names: int, nodes: int) -> dict[str, list[float]]:
+    """Milliseconds of each call by verb, the first with ``names`` of ``nodes`` node names.
 
-    Every call asks for another pod and another stretch of the nodes, so that nothing is measured
-    that an answer remembered from the call before would give away.
+    Verbs take turns as they do for a scheduler, which asks prioritize about the names that filter
+    answered. Every pod is another one and asks about another stretch of the nodes, so that nothing
+    is measured that an answer remembered from the pod before would give away.
     """
     connection = Connection(subject.url)
-    times = []
+    times: dict[str, list[float]] = {"filter": [], "prioritize": []}
     for number in range(WARM_UP + CALLS):
-        seconds, answer = connection.post(verb, _arguments(number, names, nodes))
-        _check(verb, answer)
-        times.append(seconds * 1000)
-    return times[WARM_UP:]
+        pod, asked = _pod(number), _stretch(number, names, nodes)
+        for verb, series in times.items():
+            seconds, answer = connection.post(verb, _arguments(pod, asked))
+            asked = _checked(verb, answer)
+            series.append(seconds * 1000)
+    return {verb: series[WARM_UP:] for verb, series in times.items()}
 
 
-def _arguments(number: int, names: int, nodes: int) -> bytes:
+def _stretch(number: int, names: int, nodes: int) -> list[str]:
     first = number * 137 % nodes
-    chosen = [f"node-{(first + i) % nodes:05}" for i in range(names)]
+    return [f"node-{(first + i) % nodes:05}" for i in range(names)]
+
+
+def _pod(number: int) -> dict[str, Any]:
     pod = fakenodes.pod(f"probe-{number}", 1 + number % 60, scheduler="none")
     pod["metadata"]["uid"] = f"00000000-0000-4000-8000-{number:012}"
-    return json.dumps({"Pod": pod, "Nodes": None, "NodeNames": chosen}).encode()
+    return pod
 
 
-def _check(verb: str, answer: object) -> None:
-    """An answer that says nothing would be quick and worthless."""
+def _arguments(pod: dict[str, Any], names: Sequence[str]) -> bytes:
+    """Without a space, as Go writes JSON."""
+    args = {"Pod": pod, "Nodes": None, "NodeNames": names}
+    return json.dumps(args, separators=(",", ":")).encode()
+
+
+def _checked(verb: str, answer: object) -> list[str]:
+    """Names in an answer; one that says nothing would be quick and worthless."""
     if verb == "filter":
         assert isinstance(answer, dict)
         assert not answer.get("Error")
-        assert answer.get("NodeNames")
+        names = answer.get("NodeNames")
     else:
         assert isinstance(answer, list)
-        assert answer
+        names = [entry["Host"] for entry in answer]
+    assert isinstance(names, list)
+    assert names
+    return names

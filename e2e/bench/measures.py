@@ -59,13 +59,12 @@ class Measures:
     async def latencies(self, subject: Subject) -> dict[str, dict[str, list[list[float]]]]:
         """Milliseconds of each call, by verb and number of names and run."""
         found: dict[str, dict[str, list[list[float]]]] = {"filter": {}, "prioritize": {}}
-        for verb, series in found.items():
-            for names in (count for count in NODE_STEPS if count <= self._nodes):
-                with self._part(f"{subject.name}: {verb}, {names} names"):
-                    series[str(names)] = [
-                        await asyncio.to_thread(latency.measure, subject, verb, names, self._nodes)
-                        for _ in range(self._plan.runs)
-                    ]
+        for names in (count for count in NODE_STEPS if count <= self._nodes):
+            with self._part(f"{subject.name}: filter and prioritize, {names} names"):
+                for _ in range(self._plan.runs):
+                    run = await asyncio.to_thread(latency.measure, subject, names, self._nodes)
+                    for verb, series in found.items():
+                        series.setdefault(str(names), []).append(run[verb])
         return found
 
     async def binds(self, subject: Subject) -> dict[str, Any]:
