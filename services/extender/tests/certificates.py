@@ -22,7 +22,7 @@ def make_certificate(folder: Path, name: str, key: tuple[str, ...] = EC) -> None
         ),
         check=True,
         capture_output=True,
-        timeout=30,
+        timeout=60,
     )
     for file in ("tls.key", "tls.crt"):
         (new / file).rename(folder / file)
@@ -39,5 +39,6 @@ async def shown(port: int) -> bytes:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
     certificate: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    writer.close()
+    writer.transport.abort()  # nobody waits for a farewell, and none is left to the collector
+    await writer.wait_closed()
     return certificate

@@ -1,6 +1,5 @@
 """Fixtures: a fake API server, and the real service in this process in front of it."""
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,6 +23,5 @@ async def cluster() -> AsyncIterator[FakeApiServer]:
 async def extender(cluster: FakeApiServer, tmp_path: Path) -> AsyncIterator[Running]:
     """A ready extender of that API server; what a test puts in later comes by watch."""
     async with Running(cluster, tmp_path) as running:
-        async with asyncio.timeout(10):
-            await running.ready()
+        await running.ready()
         yield running

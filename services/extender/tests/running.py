@@ -14,7 +14,8 @@ from gpuextender.service import Service
 from gpuextender.settings import Settings
 
 Object = dict[str, Any]
-WAIT_SECONDS = 10
+WAIT_SECONDS = 45
+"""Ends a test that has failed; a machine with a queue may need many of them."""
 
 
 async def until(what: str, true: Callable[[], object], *, seconds: float = WAIT_SECONDS) -> None:
@@ -39,7 +40,8 @@ class Running:
     async def __aenter__(self) -> Self:
         self._kubeconfig.write_text(self._cluster.kubeconfig())
         self.api = await KubeApi.connect(self._kubeconfig)
-        settings = Settings(port=0, host="127.0.0.1", **self._settings)
+        patient = {"bind_deadline": WAIT_SECONDS, **self._settings}
+        settings = Settings(port=0, host="127.0.0.1", **patient)
         self.service = Service(self.api, settings)
         self.task = asyncio.create_task(self.service.run())
         await until("the server listens", lambda: self.service.listeners.verbs.started)

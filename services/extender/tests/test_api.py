@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fakeapi import FakeApiServer
 from objects import node, placed, pod
-from running import Running, until
+from running import WAIT_SECONDS, Running, until
 
 pytestmark = pytest.mark.slow
 
@@ -219,5 +219,6 @@ async def test_nothing_stale_is_decided_on_and_readiness_comes_back(
         assert "gpushare_extender_ready 0.0" in (await extender.get("/metrics"))[1]
         assert "has said nothing" in (await extender.filter(pod("p", 2), "n"))["Error"]
         cluster.refuse = False
-        await extender.ready()
-        assert (await extender.get("/readyz"))[0] == 200
+        async with asyncio.timeout(WAIT_SECONDS):
+            while await extender.get("/readyz") != (200, "ok"):
+                await extender.ready()

@@ -49,7 +49,7 @@ class FakeApi:
 async def written(recorder: Recorder) -> None:
     """Let the recorder write what was said so far."""
     task = asyncio.create_task(recorder.run())
-    await recorder.flush(seconds=5)
+    await recorder.flush(seconds=45)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

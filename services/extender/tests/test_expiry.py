@@ -16,7 +16,7 @@ from gpuextender.expiry import ExpiryError, not_after
 def openssl(*words: str) -> str:
     """What openssl says."""
     done = subprocess.run(
-        ["openssl", *words], check=True, capture_output=True, text=True, timeout=30
+        ["openssl", *words], check=True, capture_output=True, text=True, timeout=60
     )
     return done.stdout
 

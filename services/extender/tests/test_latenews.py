@@ -2,14 +2,18 @@
 
 import asyncio
 import json
+from functools import partial
 
+import pytest
 from objects import node, placed, pod
+from running import WAIT_SECONDS
 
 from gpucore.gangplaces import Rules
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.nodes import decode_node
 from gpucore.wire.pods import decode_pod
+from gpuextender import filter as filter_module
 from gpuextender.filter import Filter
 from gpuextender.gangs import Gangs
 from gpuextender.latenews import LateNews
@@ -20,6 +24,12 @@ from gpuextender.state import State
 UID = PodUid("u")
 ENOUGH_TURNS = 50
 """Of the loop, for an answer that waits for nothing."""
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal waits until the news is there: how long is not what is looked at."""
+    monkeypatch.setattr(filter_module, "LateNews", partial(LateNews, patience=60, rest=60))
 
 
 def filter_of(state: State) -> Filter:
@@ -44,7 +54,7 @@ async def test_a_pod_refused_before_waits_for_a_change_of_the_books() -> None:
     """It is woken by the change, long before its patience ends."""
     late = LateNews(patience=60, rest=60)
     late.deadline(UID)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_SECONDS):
         waiting = asyncio.create_task(late.heard(late.deadline(UID)))
         await asyncio.sleep(0)
         assert not waiting.done()
@@ -69,6 +79,7 @@ async def test_of_pods_tried_again_together_one_waits() -> None:
     assert [bool(late.deadline(uid)) for uid in uids] == [True, False, False]
 
 
+@pytest.mark.usefixtures("patient")
 async def test_room_freed_a_moment_after_the_question_is_given() -> None:
     """The watch brings the end of a pod while the next one is being asked about."""
     state = State(DEFAULT_NAMES)
@@ -79,7 +90,7 @@ async def test_room_freed_a_moment_after_the_question_is_given() -> None:
     question = json.dumps({"Pod": pod("waiting", 16), "NodeNames": ["n"]}).encode()
     assert bytes((await verb.answer(question)).node_names) == b"[]"
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_SECONDS):
         again = asyncio.create_task(verb.answer(question))
         for _ in range(ENOUGH_TURNS):
             await asyncio.sleep(0)

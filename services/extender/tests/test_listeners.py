@@ -14,7 +14,7 @@ from fakeapi import FakeApiServer
 from objects import node, pod
 from pydantic import ValidationError
 from pydantic_settings import CliApp
-from running import Running, until
+from running import WAIT_SECONDS, Running, until
 
 from gpuextender.server import Server
 from gpuextender.settings import Settings
@@ -74,7 +74,7 @@ async def test_metrics_over_tls_follow_their_certificate(
             await text(f"http://{place}")
         first = await shown(probes.port)
         make_certificate(folder, "two", RSA)  # a context would keep it beside the first
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             while await shown(probes.port) == first:
                 assert probes.started
 
@@ -122,7 +122,7 @@ async def test_verbs_over_tls_follow_their_certificate(
             assert (await reply.json())["NodeNames"] == ["n"]
         first = await shown(port)
         make_certificate(folder, "two")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             while await shown(port) == first:
                 assert extender.service.listeners.verbs.started
 
@@ -159,7 +159,7 @@ async def test_an_authority_that_was_replaced_lets_nobody_in(
         url = f"https://127.0.0.1:{extender.service.listeners.verbs.port}/version"
         assert await let_in(url, before, trusting(now))
         (now / "ca.crt").write_bytes((now / "tls.crt").read_bytes())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             while await let_in(url, before, trusting(now)):
                 assert not extender.task.done()
         assert await let_in(url, now, trusting(now))
@@ -179,7 +179,7 @@ async def test_it_can_be_stopped_while_it_waits_for_certificates(
 ) -> None:
     """A Secret that never comes must not keep the process from ending."""
     settings = {"webhook_port": 0, "webhook_certificates": tmp_path, "certificates_reload": 0.02}
-    async with asyncio.timeout(10), Running(cluster, tmp_path, **settings) as extender:
+    async with asyncio.timeout(WAIT_SECONDS), Running(cluster, tmp_path, **settings) as extender:
         await extender.ready()
         assert not extender.service.listeners.admission.started
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -16,18 +17,11 @@ import pytest
 from fakeapi import FakeApiServer
 from objects import node, pod
 from pydantic_settings import CliApp
+from running import WAIT_SECONDS, Running
 
 from gpuextender.settings import Settings
 
 pytestmark = pytest.mark.slow
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 @asynccontextmanager
@@ -59,9 +53,21 @@ async def answers(url: str) -> int:
         return 0
 
 
+async def where(process: Process) -> tuple[str, list[bytes]]:
+    """The URL that the process says it listens on, and its lines until then."""
+    assert process.stderr is not None
+    lines = []
+    async with asyncio.timeout(WAIT_SECONDS):
+        async for line in process.stderr:
+            lines.append(line)
+            if found := re.search(rb" running on (http://[0-9.:]+)", line):
+                return found[1].decode(), lines
+    raise AssertionError(b"".join(lines).decode())
+
+
 async def until_ready(url: str) -> None:
     """Wait until the process is ready."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_SECONDS):
         while await answers(f"{url}/readyz") != 200:  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.02)
 
@@ -69,13 +75,12 @@ async def until_ready(url: str) -> None:
 async def test_sigterm_finishes_what_is_in_flight_and_exits_zero(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
-    """Unready at once, still deciding, the running bind is answered, then exit code 0."""
+    """Unready at once, the running bind is answered, then exit code 0."""
     await cluster.put("nodes", node("n", 15, unit="GiB"))
     item = await cluster.put("pods", pod("p", 2))
     (tmp_path / "kubeconfig").write_text(cluster.kubeconfig())
     arguments = ("--kubeconfig", str(tmp_path / "kubeconfig"), "--host", "127.0.0.1")
-    port, release, arrived = free_port(), asyncio.Event(), asyncio.Event()
-    url = f"http://127.0.0.1:{port}"
+    release, arrived = asyncio.Event(), asyncio.Event()
 
     async def slow(request: object) -> object:
         arrived.set()
@@ -83,8 +88,9 @@ async def test_sigterm_finishes_what_is_in_flight_and_exits_zero(
         return await cluster.apply_binding(request)
 
     cluster.fail_next("bind", slow)
-    flags = ("--port", str(port), "--drain-seconds", "1")
+    flags = ("--port", "0", "--drain-seconds", "1")
     async with command(*arguments, *flags, LOG_LEVEL="info") as process:
+        url, before = await where(process)
         await until_ready(url)
         metadata = item["metadata"]
         body = {
@@ -96,28 +102,36 @@ async def test_sigterm_finishes_what_is_in_flight_and_exits_zero(
         async with aiohttp.ClientSession() as http:
             bind = http.post(f"{url}/gpushare-scheduler/bind", json=body)
             bound = asyncio.ensure_future(bind)
-            await asyncio.wait_for(arrived.wait(), 10)
+            await asyncio.wait_for(arrived.wait(), WAIT_SECONDS)
             process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(WAIT_SECONDS):
                 while await answers(f"{url}/readyz") == 200:  # noqa: ASYNC110 - another process
                     await asyncio.sleep(0.01)
-            body = {"Pod": item, "NodeNames": ["n"]}
-            async with http.post(f"{url}/gpushare-scheduler/filter", json=body) as late:
-                assert (await late.json())["Error"] == ""
             release.set()
             reply = await bound
             assert (reply.status, await reply.json()) == (200, {"Error": ""})
-        _, stderr = await asyncio.wait_for(process.communicate(), 20)
+        _, after = await asyncio.wait_for(process.communicate(), WAIT_SECONDS)
     assert process.returncode == 0
-    lines = [json.loads(line) for line in stderr.decode().splitlines()]
+    lines = [json.loads(line) for line in (*before, *after.splitlines())]
     [placed] = [line for line in lines if line["event"] == "bound"]
     assert (placed["pod"], placed["node"]) == ("default/p", "n")
+
+
+async def test_while_it_drains_it_still_decides(cluster: FakeApiServer, tmp_path: Path) -> None:
+    """Requests come until everyone knows that it is going."""
+    await cluster.put("nodes", node("n", 15, unit="GiB"))
+    async with Running(cluster, tmp_path, drain_seconds=3600) as extender:
+        await extender.ready()
+        extender.service.stop()
+        assert (await extender.get("/readyz"))[0] == 503
+        assert (await extender.filter(pod("p", 2), "n"))["NodeNames"] == ["n"]
+        extender.service.listeners.close()  # as at the end of the hour
 
 
 async def test_without_an_api_server_it_says_so_and_exits_two(tmp_path: Path) -> None:
     """Neither a kubeconfig nor a service account: one sentence, no stack trace."""
     async with command("--kubeconfig", str(tmp_path / "none")) as process:
-        _, stderr = await asyncio.wait_for(process.communicate(), 20)
+        _, stderr = await asyncio.wait_for(process.communicate(), WAIT_SECONDS)
     assert process.returncode == 2
     assert "no API server" in stderr.decode()
     assert "Traceback" not in stderr.decode()
@@ -126,7 +140,7 @@ async def test_without_an_api_server_it_says_so_and_exits_two(tmp_path: Path) ->
 async def test_settings_that_make_no_sense_exit_two() -> None:
     """The setting is named."""
     async with command("--log-level", "loud") as process:
-        _, stderr = await asyncio.wait_for(process.communicate(), 20)
+        _, stderr = await asyncio.wait_for(process.communicate(), WAIT_SECONDS)
     assert process.returncode == 2
     assert "log_level" in stderr.decode()
 
@@ -163,5 +177,5 @@ async def test_a_service_that_cannot_follow_ends_instead_of_serving_blindly(
         port = str(taken.getsockname()[1])
         flags = ("--kubeconfig", str(tmp_path / "kubeconfig"), "--port", port)
         async with command(*flags, "--host", "127.0.0.1") as process:
-            await asyncio.wait_for(process.communicate(), 20)
+            await asyncio.wait_for(process.communicate(), WAIT_SECONDS)
     assert process.returncode not in {0, None}

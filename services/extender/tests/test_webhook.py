@@ -11,7 +11,7 @@ import pytest
 from certificates import make_certificate, shown
 from fakeapi import FakeApiServer
 from objects import node, pod
-from running import Running, until
+from running import WAIT_SECONDS, Running, until
 
 pytestmark = pytest.mark.slow
 
@@ -151,7 +151,7 @@ async def test_certificates_rotate_without_a_restart(
         (folder / "tls.crt").write_text("not a certificate")
         assert await shown(extender.service.listeners.admission.port) == first
         make_certificate(folder, "two")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             while await shown(extender.service.listeners.admission.port) == first:
                 assert extender.service.listeners.admission.started
         assert (await review(extender, pod("p", 2)))["allowed"]
