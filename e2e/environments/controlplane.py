@@ -125,7 +125,7 @@ class ControlPlane:
 
     def _keys(self) -> None:
         command = ["openssl", "genrsa", "-out", str(self.folder / "accounts.key"), "2048"]
-        subprocess.run(command, check=True, capture_output=True, timeout=30)
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
         line = f"{self.token},admin,admin,system:masters\n"
         tokens = self.folder / "tokens.csv"
         tokens.touch(mode=0o600)

@@ -3,9 +3,13 @@
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from random import SystemRandom
 
 STOP_SECONDS = 10
+_PORTS = range(10_000, 30_000)
+_TRIES = 100
 
 
 class Process:
@@ -63,8 +67,16 @@ class Process:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of the loopback that nobody listens on at this moment.
+
+    It is none of those that the kernel gives to whoever connects to somewhere, so that it is still
+    free when the program it is for has started; two calls have hardly ever the same answer.
+
+    Raises:
+        OSError: none was found.
+    """
+    for port in SystemRandom().sample(_PORTS, _TRIES):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError(f"no free port: tried {_TRIES} of {_PORTS}")

@@ -13,7 +13,7 @@ from hardware.compute import whole
 from hardware.grants import Card
 
 HELD_MIB: Final = 1024
-SEEN_SECONDS: Final = 15.0
+SEEN_SECONDS: Final = 60.0
 MIB: Final = 1024 * 1024
 OVERUSED: Final = "GpuMemoryOverused"
 

@@ -26,7 +26,7 @@ NODE: Final = "bare"
 NODE_PATH: Final = f"/api/v1/nodes/{NODE}"
 COMMAND: Final = Path(sys.executable).parent / "gpushare-device-plugin"
 READY_SECONDS: Final = 60
-ANSWER_SECONDS: Final = 10
+ANSWER_SECONDS: Final = 60
 LABELS: Final = {"gpushare": "true", "gputopology": "true"}
 
 

@@ -16,7 +16,7 @@ import grpc
 
 from hardware import protocol
 
-CALL_SECONDS: Final = 10.0
+CALL_SECONDS: Final = 60.0
 _SERVICE: Final = "/v1beta1.DevicePlugin"
 
 

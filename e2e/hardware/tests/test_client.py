@@ -1,6 +1,7 @@
 """The CUDA program over a fake driver library: the real ctypes calls, the real protocol."""
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -75,7 +76,7 @@ def test_work_is_counted(start: Start) -> None:
     """Operations are those of the launches it made, over the time that it measured."""
     with start() as client:
         rounds = client.ask("calibrate", blocks=4, milliseconds=1.0)["rounds"]
-        found = client.ask("compute", blocks=4, rounds=rounds, launches=2, seconds=0.05)
+        found = client.ask("compute", blocks=4, rounds=rounds, launches=2, seconds=0.5)
         each = 2 * kernels.operations(blocks=4, rounds=rounds)
         assert found["operations"] == found["requests"] * each
         assert len(found["milliseconds"]) == found["requests"] > 1
@@ -124,12 +125,13 @@ def test_one_that_is_killed_is_noticed(start: Start) -> None:
         client.begin("compute", blocks=4, rounds=1, launches=1, seconds=30)
         client.kill()
         with pytest.raises(LostError):
-            client.finish(within=10)
+            client.finish(within=60)
 
 
 def test_several_work_at_the_same_time(start: Start) -> None:
-    """Commands given together run side by side: the whole takes as long as one."""
+    """Commands given together run side by side: the whole takes less than one after the other."""
     with start() as first, start() as second:
-        work = {"blocks": 4, "rounds": 64, "launches": 1, "seconds": 0.3}
+        work = {"blocks": 4, "rounds": 64, "launches": 1, "seconds": 1.0}
+        began = time.monotonic()
         found = together([first, second], "compute", **work)
-        assert all(each["seconds"] < 0.6 for each in found)
+        assert time.monotonic() - began < sum(each["seconds"] for each in found)

@@ -13,7 +13,7 @@ import pytest
 
 SERVER = Path(__file__).parents[1] / "server.py"
 SHARE = {"ALIYUN_COM_GPU_MEM_CONTAINER": "3", "ALIYUN_COM_GPU_MEM_DEV": "15"}
-SECONDS = 30
+SECONDS = 60
 
 
 def command(model: Path, fraction: str) -> list[str]:

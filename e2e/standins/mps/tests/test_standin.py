@@ -13,7 +13,7 @@ import pytest
 from mpsstandin.servers import Servers
 
 PROGRAM = Path(__file__).parents[1] / "nvidia-cuda-mps-control"
-SECONDS = 20
+SECONDS = 60
 
 pytestmark = pytest.mark.slow
 
