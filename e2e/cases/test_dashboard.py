@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BROWSER = ROOT / "services" / "inspect" / "tests" / "web" / "chromium.py"
 PAGE = "gpushare-dashboard"
 DEADLINE_MS = 60_000
-FRESH_SECONDS = 40
+FRESH_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,16 @@ def token(case: Case) -> Iterator[str]:
     case.kubectl("create", "serviceaccount", "viewer", "-n", case.name)
     case.kubectl.apply(binding)
     try:
+        until("it may look", lambda: may_look(case, "viewer"), seconds=FRESH_SECONDS)
         yield requested(case, "viewer")
     finally:
         case.kubectl("delete", "clusterrolebinding", case.name)
+
+
+def may_look(case: Case, account: str) -> bool:
+    """The API server has taken in that an account of the case may see pods."""
+    who = f"--as=system:serviceaccount:{case.name}:{account}"
+    return case.kubectl.attempt("auth", "can-i", "list", "pods", "-A", who).stdout.strip() == "yes"
 
 
 def requested(case: Case, account: str) -> str:

@@ -19,7 +19,7 @@ GPU_MEM = "aliyun.com/gpu-mem"
 ROOT = "/run/gpushare/mps"
 PID_FILE = "pipe/nvidia-cuda-mps-control.pid"
 STEP_SECONDS = 60
-TOLD_SECONDS = 10
+TOLD_SECONDS = 60
 USER = 1000
 CLIENT = """
 import os, socket

@@ -19,7 +19,7 @@ from environments.waiting import DeadlineError, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-USED_SECONDS = 30
+USED_SECONDS = 60
 SICK_SECONDS = 90
 PLUGIN = "-device-plugin"
 EXTENDER = "gpushare-extender"

@@ -46,8 +46,15 @@ def ended(case: Case, name: str) -> bool:
     return all("terminated" in state["state"] for state in states)
 
 
+def addresses(case: Case, service: str) -> str:
+    """Where the API server's proxy leads for a Service; told once a pod is ready."""
+    told = "jsonpath={.subsets[*].addresses[*].ip}"
+    return case.kubectl.attempt("get", "endpoints", service, "-n", case.name, "-o", told).stdout
+
+
 def predict(case: Case, service: str, *numbers: float) -> Any:
     """The model's answer, through the API server's proxy to the Service."""
+    until(f"{service} leads to a pod", lambda: addresses(case, service), seconds=SECONDS)
     path = f"/api/v1/namespaces/{case.name}/services/{service}:http/proxy/v1/models/{MODEL}"
     ask = json.dumps({"instances": numbers})
     answer = case.kubectl("create", "--raw", f"{path}:predict", "-f", "-", stdin=ask)
@@ -83,7 +90,7 @@ def test_a_model_is_served_on_a_share_and_the_share_comes_back(
     assert fraction(case, "half-tensorflow-serving") == pytest.approx(
         (3 * 1024 - 600) / ((units + 1) * 1024), abs=1e-6
     )
-    assert table.used(environment, small) == 3
+    until("its share is shown", lambda: table.used(environment, small) == 3, seconds=SECONDS)
 
     (row,) = gpushare(environment, "serve", "list", "-n", case.name, "--no-headers").splitlines()
     assert row.split()[:5] == ["half", "tf-serving", "N/A", "1", "1"]
@@ -108,7 +115,7 @@ def test_what_arena_deploys_runs_unchanged(
     units = environment.nodes[small][0].units
     assert fraction(case, "mnist-tensorflow-serving") == float(f"{3 / units:.2f}")
     shown = f"{3 / units:.2f}"
-    until("its part of a card is shown", lambda: parts(environment, case) == [shown], seconds=30)
+    until("its part of a card is shown", lambda: parts(environment, case) == [shown], seconds=60)
     (listed,) = gpushare(environment, "serve", "list", "-n", case.name, "--no-headers").splitlines()
     assert listed.split()[:2] == ["mnist", "tf-serving"]
 
