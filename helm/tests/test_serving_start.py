@@ -57,7 +57,7 @@ def start(
         env={"PATH": path or os.environ["PATH"], **env},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=False,
     )
 

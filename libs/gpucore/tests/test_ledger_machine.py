@@ -19,7 +19,7 @@ from seededledgers import (
 
 from gpucore.ledger import Ledger
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # the work of many seconds
 
 CHECK = settings(
     max_examples=120,

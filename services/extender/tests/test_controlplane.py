@@ -25,7 +25,7 @@ NODES, CARDS, UNITS = 3, 2, 15
 Object = dict[str, Any]
 
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # a start of the plane is in it
 
 
 class Source:

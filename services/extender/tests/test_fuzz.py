@@ -1,7 +1,7 @@
 """Whatever is sent, the service answers as its OpenAPI document says and never breaks."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from threading import Thread
 from typing import Any
 
@@ -11,7 +11,7 @@ from fakeapi import FakeApiServer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from objects import node, placed, pod
-from running import Running
+from running import WAIT_SECONDS, Running
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # the work of many seconds
 
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 OTHER_PREFIXES = "^/(gputopology-scheduler|gpu-scheduler-extender)/"
@@ -32,7 +32,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A ready extender that runs in a thread, for the fuzzer is synchronous."""
     loop = asyncio.new_event_loop()
     thread = Thread(target=loop.run_forever)
-    thread.start()
+
+    def there(work: Coroutine[None, None, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, loop).result(2 * WAIT_SECONDS)
 
     async def start() -> tuple[FakeApiServer, Running]:
         cluster = await FakeApiServer().__aenter__()
@@ -46,12 +48,15 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         await extender.__aexit__()
         await cluster.__aexit__()
 
-    cluster, extender = asyncio.run_coroutine_threadsafe(start(), loop).result(30)
-    yield extender.url
-    asyncio.run_coroutine_threadsafe(stop(), loop).result(30)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
-    loop.close()
+    thread.start()
+    try:
+        cluster, extender = there(start())
+        yield extender.url
+        there(stop())
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(WAIT_SECONDS)
+        loop.close()
 
 
 def test_every_route_answers_as_its_document_says(url: str) -> None:
@@ -72,6 +77,6 @@ def _try(operation: Any, checks: list[Any]) -> None:
     @given(case=st.one_of(*(operation.as_strategy(generation_mode=mode) for mode in MODES)))
     @settings(max_examples=30, deadline=None, database=None, suppress_health_check=HealthCheck)
     def requests(case: Any) -> None:
-        case.call_and_validate(checks=checks)
+        case.call_and_validate(checks=checks, timeout=WAIT_SECONDS)
 
     requests()
