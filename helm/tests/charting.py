@@ -1,5 +1,10 @@
-"""The chart as the Helm engine renders it, without a cluster, for any version of one."""
+"""The chart as the Helm engine renders it, without a cluster, for any version of one.
 
+A chart is rendered once for the same values and parsed for each caller, whose objects are its own.
+So certificates that the chart generates are the same for equal values within a run of tests.
+"""
+
+import functools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -44,8 +49,8 @@ class Rendered:
     def scheduler_config(self) -> Object:
         """The configuration that kube-scheduler reads."""
         text = self.one("ConfigMap", "-scheduler")["data"]["config.yaml"]
-        config: Object = yaml.safe_load(text)
-        return config
+        (config,) = parsed(text)
+        return dict(config)
 
 
 def render(
@@ -54,20 +59,34 @@ def render(
     *,
     chart: Path = CHART,
     release: str = RELEASE,
+    anew: bool = False,
 ) -> Rendered:
-    """Render a chart for a cluster of this version.
+    """Render a chart for a cluster of this version; ``anew`` even where it was before.
 
     Raises:
         helm.HelmError: the values or a template are refused.
     """
+    engine = _rendered.__wrapped__ if anew else _rendered
+    text = engine(version, json.dumps(values or {}), chart, release)
+    files: dict[str, str] = json.loads(text)
+    notes = files.pop(f"{chart.name}/templates/NOTES.txt")
+    documents = (item for file in files.values() for item in parsed(file))
+    return Rendered(tuple(item for item in documents if item), notes)
+
+
+def parsed(text: str) -> Iterator[Any]:
+    """The documents of a YAML text, by the loader that is many times as quick where it is built."""
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    found: Iterator[Any] = yaml.load_all(text, loader)
+    return found
+
+
+@functools.cache
+def _rendered(version: str, values: str, chart: Path, release: str) -> str:
+    """Files by name, as JSON. Values that are refused are asked about each time."""
     # The library's render() cannot be told the cluster's version; the call below it can.
     options = {"name": release, "namespace": NAMESPACE, "kube_version": f"v{version}"}
     with helm.Chart.load(chart) as loaded:
-        loaded.validate_schema(dict(values or {}))
-        text = _native.call_string(
-            "helm_render", loaded._raw(), json.dumps(values or {}), json.dumps(options)
-        )
-    files: dict[str, str] = json.loads(text)
-    notes = files.pop(f"{chart.name}/templates/NOTES.txt")
-    documents = (item for file in files.values() for item in yaml.safe_load_all(file))
-    return Rendered(tuple(item for item in documents if item), notes)
+        loaded.validate_schema(json.loads(values))
+        text: str = _native.call_string("helm_render", loaded._raw(), values, json.dumps(options))
+    return text

@@ -88,7 +88,8 @@ def test_changed_configuration_restarts_the_scheduler() -> None:
     """kube-scheduler reads its configuration once, so its pods carry its digest."""
 
     def digest(values: Object) -> str:
-        template = render(values=values).one("Deployment", "-scheduler")["spec"]["template"]
+        found = render(values=values, anew=True)
+        template = found.one("Deployment", "-scheduler")["spec"]["template"]
         return str(template["metadata"]["annotations"]["gpushare/config-digest"])
 
     assert digest({}) == digest({})
