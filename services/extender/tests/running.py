@@ -65,8 +65,9 @@ class Running:
         await until("ready", lambda: not self.service.health.obstacle())
 
     async def knows_node(self, name: str) -> None:
-        """Wait until the watch brought a node."""
-        await until(f"node {name}", lambda: self.state.ledger.node(name))
+        """Wait until the watch brought a node itself; a pod on it may come before."""
+        node = self.state.ledger.node
+        await until(f"node {name}", lambda: (found := node(name)) and found.present)
 
     async def knows_pod(self, uid: str) -> None:
         """Wait until the watch brought a bound pod."""

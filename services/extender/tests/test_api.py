@@ -24,6 +24,7 @@ async def get(extender: Running, path: str) -> tuple[int, Any]:
 async def two_cards(cluster: FakeApiServer, extender: Running) -> None:
     """A node of 2 x 15 with 9 and 4 units held."""
     await cluster.put("nodes", node("n", 15, 15, unit="GiB"))
+    await extender.knows_node("n")
     for card, amount in enumerate((9, 4)):
         await cluster.put("pods", placed(pod(f"held-{card}", amount, uid=f"h{card}"), "n", card))
         await extender.knows_pod(f"h{card}")

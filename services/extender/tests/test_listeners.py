@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp
 from running import WAIT_SECONDS, Running, until
 
+from gpuextender.certificates import Certificates
 from gpuextender.server import Server
 from gpuextender.settings import Settings
 
@@ -89,6 +90,19 @@ async def test_a_broken_certificate_changes_nothing(cluster: FakeApiServer, tmp_
             refused = {"event": "certificates not taken", "folder": str(folder)}
             await until("it was looked at", lambda: any(refused.items() <= x.items() for x in said))
         assert await shown(probes.port) == good
+
+
+async def test_a_certificate_that_changes_while_it_is_being_read_is_read_again(
+    tmp_path: Path,
+) -> None:
+    """A Secret may be renewed between the first reading and the first look for changes."""
+    make_certificate(tmp_path, "one")
+    certificates = Certificates(tmp_path, every=0.01)
+    known, context = certificates.stamps(), certificates.context()
+    make_certificate(tmp_path, "two")
+    following = asyncio.create_task(certificates.follow(context, known))
+    await until("the new one is taken", lambda: context.sni_callback)
+    following.cancel()
 
 
 async def test_unready_is_told_on_the_metrics_port(cluster: FakeApiServer, tmp_path: Path) -> None:

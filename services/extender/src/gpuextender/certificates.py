@@ -6,7 +6,7 @@ certificate holds for connections made after it was read; those that stand are l
 
 import asyncio
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -58,14 +58,21 @@ class Certificates(msgspec.Struct, frozen=True):
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
-    async def follow(self, context: ssl.SSLContext) -> None:
-        """Read everything again whenever a file changed, for ever; what is broken is not taken."""
+    def stamps(self) -> tuple[int, ...]:
+        """When each file was written, in nanoseconds; 0 for one that is not there."""
         files = (*self.chain, *filter(None, (self.clients,)))
-        known = _stamps(files)
+        return tuple(file.stat().st_mtime_ns if file.exists() else 0 for file in files)
+
+    async def follow(self, context: ssl.SSLContext, known: tuple[int, ...]) -> None:
+        """Read everything again whenever a file changed, for ever; what is broken is not taken.
+
+        Args:
+            known: :meth:`stamps` from before ``context`` was made, so that a change since is seen.
+        """
         self._note_expiry()
         while True:
             await asyncio.sleep(self.every)
-            found = _stamps(files)
+            found = self.stamps()
             if found == known:
                 continue
             try:
@@ -98,7 +105,3 @@ def _giving(newest: ssl.SSLContext) -> Callable[[ssl.SSLObject, str, ssl.SSLCont
         connection.context = newest
 
     return give
-
-
-def _stamps(files: Iterable[Path]) -> tuple[int, ...]:
-    return tuple(file.stat().st_mtime_ns if file.exists() else 0 for file in files)

@@ -3,15 +3,16 @@
 A node that is unknown, or turns out not to fit, scores 0 and never voids the list. An entry is sent
 as a head, which says the node and is kept by its number, and a tail, which says its score and is
 one of a few: heads lie in a row in memory and tails are always at hand, which is most of what an
-answer about thousands of nodes costs. Tails are kept by what is asked: those of plain shares by
-policy and amount, all others by demand.
+answer about thousands of nodes costs. Tails of plain shares are kept in a row for all amounts, by
+policy, all others by demand.
 """
 
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from gpucore.grouping import Grouping
-from gpucore.model import Demand
+from gpucore.model import Ask, Demand
 from gpucore.policy import MAX_SCORE, score
 from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod
@@ -21,12 +22,13 @@ from gpuextender.gangs import Gangs
 from gpuextender.listings import Listing, Listings
 from gpuextender.messages import ExtenderArgs, HostPriority, MessageError
 from gpuextender.roster import Roster
-from gpuextender.slices import Slices
 from gpuextender.state import State
 
 POLICIES: Final = 8
 TAILS: Final = tuple(b"%d}," % rating for rating in range(MAX_SCORE + 1))
 """What is sent of a node after its head, by rating."""
+_ANY_SHARE: Final = Demand((Ask(1),), mem=1)
+_NO_ROW: Final = TAILS[:1]
 _EMPTY: Final = b"[]"
 
 
@@ -55,7 +57,7 @@ class Prioritize:
         self._grouping = grouping
         self._policy = policy
         self._tails: Answers[Hashable, bytes] = Answers(roster)
-        self._rows: Answers[str, Sequence[int]] = Answers(roster, POLICIES)
+        self._rows: Answers[str, Sequence[bytes]] = Answers(roster, POLICIES)
         self._heads = [b""]
 
     def touch(self, number: int) -> None:
@@ -83,11 +85,9 @@ class Prioritize:
 
     async def warm(self) -> None:
         """Work out beforehand, a few nodes at a time, what is asked of pods without a policy."""
-        slices = Slices()
         self._heads = [b"", *map(_head, self._roster.names[1:])]
-        for number in filter(None, self._roster.numbers(list(self._state.ledger.nodes()))):
-            self._row(number, "")
-            await slices.breathe()
+        numbers = self._roster.numbers(list(self._state.ledger.nodes()))
+        await self._known(list(filter(None, numbers)), _ANY_SHARE)
 
     def _listing(self, args: ExtenderArgs) -> Listing:
         if messages.given(args.node_names):
@@ -96,43 +96,43 @@ class Prioritize:
             list(messages.items_of(args.nodes)) if messages.given(args.nodes) else []
         )
 
-    async def _rated(self, numbers: Sequence[int], demand: Demand) -> list[bytes]:
+    async def _rated(self, numbers: Sequence[int], demand: Demand) -> Sequence[bytes]:
         if all(numbers):
             return await self._known(numbers, demand)
         known = iter(await self._known(list(filter(None, numbers)), demand))
         return [next(known) if number else TAILS[0] for number in numbers]
 
-    async def _known(self, numbers: Sequence[int], demand: Demand) -> list[bytes]:
+    async def _known(self, numbers: Sequence[int], demand: Demand) -> Sequence[bytes]:
         if not ratings.plain(demand):
             return await self._tails.ask(demand, numbers, lambda ns: self._exact(ns, demand))
-        question = (demand.policy, demand.mem)
-        return await self._tails.ask(question, numbers, lambda ns: self._plain(ns, demand))
-
-    def _plain(self, numbers: Sequence[int], demand: Demand) -> list[bytes]:
-        """Tails out of rows; of the core where a row cannot say."""
-        amount, policy = demand.mem, demand.policy
-        rows = self._rows.table(policy)
+        rows = await self._rows.ask(
+            demand.policy, numbers, lambda ns: [self._row(number, demand.policy) for number in ns]
+        )
         try:
-            return [TAILS[rows[number][amount]] for number in numbers]  # type: ignore[index]
-        except (TypeError, IndexError):  # no row yet, or one that does not go so far
-            found = [(number, rows[number] or self._row(number, policy)) for number in numbers]
-        return [
-            TAILS[row[amount] if amount < len(row) else self._score(number, demand)]
-            for number, row in found
-        ]
+            return [row[demand.mem] for row in rows]
+        except IndexError:
+            return await self._beyond(numbers, rows, demand)
+
+    async def _beyond(
+        self, numbers: Sequence[int], rows: Sequence[Sequence[bytes]], demand: Demand
+    ) -> Sequence[bytes]:
+        """Tails where some rows do not go so far: the core is asked about those nodes."""
+        pairs = list(zip(numbers, rows, strict=True))
+        short = [number for number, row in pairs if demand.mem >= len(row)]
+        exact = iter(await self._tails.ask(demand, short, lambda ns: self._exact(ns, demand)))
+        return [row[demand.mem] if demand.mem < len(row) else next(exact) for _, row in pairs]
 
     def _exact(self, numbers: Sequence[int], demand: Demand) -> list[bytes]:
         """Tails by what the core says."""
         return [TAILS[self._score(number, demand)] for number in numbers]
 
-    def _row(self, number: int, policy: str) -> Sequence[int]:
-        """Scores of a node by amount, kept; none where the short cut does not hold."""
+    def _row(self, number: int, policy: str) -> Sequence[bytes]:
+        """Tails of a node by amount; of no amount but 0 where the short cut does not hold."""
         account = self._state.ledger.node(self._roster.names[number])
         if account is None:
-            return ()
-        row = ratings.table(account, policy or account.shape.policy or self._policy)
-        self._rows.table(policy)[number] = row
-        return row
+            return _NO_ROW
+        scores = ratings.table(account, policy or account.shape.policy or self._policy)
+        return _tails_of(scores) or _NO_ROW
 
     def _score(self, number: int, demand: Demand) -> int:
         account = self._state.ledger.node(self._roster.names[number])
@@ -149,6 +149,11 @@ class Prioritize:
         parts = [b""] * (2 * len(heads))
         parts[::2], parts[1::2] = heads, tails
         return b"[%b]" % b"".join(parts)[:-1]
+
+
+@lru_cache(ratings.STATES)
+def _tails_of(scores: tuple[int, ...]) -> Sequence[bytes]:
+    return tuple(TAILS[one] for one in scores)
 
 
 def _head(name: str) -> bytes:

@@ -58,10 +58,11 @@ class Server(uvicorn.Server):
         await self._serve_tls(self._certificates)
 
     async def _serve_tls(self, certificates: Certificates) -> None:
+        known = certificates.stamps()
         self.config.load()
         if self.config.ssl is None:
             raise RuntimeError("a server with certificates has no TLS")
-        following = asyncio.create_task(certificates.follow(self.config.ssl))
+        following = asyncio.create_task(certificates.follow(self.config.ssl, known))
         try:
             await self.serve()
         finally:
