@@ -1,9 +1,9 @@
 """The chart of model servers: files, folders, shared memory, versions, probes and updates."""
 
 import helm_python as helm
-import kubernetes_validate
 import pytest
 from charting import SERVING, Object, render
+from schemas import validate
 from servingchart import MODEL, SCHEMAS, container, serve
 
 OPTIONS: Object = {
@@ -30,7 +30,7 @@ def test_objects_with_every_option_are_what_the_api_takes(version: str) -> None:
     """All options together pass the schemas of old and new Kubernetes."""
     rendered = serve(version=f"{version}.0", **OPTIONS, versionPolicy="all")
     for item in rendered.objects:
-        kubernetes_validate.validate(item, version, strict=True)
+        validate(item, version)
 
 
 def test_a_file_is_in_the_container_as_it_was_given() -> None:

@@ -1,9 +1,9 @@
 """What the chart of model servers makes of its values, and which it refuses with a sentence."""
 
 import helm_python as helm
-import kubernetes_validate
 import pytest
 from charting import SERVING, Object, render
+from schemas import validate
 from servingchart import MODEL, SCHEMAS, SERVERS, serve
 
 
@@ -22,7 +22,7 @@ def test_objects_are_what_the_api_takes(server: str, version: str) -> None:
         server, f"{version}.0", cpu=1, memory="2Gi", autoscaling={"enabled": True}, port=9000
     )
     for item in rendered.objects:
-        kubernetes_validate.validate(item, version, strict=True)
+        validate(item, version)
     kinds = [item["kind"] for item in rendered.objects]
     assert sorted(kinds) == ["ConfigMap", "Deployment", "HorizontalPodAutoscaler", "Service"]
 

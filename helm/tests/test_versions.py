@@ -1,15 +1,11 @@
 """Every supported cluster gets objects and a scheduler configuration that it understands."""
 
-import functools
-import json
-
-import kubernetes_validate
 import pytest
 from charting import Object, render
+from schemas import NEWEST, validate
 
 pytestmark = pytest.mark.slow
 
-NEWEST = kubernetes_validate.latest_version().rpartition(".")[0]
 OLDEST_SCHEMA = (1, 25)
 VERSIONS = ("1.20", "1.23", "1.26", "1.30", "1.34", NEWEST)
 # Every value that adds an object or a field.
@@ -45,12 +41,6 @@ def schema_version(version: str) -> str:
     return ".".join(map(str, max(numbers, OLDEST_SCHEMA)))
 
 
-@functools.cache
-def validate(text: str, version: str) -> None:
-    """Compare an object with its schema; the same object is looked at once for each schema."""
-    kubernetes_validate.validate(json.loads(text), version, strict=True)
-
-
 def comparable(item: Object) -> Object:
     """The object under the name its API version has in the oldest schema; the shape is the same."""
     if item["apiVersion"] == "policy/v1beta1":
@@ -65,7 +55,7 @@ def test_every_object_is_valid_for_the_cluster(version: str, values: Object) -> 
     objects = render(f"{version}.0", values).objects
     assert {"Deployment", "DaemonSet", "ClusterRole"} <= {item["kind"] for item in objects}
     for item in objects:
-        validate(json.dumps(comparable(item)), schema_version(version))
+        validate(comparable(item), schema_version(version))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +84,7 @@ def test_admission_policy_is_valid_where_clusters_have_it(version: str) -> None:
         found = rendered.of(kind)
         assert len(found) == len(("allocation", "device-plugin"))
         for item in found:
-            kubernetes_validate.validate(item, version, strict=True)
+            validate(item, version)
 
 
 def test_scheduler_configuration_follows_the_tag_before_the_cluster() -> None:
