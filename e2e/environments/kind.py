@@ -6,7 +6,8 @@ cluster itself is created through pytest-kind's class, with kind and kubectl fro
 
 import json
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from cluster import cachedir, engine, kindconfig, lifecycle, nodeimage, tools
 from cluster.commands import run
 from cluster.errors import ClusterError
 from cluster.progress import step
-from environments import audit, helm, machines
+from environments import audit, feeding, helm, machines, ownscheduler
 from environments.environment import Card, UnavailableError
 from environments.kubectl import Kubectl
 from environments.waiting import until
@@ -32,7 +33,6 @@ CHART = Path(__file__).parents[2] / "helm" / "gpushare"
 COMMANDS = Path(__file__).parents[2] / ".venv" / "bin"
 PLUGINS = ("gpushare", "kubectl-inspect-gpushare", "kubectl-inspect-gpu")
 READY_SECONDS = 180
-LOAD_SECONDS = 300
 
 # kubelet looks for changed static pods and mounted configuration this often, and tells of changed
 # resources of its node, not in its own time. What has not changed it tells once a minute.
@@ -46,9 +46,6 @@ _KUBELET = json.dumps(
         "nodeStatusReportFrequency": "1m",
     }
 )
-
-# Cases that replace the scheduler wait this long for its successor, whose predecessor said nothing.
-_ELECTION = {"leaseSeconds": 8, "renewSeconds": 6, "retrySeconds": 1}
 
 
 class KindEnvironment:
@@ -66,6 +63,7 @@ class KindEnvironment:
         self.namespace = NAMESPACE
         self.workers = tuple(workers)
         self.folder = cachedir.root() / "clusters" / name
+        self._fed = False
         names = [f"{name}-worker{number or ''}" for number in (0, *range(2, len(workers) + 1))]
         self.machines = dict(zip(names, self.workers, strict=True))
         self.nodes: Mapping[str, tuple[Card, ...]] = {
@@ -85,7 +83,7 @@ class KindEnvironment:
             # Neither needs the other, and both mostly wait.
             with ThreadPoolExecutor(max_workers=1) as beside:
                 building = beside.submit(images.ensure)
-                self._cluster(node_image)
+                self._cluster(node_image, building)
                 built = building.result()
         except ClusterError as reason:
             raise UnavailableError(str(reason)) from reason
@@ -93,8 +91,8 @@ class KindEnvironment:
         self.kubectl = Kubectl(self._programs.kubectl, self.kubeconfig, path=(self.tools,))
         self.image = built.sample
         self.modelserver = built.modelserver
-        with step("load the images into the nodes"):
-            self._load(built)
+        if not self._fed:
+            self._feed(built)
         with step("install the chart"):
             self.kubectl("label", "node", *self.nodes, *LABELS, "--overwrite")
             self.values = self._values(built)
@@ -159,8 +157,8 @@ class KindEnvironment:
                 return False
         return True
 
-    def _cluster(self, image: nodeimage.NodeImage) -> None:
-        """Create the cluster, or take the running one of the name."""
+    def _cluster(self, image: nodeimage.NodeImage, building: Future[images.Built]) -> None:
+        """Create the cluster and feed its workers, or take the running one of the name."""
         workers = []
         for node, machine in self.machines.items():
             machines.lay_out(self.folder / node, machine)
@@ -168,7 +166,7 @@ class KindEnvironment:
             workers.append(kindconfig.Node(mounts=(mount,)))
         config = self.folder / "kind.json"
         control_plane = kindconfig.Node(mounts=(audit.lay_out(self.folder / "audit", NAMESPACE),))
-        patches = (audit.kubeadm_patch(), _KUBELET)
+        patches = (audit.kubeadm_patch(), ownscheduler.kubeadm_patch(), _KUBELET)
         config.write_text(
             kindconfig.render(
                 image, workers=workers, control_plane=control_plane, kubeadm_patches=patches
@@ -178,15 +176,41 @@ class KindEnvironment:
             self.name,
             config=config,
             kubeconfig=self.kubeconfig,
-            create=_create,
+            create=partial(self._create, building),
             reuse=self.reuse,
         )
 
-    def _load(self, built: images.Built) -> None:
-        """Put images into the workers, where all pods run; kind skips those that are there."""
-        where = ["--name", self.name, "--nodes", ",".join(self.nodes)]
-        command = ["load", "docker-image", *where, *built.names()]
-        run([str(self._programs.kind), *command], timeout_s=LOAD_SECONDS)
+    def _create(
+        self,
+        building: Future[images.Built],
+        programs: tools.Tools,
+        name: str,
+        image: nodeimage.NodeImage,
+        *,
+        config: Path,
+        kubeconfig: Path,
+    ) -> None:
+        """Make the cluster through pytest-kind's class."""
+        kind = KindCluster(
+            name,
+            kubeconfig,
+            image=image.name,
+            kind_path=programs.kind,
+            kubectl_path=programs.kubectl,
+        )
+
+        def meanwhile() -> None:
+            self._feed(building.result())
+            ownscheduler.ask_soon(self.control_plane)
+
+        create = partial(kind.create, config_file=config)
+        feeding.while_created(create, meanwhile, workers=tuple(self.nodes))
+
+    def _feed(self, built: images.Built) -> None:
+        """Put the images into the workers."""
+        workers, kind = tuple(self.nodes), self._programs.kind
+        feeding.load(kind, self.name, workers=workers, images=built.names())
+        self._fed = True
 
     def _tool_folder(self) -> Path:
         """A folder for PATH: the kubectl that fits the cluster, and our plugins of it."""
@@ -201,7 +225,7 @@ class KindEnvironment:
     def _values(self, built: images.Built) -> dict[str, Any]:
         """Values of the chart for this cluster: images built here, the mock machine mounted."""
         return {
-            "scheduler": {"tolerations": [], "leaderElection": _ELECTION},
+            "scheduler": {"tolerations": [], "leaderElection": ownscheduler.ELECTION},
             "mps": {"enabled": True, "control": f"/machine/{machines.MPS_CONTROL}"},
             "extender": {"image": _image(built.extender)},
             "dashboard": {
@@ -224,20 +248,6 @@ class KindEnvironment:
                 "extraVolumeMounts": [{"name": "machine", "mountPath": "/machine"}],
             },
         }
-
-
-def _create(
-    programs: tools.Tools, name: str, image: nodeimage.NodeImage, *, config: Path, kubeconfig: Path
-) -> None:
-    """Make the cluster through pytest-kind's class."""
-    kind = KindCluster(
-        name,
-        kubeconfig,
-        image=image.name,
-        kind_path=programs.kind,
-        kubectl_path=programs.kubectl,
-    )
-    kind.create(config_file=config)
 
 
 def _image(name: str) -> dict[str, str]:

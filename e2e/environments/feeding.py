@@ -1,0 +1,55 @@
+"""Images of the engine into the workers of a kind cluster, as early as these take any.
+
+kind starts all nodes at once and is then busy with the control plane for most of a creation, while
+the workers have nothing to do.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from cluster.commands import run, succeeds
+from cluster.progress import step
+from environments.waiting import until
+
+LOAD_SECONDS = 300
+CREATE_SECONDS = 600
+_ASK_SECONDS = 20
+
+
+def load(kind: Path, cluster: str, *, workers: Sequence[str], images: Sequence[str]) -> None:
+    """Put images into workers, where all pods run; kind skips those that are there.
+
+    Raises:
+        ClusterError: kind failed; says how.
+    """
+    where = ["--name", cluster, "--nodes", ",".join(workers)]
+    with step("load the images into the nodes"):
+        run([kind, "load", "docker-image", *where, *images], timeout_s=LOAD_SECONDS)
+
+
+def while_created(
+    create: Callable[[], None], feed: Callable[[], None], *, workers: Sequence[str]
+) -> None:
+    """Run ``create``, and ``feed`` beside it from when the workers take images.
+
+    Raises:
+        ClusterError: one of them failed; of two failures that of ``create`` is told.
+    """
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        making = beside.submit(create)
+        until(
+            "workers take images",
+            lambda: making.done() or all(map(_takes_images, workers)),
+            seconds=CREATE_SECONDS,
+        )
+        try:
+            if not (making.done() and making.exception()):
+                feed()
+        finally:
+            making.result()
+
+
+def _takes_images(worker: str) -> bool:
+    """Its containerd answers."""
+    return succeeds(["docker", "exec", worker, "ctr", "version"], timeout_s=_ASK_SECONDS)

@@ -1,0 +1,82 @@
+"""Workers are fed while the cluster is made, as soon as all of them take images."""
+
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from cluster.errors import ClusterError
+from environments import feeding
+from environments.waiting import until
+
+SECONDS = 60
+WORKERS = ("one", "two")
+
+
+@pytest.fixture
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A docker in whose nodes containerd answers once there is a file of the node's name."""
+    program = tmp_path / "docker"
+    program.write_text(f'#!/bin/sh\necho "$2" >> "{tmp_path}/asked"\n[ -e "{tmp_path}/$2" ]\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def test_workers_are_fed_before_the_cluster_is_made(docker: Path) -> None:
+    """The creation ends only after the images are in, so they went in beside it."""
+    fed = Event()
+
+    def create() -> None:
+        for worker in WORKERS:
+            (docker / worker).touch()
+        assert fed.wait(SECONDS)
+
+    feeding.while_created(create, fed.set, workers=WORKERS)
+
+
+def test_one_worker_that_takes_no_images_yet_is_waited_for(docker: Path) -> None:
+    """Kind feeds all of them in one go."""
+    (docker / "one").touch()
+    fed = Event()
+
+    def create() -> None:
+        until("the other is asked", lambda: "two" in asked(docker), seconds=SECONDS)
+        assert not fed.is_set()
+        (docker / "two").touch()
+        assert fed.wait(SECONDS)
+
+    feeding.while_created(create, fed.set, workers=WORKERS)
+
+
+def asked(folder: Path) -> str:
+    """Whose containerd was asked for so far."""
+    notes = folder / "asked"
+    return notes.read_text() if notes.exists() else ""
+
+
+@pytest.mark.usefixtures("docker")
+def test_a_creation_that_fails_is_told_and_nobody_is_fed() -> None:
+    """There are no workers then."""
+    fed = Event()
+
+    def create() -> None:
+        raise ClusterError("no room")
+
+    with pytest.raises(ClusterError, match="no room"):
+        feeding.while_created(create, fed.set, workers=WORKERS)
+    assert not fed.is_set()
+
+
+def test_images_that_do_not_go_in_are_an_error(docker: Path) -> None:
+    """It is told when the creation has ended."""
+    for worker in WORKERS:
+        (docker / worker).touch()
+    ended = Event()
+
+    def feed() -> None:
+        raise ClusterError("no such image")
+
+    with pytest.raises(ClusterError, match="no such image"):
+        feeding.while_created(ended.set, feed, workers=WORKERS)
+    assert ended.is_set()
