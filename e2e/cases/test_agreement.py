@@ -1,24 +1,35 @@
 """Scheduler, annotations and kubelet agree, however many pods come at once and whoever dies."""
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from environments import truth
 from environments.case import Case
 from environments.environment import Environment
+from environments.truth import Held
 from environments.waiting import until
 
 pytestmark = pytest.mark.e2e
 
 
-def disagreements(environment: Environment, case: Case) -> list[str]:
+Grants = Mapping[str, Sequence[Held]]
+"""What kubelet has handed out, by node."""
+
+
+def granted(environment: Environment) -> Grants:
+    """All of it, now."""
+    return {node: truth.held(environment, node) for node in environment.nodes}
+
+
+def disagreements(environment: Environment, case: Case, grants: Grants) -> list[str]:
     """Pods of the case whose annotation names another card than kubelet handed out."""
     wrong = []
     pods = {pod["metadata"]["name"]: pod["metadata"].get("annotations", {}) for pod in case.pods()}
     for node, cards in environment.nodes.items():
         uuid = {card.index: card.uuid for card in cards}
-        for held in truth.held(environment, node):
+        for held in grants[node]:
             if held.namespace != case.name or held.pod not in pods:
                 continue
             said = pods[held.pod]
@@ -30,12 +41,12 @@ def disagreements(environment: Environment, case: Case) -> list[str]:
     return wrong
 
 
-def overfull(environment: Environment) -> list[str]:
+def overfull(environment: Environment, grants: Grants) -> list[str]:
     """Cards on which kubelet handed out more units than they have."""
     found = []
     for node, cards in environment.nodes.items():
         sums: dict[str, int] = defaultdict(int)
-        for held in truth.held(environment, node):
+        for held in grants[node]:
             for uuid, units in held.cards.items():
                 sums[uuid] += units
         size = {card.uuid: card.units for card in cards}
@@ -46,21 +57,17 @@ def overfull(environment: Environment) -> list[str]:
 def settle(environment: Environment, case: Case, pods: int) -> None:
     """Wait until all agree, then check that nothing was lost and no card is over its size."""
 
-    def agreed() -> bool:
-        return not disagreements(environment, case)
+    def agreed() -> Grants | None:
+        grants = granted(environment)
+        return None if disagreements(environment, case, grants) else grants
 
     try:
-        until("annotations agree with kubelet", agreed, seconds=30)
+        grants = until("annotations agree with kubelet", agreed, seconds=30)
     except AssertionError as late:
-        raise AssertionError(disagreements(environment, case)) from late
-    holders = {
-        held.pod
-        for node in environment.nodes
-        for held in truth.held(environment, node)
-        if held.namespace == case.name
-    }
+        raise AssertionError(disagreements(environment, case, granted(environment))) from late
+    holders = {held.pod for each in grants.values() for held in each if held.namespace == case.name}
     assert len(holders) == pods
-    assert overfull(environment) == []
+    assert overfull(environment, grants) == []
 
 
 def test_ten_equal_pods_at_once_agree_with_kubelet(environment: Environment, case: Case) -> None:

@@ -62,9 +62,9 @@ def test_pods_of_two_and_more_keep_bridges_whole(
     """Pods of two and more get whole bridges, whatever the order, and kubelet agrees."""
     node, cards = bridged
     until("no card handed out", lambda: not held(environment, node, GPU), seconds=60)
-    for number, gpus in enumerate(order):
-        case.run(case.pod(f"p{number}", gpus, node=node, resource=GPU))
     names = [f"p{number}" for number in range(len(order))]
+    pods = zip(names, order, strict=True)
+    case.run_in_turn(*(case.pod(name, gpus, node=node, resource=GPU) for name, gpus in pods))
     assert [case.annotations(name)[GROUP] for name in names] == list(groups)
     given = {one.pod: set(one.cards) for one in held(environment, node, GPU)}
     for name, group in zip(names, groups, strict=True):

@@ -1,7 +1,8 @@
 """One case's own corner of the cluster: a namespace, its pods, and what can be asked of them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from environments import workloads
@@ -11,6 +12,7 @@ from environments.waiting import until
 
 START_SECONDS = 180
 END_SECONDS = 180
+CARD = "ALIYUN_COM_GPU_MEM_IDX"
 
 
 class Case:
@@ -39,12 +41,11 @@ class Case:
     def close(self) -> None:
         """Delete all of it and wait until its pods, and so its shares, are gone.
 
-        By force, since kubelet may take ten seconds to report an end that nobody here waits to
-        see. The namespace itself follows in its own time: its controller is in no hurry.
+        By force, since nobody here waits to see an end. The namespace itself follows in its own
+        time: its controller is in no hurry, but makes sure of what a controller made meanwhile.
         """
-        where = ("--all", "-n", self.name)
-        self.kubectl("delete", "deployments,replicasets,jobs", *where)
-        self.kubectl("delete", "pods", *where, "--grace-period=0", "--force")
+        kinds, where = "deployments,replicasets,jobs,pods", ("--all", "-n", self.name)
+        self.kubectl("delete", kinds, *where, "--grace-period=0", "--force", "--wait=false")
         self.kubectl("delete", "namespace", self.name, "--wait=false")
         until("the case's pods are gone", lambda: not self.pods(), seconds=END_SECONDS)
 
@@ -106,11 +107,23 @@ class Case:
         self.kubectl.apply(*pods)
         self.wait_running(*(pod["metadata"]["name"] for pod in pods))
 
+    def run_in_turn(self, *pods: Object) -> None:
+        """Create pods, each once the one before has its cards, and wait until all are running."""
+        names = [pod["metadata"]["name"] for pod in pods]
+        for name, pod in zip(names, pods, strict=True):
+            self.kubectl.apply(pod)
+            until(f"a node for {name}", partial(self.node, name), seconds=START_SECONDS)
+        self.wait_running(*names)
+
+    def node(self, name: str) -> str:
+        """The node that a pod was given, and with it its cards; empty before."""
+        return str(self.get(name)["spec"].get("nodeName", ""))
+
     def wait_running(self, *names: str) -> None:
         """Wait until these pods have all their containers running."""
         until(
             f"pods {', '.join(names)} running",
-            lambda: all(self.ready(name) for name in names),
+            lambda: self._all_ready(names),
             seconds=START_SECONDS,
         )
 
@@ -121,11 +134,14 @@ class Case:
 
     def ready(self, name: str) -> bool:
         """True when every container of the pod runs; an end of the pod is an error at once."""
-        status = self.get(name)["status"]
-        if status["phase"] in {"Failed", "Succeeded"}:
-            raise AssertionError(f"pod {name} ended: {json.dumps(status)}")
-        states = status.get("containerStatuses", ())
-        return bool(states) and all(state["ready"] for state in states)
+        return _ready(self.get(name))
+
+    def cards(self) -> dict[str, int]:
+        """Of every pod that has one, the index of the card as :meth:`card` tells it."""
+        told = {
+            pod["metadata"]["name"]: pod["metadata"].get("annotations", {}) for pod in self.pods()
+        }
+        return {name: int(said[CARD]) for name, said in told.items() if CARD in said}
 
     def get(self, name: str) -> Object:
         """The pod as the API server has it."""
@@ -142,7 +158,7 @@ class Case:
 
     def card(self, name: str) -> int:
         """Index of the card the pod's first-generation annotation names."""
-        return int(self.annotations(name)["ALIYUN_COM_GPU_MEM_IDX"])
+        return int(self.annotations(name)[CARD])
 
     def env(self, name: str, container: str = "c0") -> dict[str, str]:
         """The environment a process in the container has."""
@@ -162,8 +178,26 @@ class Case:
             if event["reason"] == reason and event["involvedObject"]["name"] == name
         ]
 
+    def _all_ready(self, names: Sequence[str]) -> bool:
+        """All of them at one glance."""
+        pods = {pod["metadata"]["name"]: pod for pod in self.pods()}
+        return all(_ready(pods[name]) for name in names)
+
     def _exists(self, kind: str, name: str) -> Any:
         try:
             return self.kubectl.json("get", kind, name, "-n", self.name)
         except KubectlError:
             return None
+
+
+def _ready(pod: Object) -> bool:
+    """Every container of the pod runs.
+
+    Raises:
+        AssertionError: the pod has ended.
+    """
+    status = pod["status"]
+    if status["phase"] in {"Failed", "Succeeded"}:
+        raise AssertionError(f"pod {pod['metadata']['name']} ended: {json.dumps(status)}")
+    states = status.get("containerStatuses", ())
+    return bool(states) and all(state["ready"] for state in states)

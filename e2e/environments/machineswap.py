@@ -32,7 +32,7 @@ def playing(environment: KindEnvironment, node: str, machine: str) -> Iterator[t
 
 def _become(environment: KindEnvironment, node: str, machine: str) -> None:
     def idle() -> bool:
-        return not held(environment, node, GPU) and not held(environment, node)
+        return not held(environment, node, GPU, GPU_MEM)
 
     until("no card handed out", idle, seconds=SWAP_SECONDS)
     machines.lay_out(environment.folder / node, machine)

@@ -39,14 +39,14 @@ class Held(msgspec.Struct, frozen=True):
     cards: Mapping[str, int]
 
 
-def held(environment: Environment, node: str, wanted: str = GPU_MEM) -> list[Held]:
-    """What kubelet on ``node`` has handed out of a resource."""
-    kubectl = environment.kubectl
+def held(environment: Environment, node: str, *resources: str) -> list[Held]:
+    """What kubelet on ``node`` has handed out of these resources, of shares if none is named."""
+    kubectl, wanted = environment.kubectl, resources or (GPU_MEM,)
     plugin = plugin_pod(environment, node)
     text = kubectl("exec", plugin, "-n", environment.namespace, "--", "python", "-c", _ASK)
     found: dict[tuple[str, str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for namespace, pod, container, resource, ids in json.loads(text):
-        if resource == wanted:
+        if resource in wanted:
             for device in ids:
                 found[namespace, pod, container][device.split("-_-")[0]] += 1
     return [Held(*key, dict(cards)) for key, cards in found.items()]
