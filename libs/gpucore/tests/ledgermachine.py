@@ -35,6 +35,8 @@ class LedgerMachine(CheckedLedger):
         super().__init__(make)
         self._tell_node(share_node(NODE_NAMES[0], cards(6, 6, 4), whole=True), heard=True)
         self._tell_node(legacy_node(NODE_NAMES[1], 14, 2), heard=True)
+        for name, mem in (("a", 2), ("b", 4)):
+            self._create(pod(name, mem), heard=True)
 
     # The watch, which may lose an event; the expectation follows what was delivered.
 
@@ -155,28 +157,29 @@ class LedgerMachine(CheckedLedger):
         heard: bool,
     ) -> None:
         """A pod comes, perhaps under a name that was used before."""
+        self._create(pod(name, mem, core=core, gpus=gpus, labels=labels), heard=heard)
+
+    def _create(self, made: Pod, *, heard: bool) -> None:
         self.serial += 1
-        made = pod(name, mem, core=core, gpus=gpus, labels=labels)
-        made = msgspec.structs.replace(made, uid=PodUid(f"{name}-{self.serial}"))
-        self._tell_pod(made, heard=heard)
+        uid = PodUid(f"{made.name}-{self.serial}")
+        self._tell_pod(msgspec.structs.replace(made, uid=uid), heard=heard)
 
     @precondition(lambda self: self._live(on_node=False))
     @rule(pick=st.integers(0, 9), name=st.sampled_from(NODE_NAMES))
     def extender_assumes(self, pick: int, name: NodeName) -> None:
-        """A bind begins, where the pod fits."""
+        """A bind begins on this node or, where the pod does not fit there, on the other."""
         chosen = self._some(pick, self._live(on_node=False))
-        account = self.book.node(name)
-        if chosen is None or account is None or chosen.uid in self.claims:
+        if chosen is None or chosen.uid in self.claims or _asks(chosen) is None:
             return
-        wanted = _asks(chosen)
-        if wanted is None:
-            return
-        placement = place(account, demand(chosen))
-        if isinstance(placement, Placement):
-            standing = self.assumed.get(chosen.uid)
-            claim = self.book.assume(chosen, placement, now_ns=self.now)
-            assert standing is None or claim == standing
-            self.assumed[chosen.uid] = claim
+        accounts = [self.book.node(each) for each in sorted(NODE_NAMES, key=name.__ne__)]
+        placements = [place(account, demand(chosen)) for account in accounts if account]
+        for placement in placements:
+            if isinstance(placement, Placement):
+                standing = self.assumed.get(chosen.uid)
+                claim = self.book.assume(chosen, placement, now_ns=self.now)
+                assert standing is None or claim == standing
+                self.assumed[chosen.uid] = claim
+                return
 
     @precondition(lambda self: self.assumed)
     @rule(pick=st.integers(0, 9), heard=HEARD, assigned=st.booleans())
