@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from sitelinks import Page, read
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # the site is built in the first
 ROOT = Path(__file__).parents[2]
 LARGEST_IMAGE = 400_000
 """Bytes; pages are read over slow lines too."""

@@ -25,7 +25,7 @@ from hardware.grants import INVENTORY, MEM, MPS, Card, Share, cards, process_env
 NODE: Final = "bare"
 NODE_PATH: Final = f"/api/v1/nodes/{NODE}"
 COMMAND: Final = Path(sys.executable).parent / "gpushare-device-plugin"
-READY_SECONDS: Final = 60
+READY_SECONDS: Final = 240
 ANSWER_SECONDS: Final = 60
 LABELS: Final = {"gpushare": "true", "gputopology": "true"}
 

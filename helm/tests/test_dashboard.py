@@ -149,7 +149,7 @@ def test_every_flag_is_known_to_the_command() -> None:
         [program, command, "--help"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
         check=True,
         env=wide,
     )

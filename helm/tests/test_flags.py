@@ -25,11 +25,12 @@ def known(program: str) -> str:
     """What a program says of its flags."""
     command = Path(sys.executable).with_name(program)
     done = subprocess.run(
-        [command, "--help"], capture_output=True, text=True, timeout=60, check=True
+        [command, "--help"], capture_output=True, text=True, timeout=140, check=True
     )
     return done.stdout
 
 
+@pytest.mark.timeout(300)  # two programs are started
 @pytest.mark.parametrize("mode", ["second", "extender"])
 def test_every_flag_is_known_to_its_program(mode: str) -> None:
     """No container of the chart dies of a flag that its program has lost or never had."""

@@ -13,7 +13,7 @@ from hardware.fakekubelet import RefusedError
 from hardware.grants import CORE, MEM, Share
 from hardware.tests.fakenode import FIRST_UUID, SECOND_UUID, FakeMachine
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # the plugin's start is in the first
 
 TINY = Effort(seconds=0.2, runs=1)
 
