@@ -2,8 +2,12 @@
 
 Kubelet of 1.20 asks every ten seconds only whether an ended pod is cleaned up, and until then its
 object stays; newer ones see to it at once. A DaemonSet's update, Helm and `kubectl delete` all wait
-for the object. Nothing is ended here: a pod was asked to go, and kubelet has told the end of all
-its containers, before its object is taken away; a pod of the same name that came since stays.
+for the object. Nothing is ended here: a pod was asked to go, and by kubelet's word none of its
+containers runs any more, before its object is taken away; one of the same name that came since
+stays.
+
+Of a container that kubelet removed before it has told its end, it tells for up to a minute that it
+waits to be created. That is an end too where it was seen to run before.
 """
 
 import json
@@ -21,25 +25,34 @@ _FIELDS = (
     "{.metadata.uid}",
     "{.metadata.deletionTimestamp}",
     "{.spec.containers[*].name}",
+    "{.status.containerStatuses[*].state.running.startedAt}",
     "{.status.containerStatuses[*].state.terminated.exitCode}",
 )
 _LINE = "|".join(_FIELDS) + '{"\\n"}'
 
 
-class Ended(msgspec.Struct, frozen=True):
-    """A pod that was asked to go and has: what it takes to name this one and no other."""
+class Seen(msgspec.Struct, frozen=True):
+    """A pod as the watch tells of it, with all it takes to name this one and no other.
+
+    Attributes:
+        asked: to go.
+        runs: at least one of its containers does.
+        over: all of them have ended.
+    """
 
     namespace: str
     name: str
     uid: str
+    asked: bool
+    runs: bool
+    over: bool
 
 
-def ended(line: str) -> Ended | None:
-    """The pod that a line of the watch tells of, if it was asked to go and all of it has ended."""
-    namespace, name, uid, asked, containers, codes = line.split("|")
-    if not asked or len(codes.split()) < len(containers.split()):
-        return None
-    return Ended(namespace, name, uid)
+def seen(line: str) -> Seen:
+    """What a line of the watch says."""
+    namespace, name, uid, asked, containers, running, codes = line.split("|")
+    over = len(codes.split()) == len(containers.split())
+    return Seen(namespace, name, uid, asked=bool(asked), runs=bool(running), over=over)
 
 
 class EndedPods:
@@ -52,6 +65,7 @@ class EndedPods:
     def __init__(self, kubectl: Kubectl) -> None:
         self._kubectl = kubectl
         self._over = threading.Event()
+        self._ran: set[str] = set()
         self._watch: subprocess.Popen[str] | None = None
         self._thread = threading.Thread(target=self._follow, name="ended-pods", daemon=True)
 
@@ -89,11 +103,17 @@ class EndedPods:
         ) as watch:
             self._watch = watch
             for line in watch.stdout or ():
-                pod = ended(line.rstrip("\n"))
-                if pod is not None:
+                pod = seen(line.rstrip("\n"))
+                if self._ended(pod):
                     self._take_away(pod)
 
-    def _take_away(self, pod: Ended) -> None:
+    def _ended(self, pod: Seen) -> bool:
+        if pod.runs:
+            self._ran.add(pod.uid)
+            return False
+        return pod.asked and (pod.over or pod.uid in self._ran)
+
+    def _take_away(self, pod: Seen) -> None:
         """By its uid; that it is gone by now is as good."""
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         options = {

@@ -35,13 +35,14 @@ PLUGINS = ("gpushare", "kubectl-inspect-gpushare", "kubectl-inspect-gpu")
 READY_SECONDS = 180
 
 # kubelet looks for changed static pods and mounted configuration this often, and tells of changed
-# resources of its node, not in its own time. What has not changed it tells once a minute.
+# resources of its node, not in its own time. What has not changed it tells once a minute. One of
+# 1.20 tells that a pod with a startup probe is ready only when it looks at all of it again.
 _KUBELET = json.dumps(
     {
         "kind": "KubeletConfiguration",
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "fileCheckFrequency": "1s",
-        "syncFrequency": "10s",
+        "syncFrequency": "3s",
         "nodeStatusUpdateFrequency": "1s",
         "nodeStatusReportFrequency": "1m",
     }

@@ -2,15 +2,18 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from environments.endedpods import Ended, EndedPods, ended
+from environments.endedpods import EndedPods
 from environments.kubectl import Kubectl
 from environments.waiting import until
 
 SECONDS = 60
 ASKED = "2026-11-21T19:00:00Z"
+GONE = [f"|{ASKED}|c0||0"]
+PODS = "/api/v1/namespaces/case/pods"
 FAKE = """\
 #!/bin/sh
 case "$1" in
@@ -18,23 +21,6 @@ case "$1" in
   delete) echo "$3 $(cat)" >> '{folder}/deletes' ;;
 esac
 """
-
-
-@pytest.mark.parametrize(
-    ("line", "gone"),
-    [
-        pytest.param("case|a|u1||c0|", False, id="runs"),
-        pytest.param("case|a|u1||c0|0", False, id="ended by itself"),
-        pytest.param(f"case|a|u1|{ASKED}|c0|", False, id="is ending"),
-        pytest.param(f"case|a|u1|{ASKED}|c0 c1|0", False, id="one container runs on"),
-        pytest.param(f"case|a|u1|{ASKED}|c0 c1|0 137", True, id="has ended"),
-    ],
-)
-def test_a_pod_counts_once_it_was_asked_to_go_and_all_its_containers_have_ended(
-    line: str, gone: bool
-) -> None:
-    """One that ended unasked stays, as does one with a container that still runs."""
-    assert ended(line) == (Ended("case", "a", "u1") if gone else None)
 
 
 @pytest.fixture
@@ -51,20 +37,60 @@ def read(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_a_pod_that_has_ended_is_taken_away_by_its_uid_and_no_other_is(
-    kubectl: Kubectl, tmp_path: Path
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param(["||c0|%s|"], id="runs"),
+        pytest.param(["||c0||0"], id="ended by itself"),
+        pytest.param([f"|{ASKED}|c0|%s|"], id="is ending"),
+        pytest.param([f"|{ASKED}|c0 c1|%s|0"], id="one container runs on"),
+        pytest.param([f"|{ASKED}|c0||"], id="may be starting"),
+    ],
+)
+def test_a_pod_that_may_run_or_was_not_asked_to_go_stays(
+    kubectl: Kubectl, tmp_path: Path, told: list[str]
+) -> None:
+    """Only what comes after it in the same watch is taken away."""
+    follow(kubectl, tmp_path, [*lines("stays", told), *lines("gone", GONE)])
+    assert {path for path, _ in deletions(tmp_path)} == {f"{PODS}/gone"}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param([f"|{ASKED}|c0 c1||0 137"], id="told to have ended"),
+        pytest.param(["||c0|%s|", f"|{ASKED}|c0||"], id="ran, and is not there any more"),
+    ],
+)
+def test_a_pod_that_has_ended_is_taken_away_by_its_uid(
+    kubectl: Kubectl, tmp_path: Path, told: list[str]
 ) -> None:
     """At once, and only that very pod: one of the same name that came since has another uid."""
-    (tmp_path / "lines").write_text(f"case|runs|u1||c0|\ncase|gone|u2|{ASKED}|c0|0\n")
+    follow(kubectl, tmp_path, lines("gone", told))
+    path, options = deletions(tmp_path)[0]
+    assert path == f"{PODS}/gone"
+    assert options["preconditions"] == {"uid": "uid-of-gone"}
+    assert options["gracePeriodSeconds"] == 0
+
+
+def lines(name: str, told: list[str]) -> list[str]:
+    """What a watch says of a pod."""
+    return [f"case|{name}|uid-of-{name}{each.replace('%s', ASKED)}" for each in told]
+
+
+def follow(kubectl: Kubectl, folder: Path, told: list[str]) -> None:
+    """Watch until the first pod was taken away."""
+    (folder / "lines").write_text("".join(f"{line}\n" for line in told))
     pods = EndedPods(kubectl)
     pods.start()
-    (first, *_) = until("a deletion", lambda: read(tmp_path / "deletes"), seconds=SECONDS)
+    until("a deletion", lambda: deletions(folder), seconds=SECONDS)
     pods.stop()
-    path, _, options = first.partition(" ")
-    assert path == "/api/v1/namespaces/case/pods/gone"
-    assert json.loads(options)["preconditions"] == {"uid": "u2"}
-    assert json.loads(options)["gracePeriodSeconds"] == 0
-    assert not [each for each in read(tmp_path / "deletes") if "runs" in each]
+
+
+def deletions(folder: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Paths that were deleted so far, with the options."""
+    parts = (line.partition(" ") for line in read(folder / "deletes"))
+    return [(path, json.loads(options)) for path, _, options in parts]
 
 
 def test_a_watch_that_ends_is_begun_anew_until_it_is_stopped(
