@@ -15,6 +15,9 @@ CLUSTER    ?= gpushare-e2e
 ARGS       ?=
 CASES      ?=
 
+# Every start of Python would compile all it imports, twice as slow as it is where it is installed.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
