@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mocknvml import build
-from mocknvml.tests.nvml_process import NvmlProcess
+from mocknvml.tests.nvml_process import NvmlProcess, NvmlStarter
 
 Start = Callable[..., NvmlProcess]
 
@@ -18,8 +18,15 @@ def library() -> Path:
     return build.ensure()
 
 
+@pytest.fixture(scope="session")
+def starter(library: Path) -> Iterator[NvmlStarter]:
+    """What starts workers with that library."""
+    with NvmlStarter(library) as started:
+        yield started
+
+
 @pytest.fixture
-def start(library: Path, tmp_path: Path) -> Iterator[Start]:
+def start(starter: NvmlStarter, tmp_path: Path) -> Iterator[Start]:
     """Start a worker, not initialized yet, on a shipped machine (by name) or the text of one."""
     with ExitStack() as workers:
 
@@ -30,7 +37,7 @@ def start(library: Path, tmp_path: Path) -> Iterator[Start]:
                 machine.write_text(text)
             worker_state = tmp_path / "state"
             worker_state.write_text(state)
-            worker = NvmlProcess(library=library, machine=machine, state=worker_state)
+            worker = NvmlProcess(starter, machine=machine, state=worker_state)
             workers.callback(worker.close)
             return worker
 

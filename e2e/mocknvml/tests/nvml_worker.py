@@ -1,11 +1,16 @@
-"""Calls the real pynvml on behalf of a test, in a process of its own.
+"""Calls the real pynvml on behalf of tests, each in a process of its own.
 
-LD_LIBRARY_PATH counts only when a process starts, so a test cannot load the library itself. Each
+LD_LIBRARY_PATH counts only when a process starts, so a test cannot load the library itself. One
+process imports pynvml, which takes long, and forks a worker for each order that comes through the
+socket on its stdin: variables as JSON, and the worker's stdin, stdout and stderr. For a worker each
 line on stdin is a call, each line on stdout its outcome. Handles stay here; tests see numbers.
 """
 
 import ctypes
 import json
+import os
+import signal
+import socket
 import sys
 from typing import Any
 
@@ -70,11 +75,36 @@ class Worker:
         return value
 
 
-def main() -> None:
+ORDER_BYTES = 65536
+
+
+def work() -> None:
     """Serve until stdin ends."""
     worker = Worker()
     for line in sys.stdin:
         print(json.dumps(worker.answer(json.loads(line))), flush=True)
+
+
+def main() -> None:
+    """Start a worker for each order, and tell its process id; end with the socket."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # workers that have ended are waited for by none
+    orders = socket.socket(fileno=os.dup(sys.stdin.fileno()))
+    while True:
+        order, streams, _, _ = socket.recv_fds(orders, ORDER_BYTES, 3)
+        if not order:
+            return
+        pid = os.fork()
+        if not pid:
+            for target, stream in enumerate(streams):
+                os.dup2(stream, target)
+        for stream in streams:
+            os.close(stream)
+        if not pid:
+            orders.close()
+            os.environ.update(json.loads(order))
+            work()
+            return
+        orders.send(str(pid).encode())
 
 
 if __name__ == "__main__":
