@@ -22,9 +22,10 @@ from gpuextender.slices import Slices, encoded
 from gpuextender.state import State
 
 NODES = 400
-PART = 0.2
-"""Of the whole, which takes twenty milliseconds here: what a filter may take in all, and a measure
-that a slower machine does not change."""
+BAR_SECONDS = 0.005
+"""What a filter may take in all; other work must fit into it as well."""
+BAR_PART = 0.2
+"""Of the whole: where that takes longer, the machine is so slow that a filter takes longer too."""
 TRIES = 3
 """A machine that is busy disturbs one or two; work that does not pause is as long in all."""
 
@@ -46,7 +47,7 @@ def state() -> Iterator[State]:
 
 
 async def longest_wait(work: Awaitable[object]) -> tuple[float, object]:
-    """Part of its CPU time that another task waited for at once, at most; what came of the work."""
+    """What another task waited for at once, at most, in parts of the bar; what came of the work."""
     task = asyncio.ensure_future(work)
     waits = []
     while not task.done():
@@ -54,7 +55,8 @@ async def longest_wait(work: Awaitable[object]) -> tuple[float, object]:
         await asyncio.sleep(0)
         waits.append(process_time() - began)
     assert len(waits) > 3
-    return sorted(waits)[int(len(waits) * 0.99)] / sum(waits), task.result()
+    bar = max(BAR_SECONDS, BAR_PART * sum(waits))
+    return sorted(waits)[int(len(waits) * 0.99)] / bar, task.result()
 
 
 async def explain(state: State) -> msgspec.Struct:
@@ -88,7 +90,7 @@ async def inspect(state: State) -> msgspec.Struct:
 async def test_others_are_answered_meanwhile(
     state: State, question: Callable[[State], Awaitable[msgspec.Struct]]
 ) -> None:
-    """Nodes are asked and the answer is written in pieces, and others are served in between."""
+    """While nodes are asked and the answer is written nobody waits longer than a filter's bar."""
 
     async def written() -> tuple[msgspec.Struct, bytes]:
         view = await question(state)
@@ -99,7 +101,7 @@ async def test_others_are_answered_meanwhile(
         wait, (view, text) = await longest_wait(written())  # type: ignore[misc]
         assert text == msgspec.json.encode(view)
         waits.append(wait)
-    assert min(waits) < PART
+    assert min(waits) < 1
 
 
 async def test_a_pod_that_fits_nowhere_hears_a_hundred_nodes(state: State) -> None:
