@@ -29,8 +29,8 @@ from environments.kubectl import Kubectl, Object
 from environments.processes import Process, free_port
 from environments.waiting import until
 
-START_SECONDS = 30
-ASK_SECONDS = 10
+START_SECONDS = 90
+ASK_SECONDS = 30
 EVERY = "2s"
 SECRET = "gpushare-metrics"
 ROOT = Path(__file__).parents[2]

@@ -9,10 +9,10 @@ import pytest
 
 from mocknvml import build
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # a compiler runs in each
 
-COMPILE_SECONDS = 90
-RUN_SECONDS = 60
+COMPILE_SECONDS = 140
+RUN_SECONDS = 140
 COPIES = 60
 FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-g", "-O1", "-pthread", "-fno-sanitize-recover=all")
 
