@@ -70,11 +70,11 @@ def test_sixteen_halves_at_once_end_two_on_each_of_eight_cards(
 
     def agree() -> bool:
         held = {h.pod: set(h.cards) for h in truth.held(environment, large)}
-        said = {name: {uuid[case.card(name)]} for name in names}
-        return all(held.get(name) == said[name] for name in names)
+        said = case.cards()
+        return all(held.get(name) == {uuid[said[name]]} for name in names)
 
     until("annotations agree with kubelet", agree, seconds=SETTLE_SECONDS)
-    assert Counter(case.card(name) for name in names) == {card.index: 2 for card in cards}
+    assert Counter(case.cards().values()) == {card.index: 2 for card in cards}
 
 
 def test_a_lost_card_is_withdrawn_its_pods_are_told_and_it_comes_back(
@@ -86,8 +86,7 @@ def test_a_lost_card_is_withdrawn_its_pods_are_told_and_it_comes_back(
     offers until it is deleted.
     """
     size = environment.nodes[small][0].units
-    case.run(spread(case.pod("stays", 3, node=small)))
-    case.run(spread(case.pod("struck", 3, node=small)))
+    case.run_in_turn(*(spread(case.pod(name, 3, node=small)) for name in ("stays", "struck")))
     assert {case.card("stays"), case.card("struck")} == {0, 1}
     lost = case.card("struck")
     before = containers(case)

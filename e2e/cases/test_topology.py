@@ -6,7 +6,7 @@ import pytest
 
 from environments.case import Case
 from environments.environment import Environment
-from environments.truth import held
+from environments.truth import GPU_MEM, held
 from environments.waiting import until
 from environments.workloads import GPU, Object
 
@@ -20,7 +20,7 @@ def empty(environment: Environment, linked: str) -> str:
     """The node with linked cards, of which kubelet has handed out none."""
 
     def nothing_held() -> bool:
-        return not held(environment, linked, GPU) and not held(environment, linked)
+        return not held(environment, linked, GPU, GPU_MEM)
 
     until("no card handed out", nothing_held, seconds=60)
     return linked
@@ -37,15 +37,16 @@ def group(case: Case, name: str) -> list[int]:
     return [int(index) for index in case.annotations(name)[GROUP].split(",")]
 
 
-def assert_really_on(environment: Environment, case: Case, name: str, node: str) -> None:
-    """Annotation, variables of the container and kubelet name the same cards."""
-    uuids = [environment.nodes[node][index].uuid for index in group(case, name)]
-    env = case.env(name)
-    assert env["NVIDIA_VISIBLE_DEVICES"].split(",") == uuids
-    assert env[GROUP] == case.annotations(name)[GROUP]
+def assert_really_on(environment: Environment, case: Case, names: Sequence[str], node: str) -> None:
+    """Annotations, variables of the containers and kubelet name the same cards."""
     found = [one for one in held(environment, node, GPU) if one.namespace == case.name]
-    mine = [one for one in found if one.pod == name]
-    assert [set(one.cards) for one in mine] == [set(uuids)]
+    for name in names:
+        uuids = [environment.nodes[node][index].uuid for index in group(case, name)]
+        env = case.env(name)
+        assert env["NVIDIA_VISIBLE_DEVICES"].split(",") == uuids
+        assert env[GROUP] == case.annotations(name)[GROUP]
+        mine = [one for one in found if one.pod == name]
+        assert [set(one.cards) for one in mine] == [set(uuids)]
 
 
 @pytest.mark.parametrize(
@@ -66,11 +67,11 @@ def test_each_pod_gets_the_best_group_that_is_free(
     groups: Sequence[list[int]],
 ) -> None:
     """The groups that NVLinks make best, in env and at kubelet too, whatever the order."""
-    for number, gpus in enumerate(order):
-        case.run(whole(case, f"p{number}", gpus, empty))
-    assert [group(case, f"p{number}") for number in range(len(order))] == list(groups)
-    for number in range(len(order)):
-        assert_really_on(environment, case, f"p{number}", empty)
+    names = [f"p{number}" for number in range(len(order))]
+    pods = zip(names, order, strict=True)
+    case.run_in_turn(*(whole(case, name, gpus, empty) for name, gpus in pods))
+    assert [group(case, name) for name in names] == list(groups)
+    assert_really_on(environment, case, names, empty)
 
 
 def test_a_pod_that_finds_too_few_free_cards_waits_and_says_how_many_are(
@@ -106,11 +107,10 @@ def test_a_gang_takes_one_node_group_by_group(
     environment: Environment, case: Case, empty: str
 ) -> None:
     """Two pods of four cards that come at once: each has a half whose cards are all joined."""
-    case.run(*(whole(case, f"worker-{i}", 4, empty, size=2) for i in range(2)))
-    groups = sorted(group(case, f"worker-{i}") for i in range(2))
-    assert groups == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    for number in range(2):
-        assert_really_on(environment, case, f"worker-{number}", empty)
+    names = [f"worker-{i}" for i in range(2)]
+    case.run(*(whole(case, name, 4, empty, size=2) for name in names))
+    assert sorted(group(case, name) for name in names) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert_really_on(environment, case, names, empty)
 
 
 def test_a_gang_that_does_not_fit_places_nobody_and_says_so(
