@@ -13,6 +13,7 @@ from environments.waiting import until
 
 pytestmark = pytest.mark.e2e
 
+SETTLE_SECONDS = 60
 
 Grants = Mapping[str, Sequence[Held]]
 """What kubelet has handed out, by node."""
@@ -62,7 +63,7 @@ def settle(environment: Environment, case: Case, pods: int) -> None:
         return None if disagreements(environment, case, grants) else grants
 
     try:
-        grants = until("annotations agree with kubelet", agreed, seconds=30)
+        grants = until("annotations agree with kubelet", agreed, seconds=SETTLE_SECONDS)
     except AssertionError as late:
         raise AssertionError(disagreements(environment, case, granted(environment))) from late
     holders = {held.pod for each in grants.values() for held in each if held.namespace == case.name}

@@ -48,6 +48,9 @@ _KUBELET = json.dumps(
     }
 )
 
+# How often the plugin looks where nothing tells it, in seconds.
+_LOOKS = {"probe": 1, "mps-check": 1, "reconcile": 5}
+
 
 class KindEnvironment:
     """One named cluster; see :class:`environments.environment.Environment`.
@@ -237,7 +240,7 @@ class KindEnvironment:
             "devicePlugin": {
                 "image": _image(built.deviceplugin),
                 "unhealthyConfigMap": True,
-                "extraArgs": ["--probe-seconds=1", "--mps-check-seconds=1"],
+                "extraArgs": [f"--{each}-seconds={n}" for each, n in _LOOKS.items()],
                 "nvml": {"hostPath": machines.LIBRARY_IN_NODE},
                 # A kept cluster's plugins start anew with a library that was edited.
                 "podAnnotations": {"mocknvml": mocknvml.ensure().name},
