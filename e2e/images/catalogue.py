@@ -67,11 +67,12 @@ def _service(name: str) -> Image:
 EXTENDER = _service("extender")
 DEVICE_PLUGIN = _service("deviceplugin")
 INSPECT = _service("inspect")
-SAMPLE = Image(name="sample", dockerfile=HERE / "sample" / "Dockerfile")
+SAMPLE = Image(name="sample", dockerfile=HERE / "sample" / "Dockerfile", ground=RUNTIME)
 MODEL_SERVER = Image(
     name="modelserver",
     dockerfile=_STANDINS / "modelserver" / "Dockerfile",
     files=(_STANDINS / "modelserver" / "server.py",),
+    ground=RUNTIME,
 )
 ALL = (EXTENDER, DEVICE_PLUGIN, INSPECT, SAMPLE, MODEL_SERVER)
 GROUNDS_FIRST = (RUNTIME, *ALL)
