@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from gpucore.units import GIB
-from gpudeviceplugin.cards import CardLostError, DriverUnavailableError, Machine
+from gpudeviceplugin.cards import (
+    CardLostError,
+    DriverError,
+    DriverUnavailableError,
+    Machine,
+    Xid,
+)
 from gpudeviceplugin.inventory import inventory_of
 from gpudeviceplugin.nvml import Nvml
 from mocknvml import build
@@ -136,6 +142,31 @@ def test_an_xid_is_told_with_the_uuid_of_its_card(machine: Open, tmp_path: Path)
     assert event is not None
     assert (event.code, event.uuid) == (79, cards[1].uuid)
     assert nvml.next_xid(1) is None
+
+
+def test_an_xid_between_two_subscriptions_is_told(machine: Open, tmp_path: Path) -> None:
+    """Before the set of events is made anew for a card that came back, another card fails."""
+    nvml = machine("t4-2x16")
+    first, _ = nvml.machine().cards
+    assert nvml.next_xid(1) is None
+    nvml.resubscribe()
+    (tmp_path / "state").write_text("xid 79 gpu 0\n")
+    nvml.probe(first.uuid)
+    assert nvml.next_xid(1) == Xid(79, first.uuid)
+    assert nvml.next_xid(1) is None
+
+
+def test_an_xid_beside_a_lost_card_is_told(machine: Open, tmp_path: Path) -> None:
+    """A lost card spoils the set of events, but not what was in it about the others."""
+    nvml = machine("t4-2x16")
+    first, _ = nvml.machine().cards
+    assert nvml.next_xid(1) is None
+    (tmp_path / "state").write_text("gpu 1 lost\n")
+    with pytest.raises(DriverError):
+        nvml.next_xid(2000)
+    (tmp_path / "state").write_text("gpu 1 lost\nxid 79 gpu 0\n")
+    nvml.probe(first.uuid)
+    assert nvml.next_xid(1) == Xid(79, first.uuid)
 
 
 def test_a_driver_that_is_not_loaded_is_unavailable(machine: Open, tmp_path: Path) -> None:

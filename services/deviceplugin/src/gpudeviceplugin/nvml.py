@@ -6,7 +6,7 @@ gets a new one.
 """
 
 import ctypes
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import combinations
@@ -88,6 +88,7 @@ class Nvml:
         self._events: Any = None
         self._uuids: dict[int, str] = {}
         self._stale = False
+        self._late: deque[Xid] = deque()
 
     def open(self) -> None:
         """Start a connection and ask for error events where they are offered.
@@ -150,18 +151,36 @@ class Nvml:
 
     def next_xid(self, timeout_ms: int) -> Xid | None:
         """The next critical error of any card, or ``None`` when the time is over."""
-        if self._stale:
-            self._stale = False
-            self._unsubscribe()
-        if self._events is None:
-            self._events = self._subscribed()
+        if self._stale or self._events is None:
+            self._renew()
+        if self._late:
+            return self._late.popleft()
         try:
-            event = pynvml.nvmlEventSetWait_v2(self._events, timeout_ms)
+            return self._taken(self._events, timeout_ms)
         except pynvml.NVMLError_Timeout:
             return None
         except pynvml.NVMLError as error:  # a lost card spoils the set: the next wait makes anew
-            self._unsubscribe()
+            self._stale = True
             raise DriverError(f"nvmlEventSetWait_v2: {error}") from error
+
+    def _renew(self) -> None:
+        """Subscribe anew, and only then empty the old set: no event falls between the two."""
+        self._stale = False
+        try:
+            events = self._subscribed()
+        except DriverError:
+            self._stale = True
+            raise
+        old, self._events = self._events, events
+        if old is not None:
+            with suppress(pynvml.NVMLError):  # a time-out: there is nothing in it
+                while True:
+                    self._late.append(self._taken(old, 0))
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlEventSetFree(old)
+
+    def _taken(self, events: Any, timeout_ms: int) -> Xid:
+        event = pynvml.nvmlEventSetWait_v2(events, timeout_ms)
         return Xid(int(event.eventData), self._uuids.get(_address(event.device), ""))
 
     def _subscribed(self) -> Any:
