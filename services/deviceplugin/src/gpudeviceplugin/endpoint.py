@@ -45,6 +45,7 @@ class Endpoint:
         self._servicer = servicer
         self._directory = directory
         self._server: grpc.aio.Server | None = None
+        self._stopping: asyncio.Task[None] | None = None
 
     @property
     def socket(self) -> Path:
@@ -52,7 +53,7 @@ class Endpoint:
         return self._directory / f"gpushare-{self.resource.split('.')[0]}.sock"
 
     async def start(self) -> None:
-        """Serve the socket and register it.
+        """Serve the socket and register it; what fails or is cancelled leaves nothing served.
 
         Raises:
             RegistrationError: kubelet does not answer or does not want it.
@@ -63,10 +64,14 @@ class Endpoint:
         server = grpc.aio.server(options=options)
         add_DevicePluginServicer_to_server(self._servicer, server)  # type: ignore[no-untyped-call]
         server.add_insecure_port(f"unix:{self.socket}")
-        await server.start()
         self._server = server
-        self._servicer.begin()
-        await self._register()
+        try:
+            await server.start()
+            self._servicer.begin()
+            await self._register()
+        except BaseException:
+            await self.stop()
+            raise
 
     async def _register(self) -> None:
         request = api.RegisterRequest(
@@ -90,7 +95,9 @@ class Endpoint:
         server, self._server = self._server, None
         if server is not None:
             self._servicer.end()
-            await asyncio.shield(server.stop(STOP_SECONDS))  # half a stop leaves a broken server
+            self._stopping = asyncio.create_task(server.stop(STOP_SECONDS))
+        if self._stopping is not None:
+            await asyncio.shield(self._stopping)  # half a stop leaves a broken server
 
     async def withdraw(self) -> None:
         """Offer nothing, then serve no more: the node does not carry this resource."""

@@ -86,7 +86,8 @@ class Registrar:
     async def _settle(self) -> bool:
         """Make what is served equal what is wanted; false when it has to be tried again."""
         for resource in set(self._serving) - self._wanted:
-            await self._serving.pop(resource).withdraw()
+            await self._serving[resource].withdraw()
+            del self._serving[resource]
         kubelet = _identity(self._directory / KUBELET_SOCKET)
         if kubelet is None:
             return False

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+from gpudeviceplugin.mps.cancelling import spawn
 from gpudeviceplugin.mps.errors import ControlError
 from gpudeviceplugin.mps.folders import Folders
 
@@ -44,7 +45,7 @@ class Control:
             ControlError: there is no daemon, it refuses, or it takes longer than ``seconds``.
         """
         try:
-            process = await asyncio.create_subprocess_exec(
+            process = await spawn(
                 self._program,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from gpudeviceplugin.mps.cancelling import spawn
 from gpudeviceplugin.mps.control import Control, environment
 from gpudeviceplugin.mps.errors import ControlError, MpsError
 from gpudeviceplugin.mps.folders import Folders, clear, held, prepare
@@ -60,7 +61,7 @@ class Daemon:
             await self._evict()
         clear(self._folders.pipe)
         try:
-            self._process = await asyncio.create_subprocess_exec(
+            self._process = await spawn(
                 *self._command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,

@@ -12,13 +12,14 @@ which is only looked at. Nothing is done to clients: NVIDIA's server takes its o
 import asyncio
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import structlog
 
+from gpudeviceplugin.mps.cancelling import to_its_end
 from gpudeviceplugin.mps.control import Control
 from gpudeviceplugin.mps.daemon import GRACE_SECONDS, Daemon
 from gpudeviceplugin.mps.errors import ControlError, MpsError
@@ -133,10 +134,10 @@ class Supervisor:
             await self._until_ended(daemon)
         except MpsError as error:
             self._fail(error)  # before the stop, which may take a while
-            await _to_its_end(daemon.stop())
+            await to_its_end(daemon.stop())
             raise
         except asyncio.CancelledError:
-            await _to_its_end(daemon.stop())
+            await to_its_end(daemon.stop())
             daemon.end_servers()
             raise
 
@@ -185,17 +186,3 @@ class Supervisor:
         self.why = why
         if before is not phase:
             self.on_change(before, phase)
-
-
-async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Do bounded work although cancelled, again and again maybe: no daemon may be left behind."""
-    task = asyncio.create_task(work)
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            cancelled = True
-    task.result()
-    if cancelled:
-        raise asyncio.CancelledError

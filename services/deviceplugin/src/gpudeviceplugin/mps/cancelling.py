@@ -1,0 +1,50 @@
+"""What a cancellation must not cut short: processes that were started, and work that ends them.
+
+A plugin that is told to end cancels all it does, at any moment. Nothing here has a deadline of its
+own: what is carried to its end must be bounded.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+
+async def spawn(*command: str, **how: Any) -> asyncio.subprocess.Process:
+    """Start a program, as ``asyncio.create_subprocess_exec`` does.
+
+    That one may wait for ever, or lose the program, where it is cancelled while the pipes are
+    connected (CPython's issues 103847 and 125502), so it is never cancelled: when the caller is,
+    the program is awaited, killed and reaped.
+
+    Raises:
+        OSError: there is no such program.
+    """
+    starting = asyncio.create_task(asyncio.create_subprocess_exec(*command, **how))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await to_its_end(_discard(starting))
+        raise
+
+
+async def _discard(starting: asyncio.Task[asyncio.subprocess.Process]) -> None:
+    with suppress(OSError):
+        process = await starting
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()
+
+
+async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Do bounded work although cancelled, again and again maybe: nothing may be left behind."""
+    task = asyncio.create_task(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    task.result()
+    if cancelled:
+        raise asyncio.CancelledError
