@@ -14,8 +14,7 @@ import structlog
 from gpudeviceplugin.certificates import Certificates
 from gpudeviceplugin.web import Web
 
-SECONDS = 10.0
-
+SECONDS = 60.0
 
 EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
 RSA = ("-newkey", "rsa:2048")
@@ -28,7 +27,7 @@ def renew(folder: Path, key: tuple[str, ...] = EC) -> None:
     named = ("-subj", "/CN=plugin", "-addext", "subjectAltName=IP:127.0.0.1")
     files = ("-keyout", str(new / "tls.key"), "-out", str(new / "tls.crt"))
     command = ("openssl", "req", "-x509", *key, "-nodes", "-days", "1", *named, *files)
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
     for file in ("tls.key", "tls.crt"):
         (new / file).rename(folder / file)
 
@@ -66,12 +65,14 @@ async def shown(port: int) -> bytes:
     _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=anybody())
     found: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.close()
+    with suppress(OSError):  # the other end may be gone before it has said good-bye
+        await writer.wait_closed()
     return found
 
 
 async def answer(url: str, trusted: ssl.SSLContext) -> str:
     """The text of a page."""
-    async with httpx2.AsyncClient(verify=trusted) as client:
+    async with httpx2.AsyncClient(verify=trusted, trust_env=False) as client:
         return (await client.get(url)).text
 
 
@@ -101,6 +102,25 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) 
         async with asyncio.timeout(SECONDS):
             while await shown(port) == first:
                 assert await answer(f"https://127.0.0.1:{port}/healthz", anybody()) == "ok\n"
+
+
+async def test_a_certificate_that_changes_before_it_is_followed_is_shown(tmp_path: Path) -> None:
+    """What is renewed between the first reading and the first look is no less new."""
+    renew(tmp_path)
+    web = Web(lambda: "", Certificates(tmp_path, every=0.02))
+    async with asyncio.timeout(SECONDS):
+        port = await web.start("127.0.0.1", 0)
+    first = await shown(port)
+    renew(tmp_path)
+    following = asyncio.create_task(web.follow())
+    try:
+        async with asyncio.timeout(SECONDS):
+            while await shown(port) == first:
+                assert not following.done()
+    finally:
+        following.cancel()
+        await asyncio.wait({following})
+        await web.stop()
 
 
 async def test_it_waits_for_a_certificate(tmp_path: Path) -> None:

@@ -9,52 +9,54 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import structlog
 
 log = structlog.get_logger()
 
 
-class Certificates(msgspec.Struct, frozen=True):
+class Certificates:
     """What the endpoint shows.
 
-    Attributes:
+    Args:
         folder: with ``tls.crt`` and ``tls.key``.
         every: seconds between looks at the files.
     """
 
-    folder: Path
-    every: float = 10.0
+    def __init__(self, folder: Path, *, every: float = 10.0) -> None:
+        self._folder = folder
+        self._every = every
+        self._known: tuple[int, ...] = ()
 
     async def context(self) -> ssl.SSLContext:
         """For a server; returns once there is a certificate that can be used."""
-        while (context := self._read()) is None:  # noqa: ASYNC110 - files have no event
-            await asyncio.sleep(self.every)
-        return context
+        while True:
+            self._known = self._stamps()  # first: what is renewed from here on is new
+            if (context := self._read()) is not None:
+                return context
+            await asyncio.sleep(self._every)
 
     async def follow(self, context: ssl.SSLContext) -> None:
-        """Take what is new, for ever; what cannot be used is not taken."""
-        known = self._stamps()
+        """Take what is new since it was read, for ever; what cannot be used is not taken."""
         while True:
-            await asyncio.sleep(self.every)
+            await asyncio.sleep(self._every)
             found = self._stamps()
-            if found != known and (newest := self._read()) is not None:
+            if found != self._known and (newest := self._read()) is not None:
                 context.sni_callback = _giving(newest)
-                known = found
-                log.info("certificates taken", folder=str(self.folder))
+                self._known = found
+                log.info("certificates taken", folder=str(self._folder))
 
     def _read(self) -> ssl.SSLContext | None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             context.load_cert_chain(*self._files)
         except OSError as error:
-            log.warning("certificates not taken", folder=str(self.folder), error=str(error))
+            log.warning("certificates not taken", folder=str(self._folder), error=str(error))
             return None
         return context
 
     @property
     def _files(self) -> tuple[Path, Path]:
-        return self.folder / "tls.crt", self.folder / "tls.key"
+        return self._folder / "tls.crt", self._folder / "tls.key"
 
     def _stamps(self) -> tuple[int, ...]:
         return tuple(file.stat().st_mtime_ns if file.exists() else 0 for file in self._files)
