@@ -15,8 +15,13 @@ from gpudeviceplugin.mps.supervisor import Phase, Program, Supervisor, Timing
 
 PROGRAM = Path(__file__).parents[3] / "e2e/standins/mps/nvidia-cuda-mps-control"
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
-SECONDS = 20.0
-QUICK = Timing(check=0.05, answer=1.5, poll=0.01, first_pause=0.01, longest_pause=0.02, grace=1.5)
+SECONDS = 60.0
+QUICK = Timing(
+    check=0.05, answer=30, start=60, poll=0.01, first_pause=0.01, longest_pause=0.02, grace=30
+)
+"""Often, but in no hurry: a busy machine may take long to start a program."""
+CURT = Timing(check=0.05, answer=30, start=60, first_pause=0.01, longest_pause=0.02, grace=1)
+"""For what never answers a stop, and is waited for in vain."""
 
 
 class MpsStage:

@@ -14,7 +14,8 @@ from fakekubelet.kubelet import FakeKubelet
 from gpudeviceplugin.plugin import Plugin
 from gpudeviceplugin.settings import Settings
 
-SECONDS = 10.0
+SECONDS = 60.0
+"""For everything that is waited for; only a test that fails takes so long."""
 
 
 class Stage:
@@ -57,6 +58,7 @@ class Stage:
                 "probe_seconds": 0.05,
                 "reconcile_seconds": 0.5,
                 "refresh_seconds": 0.5,
+                "match_patience": 5.0,  # a busy machine may be late with the watch
                 **self._settings,
             }
         )
@@ -73,6 +75,13 @@ class Stage:
         if not self._running.cancelled():
             self._running.result()
         self._running = None
+
+    async def informed(self) -> None:
+        """Until the plugin knows the pods of the node, and what kubelet says they hold."""
+        assert self.plugin is not None
+        async with asyncio.timeout(SECONDS):
+            await self.plugin._pods.synced.wait()
+            await self.plugin._reconciler.synced.wait()
 
     async def offered(self, count: int, resource: str = "aliyun.com/gpu-mem") -> None:
         """Until kubelet counts so many healthy devices."""
@@ -128,11 +137,17 @@ class Stage:
         return self.cluster.nodes.objects["", "n1"]
 
     def inventory(self) -> dict[str, Any]:
-        """The published inventory."""
-        found: dict[str, Any] = json.loads(
-            self.node()["metadata"]["annotations"]["gpushare/inventory"]
-        )
+        """The published inventory; without any card before there is one.
+
+        Another task publishes than the one that registers with kubelet: wait for what it says.
+        """
+        text = self.node()["metadata"]["annotations"].get("gpushare/inventory", '{"gpus": []}')
+        found: dict[str, Any] = json.loads(text)
         return found
+
+    def gpus(self, *fields: str) -> list[tuple[Any, ...]]:
+        """These fields of every card of the published inventory."""
+        return [tuple(gpu[field] for field in fields) for gpu in self.inventory()["gpus"]]
 
     def cards_of(self, name: str) -> set[int]:
         """Cards on which a pod's memory devices really are."""

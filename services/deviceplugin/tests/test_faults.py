@@ -27,7 +27,7 @@ async def test_a_patch_that_failed_is_made_again(tmp_path: Path) -> None:
 
 async def test_the_patch_of_a_pod_that_was_replaced_is_not_applied(tmp_path: Path) -> None:
     """The uid is a precondition: a pod of the same name is never given its predecessor's card."""
-    async with Stage(tmp_path) as stage:
+    async with Stage(tmp_path, match_patience=0.05) as stage:
         await stage.offered(30)
         stage.cluster.watches_flow.clear()
         stage.create("web-0", {"gpu-mem": 3}, annotations=planned(1, 3))

@@ -46,8 +46,6 @@ def mps_stage(tmp_path: Path, root: Path, **settings: Any) -> Stage:
 
 def modes(stage: Stage) -> list[str]:
     """Of the cards, as published."""
-    if "gpushare/inventory" not in stage.node()["metadata"]["annotations"]:
-        return []
     return [gpu["mode"] for gpu in stage.inventory()["gpus"]]
 
 
@@ -68,9 +66,9 @@ async def test_a_label_turns_mps_on_and_a_share_is_limited(tmp_path: Path, root:
     """B10 with supervision: mode published, units offered, and the variables of a client given."""
     async with mps_stage(tmp_path, root) as stage:
         await stage.offered(30)
-        assert modes(stage) == ["none", "none"]
+        await stage.eventually(lambda: modes(stage) == ["none", "none"])
         stage.label(gpushare="true", **{MPS: "mps"})
-        await stage.eventually(lambda: modes(stage) == ["mps", "mps"])
+        await stage.eventually(lambda: stage.gpus("mode", "healthy") == [("mps", True)] * 2)
         await stage.offered(30)
         stage.create("p", {"gpu-mem": 3}, annotations=planned(1, 3) | {MPS: "mps"})
         await stage.admitted("p")
@@ -95,9 +93,7 @@ async def test_a_card_is_withdrawn_while_its_daemon_is_down(tmp_path: Path, root
         await stage.eventually(lambda: messages(stage, "MpsDaemonFailed", "on0"))
         (said, *_) = messages(stage, "MpsDaemonFailed", "n1")
         assert said.startswith(f"card 0 ({first}) takes no new pods: its MPS daemon fails: ")
-        await stage.eventually(
-            lambda: [gpu["healthy"] for gpu in stage.inventory()["gpus"]] == [False, True]
-        )
+        await stage.eventually(lambda: stage.gpus("healthy") == [(False,), (True,)])
         (root / first / "faults").unlink()
         await stage.offered(30)
         await stage.eventually(lambda: messages(stage, "MpsDaemonServes", "n1"))
@@ -123,8 +119,8 @@ async def test_a_restarted_plugin_goes_on_with_the_modes_it_had(tmp_path: Path, 
     """A label that went meanwhile does not open a card that is in use."""
     async with mps_stage(tmp_path, root) as stage:
         stage.label(gpushare="true", **{MPS: "mps"})
+        await stage.eventually(lambda: stage.gpus("mode", "healthy") == [("mps", True)] * 2)
         await stage.offered(30)
-        await stage.eventually(lambda: modes(stage) == ["mps", "mps"])
         stage.create("p", {"gpu-mem": 3}, annotations=planned(0, 3))
         await stage.admitted("p")
         await stage.stop_plugin()

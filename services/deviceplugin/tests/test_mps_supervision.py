@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from mpsstage import PROGRAM, UUID, answers, leftover, mps_stage
+from mpsstage import CURT, PROGRAM, SECONDS, UUID, answers, leftover, mps_stage
 
 from gpudeviceplugin.mps.errors import ControlError, FolderError
 from gpudeviceplugin.mps.folders import LOG_BYTES, Folders, clear, held, lay_out, prepare, trim_logs
@@ -46,8 +46,8 @@ async def test_a_daemon_is_started_for_its_card_and_ends_cleanly() -> None:
     async with mps_stage() as stage:
         stage.run()
         await stage.serving()
-        await stage.control.ask(f"start_server -uid {os.getuid()}", seconds=5)
-        (server,) = (await stage.control.ask("get_server_list", seconds=5)).split()
+        await stage.control.ask(f"start_server -uid {os.getuid()}", seconds=SECONDS)
+        (server,) = (await stage.control.ask("get_server_list", seconds=SECONDS)).split()
         pid = stage.pid
         assert f"CUDA_VISIBLE_DEVICES={UUID}" in environment(pid)
         await stage.end()
@@ -73,13 +73,13 @@ async def test_a_daemon_that_dies_is_told_at_once_and_replaced() -> None:
 async def test_a_daemon_that_hangs_is_told_and_replaced() -> None:
     """It lives, but gives no answer in time: it is killed, and the next one works."""
     async with mps_stage(
-        timing=Timing(check=0.05, answer=0.5, grace=0.3, first_pause=0.01)
+        timing=Timing(check=0.05, answer=2, start=60, grace=1, first_pause=0.01)
     ) as stage:
         stage.run()
         await stage.serving()
         pid = stage.pid
         stage.faults("mute")
-        assert "no answer to get_server_list in 0.5 s" in await stage.failure()
+        assert "no answer to get_server_list in 2 s" in await stage.failure()
         stage.faults()
         await stage.serving(2)
         assert not alive(pid)
@@ -122,12 +122,12 @@ async def test_a_place_that_cannot_be_made_is_a_reason_not_a_crash() -> None:
 
 async def test_a_deaf_daemon_is_killed_in_the_end() -> None:
     """It ignores quit and SIGTERM; the end still comes, and comes soon."""
-    async with mps_stage(timing=Timing(check=0.05, grace=0.3)) as stage:
+    async with mps_stage(timing=CURT) as stage:
         stage.run()
         await stage.serving()
         pid = stage.pid
         stage.faults("deaf")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SECONDS):
             await stage.end()
         assert not alive(pid)
 
@@ -149,14 +149,14 @@ async def test_a_daemon_of_an_earlier_plugin_is_asked_to_leave() -> None:
     async with mps_stage() as stage, leftover(stage) as other:
         stage.run()
         await stage.serving()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(SECONDS):
             assert await other.wait() == 0
         assert stage.pid != other.pid
 
 
 async def test_pipes_of_a_daemon_that_stays_are_never_removed() -> None:
     """Two daemons in one directory would lose each other's clients, so ours waits and says so."""
-    async with mps_stage() as stage, leftover(stage) as other:
+    async with mps_stage(timing=CURT) as stage, leftover(stage) as other:
         stage.faults("deaf")
         stage.run()
         assert f"another daemon holds {stage.folders.pipe}" in await stage.failure()
@@ -171,7 +171,8 @@ async def test_a_daemon_of_the_operator_is_looked_at_and_never_touched() -> None
             stage.run()
             await stage.serving()
             theirs.kill()
-            assert "Cannot find MPS control daemon process" in await stage.failure()
+            why = await stage.failure()  # it may die before a question, or in the middle of one
+            assert why.startswith("its MPS daemon fails: get_server_list failed: ")
         (stage.folders.pipe / "nvidia-cuda-mps-control.pid").unlink()
         async with leftover(stage):
             await stage.serving(2)
@@ -194,7 +195,7 @@ async def test_a_client_of_any_user_gets_through_and_can_break_nothing() -> None
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         assert client.stdout is not None
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(SECONDS):
             words = (await client.stdout.readline()).decode().split()
         assert words[0] == "server"
         assert owner(words[1]) == user

@@ -18,11 +18,14 @@ from fakecluster.server import FakeApiServer
 from fakekubelet.kubelet import FakeKubelet
 from prometheus_client.parser import text_string_to_metric_families
 
+from gpudeviceplugin.settings import Settings
 from mocknvml import build
 
 pytestmark = pytest.mark.slow
 
 MIB = 1024 * 1024
+SECONDS = 60.0
+"""For everything that is waited for; only a test that fails takes so long."""
 
 
 class Process:
@@ -69,7 +72,7 @@ class Process:
         assert self.child is not None
         with suppress(ProcessLookupError):
             self.child.terminate()
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(SECONDS):
             return await self.child.wait()
 
     async def offered(self, count: int) -> None:
@@ -77,8 +80,21 @@ class Process:
         resource = "aliyun.com/gpu-mem"
         try:
             await self.kubelet.wait_for(
-                lambda: len(self.kubelet.manager.healthy.get(resource, ())) == count, seconds=30
+                lambda: len(self.kubelet.manager.healthy.get(resource, ())) == count
             )
+        except TimeoutError:
+            raise AssertionError(self.log.read_text()[-3000:]) from None
+
+    async def logged(self, words: str) -> str:
+        """The first line of the log with these words, once it is whole."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                while True:
+                    lines = self.log.read_text().splitlines(keepends=True)
+                    found = [line for line in lines if words in line and line.endswith("\n")]
+                    if found:
+                        return found[0]
+                    await asyncio.sleep(0.05)
         except TimeoutError:
             raise AssertionError(self.log.read_text()[-3000:]) from None
 
@@ -125,7 +141,12 @@ async def test_an_xid_and_a_lost_card_of_the_library_are_noticed(tmp_path: Path)
 
 
 async def test_over_use_that_the_library_tells_is_told_within_ten_seconds(tmp_path: Path) -> None:
-    """A process of the pod has more memory than its share: one event, by the default settings."""
+    """A process of the pod has more memory than its share: one event, by the default settings.
+
+    What is told in the next round is told in time where rounds are not ten seconds apart; a busy
+    machine may make each of them longer.
+    """
+    assert Settings(node_name="n1").usage_seconds < 10
     async with process(tmp_path, "t4-2x16") as plugin:
         await plugin.offered(30)
         pod = objects.pod("greedy", [{"gpu-mem": 2}], annotations=planned(1, 2))
@@ -139,7 +160,7 @@ async def test_over_use_that_the_library_tells_is_told_within_ten_seconds(tmp_pa
         )
         events = plugin.cluster.stores["events"]
         plugin.health.write_text("gpu 1 process pid 77 used_mib 4096 type mps name greedy\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(SECONDS):
             while not (told := _messages(events.objects.values(), "GpuMemoryOverused")):
                 await events.wait_beyond(events.version)
         assert told == ["uses 4096 MiB of card 1, but was given 2048"]
@@ -155,7 +176,7 @@ async def test_signals_reread_and_end(tmp_path: Path) -> None:
         await plugin.kubelet.wait_for(
             lambda: plugin.kubelet.registrations.count("aliyun.com/gpu-mem") == 2
         )
-        assert "most recent call first" in plugin.log.read_text()
+        await plugin.logged("most recent call first")
         assert await plugin.end() == 0
 
 
@@ -164,7 +185,7 @@ async def test_health_and_metrics_are_served(tmp_path: Path) -> None:
     async with process(tmp_path, "t4-2x16") as plugin:
         await plugin.offered(30)
         url = f"http://127.0.0.1:{await _port(plugin)}"
-        async with httpx2.AsyncClient() as client:
+        async with httpx2.AsyncClient(verify=False, trust_env=False) as client:
             assert (await client.get(f"{url}/healthz")).text == "ok\n"
             assert await _until(client, f"{url}/readyz", "ok") == "ok\n"
             text = await _until(client, f"{url}/metrics", "unattributed_bytes{")
@@ -188,15 +209,12 @@ def _value(text: str, name: str, labels: dict[str, str]) -> float:
 
 async def _until(client: httpx2.AsyncClient, url: str, part: str) -> str:
     """The answer of another process, once it contains ``part``."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(SECONDS):
         while part not in (text := (await client.get(url)).text):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     return text
 
 
 async def _port(plugin: Process) -> int:
-    """The port that the log names."""
-    for line in plugin.log.read_text().splitlines():
-        if '"listening"' in line:
-            return int(json.loads(line)["port"])
-    raise AssertionError(plugin.log.read_text())
+    """The port that the log names, which is not served by who registers with kubelet."""
+    return int(json.loads(await plugin.logged('"listening"'))["port"])

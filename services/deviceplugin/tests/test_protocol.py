@@ -17,7 +17,7 @@ async def test_two_cards_of_sixteen_gib_are_thirty_devices(tmp_path: Path) -> No
             lambda: stage.node()["status"]["capacity"].get("aliyun.com/gpu-count") == "2"
         )
         assert stage.node()["status"]["allocatable"]["aliyun.com/gpu-count"] == "2"
-        assert [gpu["units"] for gpu in stage.inventory()["gpus"]] == [15, 15]
+        assert stage.gpus("units") == [(15,), (15,)]
 
 
 async def test_a_planned_pod_gets_its_card_and_the_original_environment(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ async def test_a_restarted_plugin_takes_no_running_pod_for_a_waiting_one(tmp_pat
         await stage.stop_plugin()
         await stage.offered(0)
         await stage.start_plugin()
+        await stage.informed()
         await stage.offered(30)
         stage.create("new", {"gpu-mem": 3}, annotations=planned(1, 3))
         await stage.admitted("new")

@@ -31,6 +31,7 @@ async def test_the_word_of_the_original_stands_against_kubelets_ids(tmp_path: Pa
         await stage.offered(0)
         said = as_the_original_left_it(stage, "old", 1, 10)
         await stage.start_plugin()
+        await stage.informed()
         await stage.offered(30)
 
         stage.create("too-much", {"gpu-mem": 6}, annotations=planned(1, 6))

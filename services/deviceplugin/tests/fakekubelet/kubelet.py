@@ -17,7 +17,7 @@ from gpudeviceplugin.proto import deviceplugin_pb2_grpc as api_grpc
 from gpudeviceplugin.proto import podresources_pb2 as truth
 from gpudeviceplugin.proto import podresources_pb2_grpc as truth_grpc
 
-CALL_SECONDS = 10.0
+CALL_SECONDS = 60.0
 LIST_LIMIT = 4 * 1024 * 1024
 
 
@@ -123,15 +123,15 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         return server
 
     async def stop(self) -> None:
-        """Go down; pods keep running."""
+        """Go down; pods keep running. Nobody can register while what he brought is let go."""
+        for server in self._servers:
+            await server.stop(None)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for plugin in self.manager.plugins.values():
             if isinstance(plugin, GrpcPlugin):
                 await plugin.channel.close()
-        for server in self._servers:
-            await server.stop(None)
         self._servers, self._tasks, self._seen = [], [], set()
 
     async def restart(self) -> None:
@@ -165,7 +165,7 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         async with self.changed:
             self.changed.notify_all()
 
-    async def wait_for(self, predicate: Any, *, seconds: float = 10.0) -> None:
+    async def wait_for(self, predicate: Any, *, seconds: float = 60.0) -> None:
         """Until something is true of this kubelet."""
         async with asyncio.timeout(seconds), self.changed:
             await self.changed.wait_for(predicate)
