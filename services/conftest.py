@@ -1,14 +1,17 @@
 """What the services' tests have in common: a process that a service finds as in a pod.
 
-Hundreds of tests start a service in this process, which is much larger than its own. Two things
-cost it more here than they tell: reading the machine's certificate authorities, though no server
-of a test is vouched for by one, and looking for garbage in all that pytest has loaded.
+Hundreds of tests start a service in this process, which is much larger than its own. Some things
+cost more here than they tell: reading the machine's certificate authorities, though no server of
+a test is vouched for by one; looking for garbage in all that pytest has loaded; and a `python3`
+that is a script which looks for one.
 """
 
 import gc
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -30,4 +33,12 @@ def one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(folder / "ca.pem"))
         patch.setenv("SSL_CERT_DIR", os.devnull)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def same_python() -> Iterator[None]:
+    """Stand-ins that are Python programs are run by the Python of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
         yield
