@@ -33,11 +33,16 @@ def trusting(folder: Path) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(folder / "tls.crt"))
 
 
-async def shown(port: int) -> bytes:
-    """The certificate that a new connection is shown."""
+def no_questions() -> ssl.SSLContext:
+    """A client that believes everybody."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    return context
+
+
+async def shown(port: int) -> bytes:
+    """The certificate that a new connection is shown."""
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=no_questions())
     certificate: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.transport.abort()  # nobody waits for a farewell, and none is left to the collector
     await writer.wait_closed()

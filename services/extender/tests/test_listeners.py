@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 import structlog
-from certificates import RSA, make_certificate, shown, trusting
+from certificates import RSA, make_certificate, no_questions, shown, trusting
 from fakeapi import FakeApiServer
 from objects import node, pod
 from pydantic import ValidationError
@@ -196,6 +196,27 @@ async def test_it_can_be_stopped_while_it_waits_for_certificates(
     async with asyncio.timeout(WAIT_SECONDS), Running(cluster, tmp_path, **settings) as extender:
         await extender.ready()
         assert not extender.service.listeners.admission.started
+
+
+async def test_what_is_in_flight_beside_the_verbs_is_answered_before_the_end(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """A review that has begun would else fail its pod, and every socket is closed at the end."""
+    make_certificate(tmp_path, "webhook")
+    settings = {"webhook_port": 0, "webhook_certificates": tmp_path}
+    async with Running(cluster, tmp_path, **settings) as extender:
+        hook = extender.service.listeners.admission
+        await until("the webhook listens", lambda: hook.started)
+        reader, writer = await asyncio.open_connection("127.0.0.1", hook.port, ssl=no_questions())
+        writer.write(b"POST /admit HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{")
+        await until("it is being read", lambda: hook.server_state.tasks)
+        extender.service.stop()
+        ended, _ = await asyncio.wait({extender.task}, timeout=1)
+        assert not ended
+        writer.write(b"}")
+        assert b" 400 " in await asyncio.wait_for(reader.readline(), WAIT_SECONDS)
+        writer.transport.abort()
+    assert not hook.servers[0].is_serving()
 
 
 def test_an_authority_for_clients_needs_tls() -> None:

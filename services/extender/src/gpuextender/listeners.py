@@ -51,14 +51,14 @@ class Listeners:
             )
 
     @property
-    def beside(self) -> list[Server]:
-        """Those beside the verbs."""
-        return [server for server in (self.metrics, self.admission) if server is not None]
+    def all(self) -> list[Server]:
+        """The verbs first."""
+        return [one for one in (self.verbs, self.metrics, self.admission) if one is not None]
 
     def close(self) -> None:
         """Take no further connection, and end after what is in flight."""
-        for server in (self.verbs, *self.beside):
-            server.should_exit = True
+        for server in self.all:
+            server.close()
 
 
 def _for_verbs(settings: Settings) -> Certificates | None:

@@ -7,7 +7,7 @@ asked to stop politely should end with 0, so signals are taken here.
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Final
 
 import structlog
@@ -32,6 +32,7 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, certificates: Certificates | None) -> None:
         super().__init__(config)
         self._certificates = certificates
+        self._closing = asyncio.Event()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -45,14 +46,20 @@ class Server(uvicorn.Server):
         found: int = self.servers[0].sockets[0].getsockname()[1]
         return found
 
+    def close(self) -> None:
+        """Take no further connection; :meth:`run_here` returns after what is in flight."""
+        self.should_exit = True
+        self._closing.set()
+
     async def run_here(self) -> None:
-        """Serve on this loop until ``should_exit``; over TLS once there are certificates."""
+        """Serve on this loop until :meth:`close`; over TLS once there are certificates."""
         if self._certificates is None:
             await self.serve()
             return
         while not self._certificates.present():
             log.warning("waiting for certificates", folder=str(self._certificates.folder))
-            await asyncio.sleep(self._certificates.every)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), self._certificates.every)
             if self.should_exit:
                 return
         await self._serve_tls(self._certificates)

@@ -92,17 +92,17 @@ class Service:
             self._recorder.run(),
             expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
             settle_memory(self._loaded(), self._prioritize.warm),
-            *(server.run_here() for server in self.listeners.beside),
         )
         tasks = [asyncio.create_task(job) for job in jobs]
+        serving = [asyncio.create_task(server.run_here()) for server in self.listeners.all]
         try:
-            await self._serve(tasks)
+            await self._serve(serving, tasks)
             await self._bind.settle()
             await self._recorder.flush(seconds=1)
         finally:
-            for task in tasks:
+            for task in (*serving, *tasks):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*serving, *tasks, return_exceptions=True)
 
     def stop(self) -> None:
         """Be unready at once, and gone after the drain."""
@@ -118,13 +118,14 @@ class Service:
         self._roster.settle()
         self.health.loaded = True
 
-    async def _serve(self, tasks: list[asyncio.Task[Any]]) -> None:
-        """Serve; a background job that ends is a bug that must not go unseen."""
-        serving = asyncio.create_task(self.listeners.verbs.run_here())
-        done, _ = await asyncio.wait([serving, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    async def _serve(
+        self, serving: list[asyncio.Task[None]], tasks: list[asyncio.Task[Any]]
+    ) -> None:
+        """Serve on all ports; a background job that ends is a bug that must not go unseen."""
+        done, _ = await asyncio.wait([*serving, *tasks], return_when=asyncio.FIRST_COMPLETED)
         self.listeners.close()
-        await serving
-        for task in done:
+        await asyncio.wait(serving)
+        for task in (*serving, *done):
             task.result()
 
     async def _drain(self) -> None:
