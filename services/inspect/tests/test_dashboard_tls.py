@@ -1,24 +1,19 @@
 """The page under a certificate: no other way in, and a new one without a restart."""
 
 import asyncio
-import socket
 import ssl
 import subprocess
-import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from drawncluster import FakeCluster
 from invoking import Run
+from servedpage import SECONDS, served
 
 from gpuinspect.web.certificates import Certificates
-
-SECONDS = 30
-
 
 EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
 RSA = ("-newkey", "rsa:2048")
@@ -39,33 +34,6 @@ def renew(folder: Path, key: tuple[str, ...] = EC) -> None:
 def trusting(folder: Path) -> ssl.SSLContext:
     """A client that believes the certificate in the folder and no other."""
     return ssl.create_default_context(cafile=str(folder / "tls.crt"))
-
-
-@contextmanager
-def served(*flags: str) -> Iterator[str]:
-    """``gpushare dashboard`` with some flags; address and port once it listens."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        place = f"127.0.0.1:{probe.getsockname()[1]}"
-    line = [sys.executable, "-m", "gpuinspect", "dashboard", f"--port={place.partition(':')[2]}"]
-    with subprocess.Popen([*line, *flags], stderr=subprocess.PIPE, text=True) as service:
-        try:
-            wait_until_listening(service, place)
-            yield place
-        finally:
-            service.terminate()
-            service.communicate(timeout=SECONDS)
-
-
-def wait_until_listening(service: subprocess.Popen[str], place: str) -> None:
-    """Connect until somebody is there; fails when the service has ended or takes too long."""
-    host, _, port = place.partition(":")
-    for _ in range(SECONDS * 10):
-        assert service.poll() is None, service.communicate()
-        with suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
-            return
-        with suppress(subprocess.TimeoutExpired):
-            service.wait(0.1)
-    pytest.fail("the service does not listen")
 
 
 def get(url: str, trusted: ssl.SSLContext) -> int:
@@ -101,9 +69,7 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(
     renew(tmp_path)
     certificates = Certificates(tmp_path, every=0.02)
     following = asyncio.create_task(certificates.follow())
-    server = await asyncio.start_server(
-        lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=certificates.context
-    )
+    server = await asyncio.start_server(part, "127.0.0.1", 0, ssl=certificates.context)
     port = server.sockets[0].getsockname()[1]
     try:
         first = await shown(port)
@@ -119,6 +85,7 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(
                 assert not following.done()
     finally:
         following.cancel()
+        await asyncio.wait({following})
         server.close()
         await server.wait_closed()
 
@@ -129,5 +96,12 @@ async def shown(port: int) -> bytes:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
     found: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    writer.close()
+    await part(None, writer)
     return found
+
+
+async def part(_: object, writer: asyncio.StreamWriter) -> None:
+    """End a connection, and wait for its end: what is left open fails another test."""
+    writer.close()
+    with suppress(OSError):  # the other end may be gone before it has said good-bye
+        await writer.wait_closed()

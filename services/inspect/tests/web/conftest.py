@@ -5,9 +5,8 @@ Without a browser these tests are skipped, but where ``CI`` is set they fail. Pi
 """
 
 import os
-import socket
-import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +18,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import chromium as browsers
+from servedpage import SECONDS, served
 
-DEADLINE_MS = 30_000
+DEADLINE_MS = 60_000
 """For everything that is waited for; a busy machine needs some of it."""
 
 
@@ -47,33 +47,22 @@ def serving() -> Callable[..., Any]:
 
 @contextmanager
 def _serving(*flags: str) -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    line = [sys.executable, "-m", "gpuinspect", "dashboard", f"--port={port}", "--interval=0.2"]
-    service = subprocess.Popen([*line, *flags], stderr=subprocess.DEVNULL)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        _wait_until_ready(service, url)
+    with served("--interval=0.2", *flags) as place:
+        url = f"http://{place}"
+        _wait_until_ready(url)
         yield url
-    finally:
-        service.terminate()
-        service.wait(30)
 
 
-def _wait_until_ready(service: subprocess.Popen[bytes], url: str) -> None:
-    """Ask until the service has read the cluster; it fails or answers within the deadline."""
-    for _ in range(DEADLINE_MS // 100):
-        assert service.poll() is None, "the service has ended"
+def _wait_until_ready(url: str) -> None:
+    """Ask until the service has read the cluster."""
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
         try:
-            with urllib.request.urlopen(f"{url}/readyz", timeout=1) as answer:
+            with urllib.request.urlopen(f"{url}/readyz", timeout=SECONDS) as answer:
                 if answer.status == 200:
                     return
-        except OSError:
-            pass
-        try:
-            service.wait(0.1)
-        except subprocess.TimeoutExpired:
-            continue
+        except OSError:  # it is there, but has not read the cluster
+            time.sleep(0.05)
     pytest.fail("the service did not become ready")
 
 

@@ -15,6 +15,7 @@ from gpuinspect.web.app import make_app
 from gpuinspect.web.certificates import Certificates
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.hosts import is_local
+from gpuinspect.web.listening import listen
 
 
 @reading
@@ -56,8 +57,8 @@ def dashboard(
     if not local and reviewer is None:
         note("whoever reaches this address sees the pods of all namespaces: see --require-token")
     shown = _certificates(tls_certificates)
-    note(f"{'https' if shown else 'http'}://{host}:{port}/ - stop with Ctrl-C")
-    uvicorn.run(
+    scheme = "http" if shown is None else "https"
+    config = uvicorn.Config(
         make_app(feed, reviewer, local_only=local, beside=[shown.follow] if shown else []),
         host=host,
         port=port,
@@ -66,6 +67,7 @@ def dashboard(
         server_header=False,
         timeout_graceful_shutdown=2,  # event streams never end by themselves
     )
+    listen(config, lambda taken: note(f"{scheme}://{host}:{taken}/ - stop with Ctrl-C"))
 
 
 def _certificates(folder: Path | None) -> Certificates | None:
