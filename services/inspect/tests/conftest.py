@@ -1,5 +1,6 @@
 """Fixtures: an empty cluster, the command, and the texts it is held to."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,15 @@ from gpuinspect.cli.main import app
 GOLDEN = Path(__file__).parent / "golden"
 
 
+@pytest.fixture(autouse=True)
+def nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither settings nor a proxy of whoever runs the tests stand between them and us."""
+    for name in [name for name in os.environ if name.startswith("GPUSHARE_")]:
+        monkeypatch.delenv(name)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "127.0.0.1")
+
+
 @pytest.fixture
 def cluster() -> FakeCluster:
     """An empty cluster."""
@@ -28,7 +38,6 @@ def cluster() -> FakeCluster:
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs ``gpushare ARGS`` on a snapshot that is given as a cluster, through standard input."""
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.delenv("GPUSHARE_RESOURCE_DOMAIN", raising=False)
 
     def invoke(*args: str, on: FakeCluster | None = None) -> Outcome:
         flags = [] if on is None else ["--snapshot", "-"]

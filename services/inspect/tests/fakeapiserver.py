@@ -48,7 +48,7 @@ class FakeApiServer:
             yield self
         finally:
             self._http.shutdown()
-            thread.join(10)
+            thread.join(60)
             self._http.server_close()
 
     def kubeconfig(self, folder: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -103,33 +104,50 @@ def large(nodes: int, pods: int) -> FakeCluster:
     return cluster
 
 
-def test_a_thousand_nodes_are_read_in_a_second(tmp_path: Path) -> None:
-    """CPU time of the whole command on 1,000 nodes and 10,000 pods stays under a second."""
+def test_a_thousand_nodes_cost_few_plain_readings(tmp_path: Path) -> None:
+    """1,000 nodes and 10,000 pods: less CPU time than five runs that read the same JSON.
+
+    That is a second where plain Python takes 0.2: how fast the machine is does not matter.
+    """
     path = tmp_path / "large.json"
     path.write_text(large(1000, 10_000).json())
-    line = ["inspect", "--snapshot", str(path)]
-    assert any(_cpu_seconds(line, cache=tmp_path) < 1.0 for _ in range(5))
+    plain = ["-c", f"import json; json.load(open({str(path)!r}))"]
+    line = ["-m", "gpuinspect", "inspect", "--snapshot", str(path)]
+    assert _costs_less_than(5, plain, line, cache=tmp_path, tries=5)
 
 
 def test_help_is_quick(tmp_path: Path) -> None:
-    """``--help`` takes less than 150 ms of CPU time."""
-    assert any(_cpu_seconds(["--help"], cache=tmp_path) < 0.15 for _ in range(20))
+    """``--help`` takes less CPU time than ten starts of Python, 150 ms where one takes 15."""
+    line = ["-m", "gpuinspect", "--help"]
+    assert _costs_less_than(10, ["-c", "pass"], line, cache=tmp_path, tries=20)
+
+
+def _costs_less_than(
+    times: int, plain: list[str], line: list[str], *, cache: Path, tries: int
+) -> bool:
+    """The cheapest run of one line against the cheapest of the other; neighbours only add."""
+    measure = lowest = float("inf")
+    for _ in range(tries):
+        measure = min(measure, _cpu_seconds(plain, cache=cache))
+        lowest = min(lowest, _cpu_seconds(line, cache=cache))
+        if lowest < times * measure:
+            return True
+    return False
 
 
 def _cpu_seconds(arguments: list[str], *, cache: Path) -> float:
     """User and system time of one run; compiled modules are kept in ``cache``, as installed."""
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    before = os.times()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
-        [sys.executable, "-m", "gpuinspect", *arguments],
+        [sys.executable, *arguments],
         env=kept | {"PYTHONPYCACHEPREFIX": str(cache)},
         stdout=subprocess.DEVNULL,
         check=True,
         timeout=60,
     )
-    after = os.times()
-    used = after.children_user + after.children_system
-    return used - before.children_user - before.children_system
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:

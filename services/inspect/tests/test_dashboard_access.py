@@ -143,7 +143,7 @@ def test_the_api_server_is_asked(tmp_path: Path, authenticated: bool, allowed: b
     with FakeApiServer({}).serving() as server:
         server.reviews = review(authenticated=authenticated, allowed=allowed)
         config = server.kubeconfig(tmp_path)
-        kube = Kube.connect(kubeconfig=config, context=None, timeout=5)
+        kube = Kube.connect(kubeconfig=config, context=None, timeout=60)
         assert TokenReviewer(kube).may_look("t") is (authenticated and allowed)
         asked = server.bodies[-1]["spec"]
     if authenticated:

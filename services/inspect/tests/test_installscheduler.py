@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from fakeapiserver import FakeApiServer
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from invoking import Run
 
@@ -28,6 +28,7 @@ EXTENDER = {
 }
 OFFER = Offer(EXTENDER, "kubescheduler.config.k8s.io/v1")
 FLAGS = ("--kubeconfig=/etc/kubernetes/scheduler.conf", "--leader-elect=true", "--port=0")
+SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 OTHER = {"urlPrefix": "http://elsewhere:80/scheduler", "filterVerb": "filter"}
 
 
@@ -75,7 +76,7 @@ def manifests(draw: st.DrawFn) -> str:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@SETTINGS
 @given(manifests())
 def test_any_shape_gets_one_config_flag_and_one_mount_and_nothing_else_changes(text: str) -> None:
     """All but the flag, the mount and the volume is the same object, and comments stay in lists."""
@@ -96,7 +97,7 @@ def test_any_shape_gets_one_config_flag_and_one_mount_and_nothing_else_changes(t
     assert ("night shift" in edited) == ("night shift" in text and in_lines)
 
 
-@settings(max_examples=60, deadline=None)
+@SETTINGS
 @given(manifests())
 def test_installing_twice_is_nothing_and_uninstalling_gives_the_same_bytes(text: str) -> None:
     """A second install has no change to make; the way back ends where it began."""

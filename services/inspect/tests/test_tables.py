@@ -1,7 +1,7 @@
 """The rules of Go's tabwriter."""
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuinspect.tables import align
@@ -54,6 +54,7 @@ def reference(text: str) -> str:
     )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(alphabet="ab\t\n", max_size=60))
 def test_any_text_aligns_as_an_independent_reading_of_the_rules(text: str) -> None:
     """Runs within a wider column's runs never disagree with looking at each column alone."""
