@@ -50,6 +50,7 @@ class Process:
             "--listen-host": "127.0.0.1",
             "--listen-port": 0,
             "--probe-seconds": 0.1,
+            "--match-patience": 5,  # a busy machine may be late with the watch
             "--host-proc": self.root / "proc",
         }
         library = await asyncio.to_thread(build.ensure)
