@@ -66,6 +66,7 @@ class EndedPods:
         self._kubectl = kubectl
         self._over = threading.Event()
         self._ran: set[str] = set()
+        self._gone: set[str] = set()
         self._watch: subprocess.Popen[str] | None = None
         self._thread = threading.Thread(target=self._follow, name="ended-pods", daemon=True)
 
@@ -110,6 +111,7 @@ class EndedPods:
     def _ended(self, pod: Seen) -> bool:
         if pod.runs:
             self._ran.add(pod.uid)
+        if pod.runs or pod.uid in self._gone:  # a watch tells of what it was, too, when it is gone
             return False
         return pod.asked and (pod.over or pod.uid in self._ran)
 
@@ -122,4 +124,6 @@ class EndedPods:
             "gracePeriodSeconds": 0,
             "preconditions": {"uid": pod.uid},
         }
-        self._kubectl.attempt("delete", "--raw", path, "-f", "-", stdin=json.dumps(options))
+        done = self._kubectl.attempt("delete", "--raw", path, "-f", "-", stdin=json.dumps(options))
+        if done.returncode == 0:
+            self._gone.add(pod.uid)

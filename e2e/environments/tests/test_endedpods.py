@@ -51,8 +51,7 @@ def test_a_pod_that_may_run_or_was_not_asked_to_go_stays(
     kubectl: Kubectl, tmp_path: Path, told: list[str]
 ) -> None:
     """Only what comes after it in the same watch is taken away."""
-    follow(kubectl, tmp_path, [*lines("stays", told), *lines("gone", GONE)])
-    assert {path for path, _ in deletions(tmp_path)} == {f"{PODS}/gone"}
+    assert follow(kubectl, tmp_path, lines("stays", told)) == []
 
 
 @pytest.mark.parametrize(
@@ -65,9 +64,8 @@ def test_a_pod_that_may_run_or_was_not_asked_to_go_stays(
 def test_a_pod_that_has_ended_is_taken_away_by_its_uid(
     kubectl: Kubectl, tmp_path: Path, told: list[str]
 ) -> None:
-    """At once, and only that very pod: one of the same name that came since has another uid."""
-    follow(kubectl, tmp_path, lines("gone", told))
-    path, options = deletions(tmp_path)[0]
+    """Once, and only that very pod: one of the same name that came since has another uid."""
+    ((path, options),) = follow(kubectl, tmp_path, lines("gone", [*told, told[-1]]))
     assert path == f"{PODS}/gone"
     assert options["preconditions"] == {"uid": "uid-of-gone"}
     assert options["gracePeriodSeconds"] == 0
@@ -78,13 +76,17 @@ def lines(name: str, told: list[str]) -> list[str]:
     return [f"case|{name}|uid-of-{name}{each.replace('%s', ASKED)}" for each in told]
 
 
-def follow(kubectl: Kubectl, folder: Path, told: list[str]) -> None:
-    """Watch until the first pod was taken away."""
+def follow(kubectl: Kubectl, folder: Path, told: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """What was deleted, with its options, until all that is told was seen."""
+    told = [*told, *lines("last", GONE)]
     (folder / "lines").write_text("".join(f"{line}\n" for line in told))
     pods = EndedPods(kubectl)
     pods.start()
-    until("a deletion", lambda: deletions(folder), seconds=SECONDS)
+    until(
+        "the end of the watch", lambda: f"{PODS}/last" in dict(deletions(folder)), seconds=SECONDS
+    )
     pods.stop()
+    return [(path, options) for path, options in deletions(folder) if path != f"{PODS}/last"]
 
 
 def deletions(folder: Path) -> list[tuple[str, dict[str, Any]]]:
