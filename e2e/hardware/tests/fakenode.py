@@ -1,6 +1,7 @@
 """A machine of fakes below the real plugin: mock NVML, a fake CUDA driver, a fake nvidia-smi."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +35,8 @@ class FakeMachine:
             "FAKECUDA_MIB": str(MEMORY_MIB),
             "FAKECUDA_PROCESSES": str(folder),
             "USAGE_SECONDS": "0.5",  # the plugin's own default would make tests wait
-            "PATH": f"{folder}:{os.environ['PATH']}",
+            # the stand-in of MPS is run by this Python, not by a script that looks for one
+            "PATH": f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
 
     def _write_smi(self, folder: Path) -> None:
