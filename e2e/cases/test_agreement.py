@@ -97,7 +97,7 @@ def test_a_crowd_on_one_small_node_fills_it_exactly(
     until(
         "the late pod is refused",
         lambda: case.events("FailedScheduling", "late"),
-        seconds=30,
+        seconds=60,
     )
     assert case.get("late")["spec"].get("nodeName") is None
 

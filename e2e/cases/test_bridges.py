@@ -100,6 +100,7 @@ def test_a_job_of_two_cards_prints_them_and_the_bridge_between_them(
 ) -> None:
     """With card 0 taken, the job gets the next bridge, and NVML shows its four NVLinks."""
     node, _ = bridged
+    until("no card handed out", lambda: not held(environment, node, GPU), seconds=60)
     case.run(case.pod("one", 1, node=node, resource=GPU))
     case.kubectl.apply(nvml_job(environment, case, node))
     case.kubectl("wait", "job/links", "-n", case.name, "--for=condition=complete", "--timeout=90s")

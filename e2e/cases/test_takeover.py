@@ -104,7 +104,7 @@ def test_the_guide_takes_a_cluster_over_and_pods_stay_and_count(
     case.run(case.pod("beside", rest, node=small))
     case.run(case.pod("elsewhere", rest, node=small))
     assert (case.card("beside"), case.card("elsewhere")) == (CARD, 0)
-    until("both are confirmed", lambda: confirmed(case, "beside", "elsewhere"), seconds=30)
+    until("both are confirmed", lambda: confirmed(case, "beside", "elsewhere"), seconds=60)
     books = rows(inspect(environment))[small].cards
     assert [card for card in books if card[1]] == [(rest, size), (size, size)]
     assert case.annotations("old").items() >= said.items()

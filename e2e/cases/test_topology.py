@@ -85,7 +85,7 @@ def test_a_pod_that_finds_too_few_free_cards_waits_and_says_how_many_are(
         messages = case.events("FailedScheduling", "eight")
         return next((text for text in messages if "7 of 8 cards are free" in text), None)
 
-    until("a scheduling message with the figures", refusal, seconds=30)
+    until("a scheduling message with the figures", refusal, seconds=60)
     case.delete("share")
     case.wait_running("eight")
 

@@ -79,7 +79,7 @@ def test_an_upgrade_replaces_the_stack_and_no_pod_of_a_user(
         case.pod("right", size - 5, node=small),
         case.pod("large", 7, node=large),
     )
-    until("all are confirmed", lambda: confirmed(case), seconds=30)
+    until("all are confirmed", lambda: confirmed(case), seconds=60)
     before, books, parts = lives(case), inspect(environment), parts_of(environment)
 
     environment.install(changed(environment.values))
@@ -99,7 +99,7 @@ def test_an_uninstall_leaves_nothing_in_the_way_and_an_install_finds_all_again(
 ) -> None:
     """No object, finalizer or resource remains; a share's pod runs on and is in the books again."""
     case.run(case.pod("share", 6, node=small))
-    until("it is confirmed", lambda: confirmed(case), seconds=30)
+    until("it is confirmed", lambda: confirmed(case), seconds=60)
     before, books = lives(case), inspect(environment, "-d")
 
     environment.uninstall()
