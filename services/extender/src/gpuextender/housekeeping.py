@@ -51,7 +51,6 @@ async def settle_memory(loaded: Awaitable[None], warm: Callable[[], Awaitable[No
         gc.freeze()
         gc.set_threshold(YOUNG_OBJECTS, 50, 50)
         gc.enable()
-        log.info("cluster read", objects=gc.get_freeze_count())
         await asyncio.Event().wait()
     finally:
         gc.enable()

@@ -117,6 +117,8 @@ class Service:
         self.state.tell(self._touch)
         self._roster.settle()
         self.health.loaded = True
+        ledger = self.state.ledger
+        log.info("cluster read", nodes=len(ledger.nodes()), claims=len(ledger.claims()))
 
     async def _serve(
         self, serving: list[asyncio.Task[None]], tasks: list[asyncio.Task[Any]]
