@@ -11,7 +11,17 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from cluster import baseimage, cachedir, engine, kindconfig, kubernetes, lifecycle, nodeimage, tools
+from cluster import (
+    baseimage,
+    cachedir,
+    engine,
+    kindconfig,
+    kubernetes,
+    lifecycle,
+    nodeimage,
+    prometheus,
+    tools,
+)
 from cluster.errors import ClusterError
 from cluster.progress import say
 
@@ -80,6 +90,7 @@ def _prepare(_: argparse.Namespace) -> list[str]:
         engine.ensure()
         tools.ensure(nodeimage.ensure())
         baseimage.ensure()
+        prometheus.ensure()
     except ClusterError as reason:
         if os.environ.get("CI", "").lower() in {"1", "true"}:
             raise
