@@ -1,7 +1,8 @@
 """Fixtures: a fake API server, and the real service in this process in front of it."""
 
+import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,17 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from fakeapi import FakeApiServer
 from running import Running
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nobodys_environment() -> Iterator[None]:
+    """No setting and no proxy of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            ours = name in {"PORT", "LOG_LEVEL"} or name.startswith("GPUSHARE_")
+            if ours or name.lower() in {"http_proxy", "https_proxy", "no_proxy", "all_proxy"}:
+                patch.delenv(name)
+        yield
 
 
 @pytest.fixture
