@@ -55,10 +55,11 @@ def _serving(*flags: str) -> Iterator[str]:
 
 def _wait_until_ready(url: str) -> None:
     """Ask until the service has read the cluster."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
         try:
-            with urllib.request.urlopen(f"{url}/readyz", timeout=SECONDS) as answer:
+            with direct.open(f"{url}/readyz", timeout=SECONDS) as answer:
                 if answer.status == 200:
                     return
         except OSError:  # it is there, but has not read the cluster
