@@ -3,6 +3,7 @@
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,12 +32,11 @@ pytestmark = pytest.mark.slow
 CARDS = 8
 UNITS = 141
 POD_UNITS = 47
-ALLOCATE_SECONDS = 0.002
-PREFERRED_SECONDS = 0.001
+PREFERRED_PASSES = 5
+ALLOCATE_PASSES = 10
 CALLS = 200
 SOCKET_SECONDS = 0.05
-# Shared machines stall now and then; a budget that is missed thrice is missed.
-ATTEMPTS = 3
+ROUNDS = 20
 FORBIDDEN = ("open", "socket.", "os.", "subprocess.", "shutil.", "tempfile.")
 
 
@@ -130,27 +130,37 @@ def test_the_watcher_of_the_test_above_sees_io(tmp_path: Path) -> None:
     assert any(event.startswith("socket.") for event in seen)
 
 
-def percentile(values: list[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+def plain(ids: frozenset[str]) -> float:
+    """Seconds of one plain pass over the ids of a full node: what any answer has to look at."""
+    start = time.thread_time()
+    Counter(one.partition("-_-")[0] for one in ids)
+    return time.thread_time() - start
+
+
+def worst(rounds: list[list[float]]) -> float:
+    """The dearest call of a fill, each at its best: what else runs here only adds to a call."""
+    return max(min(calls) for calls in zip(*rounds, strict=True))
 
 
 async def test_answers_are_given_within_their_budget() -> None:
-    """With 1,128 devices: GetPreferredAllocation p99 within 1 ms, Allocate p99 within 2 ms."""
-    preferred = allocated = 1.0
-    for _ in range(ATTEMPTS):
-        all_preferred: list[float] = []
-        all_allocated: list[float] = []
-        for _ in range(10):
-            state = busy_state()
-            one, other = await fill(servicer(state), state)
-            all_preferred += one
-            all_allocated += other
-        preferred = min(preferred, percentile(all_preferred, 0.99))
-        allocated = min(allocated, percentile(all_allocated, 0.99))
-    print(f"GetPreferredAllocation p99 {preferred * 1e3:.3f} ms, Allocate {allocated * 1e3:.3f} ms")
-    assert preferred <= PREFERRED_SECONDS
-    assert allocated <= ALLOCATE_SECONDS
+    """With 1,128 devices: no call costs more than few plain passes over their ids.
+
+    GetPreferredAllocation has a budget of 1 ms and Allocate one of 2 ms where a pass takes 0.2.
+    """
+    preferred, allocated, passes = [], [], []
+    for _ in range(ROUNDS):
+        state = busy_state()
+        passes.append(plain(frozenset(state.steering.tables[Resource.MEM].owner)))
+        one, other = await fill(servicer(state), state)
+        preferred.append(one)
+        allocated.append(other)
+    pass_seconds = min(passes)
+    print(
+        f"a pass {pass_seconds * 1e3:.3f} ms, GetPreferredAllocation {worst(preferred) * 1e3:.3f}, "
+        f"Allocate {worst(allocated) * 1e3:.3f}"
+    )
+    assert worst(preferred) <= PREFERRED_PASSES * pass_seconds
+    assert worst(allocated) <= ALLOCATE_PASSES * pass_seconds
 
 
 async def test_answers_over_the_socket_are_quick(tmp_path: Path) -> None:
