@@ -174,7 +174,7 @@ class Nvml:
         old, self._events = self._events, events
         if old is not None:
             with suppress(pynvml.NVMLError):  # a time-out: there is nothing in it
-                while True:
+                for _ in range(1000):  # far more than it can hold
                     self._late.append(self._taken(old, 0))
             with suppress(pynvml.NVMLError):
                 pynvml.nvmlEventSetFree(old)
