@@ -11,8 +11,8 @@ from fakekubelet.kubelet import FakeKubelet
 
 from gpucore.node.devices import Resource
 from gpucore.node.grant import GrantPolicy
+from gpudeviceplugin.cancelling import spawn
 from gpudeviceplugin.endpoint import Endpoint, RegistrationError
-from gpudeviceplugin.mps.cancelling import spawn
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.servicer import Servicer
 from gpudeviceplugin.state import NodeState
@@ -93,6 +93,29 @@ async def test_a_registration_that_is_cancelled_leaves_nothing_served(tmp_path: 
             await asyncio.wait({starting})
         assert starting.cancelled()
         assert not waiting.socket.exists()
+
+
+async def test_a_registration_that_is_cancelled_at_any_step_leaves_nothing_served(
+    tmp_path: Path,
+) -> None:
+    """Step by step, until all is served before the cancellation: each is told as one, no fault."""
+    steps = 0
+    async with FakeKubelet(tmp_path, FakeApiServer()) as kubelet:
+        while True:
+            served = endpoint(kubelet.directory)
+            starting = asyncio.create_task(served.start())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            starting.cancel()
+            await asyncio.wait({starting}, timeout=SECONDS)
+            assert starting.done(), f"cancelled after {steps} steps"
+            if not starting.cancelled():
+                break
+            assert not served.socket.exists(), f"cancelled after {steps} steps"
+            steps += 1
+        starting.result()
+        await served.stop()
+    assert steps > 3
 
 
 async def test_a_stop_that_is_cancelled_is_waited_for_by_the_next(tmp_path: Path) -> None:

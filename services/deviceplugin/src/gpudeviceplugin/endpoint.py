@@ -13,6 +13,7 @@ import structlog
 
 from gpucore.node.devices import Resource
 from gpudeviceplugin import telemetry
+from gpudeviceplugin.cancelling import to_its_end
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.proto.deviceplugin_pb2_grpc import (
     RegistrationStub,
@@ -66,11 +67,11 @@ class Endpoint:
         server.add_insecure_port(f"unix:{self.socket}")
         self._server = server
         try:
-            await server.start()
+            await to_its_end(server.start())  # half a start cannot be stopped
             self._servicer.begin()
             await self._register()
         except BaseException:
-            await self.stop()
+            await to_its_end(self.stop())
             raise
 
     async def _register(self) -> None:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from gpudeviceplugin.mps.cancelling import spawn
+from gpudeviceplugin.cancelling import spawn
 from gpudeviceplugin.mps.errors import ControlError
 from gpudeviceplugin.mps.folders import Folders
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from gpudeviceplugin.mps.cancelling import spawn
+from gpudeviceplugin.cancelling import spawn
 from gpudeviceplugin.mps.control import Control, environment
 from gpudeviceplugin.mps.errors import ControlError, MpsError
 from gpudeviceplugin.mps.folders import Folders, clear, held, prepare

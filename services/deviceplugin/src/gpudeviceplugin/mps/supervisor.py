@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from gpudeviceplugin.mps.cancelling import to_its_end
+from gpudeviceplugin.cancelling import to_its_end
 from gpudeviceplugin.mps.control import Control
 from gpudeviceplugin.mps.daemon import GRACE_SECONDS, Daemon
 from gpudeviceplugin.mps.errors import ControlError, MpsError
