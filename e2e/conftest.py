@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -90,13 +90,15 @@ def linked(environment: Environment) -> str:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Attach the state of the cluster to the report of a case that failed."""
-    outcome = yield
+    found = yield
     used: dict[str, Any] = getattr(item, "funcargs", {})
     world = used.get("environment")
     if call.when == "call" and call.excinfo is not None and world is not None:
         spaces = used["case"].namespaces if "case" in used else ()
         text = diagnosis.report(world.kubectl, stack=world.namespace, namespaces=spaces)
-        item.add_report_section("call", "cluster", text)
-    return outcome
+        found.sections.append(("cluster", text))  # the item's own were read when it was made
+    return found

@@ -1,5 +1,6 @@
 """Every page of docs/ that says it runs on kind does what it shows."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,11 @@ OURS = "kube-root-ca.crt"
 def test_a_guide_does_what_it_shows_and_cleans_up(
     environment: KindEnvironment, case: Case, tmp_path: Path, guide: Guide
 ) -> None:
-    """Its commands run in a namespace that is empty again when the reader is done."""
+    """Its commands run in a namespace that is empty again when the reader is done.
+
+    Cards are as they were, too: one whose label is gone goes back to its mode a moment later.
+    """
+    before = _modes(environment)
     session = Session(
         tmp_path,
         environment=terminal(environment, case, tmp_path),
@@ -46,6 +51,16 @@ def test_a_guide_does_what_it_shows_and_cleans_up(
     )
     session.run(guide)
     until("what the page made gone", lambda: not _left(case), seconds=GONE_SECONDS)
+    until("cards as before", lambda: _modes(environment) == before, seconds=GONE_SECONDS)
+
+
+def _modes(environment: KindEnvironment) -> dict[str, list[str]]:
+    """Isolation of the cards of each node, as published."""
+    return {
+        node["metadata"]["name"]: [gpu["mode"] for gpu in json.loads(text)["gpus"]]
+        for node in environment.kubectl.items("nodes")
+        if (text := node["metadata"]["annotations"].get("gpushare/inventory"))
+    }
 
 
 def _left(case: Case) -> list[str]:
