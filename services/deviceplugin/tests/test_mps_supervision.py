@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from mpsstage import CURT, PROGRAM, SECONDS, UUID, answers, leftover, mps_stage
 
+from gpudeviceplugin.mps import supervisor
+from gpudeviceplugin.mps.daemon import Daemon
 from gpudeviceplugin.mps.errors import ControlError, FolderError
 from gpudeviceplugin.mps.folders import LOG_BYTES, Folders, clear, held, lay_out, prepare, trim_logs
 from gpudeviceplugin.mps.supervisor import Phase, Timing, pause_after
@@ -68,6 +70,29 @@ async def test_a_daemon_that_dies_is_told_at_once_and_replaced() -> None:
         await stage.serving(2)
         assert stage.pid != pid
         assert stage.folders.pipe.stat().st_ino == inode, "containers have it mounted"
+
+
+class LateDaemon(Daemon):
+    """Its end is told much later than a question to it fails."""
+
+    async def ended(self) -> str:
+        """Late."""
+        why = await super().ended()
+        await asyncio.sleep(1)
+        return why
+
+
+async def test_why_a_daemon_died_is_told_though_it_gave_no_answer_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A question may fail a moment before its end is known, and a signal says more than silence."""
+    monkeypatch.setattr(supervisor, "Daemon", LateDaemon)
+    monkeypatch.setattr(supervisor, "NEWS_SECONDS", SECONDS)
+    async with mps_stage() as stage:
+        stage.run()
+        await stage.serving()
+        stage.kill()
+        assert await stage.failure() == "its MPS daemon fails: it was killed by signal 9"
 
 
 async def test_a_daemon_that_hangs_is_told_and_replaced() -> None:

@@ -30,6 +30,8 @@ log = structlog.get_logger()
 
 HEALTH_COMMAND: Final = "get_server_list"
 """Asks for nothing but an answer; with no server yet it is an empty one."""
+NEWS_SECONDS: Final = 1.0
+"""A daemon that gives no answer may have ended, which is told a moment later: it says more."""
 
 
 class Phase(StrEnum):
@@ -146,6 +148,7 @@ class Supervisor:
         watching = asyncio.create_task(self._watch())
         try:
             await asyncio.wait({ended, watching}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({ended}, timeout=NEWS_SECONDS)
             if ended.done():
                 raise MpsError(ended.result())
             watching.result()
