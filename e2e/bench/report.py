@@ -9,9 +9,9 @@ _ABOUT = """\
 {nodes} nodes x {cards} cards, {pods} pods known, {runs} runs of each figure: medians, with the
 least and the greatest run. Client, API server, etcd and scheduler share the machine with the
 extender: read ratios first. Pods that are known hold shares of different sizes, so that nodes
-differ; every call asks for another pod, another amount and another stretch of the names. Runs with
-and without the extender take turns. `make bench` writes this page; figures are in
-[benchmarks/extender.json](benchmarks/extender.json)."""
+differ; every pod asks for another amount on another stretch of the names, and prioritize is asked
+about what filter answered, as a scheduler does. Runs with and without the extender take turns.
+`make bench` writes this page; figures are in [benchmarks/extender.json](benchmarks/extender.json)."""
 
 _TWICE = """\
 *Two writes* is the original's PATCH and Binding of each pod, sent by the rig straight to the API
