@@ -11,7 +11,8 @@ least and the greatest run. Client, API server, etcd and scheduler share the mac
 extender: read ratios first. Pods that are known hold shares of different sizes, so that nodes
 differ; every pod asks for another amount on another stretch of the names, and prioritize is asked
 about what filter answered, as a scheduler does. Runs with and without the extender take turns.
-`make bench` writes this page; figures are in [benchmarks/extender.json](benchmarks/extender.json)."""
+`make bench` writes this page; figures are in
+[benchmarks/extender.json](benchmarks/extender.json)."""
 
 _TWICE = """\
 *Two writes* is the original's PATCH and Binding of each pod, sent by the rig straight to the API
