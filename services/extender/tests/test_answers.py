@@ -106,6 +106,21 @@ async def test_slow_answers_leave_room_for_others() -> None:
     assert set(await asking) == {"new"}
 
 
+async def test_news_of_a_node_that_is_not_known_leaves_other_unknown_names_as_they_are() -> None:
+    """A legacy list of ill cards may come before its node, or stay after it."""
+    state = State(DEFAULT_NAMES)
+    roster = Roster(state.ledger)
+    gangs = Gangs(state, Rules("binpack", BY_LINKS))
+    prioritize = Prioritize(
+        state, gangs, roster, Listings(roster), policy="binpack", grouping=BY_LINKS
+    )
+    state.tell(lambda name: prioritize.touch(roster.touch(name)))
+    state.node_gone("never")
+    body = json.dumps({"Pod": pod("asked", 1), "NodeNames": ["x", "y"]}).encode()
+    found = json.loads(await prioritize.answer(body))
+    assert found == [{"Host": "x", "Score": 0}, {"Host": "y", "Score": 0}]
+
+
 AMOUNTS = st.lists(st.tuples(st.integers(1, 20), st.sampled_from((0, 0, 30))), max_size=4)
 CHANGES = st.lists(
     st.tuples(st.sampled_from("abc"), st.integers(0, 1), st.integers(1, 9)), max_size=6

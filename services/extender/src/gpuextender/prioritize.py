@@ -21,7 +21,7 @@ from gpuextender.answers import Answers
 from gpuextender.gangs import Gangs
 from gpuextender.listings import Listing, Listings
 from gpuextender.messages import ExtenderArgs, HostPriority, MessageError
-from gpuextender.roster import Roster
+from gpuextender.roster import NOBODY, Roster
 from gpuextender.state import State
 
 POLICIES: Final = 8
@@ -66,7 +66,7 @@ class Prioritize:
         self._rows.touch(number)
         self._heads.extend([b""] * (len(self._roster) - len(self._heads)))
         head = _head(self._roster.names[number])
-        if self._heads[number] != head:  # else the one that lies in its row stays
+        if number != NOBODY and self._heads[number] != head:  # else what lies in its row stays
             self._heads[number] = head
 
     async def answer(self, body: bytes) -> bytes:
