@@ -29,6 +29,8 @@ OTHER: Final = frozenset(
         "UNHEALTHY_NAMESPACE",
         "UNHEALTHY_PREFIX",
         "UNHEALTHY_KEY",
+        "MANAGED_BY",
+        "PLUGIN",
         "DEVICE_ID_SEPARATOR",
         "DEFAULT_NAMES",
     }
@@ -81,6 +83,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "LABEL_OVERSELL": "factor that memory is multiplied by",
         "LABEL_SCHEDULE": f"`{names.SCHEDULE_MPS}` turns MPS on for the node",
         "LABEL_CGPU_DISABLE": f"`true` sets {names.ENV_CGPU_DISABLE} in containers",
+        "INVENTORY_HASH": "written by the plugin with every inventory: schedulers try waiting pods "
+        "again when a label changes, not when an annotation does",
     },
     "Annotations of nodes": {
         "INVENTORY": "versioned JSON: unit, and for every card index, UUID, model, units, NUMA "
@@ -109,8 +113,9 @@ TAIL: Final = f"""
 ## Objects
 
 The ConfigMap `{_UNHEALTHY}` lists indexes of sick cards under the key `{names.UNHEALTHY_KEY}`, with
-commas between. The scheduler honours it where it is; the chart's `devicePlugin.unhealthyConfigMap`
-makes the plugin write it.
+commas between. The scheduler honours what somebody wrote there. The chart's
+`devicePlugin.unhealthyConfigMap` makes the plugin write it too, for an original extender; ours
+passes over that, since the node's inventory says the same.
 
 Devices that kubelet counts are called `<uuid>{names.DEVICE_ID_SEPARATOR}<n>`.
 """

@@ -47,7 +47,7 @@ def pod(name: str, units: int, *, scheduler: str, resource: str = "aliyun.com/gp
     }
 
 
-def inventory(name: str, cards: int, units: int) -> str:
+def inventory(name: str, cards: int, units: int, *, healthy: bool = True) -> str:
     """The text of the inventory annotation of a machine of equal cards."""
     gpus = [
         {
@@ -58,7 +58,7 @@ def inventory(name: str, cards: int, units: int) -> str:
             "units": units,
             "memoryMiB": units * 1024 + 512,
             "numa": i * 2 // cards,
-            "healthy": True,
+            "healthy": healthy,
             "mode": "none",
         }
         for i in range(cards)

@@ -6,6 +6,7 @@ from admission import Policy
 from charting import NAMESPACE, Object, Rendered, render
 
 from gpucore.wire import names
+from gpucore.wire.names import INVENTORY_HASH
 
 ENABLED: Object = {"admissionPolicy": {"enabled": True}}
 
@@ -59,6 +60,11 @@ def pod(node: str = "n1", image: str = "a", **annotations: str) -> Object:
     return {"metadata": {"name": "p", "annotations": annotations}, "spec": spec}
 
 
+def labelled(item: Object, key: str, value: str = "1") -> Object:
+    """The object with this label."""
+    return item | {"metadata": item["metadata"] | {"labels": {key: value}}}
+
+
 TENANT = "jane"
 SELF = f"system:serviceaccount:{NAMESPACE}:gpushare-device-plugin"
 IDX = {"ALIYUN_COM_GPU_MEM_IDX": "1"}
@@ -110,11 +116,12 @@ def test_the_plugin_may_correct_and_is_asked_by_its_own_policy(rendered: Rendere
     ("node", "after", "sentence"),
     [
         ("n2", pod(**IDX), "its own node"),
-        ("n1", pod(image="evil"), "annotations alone"),
-        ("", pod(image="evil"), "annotations alone"),
+        ("n1", pod(image="evil"), "changes annotations"),
+        ("", pod(image="evil"), "changes annotations"),
+        ("n1", labelled(pod(), INVENTORY_HASH), "changes annotations"),
         ("n1", pod(team="a"), "of its allocation alone"),
     ],
-    ids=["another node", "an image", "an image, older cluster", "another annotation"],
+    ids=["another node", "an image", "an image, older cluster", "a label", "another annotation"],
 )
 def test_a_stolen_plugin_token_runs_nothing_elsewhere(
     rendered: Rendered, node: str, after: Object, sentence: str
@@ -125,14 +132,18 @@ def test_a_stolen_plugin_token_runs_nothing_elsewhere(
 
 
 def test_the_plugin_publishes_its_own_node_alone(rendered: Rendered) -> None:
-    """The inventory and the number of cards, but neither taints nor another node."""
+    """The inventory and the number of cards, but neither taints, labels nor another node."""
     policy = Policy(rendered, "-device-plugin")
     before = {"metadata": {"name": "n1"}, "spec": {}}
     after = {"metadata": {"name": "n1", "annotations": {"gpushare/inventory": "{}"}}, "spec": {}}
+    told = labelled(after, INVENTORY_HASH)
+    wrong = labelled(after, "gpushare")
     tainted = {**after, "spec": {"taints": [{"key": "x"}]}}
     asked = request(SELF, node="n1", resource="nodes")
-    assert policy.refuses(asked, before, after) == ""
-    assert "annotations alone" in policy.refuses(asked, before, tainted)
+    for old, new in [(before, after), (before, told), (told, labelled(told, INVENTORY_HASH, "2"))]:
+        assert policy.refuses(asked, old, new) == ""
+    for old, new in [(before, tainted), (before, wrong), (wrong, after), (told, wrong)]:
+        assert "changes annotations" in policy.refuses(asked, old, new)
     other = request(SELF, node="n2", resource="nodes")
     assert "its own node" in policy.refuses(other, before, after)
 

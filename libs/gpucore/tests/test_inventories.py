@@ -1,6 +1,7 @@
 """The cards of a node: our annotation, and what capacity says without one."""
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -17,7 +18,9 @@ from gpucore.wire.nodes import (
     Node,
     decode_inventory,
     encode_inventory,
+    inventory_hash,
     inventory_of,
+    kept_by_plugin,
     unhealthy_indexes,
     unhealthy_node,
 )
@@ -194,3 +197,18 @@ def test_the_list_of_unhealthy_cards(text: str, indexes: set[int]) -> None:
 def test_the_node_of_a_config_map(name: str, node: str | None) -> None:
     """The ConfigMap's name says the node."""
     assert unhealthy_node(name) == node
+
+
+def test_only_the_plugins_own_list_of_unhealthy_cards_is_known_as_such() -> None:
+    """By its label; a list that somebody wrote by hand, or with Helm, is theirs."""
+    label = "app.kubernetes.io/managed-by"
+    assert kept_by_plugin({label: "gpushare-device-plugin", "a": "b"})
+    for labels in (None, {}, {label: "Helm"}):
+        assert not kept_by_plugin(labels)
+
+
+@given(st.text(), st.text())
+def test_the_label_of_an_inventory_is_a_label_and_follows_the_text(one: str, other: str) -> None:
+    """At most 63 of the letters and digits that Kubernetes takes, another for another text."""
+    assert re.fullmatch(r"[0-9a-f]{16}", inventory_hash(one))
+    assert (inventory_hash(one) == inventory_hash(other)) == (one == other)

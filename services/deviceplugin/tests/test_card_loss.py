@@ -7,6 +7,8 @@ import pytest
 from fakecluster.objects import planned
 from stage import Stage
 
+from gpucore.wire.names import INVENTORY, INVENTORY_HASH
+from gpucore.wire.nodes import inventory_hash
 from gpudeviceplugin.cards import Xid
 
 pytestmark = pytest.mark.slow
@@ -44,6 +46,19 @@ async def test_a_fatal_xid_withdraws_one_card_everywhere(tmp_path: Path) -> None
         await stage.eventually(lambda: stage.reasons("on0") == ["GpuUnhealthy"])
         await stage.eventually(lambda: stage.reasons("n1") == ["GpuUnhealthy"])
         assert stage.reasons("on1") == []
+
+
+async def test_every_inventory_comes_with_its_label(tmp_path: Path) -> None:
+    """A scheduler asks again when it sees the label: the annotation must be there by then."""
+    async with Stage(tmp_path, clean_probes=NEVER) as stage:
+        await stage.eventually(lambda: stage.gpus("healthy") == [(True,), (True,)])
+        stage.driver.xids.put(Xid(79, stage.driver.cards[0].uuid))
+        await stage.eventually(lambda: stage.gpus("healthy") == [(False,), (True,)])
+        nodes = [change.after for change in stage.cluster.nodes.history if change.after]
+        texts = [node["metadata"]["annotations"].get(INVENTORY) for node in nodes]
+        labels = [node["metadata"]["labels"].get(INVENTORY_HASH) for node in nodes]
+        assert labels == [text and inventory_hash(text) for text in texts]
+        assert len(set(labels)) == 3  # none, both well, one ill
 
 
 async def test_an_application_xid_changes_nothing(tmp_path: Path) -> None:

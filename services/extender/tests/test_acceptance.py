@@ -239,6 +239,21 @@ async def test_a14_cards_of_the_legacy_config_map_are_not_used(
     await until("given back", lambda: extender.state.ledger.node("n").cards[0].healthy)
 
 
+async def test_the_plugins_own_config_map_does_not_go_before_its_inventory(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """It is for original extenders, and may be later than the inventory with a recovery."""
+    await fill(cluster, extender, "n", 0, 0, total=15, unit="GiB")
+    labels = {"app.kubernetes.io/managed-by": "gpushare-device-plugin"}
+    for name, more in (("n", {"labels": labels}), ("other", {})):
+        metadata = {"name": f"unhealthy-gpu-{name}", "namespace": "kube-system", **more}
+        await cluster.put("configmaps", {"metadata": metadata, "data": {"gpus": "0"}})
+    await fill(cluster, extender, "other", 0, total=15, unit="GiB")
+    ledger = extender.state.ledger
+    await until("both were read", lambda: not ledger.node("other").cards[0].healthy)
+    assert ledger.node("n").cards[0].healthy
+
+
 async def test_a15_a_restart_shows_the_same(cluster: FakeApiServer, extender: Running) -> None:
     """A15: a second process reads the same books from the API server alone."""
     await fill(cluster, extender, "n", 0, 0, total=15, unit="GiB")

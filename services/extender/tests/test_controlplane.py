@@ -16,12 +16,16 @@ from running import Running, until
 
 from cluster.errors import ClusterError
 from environments import fakenodes
-from environments.apicall import ApiCalls
+from environments.apicall import MERGE_PATCH, ApiCalls
 from environments.controlplane import ControlPlane
 from environments.fakekubelet import FakeKubelet
+from gpucore.wire.names import INVENTORY, INVENTORY_HASH
+from gpucore.wire.nodes import inventory_hash
 
 PODS = "/api/v1/namespaces/default/pods"
 NODES, CARDS, UNITS = 3, 2, 15
+FLUSH_SECONDS = 60
+"""When kube-scheduler of that age tries a pod again of which it heard nothing new."""
 Object = dict[str, Any]
 
 
@@ -138,6 +142,46 @@ async def test_a_pod_that_is_gone_is_said_so(calls: ApiCalls, extender: Running)
     assert code == 500
     assert "not found" in error
     assert extender.state.ledger.node("node-00000").used_units == 0
+
+
+async def test_a_card_that_recovers_is_given_to_a_pod_that_waits(
+    plane: ControlPlane, calls: ApiCalls, extender: Running
+) -> None:
+    """Its kubelet may never have told; a scheduler that heard nothing would wait a minute."""
+    await _publish(calls, healthy=False)
+    url = f"{extender.url}/gpushare-scheduler"
+    process = await asyncio.to_thread(plane.scheduler, url, name="patient")
+    try:
+        item = await create(calls, "waits", 4, scheduler="patient")
+        await _told(calls, "waits", "unhealthy")
+        await _publish(calls, healthy=True)
+        async with asyncio.timeout(FLUSH_SECONDS / 2):
+            await extender.knows_pod(item["metadata"]["uid"])
+    finally:
+        await asyncio.to_thread(process.stop)
+
+
+async def _publish(calls: ApiCalls, *, healthy: bool) -> None:
+    """What the plugin of every node writes, in one patch."""
+    for number in range(NODES):
+        name = f"node-{number:05}"
+        text = fakenodes.inventory(name, CARDS, UNITS, healthy=healthy)
+        metadata = {
+            "annotations": {INVENTORY: text},
+            "labels": {INVENTORY_HASH: inventory_hash(text)},
+        }
+        path = f"/api/v1/nodes/{name}"
+        await calls.call("PATCH", path, {"metadata": metadata}, kind=MERGE_PATCH)
+
+
+async def _told(calls: ApiCalls, name: str, word: str) -> None:
+    """Until the scheduler says of a pod that it waits, with this word."""
+    async with asyncio.timeout(FLUSH_SECONDS):
+        while True:
+            status = (await read(calls, name))["status"]
+            if word in str(status.get("conditions")):
+                return
+            await asyncio.sleep(0.05)
 
 
 async def test_two_schedulers_with_an_extender_each_never_overfill_a_card(

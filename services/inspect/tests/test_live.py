@@ -63,6 +63,15 @@ def test_unhealthy_config_map_is_noted(run: Run, flag: str) -> None:
     assert "note: n2 GPU1 is unhealthy" in run("inspect", flag).err
 
 
+def test_the_plugins_own_config_map_is_not_another_opinion(
+    run: Run, server: FakeApiServer, flag: str
+) -> None:
+    """The extender goes by the node's inventory, which says the same; so does what is shown."""
+    (written,) = server.lists[CONFIG_MAPS]
+    written["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "gpushare-device-plugin"}
+    assert "unhealthy" not in run("inspect", flag).err
+
+
 def test_config_maps_may_be_forbidden(run: Run, server: FakeApiServer, flag: str) -> None:
     """Without the right to read config maps the table is still there."""
     server.statuses[CONFIG_MAPS] = 403

@@ -15,7 +15,8 @@ from gpucore.node.health import Verdict
 from gpucore.node.holdings import Holder
 from gpucore.units import GpuIndex
 from gpucore.wire import names as wire_names
-from gpudeviceplugin.events import COMPONENT, NORMAL, WARNING, Events, Subject
+from gpucore.wire.nodes import kept_by_plugin
+from gpudeviceplugin.events import NORMAL, WARNING, Events, Subject
 from gpudeviceplugin.kube import ApiError, ApiStatusError, Kube
 from gpudeviceplugin.state import NodeState
 
@@ -26,7 +27,6 @@ RECOVERED: Final = "GpuRecovered"
 DAEMON_FAILED: Final = "MpsDaemonFailed"
 DAEMON_SERVES: Final = "MpsDaemonServes"
 ISOLATION: Final = "GpuIsolation"
-MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 LOOK_SECONDS: Final = 300.0
 AGAIN_SECONDS: Final = 5.0
 
@@ -140,7 +140,7 @@ class Announcer:
         if found is None:
             if ill:
                 await self._kube.create(self._collection, self._body(data))
-        elif (found.metadata.labels or {}).get(MANAGED_BY) != COMPONENT:
+        elif not kept_by_plugin(found.metadata.labels):
             log.debug("somebody else keeps the list of unhealthy cards")
         elif not ill:
             await self._kube.delete(f"{self._collection}/{self._name}")
@@ -148,7 +148,7 @@ class Announcer:
             await self._kube.merge(f"{self._collection}/{self._name}", {"data": data})
 
     def _body(self, data: dict[str, str]) -> dict[str, Any]:
-        labels = {MANAGED_BY: COMPONENT}
+        labels = {wire_names.MANAGED_BY: wire_names.PLUGIN}
         metadata = {
             "name": self._name,
             "namespace": wire_names.UNHEALTHY_NAMESPACE,

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from gpucore.wire.names import PLUGIN
 from gpudeviceplugin.kube import ApiError, Kube
 
 log = structlog.get_logger()
 
-COMPONENT: Final = "gpushare-device-plugin"
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 
@@ -66,5 +66,5 @@ class Events:
             "count": 1,
             "firstTimestamp": now,
             "lastTimestamp": now,
-            "source": {"component": COMPONENT, "host": self._node},
+            "source": {"component": PLUGIN, "host": self._node},
         }

@@ -1,9 +1,9 @@
 """Tells the cluster which cards the node has.
 
-Annotations are for schedulers, a count in the node's status is for the original's tools. A write
-happens only where the Node differs from what it should say, so there is no loop with kubelet,
-which keeps what it does not know. Should somebody else keep writing, each further write waits
-longer.
+Annotations are for extenders, with a label that makes schedulers ask them again; a count in the
+node's status is for the original's tools. A write happens only where the Node differs from what it
+should say, so there is no loop with kubelet, which keeps what it does not know. Should somebody
+else keep writing, each further write waits longer.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import structlog
 from gpucore.topology.codec import encode_annotation
 from gpucore.topology.links import matrix_of
 from gpucore.wire import names as wire_names
-from gpucore.wire.nodes import Node, encode_inventory
+from gpucore.wire.nodes import Node, encode_inventory, inventory_hash
 from gpudeviceplugin.kube import ApiError, Kube
 from gpudeviceplugin.nodewatch import NodeWatch
 from gpudeviceplugin.state import NodeState
@@ -61,13 +61,23 @@ class Publisher:
         if node is None or not self._state.inventory.driver:
             return False
         path = f"/api/v1/nodes/{node.name}"
-        annotations = differing(node.annotations, self._annotations(node))
+        metadata = self._metadata(node)
         count = self._count(node)
-        if annotations:
-            await self._kube.merge(path, {"metadata": {"annotations": annotations}})
+        if metadata:
+            await self._kube.merge(path, {"metadata": metadata})
         if count:
             await self._kube.merge(f"{path}/status", {"status": count})
-        return bool(annotations or count)
+        return bool(metadata or count)
+
+    def _metadata(self, node: Node) -> dict[str, dict[str, str]]:
+        """What differs, for one write: whoever acts upon the label finds the annotations there."""
+        annotations = self._annotations(node)
+        labels = {wire_names.INVENTORY_HASH: inventory_hash(annotations[wire_names.INVENTORY])}
+        wrong = {
+            "annotations": differing(node.annotations, annotations),
+            "labels": differing(node.labels, labels),
+        }
+        return {field: texts for field, texts in wrong.items() if texts}
 
     def _annotations(self, node: Node) -> dict[str, str]:
         inventory = self._state.inventory

@@ -16,12 +16,14 @@ class ConfigMap(msgspec.Struct, frozen=True, gc=False):
     """One config map, by name within the followed namespace."""
 
     name: str
+    labels: dict[str, str]
     data: dict[str, str]
     resource_version: str
 
 
 class _Metadata(msgspec.Struct, rename="camel", gc=False):
     name: str = ""
+    labels: dict[str, str] | None = None
     resource_version: str = ""
     continue_token: str | None = msgspec.field(name="continue", default=None)
 
@@ -85,4 +87,4 @@ def decode_config_map_event(raw: bytes) -> Event[ConfigMap]:
 
 
 def _flat(metadata: _Metadata, data: dict[str, str] | None) -> ConfigMap:
-    return ConfigMap(metadata.name, data or {}, metadata.resource_version)
+    return ConfigMap(metadata.name, metadata.labels or {}, data or {}, metadata.resource_version)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from gpucore.units import NodeName
 from gpucore.wire.names import UNHEALTHY_KEY
-from gpucore.wire.nodes import Node, unhealthy_node
+from gpucore.wire.nodes import Node, kept_by_plugin, unhealthy_node
 from gpucore.wire.pods import Pod
 from gpuextender.configmaps import ConfigMap
 from gpuextender.state import State
@@ -60,7 +60,8 @@ class ConfigMapSink:
         node = unhealthy_node(item.name)
         if node is not None:
             self._named.add(node)
-            self._state.unhealthy_changed(node, item.data.get(UNHEALTHY_KEY, ""))
+            said = "" if kept_by_plugin(item.labels) else item.data.get(UNHEALTHY_KEY, "")
+            self._state.unhealthy_changed(node, said)
 
     def gone(self, item: ConfigMap) -> None:
         node = unhealthy_node(item.name)

@@ -16,7 +16,7 @@ from gpucore.ledger import Ledger, rebuilt
 from gpucore.model import Claim, Gpu
 from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit, NodeName
 from gpucore.wire.names import UNHEALTHY_KEY, UNHEALTHY_NAMESPACE, Names
-from gpucore.wire.nodes import Node, unhealthy_indexes, unhealthy_node
+from gpucore.wire.nodes import Node, kept_by_plugin, unhealthy_indexes, unhealthy_node
 from gpucore.wire.quantity import amount
 from gpuinspect.errors import NotFoundError
 from gpuinspect.snapshots import Snapshot
@@ -27,6 +27,7 @@ from gpuinspect.views import CardView, ClusterView, NodeView, PodView
 class _Metadata(msgspec.Struct):
     name: str = ""
     namespace: str = ""
+    labels: Mapping[str, str] | None = None
 
 
 class _ConfigMap(msgspec.Struct):
@@ -44,8 +45,11 @@ def books(snapshot: Snapshot, names: Names) -> Ledger:
         ledger = rebuilt(names, map(_whole, snapshot.nodes), snapshot.pods)
     for raw in snapshot.all("ConfigMap"):
         config_map = msgspec.json.decode(raw, type=_ConfigMap)
-        node = unhealthy_node(config_map.metadata.name)
-        if node is not None and config_map.metadata.namespace == UNHEALTHY_NAMESPACE:
+        metadata = config_map.metadata
+        node = unhealthy_node(metadata.name)
+        if metadata.namespace != UNHEALTHY_NAMESPACE or kept_by_plugin(metadata.labels):
+            continue
+        if node is not None:
             text = (config_map.data or {}).get(UNHEALTHY_KEY, "")
             ledger.unhealthy_changed(node, unhealthy_indexes(text))
     return ledger

@@ -5,6 +5,7 @@ A node with an original plugin has a total and a count; its cards are then taken
 """
 
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import Annotated, Final
 
 import msgspec
@@ -93,6 +94,16 @@ def encode_inventory(inventory: Inventory) -> str:
         links=dict(sorted(inventory.links.items())),
     )
     return msgspec.json.encode(document).decode()
+
+
+def inventory_hash(text: str) -> str:
+    """The value of the label that goes with this text of the annotation: 16 hexadecimal digits.
+
+    kube-scheduler tries pods that wait again when a label of a node changes, and not when an
+    annotation does (``nodeSchedulingPropertiesChange``). A card that was ill for less than kubelet
+    takes to tell, or that is isolated now, would be noticed a minute later, or five.
+    """
+    return sha256(text.encode()).hexdigest()[:16]
 
 
 def _encoded(gpu: Gpu) -> _Card:

@@ -11,6 +11,7 @@ import msgspec
 
 # Ours: explicit units and cards, which the originals lack.
 INVENTORY: Final = "gpushare/inventory"  # node annotation, versioned JSON
+INVENTORY_HASH: Final = "gpushare/inventory-hash"  # node label: which inventory it has
 UNIT: Final = "gpushare/unit"  # pod annotation: the unit its amounts are in
 POLICY: Final = "gpushare/policy"  # pod annotation: binpack, spread, fragmentation
 ISOLATION: Final = "gpushare/isolation"  # pod annotation: the rung it demands; node label: its own
@@ -67,6 +68,8 @@ LABEL_SERVING_VERSION: Final = "servingVersion"
 UNHEALTHY_NAMESPACE: Final = "kube-system"
 UNHEALTHY_PREFIX: Final = "unhealthy-gpu-"
 UNHEALTHY_KEY: Final = "gpus"
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+PLUGIN: Final = "gpushare-device-plugin"
 
 DEVICE_ID_SEPARATOR: Final = "-_-"
 
