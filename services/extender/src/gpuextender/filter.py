@@ -37,6 +37,10 @@ class Filter:
         self._refusals.touch(number)
         self._late.change()
 
+    def pod_came(self) -> None:
+        """The watch brought a pod that waits for a node."""
+        self._late.change()
+
     async def answer(self, body: bytes) -> FilterResult:
         """Decide; what cannot be read is said in ``error``."""
         try:
@@ -70,8 +74,11 @@ class Filter:
             return listing, Said()
         fits, said = await self._judged(asking, asking.demand, listing)
         if not fits.names and len(said.hopeless) < len(listing.names):
-            deadline = self._late.deadline(asking.pod.uid)
+            unseen = not self._state.watched(asking.pod)
+            deadline = self._late.deadline(asking.pod.uid, unseen=unseen)
             while not fits.names and await self._late.heard(deadline):
+                if unseen and self._state.watched(asking.pod):
+                    deadline = 0.0  # from now on it waits like any other
                 fits, said = await self._judged(asking, asking.demand, listing)
         for code, count in said.counts.items():
             metrics.REFUSALS.labels(code.value).inc(count)

@@ -114,7 +114,7 @@ class Service:
     async def _loaded(self) -> None:
         """Wait until the cluster is read, and be ready for questions about it."""
         await self._following.synced()
-        self.state.tell(self._touch)
+        self.state.tell(self._touch, self._filter.pod_came)
         self._roster.settle()
         self.health.loaded = True
         ledger = self.state.ledger

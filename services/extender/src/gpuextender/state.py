@@ -42,17 +42,23 @@ class State:
         self.ledger = Ledger(names)
         self._untold: dict[NodeName, None] = {}
         self._touched: Callable[[NodeName], object] = self._untold.setdefault
+        self._came: Callable[[], object] = lambda: None
         self._waiting: dict[tuple[str, str], Asking] = {}
         self._seen: OrderedDict[PodUid, Asking] = OrderedDict()
         self._priorities: dict[PodUid, int] = {}
         self._passing: dict[PodUid, NodeName] = {}  # what may expire; cleared of the rest then
 
-    def tell(self, touched: Callable[[NodeName], object]) -> None:
+    def tell(
+        self, touched: Callable[[NodeName], object], came: Callable[[], object] = lambda: None
+    ) -> None:
         """Call ``touched`` with the name of every node whose books may have changed.
 
         Once for each that changed so far: while the cluster is read, a node changes with every pod.
+
+        Args:
+            came: called when the watch brings a pod that waits for a node.
         """
-        self._touched = touched
+        self._touched, self._came = touched, came
         for name in self._untold:
             touched(name)
         self._untold.clear()
@@ -69,6 +75,11 @@ class State:
     def find(self, namespace: str, name: str) -> Asking | None:
         """The waiting pod of this name."""
         return self._waiting.get((namespace, name))
+
+    def watched(self, pod: Pod) -> bool:
+        """The watch has brought this waiting pod, and so all that happened before it was made."""
+        waiting = self._waiting.get((pod.namespace, pod.name))
+        return waiting is not None and waiting.pod.uid == pod.uid
 
     def waiting(self) -> Iterable[Asking]:
         """All pods that ask for something and are not bound."""
@@ -222,3 +233,4 @@ class State:
             self._waiting.pop(key, None)
         elif (demand := demand_of(pod, self.names)) is not None:
             self._waiting[key] = Asking(pod, demand)
+            self._came()
