@@ -13,7 +13,7 @@ from environments.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-SETTLE_SECONDS = 60
+SETTLE_SECONDS = 120
 
 Grants = Mapping[str, Sequence[Held]]
 """What kubelet has handed out, by node."""
@@ -97,7 +97,7 @@ def test_a_crowd_on_one_small_node_fills_it_exactly(
     until(
         "the late pod is refused",
         lambda: case.events("FailedScheduling", "late"),
-        seconds=60,
+        seconds=120,
     )
     assert case.get("late")["spec"].get("nodeName") is None
 

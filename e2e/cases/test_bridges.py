@@ -61,7 +61,7 @@ def test_pods_of_two_and_more_keep_bridges_whole(
 ) -> None:
     """Pods of two and more get whole bridges, whatever the order, and kubelet agrees."""
     node, cards = bridged
-    until("no card handed out", lambda: not held(environment, node, GPU), seconds=60)
+    until("no card handed out", lambda: not held(environment, node, GPU), seconds=120)
     names = [f"p{number}" for number in range(len(order))]
     pods = zip(names, order, strict=True)
     case.run_in_turn(*(case.pod(name, gpus, node=node, resource=GPU) for name, gpus in pods))
@@ -100,7 +100,7 @@ def test_a_job_of_two_cards_prints_them_and_the_bridge_between_them(
 ) -> None:
     """With card 0 taken, the job gets the next bridge, and NVML shows its four NVLinks."""
     node, _ = bridged
-    until("no card handed out", lambda: not held(environment, node, GPU), seconds=60)
+    until("no card handed out", lambda: not held(environment, node, GPU), seconds=120)
     case.run(case.pod("one", 1, node=node, resource=GPU))
     case.kubectl.apply(nvml_job(environment, case, node))
     case.kubectl("wait", "job/links", "-n", case.name, "--for=condition=complete", "--timeout=90s")

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BROWSER = ROOT / "services" / "inspect" / "tests" / "web" / "chromium.py"
 PAGE = "gpushare-dashboard"
 DEADLINE_MS = 60_000
-FRESH_SECONDS = 60
+FRESH_SECONDS = 120
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ MODEL_SERVER = "tensorflow/serving:latest-gpu"
 """What the guide of serving serves with; a stand-in here, which has the example's model."""
 NAMESPACE = "my-team"
 """What pages call the reader's namespace."""
-PATIENCE_SECONDS = 60
-GONE_SECONDS = 60
+PATIENCE_SECONDS = 120
+GONE_SECONDS = 120
 LEFT = "deployments,statefulsets,jobs,pods,services,configmaps"
 OURS = "kube-root-ca.crt"
 """A config map that every namespace of newer clusters has."""

@@ -14,9 +14,9 @@ from environments.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-SEEN_SECONDS = 60
-FIRE_SECONDS = 60
-RETURN_SECONDS = 90
+SEEN_SECONDS = 120
+FIRE_SECONDS = 120
+RETURN_SECONDS = 120
 ASK_SECONDS = 10
 SHARE = 3
 

@@ -18,8 +18,8 @@ LABEL = "gpushare/isolation"
 GPU_MEM = "aliyun.com/gpu-mem"
 ROOT = "/run/gpushare/mps"
 PID_FILE = "pipe/nvidia-cuda-mps-control.pid"
-STEP_SECONDS = 60
-TOLD_SECONDS = 60
+STEP_SECONDS = 120
+TOLD_SECONDS = 120
 USER = 1000
 CLIENT = """
 import os, socket

@@ -14,7 +14,7 @@ from environments.waiting import until
 pytestmark = pytest.mark.e2e
 
 GPU_MEM = "aliyun.com/gpu-mem"
-SETTLE_SECONDS = 60
+SETTLE_SECONDS = 120
 RETURN_SECONDS = 120
 
 
@@ -92,7 +92,7 @@ def test_a_lost_card_is_withdrawn_its_pods_are_told_and_it_comes_back(
     before = containers(case)
 
     losing(lost)
-    until("the lost card is withdrawn", lambda: offered(environment, small) == size, seconds=60)
+    until("the lost card is withdrawn", lambda: offered(environment, small) == size, seconds=120)
     until(
         "the pod on it is told",
         lambda: [text for text in told(case, "struck") if str(lost) in text],

@@ -19,8 +19,8 @@ from environments.waiting import DeadlineError, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-USED_SECONDS = 60
-SICK_SECONDS = 90
+USED_SECONDS = 120
+SICK_SECONDS = 120
 PLUGIN = "-device-plugin"
 EXTENDER = "gpushare-extender"
 """How the extender names itself, which in mode second shares kube-scheduler's account."""

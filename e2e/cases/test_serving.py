@@ -19,7 +19,7 @@ from environments.waiting import until
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # the first case waits for the cluster
 
 MODEL = "half_plus_two"
-SECONDS = 60
+SECONDS = 120
 AT_ONCE = ("--grace-period=0", "--force", "--ignore-not-found")
 """Kubelet of 1.20 removes a pod's object up to ten seconds after its containers have ended."""
 NOTE = "as it is: {{ '$HOME' }}\n"
@@ -115,7 +115,7 @@ def test_what_arena_deploys_runs_unchanged(
     units = environment.nodes[small][0].units
     assert fraction(case, "mnist-tensorflow-serving") == float(f"{3 / units:.2f}")
     shown = f"{3 / units:.2f}"
-    until("its part of a card is shown", lambda: parts(environment, case) == [shown], seconds=60)
+    until("its part of a card is shown", lambda: parts(environment, case) == [shown], seconds=120)
     (listed,) = gpushare(environment, "serve", "list", "-n", case.name, "--no-headers").splitlines()
     assert listed.split()[:2] == ["mnist", "tf-serving"]
 

@@ -44,7 +44,7 @@ def test_a_request_that_fits_the_node_but_no_card_waits_says_why_and_starts_when
         messages = case.events("FailedScheduling", "wants-8")
         return next((text for text in messages if "card 0" in text and "card 1" in text), None)
 
-    message = until("a scheduling message that speaks of each card", refusal, seconds=60)
+    message = until("a scheduling message that speaks of each card", refusal, seconds=120)
     assert f"5 of {size}" in message
     assert "Insufficient GPU Memory in one device" in message
     assert case.get("wants-8")["status"]["phase"] == "Pending"
@@ -65,7 +65,7 @@ def test_a_job_frees_its_units_when_it_completes(
     assert pod["status"]["phase"] == "Succeeded"
     log = case.kubectl("logs", pod["metadata"]["name"], "-n", case.name)
     assert log.strip() == "4"
-    until("the job's units free", lambda: used(environment, small) == 0, seconds=60)
+    until("the job's units free", lambda: used(environment, small) == 0, seconds=120)
     case.run(case.pod("whole", environment.nodes[small][0].units, node=small))
 
 
@@ -73,9 +73,9 @@ def test_a_deleted_pod_frees_its_units(environment: Environment, case: Case, sma
     """The share of a deleted pod can be taken by the next."""
     size = environment.nodes[small][0].units
     case.run(case.pod("first", size, node=small), case.pod("second", size, node=small))
-    until("both cards full", lambda: used(environment, small) == 2 * size, seconds=60)
+    until("both cards full", lambda: used(environment, small) == 2 * size, seconds=120)
     case.delete("first")
-    until("one card free", lambda: used(environment, small) == size, seconds=60)
+    until("one card free", lambda: used(environment, small) == size, seconds=120)
     case.run(case.pod("third", size, node=small))
 
 

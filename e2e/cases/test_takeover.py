@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 DOCS = Path(__file__).parents[2] / "docs"
 UNITS = 10
 CARD = 1
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 
 
 @pytest.fixture
@@ -28,10 +28,10 @@ def taken_back(environment: KindEnvironment) -> Iterator[None]:
     """The original in place of our stack, which is there again at the end."""
     try:
         environment.uninstall()
-        until("our units are gone", lambda: not offered(environment), seconds=60)
+        until("our units are gone", lambda: not offered(environment), seconds=120)
         environment.forget()
         environment.kubectl.apply(*originals(environment))
-        until("its units", lambda: offered(environment) == every_unit(environment), seconds=60)
+        until("its units", lambda: offered(environment) == every_unit(environment), seconds=120)
         yield
     finally:
         remove_the_original(environment)
@@ -104,7 +104,7 @@ def test_the_guide_takes_a_cluster_over_and_pods_stay_and_count(
     case.run(case.pod("beside", rest, node=small))
     case.run(case.pod("elsewhere", rest, node=small))
     assert (case.card("beside"), case.card("elsewhere")) == (CARD, 0)
-    until("both are confirmed", lambda: confirmed(case, "beside", "elsewhere"), seconds=60)
+    until("both are confirmed", lambda: confirmed(case, "beside", "elsewhere"), seconds=120)
     books = rows(inspect(environment))[small].cards
     assert [card for card in books if card[1]] == [(rest, size), (size, size)]
     assert case.annotations("old").items() >= said.items()

@@ -22,7 +22,7 @@ def empty(environment: Environment, linked: str) -> str:
     def nothing_held() -> bool:
         return not held(environment, linked, GPU, GPU_MEM)
 
-    until("no card handed out", nothing_held, seconds=60)
+    until("no card handed out", nothing_held, seconds=120)
     return linked
 
 
@@ -85,7 +85,7 @@ def test_a_pod_that_finds_too_few_free_cards_waits_and_says_how_many_are(
         messages = case.events("FailedScheduling", "eight")
         return next((text for text in messages if "7 of 8 cards are free" in text), None)
 
-    until("a scheduling message with the figures", refusal, seconds=60)
+    until("a scheduling message with the figures", refusal, seconds=120)
     case.delete("share")
     case.wait_running("eight")
 
@@ -125,7 +125,7 @@ def test_a_gang_that_does_not_fit_places_nobody_and_says_so(
         told = (case.events("FailedScheduling", name) for name in names)
         return all(any(sentence in text for text in messages) for messages in told)
 
-    until("every member is told why", all_told, seconds=60)
+    until("every member is told why", all_told, seconds=120)
     assert [case.get(name)["status"]["phase"] for name in names] == ["Pending"] * 3
     assert not held(environment, empty, GPU)
     case.run(whole(case, "other", 8, empty))

@@ -79,7 +79,7 @@ def test_an_upgrade_replaces_the_stack_and_no_pod_of_a_user(
         case.pod("right", size - 5, node=small),
         case.pod("large", 7, node=large),
     )
-    until("all are confirmed", lambda: confirmed(case), seconds=60)
+    until("all are confirmed", lambda: confirmed(case), seconds=120)
     before, books, parts = lives(case), inspect(environment), parts_of(environment)
 
     environment.install(changed(environment.values))
@@ -99,14 +99,14 @@ def test_an_uninstall_leaves_nothing_in_the_way_and_an_install_finds_all_again(
 ) -> None:
     """No object, finalizer or resource remains; a share's pod runs on and is in the books again."""
     case.run(case.pod("share", 6, node=small))
-    until("it is confirmed", lambda: confirmed(case), seconds=60)
+    until("it is confirmed", lambda: confirmed(case), seconds=120)
     before, books = lives(case), inspect(environment, "-d")
 
     environment.uninstall()
     with suppress(DeadlineError):
-        until("no object of the release", lambda: not owned(environment), seconds=60)
+        until("no object of the release", lambda: not owned(environment), seconds=120)
     assert owned(environment) == []
-    until("no units are offered", lambda: units(environment, small) == 0, seconds=60)
+    until("no units are offered", lambda: units(environment, small) == 0, seconds=120)
     node = environment.kubectl.json("get", "node", small)
     assert "finalizers" not in node["metadata"]
     assert "finalizers" not in case.get("share")["metadata"]

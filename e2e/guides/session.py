@@ -19,7 +19,7 @@ from pathlib import Path
 from guides.blocks import Command, File, Guide
 from guides.matching import matches
 
-COMMAND_SECONDS = 90
+COMMAND_SECONDS = 150
 """Longer than any wait that a page tells its reader to make."""
 POLL_SECONDS = 0.5
 LATE = 124
