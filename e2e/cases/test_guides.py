@@ -58,7 +58,7 @@ def _modes(environment: KindEnvironment) -> dict[str, list[str]]:
     """Isolation of the cards of each node, as published."""
     return {
         node["metadata"]["name"]: [gpu["mode"] for gpu in json.loads(text)["gpus"]]
-        for node in environment.kubectl.items("nodes")
+        for node in environment.objects.nodes()
         if (text := node["metadata"]["annotations"].get("gpushare/inventory"))
     }
 

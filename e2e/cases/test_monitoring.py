@@ -42,7 +42,7 @@ def breaking(environment: KindEnvironment, small: str) -> Iterator[int]:
     mend(environment, small, card)
 
     def offered() -> bool:
-        status = environment.kubectl.json("get", "node", small)["status"]
+        status = environment.objects.node(small)["status"]
         return bool(status["allocatable"]["aliyun.com/gpu-mem"] == whole)
 
     until("all cards are offered", offered, seconds=RETURN_SECONDS)

@@ -34,7 +34,7 @@ print(os.getuid(), peer.recv(100).decode())
 
 def cards(environment: KindEnvironment, node: str) -> list[dict[str, Any]]:
     """The node's cards as it publishes them."""
-    annotations = environment.kubectl.json("get", "node", node)["metadata"]["annotations"]
+    annotations = environment.objects.node(node)["metadata"]["annotations"]
     found: list[dict[str, Any]] = json.loads(annotations["gpushare/inventory"])["gpus"]
     return found
 
@@ -46,13 +46,13 @@ def published(environment: KindEnvironment, node: str, mode: str) -> bool:
 
 def offered(environment: KindEnvironment, node: str) -> int:
     """Units the node offers to schedulers."""
-    status = environment.kubectl.json("get", "node", node)["status"]
+    status = environment.objects.node(node)["status"]
     return int(status["allocatable"].get(GPU_MEM, "0"))
 
 
 def about_card(environment: KindEnvironment, reason: str, about: str, card: Card) -> list[str]:
     """Messages of events of one reason about an object, that name a card."""
-    found = environment.kubectl.items("events", "-A", "--field-selector", f"reason={reason}")
+    found = environment.objects.events(fields=f"reason={reason}")
     return [
         each["message"]
         for each in found

@@ -20,7 +20,7 @@ RETURN_SECONDS = 120
 
 def offered(environment: KindEnvironment, node: str) -> int:
     """Units the node offers to schedulers."""
-    status = environment.kubectl.json("get", "node", node)["status"]
+    status = environment.objects.node(node)["status"]
     return int(status["allocatable"].get(GPU_MEM, "0"))
 
 

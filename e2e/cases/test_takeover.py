@@ -54,7 +54,7 @@ def remove_the_original(environment: KindEnvironment) -> None:
 
 def offered(environment: KindEnvironment) -> dict[str, int]:
     """Units that nodes offer to pods, of nodes that offer any."""
-    nodes = environment.kubectl.items("nodes")
+    nodes = environment.objects.nodes()
     units = {
         node["metadata"]["name"]: int(node["status"]["allocatable"].get(GPU_MEM, "0"))
         for node in nodes

@@ -107,7 +107,7 @@ def test_an_uninstall_leaves_nothing_in_the_way_and_an_install_finds_all_again(
         until("no object of the release", lambda: not owned(environment), seconds=120)
     assert owned(environment) == []
     until("no units are offered", lambda: units(environment, small) == 0, seconds=120)
-    node = environment.kubectl.json("get", "node", small)
+    node = environment.objects.node(small)
     assert "finalizers" not in node["metadata"]
     assert "finalizers" not in case.get("share")["metadata"]
     assert not [taint for taint in node["spec"].get("taints", ()) if "gpu" in json.dumps(taint)]
@@ -133,5 +133,5 @@ def confirmed(case: Case) -> bool:
 
 def units(environment: KindEnvironment, node: str) -> int:
     """What the node offers to schedulers."""
-    status = environment.kubectl.json("get", "node", node)["status"]
+    status = environment.objects.node(node)["status"]
     return int(status["allocatable"].get(GPU_MEM, "0"))

@@ -26,6 +26,7 @@ class Case:
     def __init__(self, environment: Environment, name: str) -> None:
         self.environment = environment
         self.kubectl = environment.kubectl
+        self.objects = environment.objects
         self.name = name
         self.namespaces = (name,)
 
@@ -99,7 +100,7 @@ class Case:
 
     def running(self, app: str) -> list[str]:
         """Names of the running pods of a Deployment."""
-        found = self.kubectl.items("pods", "-n", self.name, "-l", f"app={app}")
+        found = self.objects.pods(self.name, labels=f"app={app}")
         return [pod["metadata"]["name"] for pod in found if pod["status"]["phase"] == "Running"]
 
     def run(self, *pods: Object) -> None:
@@ -145,11 +146,11 @@ class Case:
 
     def get(self, name: str) -> Object:
         """The pod as the API server has it."""
-        return self.kubectl.json("get", "pod", name, "-n", self.name)
+        return self.objects.pod(name, self.name)
 
     def pods(self) -> list[Object]:
         """All pods of the case."""
-        return self.kubectl.items("pods", "-n", self.name)
+        return self.objects.pods(self.name)
 
     def annotations(self, name: str) -> dict[str, str]:
         """Annotations of a pod."""
@@ -171,7 +172,7 @@ class Case:
 
     def events(self, reason: str, name: str) -> list[str]:
         """Messages of a pod's events of one reason."""
-        found = self.kubectl.items("events", "-n", self.name)
+        found = self.objects.events(self.name)
         return [
             event["message"]
             for event in found

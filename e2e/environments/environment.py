@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from environments.kubectl import Kubectl
+from environments.objects import Objects
 
 
 class UnavailableError(RuntimeError):
@@ -36,6 +37,7 @@ class Environment(Protocol):
 
     namespace: str
     kubectl: Kubectl
+    objects: Objects
     nodes: Mapping[str, tuple[Card, ...]]
     image: str
     modelserver: str

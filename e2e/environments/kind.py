@@ -20,6 +20,7 @@ from cluster.progress import step
 from environments import audit, feeding, helm, machines, ownscheduler
 from environments.environment import Card, UnavailableError
 from environments.kubectl import Kubectl
+from environments.objects import Objects
 from environments.waiting import until
 from images import build as images
 from mocknvml import build as mocknvml
@@ -93,6 +94,7 @@ class KindEnvironment:
             raise UnavailableError(str(reason)) from reason
         self.tools = self._tool_folder()
         self.kubectl = Kubectl(self._programs.kubectl, self.kubeconfig, path=(self.tools,))
+        self.objects = Objects(self.kubeconfig)
         self.image = built.sample
         self.modelserver = built.modelserver
         if not self._fed:
@@ -121,6 +123,7 @@ class KindEnvironment:
         """Take off the nodes what an uninstall leaves, as the page about it says."""
         left = ("gpushare/inventory-", "GPU_TOPOLOGY-", "NODE_TYPE-")
         self.kubectl("annotate", "node", *self.nodes, *left)
+        self.kubectl("label", "node", *self.nodes, "gpushare/inventory-hash-")
 
     @property
     def kubeconfig(self) -> Path:
@@ -155,7 +158,7 @@ class KindEnvironment:
 
     def _offered(self) -> bool:
         for node, cards in self.nodes.items():
-            status = self.kubectl.json("get", "node", node)["status"]
+            status = self.objects.node(node)["status"]
             wanted = str(sum(card.units for card in cards))
             if status["allocatable"].get(GPU_MEM) != wanted:
                 return False

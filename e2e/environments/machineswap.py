@@ -48,7 +48,7 @@ def _become(environment: KindEnvironment, node: str, machine: str) -> None:
 
 def _offers(environment: KindEnvironment, node: str, cards: tuple[Card, ...]) -> bool:
     """Kubelet and the inventory both have these cards and no others."""
-    found = environment.kubectl.json("get", "node", node)
+    found = environment.objects.node(node)
     offered = found["status"]["allocatable"]
     inventory = json.loads(found["metadata"]["annotations"].get("gpushare/inventory", "{}"))
     return (
