@@ -18,6 +18,8 @@ BESIDE     ?=
 
 # Every start of Python would compile all it imports, twice as slow as it is where it is installed.
 export PYTHONDONTWRITEBYTECODE :=
+# Half a minute of a fresh clone; mypy goes by what files say, whichever checkout they are of.
+export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gpushare/mypy
 
 .PHONY: help
 help: ## List the targets
