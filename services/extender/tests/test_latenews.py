@@ -3,6 +3,7 @@
 import asyncio
 import json
 from functools import partial
+from typing import Any
 
 import pytest
 from fakeapi import FakeApiServer
@@ -71,14 +72,14 @@ def full() -> tuple[State, Filter, Pod]:
 async def test_a_first_refusal_is_said_at_once() -> None:
     """Nothing was freed for a pod that nobody has refused before."""
     late = LateNews(patience=(60, 60), rest=60)
-    assert not await late.heard(late.deadline(UID))
+    assert not await late.heard(late.deadline(UID), since=late.count)
 
 
 async def test_a_pod_that_the_watch_has_not_brought_waits_at_its_first_refusal() -> None:
     """And so does the next one at once: the books are behind for all of them."""
     late = LateNews(patience=(60, 60), rest=60)
     for uid in (UID, PodUid("next")):
-        waiting = asyncio.create_task(late.heard(late.deadline(uid, unseen=True)))
+        waiting = asyncio.create_task(late.heard(late.deadline(uid, unseen=True), since=late.count))
         await asyncio.sleep(0)
         assert not waiting.done()
         late.change()
@@ -89,7 +90,7 @@ async def test_a_pod_that_the_watch_has_not_brought_waits_at_its_first_refusal()
 async def test_a_wait_in_vain_is_followed_by_a_rest() -> None:
     """A watch that brings nothing must not hold up a scheduler pod by pod."""
     late = LateNews(patience=(60, 0.01), rest=60)
-    assert not await late.heard(late.deadline(UID, unseen=True))
+    assert not await late.heard(late.deadline(UID, unseen=True), since=late.count)
     assert not late.deadline(PodUid("next"), unseen=True)
 
 
@@ -98,7 +99,7 @@ async def test_a_pod_refused_before_waits_for_a_change_of_the_books() -> None:
     late = LateNews(patience=(60, 60), rest=60)
     late.deadline(UID)
     async with asyncio.timeout(WAIT_SECONDS):
-        waiting = asyncio.create_task(late.heard(late.deadline(UID)))
+        waiting = asyncio.create_task(late.heard(late.deadline(UID), since=late.count))
         await asyncio.sleep(0)
         assert not waiting.done()
         late.change()
@@ -110,7 +111,7 @@ async def test_a_change_from_before_the_question_is_no_news() -> None:
     late = LateNews(patience=(0.01, 60), rest=60)
     late.deadline(UID)
     late.change()
-    assert not await late.heard(late.deadline(UID))
+    assert not await late.heard(late.deadline(UID), since=late.count)
 
 
 async def test_of_pods_tried_again_together_one_waits() -> None:
@@ -149,6 +150,27 @@ async def test_a_new_pod_is_judged_by_books_that_are_as_new(*, freed: bool, name
             state.pod_gone(holder)
         state.pod_changed(decode_pod(json.dumps(item).encode()))
         assert bytes((await answer).node_names) == names
+
+
+@pytest.mark.usefixtures("patient")
+async def test_news_that_come_while_nodes_are_judged_are_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Judging many nodes gives way to the watch: what it brought then is looked at at once."""
+    state, verb, holder = full()
+    item = pod("new", 16)
+    judged = verb._judged
+
+    async def slowly(*args: Any) -> Any:
+        answer = await judged(*args)
+        if not state.watched(decode_pod(json.dumps(item).encode())):
+            state.pod_gone(holder)
+            state.pod_changed(decode_pod(json.dumps(item).encode()))
+        return answer
+
+    monkeypatch.setattr(verb, "_judged", slowly)
+    async with asyncio.timeout(WAIT_SECONDS):
+        assert bytes((await verb.answer(question(item))).node_names) == b'["n"]'
 
 
 async def test_the_watch_wakes_a_question_that_waits(

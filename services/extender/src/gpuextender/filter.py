@@ -72,11 +72,12 @@ class Filter:
         """Nodes that fit, and what the others say."""
         if asking.demand is None:
             return listing, Said()
+        since, unseen = self._late.count, not self._state.watched(asking.pod)
         fits, said = await self._judged(asking, asking.demand, listing)
         if not fits.names and len(said.hopeless) < len(listing.names):
-            unseen = not self._state.watched(asking.pod)
             deadline = self._late.deadline(asking.pod.uid, unseen=unseen)
-            while not fits.names and await self._late.heard(deadline):
+            while not fits.names and await self._late.heard(deadline, since=since):
+                since = self._late.count
                 if unseen and self._state.watched(asking.pod):
                     deadline = 0.0  # from now on it waits like any other
                 fits, said = await self._judged(asking, asking.demand, listing)

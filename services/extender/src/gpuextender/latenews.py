@@ -31,6 +31,10 @@ class LateNews:
     Args:
         patience: seconds a refusal waits at most; of a pod refused before, and of one unseen.
         rest: seconds from one refusal that waits to the next.
+
+    Attributes:
+        count: of news so far. Whoever judges notes it first, since judging many nodes gives way
+            to news.
     """
 
     def __init__(
@@ -42,10 +46,12 @@ class LateNews:
         self._patience, self._rest = patience, rest
         self._rested = 0.0
         self._refused: OrderedDict[PodUid, None] = OrderedDict()
+        self.count = 0
         self._changed = asyncio.Event()
 
     def change(self) -> None:
         """The books of some node changed, or there is a new pod."""
+        self.count += 1
         self._changed.set()
 
     def deadline(self, uid: PodUid, *, unseen: bool = False) -> float:
@@ -64,18 +70,22 @@ class LateNews:
             return 0.0
         if not unseen:
             self._rested = now + self._rest
-        self._changed.clear()
         return now + self._patience[unseen]
 
-    async def heard(self, deadline: float) -> bool:
-        """Whether there is news before ``deadline``; returns when there is."""
+    async def heard(self, deadline: float, *, since: int) -> bool:
+        """Whether there is news before ``deadline``; returns when there is.
+
+        Args:
+            since: the count of news that the refusal knew.
+        """
         if not deadline:
             return False
         try:
             async with asyncio.timeout_at(deadline):
-                await self._changed.wait()
+                while self.count <= since:
+                    self._changed.clear()
+                    await self._changed.wait()
         except TimeoutError:
             self._rested = asyncio.get_running_loop().time() + self._rest
             return False
-        self._changed.clear()
         return True
