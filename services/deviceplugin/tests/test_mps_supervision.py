@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import stat
 from pathlib import Path
 
@@ -177,6 +178,25 @@ async def test_a_daemon_of_an_earlier_plugin_is_asked_to_leave() -> None:
         async with asyncio.timeout(SECONDS):
             assert await other.wait() == 0
         assert stage.pid != other.pid
+
+
+async def test_a_daemon_that_leaves_is_given_the_time_to() -> None:
+    """Its answer to quit comes before its end; it was called one that stays."""
+    async with mps_stage() as stage:
+        stage.folders.pipe.mkdir(parents=True, exist_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as theirs:
+            theirs.bind(str(stage.folders.pipe / "control"))
+            theirs.listen()
+
+            class Leaving:
+                async def ask(self, command: str, *, seconds: float) -> str:
+                    assert (command, seconds) == ("quit", SECONDS)
+                    asyncio.get_running_loop().call_later(0.1, theirs.close)
+                    return ""
+
+            daemon = Daemon(["true"], UUID, stage.folders, Leaving(), grace=SECONDS)
+            await daemon.start()
+            assert await daemon.ended() == "it exited with status 0"
 
 
 async def test_pipes_of_a_daemon_that_stays_are_never_removed() -> None:

@@ -1,5 +1,6 @@
 """The stand-in behaves as NVIDIA's manual says of the real program, as far as others rely on it."""
 
+import fcntl
 import os
 import shutil
 import socket
@@ -14,6 +15,7 @@ from mpsstandin.servers import Servers
 
 PROGRAM = Path(__file__).parents[1] / "nvidia-cuda-mps-control"
 SECONDS = 60
+POLL_SECONDS = 0.02
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +50,20 @@ class Stand:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
+    def quit(self, *options: str) -> None:
+        """Told to end, and gone: it answers before that. Its lock goes with its process."""
+        self.ask(" ".join(["quit", *options]))
+        end = time.monotonic() + SECONDS
+        with (self.pipe / "control_lock").open("r+") as lock:
+            while True:
+                try:
+                    fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    assert time.monotonic() < end, "the daemon never ended"
+                    time.sleep(POLL_SECONDS)
+                else:
+                    return
+
     def client(self) -> socket.socket:
         """A client of this process's user."""
         peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -64,7 +80,8 @@ def stand() -> Iterator[Stand]:
     made = Stand(root)
     yield made
     (root / "faults").unlink(missing_ok=True)
-    made.run(stdin="quit\n")
+    if made.run(stdin="ps\n").returncode == 0:
+        made.quit()
     shutil.rmtree(root)
 
 
@@ -134,7 +151,7 @@ def test_a_directory_has_one_daemon(stand: Stand) -> None:
         1,
         "An instance of this daemon is already running",
     )
-    stand.ask("quit -t 1")
+    stand.quit("-t", "1")
     assert sorted(file.name for file in stand.pipe.iterdir()) == ["control_lock"]
     assert stand.run(stdin="ps\n").returncode == 1
 

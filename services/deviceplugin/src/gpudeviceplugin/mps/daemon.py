@@ -18,6 +18,8 @@ from gpudeviceplugin.mps.folders import Folders, clear, held, prepare
 
 GRACE_SECONDS: Final = 3.0
 """For each of quit, SIGTERM and SIGKILL."""
+LOOK_SECONDS: Final = 0.05
+"""Between looks at the directories of a daemon that is no child of ours: its end is no event."""
 _LAST_WORDS: Final = 400
 
 
@@ -74,11 +76,14 @@ class Daemon:
         self._listening = asyncio.create_task(self._listen(self._process))
 
     async def _evict(self) -> None:
-        """A daemon of an earlier plugin lives on: ask it to leave."""
+        """A daemon of an earlier plugin lives on: ask it to leave; it answers before it is gone."""
         with suppress(ControlError):
             await self._control.ask("quit", seconds=self._grace)
-        if held(self._folders.pipe):
-            raise MpsError(f"another daemon holds {self._folders.pipe}; end it by hand")
+        end = asyncio.get_running_loop().time() + self._grace
+        while held(self._folders.pipe):
+            if asyncio.get_running_loop().time() >= end:
+                raise MpsError(f"another daemon holds {self._folders.pipe}; end it by hand")
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def ended(self) -> str:
         """Wait for its end; why it ended, in words."""
