@@ -14,7 +14,6 @@ KEEP       ?=
 CLUSTER    ?= gpushare-e2e
 ARGS       ?=
 CASES      ?=
-BESIDE     ?=
 
 # Every start of Python would compile all it imports, twice as slow as it is where it is installed.
 export PYTHONDONTWRITEBYTECODE :=
@@ -50,7 +49,7 @@ demo-down: $(READY) ## Remove all of the demo
 .PHONY: test
 test: lint ## Everything: lint, types, contracts, unit, chart and kind tests
 	@$(MAKE) --no-print-directory e2e CASES=services
-	@$(MAKE) --no-print-directory --jobs=2 unit e2e CASES=e2e BESIDE='nice -n 10'
+	@$(MAKE) --no-print-directory --jobs=2 unit e2e CASES=e2e
 
 .PHONY: check
 check: lint ## The fast inner loop: no cluster, under a minute
@@ -64,10 +63,10 @@ lint: $(READY) ## Style, types and the direction of imports
 
 .PHONY: unit
 unit: $(READY) ## Unit, property and chart tests
-	@echo "==> unit, property and chart tests"; $(BESIDE) $(BIN)/python -m pytest -q $(ARGS)
+	@echo "==> unit, property and chart tests"; $(BIN)/python -m pytest -q $(ARGS)
 
 # In `make test` the cases on a control plane of processes (CASES=services) have the machine to
-# themselves; those on kind mostly wait, so the unit tests run beside them, and step back for them.
+# themselves; those on kind mostly wait, so the unit tests run beside them.
 .PHONY: e2e
 e2e: $(READY) ## The cases on a kind cluster; KEEP=1 leaves the cluster
 	@echo "==> what the cases run on"; $(E2E) cluster prepare
