@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from mpsstandin.servers import Servers
 
+from environments.waiting import until
+
 PROGRAM = Path(__file__).parents[1] / "nvidia-cuda-mps-control"
 SECONDS = 60
-POLL_SECONDS = 0.02
 
 pytestmark = pytest.mark.slow
 
@@ -53,16 +54,15 @@ class Stand:
     def quit(self, *options: str) -> None:
         """Told to end, and gone: it answers before that. Its lock goes with its process."""
         self.ask(" ".join(["quit", *options]))
-        end = time.monotonic() + SECONDS
+        until("the daemon has ended", self._unlocked, seconds=SECONDS)
+
+    def _unlocked(self) -> bool:
         with (self.pipe / "control_lock").open("r+") as lock:
-            while True:
-                try:
-                    fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    assert time.monotonic() < end, "the daemon never ended"
-                    time.sleep(POLL_SECONDS)
-                else:
-                    return
+            try:
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return False
+        return True
 
     def client(self) -> socket.socket:
         """A client of this process's user."""
