@@ -95,6 +95,8 @@ def _environment(work: Path, go: Path) -> dict[str, str]:
         "GOCACHE": str(work / "gocache"),
         "GO111MODULE": "off",
         "CGO_ENABLED": "0",
+        # Settings of the machine's own Go are not for this old one, which knows fewer flags.
+        "GOENV": "off",
         "GOFLAGS": "",
     }
 
