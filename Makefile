@@ -84,6 +84,10 @@ bench-core: $(READY) ## Measure the core
 bench-gpu: $(READY) ## Measure isolation on this machine's GPU and write docs/isolation.md
 	@$(E2E) hardware.bench $(ARGS)
 
+.PHONY: mutation
+mutation: $(READY) ## Break lines of a package one at a time and count what the tests notice: PACKAGE=extender
+	@$(E2E) mutation $(or $(PACKAGE),extender) $(ARGS)
+
 .PHONY: docs
 docs: $(READY) ## Build the documentation into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site && echo "open build/site/index.html"

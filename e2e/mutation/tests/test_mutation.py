@@ -1,0 +1,43 @@
+"""The scores of a mutation run, and the choice of modules."""
+
+import pytest
+
+from mutation import changes, scores
+from mutation.workspace import PACKAGES
+
+RESULTS = """
+    gpuextender.binding.xǁWriterǁwrite__mutmut_1: killed
+    gpuextender.binding.xǁWriterǁwrite__mutmut_2: survived
+    gpuextender.binding.xǁWriterǁwrite__mutmut_3: timeout
+    gpuextender.bind.x_run__mutmut_1: no tests
+    gpuextender.bind.x_run__mutmut_2: not checked
+"""
+
+
+def test_a_score_counts_survivors_and_unreached_mutants_against_a_module() -> None:
+    """A timeout is noticed; a mutant that no test reaches is not; an unchecked one is left out."""
+    bind, binding = scores.read(RESULTS, "gpuextender")
+    assert (bind.module, bind.noticed, bind.total) == ("bind", 0, 1)
+    assert (binding.module, binding.noticed, binding.total) == ("binding", 2, 3)
+    assert round(binding.percent) == 67
+
+
+def test_the_table_lists_survivors_only_on_request() -> None:
+    """Their names are long; the score is what most runs are for."""
+    found = scores.read(RESULTS, "gpuextender")
+    assert "write__mutmut_2" not in scores.table(found, survivors=False)
+    assert "write__mutmut_2 (survived)" in scores.table(found, survivors=True)
+    assert "| binding | 3 | 2 | 67 % |" in scores.table(found, survivors=False)
+
+
+def test_a_module_is_found_by_its_last_name() -> None:
+    """``supervisor`` means ``mps/supervisor``."""
+    assert changes.select(PACKAGES["deviceplugin"], ["supervisor"], base="HEAD") == [
+        "mps/supervisor"
+    ]
+
+
+def test_an_unknown_module_is_an_error_that_names_it() -> None:
+    """A misspelt module must not look like a perfect score."""
+    with pytest.raises(changes.UnknownModuleError, match="supervizor"):
+        changes.select(PACKAGES["deviceplugin"], ["supervizor"], base="HEAD")
