@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 _STANDINS = HERE.parent / "standins"
 _CORE = ROOT / "libs" / "gpucore"
+_KUBE = ROOT / "libs" / "gpukube"
 _RUNTIME = HERE / "runtime"
 _BUILDER = tuple(HERE / name for name in ("build.py", "catalogue.py", "settled.py", "wheels.py"))
 
@@ -52,20 +53,20 @@ class Image:
 RUNTIME = Image(name="runtime", dockerfile=_RUNTIME / "Dockerfile", files=(_RUNTIME / "slim.py",))
 
 
-def _service(name: str) -> Image:
+def _service(name: str, *libraries: Path) -> Image:
     folder = ROOT / "services" / name
     return Image(
         name=name,
         dockerfile=folder / "Dockerfile",
         requirements=ROOT / "requirements" / f"{name}.txt",
-        members=(_CORE, folder),
+        members=(_CORE, *libraries, folder),
         files=(_RUNTIME / "prune.py",),
         ground=RUNTIME,
     )
 
 
-EXTENDER = _service("extender")
-DEVICE_PLUGIN = _service("deviceplugin")
+EXTENDER = _service("extender", _KUBE)
+DEVICE_PLUGIN = _service("deviceplugin", _KUBE)
 INSPECT = _service("inspect")
 SAMPLE = Image(name="sample", dockerfile=HERE / "sample" / "Dockerfile", ground=RUNTIME)
 MODEL_SERVER = Image(

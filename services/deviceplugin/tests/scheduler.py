@@ -5,7 +5,6 @@ from collections import Counter
 from typing import Any
 
 from fakecluster.objects import pod
-from fakecluster.server import FakeApiServer
 from msgspec import json
 
 from gpucore.model import Inventory, Placement
@@ -13,6 +12,7 @@ from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.placements import annotations_of
 from gpucore.wire.pods import claim_of, decode_pod, demand_of
+from gpukube.testing.apiserver import FakeApiServer
 
 Asks = list[dict[str, int]]
 

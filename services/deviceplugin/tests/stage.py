@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from fakecluster import objects
-from fakecluster.server import FakeApiServer
 from fakedriver import FakeDriver, t4
 from fakekubelet.kubelet import FakeKubelet
 
 from gpudeviceplugin.plugin import Plugin
 from gpudeviceplugin.settings import Settings
+from gpukube.testing.apiserver import FakeApiServer
 
 SECONDS = 60.0
 """For everything that is waited for; only a test that fails takes so long."""
@@ -52,7 +52,7 @@ class Stage:
                 "node_name": "n1",
                 "kubelet_dir": self.kubelet.directory,
                 "pod_resources_socket": self.kubelet.pod_resources,
-                "kubeconfig": self.cluster.kubeconfig(self.root),
+                "kubeconfig": self.cluster.write_kubeconfig(self.root),
                 "listen_host": "127.0.0.1",
                 "listen_port": 0,
                 "probe_seconds": 0.05,

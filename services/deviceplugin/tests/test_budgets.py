@@ -20,7 +20,6 @@ from gpucore.model import Gpu, Inventory
 from gpucore.node.devices import Resource
 from gpucore.node.grant import GrantPolicy
 from gpucore.units import GpuIndex, GpuUuid
-from gpucore.wire.lists import Kind
 from gpucore.wire.pods import decode_pod
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.proto.deviceplugin_pb2_grpc import DevicePluginStub
@@ -61,7 +60,7 @@ def busy_state() -> NodeState:
     for number in range(CARDS * UNITS // POD_UNITS):
         annotations = planned(number % CARDS, POD_UNITS)
         item = pod(f"p{number}", [{"gpu-mem": POD_UNITS}], annotations=annotations)
-        state.happened(Kind.ADDED, decode_pod(json.encode(item)), b"")
+        state.on_update(decode_pod(json.encode(item)), b"")
     return state
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakecluster.server import FakeApiServer
 from fakekubelet.kubelet import FakeKubelet
 
 from gpucore.node.devices import Resource
@@ -17,6 +16,7 @@ from gpudeviceplugin.endpoint import Endpoint, RegistrationError
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.servicer import Servicer
 from gpudeviceplugin.state import NodeState
+from gpukube.testing.apiserver import FakeApiServer
 
 SECONDS = 60.0
 

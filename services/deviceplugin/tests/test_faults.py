@@ -63,7 +63,7 @@ async def test_pods_are_admitted_while_the_api_server_is_away(tmp_path: Path) ->
         await stage.offered(30)
         for method in ("GET", "PATCH", "POST"):
             stage.cluster.fail[method, "/api"] = 500
-        stage.cluster.break_watches()
+        stage.cluster.drop_watches()
         stage.create("p", {"gpu-mem": 3}, annotations=planned(1, 3))
         await stage.admitted("p")
         assert len(stage.cards_of("p")) == 1

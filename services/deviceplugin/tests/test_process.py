@@ -14,11 +14,11 @@ import httpx2
 import pytest
 from fakecluster import objects
 from fakecluster.objects import planned
-from fakecluster.server import FakeApiServer
 from fakekubelet.kubelet import FakeKubelet
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpudeviceplugin.settings import Settings
+from gpukube.testing.apiserver import FakeApiServer
 from mocknvml import build
 
 pytestmark = pytest.mark.slow
@@ -46,7 +46,7 @@ class Process:
             "--node-name": "n1",
             "--kubelet-dir": self.kubelet.directory,
             "--pod-resources-socket": self.kubelet.pod_resources,
-            "--kubeconfig": self.cluster.kubeconfig(self.root),
+            "--kubeconfig": self.cluster.write_kubeconfig(self.root),
             "--listen-host": "127.0.0.1",
             "--listen-port": 0,
             "--probe-seconds": 0.1,

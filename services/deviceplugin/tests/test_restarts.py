@@ -85,7 +85,7 @@ async def test_a_broken_watch_goes_on_and_an_expired_one_lists_again(tmp_path: P
         await stage.admitted("gone")
         stage.cluster.pods.delete("default", "gone")
         stage.cluster.pods.compact()
-        stage.cluster.break_watches()
+        stage.cluster.drop_watches()
         assert stage.plugin is not None
         pods = stage.plugin.state.pods
         await stage.eventually(lambda: not pods)

@@ -9,8 +9,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fakeapi import FakeApiServer
 from running import Running
+
+from gpukube.testing.apiserver import FakeApiServer
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -2,30 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
-from fakeapi import FakeApiServer
 
-from gpuextender.kube import KubeApi
 from gpuextender.service import Service
 from gpuextender.settings import Settings
+from gpukube.client import HttpKubeClient
+from gpukube.testing.apiserver import FakeApiServer
+from gpukube.testing.waiting import WAIT_SECONDS, until
+
+__all__ = ["WAIT_SECONDS", "Object", "Running", "until"]
 
 Object = dict[str, Any]
-WAIT_SECONDS = 45
-"""Ends a test that has failed; a machine with a queue may need many of them."""
-
-
-async def until(what: str, true: Callable[[], object], *, seconds: float = WAIT_SECONDS) -> None:
-    """Wait for a condition that something else brings about."""
-    try:
-        async with asyncio.timeout(seconds):
-            while not true():  # noqa: ASYNC110 - conditions are any, and have no event
-                await asyncio.sleep(0.002)
-    except TimeoutError:
-        raise AssertionError(f"not within {seconds} s: {what}") from None
 
 
 class Running:
@@ -39,7 +29,7 @@ class Running:
 
     async def __aenter__(self) -> Self:
         self._kubeconfig.write_text(self._cluster.kubeconfig())
-        self.api = await KubeApi.connect(self._kubeconfig)
+        self.api = await HttpKubeClient.connect(self._kubeconfig, user_agent="test")
         patient = {"bind_deadline": WAIT_SECONDS, **self._settings}
         settings = Settings(port=0, host="127.0.0.1", **patient)
         self.service = Service(self.api, settings)

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from fakeanswers import status
-from fakeapi import FakeApiServer
 from objects import node, placed, pod
 from running import Running, until
 
 from gpuextender.messages import ExtenderArgs, decode, names_of
+from gpukube.testing.answers import status
+from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = pytest.mark.slow
 

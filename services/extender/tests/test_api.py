@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakeapi import FakeApiServer
 from objects import node, placed, pod
 from running import WAIT_SECONDS, Running, until
+
+from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = pytest.mark.slow
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import structlog
 from aiohttp import web
-from fakeanswers import status
-from fakeapi import FakeApiServer
 from objects import node, placed, pod
 from running import WAIT_SECONDS, Running, until
 
 from gpuextender import metrics
+from gpukube.testing.answers import status
+from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = pytest.mark.slow
 

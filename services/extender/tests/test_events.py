@@ -11,8 +11,8 @@ from objects import pod
 from gpucore.wire.pods import decode_pod
 from gpuextender import events
 from gpuextender.events import Recorder
-from gpuextender.kubeerrors import NotFoundError, UnreachableError
 from gpuextender.pace import Pace
+from gpukube.errors import NotFoundError, UnreachableError
 
 POD = decode_pod(json.dumps(pod("p", 2, uid="u")).encode())
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 from certificates import make_certificate
-from fakeapi import FakeApiServer
 from running import Running, until
 
 from gpuextender.expiry import ExpiryError, not_after
+from gpukube.testing.apiserver import FakeApiServer
 
 
 def openssl(*words: str) -> str:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakeapi import FakeApiServer
 from objects import node, pod
 from running import Running
 
 from gpuextender.app import TRACING
 from gpuextender.front import Front, Reply
+from gpukube.testing.apiserver import FakeApiServer
 
 
 async def answers(cluster: FakeApiServer, folder: Path) -> list[tuple[int, Any]]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import schemathesis
-from fakeapi import FakeApiServer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from objects import node, placed, pod
@@ -19,6 +18,8 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+
+from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # the work of many seconds
 

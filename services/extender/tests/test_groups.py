@@ -4,9 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from fakeapi import FakeApiServer
 from objects import node, pod
 from running import Running, until
+
+from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from fakeapi import FakeApiServer
 from objects import Object, node, placed, pod
 from running import WAIT_SECONDS, Running, until
 
@@ -23,6 +22,7 @@ from gpuextender.listings import Listings
 from gpuextender.messages import FilterResult
 from gpuextender.roster import Roster
 from gpuextender.state import State
+from gpukube.testing.apiserver import FakeApiServer
 
 UID = PodUid("u")
 ENOUGH_TURNS = 50

@@ -10,7 +10,6 @@ import aiohttp
 import pytest
 import structlog
 from certificates import RSA, make_certificate, no_questions, shown, trusting
-from fakeapi import FakeApiServer
 from objects import node, pod
 from pydantic import ValidationError
 from pydantic_settings import CliApp
@@ -19,6 +18,7 @@ from running import WAIT_SECONDS, Running, until
 from gpuextender.certificates import Certificates
 from gpuextender.server import Server
 from gpuextender.settings import Settings
+from gpukube.testing.apiserver import FakeApiServer
 
 
 async def text(url: str, **how: object) -> tuple[int, str]:

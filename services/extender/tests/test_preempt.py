@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
-from fakeapi import FakeApiServer
 from objects import node, placed, pod
 from running import Running
+
+from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = pytest.mark.slow
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from fakeapi import FakeApiServer
 from objects import node, pod
 from pydantic_settings import CliApp
 from running import WAIT_SECONDS, Running
 
 from gpuextender.settings import Settings
+from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakeapi import FakeApiServer, status
 from objects import node, pod
 from pydantic import ValidationError
 from running import Running, until
 
 from gpucore.topology.machines import DGX1_VOLTA
 from gpuextender.settings import Settings
+from gpukube.testing.answers import status
+from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = pytest.mark.slow
 

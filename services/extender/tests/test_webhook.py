@@ -9,9 +9,10 @@ from typing import Any
 import aiohttp
 import pytest
 from certificates import make_certificate, shown
-from fakeapi import FakeApiServer
 from objects import node, pod
 from running import WAIT_SECONDS, Running, until
+
+from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = pytest.mark.slow
 

@@ -17,10 +17,10 @@ from pydantic_settings import CliApp
 from gpucore.wire.errors import WireError
 from gpudeviceplugin import logs
 from gpudeviceplugin.cards import Driver
-from gpudeviceplugin.kube import ApiError
 from gpudeviceplugin.nvml import Nvml
 from gpudeviceplugin.plugin import Plugin
 from gpudeviceplugin.settings import Settings
+from gpukube.errors import ConfigError
 
 log = structlog.get_logger()
 
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log.info("starting", **settings.model_dump(mode="json"))
     try:
         asyncio.run(serve(settings, Nvml()))
-    except ApiError as error:
+    except ConfigError as error:
         log.error("cannot start", why=str(error))  # noqa: TRY400 - the sentence says it all
         return 1
     return 0

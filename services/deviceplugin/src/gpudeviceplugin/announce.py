@@ -5,7 +5,6 @@ ill cards for an original extender. A ConfigMap that somebody else wrote is left
 """
 
 import asyncio
-from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -17,8 +16,9 @@ from gpucore.units import GpuIndex
 from gpucore.wire import names as wire_names
 from gpucore.wire.nodes import kept_by_plugin
 from gpudeviceplugin.events import NORMAL, WARNING, Events, Subject
-from gpudeviceplugin.kube import ApiError, ApiStatusError, Kube
 from gpudeviceplugin.state import NodeState
+from gpukube.client import KubeClient
+from gpukube.errors import KubeError, NotFoundError
 
 log = structlog.get_logger()
 
@@ -58,7 +58,7 @@ class _ConfigMap(msgspec.Struct):
 class Announcer:
     """Events and the ConfigMap of one node."""
 
-    def __init__(self, state: NodeState, kube: Kube, events: Events, node: str) -> None:
+    def __init__(self, state: NodeState, kube: KubeClient, events: Events, node: str) -> None:
         self._state = state
         self._kube = kube
         self._events = events
@@ -116,7 +116,7 @@ class Announcer:
             try:
                 if self._state.inventory.gpus:
                     await self._write_map()
-            except ApiError as error:
+            except KubeError as error:
                 log.warning("cannot keep the list of unhealthy cards", why=str(error))
                 pause = AGAIN_SECONDS
             await self._state.inventory_changed.beyond_or_after(seen, pause)
@@ -128,10 +128,8 @@ class Announcer:
     async def _found(self) -> _ConfigMap | None:
         try:
             raw = await self._kube.get(f"{self._collection}/{self._name}")
-        except ApiStatusError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return None
-            raise
+        except NotFoundError:
+            return None
         return msgspec.json.decode(raw, type=_ConfigMap)
 
     async def _settle(self, ill: str, found: _ConfigMap | None) -> None:
@@ -139,13 +137,13 @@ class Announcer:
         data = {wire_names.UNHEALTHY_KEY: ill}
         if found is None:
             if ill:
-                await self._kube.create(self._collection, self._body(data))
+                await self._kube.post(self._collection, self._body(data))
         elif not kept_by_plugin(found.metadata.labels):
             log.debug("somebody else keeps the list of unhealthy cards")
         elif not ill:
             await self._kube.delete(f"{self._collection}/{self._name}")
         elif found.data != data:
-            await self._kube.merge(f"{self._collection}/{self._name}", {"data": data})
+            await self._kube.patch(f"{self._collection}/{self._name}", {"data": data})
 
     def _body(self, data: dict[str, str]) -> dict[str, Any]:
         labels = {wire_names.MANAGED_BY: wire_names.PLUGIN}

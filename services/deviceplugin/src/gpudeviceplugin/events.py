@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 import structlog
 
 from gpucore.wire.names import PLUGIN
-from gpudeviceplugin.kube import ApiError, Kube
+from gpukube.client import KubeClient
+from gpukube.errors import KubeError
 
 log = structlog.get_logger()
 
@@ -31,7 +32,7 @@ class Subject(NamedTuple):
 class Events:
     """Writes events as this node's device plugin."""
 
-    def __init__(self, kube: Kube, node: str) -> None:
+    def __init__(self, kube: KubeClient, node: str) -> None:
         self._kube = kube
         self._node = node
 
@@ -41,11 +42,11 @@ class Events:
         """Write one event."""
         namespace = subject.namespace or "default"
         try:
-            await self._kube.create(
+            await self._kube.post(
                 f"/api/v1/namespaces/{namespace}/events",
                 self._event(subject, namespace, reason, message, kind),
             )
-        except ApiError as error:
+        except KubeError as error:
             log.warning("cannot write an event", about=subject.name, why=str(error))
 
     def _event(

@@ -3,12 +3,11 @@
 Its labels choose the resources, its annotations are what was published.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from gpucore.node.devices import SHARES, Resource
 from gpucore.wire import names as wire_names
 from gpucore.wire.digits import number
-from gpucore.wire.lists import Kind
 from gpucore.wire.nodes import Node
 from gpudeviceplugin.state import Signal
 
@@ -16,20 +15,25 @@ MOST_OVERSELL = 16
 
 
 class NodeWatch:
-    """The sink of a reflector on one Node."""
+    """The event handler of the informer of one Node."""
 
     def __init__(self, changed: Signal) -> None:
         self.node: Node | None = None
         self._changed = changed
 
-    def listed(self, items: tuple[Node, ...]) -> None:
-        """The node, or nothing while it is not registered."""
-        self.node = items[0] if items else None
+    def on_replace(self, items: Iterable[Node]) -> None:
+        """Take the node, or nothing while it is not registered."""
+        self.node = next(iter(items), None)
         self._changed.fire()
 
-    def happened(self, kind: Kind, item: Node, raw: bytes) -> None:  # noqa: ARG002 - a sink's shape
-        """The node came, changed or went."""
-        self.node = None if kind is Kind.DELETED else item
+    def on_update(self, item: Node, line: bytes) -> None:  # noqa: ARG002 - the protocol's
+        """Take the node as it is now."""
+        self.node = item
+        self._changed.fire()
+
+    def on_delete(self, item: Node) -> None:  # noqa: ARG002 - the protocol's
+        """The node was deleted."""
+        self.node = None
         self._changed.fire()
 
 

@@ -12,8 +12,7 @@ from gpucore.node.devices import Resource
 from gpucore.node.grant import GrantPolicy
 from gpucore.node.health import HealthBook, Verdict
 from gpucore.node.starts import Start, start_of
-from gpucore.wire.lists import decode_node_event, decode_nodes, decode_pod_event, decode_pods
-from gpucore.wire.names import Names
+from gpucore.wire.names import PLUGIN, Names
 from gpucore.wire.nodes import Node
 from gpucore.wire.pods import Pod
 from gpudeviceplugin.announce import DAEMON_FAILED, DAEMON_SERVES, ISOLATION, Announcer, Notice
@@ -22,10 +21,10 @@ from gpudeviceplugin.certificates import Certificates
 from gpudeviceplugin.driver import PatientDriver
 from gpudeviceplugin.endpoint import Endpoint
 from gpudeviceplugin.events import Events
+from gpudeviceplugin.followed import SILENCE_SECONDS, Relists, node_named, pods_of
 from gpudeviceplugin.health import Health
 from gpudeviceplugin.isolation import Isolation
 from gpudeviceplugin.keeper import Keeper
-from gpudeviceplugin.kube import Kube
 from gpudeviceplugin.labels import LabelFollower
 from gpudeviceplugin.memory import keep_small
 from gpudeviceplugin.mps.fleet import Fleet
@@ -34,13 +33,14 @@ from gpudeviceplugin.nodewatch import NodeWatch
 from gpudeviceplugin.podresources import PodResources
 from gpudeviceplugin.publish import Publisher
 from gpudeviceplugin.reconcile import Reconciler
-from gpudeviceplugin.reflector import Reflector
 from gpudeviceplugin.register import Registrar
 from gpudeviceplugin.servicer import Servicer
 from gpudeviceplugin.settings import Settings
 from gpudeviceplugin.state import NodeState
 from gpudeviceplugin.usage import MIB, UsageMeter, Watch
 from gpudeviceplugin.web import Web
+from gpukube.client import HttpKubeClient
+from gpukube.informer import Informer
 
 log = structlog.get_logger()
 
@@ -48,7 +48,7 @@ log = structlog.get_logger()
 class Plugin:
     """One device plugin process."""
 
-    def __init__(self, settings: Settings, driver: Driver, kube: Kube) -> None:
+    def __init__(self, settings: Settings, driver: Driver, kube: HttpKubeClient) -> None:
         self._settings = settings
         self._kube = kube
         self.state = NodeState(_policy(settings))
@@ -84,8 +84,8 @@ class Plugin:
         self._labels = LabelFollower(self.state, self._node, self.registrar)
         self._announcer = Announcer(self.state, kube, self._events, settings.node_name)
         self._usage = UsageMeter(self.state, self._driver, self._events, _watch(settings))
-        self._pods = self._pod_reflector()
-        self._nodes = self._node_reflector()
+        self._pods = self._pod_informer()
+        self._nodes = self._node_informer()
         self._web = Web(self.missing, _certificates(settings))
         self.state.on_refused = self._health.refused
         self.state.on_status = self._started
@@ -97,8 +97,13 @@ class Plugin:
 
     @classmethod
     async def make(cls, settings: Settings, driver: Driver) -> Self:
-        """Connect to the API server. Raises ApiError when there is no configuration for it."""
-        return cls(settings, driver, await Kube.connect(settings.kubeconfig))
+        """Configure the client of the API server.
+
+        Raises:
+            ConfigError: no API server is configured.
+        """
+        kube = await HttpKubeClient.connect(settings.kubeconfig, user_agent=PLUGIN)
+        return cls(settings, driver, kube)
 
     async def run(self) -> None:
         """Do everything until cancelled; the first part that breaks ends all."""
@@ -192,24 +197,16 @@ class Plugin:
         name = resource.full_name(self.state.policy.names)
         return Endpoint(resource, name, servicer, self._settings.kubelet_dir)
 
-    def _pod_reflector(self) -> Reflector[Pod]:
-        return Reflector(
-            self._kube,
-            self.state,
-            path="/api/v1/pods",
-            selector=f"spec.nodeName={self._settings.node_name}",
-            decode_list=decode_pods,
-            decode_event=decode_pod_event,
+    def _pod_informer(self) -> Informer[Pod]:
+        collection = pods_of(self._settings.node_name)
+        return Informer(
+            self._kube, collection, self.state, silence=SILENCE_SECONDS, observer=Relists()
         )
 
-    def _node_reflector(self) -> Reflector[Node]:
-        return Reflector(
-            self._kube,
-            self._node,
-            path="/api/v1/nodes",
-            selector=f"metadata.name={self._settings.node_name}",
-            decode_list=decode_nodes,
-            decode_event=decode_node_event,
+    def _node_informer(self) -> Informer[Node]:
+        collection = node_named(self._settings.node_name)
+        return Informer(
+            self._kube, collection, self._node, silence=SILENCE_SECONDS, observer=Relists()
         )
 
     def missing(self) -> str:

@@ -15,9 +15,10 @@ from gpucore.topology.codec import encode_annotation
 from gpucore.topology.links import matrix_of
 from gpucore.wire import names as wire_names
 from gpucore.wire.nodes import Node, encode_inventory, inventory_hash
-from gpudeviceplugin.kube import ApiError, Kube
 from gpudeviceplugin.nodewatch import NodeWatch
 from gpudeviceplugin.state import NodeState
+from gpukube.client import KubeClient
+from gpukube.errors import KubeError
 
 log = structlog.get_logger()
 
@@ -32,7 +33,9 @@ INSTANCE_TYPE_LABELS: Final = (
 class Publisher:
     """One node's annotations and gpu-count."""
 
-    def __init__(self, state: NodeState, watch: NodeWatch, kube: Kube, *, node_type: str) -> None:
+    def __init__(
+        self, state: NodeState, watch: NodeWatch, kube: KubeClient, *, node_type: str
+    ) -> None:
         self._state = state
         self._watch = watch
         self._kube = kube
@@ -45,7 +48,7 @@ class Publisher:
             seen = self._state.outlook_changed.count
             try:
                 wrote = await self._publish()
-            except ApiError as error:
+            except KubeError as error:
                 log.warning("cannot publish the cards", why=str(error), again_in=pause)
             else:
                 await self._state.outlook_changed.beyond_or_after(seen, LONGEST_PAUSE)
@@ -64,9 +67,9 @@ class Publisher:
         metadata = self._metadata(node)
         count = self._count(node)
         if metadata:
-            await self._kube.merge(path, {"metadata": metadata})
+            await self._kube.patch(path, {"metadata": metadata})
         if count:
-            await self._kube.merge(f"{path}/status", {"status": count})
+            await self._kube.patch(f"{path}/status", {"status": count})
         return bool(metadata or count)
 
     def _metadata(self, node: Node) -> dict[str, dict[str, str]]:

@@ -14,9 +14,10 @@ import structlog
 from gpucore.node.reconcile import Correction, Truth, corrections
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.events import Events, Subject
-from gpudeviceplugin.kube import ApiError, Kube
 from gpudeviceplugin.podresources import PodResources, TruthError
 from gpudeviceplugin.state import NodeState
+from gpukube.client import KubeClient
+from gpukube.errors import KubeError
 
 log = structlog.get_logger()
 
@@ -30,7 +31,7 @@ class Reconciler:
         self,
         state: NodeState,
         kubelet: PodResources,
-        kube: Kube,
+        kube: KubeClient,
         events: Events,
         *,
         every: float,
@@ -72,8 +73,8 @@ class Reconciler:
         path = f"/api/v1/namespaces/{correction.namespace}/pods/{correction.name}"
         patch = {"metadata": {"uid": correction.uid, "annotations": dict(correction.annotations)}}
         try:
-            await self._kube.merge(path, patch)
-        except ApiError as error:
+            await self._kube.patch(path, patch)
+        except KubeError as error:
             log.warning("cannot patch", pod=correction.name, why=str(error))
             return
         if correction.reason:

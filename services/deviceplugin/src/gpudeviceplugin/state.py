@@ -22,7 +22,6 @@ from gpucore.node.holdings import Held
 from gpucore.node.inherited import Inherited, inherited
 from gpucore.node.steering import Granted, Steering
 from gpucore.units import GpuIndex, PodUid
-from gpucore.wire.lists import Kind
 from gpucore.wire.pods import Pod
 
 NOTED_SECONDS: Final = 2.0
@@ -166,23 +165,26 @@ class NodeState:
             self._recent.popleft()
         return self._recent[0].turn if self._recent else self.steering.holdings.turn
 
-    def listed(self, items: tuple[Pod, ...]) -> None:
+    def on_replace(self, items: Iterable[Pod]) -> None:
         """These are all pods of the node; new ones come in order of creation, as for kubelet."""
-        present = {pod.uid for pod in items}
+        listed = sorted(items, key=lambda pod: pod.creation)
+        present = {pod.uid for pod in listed}
         for uid in [uid for uid in self.pods if uid not in present]:
             self._forget(self.pods[uid])
-        for pod in sorted(items, key=lambda pod: pod.creation):
+        for pod in listed:
             self._see(pod)
         self._inherit()
         self.pods_changed.fire()
 
-    def happened(self, kind: Kind, item: Pod, raw: bytes) -> None:
-        """One pod came, changed or went."""
-        if kind is Kind.DELETED:
-            self._forget(item)
-        else:
-            self._see(item)
-            self.on_status(item, raw)
+    def on_update(self, item: Pod, line: bytes) -> None:
+        """One pod is new or has changed."""
+        self._see(item)
+        self.on_status(item, line)
+        self.pods_changed.fire()
+
+    def on_delete(self, item: Pod) -> None:
+        """One pod was deleted."""
+        self._forget(item)
         self.pods_changed.fire()
 
     def _see(self, pod: Pod) -> None:

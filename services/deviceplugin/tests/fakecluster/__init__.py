@@ -1,1 +1,1 @@
-"""An API server for tests: pods, nodes, events and ConfigMaps over real HTTP."""
+"""Objects of the fake cluster: pods and nodes as an API server would have them."""

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import grpc.aio
-from fakecluster.server import FakeApiServer
 
 from fakekubelet.devices import AdmissionError, DeviceManager, Ids, Plugin
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.proto import deviceplugin_pb2_grpc as api_grpc
 from gpudeviceplugin.proto import podresources_pb2 as truth
 from gpudeviceplugin.proto import podresources_pb2_grpc as truth_grpc
+from gpukube.testing.apiserver import FakeApiServer
 
 CALL_SECONDS = 60.0
 LIST_LIMIT = 4 * 1024 * 1024

@@ -8,15 +8,19 @@ import asyncio
 import gc
 import sys
 from importlib import import_module
+from typing import Final
 
 import uvloop
 from pydantic import ValidationError
 from pydantic_settings import CliApp
 
-from gpuextender.first import FIRST_PARAMS, FIRST_PATHS
-from gpuextender.kube import KubeApi
-from gpuextender.kubeerrors import AccessError
+from gpuextender.first import FIRST_PATHS
 from gpuextender.settings import Settings
+from gpukube.client import HttpKubeClient
+from gpukube.errors import ConfigError
+from gpukube.firstlist import FIRST_LIST
+
+NAME: Final = "gpushare-extender"
 
 
 def main() -> None:
@@ -27,27 +31,27 @@ def main() -> None:
         sys.exit(_complain(str(error)))
     try:
         uvloop.run(_run(settings))
-    except AccessError as error:
+    except ConfigError as error:
         sys.exit(_complain(f"no API server: {error}"))
 
 
 async def _run(settings: Settings) -> None:
     gc.disable()  # nothing is garbage before the cluster is read; the service turns it on
-    async with await KubeApi.connect(settings.kubeconfig) as api:
+    async with await HttpKubeClient.connect(settings.kubeconfig, user_agent=NAME) as api:
         for path in FIRST_PATHS:
-            api.ask_ahead(path, FIRST_PARAMS)
+            api.prefetch(path, FIRST_LIST)
         await asyncio.to_thread(import_module, "gpuextender.running")
         await _follow(api, settings)
 
 
-async def _follow(api: KubeApi, settings: Settings) -> None:
+async def _follow(api: HttpKubeClient, settings: Settings) -> None:
     from gpuextender.running import run  # noqa: PLC0415 - loaded just before
 
     await run(api, settings)
 
 
 def _complain(text: str) -> int:
-    print(f"gpushare-extender: {text}", file=sys.stderr)
+    print(f"{NAME}: {text}", file=sys.stderr)
     return 2
 
 

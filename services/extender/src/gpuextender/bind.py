@@ -38,10 +38,10 @@ from gpuextender import binding, metrics
 from gpuextender.binding import Writer
 from gpuextender.events import Recorder
 from gpuextender.gangs import Gangs
-from gpuextender.kube import Api
-from gpuextender.kubeerrors import KubeError, NotFoundError
 from gpuextender.messages import BindingArgs
 from gpuextender.state import Asking, State
+from gpukube.client import KubeClient
+from gpukube.errors import KubeError, NotFoundError
 
 Fate = Literal["bound", "already", "refused", "lost", "rejected", "unknown", "unreadable"]
 
@@ -73,7 +73,7 @@ class Bind:
     def __init__(
         self,
         state: State,
-        api: Api,
+        api: KubeClient,
         recorder: Recorder,
         writer: Writer,
         gangs: Gangs,

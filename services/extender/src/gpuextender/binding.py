@@ -17,9 +17,9 @@ from gpucore.units import NodeName
 from gpucore.wire.names import Names
 from gpucore.wire.pods import Pod, annotations_of
 from gpuextender import metrics
-from gpuextender.backoff import Backoff
-from gpuextender.kube import Api
-from gpuextender.kubeerrors import KubeError, ServerError, ThrottledError, UnreachableError
+from gpukube.backoff import Backoff
+from gpukube.client import KubeClient
+from gpukube.errors import KubeError, ServerError, ThrottledError, UnreachableError
 
 FIRST_PAUSE: Final = 0.05
 LAST_PAUSE: Final = 1.0
@@ -46,7 +46,7 @@ class Writer:
         deadline: seconds after which no further try begins and a running one is given up.
     """
 
-    def __init__(self, api: Api, *, deadline: float) -> None:
+    def __init__(self, api: KubeClient, *, deadline: float) -> None:
         self._api = api
         self._deadline = deadline
 

@@ -18,9 +18,9 @@ import structlog
 from gpucore.units import PodUid
 from gpucore.wire.pods import Pod
 from gpuextender import metrics
-from gpuextender.kube import Api
-from gpuextender.kubeerrors import KubeError, NotFoundError
 from gpuextender.pace import Pace
+from gpukube.client import KubeClient
+from gpukube.errors import KubeError, NotFoundError
 
 COMPONENT: Final = "gpushare-extender"
 QUIET_SECONDS: Final = 30.0
@@ -52,7 +52,7 @@ class _Said(msgspec.Struct):
 class Recorder:
     """Takes events at once and writes them one by one in :meth:`run`."""
 
-    def __init__(self, api: Api, *, instance: str) -> None:
+    def __init__(self, api: KubeClient, *, instance: str) -> None:
         self._api = api
         self._instance = instance
         self._said: OrderedDict[_Key, _Said] = OrderedDict()

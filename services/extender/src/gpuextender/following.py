@@ -1,4 +1,4 @@
-"""What is followed of the API server.
+"""The informers of the extender.
 
 Nodes and pods, without which nothing is decided, and the config maps that withdraw cards the legacy
 way, which a cluster's RBAC may forbid: then none are withdrawn that way, and the log says so.
@@ -9,46 +9,86 @@ from typing import Any, Final
 
 from gpucore.wire import lists
 from gpucore.wire.names import UNHEALTHY_NAMESPACE
+from gpuextender import metrics
 from gpuextender.configmaps import decode_config_map_event, decode_config_maps
 from gpuextender.first import NODES_PATH, PODS_PATH
-from gpuextender.kube import Api
-from gpuextender.reflector import Collection, Reflector
 from gpuextender.settings import Settings
 from gpuextender.sinks import ConfigMapSink, NodeSink, PodSink
 from gpuextender.state import State
+from gpukube.backoff import Backoff
+from gpukube.client import KubeClient
+from gpukube.collection import Collection, EventHandler
+from gpukube.informer import Informer
 
 SILENCE_PART: Final = 0.9
 """A silent watch is given up before its silence makes the process unready."""
+BACKOFF_SECONDS: Final = 5.0
+"""Longest pause between two tries. Replicas are few, and a bind waits for their informers."""
 
-NODES: Final = Collection("nodes", NODES_PATH, lists.decode_nodes, lists.decode_node_event)
-PODS: Final = Collection("pods", PODS_PATH, lists.decode_pods, lists.decode_pod_event)
+NODES: Final = Collection(
+    "nodes", NODES_PATH, lists.decode_nodes, lists.decode_node_event, version_path=NODES_PATH
+)
+PODS: Final = Collection(
+    "pods",
+    PODS_PATH,
+    lists.decode_pods,
+    lists.decode_pod_event,
+    version_path="/api/v1/namespaces/default/pods",
+)
+_MAPS_PATH: Final = f"/api/v1/namespaces/{UNHEALTHY_NAMESPACE}/configmaps"
 CONFIG_MAPS: Final = Collection(
     "configmaps",
-    f"/api/v1/namespaces/{UNHEALTHY_NAMESPACE}/configmaps",
+    _MAPS_PATH,
     decode_config_maps,
     decode_config_map_event,
+    version_path=_MAPS_PATH,
 )
 
 
 class Following:
-    """The reflectors of one process.
+    """The informers of one process, and what they count.
 
     Attributes:
-        state: where they put what they read.
-        vital: those that readiness rests on.
+        state: what their handlers write.
+        vital: those that readiness depends on.
         all: every one.
+        restored: set whenever a list shows that the API server went back to an earlier state.
     """
 
-    def __init__(self, api: Api, settings: Settings) -> None:
+    def __init__(self, api: KubeClient, settings: Settings) -> None:
+        self._api, self._silence = api, settings.stale_after * SILENCE_PART
         self.state = State(settings.names)
-        silence = settings.stale_after * SILENCE_PART
-        self.vital: list[Reflector[Any]] = [
-            Reflector(api, NODES, NodeSink(self.state), silence=silence),
-            Reflector(api, PODS, PodSink(self.state), silence=silence),
+        self.restored = asyncio.Event()
+        self.vital: list[Informer[Any]] = [
+            self._informer(NODES, NodeSink(self.state)),
+            self._informer(PODS, PodSink(self.state)),
         ]
-        maps = Reflector(api, CONFIG_MAPS, ConfigMapSink(self.state), silence=silence)
-        self.all: list[Reflector[Any]] = [*self.vital, maps]
+        maps = self._informer(CONFIG_MAPS, ConfigMapSink(self.state))
+        self.all: list[Informer[Any]] = [*self.vital, maps]
 
     async def synced(self) -> None:
-        """Wait until everything vital was listed once."""
-        await asyncio.gather(*(reflector.synced.wait() for reflector in self.vital))
+        """Wait until every vital collection was listed once."""
+        await asyncio.gather(*(informer.wait_for_sync() for informer in self.vital))
+
+    def listed(self, name: str) -> None:
+        """A list is complete."""
+        metrics.REFLECTOR_LISTS.labels(name).inc()
+
+    def failed(self, name: str) -> None:
+        """A list or a watch failed."""
+        metrics.REFLECTOR_FAILURES.labels(name).inc()
+
+    def went_back(self, name: str) -> None:  # noqa: ARG002 - any collection shows it
+        """The API server was restored from a backup."""
+        self.restored.set()
+
+    def _informer(self, collection: Collection[Any], handler: EventHandler[Any]) -> Informer[Any]:
+        return Informer(
+            self._api,
+            collection,
+            handler,
+            silence=self._silence,
+            in_pieces=True,
+            backoff=Backoff(last=BACKOFF_SECONDS),
+            observer=self,
+        )

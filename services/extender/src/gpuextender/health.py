@@ -3,10 +3,14 @@
 Ready means that every followed collection is synced and that the API server said something about
 each within ``stale_after`` seconds. Nothing older than that is ever decided on. Alive means no more
 than that this process answers: restarting it does not bring an API server back.
+
+A bind waits for more: after a lost connection the API server may have been restored from a backup,
+and hold pods that no watch told of. No card is given away until it has confirmed the version.
 """
 
+import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from gpuextender import metrics
 
@@ -23,6 +27,19 @@ class Followed(Protocol):
     def age(self) -> float:
         """Seconds since it was last heard of; infinite before the first list."""
         ...
+
+    @property
+    def confirmed(self) -> bool:
+        """No failure since the API server last confirmed the resource version."""
+        ...
+
+    async def wait_for_confirmation(self) -> None:
+        """Wait until :attr:`confirmed` is true."""
+        ...
+
+
+CONFIRM_SECONDS: Final = 1.0
+"""How long a bind waits for a confirmation: longer than the first pause of an informer."""
 
 
 class Health:
@@ -49,6 +66,18 @@ class Health:
             if age > self._stale_after:
                 return _sentence(one.name, age)
         return "" if self.loaded else "what was listed is not entered yet"
+
+    async def unconfirmed(self) -> str:
+        """Why no card may be given away now; empty when one may. Waits a moment for that."""
+        if obstacle := self.obstacle():
+            return obstacle
+        for one in self._followed:
+            if not one.confirmed:
+                try:
+                    await asyncio.wait_for(one.wait_for_confirmation(), CONFIRM_SECONDS)
+                except TimeoutError:
+                    return f"the API server has not confirmed {one.name} since the watch failed"
+        return self.obstacle()
 
     def unready(self) -> str:
         """Why no new requests should come here; empty when they should."""

@@ -33,6 +33,21 @@ async def expire_reservations(state: State, health: Health, *, ttl: float) -> No
             log.warning("reservations expired", uids=late)
 
 
+async def expire_after_restores(state: State, restored: asyncio.Event, *, seconds: float) -> None:
+    """Give back reservations whose Binding was lost when the API server was restored.
+
+    Args:
+        restored: set by a list that shows a restore.
+        seconds: longer than a bind can take; no bind from before the restore is running after it.
+    """
+    while True:
+        await restored.wait()
+        restored.clear()
+        await asyncio.sleep(seconds)
+        late = state.expire(now_ns=time_ns(), ttl_ns=int(seconds * NANOSECONDS))
+        log.warning("the API server was restored", expired=late)
+
+
 async def settle_memory(loaded: Awaitable[None], warm: Callable[[], Awaitable[None]]) -> None:
     """Keep the garbage collector from walking the whole cluster in the middle of a filter.
 

@@ -3,16 +3,16 @@
 import structlog
 
 from gpuextender import VERSION
-from gpuextender.kube import KubeApi
 from gpuextender.server import stop_on_signal
 from gpuextender.service import Service
 from gpuextender.settings import Settings
 from gpuextender.telemetry import configure_logs
+from gpukube.client import KubeClient
 
 log = structlog.get_logger(__name__)
 
 
-async def run(api: KubeApi, settings: Settings) -> None:
+async def run(api: KubeClient, settings: Settings) -> None:
     """Serve until a signal, then finish what is in flight."""
     configure_logs(settings.log_level)
     log.info("settings", version=VERSION, **settings.model_dump(mode="json"))

@@ -5,7 +5,7 @@ Everything is made here, from settings and an API server, so that a test runs wh
 
 import asyncio
 import socket
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from starlette.types import ASGIApp
@@ -22,8 +22,11 @@ from gpuextender.following import Following
 from gpuextender.gangs import Gangs
 from gpuextender.gauges import LedgerGauges
 from gpuextender.health import Health
-from gpuextender.housekeeping import expire_reservations, settle_memory
-from gpuextender.kube import Api
+from gpuextender.housekeeping import (
+    expire_after_restores,
+    expire_reservations,
+    settle_memory,
+)
 from gpuextender.listeners import Listeners
 from gpuextender.listings import Listings
 from gpuextender.preempt import Preempt
@@ -33,6 +36,10 @@ from gpuextender.roster import Roster
 from gpuextender.settings import Settings
 from gpuextender.verbs import Verbs
 from gpuextender.webhook import Webhook
+from gpukube.client import KubeClient
+
+RESTORE_MARGIN: Final = 1.0
+"""Seconds beyond the deadline of a bind."""
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +53,7 @@ class Service:
         listeners: its HTTP side.
     """
 
-    def __init__(self, api: Api, settings: Settings) -> None:
+    def __init__(self, api: KubeClient, settings: Settings) -> None:
         self._settings = settings
         self._following = Following(api, settings)
         self.state = self._following.state
@@ -88,9 +95,14 @@ class Service:
     async def run(self) -> None:
         """Serve until :meth:`stop`, then finish what is in flight."""
         jobs = (
-            *(reflector.run() for reflector in self._following.all),
+            *(informer.run() for informer in self._following.all),
             self._recorder.run(),
             expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
+            expire_after_restores(
+                self.state,
+                self._following.restored,
+                seconds=self._settings.bind_deadline + RESTORE_MARGIN,
+            ),
             settle_memory(self._loaded(), self._prioritize.warm),
         )
         tasks = [asyncio.create_task(job) for job in jobs]

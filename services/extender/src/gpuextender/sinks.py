@@ -1,4 +1,4 @@
-"""Where reflectors put what they follow: into the state, each kind in its own words."""
+"""Event handlers of the informers: they enter each kind of object into the state."""
 
 from collections.abc import Iterable
 
@@ -16,13 +16,13 @@ class NodeSink:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def replace(self, items: Iterable[Node]) -> None:
+    def on_replace(self, items: Iterable[Node]) -> None:
         self._state.relist_nodes(items)
 
-    def changed(self, item: Node) -> None:
+    def on_update(self, item: Node, line: bytes) -> None:  # noqa: ARG002 - the protocol's
         self._state.node_changed(item)
 
-    def gone(self, item: Node) -> None:
+    def on_delete(self, item: Node) -> None:
         self._state.node_gone(item.name)
 
 
@@ -32,13 +32,13 @@ class PodSink:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def replace(self, items: Iterable[Pod]) -> None:
+    def on_replace(self, items: Iterable[Pod]) -> None:
         self._state.relist_pods(items)
 
-    def changed(self, item: Pod) -> None:
+    def on_update(self, item: Pod, line: bytes) -> None:  # noqa: ARG002 - the protocol's
         self._state.pod_changed(item)
 
-    def gone(self, item: Pod) -> None:
+    def on_delete(self, item: Pod) -> None:
         self._state.pod_gone(item)
 
 
@@ -49,21 +49,21 @@ class ConfigMapSink:
         self._state = state
         self._named: set[NodeName] = set()
 
-    def replace(self, items: Iterable[ConfigMap]) -> None:
+    def on_replace(self, items: Iterable[ConfigMap]) -> None:
         vanished, self._named = self._named, set()
         for item in items:
-            self.changed(item)
+            self.on_update(item, b"")
         for node in vanished - self._named:
             self._state.unhealthy_changed(node, "")
 
-    def changed(self, item: ConfigMap) -> None:
+    def on_update(self, item: ConfigMap, line: bytes) -> None:  # noqa: ARG002 - the protocol's
         node = unhealthy_node(item.name)
         if node is not None:
             self._named.add(node)
             said = "" if kept_by_plugin(item.labels) else item.data.get(UNHEALTHY_KEY, "")
             self._state.unhealthy_changed(node, said)
 
-    def gone(self, item: ConfigMap) -> None:
+    def on_delete(self, item: ConfigMap) -> None:
         node = unhealthy_node(item.name)
         if node is not None:
             self._named.discard(node)

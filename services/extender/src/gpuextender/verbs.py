@@ -136,7 +136,7 @@ class Verbs:
         return Reply(messages.encode(BindingResult(error)), status=500 if error else 200)
 
     async def _bound(self, body: bytes) -> str:
-        if obstacle := self._health.obstacle():
+        if obstacle := await self._health.unconfirmed():
             return obstacle
         try:
             args = messages.decode(body, BindingArgs)

@@ -1,80 +1,34 @@
-"""The reflector: nothing is missed over lost connections, old versions, floods and silence."""
+"""The informer: nothing is missed over lost connections, old versions, floods and silence."""
 
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from aiohttp import web
-from fakeanswers import status
-from fakeapi import FakeApiServer
-from objects import node
-from running import WAIT_SECONDS, until
+from following import NODES, FakeHandler, following
+from kubeobjects import node
 
-from gpucore.wire.lists import decode_node_event, decode_nodes
-from gpucore.wire.nodes import Node
-from gpuextender import reflector as reflector_module
-from gpuextender.backoff import Backoff
-from gpuextender.kube import KubeApi
-from gpuextender.reflector import Collection, Reflector
-
-NODES = Collection("nodes", "/api/v1/nodes", decode_nodes, decode_node_event)
-
-
-class FakeSink:
-    """Keeps what it is told, and how."""
-
-    def __init__(self) -> None:
-        self.items: set[str] = set()
-        self.lists = 0
-        self.calls: list[tuple[str, str]] = []
-
-    def replace(self, items: Iterable[Node]) -> None:
-        self.items = {item.name for item in items}
-        self.lists += 1
-
-    def changed(self, item: Node) -> None:
-        self.items.add(item.name)
-        self.calls.append(("changed", item.name))
-
-    def gone(self, item: Node) -> None:
-        self.items.discard(item.name)
-        self.calls.append(("gone", item.name))
-
-
-@asynccontextmanager
-async def following(
-    cluster: FakeApiServer, folder: Path, *, silence: float = 60
-) -> AsyncIterator[tuple[FakeSink, Reflector[Node]]]:
-    """A synced reflector with short waits."""
-    path = folder / "kubeconfig"
-    path.write_text(cluster.kubeconfig())
-    async with await KubeApi.connect(path) as api:
-        sink = FakeSink()
-        backoff = Backoff(first=0.01, last=0.02, source=random.Random(1))
-        one = Reflector(api, NODES, sink, silence=silence, backoff=backoff)
-        task = asyncio.create_task(one.run())
-        try:
-            await asyncio.wait_for(one.synced.wait(), WAIT_SECONDS)
-            yield sink, one
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+from gpukube import lister
+from gpukube.backoff import Backoff
+from gpukube.client import HttpKubeClient
+from gpukube.informer import Informer
+from gpukube.testing.answers import status
+from gpukube.testing.apiserver import FakeApiServer
+from gpukube.testing.waiting import WAIT_SECONDS, until
 
 
 async def test_it_lists_then_follows(cluster: FakeApiServer, tmp_path: Path) -> None:
     """What was there is listed once; what happens later comes as events."""
     await cluster.put("nodes", node("a"))
-    async with following(cluster, tmp_path) as (sink, _):
-        assert sink.items == {"a"}
+    async with following(cluster, tmp_path) as (handler, _):
+        assert handler.items == {"a"}
         await cluster.put("nodes", node("b"))
         await cluster.delete("nodes", "a")
-        await until("events", lambda: sink.items == {"b"})
+        await until("events", lambda: handler.items == {"b"})
         assert cluster.lists("nodes") == 1
-        assert sink.calls == [("changed", "a"), ("changed", "b"), ("gone", "a")]
+        assert handler.calls == [("changed", "a"), ("changed", "b"), ("gone", "a")]
 
 
 async def test_the_first_list_comes_from_memory_and_later_ones_are_consistent(
@@ -84,27 +38,27 @@ async def test_the_first_list_comes_from_memory_and_later_ones_are_consistent(
     asked: list[dict[str, str]] = []
     for _ in range(2):
         cluster.fail_next("list", lambda request: asked.append(dict(request.query)))
-    async with following(cluster, tmp_path) as (sink, _):
+    async with following(cluster, tmp_path) as (handler, _):
         await until("watching", lambda: cluster.watching("nodes"))
         async with cluster.silent_watches():
             await cluster.put("nodes", node("a"))
             cluster.compact()
             cluster.drop_watches()
-        await until("listed again", lambda: sink.lists == 1)
-    assert asked == [{"resourceVersion": "0"}, {"limit": "1000"}]
+        await until("listed again", lambda: handler.lists == 1)
+    assert asked == [{"resourceVersion": "0", "limit": "1000"}, {"limit": "1000"}]
 
 
 async def test_a_later_list_comes_in_pages_and_arrives_whole(
     cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pages are joined before anything is handed over."""
-    monkeypatch.setattr(reflector_module, "PAGE", 2)
+    monkeypatch.setattr(lister, "PAGE", 2)
     for i in range(5):
         await cluster.put("nodes", node(f"n{i}"))
     cluster.fail_next("list", lambda _: status(500, "starting"))
-    async with following(cluster, tmp_path) as (sink, _):
-        assert len(sink.items) == 5
-        assert sink.calls == []
+    async with following(cluster, tmp_path) as (handler, _):
+        assert len(handler.items) == 5
+        assert handler.calls == []
         assert cluster.lists("nodes") == 1 + 3
 
 
@@ -112,25 +66,25 @@ async def test_a_first_list_that_breaks_off_leaves_nothing_stale(
     cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the first pieces told is corrected by the whole list that follows."""
-    monkeypatch.setattr(reflector_module, "PIECE", 1)
+    monkeypatch.setattr(lister, "PIECE", 1)
     await cluster.put("nodes", node("b"))
     broken = {"metadata": {"resourceVersion": "1"}, "items": [node("a"), {"metadata": 7}]}
     cluster.fail_next("list", lambda _: web.json_response(broken))
-    async with following(cluster, tmp_path) as (sink, _):
-        assert sink.calls == [("changed", "a")]
-        assert sink.items == {"b"}
-        assert sink.lists == 1
+    async with following(cluster, tmp_path) as (handler, _):
+        assert handler.calls == [("changed", "a")]
+        assert handler.items == {"b"}
+        assert handler.lists == 1
 
 
 async def test_a_lost_connection_resumes_without_a_list(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
     """What happened while the watch was down comes with the next one."""
-    async with following(cluster, tmp_path) as (sink, _):
+    async with following(cluster, tmp_path) as (handler, _):
         await until("watching", lambda: cluster.watching("nodes"))
         cluster.drop_watches()
         await cluster.put("nodes", node("a"))
-        await until("resumed", lambda: sink.items == {"a"})
+        await until("resumed", lambda: handler.items == {"a"})
         assert cluster.lists("nodes") == 1
 
 
@@ -138,14 +92,14 @@ async def test_bookmarks_carry_the_version_over_compaction(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
     """A bookmark moves a quiet watch on, so that a later resume is not too old."""
-    async with following(cluster, tmp_path) as (sink, one):
+    async with following(cluster, tmp_path) as (handler, one):
         await cluster.put("pods", {"metadata": {"name": "busy", "uid": "u"}})
         version = cluster.version
         await until("bookmark", lambda: one.version == version)
         cluster.compact()
         cluster.drop_watches()
         await cluster.put("nodes", node("a"))
-        await until("resumed", lambda: sink.items == {"a"})
+        await until("resumed", lambda: handler.items == {"a"})
         assert cluster.lists("nodes") == 1
 
 
@@ -155,15 +109,15 @@ async def test_410_lists_again_and_finds_what_was_deleted_meanwhile(
     """The deletion that no event will ever tell is seen by its absence."""
     for name in ("a", "b"):
         await cluster.put("nodes", node(name))
-    async with following(cluster, tmp_path) as (sink, _):
+    async with following(cluster, tmp_path) as (handler, _):
         await until("watching", lambda: cluster.watching("nodes"))
         async with cluster.silent_watches():
             await cluster.delete("nodes", "a")
             cluster.compact()
             cluster.drop_watches()
-        await until("the deletion is known", lambda: sink.items == {"b"})
+        await until("the deletion is known", lambda: handler.items == {"b"})
         assert cluster.lists("nodes") == 2
-        assert ("gone", "a") not in sink.calls
+        assert ("gone", "a") not in handler.calls
 
 
 async def test_410_inside_the_stream_lists_again(cluster: FakeApiServer, tmp_path: Path) -> None:
@@ -177,8 +131,8 @@ async def test_410_inside_the_stream_lists_again(cluster: FakeApiServer, tmp_pat
         return response
 
     cluster.fail_next("watch", expire)
-    async with following(cluster, tmp_path) as (sink, _):
-        await until("listed again", lambda: sink.lists == 1)
+    async with following(cluster, tmp_path) as (handler, _):
+        await until("listed again", lambda: handler.lists == 1)
 
 
 @pytest.mark.parametrize("code", [429, 500, 503])
@@ -187,9 +141,9 @@ async def test_a_busy_server_is_waited_for_without_a_list(
 ) -> None:
     """429 and 5xx to a watch are no reason to read everything again."""
     cluster.fail_next("watch", lambda _: status(code, "busy"))
-    async with following(cluster, tmp_path) as (sink, _):
+    async with following(cluster, tmp_path) as (handler, _):
         await cluster.put("nodes", node("a"))
-        await until("followed", lambda: sink.items == {"a"})
+        await until("followed", lambda: handler.items == {"a"})
         assert cluster.lists("nodes") == 1
 
 
@@ -198,8 +152,8 @@ async def test_a_failing_first_list_is_tried_again(cluster: FakeApiServer, tmp_p
     await cluster.put("nodes", node("a"))
     for _ in range(3):
         cluster.fail_next("list", lambda _: status(500, "starting"))
-    async with following(cluster, tmp_path) as (sink, _):
-        assert sink.items == {"a"}
+    async with following(cluster, tmp_path) as (handler, _):
+        assert handler.items == {"a"}
         assert cluster.count("GET", "/nodes") >= 4
 
 
@@ -215,12 +169,12 @@ async def test_a_line_that_cannot_be_read_lists_again(
         return response
 
     cluster.fail_next("watch", babble)
-    async with following(cluster, tmp_path) as (sink, _):
-        await until("listed again", lambda: sink.lists == 1)
+    async with following(cluster, tmp_path) as (handler, _):
+        await until("listed again", lambda: handler.lists == 1)
 
 
 async def test_a_silent_connection_is_given_up(cluster: FakeApiServer, tmp_path: Path) -> None:
-    """A black hole is noticed by its silence, and the next watch brings what was missed."""
+    """A black hole is noticed by its silence; a list follows, as the server may have lost data."""
     release = asyncio.Event()
 
     async def black_hole(request: web.Request) -> web.StreamResponse:
@@ -230,10 +184,10 @@ async def test_a_silent_connection_is_given_up(cluster: FakeApiServer, tmp_path:
         return response
 
     cluster.fail_next("watch", black_hole)
-    async with following(cluster, tmp_path, silence=0.2) as (sink, _):
+    async with following(cluster, tmp_path, silence=0.2) as (handler, _):
         await cluster.put("nodes", node("a"))
-        await until("noticed", lambda: sink.items == {"a"})
-        assert cluster.lists("nodes") == 1
+        await until("noticed", lambda: handler.items == {"a"})
+        assert cluster.lists("nodes") == 2
         release.set()
 
 
@@ -250,9 +204,9 @@ async def test_a_watch_that_ends_at_once_is_not_asked_in_a_tight_loop(
     for _ in range(4):
         cluster.fail_next("watch", end)
     began = asyncio.get_running_loop().time()
-    async with following(cluster, tmp_path) as (sink, _):
+    async with following(cluster, tmp_path) as (handler, _):
         await cluster.put("nodes", node("a"))
-        await until("followed", lambda: sink.items == {"a"})
+        await until("followed", lambda: handler.items == {"a"})
         assert asyncio.get_running_loop().time() - began >= 4 * 0.005
 
 
@@ -262,8 +216,8 @@ async def test_age_says_how_long_ago_the_server_was_heard(
     """Infinite before the first list, small while events come."""
     path = tmp_path / "kubeconfig"
     path.write_text(cluster.kubeconfig())
-    async with await KubeApi.connect(path) as api:
-        assert Reflector(api, NODES, FakeSink(), silence=1).age == float("inf")
+    async with await HttpKubeClient.connect(path, user_agent="test") as api:
+        assert Informer(api, NODES, FakeHandler(), silence=1).age == float("inf")
     async with following(cluster, tmp_path) as (_, one):
         assert one.age < WAIT_SECONDS
 

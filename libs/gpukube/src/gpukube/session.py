@@ -1,7 +1,7 @@
-"""Every kind of request to one HTTP server, with a general client: proxies, PATCH, endless replies.
+"""Requests of every kind through aiohttp: proxies, PATCH, DELETE and watches.
 
-It takes a while to load and costs more for each request than :mod:`gpuextender.posts`; so it is
-loaded when it is first needed, and what must be quick goes the other way.
+The import of aiohttp takes a while and each request costs more than with :mod:`gpukube.http1`, so
+this module is imported when it is first needed.
 """
 
 import ssl
@@ -11,8 +11,8 @@ from typing import Final
 import aiohttp
 from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 
-from gpuextender.kubeerrors import UnreachableError, failure_of
-from gpuextender.posts import Reply
+from gpukube.errors import UnreachableError, failure_of
+from gpukube.http1 import Reply
 
 CONNECTIONS: Final = 128
 READ_BUFFER: Final = 2**18
@@ -25,15 +25,15 @@ def split_lines(rest: bytes, chunk: bytes) -> tuple[list[bytes], bytes]:
     return [line for line in lines if line], left
 
 
-class General:
+class Session:
     """One pool of connections; a watch holds one of them.
 
     Args:
         host: with its scheme and port.
         tls: where the scheme is https.
         proxy: URL of a proxy for all of it.
-        connect_seconds: for a new connection.
-        seconds: for a whole request, but for watches.
+        connect_seconds: timeout of a new connection.
+        seconds: timeout of a whole request; watches have none.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class General:
             connector=aiohttp.TCPConnector(
                 limit=CONNECTIONS,
                 ssl=tls or True,
-                # Older Pythons keep a TLS connection that was hung up in the middle of a watch
-                # until the peer says farewell, which it need not do.
+                # Older Pythons keep a TLS connection that was aborted in the middle of a watch
+                # until the peer sends its close notification, which it may never do.
                 enable_cleanup_closed=NEEDS_CLEANUP_CLOSED,
             ),
             proxy=proxy,
@@ -64,7 +64,7 @@ class General:
         """Close all connections."""
         await self._session.close()
 
-    async def ask(
+    async def request(
         self,
         method: str,
         path: str,
@@ -76,7 +76,7 @@ class General:
         """The whole reply, whatever its status.
 
         Raises:
-            UnreachableError: none came, or not in time.
+            UnreachableError: there was no reply in time.
         """
         try:
             async with self._session.request(
@@ -89,14 +89,14 @@ class General:
     async def watch(
         self, path: str, *, params: Mapping[str, str], headers: Mapping[str, str], silence: float
     ) -> AsyncGenerator[list[bytes], None]:
-        """Lines of a watch, several at a time where they came together; none when it opens.
+        """Lines of a watch as they arrive, starting with an empty list once the server accepted it.
 
         Raises:
-            StatusError: the server says no.
-            UnreachableError: it says nothing for ``silence`` seconds, or is gone.
+            StatusError: the server refused the watch.
+            UnreachableError: the connection broke, or nothing came for ``silence`` seconds.
         """
         timeout = aiohttp.ClientTimeout(sock_connect=self._connect_seconds, sock_read=silence)
-        asked = f"watch {path}"
+        request = f"watch {path}"
         try:
             async with self._session.get(
                 self._host + path,
@@ -105,14 +105,14 @@ class General:
                 timeout=timeout,
             ) as reply:
                 if reply.status != 200:
-                    raise _failure(asked, await _whole(reply))
-                yield []  # accepted: the server was heard
+                    raise _failure(request, await _whole(reply))
+                yield []  # the server accepted the watch
                 rest = b""
                 async for chunk in reply.content.iter_any():
                     lines, rest = split_lines(rest, chunk)
                     yield lines
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise UnreachableError.because(asked, error) from error
+            raise UnreachableError.because(request, error) from error
 
 
 async def _whole(reply: aiohttp.ClientResponse) -> Reply:
@@ -120,6 +120,6 @@ async def _whole(reply: aiohttp.ClientResponse) -> Reply:
     return Reply(reply.status, reply.reason or "", headers, await reply.read())
 
 
-def _failure(asked: str, reply: Reply) -> Exception:
+def _failure(request: str, reply: Reply) -> Exception:
     after = reply.headers.get("retry-after", "")
-    return failure_of(asked, reply.status, reply.reason, reply.body, retry_after=after)
+    return failure_of(request, reply.status, reply.reason, reply.body, retry_after=after)

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from running import WAIT_SECONDS
 
-from gpuextender.posts import Poster
+from gpukube.http1 import ConnectionPool
+from gpukube.testing.waiting import WAIT_SECONDS
 
 Serve = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 GOOD = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\nRetry-After: 3\r\n\r\n{}"
@@ -55,12 +55,12 @@ class FakeServer:
 @asynccontextmanager
 async def posting(
     server: FakeServer, *, seconds: float = WAIT_SECONDS, path: str = ""
-) -> AsyncIterator[Poster]:
+) -> AsyncIterator[ConnectionPool]:
     """A poster to that server."""
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     url = f"http://127.0.0.1:{port}{path}"
-    poster = Poster(url, None, connect_seconds=WAIT_SECONDS, seconds=seconds)
+    poster = ConnectionPool(url, None, connect_seconds=WAIT_SECONDS, seconds=seconds)
     try:
         yield poster
     finally:
@@ -177,6 +177,8 @@ async def test_what_is_sent_cannot_begin_another_header() -> None:
 
 async def test_nobody_there_is_an_error() -> None:
     """A refused connection."""
-    poster = Poster("http://127.0.0.1:1", None, connect_seconds=WAIT_SECONDS, seconds=WAIT_SECONDS)
+    poster = ConnectionPool(
+        "http://127.0.0.1:1", None, connect_seconds=WAIT_SECONDS, seconds=WAIT_SECONDS
+    )
     with pytest.raises(OSError, match="Connect call failed"):
         await poster.post("/a", b"", {})

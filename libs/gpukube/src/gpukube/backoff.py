@@ -1,7 +1,7 @@
-"""How long to wait after a failure: longer each time, never in step with other processes.
+"""How long to wait after a failure: exponential back-off with jitter.
 
-Full jitter between half and all of an exponential step, so that replicas that lost the API server
-together do not come back together. Reads no clock itself.
+The jitter is between half and all of an exponential step, so that replicas that lost the API server
+together do not return together. This module reads no clock.
 """
 
 import random
@@ -18,8 +18,8 @@ class Backoff:
     """Waits of one retried job.
 
     Args:
-        first: seconds of the first step.
-        last: seconds no step exceeds.
+        first: length of the first step in seconds.
+        last: maximum length of a step in seconds.
         healthy: seconds of success after which the next failure counts as the first.
     """
 
@@ -39,8 +39,8 @@ class Backoff:
         """Seconds to wait now.
 
         Args:
-            lasted: seconds the job went well before it failed.
-            asked: seconds the server asked for (``Retry-After``), the least to wait.
+            lasted: seconds of success before the failure.
+            asked: minimum wait in seconds that the server requested (``Retry-After``).
         """
         self._failures = 1 if lasted >= self._healthy else self._failures + 1
         step = min(self._last, self._first * 2.0 ** min(self._failures - 1, 30))

@@ -6,18 +6,13 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from certificates import make_certificate
-from fakeanswers import status
-from fakeapi import FakeApiServer
 from fakedeafserver import FakeDeafServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from objects import node
-from running import until
+from kubeobjects import node
 
-from gpuextender.general import split_lines
-from gpuextender.kube import KubeApi
-from gpuextender.kubeerrors import (
+from gpukube.client import HttpKubeClient
+from gpukube.errors import (
     ConflictError,
     GoneError,
     KubeError,
@@ -27,13 +22,18 @@ from gpuextender.kubeerrors import (
     ThrottledError,
     UnreachableError,
 )
+from gpukube.session import split_lines
+from gpukube.testing.answers import status
+from gpukube.testing.apiserver import FakeApiServer
+from gpukube.testing.certificates import make_certificate
+from gpukube.testing.waiting import until
 
 
-async def connect(cluster: FakeApiServer, folder: Path) -> KubeApi:
+async def connect(cluster: FakeApiServer, folder: Path) -> HttpKubeClient:
     """A client of the fake."""
     path = folder / "kubeconfig"
     path.write_text(cluster.kubeconfig())
-    return await KubeApi.connect(path)
+    return await HttpKubeClient.connect(path, user_agent="test")
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,18 @@ async def test_failures_are_told_apart_by_status(
             await api.get("/api/v1/nodes/n")
     assert type(caught.value) is kind
     assert caught.value.retry_after == 7
+
+
+@pytest.mark.parametrize("header", ["61", "86400", "9" * 400])
+async def test_a_server_cannot_stop_a_service_by_retry_after(
+    cluster: FakeApiServer, tmp_path: Path, header: str
+) -> None:
+    """Retry-After is honoured up to a minute."""
+    cluster.fail_next("get", lambda _: status(429, "busy", **{"Retry-After": header}))
+    async with await connect(cluster, tmp_path) as api:
+        with pytest.raises(ThrottledError) as caught:
+            await api.get("/api/v1/nodes/n")
+    assert caught.value.retry_after == 60
 
 
 async def test_a_failure_that_is_no_status_object_is_shown_as_it_is(
@@ -103,14 +115,14 @@ async def test_what_was_asked_ahead_is_taken_once(cluster: FakeApiServer, tmp_pa
     params = {"resourceVersion": "0"}
     await cluster.put("nodes", node("n"))
     async with await connect(cluster, tmp_path) as api:
-        api.ask_ahead("/api/v1/nodes", params)
+        api.prefetch("/api/v1/nodes", params)
         await until("asked", lambda: cluster.lists("nodes") == 1)
         assert b'"n"' in await api.get("/api/v1/nodes", params=params)
         assert cluster.lists("nodes") == 1
         assert b'"n"' in await api.get("/api/v1/nodes", params=params)
         assert cluster.lists("nodes") == 2
         cluster.fail_next("list", lambda _: status(503, "starting"))
-        api.ask_ahead("/api/v1/nodes", params)
+        api.prefetch("/api/v1/nodes", params)
         with pytest.raises(ServerError, match="starting"):
             await api.get("/api/v1/nodes", params=params)
 
@@ -122,10 +134,10 @@ async def test_what_was_asked_ahead_and_never_taken_ends_with_the_rest(
     release = asyncio.Event()
     cluster.fail_next("list", lambda _: release.wait())
     async with await connect(cluster, tmp_path) as api:
-        api.ask_ahead("/api/v1/nodes", {})
+        api.prefetch("/api/v1/nodes", {})
         await until("asked", lambda: cluster.lists("nodes") == 1)
     release.set()
-    assert not [task for task in asyncio.all_tasks() if "_get_lean" in repr(task)]
+    assert not [task for task in asyncio.all_tasks() if "_get_from_pool" in repr(task)]
 
 
 async def test_a_silent_watch_is_an_error(cluster: FakeApiServer, tmp_path: Path) -> None:
@@ -183,7 +195,7 @@ async def test_a_watch_left_in_the_middle_is_hung_up_at_the_end(tmp_path: Path) 
     make_certificate(tmp_path, "localhost")
     async with FakeDeafServer(tmp_path) as server:
         (tmp_path / "kubeconfig").write_text(server.kubeconfig())
-        async with await KubeApi.connect(tmp_path / "kubeconfig") as api:
+        async with await HttpKubeClient.connect(tmp_path / "kubeconfig", user_agent="test") as api:
             watch = api.watch("/api/v1/nodes", params={}, silence=30)
             assert await anext(watch) == []
             await watch.aclose()  # type: ignore[attr-defined]  # a generator, as it happens

@@ -1,7 +1,7 @@
-"""The way to the API server that only the official client can read: the one file that knows it.
+"""Kubeconfig files, read by the official client: the only module that imports it.
 
-Loaded where it is needed and not before. Its models are not used: decoding them costs twenty times
-what the narrow decoders of ``gpucore.wire`` do.
+Imported lazily by :mod:`gpukube.config`. The models of the official client are not used: decoding
+them costs twenty times what the narrow decoders of ``gpucore.wire`` cost.
 """
 
 import ssl
@@ -13,11 +13,11 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config import ConfigException
 
-from gpuextender.kubeerrors import AccessError
+from gpukube.errors import ConfigError
 
 
-class OfficialAccess:
-    """What a configuration of the client says, renewed as it knows how."""
+class KubeconfigFile:
+    """A configuration of the official client, which renews credentials that expire."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
@@ -31,11 +31,11 @@ class OfficialAccess:
         return str(found["value"]) if found else ""
 
 
-async def load(kubeconfig: Path) -> OfficialAccess:
-    """The way that a kubeconfig file says.
+async def read(kubeconfig: Path) -> KubeconfigFile:
+    """Read a kubeconfig file.
 
     Raises:
-        AccessError: it cannot be read.
+        ConfigError: the file cannot be read or is not a kubeconfig.
     """
     configuration = Configuration()
     try:
@@ -43,5 +43,5 @@ async def load(kubeconfig: Path) -> OfficialAccess:
             config_file=str(kubeconfig), client_configuration=configuration, persist_config=False
         )
     except (ConfigException, yaml.YAMLError, OSError) as error:
-        raise AccessError(str(error)) from error
-    return OfficialAccess(configuration)
+        raise ConfigError(str(error)) from error
+    return KubeconfigFile(configuration)

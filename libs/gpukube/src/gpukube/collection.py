@@ -1,0 +1,87 @@
+"""What an informer follows, and the interfaces of those that it tells."""
+
+from collections.abc import Callable, Iterable
+from typing import Final, Generic, Protocol, TypeVar
+
+import msgspec
+
+from gpucore.wire.lists import Event, Page
+
+PROBE: Final = "gpushare-version-probe"
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Collection(msgspec.Struct, Generic[T], frozen=True):
+    """A collection of the API server, or a part of one.
+
+    Attributes:
+        name: for logs and metrics, e.g. ``pods``.
+        path: on the API server, e.g. ``/api/v1/pods``.
+        page_of: decodes a list.
+        event_of: decodes a line of a watch.
+        params: query of lists and watches alike, e.g. a field selector.
+        version_path: a path of the same resource where a name is one key of etcd, e.g.
+            ``/api/v1/namespaces/default/pods``; an informer reads the current resource version of
+            the server there, which costs less than a list. Empty: the informer does not check it.
+        version_name: the name that it looks up there; no object needs to have it.
+    """
+
+    name: str
+    path: str
+    page_of: Callable[[bytes], Page[T]]
+    event_of: Callable[[bytes], Event[T]]
+    params: dict[str, str] = msgspec.field(default_factory=dict)
+    version_path: str = ""
+    version_name: str = PROBE
+
+
+class EventHandler(Protocol[T_contra]):
+    """Receives the objects of a collection; called on the event loop, must not block."""
+
+    def on_replace(self, items: Iterable[T_contra]) -> None:
+        """Replace everything by ``items``: objects that are not among them are gone."""
+        ...
+
+    def on_update(self, item: T_contra, line: bytes) -> None:
+        """Add or change an object; it may be unchanged.
+
+        Args:
+            item: the object.
+            line: of the watch; empty where the object was listed.
+        """
+        ...
+
+    def on_delete(self, item: T_contra) -> None:
+        """Remove an object; ``item`` is its last known state."""
+        ...
+
+
+class InformerObserver(Protocol):
+    """Counts what informers do; ``name`` is the name of the collection."""
+
+    def listed(self, name: str) -> None:
+        """A list is complete."""
+        ...
+
+    def failed(self, name: str) -> None:
+        """A list or a watch failed."""
+        ...
+
+    def went_back(self, name: str) -> None:
+        """A complete list replaced objects with higher resource versions, as after a restore."""
+        ...
+
+
+class NoObserver:
+    """Counts nothing."""
+
+    def listed(self, name: str) -> None:
+        """See :class:`InformerObserver`."""
+
+    def failed(self, name: str) -> None:
+        """See :class:`InformerObserver`."""
+
+    def went_back(self, name: str) -> None:
+        """See :class:`InformerObserver`."""

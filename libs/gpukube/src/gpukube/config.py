@@ -1,0 +1,100 @@
+"""Client configuration: the address of the API server and the credentials of this process.
+
+The service account of a pod is read here. A kubeconfig file is read by the official client, which
+is imported only then because the import takes longer than everything else at start.
+"""
+
+import os
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic
+from typing import Final, Protocol
+
+from gpukube.errors import ConfigError
+
+MOUNTED: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+TOKEN_SECONDS: Final = 60.0
+"""How often the token file is read again; kubelet replaces it before the token expires."""
+
+
+class ClientConfig(Protocol):
+    """How to reach and authenticate to an API server.
+
+    Attributes:
+        host: URL without a slash at its end.
+        tls: for an https host.
+        proxy: URL of the proxy that the configuration names, if any.
+    """
+
+    host: str
+    tls: ssl.SSLContext | None
+    proxy: str | None
+
+    async def authorization(self) -> str:
+        """Value of the Authorization header for the next request; empty for none."""
+        ...
+
+
+class TokenConfig:
+    """An address and a bearer token.
+
+    Args:
+        token: the file that holds it.
+    """
+
+    def __init__(self, host: str, tls: ssl.SSLContext | None, token: Path) -> None:
+        self.host, self.tls = host.rstrip("/"), tls
+        self.proxy: str | None = None
+        self._token = token
+        self._text, self._read = "", float("-inf")
+
+    async def authorization(self) -> str:
+        """The current token; the last one read while its file is missing or empty."""
+        if monotonic() - self._read >= TOKEN_SECONDS:
+            self._text = self._now()
+            self._read = monotonic()
+        return f"Bearer {self._text}" if self._text else ""
+
+    def _now(self) -> str:
+        try:
+            return self._token.read_text().strip() or self._text
+        except OSError:
+            return self._text
+
+
+async def load(kubeconfig: Path | None) -> ClientConfig:
+    """Read a kubeconfig file, or the service account of this pod without one.
+
+    Raises:
+        ConfigError: neither names an API server.
+    """
+    if kubeconfig is None:
+        return in_cluster(os.environ, MOUNTED)
+    from gpukube.kubeconfig import read  # noqa: PLC0415 - see above
+
+    return await read(kubeconfig)
+
+
+def in_cluster(environ: Mapping[str, str], folder: Path) -> ClientConfig:
+    """The configuration of a process in a pod.
+
+    Args:
+        environ: with KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT.
+        folder: where kubelet mounts ``token`` and ``ca.crt``.
+
+    Raises:
+        ConfigError: this process does not run in a pod, or the pod has no service account.
+    """
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        raise ConfigError("this is no pod, and no kubeconfig is given")
+    token = folder / "token"
+    if not token.is_file():
+        raise ConfigError(f"no service account: {token} is not there")
+    try:
+        tls = ssl.create_default_context(cafile=folder / "ca.crt")
+    except OSError as error:
+        raise ConfigError(f"no service account: {folder / 'ca.crt'}: {error}") from error
+    name = f"[{host}]" if ":" in host else host
+    return TokenConfig(f"https://{name}:{port}", tls, token)

@@ -1,0 +1,241 @@
+"""An informer: lists one collection of the API server, then watches it, until cancelled.
+
+The rules, most of them those of client-go:
+
+* The first list comes from the watch cache of the API server (``resourceVersion=0`` and a limit).
+  It may be as old as that cache; the watch from its version delivers the rest.
+* Every later list is consistent, read in pages, and replaces everything at once, so an object that
+  was deleted between two lists is noticed by its absence.
+* A watch that ends cleanly resumes from its last resource version, bookmarks included. Its
+  time-out is random, so that many processes do not return together.
+* Every failure waits: exponential back-off with jitter, or the server's capped ``Retry-After``.
+* After a failure the informer compares the current version of the server with the version it has
+  reached before it watches again. A server that was restored from a backup has a lower one, and
+  would keep the watch open in silence.
+* These list again: 410, 504, "too large resource version" (as a reply or inside the watch), a line
+  that cannot be decoded, a version that went back, and a watch without a single event or bookmark.
+
+Not guaranteed: that the handler is current. :attr:`Informer.age` is the time since the API server
+last sent something, and :attr:`Informer.confirmed` is false from a failure until the server has
+confirmed the version. After a version went back the age is infinite until the next list.
+"""
+
+import asyncio
+import random
+from time import monotonic
+from typing import Final, Generic, TypeVar
+
+import structlog
+
+from gpucore.wire.errors import WireError
+from gpucore.wire.lists import Kind
+from gpukube.backoff import Backoff
+from gpukube.client import KubeClient
+from gpukube.collection import Collection, EventHandler, InformerObserver, NoObserver
+from gpukube.errors import KubeError, StatusError, UnreachableError, failure_in_watch
+from gpukube.lister import Lister
+from gpukube.versions import went_back
+
+WATCH_SECONDS: Final = (300, 600)
+SHORT_SECONDS: Final = 1.0
+SILENT_PART: Final = 0.9
+"""Part of its time-out after which a watch without any line is taken for a silent one."""
+YIELD_EVERY: Final = 16
+"""Number of events between two turns of the event loop: less than a millisecond."""
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+
+class SilentWatchError(KubeError):
+    """A watch delivered nothing at all; it may wait for a version that the server lost."""
+
+
+class VersionWentBackError(KubeError):
+    """The API server has an older resource version than one that it sent before."""
+
+
+class Informer(Generic[T]):
+    """Follows one collection for one handler.
+
+    Args:
+        silence: seconds without a byte after which a watch is taken for dead; the API server
+            sends a bookmark about once a minute.
+        in_pieces: hand the first list over while it is decoded, which needs less memory; its
+            objects then arrive as updates.
+
+    Attributes:
+        version: resource version that was reached; empty when a list is next.
+        synced: set once the first list is complete.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        collection: Collection[T],
+        handler: EventHandler[T],
+        *,
+        silence: float,
+        in_pieces: bool = False,
+        backoff: Backoff | None = None,
+        observer: InformerObserver | None = None,
+    ) -> None:
+        self._client, self._collection, self._handler = client, collection, handler
+        self._lister = Lister(client, collection, handler)
+        self._silence = silence
+        self._in_pieces = in_pieces
+        self._backoff = backoff or Backoff()
+        self._observer = observer or NoObserver()
+        self._first = True
+        self._heard = float("-inf")
+        self._reached = ""
+        self._lines = 0
+        self._confirmed = asyncio.Event()
+        self.version = ""
+        self.synced = asyncio.Event()
+
+    @property
+    def name(self) -> str:
+        """Name of the collection."""
+        return self._collection.name
+
+    @property
+    def age(self) -> float:
+        """Seconds since the API server sent something; infinite while a first list is missing."""
+        return monotonic() - self._heard
+
+    @property
+    def confirmed(self) -> bool:
+        """No failure since the API server last confirmed the resource version."""
+        return self._confirmed.is_set()
+
+    async def wait_for_sync(self) -> None:
+        """Wait until the first list is complete."""
+        await self.synced.wait()
+
+    async def wait_for_confirmation(self) -> None:
+        """Wait until :attr:`confirmed` is true."""
+        await self._confirmed.wait()
+
+    async def run(self) -> None:
+        """Follow the collection until cancelled."""
+        while True:
+            began = monotonic()
+            try:
+                await self._step()
+            except (KubeError, WireError) as error:
+                await self._recover(error, lasted=max(0.0, self._heard - began))
+
+    async def _step(self) -> None:
+        """One list, one check of the version, or one watch."""
+        if not self.version:
+            await self._list()
+        elif not self.confirmed:
+            await self._check_version()
+        else:
+            await self._watch()
+
+    async def _recover(self, error: Exception, *, lasted: float) -> None:
+        """Decide whether a list is next, then wait."""
+        self._confirmed.clear()
+        self._observer.failed(self.name)
+        if _needs_list(error):
+            self.version = ""
+        if _shows_restore(error):
+            self._heard = float("-inf")
+        asked = error.retry_after if isinstance(error, StatusError) else 0.0
+        pause = self._backoff.after_failure(lasted=lasted, asked=asked)
+        log.warning("informer failed", collection=self.name, error=str(error), wait=round(pause, 2))
+        await asyncio.sleep(pause)
+
+    async def _list(self) -> None:
+        first, self._first = self._first, False
+        if not first:
+            count, version = await self._lister.again()
+        elif self._in_pieces:
+            count, version = await self._lister.first_in_pieces()
+        else:
+            count, version = await self._lister.first()
+        if went_back(self._reached, version):
+            log.warning("version went back", collection=self.name, was=self._reached, now=version)
+            self._observer.went_back(self.name)
+        self.version = self._reached = version
+        self._confirm()
+        self._observer.listed(self.name)
+        log.info("listed", collection=self.name, items=count, version=version)
+        self.synced.set()
+
+    def _confirm(self) -> None:
+        self._heard = monotonic()
+        self._confirmed.set()
+
+    async def _check_version(self) -> None:
+        """Find out whether the server still has the history that was seen before a failure."""
+        if self._collection.version_path:
+            self._demand_progress(await self._lister.current_version())
+        self._confirmed.set()
+
+    def _demand_progress(self, version: str) -> None:
+        if went_back(self._reached, version):
+            raise VersionWentBackError(f"{self.name}: from {self._reached} to {version}")
+
+    async def _watch(self) -> None:
+        """Apply events until the stream ends."""
+        seconds = random.randint(*WATCH_SECONDS)  # noqa: S311 - jitter
+        began, self._lines = monotonic(), 0
+        try:
+            await self._follow(seconds)
+        except UnreachableError:
+            self._demand_news(monotonic() - began, seconds)
+            raise
+        if monotonic() - began < SHORT_SECONDS:
+            raise UnreachableError(f"watch {self.name}: ended as soon as it began")
+        self._demand_news(monotonic() - began, seconds)
+
+    def _demand_news(self, lasted: float, seconds: float) -> None:
+        """Raise where a watch that delivered nothing lasted for its time-out."""
+        if not self._lines and lasted >= SILENT_PART * min(seconds, self._silence):
+            raise SilentWatchError(f"watch {self.name}: nothing for {lasted:.0f} s")
+
+    async def _follow(self, seconds: int) -> None:
+        """Apply the events of one watch."""
+        params = self._collection.params | {
+            "resourceVersion": self.version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+        }
+        stream = self._client.watch(self._collection.path, params=params, silence=self._silence)
+        async for lines in stream:
+            self._heard = monotonic()
+            for line in lines:
+                self._apply(line)
+                self._lines += 1
+                if self._lines % YIELD_EVERY == 0:
+                    await asyncio.sleep(0)
+
+    def _apply(self, line: bytes) -> None:
+        """Hand one event over."""
+        event = self._collection.event_of(line)
+        if event.kind is Kind.ERROR:
+            raise failure_in_watch(line)
+        self._demand_progress(event.resource_version)
+        if event.item is not None:
+            if event.kind is Kind.DELETED:
+                self._handler.on_delete(event.item)
+            else:
+                self._handler.on_update(event.item, line)
+        self.version = self._reached = event.resource_version or self.version
+
+
+def _needs_list(error: Exception) -> bool:
+    if isinstance(error, StatusError):
+        return error.needs_list
+    return isinstance(error, WireError | SilentWatchError | VersionWentBackError)
+
+
+def _shows_restore(error: Exception) -> bool:
+    """Whether the error proves that the objects that were seen are not those of the server."""
+    if isinstance(error, StatusError):
+        return error.version_too_large
+    return isinstance(error, VersionWentBackError)

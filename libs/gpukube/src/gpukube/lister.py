@@ -1,0 +1,94 @@
+"""Lists of one collection: the first from the cache of the API server, later ones consistent."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final, Generic, TypeVar
+
+from gpucore.wire.lists import Page, cut
+from gpukube.client import KubeClient
+from gpukube.collection import Collection, EventHandler
+from gpukube.firstlist import FIRST_LIST, PAGE
+
+PIECE: Final = 500
+"""Items of the first list that are decoded at once, between other work of the event loop."""
+
+T = TypeVar("T")
+
+
+class Lister(Generic[T]):
+    """Reads lists and hands them to a handler."""
+
+    def __init__(
+        self, client: KubeClient, collection: Collection[T], handler: EventHandler[T]
+    ) -> None:
+        self._client, self._collection, self._handler = client, collection, handler
+
+    async def first_in_pieces(self) -> tuple[int, str]:
+        """Hand the first list over while it is decoded; number of items and resource version."""
+        count, version = 0, ""
+        async with aclosing(self._first_pieces()) as pieces:
+            async for piece in pieces:
+                for item in piece.items:
+                    self._handler.on_update(item, b"")
+                count, version = count + len(piece.items), piece.resource_version
+        return count, version
+
+    async def first(self) -> tuple[int, str]:
+        """Hand the first list over as a whole; number of items and resource version."""
+        return await self._replace(self._first_pieces())
+
+    async def again(self) -> tuple[int, str]:
+        """Hand a consistent list over as a whole; number of items and resource version."""
+        return await self._replace(self._pages(await self._page("")))
+
+    async def current_version(self) -> str:
+        """The current resource version of the server, by a consistent read of one key."""
+        params = {"fieldSelector": f"metadata.name={self._collection.version_name}"}
+        body = await self._client.get(self._collection.version_path, params=params)
+        return self._collection.page_of(body).resource_version
+
+    async def _replace(self, pages: AsyncGenerator[Page[T], None]) -> tuple[int, str]:
+        items: list[T] = []
+        version = ""
+        async with aclosing(pages):
+            async for page in pages:
+                items += page.items
+                version = page.resource_version
+        self._handler.on_replace(items)
+        return len(items), version
+
+    async def _first_pieces(self) -> AsyncGenerator[Page[T], None]:
+        params = self._collection.params | FIRST_LIST
+        body = await self._client.get(self._collection.path, params=params)
+        token = ""
+        for raw in cut(body, size=PIECE):
+            piece = self._collection.page_of(raw)
+            token = piece.continue_token
+            yield piece
+            await asyncio.sleep(0)  # other work runs between two pieces
+        if token:  # a server without a watch cache
+            async with aclosing(self._pages(await self._page(token))) as pages:
+                async for page in pages:
+                    yield page
+
+    async def _pages(self, first: bytes) -> AsyncGenerator[Page[T], None]:
+        """Pages in order; the next one is requested before the current one is used."""
+        page = self._collection.page_of(first)
+        following: asyncio.Task[bytes] | None = None
+        try:
+            while page.continue_token:
+                following = asyncio.create_task(self._page(page.continue_token))
+                await asyncio.sleep(0)  # else the request would be sent when this page is used up
+                yield page
+                page = self._collection.page_of(await following)
+            yield page
+        finally:
+            if following is not None:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
+
+    async def _page(self, token: str) -> bytes:
+        params = self._collection.params | {"limit": str(PAGE)}
+        more = {"continue": token} if token else {}
+        return await self._client.get(self._collection.path, params=params | more)

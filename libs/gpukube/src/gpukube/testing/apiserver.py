@@ -1,0 +1,324 @@
+"""A Kubernetes API server over real HTTP, as far as a service can tell the difference.
+
+It keeps pods, nodes, events and config maps under one revision; lists in pages; watches with field
+selectors, bookmarks, history and 410; applies merge patches and bindings as the real one does (UID
+precondition, annotations merged, 409 for a pod that is bound). It can be restored to an earlier
+revision. Tests request faults once by verb, or for as long as they are set.
+"""
+
+import asyncio
+import json
+from collections import Counter, defaultdict, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, Self
+
+from aiohttp import web
+
+from gpukube.collection import PROBE
+from gpukube.testing.answers import Key, Object, key_in, merged, selector_of, status, too_large
+from gpukube.testing.store import Revision, Store
+from gpukube.testing.watches import Flow, Watches
+
+Fault = Callable[[web.Request], Any]
+Snapshot = tuple[int, dict[str, dict[Key, Object]]]
+KINDS = {"pods": "Pod", "nodes": "Node", "events": "Event", "configmaps": "ConfigMap"}
+
+
+class FakeApiServer:
+    """Use it as an async context.
+
+    Attributes:
+        url: where it listens.
+        stores: objects by plural.
+        requests: method and path of every request, in order.
+        calls: how often each method and path was requested.
+        bindings: the Binding objects that it applied.
+        fail: status by method and part of a path; every such request gets it.
+        refuse: every request gets 503.
+        bookmarks_every: seconds between bookmarks of a quiet watch; None sends none.
+        watch_delay: seconds by which watches are late.
+        watches_flow: while it is cleared, watches deliver nothing.
+        watch_cache: lists with resourceVersion=0 ignore their limit, as they do with a watch cache.
+        reject_future_watches: a watch from a version that was not reached gets 504 instead of
+            silence.
+    """
+
+    def __init__(self) -> None:
+        self._revision = Revision()
+        self.stores = {plural: Store(self._revision) for plural in KINDS}
+        self._watches = Watches(self._revision, self._flow)
+        self._faults: dict[str, deque[Fault]] = defaultdict(deque)
+        self._lists: Counter[str] = Counter()
+        self.requests: list[tuple[str, str]] = []
+        self.calls: Counter[tuple[str, str]] = Counter()
+        self.bindings: list[Object] = []
+        self.fail: dict[tuple[str, str], int] = {}
+        self.refuse = False
+        self.watch_cache = True
+        self.reject_future_watches = False
+        self.bookmarks_every: float | None = None
+        self.watch_delay = 0.0
+        self.watches_flow = asyncio.Event()
+        self.watches_flow.set()
+        self.url = ""
+
+    @property
+    def pods(self) -> Store:
+        """All pods."""
+        return self.stores["pods"]
+
+    @property
+    def nodes(self) -> Store:
+        """All nodes."""
+        return self.stores["nodes"]
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(middlewares=[self._failing])
+        one = "/{plural}/{name}"
+        for prefix in ("/api/v1", "/api/v1/namespaces/{namespace}"):
+            app.router.add_get(prefix + "/{plural}", self._collection)
+            app.router.add_post(prefix + "/{plural}", self._create)
+            app.router.add_get(prefix + one, self._get)
+            app.router.add_patch(prefix + one, self._patch)
+            app.router.add_patch(prefix + one + "/status", self._patch)
+            app.router.add_delete(prefix + one, self._delete)
+            app.router.add_post(prefix + "/pods/{name}/binding", self._bind)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"http://{host}:{port}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.drop_watches()
+        await self._runner.cleanup()
+
+    def kubeconfig(self) -> str:
+        """The text of a kubeconfig for this server."""
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": self.url}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+        }
+        return json.dumps(document)
+
+    def write_kubeconfig(self, folder: Path) -> Path:
+        """Write a kubeconfig for this server into a folder."""
+        path = folder / "kubeconfig"
+        path.write_text(self.kubeconfig())
+        return path
+
+    # What a test does to the cluster.
+
+    async def put(self, plural: str, item: Object) -> Object:
+        """Create or replace an object."""
+        return self.stores[plural].put(item)
+
+    async def delete(self, plural: str, name: str, namespace: str = "") -> None:
+        """Delete an object."""
+        self.stores[plural].delete(namespace, name)
+
+    def find(self, plural: str, name: str, namespace: str = "") -> Object:
+        """A stored object."""
+        return self.stores[plural].objects[namespace, name]
+
+    def all(self, plural: str) -> list[Object]:
+        """Every object of a kind."""
+        return list(self.stores[plural].objects.values())
+
+    def compact(self) -> None:
+        """Drop the history of all kinds, so that older watches have to list again."""
+        for store in self.stores.values():
+            store.compact()
+
+    def snapshot(self) -> Snapshot:
+        """A backup of everything, for :meth:`restore`."""
+        objects = {plural: dict(store.objects) for plural, store in self.stores.items()}
+        return self._revision.number, objects
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to a backup, revision included, as a restored etcd does; watches are cut."""
+        number, objects = snapshot
+        self._revision.set(number)
+        for plural, store in self.stores.items():
+            store.reset(dict(objects[plural]))
+        self.drop_watches()
+
+    # What a test does to the connection.
+
+    def fail_next(self, verb: str, fault: Fault) -> None:
+        """Answer the next ``verb`` with ``fault``, or go on where that returns None.
+
+        Verbs are list, probe, watch, get, create, patch, delete and bind.
+        """
+        self._faults[verb].append(fault)
+
+    @asynccontextmanager
+    async def silent_watches(self) -> AsyncIterator[None]:
+        """Keep events from watches; they arrive at the end."""
+        self.watches_flow.clear()
+        try:
+            yield
+        finally:
+            self.watches_flow.set()
+
+    def drop_watches(self) -> None:
+        """Cut every open watch connection."""
+        self._watches.drop()
+
+    # What a test reads.
+
+    def count(self, method: str, path: str) -> int:
+        """Number of requests whose path ends so."""
+        return sum(1 for seen, at in self.requests if seen == method and at.endswith(path))
+
+    def lists(self, plural: str) -> int:
+        """Number of pages of a kind that were requested."""
+        return self._lists[plural]
+
+    def watching(self, plural: str) -> int:
+        """Number of open watches on a kind."""
+        return self._watches.count(plural)
+
+    @property
+    def version(self) -> str:
+        """The current resource version."""
+        return str(self._revision.number)
+
+    # The server.
+
+    @web.middleware
+    async def _failing(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        self.requests.append((request.method, request.path))
+        self.calls[request.method, request.path] += 1
+        if self.refuse:
+            return status(503, "refused by a test")
+        for (method, part), code in self.fail.items():
+            if method == request.method and part in request.path:
+                return status(code, "injected")
+        answer: web.StreamResponse = await handler(request)
+        return answer
+
+    async def _fault(self, verb: str, request: web.Request) -> web.StreamResponse | None:
+        if not self._faults[verb]:
+            return None
+        answer = self._faults[verb].popleft()(request)
+        if asyncio.iscoroutine(answer):
+            answer = await answer
+        return answer  # type: ignore[no-any-return]
+
+    async def _collection(self, request: web.Request) -> web.StreamResponse:
+        if request.query.get("watch"):
+            return await self._fault("watch", request) or await self._watch(request)
+        if PROBE in request.query.get("fieldSelector", ""):
+            return await self._fault("probe", request) or self._list(request)
+        self._lists[request.match_info["plural"]] += 1
+        return await self._fault("list", request) or self._list(request)
+
+    def _list(self, request: web.Request) -> web.Response:
+        plural, selected = request.match_info["plural"], selector_of(request)
+        items = [item for item in self.all(plural) if selected(item)]
+        cached = self.watch_cache and request.query.get("resourceVersion") == "0"
+        limit = 0 if cached else int(request.query.get("limit", 0))
+        start = int(request.query.get("continue", 0))
+        end = start + (limit or len(items) or 1)
+        metadata = {"resourceVersion": self.version}
+        if end < len(items):
+            metadata["continue"] = str(end)
+        head = {"kind": KINDS[plural] + "List", "apiVersion": "v1", "metadata": metadata}
+        return web.json_response(head | {"items": items[start:end]})
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        plural, version = request.match_info["plural"], int(request.query["resourceVersion"])
+        store = self.stores[plural]
+        if version < store.oldest:
+            return status(410, "too old resource version")
+        if version > self._revision.number and self.reject_future_watches:
+            return web.json_response(too_large(version, self._revision.number), status=504)
+        return await self._watches.serve(request, store, version)
+
+    def _flow(self) -> Flow:
+        return Flow(self.watch_delay, self.watches_flow, self.bookmarks_every)
+
+    async def _get(self, request: web.Request) -> web.StreamResponse:
+        if fault := await self._fault("get", request):
+            return fault
+        item = self._found(request)
+        return web.json_response(item) if item else _not_found(request)
+
+    async def _create(self, request: web.Request) -> web.StreamResponse:
+        if fault := await self._fault("create", request):
+            return fault
+        item = await request.json()
+        namespace = item["metadata"].setdefault(
+            "namespace", request.match_info.get("namespace", "")
+        )
+        store = self.stores[request.match_info["plural"]]
+        if (namespace, item["metadata"]["name"]) in store.objects:
+            return status(409, "already exists")
+        return web.json_response(store.put(item), status=201)
+
+    async def _patch(self, request: web.Request) -> web.StreamResponse:
+        if fault := await self._fault("patch", request):
+            return fault
+        item, patch = self._found(request), await request.json()
+        if item is None:
+            return _not_found(request)
+        if conflict := _uid_conflict(patch.get("metadata", {}), item):
+            return conflict
+        store = self.stores[request.match_info["plural"]]
+        return web.json_response(store.put(merged(item, patch)))
+
+    async def _delete(self, request: web.Request) -> web.StreamResponse:
+        if fault := await self._fault("delete", request):
+            return fault
+        if self._found(request) is None:
+            return _not_found(request)
+        self.stores[request.match_info["plural"]].delete(*key_in(request))
+        return web.json_response({})
+
+    async def _bind(self, request: web.Request) -> web.StreamResponse:
+        if fault := await self._fault("bind", request):
+            return fault
+        return await self.apply_binding(request)
+
+    async def apply_binding(self, request: web.Request) -> web.Response:
+        """Bind as the real server does; a fault may call this and still answer otherwise."""
+        pod = self.pods.objects.get(key_in(request))
+        if pod is None:
+            return status(404, f'pods "{request.match_info["name"]}" not found')
+        binding = await request.json()
+        metadata = binding["metadata"]
+        if conflict := _uid_conflict(metadata, pod):
+            return conflict
+        if pod["metadata"].get("deletionTimestamp"):
+            return status(409, "pod is being deleted, cannot be assigned to a host")
+        if pod["spec"].get("nodeName"):
+            return status(409, f'pod is already assigned to node "{pod["spec"]["nodeName"]}"')
+        changed = deepcopy(pod)
+        changed["spec"]["nodeName"] = binding["target"]["name"]
+        changed["metadata"].setdefault("annotations", {}).update(metadata.get("annotations", {}))
+        self.bindings.append(binding)
+        self.pods.put(changed)
+        return web.json_response({"kind": "Status", "status": "Success"}, status=201)
+
+    def _found(self, request: web.Request) -> Object | None:
+        return self.stores[request.match_info["plural"]].objects.get(key_in(request))
+
+
+def _not_found(request: web.Request) -> web.Response:
+    return status(404, f"{request.match_info['name']} not found")
+
+
+def _uid_conflict(metadata: Object, item: Object) -> web.Response | None:
+    uid = metadata.get("uid")
+    if uid and uid != item["metadata"].get("uid"):
+        return status(409, f"Precondition failed: UID in precondition: {uid}")
+    return None

@@ -1,0 +1,143 @@
+"""An API server that was restored from a backup: what the extender believes and does then."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from objects import node, placed, pod
+from running import Running, until
+
+from gpucore.model import ClaimState
+from gpuextender import health
+from gpukube.testing.apiserver import FakeApiServer
+
+NODE = "node-0"
+
+
+async def away(cluster: FakeApiServer, extender: Running) -> None:
+    """The API server goes, and the extender has noticed."""
+    cluster.refuse = True
+    cluster.drop_watches()
+    followed = extender.service._following.vital
+    await until("noticed", lambda: not any(one.confirmed for one in followed))
+
+
+@pytest.mark.parametrize("rejecting", [True, False], ids=["504", "silence"])
+async def test_ghosts_of_before_a_restore_vanish(
+    cluster: FakeApiServer, tmp_path: Path, *, rejecting: bool
+) -> None:
+    """Pods that the backup does not have release their cards, and those that it has hold theirs."""
+    cluster.reject_future_watches = rejecting
+    await cluster.put("nodes", node(NODE, 80, 80, unit="GiB"))
+    for number in range(5):
+        await cluster.put("pods", placed(pod(f"old{number}", 2, uid=f"o{number}"), NODE, 1))
+    backup = cluster.snapshot()
+    for number in range(5):
+        await cluster.delete("pods", f"old{number}", "default")
+    for number in range(25):
+        await cluster.put("pods", placed(pod(f"new{number}", 1, uid=f"n{number}"), NODE, 0))
+    async with Running(cluster, tmp_path) as extender:
+        await extender.ready()
+        ledger = extender.state.ledger
+        assert len(ledger.claims()) == 25
+        await away(cluster, extender)
+        cluster.restore(backup)
+        cluster.refuse = False
+        await until(
+            "the books of the backup",
+            lambda: set(ledger.claims()) == {"o0", "o1", "o2", "o3", "o4"},
+        )
+        assert [card.used for card in ledger.node(NODE).cards.values()] == [0, 10]
+        await extender.ready()
+
+
+async def test_nothing_is_decided_between_a_restore_and_the_list(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """The extender is unready as soon as it has noticed, and until it has listed again."""
+    await cluster.put("nodes", node(NODE, 80, unit="GiB"))
+    backup = cluster.snapshot()
+    await cluster.put("pods", placed(pod("ghost", 1), NODE, 0))
+    item, release = pod("p", 2), asyncio.Event()
+    async with Running(cluster, tmp_path) as extender:
+        await extender.ready()
+        await away(cluster, extender)
+        for _ in range(2):
+            cluster.fail_next("list", lambda _: release.wait())
+        cluster.restore(backup)
+        cluster.refuse = False
+        await until("noticed", extender.service.health.obstacle)
+        assert (await extender.get("/readyz"))[0] == 503
+        assert (await extender.filter(item, NODE))["Error"]
+        assert (await extender.bind(item, NODE))[0] == 500
+        release.set()
+        await extender.ready()
+        assert cluster.bindings == []
+
+
+async def test_a_card_that_a_restored_pod_holds_is_not_given_away(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """A bind that comes before the informers have returned waits for them."""
+    await cluster.put("nodes", node(NODE, 4, unit="GiB"))
+    await cluster.put("pods", placed(pod("old", 4), NODE, 0))
+    await cluster.put("pods", new := pod("new", 4))
+    backup = cluster.snapshot()
+    await cluster.delete("pods", "old", "default")
+    async with Running(cluster, tmp_path) as extender:
+        await extender.ready()
+        await extender.filter(new, NODE)
+        await away(cluster, extender)
+        cluster.restore(backup)
+        cluster.refuse = False
+        code, error = await extender.bind(new, NODE)
+        assert (code, cluster.bindings) == (500, [])
+        assert error
+        await extender.ready()
+        code, error = await extender.bind(new, NODE)
+        assert (code, cluster.bindings) == (500, [])
+        assert "4" in error
+
+
+async def test_a_bind_is_refused_while_the_api_server_has_not_confirmed_what_is_known(
+    cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again by the scheduler; a filter, which gives nothing away, is answered."""
+    monkeypatch.setattr(health, "CONFIRM_SECONDS", 0.05)
+    await cluster.put("nodes", node(NODE, 4, unit="GiB"))
+    await cluster.put("pods", item := pod("p", 4))
+    async with Running(cluster, tmp_path) as extender:
+        await extender.ready()
+        await away(cluster, extender)
+        assert (await extender.filter(item, NODE))["NodeNames"] == [NODE]
+        code, error = await extender.bind(item, NODE)
+        assert code == 500
+        assert "has not confirmed" in error
+        cluster.refuse = False
+        vital = extender.service._following.vital
+        await until("confirmed", lambda: all(one.confirmed for one in vital))
+        assert await extender.bind(item, NODE) == (200, "")
+
+
+async def test_a_reservation_whose_binding_the_restore_lost_ends(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """The API server took the Binding, and then went back to before it: nothing confirms it."""
+    await cluster.put("nodes", node(NODE, 4, unit="GiB"))
+    await cluster.put("pods", item := pod("p", 4, uid="u"))
+    backup = cluster.snapshot()
+    cluster.fail_next("bind", lambda _: web.json_response({"status": "Success"}, status=201))
+    async with Running(cluster, tmp_path, bind_deadline=0.5) as extender:
+        await extender.ready()
+        await until("known", lambda: extender.state.find("default", "p"))
+        assert await extender.bind(item, NODE) == (200, "")
+        assert extender.state.ledger.claim("u").state is ClaimState.ASSUMED
+        await cluster.put("nodes", node("node-1"))
+        await extender.knows_node("node-1")
+        await away(cluster, extender)
+        cluster.restore(backup)
+        cluster.refuse = False
+        await until("released", lambda: extender.state.ledger.claim("u") is None)
+        await extender.ready()
+        assert await extender.bind(item, NODE) == (200, "")
