@@ -87,7 +87,6 @@ class Plugin:
         self._pods = self._pod_reflector()
         self._nodes = self._node_reflector()
         self._web = Web(self.missing, _certificates(settings))
-        self.state.on_refused = self._health.refused
         self.state.on_status = self._started
         self._health.on_verdicts = self._judged
         self._isolation.on_change = self._keeper.publish
@@ -172,14 +171,13 @@ class Plugin:
             self._announcer.notify(Notice(ISOLATION, fault))
 
     def _started(self, pod: Pod, raw: bytes) -> None:
-        """Whether pods start on a card tells more than any probe."""
-        start = start_of(raw)
-        if start is Start.UNDECIDED:
-            return
+        """What the container runtime tells about the GPUs of a pod counts like a probe."""
         cards = self.state.steering.cards_held(pod.namespace, pod.name)
+        gpus = [gpu.uuid for gpu in self.state.inventory.gpus if gpu.index in cards]
+        start = start_of(raw, gpus)
         if start is Start.FAILED:
-            self._health.start_failed(cards, pod.uid)
-        else:
+            self._health.start_failed(cards, pod)
+        elif start is Start.RUNS:
             self._health.started(cards)
 
     def _endpoint(self, resource: Resource) -> Endpoint:

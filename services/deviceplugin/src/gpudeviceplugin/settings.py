@@ -95,7 +95,10 @@ class Settings(BaseSettings):
         0.3, ge=0, le=5, description="seconds to wait for the pod that kubelet asks for"
     )
     breaker_failures: int = Field(
-        5, ge=1, description="pods that fail to start on a card until it is withdrawn"
+        5,
+        ge=1,
+        description="number of pods, of at least two namespaces, that the container runtime "
+        "cannot start because of a GPU until that GPU becomes unhealthy",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="debug, info, warning or error"

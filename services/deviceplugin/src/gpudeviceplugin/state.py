@@ -91,7 +91,6 @@ class NodeState:
         self.inventory_changed = Signal()
         self.outlook_changed = Signal()
         self.grant_made = Signal()
-        self.on_refused: Callable[[Denial], None] = nobody
         self.on_status: Callable[[Pod, bytes], None] = nobody
         self._oversell = 1
         self._recent: deque[_Recent] = deque()

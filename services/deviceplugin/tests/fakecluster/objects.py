@@ -19,6 +19,7 @@ def pod(
     annotations: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     created: int | None = None,
+    namespace: str = "default",
 ) -> Object:
     """A bound pod; an ask is ``{"gpu-mem": 3}`` without the domain."""
     number = next(_numbers)
@@ -26,7 +27,7 @@ def pod(
     return {
         "metadata": {
             "uid": f"uid-{number}",
-            "namespace": "default",
+            "namespace": namespace,
             "name": name,
             "creationTimestamp": _time(second),
             "annotations": dict(annotations or {}),

@@ -60,7 +60,7 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         registrations: resource names, in the order in which they registered.
         rejected: sentence for every pod that was turned away, by name.
         skip: names of pods that it turns away before it looks at devices.
-        unstartable: names of pods whose containers its runtime cannot start.
+        unstartable: message of the runtime for every pod, by name, that it cannot start.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         self.registrations: list[str] = []
         self.rejected: dict[str, str] = {}
         self.skip: set[str] = set()
-        self.unstartable: set[str] = set()
+        self.unstartable: dict[str, str] = {}
         self._servers: list[grpc.aio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._seen: set[str] = set()
@@ -205,8 +205,9 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         await self._tell()
 
     def _start(self, pod: dict[str, Any]) -> None:
-        if pod["metadata"]["name"] in self.unstartable:
-            failure = {"state": {"waiting": {"reason": "RunContainerError"}}}
+        message = self.unstartable.get(pod["metadata"]["name"])
+        if message is not None:
+            failure = {"state": {"waiting": {"reason": "RunContainerError", "message": message}}}
             self._set_phase(pod, "Pending", containerStatuses=[failure])
         else:
             self._set_phase(pod, "Running", containerStatuses=[{"state": {"running": {}}}])
