@@ -32,10 +32,11 @@ class Gpu(msgspec.Struct, frozen=True):
         uuid: NVML uuid; empty where only an original plugin describes the node.
         units: memory in units of the node.
         minor: number of ``/dev/nvidia<minor>``; -1 unknown.
-        memory_mib: memory in MiB; 0 unknown.
+        memory_mib: total memory in MiB; 0 unknown.
         numa: NUMA node; -1 unknown.
         rung: what enforces shares here.
         mig: this is a MIG instance.
+        reserved_mib: memory in MiB that the driver or the operator keeps from programs.
     """
 
     index: GpuIndex
@@ -48,6 +49,12 @@ class Gpu(msgspec.Struct, frozen=True):
     healthy: bool = True
     rung: Rung = Rung.NONE
     mig: bool = False
+    reserved_mib: int = 0
+
+    @property
+    def allocatable_mib(self) -> int:
+        """Memory in MiB from which units are counted."""
+        return max(self.memory_mib - self.reserved_mib, 0)
 
 
 class Inventory(msgspec.Struct, frozen=True):

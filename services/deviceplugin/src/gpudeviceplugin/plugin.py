@@ -67,6 +67,7 @@ class Plugin:
             self._health,
             self._isolation,
             unit=settings.unit,
+            reserve_mib=settings.reserve_mib,
             numa_hints=settings.numa_hints,
             every=settings.refresh_seconds,
             retry=settings.driver_retry_seconds,
@@ -226,6 +227,7 @@ def _policy(settings: Settings) -> GrantPolicy:
         visible=settings.visible_devices,
         cdi_kind=settings.cdi_kind,
         mps=settings.mps_place,
+        reserve_mib=settings.reserve_mib,
     )
 
 

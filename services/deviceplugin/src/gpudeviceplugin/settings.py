@@ -47,6 +47,12 @@ class Settings(BaseSettings):
     memory_unit: Annotated[str, AfterValidator(_unit)] = Field(
         "GiB", description="GiB, MiB or a size such as 256MiB"
     )
+    reserve_mib: int = Field(
+        0,
+        ge=0,
+        description="MiB of every GPU and MIG instance to keep unallocated, "
+        "besides the memory that the driver reserves",
+    )
     resource_domain: str = Field("aliyun.com", description="of the extended resources")
     annotation_prefix: str = Field("ALIYUN_COM", description="of the pods' annotations")
     visible_devices: Visible = Field(
