@@ -88,7 +88,8 @@ class Demand(msgspec.Struct, frozen=True):
     """What a pod asks for, by kubelet's formula (largest init container or sum of containers).
 
     Attributes:
-        containers: one :class:`Ask` for each entry of ``spec.containers``, in order.
+        containers: one :class:`Ask` for each entry of ``spec.containers``, in order; then, where a
+            sidecar (restartable init container) asks for anything, one for each sidecar.
         mem, core, gpus: the effective amounts of the pod, init containers and sidecars counted.
         cards: over how many cards ``mem`` and ``core`` are spread evenly (label ``gpu-count``).
         whole_device: a share that must have its card to itself.
@@ -120,7 +121,8 @@ class Placement(msgspec.Struct, frozen=True):
     Attributes:
         mem: units held on each card by the pod as a whole.
         core: percent held on each card.
-        containers: units of each container on each card, by position in ``spec.containers``.
+        containers: units of each container on each card, by position in
+            :attr:`Demand.containers`.
         group: whole cards, in the order containers see them.
     """
 

@@ -16,6 +16,7 @@ def pod(
     *,
     node: str = "n1",
     inits: Sequence[Asks] = (),
+    sidecars: Sequence[Asks] = (),
     annotations: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     created: int | None = None,
@@ -36,7 +37,13 @@ def pod(
         "spec": {
             "nodeName": node,
             "containers": [_container(f"c{i}", ask) for i, ask in enumerate(containers)],
-            "initContainers": [_container(f"i{i}", ask) for i, ask in enumerate(inits)],
+            "initContainers": [
+                *(_container(f"i{i}", ask) for i, ask in enumerate(inits)),
+                *(
+                    _container(f"s{i}", ask) | {"restartPolicy": "Always"}
+                    for i, ask in enumerate(sidecars)
+                ),
+            ],
         },
         "status": {"phase": "Pending"},
     }

@@ -243,14 +243,19 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         return self.manager.envs[uid, container]
 
     async def List(self, request: Any, context: Any) -> truth.ListPodResourcesResponse:  # noqa: N802
-        """As kubelet 1.20 answers: app containers only, ended pods too while they exist."""
+        """As kubelet answers: containers and sidecars, ended pods too while they exist."""
         answer = truth.ListPodResourcesResponse()
         for item in self._cluster.pods.objects.values():
             meta = item["metadata"]
             if meta["uid"] not in self._seen:
                 continue
             pod = answer.pod_resources.add(name=meta["name"], namespace=meta["namespace"])
-            for container in item["spec"]["containers"]:
+            sidecars = [
+                each
+                for each in item["spec"].get("initContainers", [])
+                if each.get("restartPolicy") == "Always"
+            ]
+            for container in (*sidecars, *item["spec"]["containers"]):
                 row = pod.containers.add(name=container["name"])
                 held = self.manager.pods.get(meta["uid"], {}).get(container["name"], {})
                 for resource, ids in held.items():
