@@ -47,6 +47,12 @@ def cards(machine: str) -> tuple[Card, ...]:
     found: list[Card] = []
     while text.has_section(f"gpu {len(found)}"):
         own = {**shared, **text[f"gpu {len(found)}"]}
-        units = int(own["memory_mib"]) // MIB_PER_UNIT
+        reserved = 0 if _lacks_memory_v2(text) else int(own.get("reserved_mib", "0"))
+        units = (int(own["memory_mib"]) - reserved) // MIB_PER_UNIT
         found.append(Card(len(found), own["uuid"], units))
     return tuple(found)
+
+
+def _lacks_memory_v2(text: configparser.ConfigParser) -> bool:
+    """A driver before 510: it does not say how much memory it reserves."""
+    return "nvmlDeviceGetMemoryInfo_v2" in text["driver"].get("missing", "").split()

@@ -43,6 +43,7 @@ class Card:
     units: int
     healthy: bool
     mode: str
+    reserved_mib: int = 0
 
 
 def cards(inventory: str) -> tuple[Card, ...]:
@@ -56,6 +57,7 @@ def cards(inventory: str) -> tuple[Card, ...]:
             units=each["units"],
             healthy=each["healthy"],
             mode=each["mode"],
+            reserved_mib=each["reservedMiB"],
         )
         for each in json.loads(inventory)["gpus"]
     )

@@ -25,9 +25,10 @@ def test_the_inventory_agrees_with_nvidia_smi(slicing: BareNode) -> None:
 
 
 def test_kubelet_is_offered_every_unit_of_a_card(slicing: BareNode, card: Card) -> None:
-    """The devices of a card are its whole units of memory, and each id names the card."""
+    """The devices of a card are the whole units of its memory that the driver does not reserve."""
     ids = [one for one in slicing.kubelet.healthy(MEM) if one.startswith(card.uuid)]
-    assert len(ids) == card.units == card.memory_mib // slicing.unit_mib
+    assert len(ids) == card.units
+    assert card.units == (card.memory_mib - card.reserved_mib) // slicing.unit_mib
 
 
 def test_a_process_gets_the_card_of_its_grant(slicing: BareNode, card: Card) -> None:

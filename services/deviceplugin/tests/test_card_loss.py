@@ -15,6 +15,8 @@ pytestmark = pytest.mark.slow
 
 NEVER = 1_000_000
 """Clean probes until a card is back: more than there are before any deadline."""
+NO_DRIVER = "nvidia-container-cli: initialization error: nvml error: driver not loaded"
+WRONG_COMMAND = 'exec: "/no-such-program": stat /no-such-program: no such file or directory'
 CONFIG_MAP = ("kube-system", "unhealthy-gpu-n1")
 
 
@@ -116,15 +118,35 @@ async def test_somebody_elses_list_of_unhealthy_cards_is_left_alone(tmp_path: Pa
         assert unhealthy(stage) == "1"
 
 
-async def test_a_storm_of_pods_that_cannot_start_withdraws_the_card(tmp_path: Path) -> None:
-    """Pod after pod fails in the runtime on card 0: it is withdrawn although it answers probes."""
-    async with Stage(tmp_path, breaker_failures=3) as stage:
+async def test_pods_that_the_gpu_hook_cannot_start_withdraw_the_card(tmp_path: Path) -> None:
+    """Pods of two namespaces fail in the GPU hook on card 0: it is withdrawn, and stays away."""
+    async with Stage(tmp_path, breaker_failures=3, probe_seconds=0.02) as stage:
         await stage.offered(30)
-        stage.kubelet.unstartable = {"p0", "p1", "p2"}
-        for name in ("p0", "p1", "p2"):
-            stage.create(name, {"gpu-mem": 1}, annotations=planned(0, 1))
+        stage.kubelet.unstartable = dict.fromkeys(("p0", "p1", "p2"), NO_DRIVER)
+        for name, namespace in (("p0", "a"), ("p1", "a"), ("p2", "b")):
+            stage.create(name, {"gpu-mem": 1}, annotations=planned(0, 1), namespace=namespace)
         await stage.offered(15)
         await stage.eventually(lambda: "GpuUnhealthy" in stage.reasons("p2"))
+        probes = stage.driver.probes
+        await stage.eventually(lambda: stage.driver.probes > probes + 40)
+        assert len(stage.kubelet.manager.healthy["aliyun.com/gpu-mem"]) == 15
+
+
+async def test_pods_with_a_wrong_command_leave_the_card_offered(tmp_path: Path) -> None:
+    """Any number of pods whose program does not exist; an XID after them proves they were read."""
+    async with Stage(tmp_path, breaker_failures=2, clean_probes=NEVER) as stage:
+        await stage.offered(30)
+        names = [f"p{number}" for number in range(6)]
+        stage.kubelet.unstartable = dict.fromkeys(names, WRONG_COMMAND)
+        for number, name in enumerate(names):
+            namespace = f"team-{number % 3}"
+            stage.create(name, {"gpu-mem": 1}, annotations=planned(0, 1), namespace=namespace)
+        statuses = stage.cluster.pods.objects.values()
+        await stage.eventually(
+            lambda: sum("containerStatuses" in pod["status"] for pod in statuses) == len(names)
+        )
+        stage.driver.xids.put(Xid(79, stage.driver.cards[1].uuid))
+        await stage.eventually(lambda: stage.gpus("healthy") == [(True,), (False,)])
 
 
 async def test_the_published_cards_are_written_once(tmp_path: Path) -> None:

@@ -32,10 +32,11 @@ class Gpu(msgspec.Struct, frozen=True):
         uuid: NVML uuid; empty where only an original plugin describes the node.
         units: memory in units of the node.
         minor: number of ``/dev/nvidia<minor>``; -1 unknown.
-        memory_mib: memory in MiB; 0 unknown.
+        memory_mib: total memory in MiB; 0 unknown.
         numa: NUMA node; -1 unknown.
         rung: what enforces shares here.
         mig: this is a MIG instance.
+        reserved_mib: memory in MiB that the driver or the operator keeps from programs.
     """
 
     index: GpuIndex
@@ -48,6 +49,12 @@ class Gpu(msgspec.Struct, frozen=True):
     healthy: bool = True
     rung: Rung = Rung.NONE
     mig: bool = False
+    reserved_mib: int = 0
+
+    @property
+    def allocatable_mib(self) -> int:
+        """Memory in MiB from which units are counted."""
+        return max(self.memory_mib - self.reserved_mib, 0)
 
 
 class Inventory(msgspec.Struct, frozen=True):
@@ -81,7 +88,8 @@ class Demand(msgspec.Struct, frozen=True):
     """What a pod asks for, by kubelet's formula (largest init container or sum of containers).
 
     Attributes:
-        containers: one :class:`Ask` for each entry of ``spec.containers``, in order.
+        containers: one :class:`Ask` for each entry of ``spec.containers``, in order; then, where a
+            sidecar (restartable init container) asks for anything, one for each sidecar.
         mem, core, gpus: the effective amounts of the pod, init containers and sidecars counted.
         cards: over how many cards ``mem`` and ``core`` are spread evenly (label ``gpu-count``).
         whole_device: a share that must have its card to itself.
@@ -113,7 +121,8 @@ class Placement(msgspec.Struct, frozen=True):
     Attributes:
         mem: units held on each card by the pod as a whole.
         core: percent held on each card.
-        containers: units of each container on each card, by position in ``spec.containers``.
+        containers: units of each container on each card, by position in
+            :attr:`Demand.containers`.
         group: whole cards, in the order containers see them.
     """
 

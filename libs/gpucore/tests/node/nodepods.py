@@ -39,6 +39,7 @@ def make_pod(
     name: str,
     *asks: Asks,
     inits: Sequence[Asks] = (),
+    sidecars: Sequence[Asks] = (),
     annotations: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     phase: str = "Pending",
@@ -55,14 +56,17 @@ def make_pod(
         annotations=dict(annotations or {}),
         labels=dict(labels or {}),
         containers=tuple(_container(f"c{i}", ask) for i, ask in enumerate(asks)),
-        init_containers=tuple(_container(f"i{i}", ask) for i, ask in enumerate(inits)),
+        init_containers=(
+            *(_container(f"i{i}", ask) for i, ask in enumerate(inits)),
+            *(_container(f"s{i}", ask, "Always") for i, ask in enumerate(sidecars)),
+        ),
         creation=f"2026-01-01T00:00:{created:02}Z",
     )
 
 
-def _container(name: str, ask: Asks) -> Container:
+def _container(name: str, ask: Asks, restart_policy: str = "") -> Container:
     limits = {f"aliyun.com/{resource}": str(amount) for resource, amount in ask.items()}
-    return Container(name=name, limits=limits)
+    return Container(name=name, limits=limits, restart_policy=restart_policy)
 
 
 def expected(name: str, *asks: Asks, **more: Any) -> Expected:

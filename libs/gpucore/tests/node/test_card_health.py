@@ -109,26 +109,26 @@ CARD = GpuIndex(0)
 def test_pods_that_keep_failing_on_a_card_withdraw_it() -> None:
     """The third pod that cannot start trips a breaker of three, once."""
     breaker = Breaker(limit=3)
-    tripped = [breaker.failed([CARD], pod(n), float(n)) for n in range(4)]
+    tripped = [breaker.failed([CARD], pod(n), f"team-{n}", float(n)) for n in range(4)]
     assert tripped == [[], [], [CARD], []]
 
 
 def test_one_pod_that_fails_again_and_again_is_one_failure() -> None:
     """A crash loop of one pod is that pod's trouble."""
     breaker = Breaker(limit=2)
-    assert not any(breaker.failed([CARD], pod(1), float(n)) for n in range(50))
+    assert not any(breaker.failed([CARD], pod(1), f"team-{n}", float(n)) for n in range(50))
 
 
 def test_a_pod_that_starts_clears_the_card() -> None:
     """A card on which anything runs is not broken."""
     breaker = Breaker(limit=2)
-    breaker.failed([CARD], pod(1), 1.0)
+    breaker.failed([CARD], pod(1), "a", 1.0)
     breaker.started([CARD])
-    assert breaker.failed([CARD], pod(2), 2.0) == []
+    assert breaker.failed([CARD], pod(2), "b", 2.0) == []
 
 
 def test_failures_long_ago_do_not_count() -> None:
     """Only failures within the window add up."""
     breaker = Breaker(limit=2)
-    breaker.failed([CARD], pod(1), 1.0)
-    assert breaker.failed([CARD], pod(2), 2.0 + WINDOW_SECONDS) == []
+    breaker.failed([CARD], pod(1), "a", 1.0)
+    assert breaker.failed([CARD], pod(2), "b", 2.0 + WINDOW_SECONDS) == []

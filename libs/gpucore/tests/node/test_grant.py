@@ -63,6 +63,14 @@ def test_a_share_of_several_cards_names_them_all_and_limits_each() -> None:
     assert envs["GPUSHARE_MEM_FRACTION"] == "0.2500"
 
 
+def test_a_fraction_leaves_the_operators_reserve_out() -> None:
+    """CUDA counts the reserve as available: all units of the GPU are less than all of that."""
+    policy = msgspec.structs.replace(BY_INDEX, reserve_mib=4096)
+    gpu = msgspec.structs.replace(card(0), units=12, memory_mib=16384, reserved_mib=4096)
+    envs = grant(MEM, on((0, 12)), Inventory(gpus=(gpu,)), policy).envs
+    assert envs["GPUSHARE_MEM_FRACTION"] == "0.7500"
+
+
 def test_whole_cards_are_the_group() -> None:
     """Whole cards speak the topology generation, in the order of their group."""
     envs = grant(GPU, on((3, 1), (1, 1)), machine(15, 15, 15, 15), BY_INDEX).envs

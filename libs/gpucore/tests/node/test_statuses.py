@@ -8,6 +8,7 @@ from gpucore.node.attribution import attribute, pod_of
 from gpucore.node.starts import Start, start_of
 from gpucore.units import PodUid
 
+HOOK = "nvidia-container-cli: initialization error: nvml error: driver not loaded"
 UID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
 
@@ -22,12 +23,12 @@ def line(*states: dict[str, object], last: dict[str, object] | None = None) -> b
     ("raw", "start"),
     [
         (line({"running": {"startedAt": "x"}}), Start.RUNS),
-        (line({"waiting": {"reason": "RunContainerError"}}), Start.FAILED),
+        (line({"waiting": {"reason": "RunContainerError", "message": HOOK}}), Start.FAILED),
         (line({"waiting": {"reason": "CrashLoopBackOff"}}), Start.UNDECIDED),
         (
             line(
                 {"waiting": {"reason": "CrashLoopBackOff"}},
-                last={"terminated": {"reason": "StartError"}},
+                last={"terminated": {"reason": "StartError", "message": HOOK}},
             ),
             Start.FAILED,
         ),
@@ -39,8 +40,8 @@ def line(*states: dict[str, object], last: dict[str, object] | None = None) -> b
     ids=["runs", "runtime", "crash", "start error", "image", "program", "no status", "garbage"],
 )
 def test_only_what_the_runtime_says_blames_the_card(raw: bytes, start: Start) -> None:
-    """A failing runtime counts against the card; a failing program or image does not."""
-    assert start_of(raw) is start
+    """A failing GPU hook counts against the card; a failing program or image does not."""
+    assert start_of(raw, ()) is start
 
 
 @pytest.mark.parametrize(

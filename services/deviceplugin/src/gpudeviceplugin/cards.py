@@ -27,12 +27,13 @@ class CardLostError(DriverError):
 
 
 class Instance(msgspec.Struct, frozen=True):
-    """A MIG instance of a card: its slot there, identity and memory in MiB."""
+    """A MIG instance of a card: its slot there, identity and memory as :class:`Card` has it."""
 
     slot: int
     uuid: str
     model: str
     memory_mib: int
+    reserved_mib: int = -1
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -45,6 +46,8 @@ class Card(msgspec.Struct, frozen=True):
         mig: the card is in MIG mode: only its instances can be used.
         slots: instances the card could have at most.
         capability: compute capability; ``(0, 0)`` unknown.
+        memory_mib: total memory in MiB.
+        reserved_mib: memory in MiB that the driver keeps for itself; -1 unknown.
     """
 
     index: int
@@ -57,6 +60,7 @@ class Card(msgspec.Struct, frozen=True):
     slots: int = 0
     instances: tuple[Instance, ...] = ()
     capability: tuple[int, int] = (0, 0)
+    reserved_mib: int = -1
 
 
 class Machine(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Watches over the cards: error events, probes, and pods that cannot start.
+"""Health of the GPUs: XID events, probes, and containers that the runtime cannot give a GPU.
 
 A verdict is carried everywhere at once: kubelet and the inventory (through the keeper), the pods
 on the card and the node as events. What a verdict is made of is decided in
@@ -13,9 +13,9 @@ from typing import Final
 import structlog
 
 from gpucore.node.breaker import HOLD_SECONDS, Breaker
-from gpucore.node.denial import Denial, DenialCode
 from gpucore.node.health import HealthBook, Verdict
 from gpucore.units import GpuIndex
+from gpucore.wire.pods import Pod
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.cards import DriverError
 from gpudeviceplugin.driver import PatientDriver
@@ -25,8 +25,6 @@ log = structlog.get_logger()
 
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
-# Refusals that mean that the books about a card are wrong, and so repeat until they are right.
-CARD_DENIALS: Final = frozenset({DenialCode.TAKEN_WHOLE, DenialCode.SHARED_CARD})
 
 
 class Health:
@@ -55,24 +53,16 @@ class Health:
         """The card did not answer when all were enumerated."""
         self._tell(self._book.bad(uuid, "it does not answer", time.monotonic()))
 
-    def refused(self, denial: Denial) -> None:
-        """Kubelet was refused; where the card is to blame, it counts."""
-        if denial.code in CARD_DENIALS:
-            self._count(denial.cards, f"refusal {time.monotonic_ns()}")
-
-    def start_failed(self, cards: Iterable[GpuIndex], pod: str) -> None:
-        """The runtime could not start a pod on ``cards``."""
-        self._count(cards, pod)
+    def start_failed(self, cards: Iterable[GpuIndex], pod: Pod) -> None:
+        """The container runtime could not give ``pod`` its GPUs."""
+        now = time.monotonic()
+        for card in self._breaker.failed(cards, pod.uid, pod.namespace, now):
+            why = "the container runtime cannot start pods of several namespaces on it"
+            self._tell(self._book.bad(self._uuids.get(card, ""), why, now, hold=HOLD_SECONDS))
 
     def started(self, cards: Iterable[GpuIndex]) -> None:
         """A pod runs on ``cards``."""
         self._breaker.started(cards)
-
-    def _count(self, cards: Iterable[GpuIndex], what: str) -> None:
-        now = time.monotonic()
-        for card in self._breaker.failed(cards, what, now):
-            why = "pods keep failing to start on it"
-            self._tell(self._book.bad(self._uuids.get(card, ""), why, now, hold=HOLD_SECONDS))
 
     async def probe(self) -> None:
         """Touch every card every so often, until cancelled."""

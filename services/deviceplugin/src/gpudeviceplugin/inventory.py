@@ -4,50 +4,60 @@ A card in MIG mode is offered as its instances, never itself: they get indexes a
 all cards, the same ones as long as an instance stays in its slot.
 """
 
+import msgspec
+
 from gpucore.model import Gpu, Inventory
 from gpucore.node.devices import MESSAGE_LIMIT, list_bytes, smallest_unit
 from gpucore.units import GpuIndex, GpuUuid, MemoryUnit
 from gpudeviceplugin.cards import Card, Instance, Machine
 
 
-def inventory_of(machine: Machine, unit: MemoryUnit) -> Inventory:
+def inventory_of(machine: Machine, unit: MemoryUnit, *, reserve_mib: int = 0) -> Inventory:
     """The inventory of a machine, all cards healthy and none with isolation.
 
     Args:
         machine: what the driver told.
         unit: size of one device of memory.
+        reserve_mib: MiB of every GPU and MIG instance to keep besides what the driver keeps.
     """
     count = len(machine.cards) + len(machine.silent)
-    gpus = [_gpu(card, unit) for card in machine.cards if not card.mig]
+    gpus = [_gpu(card) for card in machine.cards if not card.mig]
     gpus += [
-        _mig_gpu(card, instance, unit, count)
-        for card in machine.cards
-        for instance in card.instances
+        _mig_gpu(card, instance, count) for card in machine.cards for instance in card.instances
     ]
-    ordered = tuple(sorted(gpus, key=lambda gpu: gpu.index))
+    counted = (_counted(gpu, unit, reserve_mib) for gpu in gpus)
+    ordered = tuple(sorted(counted, key=lambda gpu: gpu.index))
     return Inventory(gpus=ordered, unit=unit, links=machine.links, driver=machine.driver)
 
 
-def _gpu(card: Card, unit: MemoryUnit) -> Gpu:
+def _counted(gpu: Gpu, unit: MemoryUnit, reserve_mib: int) -> Gpu:
+    """The GPU with its reserve complete, and its units."""
+    kept = msgspec.structs.replace(gpu, reserved_mib=max(gpu.reserved_mib, 0) + reserve_mib)
+    return msgspec.structs.replace(kept, units=unit.units_in(kept.allocatable_mib))
+
+
+def _gpu(card: Card) -> Gpu:
     return Gpu(
         index=GpuIndex(card.index),
         uuid=GpuUuid(card.uuid),
-        units=unit.units_in(card.memory_mib),
+        units=0,
         minor=card.minor,
         model=card.model,
         memory_mib=card.memory_mib,
+        reserved_mib=card.reserved_mib,
         numa=card.numa,
     )
 
 
-def _mig_gpu(card: Card, instance: Instance, unit: MemoryUnit, count: int) -> Gpu:
+def _mig_gpu(card: Card, instance: Instance, count: int) -> Gpu:
     return Gpu(
         index=GpuIndex(count + card.index * card.slots + instance.slot),
         uuid=GpuUuid(instance.uuid),
-        units=unit.units_in(instance.memory_mib),
+        units=0,
         minor=card.minor,
         model=instance.model,
         memory_mib=instance.memory_mib,
+        reserved_mib=instance.reserved_mib,
         numa=card.numa,
         mig=True,
     )

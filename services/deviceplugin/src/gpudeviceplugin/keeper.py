@@ -34,6 +34,7 @@ class Keeper:
         isolation: Isolation,
         *,
         unit: MemoryUnit,
+        reserve_mib: int,
         numa_hints: bool,
         every: float,
         retry: float,
@@ -43,11 +44,13 @@ class Keeper:
         self._health = health
         self._isolation = isolation
         self._unit = unit
+        self._reserve_mib = reserve_mib
         self._numa_hints = numa_hints
         self._every = every
         self._retry = retry
         self._known = Inventory(gpus=(), unit=unit)
         self._kick = asyncio.Event()
+        self._mentioned = ""
         self.trouble = "the driver has not answered yet"
 
     def refresh(self) -> None:
@@ -87,7 +90,8 @@ class Keeper:
                 return
 
     def _take(self, machine: Machine) -> None:
-        found = inventory_of(machine, self._unit)
+        found = inventory_of(machine, self._unit, reserve_mib=self._reserve_mib)
+        self._mention_unknown_reserve(machine)
         answered = {gpu.uuid for gpu in found.gpus}
         silent = set(machine.silent)
         lost = [g for g in self._known.gpus if g.uuid not in answered and g.index in silent]
@@ -102,6 +106,18 @@ class Keeper:
         self._isolation.equip(self._known, capabilities)
         self.trouble = self._complaint()
         self.publish()
+
+    def _mention_unknown_reserve(self, machine: Machine) -> None:
+        """Log, once a driver, that its GPUs offer memory that the driver may keep."""
+        unknown = [card.uuid for card in machine.cards if card.reserved_mib < 0]
+        if unknown and self._mentioned != machine.driver:
+            self._mentioned = machine.driver
+            log.warning(
+                "the driver does not report the memory that it reserves; units are counted from "
+                "the total: set reserve-mib to keep some",
+                driver=machine.driver,
+                gpus=unknown,
+            )
 
     def _complaint(self) -> str:
         if not self._known.gpus:

@@ -211,6 +211,7 @@ def _handle(uuid: str) -> Any:
 
 
 def _card(index: int, handle: Any) -> Card:
+    total, reserved = _memory(handle)
     mode: list[int] = _ask_or([0, 0], pynvml.nvmlDeviceGetMigMode, handle)
     mig = mode[0] == MIG_ON
     slots = int(_ask_or(0, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle)) if mig else 0
@@ -218,7 +219,8 @@ def _card(index: int, handle: Any) -> Card:
         index=index,
         uuid=str(_ask(pynvml.nvmlDeviceGetUUID, handle)),
         model=str(_ask_or("", pynvml.nvmlDeviceGetName, handle)),
-        memory_mib=_ask(pynvml.nvmlDeviceGetMemoryInfo, handle).total // MIB,
+        memory_mib=total,
+        reserved_mib=reserved,
         minor=int(_ask_or(-1, pynvml.nvmlDeviceGetMinorNumber, handle)),
         numa=_numa(handle),
         mig=mig,
@@ -226,6 +228,15 @@ def _card(index: int, handle: Any) -> Card:
         instances=_instances(handle, slots),
         capability=_capability(handle),
     )
+
+
+def _memory(handle: Any) -> tuple[int, int]:
+    """Total and reserved MiB; drivers before 510 lack version 2 and leave the latter unknown."""
+    version = pynvml.nvmlMemory_v2
+    second = _ask_or(None, pynvml.nvmlDeviceGetMemoryInfo, handle, version)
+    if second is not None:
+        return second.total // MIB, -(-second.reserved // MIB)
+    return _ask(pynvml.nvmlDeviceGetMemoryInfo, handle).total // MIB, -1
 
 
 def _capability(handle: Any) -> tuple[int, int]:
@@ -250,11 +261,13 @@ def _instances(handle: Any, slots: int) -> tuple[Instance, ...]:
 
 
 def _instance(slot: int, handle: Any) -> Instance:
+    total, reserved = _memory(handle)
     return Instance(
         slot=slot,
         uuid=str(_ask(pynvml.nvmlDeviceGetUUID, handle)),
         model=str(_ask_or("", pynvml.nvmlDeviceGetName, handle)),
-        memory_mib=_ask(pynvml.nvmlDeviceGetMemoryInfo, handle).total // MIB,
+        memory_mib=total,
+        reserved_mib=reserved,
     )
 
 

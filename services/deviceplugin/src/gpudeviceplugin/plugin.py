@@ -67,6 +67,7 @@ class Plugin:
             self._health,
             self._isolation,
             unit=settings.unit,
+            reserve_mib=settings.reserve_mib,
             numa_hints=settings.numa_hints,
             every=settings.refresh_seconds,
             retry=settings.driver_retry_seconds,
@@ -87,7 +88,6 @@ class Plugin:
         self._pods = self._pod_informer()
         self._nodes = self._node_informer()
         self._web = Web(self.missing, _certificates(settings))
-        self.state.on_refused = self._health.refused
         self.state.on_status = self._started
         self._health.on_verdicts = self._judged
         self._isolation.on_change = self._keeper.publish
@@ -177,14 +177,13 @@ class Plugin:
             self._announcer.notify(Notice(ISOLATION, fault))
 
     def _started(self, pod: Pod, raw: bytes) -> None:
-        """Whether pods start on a card tells more than any probe."""
-        start = start_of(raw)
-        if start is Start.UNDECIDED:
-            return
+        """What the container runtime tells about the GPUs of a pod counts like a probe."""
         cards = self.state.steering.cards_held(pod.namespace, pod.name)
+        gpus = [gpu.uuid for gpu in self.state.inventory.gpus if gpu.index in cards]
+        start = start_of(raw, gpus)
         if start is Start.FAILED:
-            self._health.start_failed(cards, pod.uid)
-        else:
+            self._health.start_failed(cards, pod)
+        elif start is Start.RUNS:
             self._health.started(cards)
 
     def _endpoint(self, resource: Resource) -> Endpoint:
@@ -225,6 +224,7 @@ def _policy(settings: Settings) -> GrantPolicy:
         visible=settings.visible_devices,
         cdi_kind=settings.cdi_kind,
         mps=settings.mps_place,
+        reserve_mib=settings.reserve_mib,
     )
 
 

@@ -28,7 +28,7 @@ class PodResources:
         self._resources = {each.full_name(names): each for each in Resource}
 
     async def list(self) -> list[Held]:
-        """What every pod holds of our resources.
+        """What every pod holds of our resources, pods that hold nothing included.
 
         Raises:
             TruthError: kubelet does not answer.
@@ -39,8 +39,7 @@ class PodResources:
                 answer = await stub.List(api.ListPodResourcesRequest(), timeout=LIST_SECONDS)
         except grpc.aio.AioRpcError as error:
             raise TruthError(f"{self._socket}: {error.details()}") from error
-        pods = (self._held(pod) for pod in answer.pod_resources)
-        return [held for held in pods if held.containers]
+        return [self._held(pod) for pod in answer.pod_resources]
 
     def _held(self, pod: api.PodResources) -> Held:
         containers = {each.name: self._row(each) for each in pod.containers}

@@ -64,7 +64,7 @@ class Reconciler:
         self.synced.set()
         names, inherited = state.policy.names, state.inherited.pods
         truth = Truth(state.inventory, names, time.time_ns(), inherited)
-        found = corrections(held, state.pods.values(), truth)
+        found = corrections(state.account(), state.pods.values(), truth)
         telemetry.DISAGREEMENTS.set(sum(bool(each.reason) for each in found))
         await asyncio.gather(*map(self._correct, found))
         return told and not found

@@ -163,7 +163,6 @@ class Servicer(DevicePluginServicer):
     async def _refuse(self, denial: Denial, context: Context) -> None:
         telemetry.REFUSALS.labels(self._resource, denial.code).inc()
         log.warning("refused", resource=self._resource, code=denial.code, why=denial.sentence)
-        self._state.on_refused(denial)
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, denial.sentence)
 
     async def PreStartContainer(  # noqa: N802 - the protocol's name

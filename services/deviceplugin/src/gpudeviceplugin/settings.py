@@ -47,6 +47,12 @@ class Settings(BaseSettings):
     memory_unit: Annotated[str, AfterValidator(_unit)] = Field(
         "GiB", description="GiB, MiB or a size such as 256MiB"
     )
+    reserve_mib: int = Field(
+        0,
+        ge=0,
+        description="MiB of every GPU and MIG instance to keep unallocated, "
+        "besides the memory that the driver reserves",
+    )
     resource_domain: str = Field("aliyun.com", description="of the extended resources")
     annotation_prefix: str = Field("ALIYUN_COM", description="of the pods' annotations")
     visible_devices: Visible = Field(
@@ -95,7 +101,10 @@ class Settings(BaseSettings):
         0.3, ge=0, le=5, description="seconds to wait for the pod that kubelet asks for"
     )
     breaker_failures: int = Field(
-        5, ge=1, description="pods that fail to start on a card until it is withdrawn"
+        5,
+        ge=1,
+        description="number of pods, of at least two namespaces, that the container runtime "
+        "cannot start because of a GPU until that GPU becomes unhealthy",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="debug, info, warning or error"

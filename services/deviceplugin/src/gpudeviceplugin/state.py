@@ -7,7 +7,7 @@ anything but :class:`Signal`, so an RPC that asks does no I/O.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -18,7 +18,7 @@ from gpucore.node.denial import Denial
 from gpucore.node.devices import Resource
 from gpucore.node.expected import expected_of
 from gpucore.node.grant import GrantPolicy
-from gpucore.node.holdings import Held
+from gpucore.node.holdings import Held, Holder
 from gpucore.node.inherited import Inherited, inherited
 from gpucore.node.steering import Granted, Steering
 from gpucore.units import GpuIndex, PodUid
@@ -90,7 +90,6 @@ class NodeState:
         self.inventory_changed = Signal()
         self.outlook_changed = Signal()
         self.grant_made = Signal()
-        self.on_refused: Callable[[Denial], None] = nobody
         self.on_status: Callable[[Pod, bytes], None] = nobody
         self._oversell = 1
         self._recent: deque[_Recent] = deque()
@@ -128,7 +127,12 @@ class NodeState:
     def believe(self, held: Iterable[Held], *, asked_at: int) -> bool:
         """Take kubelet's account for the truth; false while it owes an account of some grant."""
         live = [each for each in held if not self._ended(each.namespace, each.name)]
-        self.steering.believe(live, asked_at=asked_at)
+        listed = {
+            Holder(each.namespace, each.name, container)
+            for each in live
+            for container in each.containers
+        }
+        self.steering.believe(live, asked_at=asked_at, unlisted=self._unlisted() - listed)
         self._held = live
         self._inherit()
         told = {
@@ -143,6 +147,29 @@ class NodeState:
             for recent in self._recent
             for one in recent.granted.ids
         )
+
+    def _unlisted(self) -> set[Holder]:
+        """Init containers of the pods that have not ended: kubelet does not list them."""
+        return {
+            Holder(pod.namespace, pod.name, container.name)
+            for pod in self.pods.values()
+            if not pod.finished
+            for container in pod.init_containers
+        }
+
+    def account(self) -> list[Held]:
+        """Kubelet's last account, with what this plugin gave to init containers."""
+        unlisted: dict[tuple[str, str], dict[str, Mapping[Resource, tuple[str, ...]]]] = {}
+        for holder in self._unlisted():
+            rows = self.steering.holdings.rows_of(holder)
+            if rows:
+                unlisted.setdefault(holder[:2], {})[holder.container] = rows
+        return [
+            Held(each.namespace, each.name, {**own, **each.containers})
+            if (own := unlisted.get((each.namespace, each.name)))
+            else each
+            for each in self._held
+        ]
 
     def _inherit(self) -> None:
         """Know the pods of an original plugin, whose place kubelet does not tell.

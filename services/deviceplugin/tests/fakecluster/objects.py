@@ -16,9 +16,11 @@ def pod(
     *,
     node: str = "n1",
     inits: Sequence[Asks] = (),
+    sidecars: Sequence[Asks] = (),
     annotations: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     created: int | None = None,
+    namespace: str = "default",
 ) -> Object:
     """A bound pod; an ask is ``{"gpu-mem": 3}`` without the domain."""
     number = next(_numbers)
@@ -26,7 +28,7 @@ def pod(
     return {
         "metadata": {
             "uid": f"uid-{number}",
-            "namespace": "default",
+            "namespace": namespace,
             "name": name,
             "creationTimestamp": _time(second),
             "annotations": dict(annotations or {}),
@@ -35,7 +37,13 @@ def pod(
         "spec": {
             "nodeName": node,
             "containers": [_container(f"c{i}", ask) for i, ask in enumerate(containers)],
-            "initContainers": [_container(f"i{i}", ask) for i, ask in enumerate(inits)],
+            "initContainers": [
+                *(_container(f"i{i}", ask) for i, ask in enumerate(inits)),
+                *(
+                    _container(f"s{i}", ask) | {"restartPolicy": "Always"}
+                    for i, ask in enumerate(sidecars)
+                ),
+            ],
         },
         "status": {"phase": "Pending"},
     }

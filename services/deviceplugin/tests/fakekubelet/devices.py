@@ -58,7 +58,10 @@ class DeviceManager:
         for container in spec.get("initContainers", []):
             await self._take(uid, container)
             for resource, ids in self._held(uid, container["name"]).items():
-                self._reuse[uid][resource] |= ids
+                if container.get("restartPolicy") == "Always":
+                    self._reuse[uid][resource] -= ids
+                else:
+                    self._reuse[uid][resource] |= ids
         for container in spec["containers"]:
             await self._take(uid, container)
             for resource, ids in self._held(uid, container["name"]).items():

@@ -60,7 +60,7 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         registrations: resource names, in the order in which they registered.
         rejected: sentence for every pod that was turned away, by name.
         skip: names of pods that it turns away before it looks at devices.
-        unstartable: names of pods whose containers its runtime cannot start.
+        unstartable: message of the runtime for every pod, by name, that it cannot start.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         self.registrations: list[str] = []
         self.rejected: dict[str, str] = {}
         self.skip: set[str] = set()
-        self.unstartable: set[str] = set()
+        self.unstartable: dict[str, str] = {}
         self._servers: list[grpc.aio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._seen: set[str] = set()
@@ -205,8 +205,9 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         await self._tell()
 
     def _start(self, pod: dict[str, Any]) -> None:
-        if pod["metadata"]["name"] in self.unstartable:
-            failure = {"state": {"waiting": {"reason": "RunContainerError"}}}
+        message = self.unstartable.get(pod["metadata"]["name"])
+        if message is not None:
+            failure = {"state": {"waiting": {"reason": "RunContainerError", "message": message}}}
             self._set_phase(pod, "Pending", containerStatuses=[failure])
         else:
             self._set_phase(pod, "Running", containerStatuses=[{"state": {"running": {}}}])
@@ -242,14 +243,19 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         return self.manager.envs[uid, container]
 
     async def List(self, request: Any, context: Any) -> truth.ListPodResourcesResponse:  # noqa: N802
-        """As kubelet 1.20 answers: app containers only, ended pods too while they exist."""
+        """As kubelet answers: containers and sidecars, ended pods too while they exist."""
         answer = truth.ListPodResourcesResponse()
         for item in self._cluster.pods.objects.values():
             meta = item["metadata"]
             if meta["uid"] not in self._seen:
                 continue
             pod = answer.pod_resources.add(name=meta["name"], namespace=meta["namespace"])
-            for container in item["spec"]["containers"]:
+            sidecars = [
+                each
+                for each in item["spec"].get("initContainers", [])
+                if each.get("restartPolicy") == "Always"
+            ]
+            for container in (*sidecars, *item["spec"]["containers"]):
                 row = pod.containers.add(name=container["name"])
                 held = self.manager.pods.get(meta["uid"], {}).get(container["name"], {})
                 for resource, ids in held.items():

@@ -1,39 +1,57 @@
-"""Stops a storm: a card on which pod after pod fails to start is withdrawn.
+"""Withdraws a GPU that the container runtime cannot reach although it answers every probe.
 
-A card can answer every probe and still run nothing. A controller then creates pods for ever, each
-one placed on that card because it looks free. Several pods failing there, and none starting, is
-the sign.
+A controller would create pods for such a GPU without end, since it looks free. A tenant must not be
+able to withdraw a GPU from others, and a namespace is all that a tenant has for certain: so the
+failures must come from pods of several namespaces.
 """
 
+from collections import Counter
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from gpucore.units import GpuIndex, PodUid
 
 WINDOW_SECONDS: Final = 600.0
 HOLD_SECONDS: Final = 300.0
-"""How long a withdrawn card stays away at least."""
+"""Minimum time for which a withdrawn GPU stays unhealthy."""
+MIN_NAMESPACES: Final = 2
+
+
+class _Failure(NamedTuple):
+    namespace: str
+    at: float
 
 
 class Breaker:
-    """Failures of every card in a window of time. Not safe for several threads."""
+    """Failures of every GPU in a window of time. Not safe for several threads.
+
+    Args:
+        limit: number of failed pods from which a GPU is withdrawn.
+    """
 
     def __init__(self, *, limit: int) -> None:
         self._limit = limit
-        self._failures: dict[GpuIndex, dict[str, float]] = {}
+        self._failures: dict[GpuIndex, dict[PodUid | str, _Failure]] = {}
 
-    def failed(self, cards: Iterable[GpuIndex], what: PodUid | str, now: float) -> list[GpuIndex]:
-        """``what`` (a pod, once) failed on ``cards``; returns those that must be withdrawn."""
-        tripped = []
-        for card in cards:
-            failures = self._failures.setdefault(card, {})
-            failures.setdefault(what, now)
-            recent = {key: at for key, at in failures.items() if now - at < WINDOW_SECONDS}
-            self._failures[card] = recent
-            if len(recent) >= self._limit:
-                del self._failures[card]
-                tripped.append(card)
-        return tripped
+    def failed(
+        self, cards: Iterable[GpuIndex], pod: PodUid | str, namespace: str, now: float
+    ) -> list[GpuIndex]:
+        """A pod (counted once) failed on ``cards``; returns those that must be withdrawn."""
+        failure = _Failure(namespace, now)
+        return [card for card in cards if self._trips(card, pod, failure)]
+
+    def _trips(self, card: GpuIndex, pod: PodUid | str, failure: _Failure) -> bool:
+        known = self._failures.get(card, {})
+        recent = {key: f for key, f in known.items() if failure.at - f.at < WINDOW_SECONDS}
+        counts = Counter(each.namespace for each in recent.values())
+        if counts[failure.namespace] < self._limit:  # more would only take memory
+            recent.setdefault(pod, failure)
+        self._failures[card] = recent
+        namespaces = {each.namespace for each in recent.values()}
+        if len(recent) < self._limit or len(namespaces) < MIN_NAMESPACES:
+            return False
+        del self._failures[card]
+        return True
 
     def started(self, cards: Iterable[GpuIndex]) -> None:
         """A pod runs on ``cards``, so they are not broken."""

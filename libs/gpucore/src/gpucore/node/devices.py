@@ -96,7 +96,7 @@ def list_bytes(
 
 
 def _card_bytes(gpu: Gpu, unit: MemoryUnit, oversell: int, *, numa: bool) -> int:
-    count = unit.units_in(gpu.memory_mib) * oversell
+    count = unit.units_in(gpu.allocatable_mib) * oversell
     entry = _ENTRY_OVERHEAD + len(gpu.uuid) + len(DEVICE_ID_SEPARATOR) + _NUMA_BYTES * numa
     return count * entry + _digits_below(count)
 

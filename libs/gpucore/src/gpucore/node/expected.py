@@ -81,18 +81,31 @@ def expected_of(pod: Pod, names: Names) -> Expected | None:
 
 def _steps(pod: Pod, names: Names) -> tuple[Step, ...]:
     placement = _planned(pod, names)
-    inits = [_init_step(each.name, _ask(each, names), placement) for each in pod.init_containers]
-    asks = [_ask(each, names) for each in pod.containers]
+    running = _running_steps(pod, names, placement)
+    inits = [
+        running[each.name]
+        if each.is_sidecar
+        else _init_step(each.name, _ask(each, names), placement)
+        for each in pod.init_containers
+    ]
+    apps = [running[each.name] for each in pod.containers]
+    return tuple(step for step in (*inits, *apps) if step.ask)
+
+
+def _running_steps(pod: Pod, names: Names, placement: Placement) -> Mapping[str, Step]:
+    """The steps of containers and sidecars by name; names are unique within a pod."""
+    running = (*pod.containers, *pod.sidecars)
+    asks = [_ask(each, names) for each in running]
     mem = {**_evenly([ask.mem for ask in asks], placement), **placement.containers}
     core = _evenly([ask.core for ask in asks], placement)
-    apps = []
+    steps = {}
     first = 0
-    for position, (container, ask) in enumerate(zip(pod.containers, asks, strict=True)):
+    for position, (container, ask) in enumerate(zip(running, asks, strict=True)):
         whole = dict.fromkeys(placement.group[first : first + ask.gpus], 1)
         plan = _plan(ask, mem.get(position, {}), core.get(position, {}), whole)
-        apps.append(Step(container.name, ask, plan))
+        steps[container.name] = Step(container.name, ask, plan, init=container.is_sidecar)
         first += ask.gpus
-    return tuple(step for step in (*inits, *apps) if step.ask)
+    return steps
 
 
 def _ask(container: Container, names: Names) -> Ask:

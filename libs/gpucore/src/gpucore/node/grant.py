@@ -31,6 +31,8 @@ class GrantPolicy(msgspec.Struct, frozen=True):
         cgpu_disable: the node's label asks to switch cGPU off.
         cdi_kind: ``vendor/class`` of CDI device names, empty where the runtime speaks no CDI.
         mps: where the MPS daemons of this node are; ``None`` without MPS.
+        reserve_mib: memory of every GPU that the operator keeps unallocated; CUDA counts it as
+            available, so fractions leave it out.
     """
 
     names: Names = wire_names.DEFAULT_NAMES
@@ -38,6 +40,7 @@ class GrantPolicy(msgspec.Struct, frozen=True):
     cgpu_disable: bool = False
     cdi_kind: str = ""
     mps: MpsPlace | None = None
+    reserve_mib: int = 0
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -69,7 +72,7 @@ def grant(
     gpus = [known[index] for index in cards]
     envs = {wire_names.ENV_VISIBLE_DEVICES: ",".join(_visible(gpu, policy) for gpu in gpus)}
     if resource is Resource.MEM:
-        envs |= _memory(cards, gpus, inventory, policy.names)
+        envs |= _memory(cards, gpus, inventory, policy)
     if resource is Resource.GPU:
         envs[policy.names.group] = ",".join(str(gpu.index) for gpu in gpus)
     if policy.cgpu_disable:
@@ -90,17 +93,21 @@ def _visible(gpu: Gpu, policy: GrantPolicy) -> str:
     return gpu.uuid if by_uuid else str(gpu.index)
 
 
-def _memory(cards: Cards, gpus: list[Gpu], inventory: Inventory, names: Names) -> dict[str, str]:
+def _memory(
+    cards: Cards, gpus: list[Gpu], inventory: Inventory, policy: GrantPolicy
+) -> dict[str, str]:
+    names = policy.names
     amount, size = sum(cards.values()), gpus[0].units
+    part, shared = max(cards.values()), gpus[0].allocatable_mib or 1
     envs = {
         names.mem_idx: ",".join(str(gpu.index) for gpu in gpus),
         names.mem_pod: str(amount),
         names.mem_container: str(amount),
         names.mem_dev: str(size),
-        wire_names.ENV_MEM_FRACTION: fraction(max(cards.values()), size),
+        wire_names.ENV_MEM_FRACTION: fraction(part * shared, size * (shared + policy.reserve_mib)),
     }
     if inventory.unit is not None:
-        limit = max(cards.values()) * inventory.unit.mib
+        limit = part * inventory.unit.mib
         envs[wire_names.ENV_MEM_LIMIT_MIB] = str(limit)
     return envs
 

@@ -6,7 +6,7 @@ it back.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -56,10 +56,16 @@ class Holdings:
         self._turn += 1
         self._entries[resource] |= dict.fromkeys(ids, _Entry(holder, self._turn))
 
-    def replace(self, truth: Iterable[Held], *, asked_at: int) -> None:
-        """Believe kubelet's answer to a question asked at turn ``asked_at``."""
+    def replace(
+        self, truth: Iterable[Held], *, asked_at: int, unlisted: Collection[Holder] = ()
+    ) -> None:
+        """Believe kubelet's answer to a question asked at turn ``asked_at``.
+
+        Entries of ``unlisted`` containers stay: kubelet does not list init containers.
+        """
         for entries in self._entries.values():
-            for one in [one for one, entry in entries.items() if entry.turn <= asked_at]:
+            old = [one for one, entry in entries.items() if entry.turn <= asked_at]
+            for one in [one for one in old if entries[one].holder not in unlisted]:
                 del entries[one]
         for held in truth:
             for container, resources in held.containers.items():
@@ -90,6 +96,14 @@ class Holdings:
         """Ids of one resource that a pod holds."""
         entries = self._entries[resource]
         return [one for one, entry in entries.items() if entry.holder[:2] == (namespace, pod)]
+
+    def rows_of(self, holder: Holder) -> dict[Resource, tuple[str, ...]]:
+        """Ids of every resource that one container holds."""
+        rows = {
+            resource: tuple(one for one, entry in entries.items() if entry.holder == holder)
+            for resource, entries in self._entries.items()
+        }
+        return {resource: ids for resource, ids in rows.items() if ids}
 
     def free(self, table: DeviceTable, card: GpuIndex) -> int:
         """How many ids of ``card`` nobody holds."""

@@ -4,6 +4,9 @@ Two equal pods may have been swapped, a pod may have bypassed the extender, two 
 have clashed. What kubelet handed out is a fact; the annotation is corrected to it, and the
 correction says in one sentence what changed. A pod is left alone until kubelet has given all of
 its containers all they ask.
+
+kubelet lists devices of containers and sidecars, not of other init containers; for those the
+caller adds what the plugin gave them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.model import Cards, Claim, ClaimState, Demand, Inventory, Placement
+from gpucore.model import Ask, Cards, Claim, ClaimState, Demand, Inventory, Placement
 from gpucore.node.denial import card_list
 from gpucore.node.devices import DeviceTable, Resource, device_table
 from gpucore.node.holdings import Held
@@ -65,7 +68,7 @@ def corrections(held: Iterable[Held], pods: Iterable[Pod], truth: Truth) -> list
     for pod in pods:
         key = (pod.namespace, pod.name)
         holding = None if key in truth.inherited else by_name.get(key)
-        correction = _correction(pod, holding, tables, truth) if holding else None
+        correction = _correction(pod, holding, tables, truth) if holding is not None else None
         if correction is not None:
             found.append(correction)
     return found
@@ -81,6 +84,8 @@ def _correction(
     if demand is None or claim is None:
         return None
     actual = actual_placement(pod, demand, holding, tables)
+    if actual is None and _only_inits_ask(demand) and pod.phase == "Running":
+        actual = _as_planned(claim)  # kubelet lists no init containers, but it admitted the pod
     if actual is None:
         return None
     actual = _in_planned_order(actual, claim.placement, demand)
@@ -90,6 +95,16 @@ def _correction(
         return None
     reason, message = _event(claim, actual)
     return Correction(pod.uid, pod.namespace, pod.name, changed, reason, message)
+
+
+def _only_inits_ask(demand: Demand) -> bool:
+    return not any(demand.containers)
+
+
+def _as_planned(claim: Claim) -> Placement | None:
+    """The plan of a pod, where it says where all of the pod is."""
+    pending = claim.pending or claim.pending_core or claim.pending_gpus
+    return None if pending else claim.placement
 
 
 def _wanted(
@@ -117,36 +132,43 @@ def actual_placement(
     """Where the pod's containers really are; ``None`` until kubelet has given them all they ask."""
     rows = {resource: _row(pod, holding, table, resource) for resource, table in tables.items()}
     for resource, row in rows.items():
-        given = [sum(row.get(place, {}).values()) for place in range(len(pod.containers))]
+        given = [sum(row.get(place, {}).values()) for place in range(len(demand.containers))]
         if given != [resource.asked(ask) for ask in demand.containers]:
             return None
+    held = {resource: _held_cards(holding, table) for resource, table in tables.items()}
+    if any(_amount(demand, resource) and not held[resource] for resource in tables):
+        return None
     return Placement(
         node=pod.node,
-        mem=_with_surplus(_sums(rows[Resource.MEM]), demand.mem),
-        core=_with_surplus(_sums(rows[Resource.CORE]), demand.core),
+        mem=_with_surplus(held[Resource.MEM], demand.mem),
+        core=_with_surplus(held[Resource.CORE], demand.core),
         containers=rows[Resource.MEM],
-        group=_group(rows[Resource.GPU]),
+        group=_group(rows[Resource.GPU], held[Resource.GPU]),
     )
+
+
+def _amount(demand: Demand, resource: Resource) -> int:
+    """What the pod as a whole asks for of one resource."""
+    return resource.asked(Ask(demand.mem, demand.core, demand.gpus))
+
+
+def _held_cards(holding: Held, table: DeviceTable) -> dict[GpuIndex, int]:
+    """What the pod holds on each card: containers may use devices of an init container again."""
+    rows = holding.containers.values()
+    ids = {one for row in rows for one in row.get(table.resource, ())}
+    return dict(sorted(table.per_card(ids).items()))
 
 
 def _row(
     pod: Pod, holding: Held, table: DeviceTable, resource: Resource
 ) -> dict[int, dict[GpuIndex, int]]:
     row = {}
-    for place, container in enumerate(pod.containers):
+    for place, container in enumerate((*pod.containers, *pod.sidecars)):
         ids = holding.containers.get(container.name, {}).get(resource, ())
         cards = dict(sorted(table.per_card(ids).items()))
         if cards:
             row[place] = cards
     return row
-
-
-def _sums(row: Mapping[int, Cards]) -> dict[GpuIndex, int]:
-    total: dict[GpuIndex, int] = {}
-    for cards in row.values():
-        for card, amount in cards.items():
-            total[card] = total.get(card, 0) + amount
-    return dict(sorted(total.items()))
 
 
 def _with_surplus(cards: dict[GpuIndex, int], effective: int) -> dict[GpuIndex, int]:
@@ -157,16 +179,18 @@ def _with_surplus(cards: dict[GpuIndex, int], effective: int) -> dict[GpuIndex, 
     return cards
 
 
-def _group(row: Mapping[int, Cards]) -> tuple[GpuIndex, ...]:
-    return tuple(card for place in sorted(row) for card in row[place])
+def _group(row: Mapping[int, Cards], held: Cards) -> tuple[GpuIndex, ...]:
+    """Cards of the containers in their order, then those that only init containers had."""
+    return tuple(dict.fromkeys((*(card for place in sorted(row) for card in row[place]), *held)))
 
 
 def _in_planned_order(actual: Placement, planned: Placement, demand: Demand) -> Placement:
     """Each container's whole cards in the order of its plan, in which it was given them."""
     order = {card: position for position, card in enumerate(planned.group)}
     group: list[GpuIndex] = []
-    for ask in demand.containers:
-        row = actual.group[len(group) : len(group) + ask.gpus]
+    rest = demand.gpus - sum(ask.gpus for ask in demand.containers)
+    for count in (*(ask.gpus for ask in demand.containers), rest):
+        row = actual.group[len(group) : len(group) + count]
         group += sorted(row, key=lambda card: (order.get(card, len(order)), card))
     return msgspec.structs.replace(actual, group=tuple(group))
 

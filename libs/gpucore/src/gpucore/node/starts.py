@@ -1,23 +1,30 @@
-"""Whether the containers of a pod could be started, from the statuses that kubelet writes.
+"""What the containers of a pod tell about its GPUs, from the statuses that kubelet writes.
 
-Read apart from the pod itself: only a node looks at these, and only at its own pods.
+Decoded apart from the pod itself: only the node's plugin reads them, and only of its own pods.
 """
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
+from gpucore.node.hookmessages import gpu_failed
+
 
 class Start(StrEnum):
-    """How far a pod got."""
+    """What a pod's start tells about its GPUs.
+
+    FAILED: the container runtime could not reach the GPU. RUNS: a container runs on it. UNDECIDED:
+    neither; a fault of the program, the image or a volume is no evidence about the GPU.
+    """
 
     UNDECIDED = "undecided"
     FAILED = "failed"
     RUNS = "runs"
 
 
-# Reasons that name the runtime (and its GPU hook), not the image or the program.
+# Reasons whose message is the container runtime's; other messages are the program's own text.
 _FAILURES: Final = frozenset(
     {"CreateContainerError", "RunContainerError", "StartError", "ContainerCannotRun"}
 )
@@ -25,6 +32,7 @@ _FAILURES: Final = frozenset(
 
 class _Reason(msgspec.Struct):
     reason: str = ""
+    message: str = ""
 
 
 class _State(msgspec.Struct):
@@ -54,8 +62,8 @@ class _Line(msgspec.Struct):
 _DECODER: Final = msgspec.json.Decoder(_Line)
 
 
-def start_of(line: bytes) -> Start:
-    """How far the pod in one line of a watch got; undecided where the line says nothing of it."""
+def start_of(line: bytes, gpus: Collection[str]) -> Start:
+    """What the pod in one line of a watch tells about ``gpus``, the UUIDs of those it holds."""
     try:
         status = _DECODER.decode(line).object.status
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -71,11 +79,11 @@ def start_of(line: bytes) -> Start:
         for state in (container.state, container.last_state)
         if state is not None
     ]
-    if any(_reason(state) in _FAILURES for state in states):
+    if any(_is_evidence(state, gpus) for state in states):
         return Start.FAILED
     return Start.RUNS if any(state.running for state in states) else Start.UNDECIDED
 
 
-def _reason(state: _State) -> str:
+def _is_evidence(state: _State, gpus: Collection[str]) -> bool:
     told = state.waiting or state.terminated
-    return told.reason if told else ""
+    return told is not None and told.reason in _FAILURES and gpu_failed(told.message, gpus)

@@ -8,7 +8,7 @@ Nothing here waits or talks: the caller waits when :meth:`Steering.prefer` knows
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -84,10 +84,15 @@ class Steering:
         self.closed = frozenset(gpu.index for gpu in inventory.gpus if not gpu.healthy)
         self.rungs = {gpu.index: gpu.rung for gpu in inventory.gpus}
 
-    def believe(self, truth: Iterable[Held], *, asked_at: int) -> None:
-        """Kubelet says who holds what, asked at a turn of the holdings."""
+    def believe(
+        self, truth: Iterable[Held], *, asked_at: int, unlisted: Collection[Holder] = ()
+    ) -> None:
+        """Kubelet says who holds what, asked at a turn of the holdings.
+
+        Of ``unlisted`` containers (init containers) it says nothing.
+        """
         told = list(truth)
-        self.holdings.replace(told, asked_at=asked_at)
+        self.holdings.replace(told, asked_at=asked_at, unlisted=unlisted)
         self.queue.believe(told, asked_at=asked_at)
 
     def prefer(self, question: Question) -> tuple[str, ...] | Denial | None:

@@ -144,8 +144,11 @@ class _Reader:
         """Units on each card: the map where it is true, else never less than an even share."""
         cards = per_card(found)
         said = {i: sum(row.values()) for i, row in found.items() if row}
-        agrees = said == {i: units for i, units in enumerate(asked) if units}
-        if agrees and sum(asked) == effective:
+        apps = asked[: len(self._pod.containers)]  # older schedulers left sidecars out of the map
+        agrees = any(
+            said == {i: units for i, units in enumerate(each) if units} for each in (asked, apps)
+        )
+        if agrees and sum(said.values()) == effective:
             return cards
         if not agrees:
             self._faults.append("the allocation map disagrees with the pod's limits")

@@ -39,7 +39,8 @@ def asked_by(texts: Texts, names: Names) -> Demand | None:
     total = _effective(asks, pod.init_containers, names)
     if not total:
         return None
-    return _shaped(pod, names, asks, total)
+    sidecars = tuple(_ask(each, names) for each in pod.sidecars)
+    return _shaped(pod, names, asks + sidecars if any(sidecars) else asks, total)
 
 
 def _ask(container: Container, names: Names) -> Ask:
@@ -64,7 +65,7 @@ def _effective(asks: Sequence[Ask], inits: Sequence[Container], names: Names) ->
     running, peak = Ask(), Ask()
     for container in inits:
         ask = _ask(container, names)
-        if container.restart_policy == "Always":
+        if container.is_sidecar:
             running = _plus(running, ask)
             peak = _most(peak, running)
         else:

@@ -34,6 +34,9 @@ class _Card(msgspec.Struct, rename="camel"):
     memory_mib: Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)] = msgspec.field(
         name="memoryMiB", default=0
     )
+    reserved_mib: Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)] = msgspec.field(
+        name="reservedMiB", default=0
+    )
     numa: int = -1
     healthy: bool = True
     mode: str = Rung.NONE.value
@@ -114,6 +117,7 @@ def _encoded(gpu: Gpu) -> _Card:
         minor=gpu.minor,
         model=gpu.model,
         memory_mib=gpu.memory_mib,
+        reserved_mib=gpu.reserved_mib,
         numa=gpu.numa,
         healthy=gpu.healthy,
         mode=_MIG if gpu.mig else gpu.rung.value,
@@ -148,6 +152,7 @@ def _decoded(card: _Card) -> Gpu:
         minor=card.minor,
         model=card.model,
         memory_mib=card.memory_mib,
+        reserved_mib=card.reserved_mib,
         numa=card.numa,
         healthy=card.healthy,
         rung=Rung.NONE if card.mode == _MIG else Rung(card.mode),

@@ -28,6 +28,11 @@ class Container(msgspec.Struct, frozen=True, gc=False):
     restart_policy: str = ""
     env: tuple[str, ...] = ()
 
+    @property
+    def is_sidecar(self) -> bool:
+        """As an init container: it keeps running beside the containers."""
+        return self.restart_policy == "Always"
+
 
 class Pod(msgspec.Struct, frozen=True, gc=False):
     """One pod object.
@@ -66,6 +71,11 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     def finished(self) -> bool:
         """All containers have ended for good, so nothing is held any more."""
         return self.phase in {"Succeeded", "Failed"}
+
+    @property
+    def sidecars(self) -> tuple[Container, ...]:
+        """Restartable init containers, in order."""
+        return tuple(each for each in self.init_containers if each.is_sidecar)
 
 
 class _Env(msgspec.Struct, gc=False):

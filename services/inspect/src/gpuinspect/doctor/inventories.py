@@ -140,8 +140,8 @@ def _promises(evidence: Evidence) -> Iterator[str]:
     for node, account in _explicit(evidence):
         for gpu in account.inventory.gpus if account.inventory else ():
             promised = gpu.units * unit_of(account).mib
-            if gpu.memory_mib and promised > gpu.memory_mib:
-                yield f"{node.name} card {gpu.index}: {promised} MiB of {gpu.memory_mib}"
+            if gpu.memory_mib and promised > gpu.allocatable_mib:
+                yield f"{node.name} card {gpu.index}: {promised} MiB of {gpu.allocatable_mib}"
 
 
 @check("driver-known", Level.WARN, "nodes say their driver", do="look at nvidia-smi on the node")

@@ -1,0 +1,125 @@
+"""Pods of which only init containers or sidecars ask for GPUs are confirmed and corrected."""
+
+from collections.abc import Mapping
+
+import pytest
+from msgspec.structs import replace
+from nodepods import expected, machine, make_pod, plan
+
+from gpucore.node.devices import Resource, device_table
+from gpucore.node.holdings import Held
+from gpucore.node.reconcile import ADOPTED, CORRECTED, Correction, Truth, corrections
+from gpucore.wire import names as wire_names
+from gpucore.wire.names import DEFAULT_NAMES as NAMES
+from gpucore.wire.pods import Pod, claim_of
+
+INVENTORY = machine(15, 15, 15)
+TRUTH = Truth(INVENTORY, NAMES, 17)
+
+
+def held(rows: Mapping[str, range], card: int, resource: Resource = Resource.MEM) -> Held:
+    """Containers with ids of one card, by their numbers."""
+    ids = device_table(INVENTORY, resource).ids[card]  # type: ignore[index]
+    given = {name: {resource: tuple(ids[n] for n in numbers)} for name, numbers in rows.items()}
+    return Held("default", "p", given)
+
+
+def correction(pod: Pod, *rows: Held) -> Correction:
+    """The only correction of the pod."""
+    (found,) = corrections(rows, [pod], TRUTH)
+    return found
+
+
+def applied(pod: Pod, found: Correction) -> Pod:
+    """The pod after the patch."""
+    merged = dict(pod.annotations) | dict(found.annotations)
+    return replace(pod, annotations={key: text for key, text in merged.items() if text})
+
+
+def test_a_sidecars_share_is_in_the_allocation_map() -> None:
+    """The row of a sidecar follows those of the containers, and the map is read back as true."""
+    pod = make_pod("p", {"gpu-mem": 2}, sidecars=[{"gpu-mem": 3}], annotations=plan(1, 5))
+    given = held({"c0": range(2), "s0": range(2, 5)}, 1)
+    found = correction(pod, given)
+    assert found.annotations[wire_names.V2_ALLOCATION] == '{"0":{"1":2},"1":{"1":3}}'
+    claim = claim_of(applied(pod, found), NAMES)
+    assert claim is not None
+    assert (dict(claim.placement.mem), claim.pending, claim.faults) == ({1: 5}, 0, ())
+    assert corrections([given], [applied(pod, found)], TRUTH) == []
+
+
+def test_a_map_without_the_sidecars_of_an_older_scheduler_is_no_fault() -> None:
+    """It is counted at all that the pod asks for."""
+    text = {wire_names.V2_ALLOCATION: '{"0":{"1":2}}'}
+    pod = make_pod("p", {"gpu-mem": 2}, sidecars=[{"gpu-mem": 3}], annotations=text)
+    claim = claim_of(pod, NAMES)
+    assert claim is not None
+    assert (dict(claim.placement.mem), claim.faults) == ({1: 5}, ())
+
+
+def test_a_pod_whose_only_requester_is_a_sidecar_is_confirmed_and_corrected() -> None:
+    """Kubelet lists devices of sidecars: a kept plan is confirmed, another card is written."""
+    pod = make_pod("p", {}, sidecars=[{"gpu-mem": 3}], annotations=plan(1, 3))
+    kept = correction(pod, held({"s0": range(3)}, 1))
+    assert (kept.reason, kept.annotations[NAMES.mem_assigned]) == ("", "true")
+    moved = correction(pod, held({"s0": range(3)}, 2))
+    assert (moved.reason, moved.annotations[NAMES.mem_idx]) == (CORRECTED, "2")
+
+
+def test_a_pod_is_left_alone_until_its_sidecar_has_its_devices() -> None:
+    """Half of a pod says nothing about the whole."""
+    pod = make_pod("p", {"gpu-mem": 2}, sidecars=[{"gpu-mem": 3}], annotations=plan(1, 5))
+    assert corrections([held({"c0": range(2)}, 1)], [pod], TRUTH) == []
+
+
+@pytest.mark.parametrize(
+    ("resource", "ask", "key"),
+    [
+        (Resource.MEM, {"gpu-mem": 3}, NAMES.mem_idx),
+        (Resource.GPU, {"gpu": 1}, NAMES.group),
+    ],
+)
+def test_a_pod_whose_only_requester_is_an_init_container_is_confirmed(
+    resource: Resource, ask: dict[str, int], key: str
+) -> None:
+    """What the plugin gave an init container counts, since kubelet does not list it."""
+    pod = make_pod("p", {}, inits=[ask])
+    found = correction(pod, held({"i0": range(next(iter(ask.values())))}, 2, resource))
+    assert (found.reason, found.annotations[key]) == (ADOPTED, "2")
+    claim = claim_of(applied(pod, found), NAMES)
+    assert claim is not None
+    assert (claim.state, claim.pending, claim.pending_gpus) == ("confirmed", 0, 0)
+
+
+def test_an_init_container_that_kubelet_does_not_list_keeps_its_plan_once_the_pod_runs() -> None:
+    """After a restart of the plugin nobody can tell the card; that kubelet gave it is certain."""
+    pod = make_pod("p", {}, inits=[{"gpu-mem": 3}], annotations=plan(1, 3))
+    nothing = Held("default", "p", {})
+    assert corrections([nothing], [pod], TRUTH) == []
+    found = correction(replace(pod, phase="Running"), nothing)
+    assert (found.reason, found.annotations[NAMES.mem_assigned]) == ("", "true")
+    assert corrections([], [replace(pod, phase="Running")], TRUTH) == []
+
+
+def test_containers_that_use_an_init_containers_devices_again_count_once() -> None:
+    """The init container needed more: all its devices stay with the pod until it ends."""
+    pod = make_pod("p", {"gpu-mem": 2}, inits=[{"gpu-mem": 6}], annotations=plan(1, 6))
+    found = correction(pod, held({"i0": range(6), "c0": range(2)}, 1))
+    claim = claim_of(applied(pod, found), NAMES)
+    assert claim is not None
+    assert (found.reason, dict(claim.placement.mem)) == ("", {1: 6})
+
+
+def test_a_sidecar_has_a_plan_of_its_own() -> None:
+    """Its cards follow those of the containers in the map and in the group."""
+    text = {wire_names.V2_ALLOCATION: '{"0":{"0":2},"1":{"2":3}}'}
+    pod = expected("p", {"gpu-mem": 2}, sidecars=[{"gpu-mem": 3}], annotations=text)
+    assert [(s.container, s.init, dict(s.plan[Resource.MEM])) for s in pod.steps] == [
+        ("s0", True, {2: 3}),
+        ("c0", False, {0: 2}),
+    ]
+    group = expected("p", {"gpu": 1}, sidecars=[{"gpu": 1}], annotations={NAMES.group: "2,0"})
+    assert [(s.container, list(s.plan[Resource.GPU])) for s in group.steps] == [
+        ("s0", [0]),
+        ("c0", [2]),
+    ]

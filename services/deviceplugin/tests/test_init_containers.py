@@ -1,0 +1,47 @@
+"""Pods of which only an init container or a sidecar asks, over a whole plugin."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakecluster.objects import planned
+from stage import Stage
+
+pytestmark = pytest.mark.slow
+
+ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
+INDEX = "ALIYUN_COM_GPU_MEM_IDX"
+
+
+@pytest.mark.parametrize("more", [{"inits": [{"gpu-mem": 3}]}, {"sidecars": [{"gpu-mem": 3}]}])
+async def test_a_pod_without_a_requesting_container_is_confirmed_and_corrected(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
+    """A kept plan is confirmed; a pod that nobody planned gets the card that it really has."""
+    async with Stage(tmp_path) as stage:
+        await stage.offered(30)
+        stage.create("kept", {}, annotations=planned(1, 3), **more)
+        await stage.admitted("kept")
+        stage.create("adopted", {}, **more)
+        await stage.admitted("adopted")
+        await stage.eventually(lambda: stage.annotations("kept")[ASSIGNED] == "true")
+        await stage.eventually(lambda: stage.annotations("adopted").get(ASSIGNED) == "true")
+        for name in ("kept", "adopted"):
+            assert {int(stage.annotations(name)[INDEX])} == stage.cards_of(name)
+        assert stage.reasons("kept") == []
+
+
+async def test_a_card_of_an_init_container_stays_shared_until_the_pod_ends(tmp_path: Path) -> None:
+    """Kubelet does not list it, and still the card is not given away whole."""
+    stage = Stage(tmp_path)
+    stage.labels = {"gpushare": "true", "gputopology": "true"}
+    async with stage:
+        await stage.offered(30)
+        stage.create("p", {}, inits=[{"gpu-mem": 3}], annotations=planned(0, 3))
+        await stage.admitted("p")
+        await stage.eventually(lambda: stage.annotations("p")[ASSIGNED] == "true")
+        stage.create("one", {"gpu": 1}, annotations={"ALIYUN_COM_GPU_GROUP": "0"})
+        await stage.admitted("one")
+        await stage.eventually(lambda: stage.annotations("one").get("ALIYUN_COM_GPU_GROUP") == "1")
+        stage.create("two", {"gpu": 1})
+        assert "shared" in await stage.rejected("two") or "free" in stage.kubelet.rejected["two"]
