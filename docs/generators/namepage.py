@@ -31,6 +31,8 @@ OTHER: Final = frozenset(
         "UNHEALTHY_KEY",
         "MANAGED_BY",
         "PLUGIN",
+        "LIMITING_ENV",
+        "NO_DEVICES",
         "DEVICE_ID_SEPARATOR",
         "DEFAULT_NAMES",
     }
