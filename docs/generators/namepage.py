@@ -31,6 +31,8 @@ OTHER: Final = frozenset(
         "UNHEALTHY_KEY",
         "MANAGED_BY",
         "PLUGIN",
+        "LIMITING_ENV",
+        "NO_DEVICES",
         "DEVICE_ID_SEPARATOR",
         "DEFAULT_NAMES",
     }
@@ -46,12 +48,12 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "are spread over, each the same part",
     },
     "What a pod may say": {
-        "UNIT": "annotation: the unit its amounts are in, where nodes have different ones",
         "POLICY": f"annotation: {', '.join(names.POLICY_NAMES)}; goes before the node's",
         "TOPOLOGY": "annotation: how cards that go together are chosen: "
         f"{', '.join(names.TOPOLOGY_NAMES)}",
         "ISOLATION": "annotation of a pod: the rung it demands, `mps`; label of a node: its rung",
-        "LABEL_REQUIRE_WHOLE": f"label: `{names.REQUIRE_WHOLE_DEVICE}` keeps the pod's card to it",
+        "LABEL_REQUIRE_WHOLE": f"label: `{names.REQUIRE_WHOLE_DEVICE}` makes the GPU of a share "
+        "exclusive; read at bind, a later change has no effect",
         "GANG": "label: name of the pods that are placed together or not at all",
         "GANG_REPLICA": "label: how many pods the gang has",
         "LABEL_SERVING_NAME": "label: the model server's name, as arena sets it",
@@ -70,6 +72,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "group": "whole cards: indexes with commas between",
         "group_assigned": "whole cards: as for shares",
         "group_assume_time": "whole cards: as for shares",
+        "UNIT": "the unit of its amounts, that of the node it was bound to",
+        "EXCLUSIVE": "`true`: a share that has its GPU alone, as its label requested at bind",
         "V3_MEMORY": "read only: as the second generation's allocation",
         "V3_CORE_PERCENTAGE": "JSON: container to card to percent of compute",
         "V3_ASSIGNED": "read only",

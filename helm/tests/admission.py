@@ -8,7 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import celpy
-from charting import Object, Rendered
+from charting import NAMESPACE, Object, Rendered
+
+TENANT = "jane"
+SELF = f"system:serviceaccount:{NAMESPACE}:gpushare-device-plugin"
+IDX = {"ALIYUN_COM_GPU_MEM_IDX": "1"}
 
 
 class Policy:
@@ -43,3 +47,26 @@ class Policy:
     def _ask(self, expression: str, values: dict[str, Any]) -> Any:
         program = self._environment.program(self._environment.compile(expression))
         return program.evaluate(values)
+
+
+def request(user: str, *, node: str = "", resource: str = "pods", verb: str = "UPDATE") -> Object:
+    """Who asks for what."""
+    extra = {"authentication.kubernetes.io/node-name": [node]} if node else {}
+    info = {"username": user, "extra": extra}
+    return {"operation": verb, "resource": {"resource": resource}, "userInfo": info}
+
+
+def pod(node: str = "n1", image: str = "a", **annotations: str) -> Object:
+    """A pod with annotations."""
+    spec = {"nodeName": node, "containers": [{"name": "c", "image": image}]}
+    return {"metadata": {"name": "p", "annotations": annotations}, "spec": spec}
+
+
+def labelled(item: Object, key: str, value: str = "1") -> Object:
+    """The object with this label."""
+    return item | {"metadata": item["metadata"] | {"labels": {key: value}}}
+
+
+def held_by(item: Object, **metadata: object) -> Object:
+    """The object with these fields of its metadata."""
+    return item | {"metadata": item["metadata"] | metadata}

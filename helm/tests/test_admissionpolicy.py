@@ -2,8 +2,8 @@
 
 import helm_python as helm
 import pytest
-from admission import Policy
-from charting import NAMESPACE, Object, Rendered, render
+from admission import IDX, SELF, TENANT, Policy, held_by, labelled, pod, request
+from charting import Object, Rendered, render
 
 from gpucore.wire import names
 from gpucore.wire.names import INVENTORY_HASH
@@ -24,6 +24,7 @@ def test_every_allocation_annotation_is_protected(prefix: str) -> None:
     expected = {
         *(mine.mem_idx, mine.mem_dev, mine.mem_pod, mine.mem_assigned, mine.mem_assume_time),
         *(mine.group, mine.group_assigned, mine.group_assume_time),
+        *(names.UNIT, names.EXCLUSIVE),
         *(names.V2_ALLOCATION, names.V2_ASSIGNED, names.V2_ASSUME_TIME),
         *(names.V3_MEMORY, names.V3_CORE_PERCENTAGE, names.V3_ASSIGNED, names.V3_ASSUME_TIME),
     }
@@ -38,36 +39,41 @@ def test_the_plugin_alone_is_exempt() -> None:
     policy = rendered.one("ValidatingAdmissionPolicy", "-allocation")
     (condition,) = policy["spec"]["matchConditions"]
     pod = dict(rendered.pods())["device-plugin"]
-    assert condition["expression"].endswith(f":{pod['serviceAccountName']}'")
+    assert condition["expression"].endswith(f":{pod['serviceAccountName']}'])")
+
+
+def test_users_named_in_values_are_exempt_too() -> None:
+    """A backup tool may restore pods with their annotations where the operator says so."""
+    user = "system:serviceaccount:velero:velero"
+    values: Object = {"admissionPolicy": {"exemptUsers": [user]}}
+    policy = Policy(render("1.33.0", values), "-allocation")
+    assert policy.refuses(request(user, verb="CREATE"), None, pod(**IDX)) == ""
+    assert policy.refuses(request(TENANT, verb="CREATE"), None, pod(**IDX))
+
+
+@pytest.mark.parametrize(
+    ("version", "values", "installed"),
+    [
+        ("1.29.9", {}, False),
+        ("1.30.0", {}, True),
+        ("1.30.4-eks-36c2a22", {}, True),
+        ("1.34.0", {"admissionPolicy": {"enabled": False}}, False),
+    ],
+)
+def test_policies_are_installed_by_default_where_the_cluster_has_them(
+    version: str, values: Object, *, installed: bool
+) -> None:
+    """From Kubernetes 1.30 on, unless values switch them off."""
+    rendered = render(version, values)
+    found = {each["metadata"]["name"] for each in rendered.of("ValidatingAdmissionPolicy")}
+    expected = {f"gpushare-{each}" for each in ("allocation", "device-plugin", "environment")}
+    assert found == (expected if installed else set())
 
 
 def test_older_cluster_is_told_so() -> None:
     """Where the cluster has no such policies the install stops with the version that has."""
     with pytest.raises(helm.HelmError, match=r"needs Kubernetes 1\.30"):
         render("1.29.9", ENABLED)
-
-
-def request(user: str, *, node: str = "", resource: str = "pods", verb: str = "UPDATE") -> Object:
-    """Who asks for what."""
-    extra = {"authentication.kubernetes.io/node-name": [node]} if node else {}
-    info = {"username": user, "extra": extra}
-    return {"operation": verb, "resource": {"resource": resource}, "userInfo": info}
-
-
-def pod(node: str = "n1", image: str = "a", **annotations: str) -> Object:
-    """A pod with annotations."""
-    spec = {"nodeName": node, "containers": [{"name": "c", "image": image}]}
-    return {"metadata": {"name": "p", "annotations": annotations}, "spec": spec}
-
-
-def labelled(item: Object, key: str, value: str = "1") -> Object:
-    """The object with this label."""
-    return item | {"metadata": item["metadata"] | {"labels": {key: value}}}
-
-
-TENANT = "jane"
-SELF = f"system:serviceaccount:{NAMESPACE}:gpushare-device-plugin"
-IDX = {"ALIYUN_COM_GPU_MEM_IDX": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -117,11 +123,17 @@ def test_the_plugin_may_correct_and_is_asked_by_its_own_policy(rendered: Rendere
     [
         ("n2", pod(**IDX), "its own node"),
         ("n1", pod(image="evil"), "changes annotations"),
-        ("", pod(image="evil"), "changes annotations"),
+        ("", pod(**IDX), "its own node"),
         ("n1", labelled(pod(), INVENTORY_HASH), "changes annotations"),
-        ("n1", pod(team="a"), "of its allocation alone"),
+        ("n1", pod(team="a"), "only the allocation annotations"),
+        ("n1", held_by(pod(), finalizers=["x/y"]), "no finalizers"),
+        (
+            "n1",
+            held_by(pod(), ownerReferences=[{"kind": "ConfigMap", "uid": "0"}]),
+            "no finalizers",
+        ),
     ],
-    ids=["another node", "an image", "an image, older cluster", "a label", "another annotation"],
+    ids=["another node", "an image", "no node", "a label", "an annotation", "finalizer", "owner"],
 )
 def test_a_stolen_plugin_token_runs_nothing_elsewhere(
     rendered: Rendered, node: str, after: Object, sentence: str
@@ -131,21 +143,20 @@ def test_a_stolen_plugin_token_runs_nothing_elsewhere(
     assert sentence in answer
 
 
-def test_the_plugin_publishes_its_own_node_alone(rendered: Rendered) -> None:
-    """The inventory and the number of cards, but neither taints, labels nor another node."""
-    policy = Policy(rendered, "-device-plugin")
-    before = {"metadata": {"name": "n1"}, "spec": {}}
-    after = {"metadata": {"name": "n1", "annotations": {"gpushare/inventory": "{}"}}, "spec": {}}
-    told = labelled(after, INVENTORY_HASH)
-    wrong = labelled(after, "gpushare")
-    tainted = {**after, "spec": {"taints": [{"key": "x"}]}}
-    asked = request(SELF, node="n1", resource="nodes")
-    for old, new in [(before, after), (before, told), (told, labelled(told, INVENTORY_HASH, "2"))]:
-        assert policy.refuses(asked, old, new) == ""
-    for old, new in [(before, tainted), (before, wrong), (wrong, after), (told, wrong)]:
-        assert "changes annotations" in policy.refuses(asked, old, new)
-    other = request(SELF, node="n2", resource="nodes")
-    assert "its own node" in policy.refuses(other, before, after)
+@pytest.mark.parametrize(
+    "key", ["ack.gpushare.placement", "aliyun.com/gpu-count"], ids=["exclusive", "cards"]
+)
+def test_labels_that_the_scheduler_reads_are_final_at_bind(rendered: Rendered, key: str) -> None:
+    """A waiting pod may still change them; they stay as they are on a pod that has a node."""
+    policy = Policy(rendered, "-allocation")
+    asked = request(TENANT)
+    wish = labelled(pod(), key)
+    for before, after in [(pod(), wish), (wish, pod()), (wish, labelled(pod(), key, "2"))]:
+        assert "when it binds" in policy.refuses(asked, before, after)
+    assert policy.refuses(asked, wish, labelled(wish, "team")) != ""
+    assert policy.refuses(asked, pod(), labelled(pod(), "team")) == ""
+    assert policy.refuses(asked, pod(node=""), labelled(pod(node=""), key)) == ""
+    assert policy.refuses(request(TENANT, verb="CREATE"), None, wish) == ""
 
 
 def test_the_plugins_policy_is_nobody_elses(rendered: Rendered) -> None:

@@ -5,10 +5,17 @@ import ssl
 from pathlib import Path
 
 import pytest
-from charting import NAMESPACE, Object, Rendered, render
+from charting import CHART, NAMESPACE, Object, Rendered, parsed, render
 from handshake import shake_hands
 
 HOST = f"gpushare-webhook.{NAMESPACE}.svc"
+
+
+def rendered_values(section: str) -> Object:
+    """The chart's defaults of this section."""
+    (values,) = parsed((CHART / "values.yaml").read_text())
+    found: Object = values[section]
+    return found
 
 
 @pytest.fixture
@@ -48,7 +55,8 @@ def test_it_never_stops_the_cluster_from_starting(rendered: Rendered) -> None:
     (hook,) = rendered.of("MutatingWebhookConfiguration")[0]["webhooks"]
     (expression,) = hook["namespaceSelector"]["matchExpressions"]
     assert expression["operator"] == "NotIn"
-    assert set(expression["values"]) == {"kube-system", NAMESPACE}
+    exempt = rendered_values("admissionPolicy")["exemptNamespaces"]
+    assert set(expression["values"]) == {"kube-system", NAMESPACE, *exempt}
     assert hook["failurePolicy"] == "Ignore"
 
 

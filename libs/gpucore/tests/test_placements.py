@@ -33,6 +33,7 @@ def test_both_generations_and_the_unit() -> None:
         wire_names.V2_ASSUME_TIME: "7",
         wire_names.V3_CORE_PERCENTAGE: '{"0":{"1":40}}',
         wire_names.UNIT: "GiB",
+        wire_names.EXCLUSIVE: "false",
     }
 
 

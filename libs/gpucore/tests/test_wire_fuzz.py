@@ -51,7 +51,7 @@ TEXT_KEYS = [
     NAMES.mem_idx, NAMES.mem_pod, NAMES.mem_assigned, NAMES.mem_assume_time, NAMES.group,
     NAMES.group_assigned, wire_names.V2_ALLOCATION, wire_names.V2_ASSIGNED,
     wire_names.V2_ASSUME_TIME, wire_names.V3_MEMORY, wire_names.V3_CORE_PERCENTAGE,
-    wire_names.UNIT, wire_names.POLICY, wire_names.ISOLATION,
+    wire_names.UNIT, wire_names.EXCLUSIVE, wire_names.POLICY, wire_names.ISOLATION,
 ]  # fmt: skip
 MAPS = st.dictionaries(
     st.sampled_from(["0", "1", "2", "x", "-1", "00"]),

@@ -30,13 +30,18 @@ def webhook(cluster: FakeApiServer, folder: Path) -> Running:
     )
 
 
-async def review(extender: Running, item: object, namespace: str = "default") -> Object:
+async def review(
+    extender: Running, item: object, namespace: str = "default", sub_resource: str = ""
+) -> Object:
     """Send a pod for admission as the API server would; answers the response."""
     server = extender.service.listeners.admission
+    asked = {"uid": "r1", "namespace": namespace, "operation": "CREATE", "object": item}
+    if sub_resource:
+        asked["subResource"] = sub_resource
     body = {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
-        "request": {"uid": "r1", "namespace": namespace, "operation": "CREATE", "object": item},
+        "request": asked,
     }
     url = f"https://127.0.0.1:{server.port}/admit"
     async with (
@@ -126,6 +131,64 @@ async def test_what_can_never_be_right_is_refused_in_one_sentence(
         assert not response["allowed"]
         assert response["status"]["code"] == 422
         assert words in response["status"]["message"]
+
+
+def choosing(name: str, **item: object) -> Object:
+    """A container that sets a variable."""
+    return {"name": "x", "env": [{"name": name, "value": "all", **item}]}
+
+
+@pytest.mark.parametrize("place", ["containers", "initContainers"])
+@pytest.mark.parametrize(
+    ("amount", "box"),
+    [
+        (0, choosing("NVIDIA_VISIBLE_DEVICES")),
+        (2, choosing("NVIDIA_VISIBLE_DEVICES")),
+        (2, choosing("NVIDIA_VISIBLE_DEVICES", valueFrom={"configMapKeyRef": {}}, value="")),
+        (2, choosing("CUDA_MPS_PIPE_DIRECTORY")),
+        (2, choosing("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")),
+        (2, choosing("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")),
+        (2, choosing("CGPU_DISABLE")),
+        (2, {"name": "x", "envFrom": [{"prefix": "CUDA_MPS_", "configMapRef": {"name": "c"}}]}),
+    ],
+)
+async def test_no_pod_replaces_its_gpu_or_its_limit(
+    cluster: FakeApiServer, tmp_path: Path, place: str, amount: int, box: Object
+) -> None:
+    """In any container of the pod, also in one that requests nothing."""
+    make_certificate(tmp_path / "certificates", "one")
+    async with webhook(cluster, tmp_path) as extender:
+        await started(extender)
+        item = pod("p", amount)
+        item["spec"].setdefault(place, []).append(box)
+        response = await review(extender, item)
+        assert not response["allowed"]
+        assert "container x: sets " in response["status"]["message"]
+
+
+async def test_hiding_every_gpu_is_allowed(cluster: FakeApiServer, tmp_path: Path) -> None:
+    """Arena sets NVIDIA_VISIBLE_DEVICES=void in pods that need no GPU; so may everybody."""
+    make_certificate(tmp_path / "certificates", "one")
+    async with webhook(cluster, tmp_path) as extender:
+        await started(extender)
+        item = pod("p", 2)
+        item["spec"]["containers"].append(choosing("NVIDIA_VISIBLE_DEVICES", value="void"))
+        item["spec"]["containers"].append(choosing("CUDA_VISIBLE_DEVICES"))
+        assert (await review(extender, item))["allowed"]
+
+
+async def test_a_debug_container_chooses_no_gpu(cluster: FakeApiServer, tmp_path: Path) -> None:
+    """Ephemeral containers are reviewed by themselves, and the pod is not changed any more."""
+    make_certificate(tmp_path / "certificates", "one")
+    async with webhook(cluster, tmp_path) as extender:
+        await started(extender)
+        item = pod("p", 2)
+        item["spec"]["containers"].append(choosing("NVIDIA_VISIBLE_DEVICES"))
+        item["spec"]["ephemeralContainers"] = [{"name": "debug"}]
+        fine = await review(extender, item, sub_resource="ephemeralcontainers")
+        assert fine == {"uid": "r1", "allowed": True}
+        item["spec"]["ephemeralContainers"] = [choosing("NVIDIA_VISIBLE_DEVICES")]
+        assert not (await review(extender, item, sub_resource="ephemeralcontainers"))["allowed"]
 
 
 async def test_a_large_pod_may_wait_for_a_larger_node(

@@ -77,6 +77,17 @@ def test_a_swapped_pod_is_corrected_and_the_event_says_how() -> None:
     assert claim.assume_time == 17
 
 
+def test_an_adopted_pod_has_no_gpu_to_itself() -> None:
+    """No scheduler kept the GPU free for it, so its label cannot take what its neighbours hold."""
+    whole = {wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}
+    pod = make_pod("p", {"gpu-mem": 3}, labels=whole)
+    correction = only(corrections([held("p", {0: 3})], [pod], truth()))
+    assert correction.annotations[wire_names.EXCLUSIVE] == "false"
+    planned = make_pod("q", {"gpu-mem": 3}, annotations=plan(1, 3), labels=whole)
+    correction = only(corrections([held("q", {1: 3})], [planned], truth()))
+    assert correction.annotations[wire_names.EXCLUSIVE] == "true"
+
+
 def test_a_pod_that_bypassed_the_scheduler_is_adopted() -> None:
     """Without a plan the pod gets all annotations, dated now."""
     pod = make_pod("p", {"gpu-mem": 2}, {"gpu-mem": 1})

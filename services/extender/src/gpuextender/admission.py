@@ -2,8 +2,8 @@
 
 Only what can never be right is refused. Being too large for every card that is there now is not
 such a thing, for a larger node may come, unless the amount is a unit or more when read in MiB:
-then it is the well-known mistake. Pods of ``kube-system`` and pods that ask for nothing of ours
-pass untouched.
+then it is the well-known mistake. A pod that requests nothing of ours is refused only where it
+chooses GPUs by NVIDIA_VISIBLE_DEVICES. Pods of ``kube-system`` pass untouched.
 """
 
 from collections.abc import Iterable
@@ -13,8 +13,9 @@ import msgspec
 
 from gpucore.account import NodeAccount
 from gpucore.model import Demand
+from gpucore.overrides import overrides
 from gpucore.units import MIB
-from gpucore.wire.names import ENV_VISIBLE_DEVICES, Names
+from gpucore.wire.names import Names
 from gpucore.wire.pods import Container, Pod, demand_of
 
 EXEMPT: Final = "kube-system"
@@ -49,12 +50,21 @@ def judge(
     Raises:
         WireError: an amount is no Kubernetes quantity.
     """
-    demand = demand_of(pod, names)
-    if namespace == EXEMPT or demand is None:
+    if namespace == EXEMPT:
         return Verdict()
-    refusal = _refusal(pod, demand, accounts, names)
-    if refusal:
+    demand = demand_of(pod, names)
+    containers = (*pod.containers, *pod.init_containers)
+    if refusal := override_refusal(containers, requests_gpus=demand is not None):
         return Verdict(refusal=refusal)
+    if demand is None:
+        return Verdict()
+    if refusal := _refusal(pod, demand, accounts, names):
+        return Verdict(refusal=refusal)
+    return _steered(pod, scheduler)
+
+
+def _steered(pod: Pod, scheduler: str) -> Verdict:
+    """The scheduler to set, or a warning where the pod names another."""
     if not scheduler or pod.node or pod.scheduler_name == scheduler:
         return Verdict()
     if pod.scheduler_name in {"", DEFAULT_SCHEDULER}:
@@ -63,6 +73,28 @@ def judge(
         warning=f"scheduler {pod.scheduler_name} places this pod: "
         f"unless it calls the gpushare extender, use {scheduler}"
     )
+
+
+def judge_debugging(pod: Pod, *, namespace: str, names: Names) -> Verdict:
+    """Look at a pod to which an ephemeral container is added.
+
+    Raises:
+        WireError: an amount is no Kubernetes quantity.
+    """
+    if namespace == EXEMPT:
+        return Verdict()
+    asks = demand_of(pod, names) is not None
+    return Verdict(refusal=override_refusal(pod.ephemeral_containers, requests_gpus=asks))
+
+
+def override_refusal(containers: Iterable[Container], *, requests_gpus: bool) -> str:
+    """Why containers are refused that would choose their GPU or widen their limit."""
+    for name, variables in overrides(containers, requests_gpus=requests_gpus).items():
+        return (
+            f"container {name}: sets {' and '.join(variables)}, "
+            "which would bypass the share: remove it"
+        )
+    return ""
 
 
 def _refusal(pod: Pod, demand: Demand, accounts: Iterable[NodeAccount], names: Names) -> str:
@@ -80,8 +112,6 @@ def _container_refusal(container: Container, names: Names) -> str:
     ours = {names.gpu_mem, names.gpu_core, names.gpu} & container.limits.keys()
     if ours and NVIDIA_GPU in container.limits:
         return f"asks for {min(ours)} and {NVIDIA_GPU}, which would book cards twice: use one"
-    if ours and ENV_VISIBLE_DEVICES in container.env:
-        return f"sets {ENV_VISIBLE_DEVICES}, which would bypass the share: remove it"
     return ""
 
 

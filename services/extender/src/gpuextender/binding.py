@@ -88,6 +88,7 @@ def annotations(claim: Claim, demand: Demand, names: Names, account: NodeAccount
         names,
         inventory=account.inventory,
         assume_time=claim.assume_time,
+        exclusive=claim.exclusive,
     )
 
 

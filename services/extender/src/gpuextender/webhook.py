@@ -15,7 +15,7 @@ from gpucore.account import NodeAccount
 from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod
 from gpuextender import VERSION, metrics
-from gpuextender.admission import Verdict, judge
+from gpuextender.admission import Verdict, judge, judge_debugging
 from gpuextender.front import JSON
 from gpuextender.health import Health
 from gpuextender.messages import NOTHING, MessageError, given
@@ -24,9 +24,10 @@ from gpuextender.state import State
 PATH: Final = "/admit"
 
 
-class _Request(msgspec.Struct):
+class _Request(msgspec.Struct, rename="camel"):
     uid: str
     namespace: str = ""
+    sub_resource: str = ""
     object: msgspec.Raw = NOTHING
 
 
@@ -82,11 +83,14 @@ class Webhook:
     def _judge(self, asked: _Request) -> Verdict:
         if not given(asked.object):
             return Verdict()
+        pod, names = decode_pod(asked.object), self._state.names
+        if asked.sub_resource:
+            return judge_debugging(pod, namespace=asked.namespace, names=names)
         return judge(
-            decode_pod(asked.object),
+            pod,
             namespace=asked.namespace,
             accounts=self._accounts(),
-            names=self._state.names,
+            names=names,
             scheduler=self._scheduler,
         )
 

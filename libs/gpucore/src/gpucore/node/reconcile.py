@@ -118,6 +118,7 @@ def _wanted(
             inventory=truth.inventory,
             assume_time=claim.assume_time or truth.now_ns,
             assigned=True,
+            exclusive=claim.exclusive and _planned(claim.placement),
         )
     )
     if not _same_place(claim.placement, actual):  # an older map would be believed before ours
@@ -193,6 +194,11 @@ def _in_planned_order(actual: Placement, planned: Placement, demand: Demand) -> 
         row = actual.group[len(group) : len(group) + count]
         group += sorted(row, key=lambda card: (order.get(card, len(order)), card))
     return msgspec.structs.replace(actual, group=tuple(group))
+
+
+def _planned(placement: Placement) -> bool:
+    """A scheduler chose the GPU; where none did, none can have kept it exclusive."""
+    return bool(placement.mem or placement.core or placement.group)
 
 
 def _same_place(planned: Placement, actual: Placement) -> bool:

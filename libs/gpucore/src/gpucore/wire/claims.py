@@ -97,7 +97,7 @@ class _Reader:
             pending=max(demand.mem - sum(mem.values()), 0),
             pending_core=max(demand.core - sum(core.values()), 0),
             pending_gpus=max(demand.gpus - len(group), 0),
-            exclusive=demand.whole_device,
+            exclusive=self._exclusive(),
             unit=self._unit(),
             faults=tuple(self._faults),
         )
@@ -187,6 +187,15 @@ class _Reader:
         except UnitError:
             self._faults.append(f"annotation {wire_names.UNIT} is no unit of memory")
             return None
+
+    def _exclusive(self) -> bool:
+        """As recorded at the bind; pods of other schedulers have only the label."""
+        text = self._pod.annotations.get(wire_names.EXCLUSIVE)
+        if text in {"true", "false"}:
+            return text == "true"
+        if text is not None:
+            self._faults.append(f"annotation {wire_names.EXCLUSIVE} is neither true nor false")
+        return self._demand.whole_device
 
     def _assigned(self) -> bool:
         return any(_flag(self._pod.annotations, key) for key in _assigned_keys(self._names))

@@ -13,6 +13,7 @@ import msgspec
 INVENTORY: Final = "gpushare/inventory"  # node annotation, versioned JSON
 INVENTORY_HASH: Final = "gpushare/inventory-hash"  # node label: which inventory it has
 UNIT: Final = "gpushare/unit"  # pod annotation: the unit its amounts are in
+EXCLUSIVE: Final = "gpushare/exclusive"  # pod annotation, written at bind: it has its GPU alone
 POLICY: Final = "gpushare/policy"  # pod annotation: binpack, spread, fragmentation
 ISOLATION: Final = "gpushare/isolation"  # pod annotation: the rung it demands; node label: its own
 CARD_ISOLATION: Final = "gpushare/card-isolation"  # node annotation: "0=mps,1=none", by card
@@ -58,6 +59,10 @@ ENV_PROCESS_FRACTION: Final = "GPUSHARE_PROCESS_MEM_FRACTION"  # less the head-r
 ENV_MPS_THREADS: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 ENV_MPS_MEMORY: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 ENV_MPS_PIPE: Final = "CUDA_MPS_PIPE_DIRECTORY"
+LIMITING_ENV: Final = frozenset({ENV_MPS_THREADS, ENV_MPS_MEMORY, ENV_MPS_PIPE, ENV_CGPU_DISABLE})
+"""Variables that hold a container to its share; a pod that requests GPUs may not set them."""
+NO_DEVICES: Final = frozenset({"", "none", "void"})
+"""Values of NVIDIA_VISIBLE_DEVICES that hide every GPU."""
 
 # Labels that arena gives to what serves a model; Deployments and pods alike.
 LABEL_SERVING_NAME: Final = "servingName"

@@ -1,7 +1,7 @@
 """A placement as the annotations that carry it to the node: V1 and V2 always, V3 for compute.
 
 The values are those the originals wrote, so their tools keep reading. What they could not say (the
-unit of the amounts) stands in an annotation of ours.
+unit of the amounts, and whether the GPU is exclusive) stands in annotations of ours.
 """
 
 from collections.abc import Sequence
@@ -21,6 +21,7 @@ def annotations_of(
     inventory: Inventory,
     assume_time: int,
     assigned: bool = False,
+    exclusive: bool | None = None,
 ) -> dict[str, str]:
     """The annotations that say ``placement``, to be merged into the pod.
 
@@ -31,10 +32,13 @@ def annotations_of(
         inventory: the cards of its node, which give DEV and the unit.
         assume_time: Unix nanoseconds of the decision.
         assigned: the node has handed the cards out.
+        exclusive: the share has its GPU alone; by default as the pod's label requests.
     """
     texts: dict[str, str] = {}
     if placement.mem or placement.core:
         texts |= _share(placement, demand, names, inventory)
+        alone = demand.whole_device if exclusive is None else exclusive
+        texts[wire_names.EXCLUSIVE] = str(alone).lower()
         texts |= _flags((names.mem_assigned, wire_names.V2_ASSIGNED), assigned=assigned)
         texts |= dict.fromkeys((names.mem_assume_time, wire_names.V2_ASSUME_TIME), str(assume_time))
     if placement.group:

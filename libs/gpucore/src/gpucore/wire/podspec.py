@@ -9,6 +9,7 @@ import msgspec
 
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError
+from gpucore.wire.names import ENV_VISIBLE_DEVICES, NO_DEVICES
 
 Quantity = Annotated[str, msgspec.Meta(pattern=r"^[-+.0-9eEinumkKMGTP]{1,64}\Z")]
 Texts = dict[str, str]
@@ -20,13 +21,16 @@ class Container(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         limits: resource name to Kubernetes quantity, as text; of ours, requests are the same.
         restart_policy: ``Always`` makes an init container a sidecar; empty for the pod's.
-        env: names of the variables that the specification sets.
+        env: names of the variables that the specification sets, but for NVIDIA_VISIBLE_DEVICES
+            where it hides every GPU.
+        env_prefixes: of the variables that it takes from ConfigMaps and Secrets.
     """
 
     name: str = ""
     limits: Texts = {}
     restart_policy: str = ""
     env: tuple[str, ...] = ()
+    env_prefixes: tuple[str, ...] = ()
 
     @property
     def is_sidecar(self) -> bool:
@@ -60,6 +64,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     labels: Texts = {}
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[Container, ...] = ()
     scheduler_name: str = ""
     priority: int = 0
     creation: str = ""
@@ -78,8 +83,18 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         return tuple(each for each in self.init_containers if each.is_sidecar)
 
 
-class _Env(msgspec.Struct, gc=False):
+class _Source(msgspec.Struct, gc=False):
+    """Where a value comes from; it does not matter where."""
+
+
+class _Env(msgspec.Struct, rename="camel", gc=False):
     name: str = ""
+    value: str = ""
+    value_from: _Source | None = None
+
+
+class _EnvSource(msgspec.Struct, gc=False):
+    prefix: str = ""
 
 
 class _Resources(msgspec.Struct, gc=False):
@@ -91,6 +106,7 @@ class _Container(msgspec.Struct, rename="camel", gc=False):
     resources: _Resources | None = None
     restart_policy: str | None = None
     env: list[_Env] | None = None
+    env_from: list[_EnvSource] | None = None
 
 
 class _Metadata(msgspec.Struct, rename="camel", gc=False):
@@ -109,6 +125,7 @@ class _Spec(msgspec.Struct, rename="camel", gc=False):
     node_name: str | None = None
     containers: list[_Container] | None = None
     init_containers: list[_Container] | None = None
+    ephemeral_containers: list[_Container] | None = None
     scheduler_name: str | None = None
     priority: int | None = None
 
@@ -158,6 +175,7 @@ def flat(pod: PodObject) -> Pod:
         labels=meta.labels or {},
         containers=tuple(map(_container, spec.containers or ())),
         init_containers=tuple(map(_container, spec.init_containers or ())),
+        ephemeral_containers=tuple(map(_container, spec.ephemeral_containers or ())),
         scheduler_name=spec.scheduler_name or "",
         priority=spec.priority or 0,
         creation=meta.creation_timestamp or "",
@@ -168,10 +186,19 @@ def flat(pod: PodObject) -> Pod:
 
 
 def _container(container: _Container) -> Container:
-    resources, env = container.resources, container.env
+    resources, env, sources = container.resources, container.env, container.env_from
     return Container(
         name=container.name,
         limits=(resources.limits if resources else None) or {},
         restart_policy=container.restart_policy or "",
-        env=tuple([variable.name for variable in env]) if env else (),
+        env=tuple([each.name for each in env if not _hides_gpus(each)]) if env else (),
+        env_prefixes=tuple([each.prefix for each in sources if each.prefix]) if sources else (),
+    )
+
+
+def _hides_gpus(variable: _Env) -> bool:
+    return (
+        variable.name == ENV_VISIBLE_DEVICES
+        and variable.value_from is None
+        and variable.value in NO_DEVICES
     )
