@@ -155,7 +155,7 @@ def amount_hint(refusal: Refusal) -> str:
     if refusal.asked % (size * _MIB) == 0 and refusal.asked // (size * _MIB) <= largest:
         count = refusal.asked // (size * _MIB)
         return f"; amounts are whole numbers of {refusal.unit}: write {count}"
-    if size > 1 and refusal.unit.units_for(refusal.asked) <= largest:
+    if refusal.asked >= size // 4 > 0 and refusal.unit.units_for(refusal.asked) <= largest:
         return f"; if MiB were meant, ask for {refusal.unit.units_for(refusal.asked)}"
     return ""
 
