@@ -76,11 +76,14 @@ def test_the_largest_share_just_fits() -> None:
     assert refused(book, pod("p", 10, core=61)).code is Code.INSUFFICIENT_CORE
 
 
-@pytest.mark.parametrize(("mem", "core", "total"), [(16, 0, 15), (1, 101, 100)])
-def test_more_than_a_card_has_is_never_cured(mem: int, core: int, total: int) -> None:
+@pytest.mark.parametrize(
+    ("mem", "core", "total", "code"),
+    [(16, 0, 15, Code.TOO_LARGE), (1, 101, 100, Code.COMPUTE_TOO_LARGE)],
+)
+def test_more_than_a_card_has_is_never_cured(mem: int, core: int, total: int, code: Code) -> None:
     """A demand over the size of every card is refused for good, with the size that is too small."""
     refusal = refused(ledger(share_node("n", cards(15))), pod("p", mem, core=core))
-    assert (refusal.code, refusal.unresolvable) == (Code.TOO_LARGE, True)
+    assert (refusal.code, refusal.unresolvable) == (code, True)
     assert refusal.cards[0].total == total
 
 

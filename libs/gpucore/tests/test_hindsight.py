@@ -5,14 +5,15 @@ from collections.abc import Iterable
 from corebuilders import assumed, bound, cards, demand, ledger, pod, share_node
 from linkedcards import BRIDGED, indexes, joined_cards, linked_node
 
-from gpucore.fit import fit
 from gpucore.gang import seat
 from gpucore.gangplaces import Rules
 from gpucore.gangwords import gang_words
 from gpucore.hindsight import why
 from gpucore.ledger import Ledger
 from gpucore.model import Placement
-from gpucore.remedies import helps
+from gpucore.scheduling.candidates import Candidates, PendingPod
+from gpucore.scheduling.constraints import CandidateNode
+from gpucore.suggestions import suggestions
 from gpucore.units import NodeName
 from gpucore.wire.gangs import Gang
 from gpucore.wire.pods import Pod
@@ -37,12 +38,11 @@ def reason(book: Ledger, of: Pod) -> str:
 
 def words(book: Ledger, asks: Pod, *open_nodes: str) -> list[str]:
     """What would help a pod that waits; all nodes take new pods unless some are named."""
-    asked, accounts = demand(asks), book.nodes()
-    verdicts = {name: fit(account, asked) for name, account in accounts.items()}
-    refused = {name: verdict for name, verdict in verdicts.items() if verdict is not None}
-    fits = sorted(verdicts.keys() - refused.keys())
-    names = frozenset(map(NodeName, open_nodes)) or frozenset(accounts)
-    return list(helps(asked, book, refused, fits=fits, open_nodes=names))
+    accounts, waiting = book.nodes(), PendingPod(demand(asks))
+    closed = set(accounts).difference(open_nodes) if open_nodes else set[str]()
+    nodes = {name: CandidateNode(name, unschedulable=name in closed) for name in accounts}
+    cluster = Candidates(accounts, nodes)
+    return list(suggestions(waiting, cluster, cluster.refusals(waiting)))
 
 
 def of_gang(book: Ledger, asks: Pod, size: int, names: Iterable[str]) -> list[str]:
@@ -97,7 +97,7 @@ def test_what_whole_cards_wait_for() -> None:
         holding(book, pod(name, gpus=1), gpu)
     assert words(book, pod("p", gpus=3)) == [
         "it fits n once default/a ends",
-        "n is 1 free card short; 'gpushare defrag' says what to move",
+        "n is 1 free card short; 'gpushare defrag --cards 3' looks for pods to move",
         "cards 0, 3 (score 200) can be had now, on n",
     ]
     assert words(book, pod("p", gpus=4))[0] == "it fits n once default/a, default/b end"
@@ -107,7 +107,7 @@ def test_what_is_free_is_named_with_its_score() -> None:
     """Where whole cards fit, the group that a pod would get is said."""
     book = ledger(linked_node("n", BRIDGED))
     (sentence,) = words(book, pod("p", gpus=2))
-    assert sentence.startswith("n has room for it, on cards 0, 3 (score 200): what keeps it off")
+    assert sentence == "n can take it now, on cards 0, 3 (score 200)"
     (closed,) = words(book, pod("p", gpus=2), "elsewhere")
     assert closed == "n has room for it, but takes no new pods: uncordon it or make it ready"
 
@@ -116,7 +116,10 @@ def test_a_machine_that_is_too_small_is_not_promised() -> None:
     """No end of pods makes more cards than a node has."""
     book = ledger(linked_node("n", BRIDGED))
     holding(book, pod("a", gpus=1), 0)
-    assert words(book, pod("p", gpus=5))[0].startswith("n is 2 free cards short")
+    assert words(book, pod("p", gpus=5)) == [
+        "no node has 5 healthy GPUs; n has the most, 4: request at most 4",
+        "cards 1, 2, 3 (score 230) can be had now, on n",
+    ]
 
 
 def test_a_gang_that_is_short_names_the_roomiest_nodes() -> None:

@@ -92,11 +92,11 @@ def test_a_card_that_is_too_small_is_named_by_its_size(run: Run, cluster: FakeCl
 
 
 def test_a_pod_that_fits_waits_for_something_else(run: Run, cluster: FakeCluster) -> None:
-    """Where a node could take it, the answer says that GPUs are not the reason."""
+    """Where a node admits it by every rule that is evaluated, the answer says so."""
     cluster.node("n", total=15).pod("p", 4, phase="Pending")
     out = run("explain", "pod", "p", on=cluster).out
     assert "waiting, although a node could take it" in out
-    assert "n has room for it: what keeps it off is no GPU" in out
+    assert "n can take it now" in out
 
 
 def test_room_on_a_cordoned_node_is_said(run: Run, cluster: FakeCluster) -> None:
@@ -206,11 +206,11 @@ def test_a_gang_without_room_for_all(run: Run, cluster: FakeCluster) -> None:
 
 
 def test_a_gang_with_room_for_all(run: Run, cluster: FakeCluster) -> None:
-    """Where all fit, the answer says where they would go, and that GPUs are not the reason."""
+    """Where all fit, the answer says where they would go."""
     have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
     cluster.node("n", cards=[Card(15), Card(15)], resources=have)
     gang = {"labels": {"gpu-topology": "train", "gpu-topology-replica": "2"}}
     cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu": "1"}, metadata=gang)
     helps = json.loads(run("explain", "pod", "p", "-o", "json", on=cluster).out)["helps"]
-    assert helps[0].startswith("n has room for it, on card 0: what keeps it off is no GPU")
+    assert helps[0] == "n can take it now, on card 0"
     assert helps[1].startswith("2 members of the gang would go to n: ")

@@ -28,7 +28,7 @@ def test_marks_are_notes_beside_the_table(run: Run, mixed: FakeCluster) -> None:
     assert run("inspect", on=mixed).err.splitlines() == [
         "note: n2 is cordoned: it takes no new pods",
         "note: n2 GPU1 is unhealthy: it takes no new pods",
-        "note: without cordoned nodes: 20/54 (37%)",
+        "note: without cordoned and unready nodes and unhealthy GPUs: 20/54 (37%)",
     ]
 
 

@@ -85,15 +85,18 @@ def test_the_cluster_stays_as_it_is(run: Run, two_cards: FakeCluster, manifest: 
     assert out == "one  n  8 GiB on card 1 of node n\ntwo  n  8 GiB on card 0 of node n\n"
 
 
-@pytest.mark.parametrize("change", [{"cordoned": True}, {"ready": False}])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"cordoned": True}, "the node is cordoned"), ({"ready": False}, "the node is not ready")],
+)
 def test_nodes_that_take_no_pods_are_left_out(
-    run: Run, cluster: FakeCluster, manifest: Path, change: dict[str, bool]
+    run: Run, cluster: FakeCluster, manifest: Path, change: dict[str, bool], words: str
 ) -> None:
-    """A cordoned or unready node is no place."""
+    """A cordoned or unready node is no place, and is named as such."""
     cluster.node("n", cards=[Card(15)], **change)
     manifest.write_text(POD)
     outcome = run("whatif", "-f", str(manifest), on=cluster)
-    assert (outcome.code, "no node takes new pods" in outcome.out) == (1, True)
+    assert (outcome.code, f"fits nowhere: 1 node: {words}\n" in outcome.out) == (1, True)
 
 
 def test_the_node_selector_is_obeyed(run: Run, cluster: FakeCluster, manifest: Path) -> None:

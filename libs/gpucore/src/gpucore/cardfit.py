@@ -30,8 +30,7 @@ def refusal_of_card(card: CardAccount, demand: Demand) -> CardRefusal | None:
         return None
     if code is Code.MAX_PODS:
         return CardRefusal(card.index, code, 0, card.max_pods, 1)
-    about_core = code is Code.TOO_LARGE and mem <= card.total
-    if about_core or code is Code.INSUFFICIENT_CORE:
+    if code in {Code.COMPUTE_TOO_LARGE, Code.INSUFFICIENT_CORE}:
         return CardRefusal(card.index, code, card.core_free, CORE_PER_CARD, core)
     return CardRefusal(card.index, code, card.free, card.total, mem)
 
@@ -43,7 +42,9 @@ def _unable(card: CardAccount, demand: Demand, mem: int, core: int) -> Code | No
     rung = card.gpu.rung if card.gpu else Rung.NONE
     if demand.rung not in {Rung.NONE, rung} or (demand.cards > 1 and rung is Rung.MPS):
         return Code.RUNG_MISSING  # a daemon serves one card, and a process has one daemon
-    return Code.TOO_LARGE if mem > card.total or core > CORE_PER_CARD else None
+    if core > CORE_PER_CARD:
+        return Code.COMPUTE_TOO_LARGE
+    return Code.TOO_LARGE if mem > card.total else None
 
 
 def _occupied(card: CardAccount, demand: Demand) -> Code | None:

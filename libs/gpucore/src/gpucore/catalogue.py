@@ -106,6 +106,31 @@ _ENTRIES: Final = (
         "The pods of a gang are placed together: all do not fit, or their places are elsewhere.",
         "Free room for all pods of the gang, or ask for fewer; the sentence says how many fit now.",
     ),
+    Entry(
+        Code.COMPUTE_TOO_LARGE,
+        "The pod requests more than 100 percent of the compute of one GPU.",
+        "Request at most 100 percent, or spread the pod over GPUs with the label gpu-count.",
+    ),
+    Entry(
+        Code.NODE_UNSCHEDULABLE,
+        "The node is cordoned or not ready, so the scheduler places no new pods there.",
+        "kubectl uncordon the node, or see why its kubelet is not ready.",
+    ),
+    Entry(
+        Code.TAINT_NOT_TOLERATED,
+        "The node has a taint that the pod does not tolerate.",
+        "Add a toleration to the pod, or remove the taint from the node.",
+    ),
+    Entry(
+        Code.NODE_AFFINITY,
+        "The node does not match the pod's nodeSelector or required node affinity.",
+        "Correct the pod's nodeSelector or affinity, or label the node.",
+    ),
+    Entry(
+        Code.INSUFFICIENT_RESOURCES,
+        "The node has too little cpu, memory or another resource left for the pod's requests.",
+        "Wait for a pod to end, request less, or add a node; kubectl describe node shows the sums.",
+    ),
 )
 
 CATALOGUE: Final = MappingProxyType({entry.code: entry for entry in _ENTRIES})

@@ -9,15 +9,19 @@ from typing import Final
 from gpucore.account import NodeAccount
 from gpucore.catalogue import CATALOGUE, Entry, catalogue_page
 from gpucore.model import CardRefusal, Cards, Code, Placement, Refusal
+from gpucore.scheduling.constraints import CPU
 from gpucore.units import GIB, MIB, MemoryUnit
 
 __all__ = [
     "CATALOGUE",
+    "CONSTRAINT_CODES",
     "Entry",
+    "amount_hint",
     "cards_named",
     "catalogue_page",
     "headline",
     "placement_sentence",
+    "resource_words",
     "sentence",
     "unit_of",
 ]
@@ -25,6 +29,7 @@ __all__ = [
 GIB_CARDS_END: Final = 100
 """The original's guess: a card of more units is counted in MiB. Wrong for 101 GiB and more."""
 
+_MIB: Final = 1 << 20
 INSUFFICIENT: Final = "Insufficient GPU Memory in one device"
 _SHARE_CODES: Final = frozenset(
     {
@@ -35,10 +40,20 @@ _SHARE_CODES: Final = frozenset(
         Code.TAKEN_WHOLE,
         Code.UNHEALTHY,
         Code.TOO_LARGE,
+        Code.COMPUTE_TOO_LARGE,
         Code.RUNG_MISSING,
         Code.PENDING_UNITS,
     }
 )
+CONSTRAINT_CODES: Final = frozenset(
+    {
+        Code.NODE_UNSCHEDULABLE,
+        Code.TAINT_NOT_TOLERATED,
+        Code.NODE_AFFINITY,
+        Code.INSUFFICIENT_RESOURCES,
+    }
+)
+"""Codes of rules that are kube-scheduler's own, not about GPUs."""
 _MEMORY_CODES: Final = frozenset({Code.INSUFFICIENT_MEMORY, Code.TOO_LARGE, Code.PENDING_UNITS})
 
 
@@ -50,6 +65,8 @@ def headline(refusal: Refusal) -> str:
         return INSUFFICIENT
     if refusal.code is Code.INVALID_REQUEST:
         return f"The pod cannot be placed anywhere: {refusal.detail}"
+    if refusal.code is Code.INSUFFICIENT_RESOURCES:
+        return f"Insufficient {refusal.detail}"
     return CATALOGUE[refusal.code].sentence.rstrip(".")
 
 
@@ -74,7 +91,25 @@ def _words(refusal: Refusal) -> str:
         )
     if refusal.code is Code.UNEVEN_SPLIT:
         return f"{refusal.asked}{unit} over {refusal.total} cards"
-    return ""
+    if refusal.code is Code.INSUFFICIENT_RESOURCES:
+        return resource_words(refusal)
+    return refusal.detail if refusal.code in CONSTRAINT_CODES else ""
+
+
+def resource_words(refusal: Refusal) -> str:
+    """``asked 8, 1.5 of 4 free``, memory with its unit."""
+    asked, free, total = (
+        _quantity(refusal.detail, value) for value in (refusal.asked, refusal.free, refusal.total)
+    )
+    return f"asked {asked}, {free} of {total} free"
+
+
+def _quantity(resource: str, value: int) -> str:
+    if resource == CPU:
+        return f"{value / 1000:g}"
+    if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
+        return f"{value / 2**30:.4g} GiB"
+    return str(value)
 
 
 def _share_words(refusal: Refusal, unit: str) -> str:
@@ -82,7 +117,7 @@ def _share_words(refusal: Refusal, unit: str) -> str:
     words = f"{wanted} can take {refusal.asked}{unit}"
     if refusal.code is Code.INSUFFICIENT_MEMORY:
         words = f"{wanted} has {refusal.asked}{unit} free"
-    return words + _and(_cards(refusal)) + _hint(refusal)
+    return words + _and(_cards(refusal)) + amount_hint(refusal)
 
 
 def _and(cards: str) -> str:
@@ -97,6 +132,7 @@ _CARD_WORDS: Final = {
     Code.INSUFFICIENT_MEMORY: "has {free} of {total} free",
     Code.INSUFFICIENT_CORE: "has {free} of {total} percent of compute free, asked {asked}",
     Code.TOO_LARGE: "has {total} in all",
+    Code.COMPUTE_TOO_LARGE: "has {total} percent of compute in all, asked {asked}",
     Code.MAX_PODS: "holds its {total} pods",
     Code.SHARED_CARD: "is shared",
     Code.TAKEN_WHOLE: "is taken whole",
@@ -110,13 +146,17 @@ def _card(card: CardRefusal) -> str:
     return f"card {card.index} {words}"
 
 
-def _hint(refusal: Refusal) -> str:
-    """An amount in MiB on a node in GiB is the usual mistake; it is said, never assumed."""
+def amount_hint(refusal: Refusal) -> str:
+    """What was probably meant by an amount in MiB or in bytes (``8Gi``); said, never assumed."""
     largest = max((card.total for card in refusal.cards), default=0)
-    if refusal.code is Code.TOO_LARGE and refusal.unit and refusal.unit.mib > 1:
-        fitting = refusal.unit.units_for(refusal.asked)
-        if fitting <= largest:
-            return f"; if MiB were meant, ask for {fitting}"
+    if refusal.code is not Code.TOO_LARGE or refusal.unit is None:
+        return ""
+    size = refusal.unit.mib
+    if refusal.asked % (size * _MIB) == 0 and refusal.asked // (size * _MIB) <= largest:
+        count = refusal.asked // (size * _MIB)
+        return f"; amounts are whole numbers of {refusal.unit}: write {count}"
+    if refusal.asked >= size // 4 > 0 and refusal.unit.units_for(refusal.asked) <= largest:
+        return f"; if MiB were meant, ask for {refusal.unit.units_for(refusal.asked)}"
     return ""
 
 

@@ -21,6 +21,7 @@ _TELLING: Final = (
     Code.TAKEN_WHOLE,
     Code.UNHEALTHY,
     Code.RUNG_MISSING,
+    Code.COMPUTE_TOO_LARGE,
     Code.TOO_LARGE,
 )
 """Card codes by how near the card came to taking the demand; the first present names the node's."""

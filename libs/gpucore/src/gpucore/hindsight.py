@@ -1,15 +1,14 @@
 """Why a placed pod sits on its cards: the choice, taken again as if it came now.
 
-The books say what is, not what was when the pod came; a choice that would differ today is said to,
-and is no fault. Which policy the extender is set to is in no object of the cluster: what neither
-pod nor node says is taken to be the default, and the words say so.
+The ledger says what is, not what was when the pod came; a choice that would differ today is said
+to, and is no fault. Which policies the extender is configured with is the caller's to say.
 """
 
 from typing import Final
 
 from gpucore.account import NodeAccount
 from gpucore.explain import cards_named, placement_sentence, sentence, unit_of
-from gpucore.grouping import BY_LINKS
+from gpucore.grouping import BY_LINKS, Grouping
 from gpucore.model import Claim, Demand, Placement, Refusal
 from gpucore.policy import place, resolve
 from gpucore.units import GpuIndex
@@ -21,16 +20,29 @@ _RULES: Final = {
 }
 
 
-def why(claim: Claim, demand: Demand, account: NodeAccount) -> str:
-    """A sentence about the pod's cards on its node; the account stays as it is."""
+def why(
+    claim: Claim,
+    demand: Demand,
+    account: NodeAccount,
+    policy: str = "",
+    *,
+    grouping: Grouping = BY_LINKS,
+) -> str:
+    """A sentence about the pod's cards on its node; the account stays as it is.
+
+    Args:
+        claim, demand: what the pod holds, and what it requests.
+        account: the node it is on.
+        policy, grouping: of the cluster, as in :func:`gpucore.policy.place`.
+    """
     without = account.copy()
     without.drop(claim.uid)
-    again = place(without, demand)
+    again = place(without, demand, policy, grouping=grouping)
     if isinstance(again, Refusal):
         return f"it would not be placed here again: {sentence(again)}"
     if demand.gpus:
-        return _whole(claim.placement.group, again.group, demand, without)
-    name = resolve(without, demand, "").name
+        return _whole(claim.placement.group, again.group, demand, without, grouping)
+    name = resolve(without, demand, policy).name
     rule = _RULES[name]
     if _cards(again) == _cards(claim.placement):
         return f"{name} would choose the same again: {rule}"
@@ -39,10 +51,14 @@ def why(claim: Claim, demand: Demand, account: NodeAccount) -> str:
 
 
 def _whole(
-    mine: tuple[GpuIndex, ...], again: tuple[GpuIndex, ...], demand: Demand, without: NodeAccount
+    mine: tuple[GpuIndex, ...],
+    again: tuple[GpuIndex, ...],
+    demand: Demand,
+    without: NodeAccount,
+    grouping: Grouping,
 ) -> str:
     matrix = without.shape.matrix
-    name = demand.topology or f"{BY_LINKS.policy} (the default)"
+    name = demand.topology or f"{grouping.policy} (the default)"
     free = sum(card.open and card.empty for card in without.cards.values())
     choice = f"of the {free} cards that are free without it"
     if set(mine) == set(again):

@@ -192,6 +192,11 @@ class Code(StrEnum):
     RUNG_MISSING = "RungMissing"
     PENDING_UNITS = "PendingUnits"
     GANG = "GangWaits"
+    COMPUTE_TOO_LARGE = "ComputeTooLarge"
+    NODE_UNSCHEDULABLE = "NodeUnschedulable"
+    TAINT_NOT_TOLERATED = "TaintNotTolerated"
+    NODE_AFFINITY = "NodeAffinityMismatch"
+    INSUFFICIENT_RESOURCES = "InsufficientResources"
 
 
 class CardRefusal(msgspec.Struct, frozen=True):

@@ -1,25 +1,27 @@
 """What if these pods came, and these nodes: asked of a copy of the books.
 
-The core places the pods one after the other with the code that places real ones. Nodes that take no
-new pods are left out, and so are those that the pod's nodeSelector excludes; other rules of the
-scheduler (CPU, taints, affinity) are not looked at.
+The core places the pods one after the other with the code that places real ones, on the nodes that
+kube-scheduler's own rules admit. The rules that are not evaluated are noted beside the answer.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from gpucore.account import NodeAccount
 from gpucore.explain import unit_of
 from gpucore.ledger import Ledger
+from gpucore.scheduling.candidates import Candidates
+from gpucore.scheduling.constraints import CandidateNode
 from gpucore.units import MemoryUnit, NodeName
 from gpucore.whatif import Outcome, Wish, what_if
 from gpucore.wire.names import Names
-from gpucore.wire.nodes import Node
 from gpucore.wire.pods import demand_of
+from gpuinspect.candidates import candidates
 from gpuinspect.errors import NotFoundError
-from gpuinspect.explaining import Group, grouped
+from gpuinspect.explaining import Group, gated, grouped
 from gpuinspect.manifests import ManifestError, Wanted
+from gpuinspect.schedulers import ClusterPolicy, unscheduled_by_us
 from gpuinspect.snapshots import Snapshot
 
 
@@ -54,7 +56,8 @@ def ask(
     ledger: Ledger,
     *,
     addition: Addition,
-    policy: str = "",
+    policy: ClusterPolicy,
+    nodes: Candidates | None = None,
 ) -> list[Answer]:
     """What becomes of the wanted pods, in order.
 
@@ -63,33 +66,41 @@ def ask(
         wanted: the pods.
         ledger: the books of the cluster, which stay as they are.
         addition: nodes that might be added.
-        policy: name of the policy where neither pod nor node says one; empty for the default.
+        policy: what holds where neither pod nor node names a policy.
+        nodes: those of the same snapshot, where they are known already.
 
     Raises:
         NotFoundError: there is no node to make the additional ones like.
         ManifestError: a pod asks nothing of GPUs.
     """
-    labels = {node.name: node.labels for node in snapshot.nodes}
-    accounts = dict(_open(snapshot, ledger))
+    found = nodes or candidates(snapshot, ledger)
+    accounts = dict(sorted(found.accounts.items()))
+    places = dict(found.nodes)
     for name, account in _added(ledger, addition):
-        accounts[name], labels[name] = account, labels[NodeName(addition.like)]
-    answers: list[Answer] = []
+        accounts[name] = account
+        places[name] = _empty(name, places[NodeName(addition.like)])
+    wishes = [wish for each in wanted for wish in _wishes(each, ledger.names)]
+    result = what_if(accounts, wishes, policy.name, grouping=policy.grouping, nodes=places)
+    return [_answer(outcome, result.accounts) for outcome in result.outcomes]
+
+
+def remarks(snapshot: Snapshot, wanted: Iterable[Wanted], names: Names) -> Iterator[str]:
+    """What the answer leaves open about each pod, as sentences."""
     for each in wanted:
-        eligible = [n for n in accounts if each.node_selector.items() <= labels[n].items()]
-        result = what_if({n: accounts[n] for n in eligible}, _wishes(each, ledger.names), policy)
-        accounts |= result.accounts
-        answers += [_answer(outcome, accounts) for outcome in result.outcomes]
-    return answers
+        pod, needs = each.pod, each.constraints
+        unseen = unscheduled_by_us(pod.scheduler_name, snapshot, names, new=True)
+        if unseen:
+            yield f"{pod.name}: {unseen}"
+        if needs.gates:
+            yield f"{pod.name}: {gated(needs.gates)}"
+        if needs.unsupported:
+            yield f"{pod.name}: not evaluated: {', '.join(needs.unsupported)}"
 
 
-def _open(snapshot: Snapshot, ledger: Ledger) -> Iterator[tuple[NodeName, NodeAccount]]:
-    for node in sorted(snapshot.nodes, key=_by_name):
-        if node.ready and not node.unschedulable:
-            yield node.name, ledger.nodes()[node.name]
-
-
-def _by_name(node: Node) -> str:
-    return node.name
+def _empty(name: NodeName, like: CandidateNode) -> CandidateNode:
+    return msgspec.structs.replace(
+        like, name=name, unschedulable=False, ready=True, requested={}, pods=0
+    )
 
 
 def _added(ledger: Ledger, addition: Addition) -> Iterator[tuple[NodeName, NodeAccount]]:
@@ -105,12 +116,12 @@ def _added(ledger: Ledger, addition: Addition) -> Iterator[tuple[NodeName, NodeA
 
 def _wishes(wanted: Wanted, names: Names) -> list[Wish]:
     demand = demand_of(wanted.pod, names)
-    name = wanted.pod.name
+    name, needs = wanted.pod.name, wanted.constraints
     if demand is None:
         raise ManifestError(f"{name} asks nothing of GPUs: no limit of {names.domain}")
     if wanted.replicas == 1:
-        return [Wish(name, demand)]
-    return [Wish(f"{name}-{number}", demand) for number in range(wanted.replicas)]
+        return [Wish(name, demand, needs)]
+    return [Wish(f"{name}-{number}", demand, needs) for number in range(wanted.replicas)]
 
 
 def _answer(outcome: Outcome, accounts: Mapping[NodeName, NodeAccount]) -> Answer:

@@ -65,7 +65,10 @@ class NodeDoc(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NodeShareList(msgspec.Struct, frozen=True, rename="camel"):
-    """The answer of ``gpushare inspect -o json``; ``schedulable`` leaves out cordoned nodes."""
+    """The answer of ``gpushare inspect -o json``.
+
+    ``schedulable`` leaves out cordoned and unready nodes, and unhealthy cards.
+    """
 
     api_version: str
     kind: str

@@ -42,6 +42,9 @@ class PodExplanation(msgspec.Struct, frozen=True, rename="camel"):
     fits: list[str]
     refused: list[GroupDoc]
     helps: list[str]
+    policy: str
+    topology_policy: str
+    policy_source: str
 
 
 def pod_explanation(found: Explanation) -> PodExplanation:
@@ -66,6 +69,9 @@ def pod_explanation(found: Explanation) -> PodExplanation:
         fits=list(found.fits),
         refused=[group_doc(group) for group in found.groups],
         helps=list(found.helps),
+        policy=found.policy.name,
+        topology_policy=found.policy.topology,
+        policy_source=found.policy.source,
     )
 
 

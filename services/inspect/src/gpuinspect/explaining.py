@@ -1,7 +1,7 @@
 """Why a pod waits, or where it sits: the extender's own decision, taken again and written down.
 
-The same code of the core decides as in the scheduler, so the reasons are the reasons. What it
-cannot see are the scheduler's other rules (CPU, taints, affinity); their verdict is quoted.
+The same code of the core decides as in the scheduler, so the reasons are the reasons; the rules of
+kube-scheduler that it does not evaluate are named, and the scheduler's message is quoted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,21 +11,31 @@ from typing import Final
 import msgspec
 
 from gpucore.account import NodeAccount
-from gpucore.explain import CATALOGUE, headline, placement_sentence, sentence, unit_of
-from gpucore.fit import fit
+from gpucore.explain import (
+    CATALOGUE,
+    CONSTRAINT_CODES,
+    amount_hint,
+    headline,
+    placement_sentence,
+    resource_words,
+    sentence,
+    unit_of,
+)
 from gpucore.gang import Shortage, seat
 from gpucore.gangplaces import Rules
 from gpucore.gangwords import gang_words
 from gpucore.hindsight import why
 from gpucore.ledger import Ledger
 from gpucore.model import Claim, Code, Demand, Refusal
-from gpucore.remedies import helps
+from gpucore.scheduling.candidates import Candidates, PendingPod
+from gpucore.suggestions import suggestions
 from gpucore.units import NodeName
 from gpucore.wire.gangs import Gang, gang_of
-from gpucore.wire.nodes import Node
 from gpucore.wire.pods import demand_of
 from gpucore.wire.podspec import Pod
+from gpuinspect.candidates import candidates, constraints_of
 from gpuinspect.errors import NotFoundError
+from gpuinspect.schedulers import ClusterPolicy, policy_of, unscheduled_by_us
 from gpuinspect.sightings import Sightings, sightings
 from gpuinspect.snapshots import Snapshot
 
@@ -39,6 +49,7 @@ class State(StrEnum):
     PENDING = "bound to a node, but on no known card"
     WAITING = "waiting: no node can take it now"
     FITS = "waiting, although a node could take it"
+    GATED = "waiting: its scheduling gates keep schedulers away"
     GANG_WAITS = "waiting: there is no room for all pods of its gang"
 
 
@@ -47,6 +58,7 @@ class Group(msgspec.Struct, frozen=True):
 
     Attributes:
         reason: without figures.
+        detail: what makes the reason one, where it is not about GPUs; or a hint about the amount.
         nodes: by name.
         largest: most that is free for it on any of them, in ``measure``; ``asked`` likewise.
         example: the whole sentence for the node that comes nearest.
@@ -60,6 +72,7 @@ class Group(msgspec.Struct, frozen=True):
     measure: str
     example: str
     remedy: str
+    detail: str = ""
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -71,8 +84,10 @@ class Explanation(msgspec.Struct, frozen=True):
         why: why these cards; empty when it has none.
         neighbours: for each of its cards, what is on it.
         groups: refusing nodes by reason, most nodes first; for pods that wait.
-        fits: nodes that could take it now, as far as GPUs go.
+        fits: nodes that admit it now, by all rules that are evaluated.
         helps: what would help, the smallest step first.
+        gates: names of its scheduling gates.
+        policy: of the cluster.
     """
 
     pod: Pod
@@ -86,6 +101,8 @@ class Explanation(msgspec.Struct, frozen=True):
     fits: tuple[NodeName, ...] = ()
     helps: tuple[str, ...] = ()
     sightings: Sightings = Sightings()
+    gates: tuple[str, ...] = ()
+    policy: ClusterPolicy = ClusterPolicy()
 
 
 def find(snapshot: Snapshot, *, namespace: str, name: str) -> Pod:
@@ -100,13 +117,22 @@ def find(snapshot: Snapshot, *, namespace: str, name: str) -> Pod:
     raise NotFoundError(f'pods "{name}" not found in namespace "{namespace}"')
 
 
-def explain(snapshot: Snapshot, pod: Pod, ledger: Ledger) -> Explanation:
+def explain(
+    snapshot: Snapshot,
+    pod: Pod,
+    ledger: Ledger,
+    *,
+    policy: str = "",
+    nodes: Candidates | None = None,
+) -> Explanation:
     """Why ``pod`` waits or where it sits.
 
     Args:
         snapshot: holds the pod.
         pod: the pod.
         ledger: the books of the same snapshot.
+        policy: name of a policy to use in place of the extender's; empty for none.
+        nodes: those of the same snapshot, where they are known already.
 
     Raises:
         WireError: an amount is no Kubernetes quantity (no API server accepts such an object).
@@ -114,25 +140,41 @@ def explain(snapshot: Snapshot, pod: Pod, ledger: Ledger) -> Explanation:
     demand, seen = demand_of(pod, ledger.names), sightings(snapshot, pod)
     if demand is None:
         return Explanation(pod, State.ASKS_NOTHING, sightings=seen)
-    base = Explanation(pod, State.FINISHED, asks=_asks(demand), sightings=seen)
+    base = Explanation(
+        pod,
+        State.FINISHED,
+        asks=_asks(demand),
+        sightings=seen,
+        policy=policy_of(snapshot, policy),
+    )
     if pod.finished:
         return base
     claim = ledger.claim(pod.uid)
     if claim is not None:
         account = ledger.nodes()[claim.placement.node]
         return _placed(base, claim, demand, account)
-    return _waiting(base, demand, ledger, snapshot.nodes)
+    waiting = PendingPod(demand, constraints_of(snapshot, pod, ledger.names))
+    found = _waiting(base, waiting, ledger, nodes or candidates(snapshot, ledger))
+    return _never_scheduled(found, waiting, snapshot, ledger)
 
 
 def _asks(demand: Demand) -> str:
     if demand.gpus:
         return f"{demand.gpus} whole card{'s' if demand.gpus > 1 else ''}"
-    parts = [f"{demand.mem} units of memory"] if demand.mem else []
+    parts = [f"{memory_asked(demand.mem)} of memory"] if demand.mem else []
     parts += [f"{demand.core} percent of compute"] if demand.core else []
     spread = f", spread over {demand.cards} cards" if demand.cards > 1 else " on one card"
     alone = ", alone on it" if demand.whole_device else ""
     rung = f", enforced by {demand.rung.value}" if demand.rung.value != "none" else ""
     return " and ".join(parts) + spread + alone + rung
+
+
+def memory_asked(amount: int) -> str:
+    """``8 units``, or ``8Gi`` where bytes were written."""
+    for size, suffix in ((30, "Gi"), (20, "Mi")):
+        if amount >> size and not amount % (1 << size):
+            return f"{amount >> size}{suffix}"
+    return f"{amount} units"
 
 
 def _placed(base: Explanation, claim: Claim, demand: Demand, account: NodeAccount) -> Explanation:
@@ -141,11 +183,15 @@ def _placed(base: Explanation, claim: Claim, demand: Demand, account: NodeAccoun
         base,
         state=State.PLACED if known else State.PENDING,
         where=placement_sentence(claim.placement, claim.unit or unit_of(account)),
-        why=why(claim, demand, account) if known and account.present else "",
+        why=_why(claim, demand, account, base.policy) if known and account.present else "",
         neighbours=tuple(_neighbours(claim, account)),
         faults=claim.faults,
         helps=() if known else (_UNPLACED,),
     )
+
+
+def _why(claim: Claim, demand: Demand, account: NodeAccount, policy: ClusterPolicy) -> str:
+    return why(claim, demand, account, policy.name, grouping=policy.grouping)
 
 
 _UNPLACED: Final = (
@@ -168,32 +214,50 @@ def _neighbours(claim: Claim, account: NodeAccount) -> Iterator[str]:
         yield f"card {index}: {beside}; {card.free} of {card.total} {unit} free"
 
 
-def _waiting(
-    base: Explanation, demand: Demand, ledger: Ledger, nodes: Sequence[Node]
-) -> Explanation:
-    accounts = ledger.nodes()
-    verdicts = {node.name: fit(accounts[node.name], demand) for node in nodes}
+def _waiting(base: Explanation, pod: PendingPod, ledger: Ledger, nodes: Candidates) -> Explanation:
+    verdicts = nodes.refusals(pod)
     refused = {name: verdict for name, verdict in verdicts.items() if verdict is not None}
-    open_nodes = frozenset(n.name for n in nodes if n.ready and not n.unschedulable)
     fits = tuple(sorted(verdicts.keys() - refused.keys()))
     found = msgspec.structs.replace(
         base,
-        state=State.FITS if open_nodes.intersection(fits) else State.WAITING,
-        groups=tuple(grouped(refused, accounts)),
+        state=State.FITS if fits else State.WAITING,
+        groups=tuple(grouped(refused, nodes.accounts)),
         fits=fits,
-        helps=tuple(helps(demand, ledger, refused, fits=fits, open_nodes=open_nodes)),
+        helps=tuple(suggestions(pod, nodes, verdicts)),
     )
     gang = gang_of(base.pod)
-    return (
-        found if gang is None or not fits else _with_gang(found, gang, demand, ledger, open_nodes)
+    return found if gang is None or not fits else _with_gang(found, gang, pod.demand, ledger)
+
+
+def _never_scheduled(
+    found: Explanation, pod: PendingPod, snapshot: Snapshot, ledger: Ledger
+) -> Explanation:
+    """What keeps every scheduler, or every scheduler of ours, away goes before the rest."""
+    name = found.pod.scheduler_name
+    unseen = unscheduled_by_us(name, snapshot, ledger.names, new=False)
+    gates = pod.constraints.gates
+    first = [*([gated(gates)] if gates else []), *([unseen] if unseen else [])]
+    return msgspec.structs.replace(
+        found,
+        state=State.GATED if gates else found.state,
+        gates=gates,
+        helps=(*first, *found.helps),
     )
 
 
-def _with_gang(
-    found: Explanation, gang: Gang, demand: Demand, ledger: Ledger, open_nodes: frozenset[NodeName]
-) -> Explanation:
+def gated(gates: Sequence[str]) -> str:
+    """What scheduling gates do, and who can remove them."""
+    names, one = ", ".join(gates), len(gates) == 1
+    return (
+        f"its scheduling gate{'' if one else 's'} {names} keep{'s' if one else ''} every scheduler "
+        f"away from it: the controller that set the gate{'' if one else 's'} must remove "
+        f"{'it' if one else 'them'}"
+    )
+
+
+def _with_gang(found: Explanation, gang: Gang, demand: Demand, ledger: Ledger) -> Explanation:
     """A pod of a gang for which there is room alone: it waits until there is room for all."""
-    answer = seat(ledger, gang, demand, open_nodes.intersection(found.fits), Rules(), now_ns=0)
+    answer = seat(ledger, gang, demand, frozenset(found.fits), Rules(), now_ns=0)
     words = tuple(gang_words(answer, ledger, Rules()))
     if isinstance(answer, Shortage):
         return msgspec.structs.replace(found, state=State.GANG_WAITS, helps=words)
@@ -204,11 +268,12 @@ def grouped(
     refused: Mapping[NodeName, Refusal], accounts: Mapping[NodeName, NodeAccount]
 ) -> list[Group]:
     """Refusals by reason, most nodes first."""
-    by_code: dict[Code, list[Refusal]] = {}
+    by_reason: dict[tuple[Code, str], list[Refusal]] = {}
     for refusal in refused.values():
-        by_code.setdefault(refusal.code, []).append(refusal)
-    groups = [_group(code, alike, accounts) for code, alike in by_code.items()]
-    return sorted(groups, key=lambda group: (-len(group.nodes), group.code))
+        detail = refusal.detail if refusal.code in CONSTRAINT_CODES else ""
+        by_reason.setdefault((refusal.code, detail), []).append(refusal)
+    groups = [_group(code, alike, accounts) for (code, _), alike in by_reason.items()]
+    return sorted(groups, key=lambda group: (-len(group.nodes), group.code, group.detail))
 
 
 def _group(code: Code, alike: Iterable[Refusal], accounts: Mapping[NodeName, NodeAccount]) -> Group:
@@ -219,11 +284,28 @@ def _group(code: Code, alike: Iterable[Refusal], accounts: Mapping[NodeName, Nod
         reason=headline(nearest) if code is not Code.NOT_SHARED else _sentence_of(code),
         nodes=tuple(sorted(refusal.node for refusal in refusals)),
         largest=_largest(nearest),
-        asked=nearest.asked,
+        asked=_asked(nearest),
         measure=_measure(code, accounts[nearest.node]),
         example=sentence(nearest),
         remedy=CATALOGUE[code].remedy,
+        detail=_detail(nearest),
     )
+
+
+def _detail(refusal: Refusal) -> str:
+    if refusal.code is Code.INSUFFICIENT_RESOURCES:
+        return f"{refusal.detail}: {resource_words(refusal)}"
+    return refusal.detail if refusal.code in CONSTRAINT_CODES else amount_hint(refusal)
+
+
+_OF_COMPUTE: Final = frozenset({Code.INSUFFICIENT_CORE, Code.COMPUTE_TOO_LARGE})
+
+
+def _asked(refusal: Refusal) -> int:
+    """What is asked in the measure of the code: of compute, percent of a card."""
+    if refusal.code not in _OF_COMPUTE:
+        return refusal.asked
+    return max((card.asked for card in refusal.cards if card.code is refusal.code), default=0)
 
 
 def _sentence_of(code: Code) -> str:
@@ -232,10 +314,12 @@ def _sentence_of(code: Code) -> str:
 
 def _largest(refusal: Refusal) -> int:
     """The most that one of its cards has free, or has at all; of whole cards, how many are free."""
+    if refusal.code in CONSTRAINT_CODES:
+        return 0
     if refusal.code in {Code.INSUFFICIENT_GPUS, Code.PENDING_UNITS}:
         return refusal.free
     cards = [card for card in refusal.cards if card.code is refusal.code]
-    if refusal.code is Code.TOO_LARGE:
+    if refusal.code in {Code.TOO_LARGE, Code.COMPUTE_TOO_LARGE}:
         return max((card.total for card in cards), default=0)
     return max((card.free for card in cards), default=0)
 
@@ -243,4 +327,4 @@ def _largest(refusal: Refusal) -> int:
 def _measure(code: Code, account: NodeAccount) -> str:
     if code is Code.INSUFFICIENT_GPUS:
         return "cards"
-    return "percent" if code is Code.INSUFFICIENT_CORE else str(unit_of(account))
+    return "percent" if code in _OF_COMPUTE else str(unit_of(account))

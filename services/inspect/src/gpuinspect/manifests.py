@@ -11,8 +11,12 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from gpucore.scheduling.constraints import UNCONSTRAINED, PodConstraints
+from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.errors import WireError
+from gpucore.wire.names import Names
 from gpucore.wire.podspec import Pod, decode_pod
+from gpucore.wire.quantity import amount, exact
 from gpuinspect.errors import InspectError
 
 STDIN: Final = Path("-")
@@ -28,23 +32,29 @@ class Wanted(msgspec.Struct, frozen=True):
 
     Attributes:
         replicas: how many the manifest itself asks for.
-        node_selector: labels a node must have.
+        constraints: what each requires of its node besides GPUs.
     """
 
     pod: Pod
     replicas: int = 1
-    node_selector: Mapping[str, str] = msgspec.field(default_factory=dict)
+    constraints: PodConstraints = UNCONSTRAINED
 
 
-def read(path: Path) -> list[Wanted]:
+def read(path: Path, names: Names) -> list[Wanted]:
     """The pods of a file, or of standard input for ``-``.
 
+    Args:
+        path: of the file.
+        names: of the resources, whose amounts must be such as the API server takes.
+
     Raises:
-        ManifestError: it cannot be read, is no YAML, or holds no pod.
+        ManifestError: it cannot be read, is no YAML, holds no pod, or one that cannot be created.
     """
     try:
         text = sys.stdin.read() if path == STDIN else path.read_text(encoding="utf-8")
-        found = [wanted for document in yaml.safe_load_all(text) for wanted in _pods(document)]
+        found = [
+            wanted for document in yaml.safe_load_all(text) for wanted in _pods(document, names)
+        ]
     except OSError as error:
         raise ManifestError(f"cannot read {path}: {error.strerror}") from error
     except (yaml.YAMLError, WireError, TypeError, ValueError, AttributeError) as error:
@@ -55,19 +65,19 @@ def read(path: Path) -> list[Wanted]:
     return found
 
 
-def _pods(document: Any) -> Iterator[Wanted]:
+def _pods(document: Any, names: Names) -> Iterator[Wanted]:
     if not isinstance(document, dict):
         return
     kind = document.get("kind")
     spec = document.get("spec") or {}
     if kind == "List":
         for item in document.get("items") or ():
-            yield from _pods(item)
+            yield from _pods(item, names)
     elif kind == "Pod":
-        yield _wanted(document, name=_name(document), replicas=1)
+        yield _wanted(document, _name(document), 1, names)
     elif kind in _MAKERS:
         replicas = spec.get("replicas", spec.get("parallelism", 1))
-        yield _wanted(spec.get("template") or {}, name=_name(document), replicas=int(replicas))
+        yield _wanted(spec.get("template") or {}, _name(document), int(replicas), names)
 
 
 def _name(document: Mapping[str, Any]) -> str:
@@ -75,12 +85,32 @@ def _name(document: Mapping[str, Any]) -> str:
     return str(metadata.get("name") or metadata.get("generateName") or "pod").rstrip("-")
 
 
-def _wanted(template: Mapping[str, Any], *, name: str, replicas: int) -> Wanted:
-    spec = template.get("spec") or {}
+def _wanted(template: Mapping[str, Any], name: str, replicas: int, names: Names) -> Wanted:
+    spec = _with_text_amounts(template.get("spec") or {})
+    for box in (*spec["containers"], *spec["initContainers"]):
+        _creatable(box["resources"], name, names)
     metadata = {**(template.get("metadata") or {}), "name": name}
-    plain = {"metadata": metadata, "spec": _with_text_amounts(spec)}
-    pod = decode_pod(msgspec.json.encode(plain))
-    return Wanted(pod, replicas, spec.get("nodeSelector") or {})
+    raw = msgspec.json.encode({"metadata": metadata, "spec": spec})
+    return Wanted(decode_pod(raw), replicas, pod_constraints(raw, names))
+
+
+def _creatable(resources: Mapping[str, Mapping[str, str]], pod: str, names: Names) -> None:
+    """Refuse amounts that the API server refuses: extended resources are whole, in limits."""
+    limits, requests = resources.get("limits", {}), resources.get("requests", {})
+    refused = "which the API server refuses"
+    for name in (names.gpu_mem, names.gpu_core, names.gpu):
+        text = limits.get(name, requests.get(name))
+        if text is None:
+            continue
+        if exact(text).denominator != 1:
+            takes = "is refused by the API server, which takes whole numbers"
+            raise ManifestError(f"{pod}: {name}: {text} {takes}: write {amount(text)}")
+        if name not in limits:
+            missing = f"is requested without a limit, {refused}: set it in limits"
+            raise ManifestError(f"{pod}: {name} {missing}")
+        if exact(requests.get(name, text)) != exact(text):
+            both = f"has request {requests[name]} and limit {text}, {refused}"
+            raise ManifestError(f"{pod}: {name} {both}: they must be equal")
 
 
 def _with_text_amounts(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,11 +4,15 @@ Read from the raw objects, since accounting never needs them.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 import msgspec
 
 from gpucore.wire.podspec import Pod
 from gpuinspect.snapshots import Snapshot
+
+GATED: Final = "SchedulingGated"
+"""Reason of PodScheduled=False that the API server sets: no scheduler has seen the pod."""
 
 
 class Event(msgspec.Struct, frozen=True, rename="camel"):
@@ -66,6 +70,7 @@ class _Event(Event, frozen=True, rename="camel"):
 class _Condition(msgspec.Struct):
     type: str = ""
     status: str = ""
+    reason: str = ""
     message: str = ""
 
 
@@ -101,6 +106,8 @@ def _unschedulable(snapshot: Snapshot, pod: Pod) -> str:
 
 def _message(conditions: Iterable[_Condition]) -> str:
     for condition in conditions:
-        if condition.type == "PodScheduled" and condition.status == "False":
+        if condition.type != "PodScheduled" or condition.reason == GATED:
+            continue
+        if condition.status == "False":
             return condition.message
     return ""

@@ -83,6 +83,17 @@ class NodeView(msgspec.Struct, frozen=True):
     driver: str = ""
 
     @property
+    def healthy_part(self) -> "NodeView":
+        """The node without its unhealthy cards."""
+        ill = [card for card in self.cards if not card.healthy]
+        return msgspec.structs.replace(
+            self,
+            cards=tuple(card for card in self.cards if card.healthy),
+            total=self.total - sum(card.total for card in ill),
+            used=self.used - sum(card.used for card in ill),
+        )
+
+    @property
     def width(self) -> int:
         """Columns its cards need: one past the highest index."""
         return max((card.index + 1 for card in self.cards), default=0)
@@ -115,8 +126,9 @@ class ClusterView(msgspec.Struct, frozen=True):
 
     @property
     def schedulable(self) -> "ClusterView":
-        """The part of it that takes new pods: nodes that are not cordoned."""
-        return ClusterView(tuple(node for node in self.nodes if not node.cordoned), self.unit)
+        """The part of it that takes new pods: healthy GPUs of ready nodes without a cordon."""
+        nodes = (node for node in self.nodes if node.ready and not node.cordoned)
+        return ClusterView(tuple(node.healthy_part for node in nodes), self.unit)
 
 
 def percent(part: int, whole: int) -> int:

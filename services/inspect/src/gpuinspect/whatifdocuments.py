@@ -7,6 +7,7 @@ import msgspec
 from gpuinspect.asking import Answer
 from gpuinspect.documents import API_VERSION
 from gpuinspect.explaindocuments import GroupDoc, group_doc
+from gpuinspect.schedulers import ClusterPolicy
 
 
 class WhatIfPodDoc(msgspec.Struct, frozen=True, rename="camel"):
@@ -30,13 +31,29 @@ class WhatIfDoc(msgspec.Struct, frozen=True, rename="camel"):
     asked: int
     fits: int
     items: list[WhatIfPodDoc]
+    policy: str
+    topology_policy: str
+    policy_source: str
+    notes: list[str]
 
 
-def what_if_doc(answers: Sequence[Answer]) -> WhatIfDoc:
+def what_if_doc(
+    answers: Sequence[Answer], policy: ClusterPolicy, notes: Sequence[str]
+) -> WhatIfDoc:
     """The document of all pods."""
     fitting = sum(answer.fits for answer in answers)
     items = [_pod(answer) for answer in answers]
-    return WhatIfDoc(API_VERSION, "WhatIf", len(answers), fitting, items)
+    return WhatIfDoc(
+        api_version=API_VERSION,
+        kind="WhatIf",
+        asked=len(answers),
+        fits=fitting,
+        items=items,
+        policy=policy.name,
+        topology_policy=policy.topology,
+        policy_source=policy.source,
+        notes=list(notes),
+    )
 
 
 def _pod(answer: Answer) -> WhatIfPodDoc:

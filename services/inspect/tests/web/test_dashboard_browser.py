@@ -147,5 +147,5 @@ def test_a_waiting_pod_is_explained(
     page.get_by_role("link", name="Waiting pods").click()
     page.get_by_role("link", name="research/large").click()
     page.get_by_text("waiting: no node can take it now").wait_for()
-    assert "no card is that large" in page.content()
+    assert "no GPU is that large" in page.content()
     keep(page, "pod")

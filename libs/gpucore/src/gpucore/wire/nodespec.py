@@ -2,6 +2,7 @@
 
 import msgspec
 
+from gpucore.scheduling.constraints import Taint
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.podspec import Quantity, Texts
@@ -28,6 +29,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     ready: bool = False
     creation: str = ""
     resource_version: str = ""
+    taints: tuple[Taint, ...] = ()
 
 
 class _Metadata(msgspec.Struct, rename="camel", gc=False):
@@ -38,8 +40,15 @@ class _Metadata(msgspec.Struct, rename="camel", gc=False):
     resource_version: str = ""
 
 
+class _Taint(msgspec.Struct, gc=False):
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+
+
 class _Spec(msgspec.Struct, gc=False):
     unschedulable: bool | None = None
+    taints: list[_Taint] | None = None
 
 
 class _Address(msgspec.Struct, gc=False):
@@ -96,7 +105,13 @@ def flat(node: NodeObject) -> Node:
         ready=_is_ready(status),
         creation=meta.creation_timestamp or "",
         resource_version=meta.resource_version,
+        taints=_taints(node.spec),
     )
+
+
+def _taints(spec: _Spec | None) -> tuple[Taint, ...]:
+    taints = spec.taints if spec else None
+    return tuple(Taint(each.key, each.value or "", each.effect) for each in taints or ())
 
 
 def _internal_ip(status: _Status) -> str:

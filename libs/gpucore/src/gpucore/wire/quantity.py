@@ -4,6 +4,7 @@ The API server rewrites amounts in canonical form, so 32000 units come back as `
 that is read with ``int`` is lost exactly on the largest nodes.
 """
 
+import math
 import re
 from fractions import Fraction
 from typing import Final
@@ -26,11 +27,28 @@ def amount(text: str) -> int:
     """
     if text.isascii() and text.isdigit() and len(text) <= 30:
         return int(text)
+    return math.ceil(exact(text))
+
+
+def milli(text: str) -> int:
+    """Thousandths that a quantity says, rounded up: how the scheduler counts cpu.
+
+    Raises:
+        WireError: as :func:`amount`.
+    """
+    return math.ceil(exact(text) * 1000)
+
+
+def exact(text: str) -> Fraction:
+    """The value of a quantity, unrounded.
+
+    Raises:
+        WireError: as :func:`amount`.
+    """
     match = _QUANTITY.fullmatch(text)
     if match is None:
         raise WireError(f"{text[:40]!r} is no quantity")
-    value = Fraction(match["number"]) * _scale(match["suffix"] or "")
-    return -(-value.numerator // value.denominator)
+    return Fraction(match["number"]) * _scale(match["suffix"] or "")
 
 
 def _scale(suffix: str) -> Fraction:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
+from gpucore.explain import CONSTRAINT_CODES
 from gpucore.model import Code
-from gpuinspect.explaining import Explanation, Group, State
+from gpuinspect.explaining import Explanation, Group, State, memory_asked
 from gpuinspect.layout.wrapping import wrapped
 from gpuinspect.tables import align
 
@@ -54,6 +55,8 @@ def _head(found: Explanation) -> Iterator[str]:
         yield f"\t{line}\n"
     if found.why:
         yield f"Why:\t{found.why}\n"
+    if found.asks:
+        yield f"Policy:\t{found.policy}\n"
     yield f"Scheduler:\t{pod.scheduler_name or '-'}, {_seen(found)}\n"
     if not pod.node and found.sightings.last_words:
         yield f"\tit says: {found.sightings.last_words}\n"
@@ -76,6 +79,8 @@ def _seen(found: Explanation) -> str:
         return "not a matter of GPUs"
     if found.pod.node:
         return f"bound it to {found.pod.node}"
+    if found.gates:
+        return "which leaves pods with scheduling gates alone"
     if found.sightings.scheduler_saw_it:
         return "which has tried to place it"
     if found.sightings.complete:
@@ -104,12 +109,17 @@ def nodes(count: int) -> str:
 
 def figures(group: Group) -> str:
     """``largest free block 6 GiB, asked 8``, or the reason where no figure tells more."""
+    if group.code in CONSTRAINT_CODES:
+        return group.detail
+    if group.code is Code.COMPUTE_TOO_LARGE:
+        return f"a GPU has {group.largest} percent, asked {group.asked}"
     if not group.asked or group.code not in _MEASURED:
         return group.reason.partition(":")[0]
     noun = "largest card" if group.code is Code.TOO_LARGE else "largest free block"
     if group.measure == "cards":
         return f"{group.largest} card{'' if group.largest == 1 else 's'} free, asked {group.asked}"
-    return f"{noun} {group.largest} {group.measure}, asked {group.asked}"
+    asked = memory_asked(group.asked).removesuffix(" units")
+    return f"{noun} {group.largest} {group.measure}, asked {asked}{group.detail}"
 
 
 def _names(names: tuple[str, ...], *, wide: bool) -> str:

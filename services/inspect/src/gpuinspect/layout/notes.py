@@ -18,7 +18,7 @@ def notes(view: ClusterView) -> Iterator[str]:
     if any(node.cordoned for node in view.nodes):
         part = view.schedulable
         share = f"{part.used}/{part.total} ({percent(part.used, part.total)}%)"
-        yield f"without cordoned nodes: {share}"
+        yield f"without cordoned and unready nodes and unhealthy GPUs: {share}"
 
 
 def _node(node: NodeView, unit: str) -> Iterator[str]:

@@ -31,4 +31,4 @@ def why(answer: Answer) -> str:
     telling = [group for group in answer.groups if group.code is not Code.NOT_SHARED]
     groups = telling or answer.groups
     counted = (f"{nodes(len(group.nodes))}: {figures(group)}" for group in groups)
-    return "; ".join(counted) or "no node takes new pods"
+    return "; ".join(counted) or "there is no node"

@@ -13,7 +13,6 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from gpuinspect.explaining import explain
 from gpuinspect.web.access import Gate, Reviewer
 from gpuinspect.web.feed import Feed, Frame
 from gpuinspect.web.headers import SecurityHeaders
@@ -110,7 +109,7 @@ def _waiting(frame: Frame, query: Mapping[str, str]) -> Markup:
 
 def _pod(frame: Frame, query: Mapping[str, str]) -> Markup | None:
     found = frame.pod(query["namespace"], query["pod"])
-    return None if found is None else podpages.pod(explain(frame.snapshot, found, frame.ledger))
+    return None if found is None else podpages.pod(frame.explain(found))
 
 
 def _events(feed: Feed) -> Callable[[Request], object]:

@@ -17,6 +17,8 @@ import msgspec
 from gpucore.fragmentation import TYPICAL
 from gpucore.ledger import Ledger
 from gpucore.model import Demand
+from gpucore.scheduling.candidates import Candidates
+from gpucore.scheduling.constraints import PodConstraints
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
@@ -24,8 +26,10 @@ from gpucore.wire.nodes import Node
 from gpucore.wire.pods import demand_of
 from gpucore.wire.podspec import Pod
 from gpuinspect import state
+from gpuinspect.candidates import candidates, constraints_of
 from gpuinspect.errors import InspectError
 from gpuinspect.explaining import Explanation, explain
+from gpuinspect.schedulers import ClusterPolicy, policy_of
 from gpuinspect.snapshots import Snapshot
 from gpuinspect.views import ClusterView, NodeView
 
@@ -52,7 +56,7 @@ class Frame:
         self.error = ""
         self.ledger: Ledger = state.books(snapshot, names)
         self.view: ClusterView = state.shown(self.ledger, snapshot.nodes)
-        self._explained: dict[Demand, Explanation] = {}
+        self._explained: dict[tuple[Demand, PodConstraints, str], Explanation] = {}
 
     @cached_property
     def waiting(self) -> tuple[tuple[Pod, Demand], ...]:
@@ -64,6 +68,16 @@ class Frame:
         )
         pairs = [(pod, demand) for pod, demand in asked if demand is not None]
         return tuple(sorted(pairs, key=lambda pair: (pair[0].creation, pair[0].name)))
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """The nodes as the scheduler sees them."""
+        return candidates(self.snapshot, self.ledger)
+
+    @cached_property
+    def policy(self) -> ClusterPolicy:
+        """The policies of the cluster's extender."""
+        return policy_of(self.snapshot)
 
     @cached_property
     def nodes(self) -> Mapping[NodeName, Node]:
@@ -90,11 +104,17 @@ class Frame:
         return next(pods, None)
 
     def reason(self, pod: Pod, demand: Demand) -> Explanation:
-        """Why a pod waits; worked out once for all pods that ask the same."""
-        known = self._explained.get(demand)
+        """Why a pod waits; worked out once for all pods that ask and require the same."""
+        constraints = constraints_of(self.snapshot, pod, self.ledger.names)
+        kind = (demand, constraints, pod.scheduler_name)
+        known = self._explained.get(kind)
         if known is None:
-            known = self._explained[demand] = explain(self.snapshot, pod, self.ledger)
+            known = self._explained[kind] = self.explain(pod)
         return known
+
+    def explain(self, pod: Pod) -> Explanation:
+        """Why a pod waits or where it sits."""
+        return explain(self.snapshot, pod, self.ledger, nodes=self.candidates)
 
     def shows_the_same(self, other: "Frame") -> bool:
         """No page would look different but for its time."""

@@ -34,8 +34,8 @@ def waiting(frame: Frame) -> Markup:
 
 
 def _short(found: Explanation) -> str:
-    if found.fits:
-        return f"it fits on {nodes(len(found.fits))}: what keeps it off is no GPU"
+    if found.gates or found.fits:
+        return found.helps[0]
     return "; ".join(f"{nodes(len(g.nodes))}: {figures(g)}" for g in found.groups[:2]) or "no node"
 
 
@@ -47,6 +47,7 @@ def pod(found: Explanation) -> Markup:
         ("Asks", found.asks),
         ("Where", found.where),
         ("Why there", found.why),
+        ("Policy", str(found.policy)),
         ("Node", el("a", asked.node, href=f"/nodes/{asked.node}") if asked.node else ""),
         ("Scheduler", asked.scheduler_name),
         ("It says", "" if asked.node else words),

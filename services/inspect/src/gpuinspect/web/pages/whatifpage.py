@@ -57,12 +57,20 @@ def _result(frame: Frame, query: Mapping[str, str]) -> Markup | None:
     wanted = Wanted(_pod(amounts, frame.ledger), pods)
     added = Addition(amounts["add"], query.get("like", "") if amounts["add"] else "")
     try:
-        answers = ask(frame.snapshot, [wanted], frame.ledger, addition=added)
+        answers = ask(
+            frame.snapshot,
+            [wanted],
+            frame.ledger,
+            addition=added,
+            policy=frame.policy,
+            nodes=frame.candidates,
+        )
     except InspectError as error:
         return el("p", str(error), class_="problem", role="alert")
     asked = f"Asked for {pods} of {amounts['replicas']} pods, because there are {nodes} nodes;"
+    used = el("p", f"Policy: {frame.policy}.")
     short = el("p", asked, " gpushare whatif asks for any number.")
-    return el("div", short if pods < amounts["replicas"] else None, _answers(answers))
+    return el("div", short if pods < amounts["replicas"] else None, _answers(answers), used)
 
 
 def _amount(text: str, low: int, high: int) -> int:

@@ -1,0 +1,1 @@
+"""kube-scheduler's own rules, as far as they are evaluated here."""

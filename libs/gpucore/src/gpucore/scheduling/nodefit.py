@@ -1,0 +1,119 @@
+"""Which nodes admit a pod: kube-scheduler's filters for one node, and the fit of its GPUs.
+
+Evaluated: cordon and readiness, taints, nodeSelector, required node affinity, and requests (cpu,
+memory, number of pods, other extended resources) against allocatable minus what is requested. Not
+evaluated, but named by :attr:`~gpucore.scheduling.constraints.PodConstraints.unsupported`:
+inter-pod affinity, hard topology spread, volumes bound to nodes, host ports, resource claims.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gpucore.account import NodeAccount
+from gpucore.fit import fit
+from gpucore.model import Code, Demand, Refusal
+from gpucore.scheduling.constraints import (
+    CPU,
+    HARD_EFFECTS,
+    NO_SCHEDULE,
+    NOT_READY_TAINT,
+    PODS,
+    UNREACHABLE_TAINT,
+    UNSCHEDULABLE_TAINT,
+    CandidateNode,
+    PodConstraints,
+    Taint,
+)
+
+_FOR_NO_POD: Final = frozenset(
+    {Code.INVALID_REQUEST, Code.NODE_UNKNOWN, Code.NOT_SHARED, Code.NO_INVENTORY}
+)
+"""What is said before any other rule: the node has no GPUs for this pod."""
+
+_OFTEN_MISSING: Final = frozenset({CPU, "memory", PODS, "ephemeral-storage"})
+"""Kubelet always reports them; a file made by hand may not, and says nothing about them then."""
+
+
+def admit(
+    account: NodeAccount, demand: Demand, node: CandidateNode, pod: PodConstraints
+) -> Refusal | None:
+    """Why this node does not admit the pod, the first reason only; ``None`` when it does."""
+    by_gpus = fit(account, demand)
+    if by_gpus is not None and by_gpus.code in _FOR_NO_POD:
+        return by_gpus
+    return next(constraint_refusals(node, pod), None) or by_gpus
+
+
+def constraint_refusals(node: CandidateNode, pod: PodConstraints) -> Iterator[Refusal]:
+    """Every rule of kube-scheduler's own that keeps the pod off the node, in its order."""
+    yield from _unschedulable(node, pod)
+    yield from _tainted(node, pod)
+    yield from _selected(node, pod)
+    yield from _short(node, pod)
+
+
+def _tolerated(taint: Taint, pod: PodConstraints) -> bool:
+    return any(toleration.tolerates(taint) for toleration in pod.tolerations)
+
+
+def _unschedulable(node: CandidateNode, pod: PodConstraints) -> Iterator[Refusal]:
+    """A cordoned or unready node, by its fields where the node controller's taint is not there."""
+    listed = {taint.key for taint in node.taints}
+    states = (
+        (node.unschedulable, {UNSCHEDULABLE_TAINT}, "the node is cordoned"),
+        (not node.ready, {NOT_READY_TAINT, UNREACHABLE_TAINT}, "the node is not ready"),
+    )
+    for holds, keys, words in states:
+        taints = [taint for taint in node.taints if taint.key in keys]
+        if not listed & keys and holds:
+            taints = [Taint(min(keys), effect=NO_SCHEDULE)]
+        if any(t.effect in HARD_EFFECTS and not _tolerated(t, pod) for t in taints):
+            yield _refusal(node, Code.NODE_UNSCHEDULABLE, words)
+
+
+_OF_NODE_STATE: Final = frozenset({UNSCHEDULABLE_TAINT, NOT_READY_TAINT, UNREACHABLE_TAINT})
+
+
+def _tainted(node: CandidateNode, pod: PodConstraints) -> Iterator[Refusal]:
+    for taint in node.taints:
+        hard = taint.effect in HARD_EFFECTS and taint.key not in _OF_NODE_STATE
+        if hard and not _tolerated(taint, pod):
+            yield _refusal(node, Code.TAINT_NOT_TOLERATED, f"taint {taint}")
+
+
+def _selected(node: CandidateNode, pod: PodConstraints) -> Iterator[Refusal]:
+    lacking = [f"{k}={v}" for k, v in pod.node_selector if node.labels.get(k) != v]
+    if lacking:
+        yield _refusal(node, Code.NODE_AFFINITY, f"nodeSelector {', '.join(lacking)}")
+    if pod.affinity is not None and not any(term.matches(node) for term in pod.affinity):
+        terms = " or ".join(str(term) for term in pod.affinity if str(term)) or "no term"
+        yield _refusal(node, Code.NODE_AFFINITY, f"node affinity {terms}")
+
+
+def _short(node: CandidateNode, pod: PodConstraints) -> Iterator[Refusal]:
+    most = node.allocatable.get(PODS)
+    if most is not None and node.pods >= most:
+        yield _insufficient(node, PODS, 1, most - node.pods, most)
+    for name, asked in pod.requests:
+        offered = node.allocatable.get(name)
+        if not asked or (offered is None and name in _OFTEN_MISSING):
+            continue
+        free = (offered or 0) - node.requested.get(name, 0)
+        if asked > free:
+            yield _insufficient(node, name, asked, free, offered or 0)
+
+
+def _refusal(node: CandidateNode, code: Code, detail: str) -> Refusal:
+    return Refusal(node.name, code, detail=detail, unresolvable=True)
+
+
+def _insufficient(node: CandidateNode, name: str, asked: int, free: int, total: int) -> Refusal:
+    return Refusal(
+        node.name,
+        Code.INSUFFICIENT_RESOURCES,
+        asked=asked,
+        free=max(free, 0),
+        total=total,
+        detail=name,
+        unresolvable=asked > total,
+    )
