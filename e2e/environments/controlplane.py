@@ -144,6 +144,8 @@ class ControlPlane:
             f"--etcd-servers={etcd}",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
+            # Nobody here reaches the API server by its Service, and loopback is refused for that.
+            "--endpoint-reconciler-type=none",
             f"--secure-port={self._port}",
             f"--cert-dir={self.folder / 'apiserver'}",
             f"--token-auth-file={self.folder / 'tokens.csv'}",
