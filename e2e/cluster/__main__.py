@@ -20,6 +20,7 @@ from cluster import (
     lifecycle,
     nodeimage,
     prometheus,
+    release,
     tools,
 )
 from cluster.errors import ClusterError
@@ -80,15 +81,17 @@ def _base_image(_: argparse.Namespace) -> list[str]:
 
 
 def _control_plane_binaries(_: argparse.Namespace) -> list[str]:
-    return [str(kubernetes.ensure())]
+    return [str(kubernetes.ensure(release.chosen()))]
 
 
 def _prepare(_: argparse.Namespace) -> list[str]:
     """What takes minutes the first time, with its progress; the cases themselves say what lacks."""
     try:
-        kubernetes.ensure()
+        kubernetes.ensure(release.chosen())
         engine.ensure()
-        tools.ensure(nodeimage.ensure())
+        image = nodeimage.ensure()
+        say(image.described())
+        tools.ensure(image)
         baseimage.ensure()
         prometheus.ensure()
     except ClusterError as reason:

@@ -20,6 +20,8 @@ _ENTRY = re.compile(r"(?P<kind>.+)-[0-9a-f]{12,16}")
 _UNFINISHED = ("context-", "preload-", "settled-")
 """Folders that are filled and thrown away again. A root file system is not among them: it may hold
 mounts."""
+GO = "go"
+"""Sources and compiled packages of Go modules, which a build needs only to be quick."""
 
 
 def root() -> Path:
@@ -69,7 +71,7 @@ def prune(*, now: float) -> list[str]:
         newest = entry is not None and entry["kind"] not in kinds
         if entry is not None:
             kinds.add(entry["kind"])
-        elif not folder.name.startswith(_UNFINISHED):
+        elif folder.name != GO and not folder.name.startswith(_UNFINISHED):
             continue
         if not newest and folder.stat().st_mtime < now - KEPT_SECONDS:
             shutil.rmtree(folder, ignore_errors=True)

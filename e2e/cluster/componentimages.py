@@ -1,7 +1,7 @@
-"""Images of the control plane's parts, under the names kubeadm of this version expects.
+"""Images of the control plane's parts, under the names that the version's own kubeadm lists.
 
-Static programs need nothing else; kube-proxy needs the network tools and etcd the C library.
-Tags are the ones kubeadm asks for, whatever version lies in them (Debian's etcd is newer).
+Static programs need nothing else; kube-proxy needs the network tools and etcd may need the C
+library. Tags are kubeadm's, whatever version lies in them (Debian's etcd is newer).
 """
 
 import os
@@ -12,41 +12,54 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster import cachedir, debianimage, docker, kubernetes
+from cluster import cachedir, debianimage, docker
+from cluster.commands import run
 from cluster.progress import step
 
-_REGISTRY = "k8s.gcr.io"
-PAUSE = f"{_REGISTRY}/pause:3.2"
 _NETWORK_TOOLS = "iptables conntrack kmod ipset"
+_NOT_STATIC = ("kube-proxy", "etcd")
+_BESIDE = {"etcd": ("etcdctl",)}
 
 
 @dataclass(frozen=True)
 class Component:
-    """One image: its name, the programs in it, and whether they need a system around them."""
+    """One image: its name and the programs in it, of which the first is run."""
 
     image: str
     programs: tuple[str, ...]
-    static: bool = True
+
+    @property
+    def static(self) -> bool:
+        """Whether its programs need no system around them."""
+        return self.programs[0] not in _NOT_STATIC
 
 
-COMPONENTS = (
-    *(
-        Component(f"{_REGISTRY}/{name}:v{kubernetes.VERSION}", (name,))
-        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
-    ),
-    Component(f"{_REGISTRY}/kube-proxy:v{kubernetes.VERSION}", ("kube-proxy",), static=False),
-    Component(f"{_REGISTRY}/etcd:3.4.13-0", ("etcd", "etcdctl"), static=False),
-    Component(PAUSE, ("pause",)),
-)
+def components(programs: Path, version: str) -> list[Component]:
+    """The images that kubeadm wants and whose program is in the folder `programs`."""
+    words = ["config", "images", "list", f"--kubernetes-version=v{version}"]
+    listing = run([programs / "kubeadm", *words], timeout_s=60).split()
+    found = [(image, image.rpartition(":")[0].rpartition("/")[2]) for image in listing]
+    return [
+        Component(image, (name, *_BESIDE.get(name, ())))
+        for image, name in found
+        if (programs / name).exists()
+    ]
 
 
-def ensure(programs: Path) -> list[str]:
+def pause(programs: Path, version: str) -> str:
+    """The name of the sandbox image."""
+    found = components(programs, version)
+    return next(each.image for each in found if each.programs[0] == "pause")
+
+
+def ensure(programs: Path, version: str) -> list[str]:
     """Build every component image from the folder of programs; their names."""
+    wanted = components(programs, version)
     with step("build the control plane's images"):
         system = _system_image()
-        for component in COMPONENTS:
+        for component in wanted:
             _build(component, programs, system)
-    return [component.image for component in COMPONENTS]
+    return [component.image for component in wanted]
 
 
 def dockerfile(component: Component, system: str) -> str:

@@ -46,6 +46,11 @@ def build(
     run(command, timeout_s=900, env=_CLASSIC)
 
 
+def cgroup_version() -> str:
+    """`1` or `2`: the cgroup version of the engine's host."""
+    return run(["docker", "info", "--format", "{{.CgroupVersion}}"], timeout_s=30).strip()
+
+
 def identity(name: str) -> str:
     """The id of an image of the engine: equal ids are equal images."""
     return run(["docker", "image", "inspect", "--format", "{{.Id}}", name], timeout_s=30).strip()

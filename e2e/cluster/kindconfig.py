@@ -1,6 +1,7 @@
 """kind's cluster configuration as text: which nodes, which host folders and labels each one gets.
 
-Written as JSON, which kind reads as the YAML it is. Pure: nothing is checked against the machine.
+Written as JSON, which kind reads as the YAML it is. Of the machine only the engine's cgroup version
+counts.
 """
 
 import json
@@ -8,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cluster import docker
 from cluster.nodeimage import NodeImage
 
 POD_SUBNET = "10.244.0.0/16"
+_REFUSES_CGROUP_V1 = (1, 35)
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,6 @@ def render(
 ) -> str:
     """The configuration of one control plane and one node per entry of `workers`.
 
-    Nodes built from packages bring their own pod network, so kind's is left out for them.
     `kubeadm_patches` are kubeadm documents as kind merges them, applied on every node.
     """
     nodes = [_node("control-plane", control_plane or Node())]
@@ -47,11 +49,42 @@ def render(
     config = {
         "kind": "Cluster",
         "apiVersion": "kind.x-k8s.io/v1alpha4",
-        "networking": {"podSubnet": POD_SUBNET, "disableDefaultCNI": image.built_here},
-        "kubeadmConfigPatches": list(kubeadm_patches),
+        "networking": {"podSubnet": POD_SUBNET},
+        "kubeadmConfigPatches": [*kubeadm_patches, *_cgroup_patches(image)],
         "nodes": nodes,
     }
     return json.dumps(config, indent=2) + "\n"
+
+
+def part_patches(part: str, flags: Mapping[str, str], **rest: object) -> list[str]:
+    """Patches that give a part of the control plane flags, one for each form kubeadm has had.
+
+    Args:
+        part: its name in ClusterConfiguration, such as `apiServer`.
+        flags: without dashes.
+        rest: other fields of the part, the same in every form.
+    """
+    listed = [{"name": name, "value": value} for name, value in flags.items()]
+    forms = {"v1beta2": flags, "v1beta3": flags, "v1beta4": listed}
+    return [
+        json.dumps(
+            {
+                "apiVersion": f"kubeadm.k8s.io/{version}",
+                "kind": "ClusterConfiguration",
+                part: {"extraArgs": form, **rest},
+            }
+        )
+        for version, form in forms.items()
+    ]
+
+
+def _cgroup_patches(image: NodeImage) -> list[str]:
+    """Have a kubelet that refuses cgroup v1 run on a host that has nothing else."""
+    minor = tuple(map(int, image.version.split(".")[:2]))
+    if minor < _REFUSES_CGROUP_V1 or docker.cgroup_version() != "1":
+        return []
+    patch = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+    return [json.dumps({**patch, "failCgroupV1": False})]
 
 
 def _node(role: str, node: Node) -> dict[str, object]:

@@ -1,135 +1,106 @@
-"""Kubernetes' own programs, built from Debian's source package with the Go of its time.
+"""The programs of a Kubernetes version, with the etcd, containerd and CoreDNS that fit it.
 
-Debian bookworm holds the last whole Kubernetes tree (1.20.2); Go 1.18 and later cannot run it. The
-result also holds Debian's etcd, so that a control plane runs as plain processes. About four
-minutes on two cores; only the finished programs are kept.
+Version 1.20.2 comes from Debian's source package, any other from Go modules. Only finished programs
+and kind's base files are kept in an entry of the cache folder.
 """
 
-import os
 import re
 import shutil
 from pathlib import Path
 
-from cluster import cachedir, packages
+from cluster import cachedir, debiankubernetes, goprograms, gotoolchain, release
 from cluster.commands import run
 from cluster.progress import step
 
-VERSION = "1.20.2"
-PROGRAMS = (
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kube-proxy",
-    "kubelet",
-    "kubeadm",
-    "kubectl",
-)
-_SUITE = "bookworm"
-_GO = "1.15"
-_GO_SUITE = "bullseye"
-_TREE = "k8s.io/kubernetes"
+_KUBERNETES, _KIND = "k8s.io/kubernetes", "sigs.k8s.io/kind"
+_PARTS = ("kubernetes", "etcd", "containerd", "coredns")
+_PACKAGES = {"coredns": (".",)}
+"""What to compile of a part whose go.mod names no tools."""
 _STAMPED = ("component-base/version", "client-go/pkg/version")
-_OPENAPI = f"{_TREE}/pkg/generated/openapi"
+_PAUSE = "build/pause/linux/pause.c"
 
 
-def ensure() -> Path:
-    """The folder with the programs of PROGRAMS, `pause`, `etcd` and `etcdctl`; built if needed."""
-    key = cachedir.content_key([], [Path(__file__)])
-    return cachedir.entry(f"kubernetes-{VERSION}", key, _fill) / "bin"
+def ensure(version: str) -> Path:
+    """The folder with the programs of a version, compiled if needed; minutes the first time.
+
+    It holds what :data:`debiankubernetes.PROGRAMS` names, `pause`, `etcd` and `etcdctl`; of
+    another version than Debian's also `coredns` and containerd's three programs.
+    """
+    if version == release.OLDEST:
+        return debiankubernetes.ensure()
+    kind = f"kubernetes-{version}"
+    return cachedir.entry(kind, key(version), lambda folder: _fill(folder, version)) / "bin"
 
 
-def _fill(folder: Path) -> None:
+def key(version: str) -> str:
+    """Changes with everything that the programs of a version are made of."""
+    if version == release.OLDEST:
+        return debiankubernetes.key()
+    files = [path for part in _PARTS for path in goprograms.inputs(part)]
+    texts = [path.read_text(encoding="utf-8") for path in files]
+    return cachedir.content_key([version, gotoolchain.VERSION, *texts], [Path(__file__)])
+
+
+def base_files(version: str, into: Path) -> None:
+    """Copy kind's base files for nodes of a version to the folder `into`, which must not exist."""
+    if version == release.OLDEST:
+        debiankubernetes.base_files(into)
+    else:
+        shutil.copytree(
+            goprograms.source(goprograms.MODULES / "kind", _KIND) / "images/base/files", into
+        )
+
+
+def stamps(version: str) -> list[str]:
+    """What the linker sets so that the programs know their version; kubeadm refuses one without."""
+    major, minor, _ = version.split(".")
+    values = {
+        "gitVersion": f"v{version}",
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitTreeState": "clean",
+        "gitCommit": "0" * 40,
+    }
+    return [
+        f"k8s.io/{where}.{name}={value}" for where in _STAMPED for name, value in values.items()
+    ]
+
+
+def repinned(text: str, version: str) -> str:
+    """The go.mod `text` of Kubernetes for another version; its parts follow as v0.minor.patch.
+
+    Whatever else it requires belongs to the old version, and `go mod tidy` finds it anew.
+    """
+    parts = release.NEWEST.replace("1.", "0.", 1), version.replace("1.", "0.", 1)
+    text = re.sub(r"(?s)\nrequire \(.*?\n\)\n", "", text)
+    text = text.replace(f" v{parts[0]}\n", f" v{parts[1]}\n")
+    return f"{text}\nrequire {_KUBERNETES} v{version}\n"
+
+
+def _fill(folder: Path, version: str) -> None:
     target, work = folder / "bin", folder / "work"
     target.mkdir()
     work.mkdir()
-    _fetch_etcd(work, target)
-    _build(work, target)
+    module = _module(version, work)
+    pause = goprograms.source(module, _KUBERNETES) / _PAUSE
+    run(["gcc", "-Os", "-static", "-o", target / "pause", pause], timeout_s=60)
+    with step(f"compile Kubernetes {version} (minutes)"):
+        goprograms.compile_module(module, into=target, stamps=stamps(version))
+    for part in _PARTS[1:]:
+        with step(f"compile {part}"):
+            packages = _PACKAGES.get(part, goprograms.TOOLS)
+            goprograms.compile_module(goprograms.MODULES / part, into=target, packages=packages)
+    (target / "server").rename(target / "etcd")
     shutil.rmtree(work)
 
 
-def _fetch_etcd(work: Path, target: Path) -> None:
-    with step("fetch etcd"):
-        for package, program in (("etcd-server", "etcd"), ("etcd-client", "etcdctl")):
-            packages.unpack(package, suite=_SUITE, into=work)
-            shutil.copy2(work / "usr/bin" / program, target)
-
-
-def _build(work: Path, target: Path) -> None:
-    tree = work / "gopath/src" / _TREE
-    go = work / f"go/usr/lib/go-{_GO}"
-    with step(f"fetch Kubernetes {VERSION} and Go {_GO}"):
-        packages.unpack_source("kubernetes", suite=_SUITE, into=tree)
-        (work / "go").mkdir()
-        for package in (f"golang-{_GO}-go", f"golang-{_GO}-src"):
-            packages.unpack(package, suite=_GO_SUITE, into=work / "go")
-    pause = tree / "build/pause/linux/pause.c"
-    run(["gcc", "-Os", "-static", "-o", target / "pause", pause], timeout_s=60)
-    env = _environment(work, go)
-    with step("generate the API server's OpenAPI definitions"):
-        _generate_openapi(work, tree, go, env)
-    with step(f"compile Kubernetes {VERSION} (minutes)"):
-        wanted = [f"{_TREE}/cmd/{program}" for program in PROGRAMS]
-        build = [f"{go}/bin/go", "build", "-ldflags", ldflags(), "-o", f"{target}/", *wanted]
-        run(build, timeout_s=3600, cwd=tree, env=env)
-
-
-def ldflags() -> str:
-    """Linker flags that name the version in both places where Kubernetes reads it.
-
-    kubeadm refuses a program that does not know its version.
-    """
-    major, minor, _ = VERSION.split(".")
-    values = {"gitVersion": f"v{VERSION}", "gitMajor": major, "gitMinor": minor}
-    stamps = [
-        f"-X {_TREE}/vendor/k8s.io/{package}.{name}={value}"
-        for package in _STAMPED
-        for name, value in values.items()
-    ]
-    return " ".join(["-s", "-w", *stamps])
-
-
-def _environment(work: Path, go: Path) -> dict[str, str]:
-    return {
-        "GOROOT": str(go),
-        "GOPATH": str(work / "gopath"),
-        "GOCACHE": str(work / "gocache"),
-        "GO111MODULE": "off",
-        "CGO_ENABLED": "0",
-        # Settings of the machine's own Go are not for this old one, which knows fewer flags.
-        "GOENV": "off",
-        "GOFLAGS": "",
-    }
-
-
-def _generate_openapi(work: Path, tree: Path, go: Path, env: dict[str, str]) -> None:
-    generator = work / "openapi-gen"
-    source = f"{_TREE}/vendor/k8s.io/kube-openapi/cmd/openapi-gen"
-    run([go / "bin/go", "build", "-o", generator, source], timeout_s=600, cwd=tree, env=env)
-    command: list[str | Path] = [
-        generator,
-        *("--go-header-file", os.devnull),
-        *("--output-base", work / "gopath/src"),
-        *("--output-package", _OPENAPI),
-        *("--output-file-base", "zz_generated.openapi"),
-        *("--report-filename", work / "violations"),
-        *("--input-dirs", ",".join(openapi_packages(tree))),
-    ]
-    run(command, timeout_s=300, cwd=tree, env=env)
-
-
-def openapi_packages(tree: Path) -> list[str]:
-    """Import paths of all packages under `tree` whose files ask for OpenAPI definitions."""
-    tagged = re.compile(r"^\s*//\s*\+k8s:openapi-gen=", re.MULTILINE)
-    found = set()
-    for top in ("staging/src/k8s.io", "pkg"):
-        for file in (tree / top).rglob("*.go"):
-            if _skipped(file) or not tagged.search(file.read_text(encoding="utf-8")):
-                continue
-            folder = file.parent.relative_to(tree).as_posix()
-            found.add(f"{_TREE}/" + re.sub("^staging/src/", "vendor/", folder))
-    return sorted(found)
-
-
-def _skipped(file: Path) -> bool:
-    apart = {"testdata", "code-generator", "sample-apiserver", "sample-controller"}
-    return file.name.endswith("_test.go") or not apart.isdisjoint(file.parts)
+def _module(version: str, work: Path) -> Path:
+    """The Go module that pins a version: ours, or a copy of it for another version."""
+    ours = goprograms.MODULES / "kubernetes"
+    if version == release.NEWEST:
+        return ours
+    other = Path(shutil.copytree(ours, work / "kubernetes"))
+    (other / "go.mod").write_text(repinned((ours / "go.mod").read_text(), version))
+    with step(f"resolve the modules of Kubernetes {version}"):
+        goprograms.go(["mod", "tidy"], cwd=other, timeout_s=600)
+    return other

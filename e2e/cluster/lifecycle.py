@@ -1,8 +1,9 @@
 """A named kind cluster: made or found again, waited for, and removed.
 
-A cluster of the name that runs is used again as it is, even if the configuration has changed since;
-one whose nodes have stopped, or were started again (the engine or the machine was restarted), is
-made anew: such nodes may have swapped their addresses, and look healthy until a pod is to start.
+A cluster of the name that runs is used again as it is, even if the configuration has changed since.
+One of another node image is made anew, and one whose nodes have stopped, or were started again (the
+engine or the machine was restarted): such nodes may have swapped their addresses, and look healthy
+until a pod is to start.
 """
 
 import json
@@ -11,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from cluster import engine, nodeimage, tools
+from cluster import engine, nodeimage, release, tools
 from cluster.commands import run
 from cluster.errors import ClusterError
 from cluster.nodeimage import NodeImage
@@ -59,9 +60,10 @@ def up(
     """
     engine.ensure()
     image = nodeimage.ensure()
+    say(f"cluster {name}: {image.described()}")
     programs = tools.ensure(image)
     if name in _clusters(programs.kind):
-        fault = _fault(programs.kind, name) if reuse else "is left from another run"
+        fault = _fault(programs.kind, name, image) if reuse else "is left from another run"
         if fault:
             say(f"cluster {name} {fault}: it is made anew")
             down(name)
@@ -71,7 +73,7 @@ def up(
     else:
         with step(f"create cluster {name}"):
             create(programs, name, image, config=config, kubeconfig=kubeconfig)
-    if image.built_here:
+    if not image.has_dns:
         silence_coredns(kubeconfig, kubectl=programs.kubectl)
     wait_ready(kubeconfig, kubectl=programs.kubectl, timeout_s=READY_TIMEOUT_S)
 
@@ -79,13 +81,16 @@ def up(
 def down(name: str) -> None:
     """Remove the cluster `name`; nothing happens when there is none."""
     with step(f"delete cluster {name}"):
-        run([tools.kind(), "delete", "cluster", "--name", name], timeout_s=_DELETE_TIMEOUT_S)
+        run(
+            [tools.kind(release.OLDEST), "delete", "cluster", "--name", name],
+            timeout_s=_DELETE_TIMEOUT_S,
+        )
 
 
 def wait_ready(kubeconfig: Path, *, kubectl: Path, timeout_s: float) -> None:
     """Return when every node is Ready and kube-proxy serves each; ClusterError after the deadline.
 
-    CoreDNS is not waited for: clusters from packages have none.
+    CoreDNS is not waited for: a cluster of the oldest version has none.
     """
     deadline = time.monotonic() + timeout_s
     command = [str(kubectl), "--kubeconfig", str(kubeconfig)]
@@ -111,10 +116,12 @@ def _clusters(kind: Path) -> list[str]:
     return run([kind, "get", "clusters", "--quiet"], timeout_s=30).split()
 
 
-def _fault(kind: Path, name: str) -> str:
+def _fault(kind: Path, name: str, image: NodeImage) -> str:
     """Why a cluster cannot be used again; empty when it can."""
     nodes = run([kind, "get", "nodes", "--name", name], timeout_s=30).split()
     for node in json.loads(run(["docker", "inspect", *nodes], timeout_s=30)):
+        if node["Config"]["Image"] != image.name:
+            return "runs another node image"
         if not node["State"]["Running"]:
             return "has stopped nodes"
         if _moment(node["State"]["StartedAt"]) - _moment(node["Created"]) > _FIRST_START_S:

@@ -1,75 +1,96 @@
-"""The kind node image: a local one, a pulled one, or one built here from Debian packages.
+"""The kind node image: a local one, a pulled one, or one built here.
 
-The order is that; a built image lives in the engine and, as a tar, in the cache folder, so that a
-new or emptied engine gets it back in seconds. A local or pulled image is used as it is, whatever
-Kubernetes version lies in it.
+The order is that, unless one that was built before is in the engine: then no registry is tried. A
+built image lives in the engine and, as a tar, in the cache folder, so that a new or emptied engine
+gets it back in seconds. A local image is used as it is, whatever Kubernetes version lies in it,
+unless `KUBERNETES` names another.
 """
 
-import shutil
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 
-from cluster import (
-    cachedir,
-    componentimages,
-    debianimage,
-    docker,
-    imagecache,
-    kubernetes,
-    packages,
-    preload,
-)
+from cluster import docker, imagecache, nodebuild, packages, release
+from cluster.commands import run
 from cluster.errors import ClusterError
 from cluster.progress import say, step
 
 _OFFICIAL = "kindest/node"
-# The default image of kind 0.27, which Debian packages.
-_PULLED = f"{_OFFICIAL}:v1.32.2"
+# What the kind that fits the newest version takes; there is not one for every patch version.
+_PULLED = {release.NEWEST: "v1.37.0"}
 _PULL_TIMEOUT_S = 300.0
-_FILES = Path(__file__).parent / "node"
-_KIND_SUITE = "trixie"
-# The modules that decide what is in the image: a change in one of them makes a new image.
-_RECIPE = ("nodeimage", "kubernetes", "componentimages", "debianimage", "preload")
-_NODE_PROGRAMS = ("kubelet", "kubeadm", "kubectl")
 
 
 @dataclass(frozen=True)
 class NodeImage:
-    """A node image the engine holds; `built_here` ones bring their own pod network."""
+    """A node image the engine holds.
+
+    Attributes:
+        version: of Kubernetes, without a `v`.
+        built_here: made on this machine by this package.
+    """
 
     name: str
+    version: str
     built_here: bool
+
+    @property
+    def has_dns(self) -> bool:
+        """Whether CoreDNS is in it: nothing packages one that old."""
+        return not (self.built_here and self.version == release.OLDEST)
+
+    def described(self) -> str:
+        """One line for whoever reads the output of a run."""
+        origin = "built here" if self.built_here else "local or pulled"
+        return f"Kubernetes {self.version}, node image {self.name} ({origin})"
 
 
 def ensure() -> NodeImage:
     """The node image to use, present in the engine when this returns."""
+    asked = release.requested()
+    found = _local(asked) or _built(asked or release.NEWEST) or _pulled(asked or release.NEWEST)
+    return found or _made(release.chosen())
+
+
+def built_tag(version: str) -> str:
+    """The name of the image built of a version; it changes with everything it is made of."""
+    return f"gpushare/kind-node:v{version}-{nodebuild.key(version)}"
+
+
+def _local(asked: str) -> NodeImage | None:
+    """The newest official image of the engine, of the version that is asked for if one is."""
     for name in docker.local_images(_OFFICIAL):
-        return NodeImage(name, built_here=False)
-    tag = built_tag()
-    if docker.has_image(tag):
-        return NodeImage(tag, built_here=True)
-    if _pulled():
-        return NodeImage(_PULLED, built_here=False)
-    _demand_debian()
-    say(f"{_OFFICIAL} is neither here nor to be pulled: a node image from Debian packages is used")
-    imagecache.ensure(tag, kind="node-image", key=_key(), build=_build)
-    return NodeImage(tag, built_here=True)
+        version = _version(name)
+        if not asked or release.minor(version) == release.minor(asked):
+            return NodeImage(name, version, built_here=False)
+    return None
 
 
-def built_tag() -> str:
-    """The name of the image built from packages; it changes with everything it is made of."""
-    return f"gpushare/kind-node:v{kubernetes.VERSION}-{_key()}"
+def _built(version: str) -> NodeImage | None:
+    tag = built_tag(version)
+    return NodeImage(tag, version, built_here=True) if docker.has_image(tag) else None
 
 
-def _key() -> str:
-    scripts = [Path(__file__).with_name(f"{name}.py") for name in _RECIPE]
-    return cachedir.content_key([], [*scripts, *_FILES.iterdir()])
+def _pulled(version: str) -> NodeImage | None:
+    name = f"{_OFFICIAL}:{_PULLED.get(version, f'v{version}')}"
+    with step(f"try to pull {name}"):
+        if not docker.pull(name, timeout_s=_PULL_TIMEOUT_S):
+            return None
+    return NodeImage(name, _version(name), built_here=False)
 
 
-def _pulled() -> bool:
-    with step(f"try to pull {_PULLED}"):
-        return docker.pull(_PULLED, timeout_s=_PULL_TIMEOUT_S)
+def _made(version: str) -> NodeImage:
+    tag, key = built_tag(version), nodebuild.key(version)
+    if not docker.has_image(tag):
+        _demand_debian()
+        say(f"no {_OFFICIAL} image is here or to be pulled: one of Kubernetes {version} is built")
+        kind = f"node-image-{release.minor(version)}"
+        imagecache.ensure(tag, kind=kind, key=key, build=lambda: nodebuild.build(version, tag))
+    return NodeImage(tag, version, built_here=True)
+
+
+def _version(name: str) -> str:
+    """The Kubernetes version in an image, as kind itself reads it."""
+    command = ["docker", "run", "--rm", "--entrypoint", "cat", name, "/kind/version"]
+    return run(command, timeout_s=60).strip().removeprefix("v")
 
 
 def _demand_debian() -> None:
@@ -77,44 +98,6 @@ def _demand_debian() -> None:
         packages.archive()
     except ClusterError as error:
         raise ClusterError(
-            f"{_PULLED} is neither here nor to be pulled, and a node image cannot be built here "
+            f"no {_OFFICIAL} image is here or to be pulled, and a node image cannot be built here "
             f"({error}): give the engine one with `docker load`"
         ) from error
-
-
-def _build() -> None:
-    programs = kubernetes.ensure()
-    images = componentimages.ensure(programs)
-    with tempfile.TemporaryDirectory(dir=cachedir.root(), prefix="context-") as name:
-        _gather(Path(name), programs)
-        with step("build the node's system"):
-            system = _build_system(Path(name))
-    # The final name comes last: an image that bears it is complete.
-    with step("put the control plane's images into the node image"):
-        preload.commit(system, images=images, tag=built_tag())
-
-
-def _gather(context: Path, programs: Path) -> None:
-    """Lay out what `node.Dockerfile` copies: kind's base files, ours, Kubernetes' programs."""
-    source = context.with_name(f"{context.name}-kind")
-    try:
-        packages.unpack_source("kind", suite=_KIND_SUITE, into=source)
-        shutil.copytree(source / "images/base/files", context / "kind")
-    finally:
-        shutil.rmtree(source, ignore_errors=True)
-    shutil.copytree(_FILES, context / "ours")
-    (context / "programs").mkdir()
-    for program in _NODE_PROGRAMS:
-        componentimages.place(programs / program, context / "programs")
-
-
-def _build_system(context: Path) -> str:
-    tag = f"gpushare/kind-node-system:{_key()}"
-    arguments = {
-        "BASE": debianimage.ensure(),
-        "PAUSE": componentimages.PAUSE,
-        "VERSION": kubernetes.VERSION,
-    }
-    dockerfile = context / "ours/node.Dockerfile"
-    docker.build(tag, context=context, dockerfile=dockerfile, arguments=arguments)
-    return tag

@@ -1,22 +1,28 @@
-"""The programs that drive a cluster: `kind`, and a `kubectl` that fits its Kubernetes version.
+"""The programs that drive a cluster: a `kind` that knows its Kubernetes, and its own `kubectl`.
 
-kind from PATH is used as it is; else Debian's package is installed, which needs libc alone and so
-fits older releases too. kubectl must be within one minor version of the server: a cluster from
-packages gets the kubectl built with it, any other the one on PATH or Debian's.
+kind from PATH is used if it is new enough; else it is compiled from its Go module, and where that
+cannot be had Debian's package is installed. kubectl is the one in the node image, so that it fits
+the API server whatever this machine has; one from PATH serves where the image's cannot run.
 """
 
+import platform
+import re
 import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster import cachedir, kubernetes, packages
+from cluster import cachedir, docker, goprograms, gotoolchain, packages, release
+from cluster.commands import run
 from cluster.errors import ClusterError
 from cluster.nodeimage import NodeImage
 from cluster.privilege import as_root, can_be_root
 from cluster.progress import step
 
 _SUITE = "trixie"
+_PROJECT = "sigs.k8s.io/kind"
+_KUBECTL = "/usr/bin/kubectl"
+_NEEDS_PINNED = (1, 36)
 
 
 @dataclass(frozen=True)
@@ -28,13 +34,20 @@ class Tools:
 
 
 def ensure(image: NodeImage) -> Tools:
-    """The programs for a cluster of this node image, installed where they are missing."""
-    return Tools(kind=kind(), kubectl=kubectl(image))
+    """The programs for a cluster of this node image, made or installed where they are missing."""
+    return Tools(kind=kind(image.version), kubectl=kubectl(image))
 
 
-def kind() -> Path:
-    """The kind on PATH, installed from Debian's package when there is none."""
+def kind(version: str) -> Path:
+    """A kind for clusters of a Kubernetes version.
+
+    Raises ClusterError where none is here or to be had.
+    """
     found = shutil.which("kind")
+    if found and _knows(Path(found), version):
+        return Path(found)
+    if goprograms.obtainable(f"{_PROJECT}@v{_pinned()}"):
+        return _compiled()
     if found is None:
         _install_kind()
         found = shutil.which("kind")
@@ -44,11 +57,48 @@ def kind() -> Path:
 
 
 def kubectl(image: NodeImage) -> Path:
-    """A kubectl for clusters of this node image."""
-    if image.built_here:
-        return kubernetes.ensure() / "kubectl"
+    """The kubectl of a node image, or the one on PATH where that is no program for this system."""
+    if platform.system() == "Linux":
+        key = cachedir.content_key([docker.identity(image.name)])
+        return (
+            cachedir.entry("kubectl", key, lambda folder: _copy_kubectl(image, folder)) / "kubectl"
+        )
     found = shutil.which("kubectl")
-    return Path(found) if found else _debian_kubectl()
+    if found is None:
+        raise ClusterError("kubectl is not on PATH: install it")
+    return Path(found)
+
+
+def _knows(kind: Path, version: str) -> bool:
+    """Whether a kind writes the kubeadm configuration of a version: v1beta4 from 1.36 on."""
+    if tuple(map(int, release.minor(version).split("."))) < _NEEDS_PINNED:
+        return True
+    match = re.search(r"\bv?(\d+)\.(\d+)\.", run([kind, "version"], timeout_s=20))
+    pinned = tuple(map(int, _pinned().split(".")[:2]))
+    return match is not None and tuple(map(int, match.groups())) >= pinned
+
+
+def _pinned() -> str:
+    return goprograms.pinned("kind", _PROJECT)
+
+
+def _compiled() -> Path:
+    key = cachedir.content_key([gotoolchain.VERSION], goprograms.inputs("kind"))
+    return cachedir.entry("kind", key, _compile_kind) / "kind"
+
+
+def _compile_kind(folder: Path) -> None:
+    with step("compile kind"):
+        goprograms.compile_module(goprograms.MODULES / "kind", into=folder)
+
+
+def _copy_kubectl(image: NodeImage, folder: Path) -> None:
+    with step("take kubectl from the node image"):
+        container = run(["docker", "create", image.name], timeout_s=60).strip()
+        try:
+            run(["docker", "cp", f"{container}:{_KUBECTL}", folder / "kubectl"], timeout_s=60)
+        finally:
+            run(["docker", "rm", container], timeout_s=60)
 
 
 def _install_kind() -> None:
@@ -73,14 +123,3 @@ def _kind_package(folder: Path) -> Path:
             f"kind is not on PATH and its package was not found ({error}): install kind and put "
             "it on PATH"
         ) from error
-
-
-def _debian_kubectl() -> Path:
-    key = cachedir.content_key([_SUITE])
-    folder = cachedir.entry("kubectl", key, _unpack_kubectl)
-    return folder / "usr/bin/kubectl"
-
-
-def _unpack_kubectl(folder: Path) -> None:
-    with step("fetch kubectl"):
-        packages.unpack("kubernetes-client", suite=_SUITE, into=folder)

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from cluster import kindconfig
 from cluster.commands import run
 from cluster.kindconfig import Mount
 
@@ -60,7 +61,7 @@ def lay_out(folder: Path, namespace: str) -> Mount:
     return Mount(folder, POLICY_IN_NODE)
 
 
-def kubeadm_patch() -> str:
+def kubeadm_patches() -> list[str]:
     """What kubeadm must tell the API server, as kind merges it."""
     flags = {
         "audit-policy-file": f"{POLICY_IN_NODE}/policy.yaml",
@@ -74,8 +75,7 @@ def kubeadm_patch() -> str:
         {"name": "audit-log", "hostPath": LOG_IN_NODE, "mountPath": LOG_IN_NODE}
         | {"readOnly": False, "pathType": "DirectoryOrCreate"},
     ]
-    server = {"extraArgs": flags, "extraVolumes": volumes}
-    return json.dumps({"kind": "ClusterConfiguration", "apiServer": server})
+    return kindconfig.part_patches("apiServer", flags, extraVolumes=volumes)
 
 
 def uses(control_plane: str) -> frozenset[Use]:

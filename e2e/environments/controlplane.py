@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cluster import kubernetes
+from cluster import kubernetes, release
 from environments.kubectl import Kubectl
 from environments.processes import Process, free_port
 from environments.waiting import until
@@ -35,6 +35,7 @@ class ControlPlane:
     """etcd and the API server, and as many schedulers as asked for.
 
     Attributes:
+        version: of Kubernetes.
         url: of the API server, ``https://127.0.0.1:<port>``.
         token: of a user who may do anything.
         kubeconfig: for programs that want a file.
@@ -44,7 +45,8 @@ class ControlPlane:
         self.folder = Path(tempfile.mkdtemp(prefix="gpushare-control-plane-"))
         self.token = secrets.token_hex(16)
         self.kubeconfig = self.folder / "kubeconfig"
-        self._programs = kubernetes.ensure()
+        self.version = release.chosen()
+        self._programs = kubernetes.ensure(self.version)
         self._port = free_port()
         self.url = f"https://127.0.0.1:{self._port}"
         self.processes: list[Process] = []
@@ -89,10 +91,10 @@ class ControlPlane:
         argv: list[str | Path] = [
             self._programs / "kube-scheduler",
             f"--config={config}",
-            "--port=0",
             f"--secure-port={port}",
             "--bind-address=127.0.0.1",
             f"--cert-dir={self.folder / name}",
+            *(["--port=0"] if self._oldest else []),
         ]
         process = self._run(name, argv)
         until(f"{name} is healthy", lambda: self._healthy(process, port), seconds=START_SECONDS)
@@ -101,6 +103,10 @@ class ControlPlane:
     def run(self, name: str, argv: Sequence[str | Path], **env: str) -> Process:
         """Start another program whose life ends with the control plane's."""
         return self._run(name, argv, env={**os.environ, **env})
+
+    @property
+    def _oldest(self) -> bool:
+        return self.version == release.OLDEST
 
     def _run(self, name: str, argv: Sequence[str | Path], **options: Any) -> Process:
         process = Process(name, argv, folder=self.folder, **options)
@@ -138,6 +144,8 @@ class ControlPlane:
             f"--etcd-servers={etcd}",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
+            # Nobody here reaches the API server by its Service, and loopback is refused for that.
+            "--endpoint-reconciler-type=none",
             f"--secure-port={self._port}",
             f"--cert-dir={self.folder / 'apiserver'}",
             f"--token-auth-file={self.folder / 'tokens.csv'}",
@@ -199,15 +207,15 @@ class ControlPlane:
             **{f"{verb}Verb": verb for verb in verbs},
         }
         limits = {"qps": 5000, "burst": 5000}
+        # several schedulers run at once, and the oldest's default is one fixed port for all of them
         insecure = f"127.0.0.1:{free_port()}"
+        ports = {"healthzBindAddress": insecure, "metricsBindAddress": insecure}
         return {
-            "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
+            "apiVersion": f"kubescheduler.config.k8s.io/{'v1beta1' if self._oldest else 'v1'}",
             "kind": "KubeSchedulerConfiguration",
             "clientConnection": {"kubeconfig": str(self.kubeconfig), **limits},
             "leaderElection": {"leaderElect": False},
-            # several schedulers run at once, and the default is one fixed port for all of them
-            "healthzBindAddress": insecure,
-            "metricsBindAddress": insecure,
+            **(ports if self._oldest else {}),
             "profiles": [{"schedulerName": name}],
             "extenders": [extender] if extender_url else [],
         }

@@ -173,7 +173,7 @@ class KindEnvironment:
             workers.append(kindconfig.Node(mounts=(mount,)))
         config = self.folder / "kind.json"
         control_plane = kindconfig.Node(mounts=(audit.lay_out(self.folder / "audit", NAMESPACE),))
-        patches = (audit.kubeadm_patch(), ownscheduler.kubeadm_patch(), _KUBELET)
+        patches = (*audit.kubeadm_patches(), *ownscheduler.kubeadm_patches(), _KUBELET)
         config.write_text(
             kindconfig.render(
                 image, workers=workers, control_plane=control_plane, kubeadm_patches=patches

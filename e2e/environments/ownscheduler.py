@@ -5,8 +5,7 @@ for fifteen until a leader that went without a word counts as gone. Cases that r
 wait for both. How long it may take to start is left as it is.
 """
 
-import json
-
+from cluster import kindconfig
 from cluster.commands import run
 
 ELECTION = {"leaseSeconds": 8, "renewSeconds": 6, "retrySeconds": 1}
@@ -35,10 +34,10 @@ mv .edited {_MANIFEST}
 _SECONDS = 120
 
 
-def kubeadm_patch() -> str:
+def kubeadm_patches() -> list[str]:
     """What kubeadm must tell the scheduler, as kind merges it."""
     flags = {_FLAGS[name]: f"{seconds}s" for name, seconds in ELECTION.items()}
-    return json.dumps({"kind": "ClusterConfiguration", "scheduler": {"extraArgs": flags}})
+    return kindconfig.part_patches("scheduler", flags)
 
 
 def ask_soon(control_plane: str) -> None:

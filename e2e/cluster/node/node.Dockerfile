@@ -1,14 +1,16 @@
-# A kind node of Debian's packages. The context holds: kind/ (kind's own base files), ours/ (this
-# folder), programs/ (kubelet, kubeadm, kubectl). The base image is given by the builder.
+# A kind node on Debian. The context holds: kind/ (kind's own base files), ours/ (this folder),
+# programs/ (kubelet, kubeadm, kubectl, and containerd's where it is compiled). The builder gives
+# the base image and CONTAINERD, the package to install where no containerd is in programs/.
 ARG BASE
 FROM ${BASE}
 
+ARG CONTAINERD
 RUN apt-get update -q \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
       systemd systemd-sysv dbus \
       conntrack iptables nftables iproute2 ethtool ebtables socat \
       util-linux mount kmod libseccomp2 pigz curl jq procps \
-      containerd runc containernetworking-plugins \
+      ${CONTAINERD} runc containernetworking-plugins \
  && rm -rf /var/lib/apt/lists/*
 
 # Units that expect a machine of their own; the same that kind's base image takes out.
@@ -26,18 +28,20 @@ COPY programs/ /usr/bin/
 COPY ours/90-unmount-kubelet-cgroups.conf /etc/systemd/system/kubelet.service.d/
 COPY ours/pod-network.service ours/pod-network.path /etc/systemd/system/
 COPY ours/pod-network /usr/local/sbin/pod-network
+COPY ours/manifests/ /kind/manifests/
 
 # Where kind's units look for what Debian puts elsewhere.
 RUN chmod 0755 /kind/bin/* /usr/local/bin/* /usr/local/sbin/pod-network \
  && ln -s /usr/bin/containerd /usr/bin/ctr /usr/bin/containerd-shim-runc-v2 /usr/local/bin/ \
  && ln -s /usr/sbin/runc /usr/local/sbin/runc \
- && mkdir -p /opt/cni /kind/manifests /etc/kubernetes/manifests \
+ && mkdir -p /opt/cni /etc/kubernetes/manifests \
  && ln -s /usr/lib/cni /opt/cni/bin
 
-# kubelet 1.20 drives cgroups itself, and nothing may ask for a negative OOM score.
+# The oldest kubelet drives cgroups itself, and nothing may ask for a negative OOM score.
 ARG PAUSE
 ARG VERSION
-RUN sed -i -e 's/SystemdCgroup = true/SystemdCgroup = false/' \
+ARG SYSTEMD_CGROUP
+RUN sed -i -e "s/SystemdCgroup = true/SystemdCgroup = ${SYSTEMD_CGROUP}/" \
            -e 's/restrict_oom_score_adj = false/restrict_oom_score_adj = true/' \
            -e "s,sandbox_image = .*,sandbox_image = \"${PAUSE}\"," /etc/containerd/config.toml \
  && ctr oci spec \

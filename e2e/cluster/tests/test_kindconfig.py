@@ -1,15 +1,16 @@
-"""The kind configuration gives each node its mounts and labels, and a pod network where needed."""
+"""The kind configuration gives each node its mounts and labels, and every kubeadm its flags."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from cluster.kindconfig import Mount, Node, render
+from cluster.kindconfig import Mount, Node, part_patches, render
 from cluster.nodeimage import NodeImage
+from cluster.tests.fakeprograms import FakePrograms
 
-BUILT = NodeImage("gpushare/kind-node:v1", built_here=True)
-OFFICIAL = NodeImage("kindest/node:v1", built_here=False)
+BUILT = NodeImage("gpushare/kind-node:v1", "1.20.2", built_here=True)
+NEW = NodeImage("kindest/node:v1", "1.37.0", built_here=False)
 
 
 def test_each_worker_gets_its_own_mounts_and_labels() -> None:
@@ -27,12 +28,28 @@ def test_each_worker_gets_its_own_mounts_and_labels() -> None:
     ]
 
 
-@pytest.mark.parametrize(("image", "disabled"), [(BUILT, True), (OFFICIAL, False)])
-def test_only_nodes_from_packages_bring_their_own_network(
-    image: NodeImage, *, disabled: bool
+@pytest.mark.parametrize(
+    ("image", "cgroup", "patched"),
+    [(NEW, "1", True), (NEW, "2", False), (BUILT, "1", False)],
+    ids=["new on v1", "new on v2", "old on v1"],
+)
+def test_a_kubelet_that_refuses_cgroup_v1_is_told_to_run_on_it(
+    programs: FakePrograms, image: NodeImage, cgroup: str, *, patched: bool
 ) -> None:
-    """Kind's own CNI stays in place for an official node image, which has it."""
-    assert json.loads(render(image, workers=[]))["networking"]["disableDefaultCNI"] is disabled
+    """Only where the host has nothing else: an old kubelet does not know the setting."""
+    programs.add("docker", f"echo {cgroup}")
+    patches = map(json.loads, json.loads(render(image, workers=[]))["kubeadmConfigPatches"])
+    expected = [{"failCgroupV1": False}] if patched else []
+    assert [{"failCgroupV1": each["failCgroupV1"]} for each in patches] == expected
+
+
+def test_flags_of_a_part_are_given_in_every_form_of_kubeadms_documents() -> None:
+    """A mapping up to v1beta3, a list of names and values from v1beta4 on."""
+    patches = map(json.loads, part_patches("scheduler", {"v": "4"}, extraVolumes=[]))
+    forms = {each["apiVersion"].rpartition("/")[2]: each["scheduler"] for each in patches}
+    mapped = {"extraArgs": {"v": "4"}, "extraVolumes": []}
+    listed = {"extraArgs": [{"name": "v", "value": "4"}], "extraVolumes": []}
+    assert forms == {"v1beta2": mapped, "v1beta3": mapped, "v1beta4": listed}
 
 
 def test_kubeadm_patches_and_the_control_plane_are_passed_on() -> None:

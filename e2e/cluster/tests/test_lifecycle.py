@@ -20,10 +20,21 @@ esac
 DOCKER = """
 case "$1 $2" in
   "image ls") echo kindest/node:v1.32.2 ;;
+  "run --rm") echo v1.32.2 ;;
   inspect*) echo '[{{"Created": "2026-01-01T00:00:00.123456789Z",
+    "Config": {{"Image": "kindest/node:{tag}"}},
     "State": {{"Running": {running}, "StartedAt": "2026-01-01T{started}.123456789Z"}}}}]' ;;
 esac
 """
+
+FRESH = {"running": "true", "started": "00:00:02", "tag": "v1.32.2"}
+
+
+@pytest.fixture(autouse=True)
+def kubectl_from_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fake image holds no program, and no version is asked for."""
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    monkeypatch.delenv("KUBERNETES", raising=False)
 
 
 @pytest.fixture
@@ -31,7 +42,7 @@ def made(programs: FakePrograms, tmp_path: Path) -> Path:
     """The file that exists while the fake cluster does."""
     made = tmp_path / "made"
     programs.add("kind", KIND.format(made=made, rm="/bin/rm"))
-    programs.add("docker", DOCKER.format(running="true", started="00:00:02"))
+    programs.add("docker", DOCKER.format(**FRESH))
     programs.add("kubectl", "exit 0")
     return made
 
@@ -57,16 +68,21 @@ def test_a_second_up_uses_the_running_cluster_again(
 
 
 @pytest.mark.parametrize(
-    ("running", "started", "reuse"),
-    [("false", "00:00:02", True), ("true", "05:00:00", True), ("true", "00:00:02", False)],
-    ids=["stopped", "started again", "not to be used again"],
+    ("node", "reuse"),
+    [
+        ({"running": "false"}, True),
+        ({"started": "05:00:00"}, True),
+        ({"tag": "v1.29.0"}, True),
+        ({}, False),
+    ],
+    ids=["stopped", "started again", "of another node image", "not to be used again"],
 )
 def test_a_cluster_that_cannot_be_trusted_is_made_anew(
-    programs: FakePrograms, made: Path, tmp_path: Path, running: str, started: str, *, reuse: bool
+    programs: FakePrograms, made: Path, tmp_path: Path, node: dict[str, str], *, reuse: bool
 ) -> None:
     """After a restart of the engine, or where none may be used again, old nodes go first."""
     made.touch()
-    programs.add("docker", DOCKER.format(running=running, started=started))
+    programs.add("docker", DOCKER.format(**FRESH | node))
     up(tmp_path, reuse=reuse)
     words = [call.split()[1] for call in programs.calls() if call.startswith("kind")]
     assert [word for word in words if word in {"create", "delete"}] == ["delete", "create"]

@@ -2,20 +2,28 @@
 
 import pytest
 
-from cluster import nodeimage
+from cluster import nodeimage, release
 from cluster.nodeimage import NodeImage
 from cluster.tests.fakeprograms import FakePrograms
 
-# A fake engine: `images` are held, `registry` gives what can be pulled.
+# A fake engine: `images` are held, `registry` gives what can be pulled, and the version in an
+# official image is the one in its name.
 DOCKER = """
 case "$1 $2" in
   "image ls") for name in {images}; do echo "$name"; done | while read -r name; do
       case "$name" in kindest/node*) echo "$name";; esac; done ;;
   "image inspect") for name in {images}; do [ "$name" = "$3" ] && exit 0; done; exit 1 ;;
   "pull --quiet") for name in {registry}; do [ "$name" = "$3" ] && exit 0; done; exit 1 ;;
+  "run --rm") echo "${{5#kindest/node:}}" ;;
   *) exit 9 ;;
 esac
 """
+
+
+@pytest.fixture(autouse=True)
+def no_wish(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asks for a version."""
+    monkeypatch.delenv("KUBERNETES", raising=False)
 
 
 def fake_engine(programs: FakePrograms, *, images: str = "", registry: str = "") -> None:
@@ -25,14 +33,27 @@ def fake_engine(programs: FakePrograms, *, images: str = "", registry: str = "")
 def test_a_local_official_image_wins_and_nothing_is_pulled(programs: FakePrograms) -> None:
     """An image someone loaded is used, dangling ones are not."""
     fake_engine(programs, images=f"kindest/node:\\<none\\> kindest/node:v1.29.0 {built()}")
-    assert nodeimage.ensure() == NodeImage("kindest/node:v1.29.0", built_here=False)
+    assert nodeimage.ensure() == NodeImage("kindest/node:v1.29.0", "1.29.0", built_here=False)
     assert not [call for call in programs.calls() if "pull" in call]
+
+
+def test_a_local_official_image_of_another_version_is_not_the_one_asked_for(
+    programs: FakePrograms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With KUBERNETES set an image of that minor version is taken, or the one built of it."""
+    monkeypatch.setenv("KUBERNETES", "1.20")
+    images = f"kindest/node:v1.37.0 {built(release.OLDEST)}"
+    fake_engine(programs, images=images)
+    expected = NodeImage(built(release.OLDEST), release.OLDEST, built_here=True)
+    assert nodeimage.ensure() == expected
+    fake_engine(programs, images=f"{images} kindest/node:v1.20.15")
+    assert nodeimage.ensure() == NodeImage("kindest/node:v1.20.15", "1.20.15", built_here=False)
 
 
 def test_an_image_built_before_is_used_without_asking_a_registry(programs: FakePrograms) -> None:
     """A second run is quick and needs no network."""
     fake_engine(programs, images=built())
-    assert nodeimage.ensure() == NodeImage(built(), built_here=True)
+    assert nodeimage.ensure() == NodeImage(built(), release.NEWEST, built_here=True)
     assert not [call for call in programs.calls() if "pull" in call]
 
 
@@ -40,16 +61,24 @@ def test_an_outdated_build_is_not_used_when_the_official_image_can_be_pulled(
     programs: FakePrograms,
 ) -> None:
     """An image built from other inputs has another name, so the registry is asked."""
-    fake_engine(programs, images="gpushare/kind-node:v1.20.2-old", registry="kindest/node:v1.32.2")
-    assert nodeimage.ensure() == NodeImage("kindest/node:v1.32.2", built_here=False)
+    old = f"gpushare/kind-node:v{release.NEWEST}-old"
+    fake_engine(programs, images=old, registry="kindest/node:v1.37.0")
+    assert nodeimage.ensure() == NodeImage("kindest/node:v1.37.0", "1.37.0", built_here=False)
 
 
-def built() -> str:
-    return nodeimage.built_tag()
+def built(version: str = release.NEWEST) -> str:
+    return nodeimage.built_tag(version)
 
 
-@pytest.mark.parametrize("other", ["gpushare/kind-node:v1.20.2", "kindest/node:v1.20.2"])
-def test_the_built_name_tells_what_it_is_made_of(other: str) -> None:
+@pytest.mark.parametrize("version", [release.NEWEST, release.OLDEST])
+def test_the_built_name_tells_what_it_is_made_of(version: str) -> None:
     """The tag carries the Kubernetes version and a content key, and is never an official name."""
-    assert built() != other
-    assert built().startswith("gpushare/kind-node:v1.20.2-")
+    assert built(version).startswith(f"gpushare/kind-node:v{version}-")
+    assert built(version) != f"gpushare/kind-node:v{version}-"
+
+
+def test_an_image_describes_itself_with_version_and_origin() -> None:
+    """Whoever reads the output of a run sees what it ran on."""
+    image = NodeImage("kindest/node:mine", "1.29.0", built_here=False)
+    expected = "Kubernetes 1.29.0, node image kindest/node:mine (local or pulled)"
+    assert image.described() == expected

@@ -11,9 +11,10 @@ from cluster.errors import ClusterError
 def nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that cannot build Kubernetes."""
 
-    def lacking() -> None:
+    def lacking(_: str) -> None:
         raise ClusterError("no compiler")
 
+    monkeypatch.setenv("KUBERNETES", "1.20")
     monkeypatch.setattr(kubernetes, "ensure", lacking)
 
 

@@ -1,24 +1,54 @@
-"""kind and kubectl come from PATH first; where kind cannot be had the error says what to do."""
+"""kind comes from PATH if it is new enough, kubectl from the node image."""
 
 from pathlib import Path
 
 import pytest
 
-from cluster import tools
+from cluster import goprograms, release, tools
 from cluster.errors import ClusterError
 from cluster.nodeimage import NodeImage
 from cluster.tests.fakeprograms import FakePrograms
 
-OFFICIAL = NodeImage("kindest/node:v1.32.2", built_here=False)
+OFFICIAL = NodeImage("kindest/node:v1.32.2", "1.32.2", built_here=False)
+# A fake engine whose containers hold one program.
+DOCKER = """
+case "$1" in
+  image) echo sha256:0 ;;
+  create) echo box ;;
+  cp) echo "$2" > "$3" ;;
+esac
+"""
 
 
-def test_what_is_on_path_is_used(programs: FakePrograms) -> None:
-    """Nothing is run or installed when both programs are there."""
+@pytest.fixture(autouse=True)
+def no_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Go module proxy cannot be reached."""
+    monkeypatch.setattr(goprograms, "obtainable", lambda _: False)
+
+
+@pytest.mark.usefixtures("cache")
+def test_kind_is_the_one_on_path_and_kubectl_the_image_s(programs: FakePrograms) -> None:
+    """Nothing is installed, and kubectl fits the API server whatever is on PATH."""
     programs.add("kind", "exit 1")
     programs.add("kubectl", "exit 1")
+    programs.add("docker", DOCKER)
     found = tools.ensure(OFFICIAL)
-    assert (found.kind, found.kubectl) == (programs.folder / "kind", programs.folder / "kubectl")
-    assert programs.calls() == []
+    assert found.kind == programs.folder / "kind"
+    assert found.kubectl.read_text() == "box:/usr/bin/kubectl\n"
+    assert programs.calls()[-1] == "docker rm box"
+
+
+@pytest.mark.parametrize(("told", "compiled"), [("v0.27.0", True), ("v0.33.0", False)])
+def test_a_kind_that_is_too_old_for_the_newest_is_left_alone(
+    programs: FakePrograms, monkeypatch: pytest.MonkeyPatch, told: str, *, compiled: bool
+) -> None:
+    """It would write a configuration that the newest kubeadm does not read."""
+    programs.add("kind", f"echo kind {told} go1.24.4 linux/amd64")
+    monkeypatch.setattr(goprograms, "obtainable", lambda _: True)
+    monkeypatch.setattr(tools, "_compiled", lambda: Path("/compiled/kind"))
+    expected = Path("/compiled/kind") if compiled else programs.folder / "kind"
+    assert tools.kind(release.NEWEST) == expected
+    assert tools.kind(release.OLDEST) == programs.folder / "kind"
 
 
 @pytest.mark.usefixtures("no_root")
@@ -26,7 +56,7 @@ def test_without_kind_and_root_the_error_names_kind(programs: FakePrograms) -> N
     """A person without root is asked to put kind on PATH."""
     programs.add("sudo", "exit 1")
     with pytest.raises(ClusterError, match="kind is not on PATH and installing it needs root"):
-        tools.kind()
+        tools.kind(release.OLDEST)
 
 
 @pytest.mark.usefixtures("cache")
@@ -36,4 +66,4 @@ def test_without_a_package_of_kind_the_cause_is_part_of_the_sentence(
     """As root, but where apt has nothing to offer, the error names both the wish and the cause."""
     programs.add("sudo", "exit 0")
     with pytest.raises(ClusterError, match=r"(?s)kind is not on PATH and its package.*apt-get"):
-        tools.kind()
+        tools.kind(release.OLDEST)

@@ -66,6 +66,6 @@ def test_the_first_question_comes_sooner_and_the_last_when_it_did(manifest: Path
 
 def test_kubeadm_is_told_of_a_lease_that_a_leader_can_keep() -> None:
     """Renewing ends before the lease does, and tries come more often than that."""
-    flags = json.loads(ownscheduler.kubeadm_patch())["scheduler"]["extraArgs"]
+    flags = json.loads(ownscheduler.kubeadm_patches()[0])["scheduler"]["extraArgs"]
     seconds = {name.removeprefix("leader-elect-"): int(text[:-1]) for name, text in flags.items()}
     assert seconds["retry-period"] < seconds["renew-deadline"] < seconds["lease-duration"]

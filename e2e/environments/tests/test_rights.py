@@ -57,7 +57,7 @@ def test_only_the_stacks_accounts_are_logged_and_no_contents(tmp_path: Path) -> 
         ("Metadata", "system:serviceaccounts:gpushare")
     }
     assert last == {"level": "None"}
-    server = json.loads(audit.kubeadm_patch())["apiServer"]
+    server = json.loads(audit.kubeadm_patches()[0])["apiServer"]
     assert server["extraArgs"]["audit-policy-file"] == f"{mount.container}/policy.yaml"
     assert {each["mountPath"] for each in server["extraVolumes"]} >= {mount.container}
 
