@@ -13,7 +13,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-LOCAL = ("gpucore", "gpushare-extender", "gpushare-device-plugin", "gpushare-inspect")
+LOCAL = ("gpucore", "gpukube", "gpushare-extender", "gpushare-device-plugin", "gpushare-inspect")
 IMAGES = ("extender", "deviceplugin", "inspect")
 TIMEOUT_S = 600
 

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 _STANDINS = HERE.parent / "standins"
 _CORE = ROOT / "libs" / "gpucore"
+_KUBE = ROOT / "libs" / "gpukube"
 _RUNTIME = HERE / "runtime"
 _BUILDER = tuple(HERE / name for name in ("build.py", "catalogue.py", "settled.py", "wheels.py"))
 
@@ -58,7 +59,7 @@ def _service(name: str) -> Image:
         name=name,
         dockerfile=folder / "Dockerfile",
         requirements=ROOT / "requirements" / f"{name}.txt",
-        members=(_CORE, folder),
+        members=(_CORE, _KUBE, folder),
         files=(_RUNTIME / "prune.py",),
         ground=RUNTIME,
     )

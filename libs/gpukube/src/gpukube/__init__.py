@@ -1,0 +1,1 @@
+"""What the services share towards Kubernetes and the network."""
