@@ -10,7 +10,7 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, cast
 
 from gpukube.connections import Connection, Gate, Phase
 
@@ -44,9 +44,7 @@ class Guarded(asyncio.Protocol):
         self._tail = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if not isinstance(transport, asyncio.Transport):
-            raise TypeError(f"{transport} is no stream")
-        self._connection.transport = transport
+        self._connection.transport = cast(asyncio.Transport, transport)
         self._inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:

@@ -6,6 +6,9 @@ asked to stop politely should end with 0, so signals are taken here.
 
 import asyncio
 import signal
+import socket
+import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Final
@@ -13,24 +16,32 @@ from typing import Final
 import structlog
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.config import STARTUP_FAILURE
 
 from gpuextender.certificates import Certificates
+from gpuextender.limits import ListenerLimits
+from gpukube.bodies import LimitedBodies
+from gpukube.connections import Gate
+from gpukube.listening import Listener, bound
 
 GRACE_SECONDS: Final = 10
-KEEP_ALIVE_SECONDS: Final = 120  # longer than a scheduler's client keeps an idle connection
 
 log = structlog.get_logger(__name__)
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that leaves signals to :func:`stop_on_signal`.
+    """A uvicorn server behind a gate, which leaves signals to :func:`stop_on_signal`.
 
     Args:
+        gate: limits its connections.
         certificates: to serve over TLS.
     """
 
-    def __init__(self, config: uvicorn.Config, certificates: Certificates | None) -> None:
+    def __init__(
+        self, config: uvicorn.Config, gate: Gate, certificates: Certificates | None
+    ) -> None:
         super().__init__(config)
+        self.gate = gate
         self._certificates = certificates
         self._closing = asyncio.Event()
 
@@ -45,6 +56,27 @@ class Server(uvicorn.Server):
         """Where it listens; known once it has started."""
         found: int = self.servers[0].sockets[0].getsockname()[1]
         return found
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen behind the gate: uvicorn itself would accept every connection."""
+        await super().startup(sockets=sockets or [])
+        self.started = False
+        try:
+            found = await bound(self.config.host, self.config.port)
+        except OSError as error:
+            log.error("cannot listen", host=self.config.host, error=str(error))  # noqa: TRY400
+            sys.exit(STARTUP_FAILURE)
+        listener = Listener(self.gate, self._protocol, found, self.config.ssl)
+        listener.start()
+        self.servers = [listener]  # type: ignore[list-item]  # has what uvicorn needs of one
+        self._log_started_message(listener.sockets)
+        self.started = True
+
+    def _protocol(self) -> asyncio.Protocol:
+        make: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        return make(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
     def close(self) -> None:
         """Take no further connection; :meth:`run_here` returns after what is in flight."""
@@ -77,11 +109,17 @@ class Server(uvicorn.Server):
 
 
 def make_server(
-    app: ASGIApp, *, host: str, port: int, certificates: Certificates | None = None
+    app: ASGIApp,
+    *,
+    host: str,
+    port: int,
+    limits: ListenerLimits,
+    certificates: Certificates | None = None,
 ) -> Server:
     """A server in this process; logs go where everything else goes."""
+    gate = Gate(limits.connections.within_files(), time.monotonic)
     config = uvicorn.Config(
-        app,
+        LimitedBodies(app, gate, limits.bodies),
         host=host,
         port=port,
         ssl_context_factory=(lambda _config, _default: certificates.context())
@@ -93,10 +131,10 @@ def make_server(
         proxy_headers=False,
         ws="none",
         lifespan="off",
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_keep_alive=int(limits.connections.idle),
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    return Server(config, certificates)
+    return Server(config, gate, certificates)
 
 
 @asynccontextmanager
