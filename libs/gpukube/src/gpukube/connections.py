@@ -126,6 +126,10 @@ class Gate:
         """Number of open connections."""
         return len(self._open)
 
+    def phases(self) -> Counter[str]:
+        """Number of open connections by phase."""
+        return Counter(one.phase.value for one in self._open.values())
+
     def admit(self, sock: socket.socket, peer: Peer) -> Connection | None:
         """Take in a new connection; ``None`` where its address opens too many per second."""
         now = self._clock()
