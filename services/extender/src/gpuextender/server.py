@@ -6,8 +6,6 @@ asked to stop politely should end with 0, so signals are taken here.
 
 import asyncio
 import signal
-import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
@@ -16,20 +14,19 @@ from typing import Final
 import structlog
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.config import STARTUP_FAILURE
 
 from gpuextender.certificates import Certificates
 from gpuextender.limits import ListenerLimits
+from gpukube.asgiserver import GatedServer
 from gpukube.bodies import LimitedBodies
 from gpukube.connections import Gate
-from gpukube.listening import Listener, bound
 
 GRACE_SECONDS: Final = 10
 
 log = structlog.get_logger(__name__)
 
 
-class Server(uvicorn.Server):
+class Server(GatedServer):
     """A uvicorn server behind a gate, which leaves signals to :func:`stop_on_signal`.
 
     Args:
@@ -40,8 +37,7 @@ class Server(uvicorn.Server):
     def __init__(
         self, config: uvicorn.Config, gate: Gate, certificates: Certificates | None
     ) -> None:
-        super().__init__(config)
-        self.gate = gate
+        super().__init__(config, gate)
         self._certificates = certificates
         self._closing = asyncio.Event()
 
@@ -50,33 +46,6 @@ class Server(uvicorn.Server):
         """Take none."""
         with nullcontext():
             yield
-
-    @property
-    def port(self) -> int:
-        """Where it listens; known once it has started."""
-        found: int = self.servers[0].sockets[0].getsockname()[1]
-        return found
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen behind the gate: uvicorn itself would accept every connection."""
-        await super().startup(sockets=sockets or [])
-        self.started = False
-        try:
-            found = await bound(self.config.host, self.config.port)
-        except OSError as error:
-            log.error("cannot listen", host=self.config.host, error=str(error))  # noqa: TRY400
-            sys.exit(STARTUP_FAILURE)
-        listener = Listener(self.gate, self._protocol, found, self.config.ssl)
-        listener.start()
-        self.servers = [listener]  # type: ignore[list-item]  # has what uvicorn needs of one
-        self._log_started_message(listener.sockets)
-        self.started = True
-
-    def _protocol(self) -> asyncio.Protocol:
-        make: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
-        return make(
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-        )
 
     def close(self) -> None:
         """Take no further connection; :meth:`run_here` returns after what is in flight."""
