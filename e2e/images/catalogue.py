@@ -53,20 +53,20 @@ class Image:
 RUNTIME = Image(name="runtime", dockerfile=_RUNTIME / "Dockerfile", files=(_RUNTIME / "slim.py",))
 
 
-def _service(name: str, *libraries: Path) -> Image:
+def _service(name: str) -> Image:
     folder = ROOT / "services" / name
     return Image(
         name=name,
         dockerfile=folder / "Dockerfile",
         requirements=ROOT / "requirements" / f"{name}.txt",
-        members=(_CORE, *libraries, folder),
+        members=(_CORE, _KUBE, folder),
         files=(_RUNTIME / "prune.py",),
         ground=RUNTIME,
     )
 
 
-EXTENDER = _service("extender", _KUBE)
-DEVICE_PLUGIN = _service("deviceplugin", _KUBE)
+EXTENDER = _service("extender")
+DEVICE_PLUGIN = _service("deviceplugin")
 INSPECT = _service("inspect")
 SAMPLE = Image(name="sample", dockerfile=HERE / "sample" / "Dockerfile", ground=RUNTIME)
 MODEL_SERVER = Image(

@@ -1,16 +1,27 @@
 """Metrics and health over HTTP, or over HTTPS where there is a folder of certificates.
 
 ``/metrics`` for Prometheus, ``/healthz`` while the process works, ``/readyz`` while it serves
-kubelet; the latter says in words what is missing.
+kubelet; the latter says in words what is missing. Every pod that reaches the port may call it, so
+connections are limited: a liveness probe without an answer would end every MPS client of the node.
 """
 
 import ssl
+import time
 from collections.abc import Callable
+from typing import Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from gpudeviceplugin.certificates import Certificates
+from gpukube.connections import Gate, Limits
+from gpukube.listening import Listener, bound
+from gpukube.scrapes import SharedScrape
+
+LIMITS: Final = Limits(connections=64, busy=30, rate=10, burst=50)
+"""kubelet and Prometheus open a few connections each."""
+BODY_BYTES: Final = 4096
 
 
 class Web:
@@ -19,26 +30,35 @@ class Web:
     Args:
         ready: says what is still missing; empty when nothing is.
         certificates: to serve over TLS.
+
+    Attributes:
+        gate: limits its connections.
     """
 
     def __init__(self, ready: Callable[[], str], certificates: Certificates | None = None) -> None:
         self._ready = ready
         self._certificates = certificates
         self._context: ssl.SSLContext | None = None
-        app = web.Application()
+        self._listener: Listener | None = None
+        self._scrape = SharedScrape(_render)
+        self.gate = Gate(LIMITS.within_files(), time.monotonic)
+        app = web.Application(client_max_size=BODY_BYTES, middlewares=[_telling(self.gate)])
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, lingering_time=0)
 
     async def start(self, host: str, port: int) -> int:
         """Listen, once there are certificates; returns the port, a free one where 0 was asked."""
         if self._certificates is not None:
             self._context = await self._certificates.context()
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, ssl_context=self._context)
-        await site.start()
-        return int(self._runner.addresses[0][1])
+        make = self._runner.server
+        if make is None:
+            raise RuntimeError("a runner that was set up has no server")
+        self._listener = Listener(self.gate, make, await bound(host, port), self._context)
+        self._listener.start()
+        return int(self._listener.sockets[0].getsockname()[1])
 
     async def follow(self) -> None:
         """Show new certificates as they come; returns at once where none are wanted."""
@@ -47,10 +67,14 @@ class Web:
 
     async def stop(self) -> None:
         """Listen no more."""
+        if self._listener is not None:
+            self._listener.close()
+            await self._listener.wait_closed()
         await self._runner.cleanup()
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        text = await self._scrape.text()
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -58,3 +82,21 @@ class Web:
     async def _readyz(self, _request: web.Request) -> web.Response:
         missing = self._ready()
         return web.Response(status=503 if missing else 200, text=f"{missing or 'ok'}\n")
+
+
+async def _render() -> bytes:
+    return generate_latest()
+
+
+def _telling(gate: Gate) -> Middleware:
+    """Tells the gate of every response."""
+
+    @web.middleware
+    async def tell(request: web.Request, handler: Handler) -> web.StreamResponse:
+        peer = request.transport.get_extra_info("peername") if request.transport else None
+        try:
+            return await handler(request)
+        finally:
+            gate.answered(peer)
+
+    return tell

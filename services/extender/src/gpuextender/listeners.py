@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp
 
+from gpuextender import limits
 from gpuextender.certificates import Certificates
 from gpuextender.server import Server, make_server
 from gpuextender.settings import Settings
@@ -32,7 +33,11 @@ class Listeners:
         admission: Callable[[], ASGIApp],
     ) -> None:
         self.verbs = make_server(
-            verbs, host=settings.host, port=settings.port, certificates=_for_verbs(settings)
+            verbs,
+            host=settings.host,
+            port=settings.port,
+            limits=limits.VERBS,
+            certificates=_for_verbs(settings),
         )
         self.metrics = self.admission = None
         if settings.metrics_port is not None:
@@ -40,6 +45,7 @@ class Listeners:
                 probes(),
                 host=settings.metrics_host,
                 port=settings.metrics_port,
+                limits=limits.METRICS,
                 certificates=_for_metrics(settings),
             )
         if settings.webhook_port is not None:
@@ -47,6 +53,7 @@ class Listeners:
                 admission(),
                 host=settings.host,
                 port=settings.webhook_port,
+                limits=limits.ADMISSION,
                 certificates=_for_admission(settings),
             )
 

@@ -7,12 +7,13 @@ network reaches them; what is served here may be seen by everybody, for nothing 
 from typing import Any, Final
 
 from fastapi import FastAPI, Response
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import PlainTextResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from gpuextender import VERSION, metrics
 from gpuextender.gauges import LedgerGauges
 from gpuextender.health import Health
+from gpukube.scrapes import SharedScrape, pieces
 
 PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
@@ -45,10 +46,16 @@ def add_probes(app: FastAPI, health: Health) -> None:
 def add_metrics(app: FastAPI, health: Health, gauges: LedgerGauges) -> None:
     """``/metrics``."""
 
-    @app.get("/metrics", tags=["probes"], response_class=PlainTextResponse)
-    async def scrape() -> Response:
-        """Metrics in the Prometheus text format."""
+    async def render() -> bytes:
         health.measure()
         ledger = await gauges.render()
-        text = generate_latest(metrics.REGISTRY) + ledger.encode()
-        return Response(text, media_type=CONTENT_TYPE_LATEST)
+        return generate_latest(metrics.REGISTRY) + ledger.encode()
+
+    shared = SharedScrape(render)
+
+    @app.get("/metrics", tags=["probes"], response_class=PlainTextResponse)
+    async def scrape() -> Response:
+        """Metrics in the Prometheus text format, made at most once a second."""
+        text = await shared.text()
+        length = {"Content-Length": str(len(text))}
+        return StreamingResponse(pieces(text), media_type=CONTENT_TYPE_LATEST, headers=length)

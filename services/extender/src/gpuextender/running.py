@@ -8,6 +8,7 @@ from gpuextender.service import Service
 from gpuextender.settings import Settings
 from gpuextender.telemetry import configure_logs
 from gpukube.client import KubeClient
+from gpukube.listening import raise_file_limit
 
 log = structlog.get_logger(__name__)
 
@@ -16,6 +17,7 @@ async def run(api: KubeClient, settings: Settings) -> None:
     """Serve until a signal, then finish what is in flight."""
     configure_logs(settings.log_level)
     log.info("settings", version=VERSION, **settings.model_dump(mode="json"))
+    raise_file_limit()
     service = Service(api, settings)
     async with stop_on_signal(service.stop):
         await service.run()

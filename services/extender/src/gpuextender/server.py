@@ -6,6 +6,7 @@ asked to stop politely should end with 0, so signals are taken here.
 
 import asyncio
 import signal
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Final
@@ -15,22 +16,28 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from gpuextender.certificates import Certificates
+from gpuextender.limits import ListenerLimits
+from gpukube.asgiserver import GatedServer
+from gpukube.bodies import LimitedBodies
+from gpukube.connections import Gate
 
 GRACE_SECONDS: Final = 10
-KEEP_ALIVE_SECONDS: Final = 120  # longer than a scheduler's client keeps an idle connection
 
 log = structlog.get_logger(__name__)
 
 
-class Server(uvicorn.Server):
-    """A uvicorn server that leaves signals to :func:`stop_on_signal`.
+class Server(GatedServer):
+    """A uvicorn server behind a gate, which leaves signals to :func:`stop_on_signal`.
 
     Args:
+        gate: limits its connections.
         certificates: to serve over TLS.
     """
 
-    def __init__(self, config: uvicorn.Config, certificates: Certificates | None) -> None:
-        super().__init__(config)
+    def __init__(
+        self, config: uvicorn.Config, gate: Gate, certificates: Certificates | None
+    ) -> None:
+        super().__init__(config, gate)
         self._certificates = certificates
         self._closing = asyncio.Event()
 
@@ -39,12 +46,6 @@ class Server(uvicorn.Server):
         """Take none."""
         with nullcontext():
             yield
-
-    @property
-    def port(self) -> int:
-        """Where it listens; known once it has started."""
-        found: int = self.servers[0].sockets[0].getsockname()[1]
-        return found
 
     def close(self) -> None:
         """Take no further connection; :meth:`run_here` returns after what is in flight."""
@@ -77,11 +78,17 @@ class Server(uvicorn.Server):
 
 
 def make_server(
-    app: ASGIApp, *, host: str, port: int, certificates: Certificates | None = None
+    app: ASGIApp,
+    *,
+    host: str,
+    port: int,
+    limits: ListenerLimits,
+    certificates: Certificates | None = None,
 ) -> Server:
     """A server in this process; logs go where everything else goes."""
+    gate = Gate(limits.connections.within_files(), time.monotonic)
     config = uvicorn.Config(
-        app,
+        LimitedBodies(app, gate, limits.bodies),
         host=host,
         port=port,
         ssl_context_factory=(lambda _config, _default: certificates.context())
@@ -93,10 +100,10 @@ def make_server(
         proxy_headers=False,
         ws="none",
         lifespan="off",
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_keep_alive=int(limits.connections.idle),
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    return Server(config, certificates)
+    return Server(config, gate, certificates)
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """``gpushare dashboard``: the page, on this machine or in the cluster."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -58,8 +59,9 @@ def dashboard(
         note("whoever reaches this address sees the pods of all namespaces: see --require-token")
     shown = _certificates(tls_certificates)
     scheme = "http" if shown is None else "https"
-    config = uvicorn.Config(
-        make_app(feed, reviewer, local_only=local, beside=[shown.follow] if shown else []),
+    app = make_app(feed, reviewer, local_only=local, beside=[shown.follow] if shown else [])
+    configure = partial(
+        uvicorn.Config,
         host=host,
         port=port,
         ssl_context_factory=None if shown is None else lambda _config, _default: shown.context,
@@ -67,7 +69,7 @@ def dashboard(
         server_header=False,
         timeout_graceful_shutdown=2,  # event streams never end by themselves
     )
-    listen(config, lambda taken: note(f"{scheme}://{host}:{taken}/ - stop with Ctrl-C"))
+    listen(app, configure, lambda taken: note(f"{scheme}://{host}:{taken}/ - stop with Ctrl-C"))
 
 
 def _certificates(folder: Path | None) -> Certificates | None:

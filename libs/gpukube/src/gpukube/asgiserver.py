@@ -1,0 +1,55 @@
+"""uvicorn behind a gate; only services that have uvicorn import this."""
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import Callable
+
+import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+
+from gpukube.connections import Gate
+from gpukube.listening import Listener, bound
+
+log = logging.getLogger("uvicorn.error")
+
+
+class GatedServer(uvicorn.Server):
+    """A uvicorn server whose connections are limited.
+
+    Attributes:
+        gate: limits its connections.
+    """
+
+    def __init__(self, config: uvicorn.Config, gate: Gate) -> None:
+        super().__init__(config)
+        self.gate = gate
+
+    @property
+    def port(self) -> int:
+        """Where it listens; known once it has started."""
+        found: int = self.servers[0].sockets[0].getsockname()[1]
+        return found
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen behind the gate: uvicorn itself would accept every connection."""
+        await super().startup(sockets=sockets or [])
+        self.started = False
+        try:
+            found = await bound(self.config.host, self.config.port)
+        except OSError as error:
+            log.error(error)  # noqa: TRY400 - as uvicorn logs it
+            await self.lifespan.shutdown()
+            sys.exit(STARTUP_FAILURE)
+        listener = Listener(self.gate, self._protocol, found, self.config.ssl)
+        listener.start()
+        self.servers = [listener]  # type: ignore[list-item]  # has what uvicorn needs of one
+        self._log_started_message(listener.sockets)
+        self.started = True
+
+    def _protocol(self) -> asyncio.Protocol:
+        make: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        return make(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )

@@ -1,0 +1,153 @@
+"""Limits of request bodies, for ASGI applications behind a :class:`~gpukube.connections.Gate`.
+
+A body over the limit is refused by its Content-Length before it is read. A body without one, or one
+that comes too slowly, is refused while it is read. What all requests of the listener hold together
+is limited too: the client with the largest body is disconnected, for it is least like the others.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gpukube.connections import Gate, Peer
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+TOO_LARGE: Final = 413
+TOO_SLOW: Final = 408
+_WORDS: Final = {TOO_LARGE: b"request body too large", TOO_SLOW: b"request body too slow"}
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """Limits of the request bodies of one listener.
+
+    Attributes:
+        each: maximum number of bytes of one body.
+        together: maximum number of bytes of all bodies that are held at one time.
+        seconds: maximum time from the end of the head to the end of the body.
+    """
+
+    each: int
+    together: int
+    seconds: float = 10.0
+
+
+class BodyError(Exception):
+    """The body exceeds a limit.
+
+    Attributes:
+        status: the HTTP status to answer with.
+    """
+
+    def __init__(self, status: int) -> None:
+        super().__init__(_WORDS[status].decode())
+        self.status = status
+
+
+class LimitedBodies:
+    """An ASGI application that limits the bodies of requests to another.
+
+    It also tells the gate when a response is complete.
+    """
+
+    def __init__(self, app: App, gate: Gate, limits: BodyLimits) -> None:
+        self._app, self._gate, self._limits = app, gate, limits
+        self._held: dict[_Body, int] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer = _Answer(self._gate, scope.get("client"), send)
+        body = _Body(self, scope.get("client"), receive, self._limits)
+        try:
+            if announced(scope) > self._limits.each:
+                raise BodyError(TOO_LARGE)  # noqa: TRY301 - the same end as one found later
+            await self._app(scope, body.receive, answer.send)
+        except BodyError as error:
+            await answer.refuse(error.status)
+        finally:
+            self._held.pop(body, None)
+
+    def hold(self, body: "_Body", size: int) -> None:
+        """Count a body, and disconnect the client of the largest one where it is too much."""
+        self._held[body] = size
+        while sum(self._held.values()) > self._limits.together:
+            largest = max(self._held, key=self._held.__getitem__)
+            del self._held[largest]
+            self._gate.close(largest.peer, "memory")
+            if largest is body:
+                raise BodyError(TOO_LARGE)
+
+
+def announced(scope: Scope) -> int:
+    """The Content-Length of a request; 0 without one."""
+    for name, value in scope.get("headers", ()):
+        if name == b"content-length":
+            return int(value)
+    return 0
+
+
+class _Body:
+    def __init__(
+        self, owner: LimitedBodies, peer: Peer | None, receive: Receive, limits: BodyLimits
+    ) -> None:
+        self.peer = peer
+        self._owner, self._receive, self._limits = owner, receive, limits
+        self._until = asyncio.get_running_loop().time() + limits.seconds
+        self._size = 0
+        self._complete = False
+
+    async def receive(self) -> Message:
+        if self._complete:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._until):
+                message = await self._receive()
+        except TimeoutError:
+            raise BodyError(TOO_SLOW) from None
+        self._take(message)
+        return message
+
+    def _take(self, message: Message) -> None:
+        if message["type"] != "http.request":
+            return
+        self._complete = not message.get("more_body", False)
+        self._size += len(message.get("body", b""))
+        if self._size > self._limits.each:
+            raise BodyError(TOO_LARGE)
+        if self._size:
+            self._owner.hold(self, self._size)
+
+
+class _Answer:
+    def __init__(self, gate: Gate, peer: Peer | None, send: Send) -> None:
+        self._gate, self._peer, self._send = gate, peer, send
+        self._started = False
+
+    async def send(self, message: Message) -> None:
+        self._started = True
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self._gate.answered(self._peer)
+        await self._send(message)
+
+    async def refuse(self, status: int) -> None:
+        """Answer with an error, and close the connection: the rest of the body is not read."""
+        if self._started:
+            self._gate.close(self._peer, "size")
+            return
+        text = _WORDS[status]
+        headers = [
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", str(len(text)).encode()),
+            (b"connection", b"close"),
+        ]
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": text})

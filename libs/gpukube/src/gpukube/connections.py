@@ -1,0 +1,213 @@
+"""Connection limits of a listener: how many are open, how fast they come, how long they may take.
+
+HTTP servers limit requests, but a client that never completes one has made none, and holds a file
+descriptor for as long as it likes. A :class:`Gate` decides below the HTTP server and below TLS.
+When the listener is full, a new connection replaces the one that is least likely to be missed. So
+a client that sends its request at once, such as kubelet's probe, is answered while others hold
+every place.
+
+A connection is in one of three phases::
+
+    accept ──> HEAD ──(end of the request's head)──> BUSY ──(answered)──> IDLE ──(next byte)──> HEAD
+
+HEAD includes the TLS handshake. Each phase has a time limit.
+"""
+
+import resource
+import socket
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, Protocol
+
+MOST_ADDRESSES: Final = 4096
+LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
+
+Peer = tuple[str, int]
+"""Address and port of a client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one listener; times are in seconds.
+
+    Attributes:
+        connections: maximum number of open connections.
+        head: maximum time from accept, or from the first byte of a later request, to the end of
+            the request's head; includes the TLS handshake.
+        busy: maximum time from there to the end of the response; ``None`` for endless responses.
+        idle: maximum time between a response and the next request.
+        rate: maximum number of new connections per second and remote address, in the long run;
+            loopback addresses have none.
+        burst: maximum number of new connections that one address may open at once.
+    """
+
+    connections: int
+    head: float = 10.0
+    busy: float | None = 60.0
+    idle: float = 120.0
+    rate: float = 20.0
+    burst: int = 100
+
+    def within_files(self, part: float = 0.25) -> "Limits":
+        """The same, with at most this part of the file descriptors that the process may open."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return replace(self, connections=max(1, min(self.connections, int(soft * part))))
+
+
+class Phase(Enum):
+    """What a connection is doing."""
+
+    HEAD = "head"
+    BUSY = "busy"
+    IDLE = "idle"
+
+
+class Transport(Protocol):
+    """What a connection needs of a transport."""
+
+    def abort(self) -> None:
+        """Close it now, without waiting for what is still to be written."""
+        ...
+
+
+class Connection:
+    """One open connection.
+
+    Attributes:
+        peer: the client.
+        phase: what it is doing.
+        since: when its phase began.
+        transport: ``None`` during the TLS handshake.
+    """
+
+    __slots__ = ("_sock", "peer", "phase", "since", "transport")
+
+    def __init__(self, sock: socket.socket, peer: Peer, now: float) -> None:
+        self._sock = sock
+        self.peer = peer
+        self.phase, self.since = Phase.HEAD, now
+        self.transport: Transport | None = None
+
+    def enter(self, phase: Phase, now: float) -> None:
+        """Begin a phase."""
+        self.phase, self.since = phase, now
+
+    def abort(self) -> None:
+        """Close it now."""
+        if self.transport is not None:
+            self.transport.abort()
+            return
+        with suppress(OSError):  # the handshake then ends with an error
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+
+class Gate:
+    """Decides about the connections of one listener.
+
+    Args:
+        clock: seconds, monotonic.
+
+    Attributes:
+        closed: number of connections that were closed or refused, by reason: ``rate``, ``full``,
+            ``head``, ``busy``, ``idle`` (too slow) or ``size``.
+    """
+
+    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+        self.limits = limits
+        self.closed: Counter[str] = Counter()
+        self._clock = clock
+        self._open: dict[Peer, Connection] = {}
+        self._rates = Rates(limits.rate, limits.burst)
+
+    def __len__(self) -> int:
+        """Number of open connections."""
+        return len(self._open)
+
+    def phases(self) -> Counter[str]:
+        """Number of open connections by phase."""
+        return Counter(one.phase.value for one in self._open.values())
+
+    def admit(self, sock: socket.socket, peer: Peer) -> Connection | None:
+        """Take in a new connection; ``None`` where its address opens too many per second."""
+        now = self._clock()
+        if not self._rates.allow(peer[0], now):
+            self.closed["rate"] += 1
+            return None
+        if len(self._open) >= self.limits.connections:
+            self._close(self._least_missed(), "full")
+        connection = self._open[peer] = Connection(sock, peer, now)
+        return connection
+
+    def forget(self, connection: Connection) -> None:
+        """It has ended."""
+        if self._open.get(connection.peer) is connection:
+            del self._open[connection.peer]
+
+    def received(self, connection: Connection) -> None:
+        """Bytes came; the first ones after a response begin the next request."""
+        if connection.phase is Phase.IDLE:
+            connection.enter(Phase.HEAD, self._clock())
+
+    def asked(self, connection: Connection) -> None:
+        """The head of a request is complete."""
+        connection.enter(Phase.BUSY, self._clock())
+
+    def answered(self, peer: Peer | None) -> None:
+        """The client has the response to its request."""
+        connection = self._find(peer)
+        if connection is not None:
+            connection.enter(Phase.IDLE, self._clock())
+
+    def close(self, peer: Peer | None, reason: str) -> None:
+        """Close the connection of a client, if it is open."""
+        connection = self._find(peer)
+        if connection is not None:
+            self._close(connection, reason)
+
+    def sweep(self) -> None:
+        """Close every connection that exceeds the time limit of its phase."""
+        now, limits = self._clock(), self.limits
+        longest = {Phase.HEAD: limits.head, Phase.BUSY: limits.busy, Phase.IDLE: limits.idle}
+        for connection in list(self._open.values()):
+            limit = longest[connection.phase]
+            if limit is not None and now - connection.since > limit:
+                self._close(connection, connection.phase.value)
+
+    def _find(self, peer: Peer | None) -> Connection | None:
+        return None if peer is None else self._open.get((peer[0], peer[1]))
+
+    def _close(self, connection: Connection, reason: str) -> None:
+        self.closed[reason] += 1
+        self.forget(connection)
+        connection.abort()
+
+    def _least_missed(self) -> Connection:
+        """The oldest one without a request, of the address with most; else the oldest request."""
+        waiting = [one for one in self._open.values() if one.phase is not Phase.BUSY]
+        if not waiting:
+            return min(self._open.values(), key=lambda one: one.since)
+        held = Counter(one.peer[0] for one in waiting)
+        return min(waiting, key=lambda one: (-held[one.peer[0]], one.since))
+
+
+class Rates:
+    """How many more connections each address may open now: a bucket of tokens for each."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate, self._burst = rate, float(burst)
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def allow(self, address: str, now: float) -> bool:
+        """Take one token, if there is one."""
+        if address in LOOPBACK:
+            return True
+        tokens, then = self._buckets.pop(address, (self._burst, now))
+        tokens = min(self._burst, tokens + (now - then) * self._rate)
+        allowed = tokens >= 1
+        self._buckets[address] = (tokens - allowed, now)
+        if len(self._buckets) > MOST_ADDRESSES:
+            del self._buckets[next(iter(self._buckets))]  # the one that was not seen for longest
+        return allowed

@@ -1,0 +1,51 @@
+"""Metrics for many scrapers at the price of one.
+
+The text is made at most once a second, for everybody who asked since it was made last. So clients
+that scrape in a loop are slowed down to that pace, and a single Prometheus never waits.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+EVERY_SECONDS: Final = 1.0
+PIECE_BYTES: Final = 16 * 1024
+
+
+class SharedScrape:
+    """The newest text, at most once in a while.
+
+    Args:
+        render: makes the text.
+        every: seconds between two texts.
+    """
+
+    def __init__(
+        self, render: Callable[[], Awaitable[bytes]], every: float = EVERY_SECONDS
+    ) -> None:
+        self._render, self._every = render, every
+        self._last = float("-inf")
+        self._next: asyncio.Task[bytes] | None = None
+
+    async def text(self) -> bytes:
+        """A text that was made after this call."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_task(self._make())
+        return await asyncio.shield(self._next)
+
+    async def _make(self) -> bytes:
+        loop = asyncio.get_running_loop()
+        try:
+            await asyncio.sleep(max(0.0, self._last + self._every - loop.time()))
+        finally:
+            self._next = None  # who asks from here on gets the one after
+        self._last = loop.time()
+        return await self._render()
+
+
+async def pieces(text: bytes) -> AsyncIterator[bytes]:
+    """The text in pieces, so that other work is done while it is sent, and encrypted."""
+    view = memoryview(text)
+    for start in range(0, len(text), PIECE_BYTES):
+        yield bytes(view[start : start + PIECE_BYTES])
+        await asyncio.sleep(0)

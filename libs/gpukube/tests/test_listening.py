@@ -1,0 +1,198 @@
+"""The listener over real sockets: half-open clients lose their connections, others are served."""
+
+import asyncio
+import socket
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpukube import listening
+from gpukube.connections import Gate, Limits
+from gpukube.listening import HEAD_BYTES, Listener, bound
+
+SECONDS = 30.0
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Greets(asyncio.Protocol):
+    """Answers each chunk that ends a head, and tells the gate as a server would."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._got = b""
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._got += data
+        if self._got.endswith(b"\r\n\r\n"):
+            self._got = b""
+            self._transport.write(b"hello")
+            self._gate.answered(self._transport.get_extra_info("peername"))
+
+
+@asynccontextmanager
+async def served(
+    limits: Limits, context: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[int, Gate]]:
+    """A listener on a free port of this machine."""
+    gate = Gate(limits, asyncio.get_running_loop().time)
+    listener = Listener(gate, lambda: Greets(gate), await bound("127.0.0.1", 0), context)
+    listener.start()
+    try:
+        async with asyncio.timeout(SECONDS):
+            yield listener.sockets[0].getsockname()[1], gate
+    finally:
+        listener.close()
+        await listener.wait_closed()
+        for connection in list(gate._open.values()):
+            connection.abort()
+
+
+async def half_open(port: int, sent: bytes = b"GET /") -> tuple[Any, Any]:
+    """A client that has begun a request."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    return reader, writer
+
+
+async def greeted(port: int, **how: Any) -> bytes:
+    """What a client is answered that sends a whole request."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, **how)
+    writer.write(REQUEST)
+    answer = await reader.readexactly(5)
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return answer
+
+
+async def ended(reader: asyncio.StreamReader) -> bool:
+    """The other end has closed the connection."""
+    try:
+        return await reader.read() == b""
+    except ConnectionError:
+        return True
+
+
+async def test_half_open_requests_never_keep_a_whole_one_out() -> None:
+    """With every place taken by half a request, each new client is answered at once."""
+    async with served(Limits(connections=20)) as (port, gate):
+        opened = [await half_open(port) for _ in range(60)]
+        for _ in range(10):
+            assert await greeted(port) == b"hello"
+        assert len(gate) <= 20
+        assert gate.closed["full"] >= 40
+        for _, writer in opened:
+            writer.transport.abort()
+
+
+async def test_half_a_request_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection is closed by the listener, without another client that needs the place."""
+    monkeypatch.setattr(listening, "SWEEP_SECONDS", 0.01)
+    async with served(Limits(connections=20, head=0.05)) as (port, gate):
+        reader, writer = await half_open(port)
+        assert await ended(reader)
+        assert gate.closed == {"head": 1}
+        writer.close()
+
+
+async def test_a_head_without_end_is_cut_off() -> None:
+    """No parser keeps what no client sends."""
+    async with served(Limits(connections=20)) as (port, gate):
+        reader, writer = await half_open(port, b"GET / HTTP/1.1\r\n" + b"x" * HEAD_BYTES)
+        assert await ended(reader)
+        assert gate.closed == {"size": 1}
+        writer.close()
+
+
+async def test_a_head_may_come_byte_by_byte() -> None:
+    """Its end is found wherever the bytes are cut."""
+    async with served(Limits(connections=20)) as (port, _):
+        reader, writer = await half_open(port, b"")
+        for byte in REQUEST:
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0)
+        assert await reader.readexactly(5) == b"hello"
+        writer.close()
+
+
+@pytest.fixture(scope="module")
+def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Of a server with a certificate for this machine, and of a client that trusts it."""
+    folder: Path = tmp_path_factory.mktemp("tls")
+    files = ("-keyout", folder / "key", "-out", folder / "crt", "-days", "1", "-nodes")
+    named = ("-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1")
+    kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+    command = ("openssl", "req", "-x509", *kind, *files, *named)
+    subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(folder / "crt", folder / "key")
+    return server, ssl.create_default_context(cafile=folder / "crt")
+
+
+async def test_clients_that_never_shake_hands_keep_nobody_out(
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext],
+) -> None:
+    """A connection counts from its first packet, not from the end of the TLS handshake."""
+    server, client = contexts
+    async with served(Limits(connections=20), server) as (port, gate):
+        opened = [await half_open(port, b"\x16\x03\x01") for _ in range(60)]
+        for _ in range(3):
+            assert await greeted(port, ssl=client) == b"hello"
+        assert gate.closed["full"] >= 40
+        for _, writer in opened:
+            writer.transport.abort()
+
+
+async def test_a_handshake_that_stalls_ends_in_time(
+    monkeypatch: pytest.MonkeyPatch, contexts: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    """The same limit holds below TLS."""
+    monkeypatch.setattr(listening, "SWEEP_SECONDS", 0.01)
+    async with served(Limits(connections=20, head=0.05), contexts[0]) as (port, gate):
+        reader, writer = await half_open(port, b"\x16\x03\x01")
+        assert await ended(reader)
+        writer.close()
+        while len(gate):  # noqa: ASYNC110 - served() has a deadline
+            await asyncio.sleep(0.001)
+
+
+async def test_who_opens_too_fast_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused connection is closed at once, and costs no place."""
+    monkeypatch.setattr("gpukube.connections.LOOPBACK", frozenset())
+    async with served(Limits(connections=20, rate=0.001, burst=2)) as (port, gate):
+        assert await greeted(port) == b"hello"
+        assert await greeted(port) == b"hello"
+        reader, writer = await half_open(port)
+        assert await ended(reader)
+        assert gate.closed == {"rate": 1}
+        writer.close()
+
+
+async def test_it_accepts_again_when_files_were_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without file descriptors it pauses instead of spinning, and goes on by itself."""
+    async with served(Limits(connections=20)) as (port, _):
+        accept, failures = socket.socket.accept, [OSError(24, "Too many open files")] * 2
+
+        def short(self: socket.socket) -> Any:
+            if failures:
+                raise failures.pop()
+            return accept(self)
+
+        monkeypatch.setattr(socket.socket, "accept", short)
+        assert await greeted(port) == b"hello"
+        assert not failures
+
+
+async def test_an_address_in_use_is_an_error() -> None:
+    """And nothing stays open that was bound before."""
+    async with served(Limits(connections=1)) as (port, _):
+        with pytest.raises(OSError, match="in use"):
+            await bound("127.0.0.1", port)
