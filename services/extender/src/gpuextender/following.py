@@ -40,7 +40,7 @@ class Following:
     """
 
     def __init__(self, api: Api, settings: Settings) -> None:
-        self.state = State(settings.names)
+        self.state = State(settings.names, reservation_limit=settings.assume_ttl)
         silence = settings.stale_after * SILENCE_PART
         self.vital: list[Reflector[Any]] = [
             Reflector(api, NODES, NodeSink(self.state), silence=silence),

@@ -4,7 +4,7 @@ The same code of the core decides as in the scheduler, so the reasons are the re
 cannot see are the scheduler's other rules (CPU, taints, affinity); their verdict is quoted.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -13,7 +13,8 @@ import msgspec
 from gpucore.account import NodeAccount
 from gpucore.explain import CATALOGUE, headline, placement_sentence, sentence, unit_of
 from gpucore.fit import fit
-from gpucore.gang import Shortage, seat
+from gpucore.gang import Seating, Shortage, seat
+from gpucore.gangmembers import Member, Members, Postponed, member_of, members_of
 from gpucore.gangplaces import Rules
 from gpucore.gangwords import gang_words
 from gpucore.hindsight import why
@@ -22,7 +23,6 @@ from gpucore.model import Claim, Code, Demand, Refusal
 from gpucore.remedies import helps
 from gpucore.units import NodeName
 from gpucore.wire.gangs import Gang, gang_of
-from gpucore.wire.nodes import Node
 from gpucore.wire.pods import demand_of
 from gpucore.wire.podspec import Pod
 from gpuinspect.errors import NotFoundError
@@ -40,6 +40,7 @@ class State(StrEnum):
     WAITING = "waiting: no node can take it now"
     FITS = "waiting, although a node could take it"
     GANG_WAITS = "waiting: there is no room for all pods of its gang"
+    GANG_INCOMPLETE = "waiting: not all pods of its gang exist yet"
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -121,7 +122,7 @@ def explain(snapshot: Snapshot, pod: Pod, ledger: Ledger) -> Explanation:
     if claim is not None:
         account = ledger.nodes()[claim.placement.node]
         return _placed(base, claim, demand, account)
-    return _waiting(base, demand, ledger, snapshot.nodes)
+    return _waiting(base, demand, ledger, snapshot)
 
 
 def _asks(demand: Demand) -> str:
@@ -168,10 +169,8 @@ def _neighbours(claim: Claim, account: NodeAccount) -> Iterator[str]:
         yield f"card {index}: {beside}; {card.free} of {card.total} {unit} free"
 
 
-def _waiting(
-    base: Explanation, demand: Demand, ledger: Ledger, nodes: Sequence[Node]
-) -> Explanation:
-    accounts = ledger.nodes()
+def _waiting(base: Explanation, demand: Demand, ledger: Ledger, snapshot: Snapshot) -> Explanation:
+    accounts, nodes = ledger.nodes(), snapshot.nodes
     verdicts = {node.name: fit(accounts[node.name], demand) for node in nodes}
     refused = {name: verdict for name, verdict in verdicts.items() if verdict is not None}
     open_nodes = frozenset(n.name for n in nodes if n.ready and not n.unschedulable)
@@ -184,19 +183,32 @@ def _waiting(
         helps=tuple(helps(demand, ledger, refused, fits=fits, open_nodes=open_nodes)),
     )
     gang = gang_of(base.pod)
-    return (
-        found if gang is None or not fits else _with_gang(found, gang, demand, ledger, open_nodes)
+    if gang is None or not fits:
+        return found
+    members = _members(snapshot.pods, Member(base.pod, demand), gang, ledger)
+    names = open_nodes.intersection(fits)
+    return _with_gang(
+        found, seat(ledger, gang, demand, names, Rules(), members=members, now_ns=0), ledger
     )
 
 
+def _members(pods: Iterable[Pod], asking: Member, gang: Gang, ledger: Ledger) -> Members:
+    """The pods of a gang that exist."""
+    named = (gang.namespace, gang.name)
+    same = [pod for pod in pods if (its := gang_of(pod)) and (its.namespace, its.name) == named]
+    members = [one for pod in same if (one := member_of(pod, ledger.names)) is not None]
+    placed = [one.pod.uid for one in members if ledger.claim(one.pod.uid) is not None]
+    return members_of(asking, members, placed)
+
+
 def _with_gang(
-    found: Explanation, gang: Gang, demand: Demand, ledger: Ledger, open_nodes: frozenset[NodeName]
+    found: Explanation, answer: Seating | Shortage | Postponed, ledger: Ledger
 ) -> Explanation:
-    """A pod of a gang for which there is room alone: it waits until there is room for all."""
-    answer = seat(ledger, gang, demand, open_nodes.intersection(found.fits), Rules(), now_ns=0)
+    """A pod of a gang for which there is room alone: it waits until all can be placed."""
     words = tuple(gang_words(answer, ledger, Rules()))
-    if isinstance(answer, Shortage):
-        return msgspec.structs.replace(found, state=State.GANG_WAITS, helps=words)
+    if not isinstance(answer, Seating):
+        state = State.GANG_WAITS if isinstance(answer, Shortage) else State.GANG_INCOMPLETE
+        return msgspec.structs.replace(found, state=state, helps=words)
     return msgspec.structs.replace(found, helps=(*found.helps, *words))
 
 
