@@ -103,8 +103,8 @@ _ENTRIES: Final = (
     ),
     Entry(
         Code.GANG,
-        "All pods of a gang are placed together: some do not exist or fit, or have places elsewhere.",
-        "Create all pods of the gang, free room for them, or ask for fewer; the sentence says which.",
+        "All pods of a gang are placed together: some do not exist, or have no room.",
+        "Create all pods of the gang, free room, or ask for fewer; the sentence says which.",
     ),
 )
 
