@@ -12,6 +12,7 @@ from linkedcards import BRIDGED, VOLTA, indexes, joined_cards, linked_node
 
 from gpucore.fit import fit
 from gpucore.gang import Seating, Shortage, seat, seat_of, spare, taken
+from gpucore.gangmembers import Members, Postponed
 from gpucore.gangplaces import Offer, Rules
 from gpucore.ledger import Ledger
 from gpucore.model import Claim, ClaimState, Placement, Refusal
@@ -35,12 +36,15 @@ def member(number: int, size: int, *, gpus: int = 0, mem: int = 0, **more: objec
     return pod(f"m{number}", mem, gpus=gpus, labels=labels, **more)  # type: ignore[arg-type]
 
 
-def asked(book: Ledger, asks: Pod, names: Iterable[str], now: int = NOW) -> Seating | Shortage:
-    """What a member is told; what it says is reserved."""
+def asked(
+    book: Ledger, asks: Pod, names: Iterable[str], now: int = NOW, members: Members | None = None
+) -> Seating | Shortage | Postponed:
+    """What a member is told when all exist, or ``members``; what it says is reserved."""
     gang = gang_of(asks)
     assert gang is not None
     offered = [NodeName(name) for name in names]
-    answer = seat(book, gang, demand(asks), offered, RULES, now_ns=now)
+    all_of_them = members or Members(exist=gang.size, alike=gang.size)
+    answer = seat(book, gang, demand(asks), offered, RULES, members=all_of_them, now_ns=now)
     if isinstance(answer, Seating):
         for uid in answer.given_up:
             book.forget(uid)
@@ -67,13 +71,13 @@ def run(book: Ledger, pods: Sequence[Pod], names: Sequence[str]) -> list[Claim]:
     placed: list[Claim] = []
     for each in pods:
         answer = asked(book, each, names)
-        if isinstance(answer, Shortage):
+        if not isinstance(answer, Seating):
             break
         placed.append(take(book, each, answer.seats[0]))
     return placed
 
 
-def nodes_of(answer: Seating | Shortage) -> list[str]:
+def nodes_of(answer: Seating | Shortage | Postponed) -> list[str]:
     """Nodes of the places, one for each."""
     assert isinstance(answer, Seating)
     return sorted(one.placement.node for one in answer.seats)
@@ -208,12 +212,13 @@ def test_places_are_kept_while_the_gang_can_use_them() -> None:
     book = ledger(linked_node("a"))
     asked(book, member(0, 3, gpus=1), "a")
     held = book.gang("default", "train")
-    assert spare(held, 3, awaited=True) == []
-    assert spare(held, 3, awaited=False) == [claim.uid for claim in held]
-    assert spare(held, 2, awaited=True) == [held[2].uid]
+    assert spare(held, 3, waiting=3) == []
+    assert spare(held, 3, waiting=0) == [claim.uid for claim in held]
+    assert spare(held, 3, waiting=1) == [claim.uid for claim in held[1:]]
+    assert spare(held, 2, waiting=3) == [held[2].uid]
     placed = take(book, member(0, 3, gpus=1), held[0])
-    assert spare(book.gang("default", "train"), 3, awaited=False) == []
-    assert spare(book.gang("default", "train"), 2, awaited=False) == [held[2].uid]
+    assert spare(book.gang("default", "train"), 3, waiting=2) == []
+    assert spare(book.gang("default", "train"), 2, waiting=2) == [held[2].uid]
     book.forget(placed.uid)
     book.reserve(seat_of(placed))
     assert len(seats(book)) == 3
@@ -315,7 +320,8 @@ def test_all_of_a_gang_or_none_whoever_comes_between(
     placed: list[Claim] = []
     for number, each in enumerate(pods):
         answer = asked(book, each, names)
-        if isinstance(answer, Shortage):
+        if not isinstance(answer, Seating):
+            assert isinstance(answer, Shortage)
             assert number == 0
             assert answer.room == sum(rooms.values()) < size
             break

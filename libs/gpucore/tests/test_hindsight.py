@@ -6,6 +6,7 @@ from corebuilders import assumed, bound, cards, demand, ledger, pod, share_node
 from linkedcards import BRIDGED, indexes, joined_cards, linked_node
 
 from gpucore.gang import seat
+from gpucore.gangmembers import Members
 from gpucore.gangplaces import Rules
 from gpucore.gangwords import gang_words
 from gpucore.hindsight import why
@@ -48,7 +49,8 @@ def words(book: Ledger, asks: Pod, *open_nodes: str) -> list[str]:
 def of_gang(book: Ledger, asks: Pod, size: int, names: Iterable[str]) -> list[str]:
     """What is said of a gang whose pods ask so."""
     gang, offered = Gang("default", "train", size), [NodeName(name) for name in names]
-    answer = seat(book, gang, demand(asks), offered, RULES, now_ns=0)
+    members = Members(exist=size, alike=size)
+    answer = seat(book, gang, demand(asks), offered, RULES, members=members, now_ns=0)
     return list(gang_words(answer, book, RULES))
 
 

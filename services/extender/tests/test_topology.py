@@ -40,6 +40,16 @@ def member(name: str, size: int, gpus: int) -> Object:
     return pod(name, gpus=gpus, labels=labels)
 
 
+async def gang(cluster: FakeApiServer, extender: Running, size: int, gpus: int) -> list[Object]:
+    """The pods of one gang, which the watch has brought."""
+    items = [member(f"m{number}", size, gpus) for number in range(size)]
+    for number, item in enumerate(items):
+        await cluster.put("pods", item)
+        name = f"m{number}"
+        await until("the pod is known", lambda name=name: extender.state.find("default", name))
+    return items
+
+
 async def nodes(cluster: FakeApiServer, extender: Running, *items: Object) -> None:
     """Put nodes in and wait until they are known."""
     for item in items:
@@ -166,12 +176,13 @@ async def test_a_gang_lands_on_one_node_and_nobody_gets_between(
 ) -> None:
     """While one member is placed the other's cards are kept from everyone else."""
     await nodes(cluster, extender, volta("a"), volta("b"))
-    first = await schedule(cluster, extender, member("m0", 2, 4), "a", "b")
+    pods = await gang(cluster, extender, 2, 4)
+    first = await schedule(cluster, extender, pods[0], "a", "b")
     where = first[0]
     other = "b" if where == "a" else "a"
     stranger = await schedule(cluster, extender, pod("s", gpus=4), where)
     assert stranger[0] == ""
-    second = await schedule(cluster, extender, member("m1", 2, 4), "a", "b")
+    second = await schedule(cluster, extender, pods[1], "a", "b")
     assert {first, second} == {(where, "0,1,2,3"), (where, "4,5,6,7")}
     assert kept(extender) == 0
     assert await schedule(cluster, extender, pod("t", gpus=8), where, other) == (
@@ -185,7 +196,7 @@ async def test_a_gang_that_does_not_fit_places_nobody_and_says_so(
 ) -> None:
     """The sentence has the figures, is final for preemption, and nothing stays reserved."""
     await nodes(cluster, extender, volta("a"))
-    item = await cluster.put("pods", member("m0", 3, 3))
+    item, *_ = await gang(cluster, extender, 3, 3)
     found = await ask(extender, PREFIXES[0], "filter", item, "a")
     sentence = "gang train needs 3 x 3 cards: room for 2 members on 1 node"
     assert found["NodeNames"] == []
@@ -208,7 +219,7 @@ async def test_a_gang_that_does_not_fit_places_nobody_and_says_so(
 async def test_a_bind_alone_places_a_gang_too(cluster: FakeApiServer, extender: Running) -> None:
     """A scheduler of 2019 calls no filter: the bind finds places for all, or refuses."""
     await nodes(cluster, extender, volta("a"))
-    pods = [await cluster.put("pods", member(f"m{i}", 2, 4)) for i in range(2)]
+    pods = await gang(cluster, extender, 2, 4)
     assert await extender.bind(pods[0], "a") == (200, "")
     assert kept(extender) == 1
     assert await extender.bind(pods[1], "a") == (200, "")
@@ -219,7 +230,7 @@ async def test_a_bind_alone_places_a_gang_too(cluster: FakeApiServer, extender: 
 async def test_a_gang_passes_only_to_its_places(cluster: FakeApiServer, extender: Running) -> None:
     """Other nodes say where the gang has its places; they get no marks."""
     await nodes(cluster, extender, volta("a"), volta("b"))
-    item = await cluster.put("pods", member("m0", 2, 4))
+    item, _ = await gang(cluster, extender, 2, 4)
     found = await ask(extender, PREFIXES[0], "filter", item, "a", "b")
     assert found["NodeNames"] == ["a"]
     assert found["FailedNodes"] == {"b": "the gang of pod m0 has its places on a"}
@@ -233,11 +244,11 @@ async def test_places_are_given_back_when_the_pods_are_gone(
 ) -> None:
     """A gang that is deleted while it waits keeps nothing."""
     await nodes(cluster, extender, volta("a"))
-    item = await cluster.put("pods", member("m0", 2, 4))
-    await until("the pod is known", lambda: extender.state.find("default", "m0"))
+    item, _ = await gang(cluster, extender, 2, 4)
     await ask(extender, PREFIXES[0], "filter", item, "a")
     assert kept(extender) == 2
     await cluster.delete("pods", "m0", "default")
+    await cluster.delete("pods", "m1", "default")
     await until("nothing is kept", lambda: not kept(extender))
 
 
@@ -246,7 +257,7 @@ async def test_places_expire(cluster: FakeApiServer, tmp_path: Path) -> None:
     async with Running(cluster, tmp_path, assume_ttl=0.2) as extender:
         await extender.ready()
         await nodes(cluster, extender, volta("a"))
-        item = await cluster.put("pods", member("m0", 2, 4))
+        item, _ = await gang(cluster, extender, 2, 4)
         found = await ask(extender, PREFIXES[0], "filter", item, "a")
         assert found["NodeNames"] == ["a"]
         await until("nothing is kept", lambda: not kept(extender))
@@ -257,7 +268,7 @@ async def test_a_bind_that_failed_keeps_the_place_of_its_pod(
 ) -> None:
     """The API server refused: the gang stays whole, and the next try takes the same place."""
     await nodes(cluster, extender, volta("a"))
-    item = await cluster.put("pods", member("m0", 2, 4))
+    item, _ = await gang(cluster, extender, 2, 4)
     await ask(extender, PREFIXES[0], "filter", item, "a")
     cluster.fail_next("bind", lambda _: status(403, "quota"))
     code, _ = await extender.bind(item, "a")
@@ -276,10 +287,11 @@ async def test_a_restarted_extender_goes_on_with_half_a_gang(
         await nodes(cluster, before, volta("a"), volta("b"))
         stranger = await schedule(cluster, before, pod("s", gpus=1), "a")
         assert stranger[0] == "a"
-        first = await schedule(cluster, before, member("m0", 2, 4), "a", "b")
+        pods = await gang(cluster, before, 2, 4)
+        first = await schedule(cluster, before, pods[0], "a", "b")
     async with Running(cluster, tmp_path) as after:
         await after.ready()
-        second = await schedule(cluster, after, member("m1", 2, 4), "a", "b")
+        second = await schedule(cluster, after, pods[1], "a", "b")
         assert first[0] == second[0] == "b"
         assert first[1] != second[1]
 
@@ -289,7 +301,7 @@ async def test_members_that_come_at_once_are_placed_at_once(
 ) -> None:
     """Eight members bound together over one node get a card each, none twice."""
     await nodes(cluster, extender, volta("a"))
-    pods = [await cluster.put("pods", member(f"m{i}", 8, 1)) for i in range(8)]
+    pods = await gang(cluster, extender, 8, 1)
     answers = await asyncio.gather(*(extender.bind(item, "a") for item in pods))
     assert set(answers) == {(200, "")}
     groups = sorted(one["metadata"]["annotations"][GROUP] for one in cluster.bindings)

@@ -198,11 +198,23 @@ def test_a_gang_without_room_for_all(run: Run, cluster: FakeCluster) -> None:
     have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
     cluster.node("n", cards=[Card(15), Card(15)], resources=have)
     gang = {"labels": {"gpu-topology": "train", "gpu-topology-replica": "3"}}
-    cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu": "1"}, metadata=gang)
+    for name in ("p", "q", "r"):
+        cluster.pod(name, phase="Pending", limits={"aliyun.com/gpu": "1"}, metadata=gang)
     out = run("explain", "pod", "p", on=cluster).out
     assert "waiting: there is no room for all pods of its gang" in out
     assert "gang train needs 3 x 1 card: room for 2 members on 1 node" in out
     assert "n has 2 cards free, for 2 members" in out
+
+
+def test_a_gang_whose_pods_do_not_exist_yet(run: Run, cluster: FakeCluster) -> None:
+    """The answer says how many pods are missing, not that there is no room."""
+    have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
+    cluster.node("n", cards=[Card(15), Card(15)], resources=have)
+    gang = {"labels": {"gpu-topology": "train", "gpu-topology-replica": "2"}}
+    cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu": "1"}, metadata=gang)
+    out = run("explain", "pod", "p", on=cluster).out
+    assert "waiting: not all pods of its gang exist yet" in out
+    assert "gang train waits for 1 of its 2 pods: 1 exists in namespace default" in out
 
 
 def test_a_gang_with_room_for_all(run: Run, cluster: FakeCluster) -> None:
@@ -210,7 +222,8 @@ def test_a_gang_with_room_for_all(run: Run, cluster: FakeCluster) -> None:
     have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
     cluster.node("n", cards=[Card(15), Card(15)], resources=have)
     gang = {"labels": {"gpu-topology": "train", "gpu-topology-replica": "2"}}
-    cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu": "1"}, metadata=gang)
+    for name in ("p", "q"):
+        cluster.pod(name, phase="Pending", limits={"aliyun.com/gpu": "1"}, metadata=gang)
     helps = json.loads(run("explain", "pod", "p", "-o", "json", on=cluster).out)["helps"]
     assert helps[0] == "n can take it now, on card 0"
     assert helps[1].startswith("2 members of the gang would go to n: ")

@@ -103,8 +103,8 @@ _ENTRIES: Final = (
     ),
     Entry(
         Code.GANG,
-        "The pods of a gang are placed together: all do not fit, or their places are elsewhere.",
-        "Free room for all pods of the gang, or ask for fewer; the sentence says how many fit now.",
+        "All pods of a gang are placed together: some do not exist, or have no room.",
+        "Create all pods of the gang, free room, or ask for fewer; the sentence says which.",
     ),
     Entry(
         Code.COMPUTE_TOO_LARGE,

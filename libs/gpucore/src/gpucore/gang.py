@@ -1,14 +1,15 @@
 """Gangs: the pods of one training job get places together, on few and well linked nodes, or none.
 
-The first pod of a gang that asks has places chosen for all of them. Those of the others are kept in
-the ledger (:data:`gpucore.model.ClaimState.RESERVED`), so that nobody else takes them, until the
-pods come, the gang is gone, or the time to live of a reservation is over. A later pod passes only
-to nodes where a place is kept for its gang. After a restart the members that the API server shows
-are counted and places for the missing ones are chosen anew.
+Nothing is reserved before all pods of the gang exist (:mod:`gpucore.gangmembers`). Then the first
+one that asks has places chosen for all that request the same. Those of the others are kept in the
+ledger (:data:`gpucore.model.ClaimState.RESERVED`), so that nobody else takes them, until the pods
+come, the pods are gone, or the time to live of a reservation is over. A later pod passes only to
+nodes where a place is kept for its gang. After a restart the members that the API server shows are
+counted and places for the missing ones are chosen anew.
 
-The pods of a gang ask alike, as workers do; each is planned as the one that asks now. Not promised:
-that a gang half of which runs is finished when others took the room while nothing was kept, and
-the best of all sets of nodes: their number is the least, each next one is the best linked.
+Not promised: that a gang half of which runs is finished when others took the room while nothing was
+kept, that pods of one gang with different requests are placed together, and the best of all sets of
+nodes: their number is the least, each next one is the best linked.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ import msgspec
 from gpucore.account import NodeAccount
 from gpucore.cardfit import per_card
 from gpucore.fit import fit, sift
+from gpucore.gangmembers import MOST_RESERVED, Members, Postponed, incomplete, too_many
 from gpucore.gangplaces import Offer, Rules, spread_over
 from gpucore.ledger import Ledger
 from gpucore.model import Claim, ClaimState, Demand, Placement, Refusal
@@ -74,22 +76,30 @@ def seat(
     names: Collection[NodeName],
     rules: Rules,
     *,
+    members: Members,
     now_ns: int,
-) -> Seating | Shortage:
-    """Places for all pods of ``gang`` that hold none: those kept already, else new ones.
+) -> Seating | Shortage | Postponed:
+    """Places for the pods of ``gang`` that hold none: those kept already, else new ones.
 
     Args:
         demand: of the pod that asks; it has no claim.
         names: nodes that may be used for new places.
-        now_ns: when new reservations begin, in Unix nanoseconds.
+        members: the pods of the gang that exist.
+        now_ns: when new reservations begin, in Unix nanoseconds; those that are chosen anew keep
+            the time of the first.
     """
     claims = ledger.gang(gang.namespace, gang.name)
     seats = [claim for claim in claims if claim.state is ClaimState.RESERVED]
-    missing = max(gang.size - (len(claims) - len(seats)), 1)
+    placed = len(claims) - len(seats)
+    if not placed and members.exist < gang.size:
+        return incomplete(gang, members.exist)
+    missing = max(min(gang.size - placed, members.alike), 1)
     books = _without(ledger, seats)
     kept = tuple(one for one in seats if _stands(books[one.placement.node], one, demand))
     if len(kept) >= missing and any(one.placement.node in names for one in kept):
         return Seating(kept)
+    if ledger.reserved(gang.namespace) - len(seats) + missing > MOST_RESERVED:
+        return too_many(gang)
     home = {claim.placement.node for claim in claims if claim not in seats}
     accounts = _able(ledger, books, demand, names)
     offers = [Offer(account, demand, rules, most=missing) for account in accounts]
@@ -100,7 +110,8 @@ def seat(
         room = sum(one.room for one in offers)
         return Shortage(gang, demand, missing, room, len(offers), roomiest)
     placements = [placement for offer, count in chosen for placement in offer.load(count)]
-    fresh = _reserved(gang, placements, demand, ledger, now_ns)
+    since = min((one.assume_time for one in seats), default=now_ns)
+    fresh = _reserved(gang, placements, demand, ledger, since)
     return Seating(fresh, tuple(one.uid for one in seats))
 
 
@@ -115,18 +126,18 @@ def taken(ledger: Ledger, kept: Claim, demand: Demand, rules: Rules) -> Placemen
     return place(account, demand, rules.policy, choose_group=choose)
 
 
-def spare(claims: Iterable[Claim], size: int, *, awaited: bool) -> list[PodUid]:
+def spare(claims: Iterable[Claim], size: int, *, waiting: int) -> list[PodUid]:
     """Reservations of a gang that no pod will use.
 
     Args:
         claims: all that are of the gang.
         size: pods it has in all.
-        awaited: a pod of the gang waits for a node.
+        waiting: pods of the gang that exist and have no place.
     """
     found = list(claims)
     seats = [claim.uid for claim in found if claim.state is ClaimState.RESERVED]
     members = len(found) - len(seats)
-    return seats[max(size - members, 0) :] if members or awaited else seats
+    return seats[max(min(size - members, waiting), 0) :]
 
 
 def seat_of(claim: Claim) -> Claim:

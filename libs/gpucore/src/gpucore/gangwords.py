@@ -4,18 +4,24 @@ from collections.abc import Iterator
 
 from gpucore.explain import cards_named
 from gpucore.gang import Seating, Shortage
+from gpucore.gangmembers import Postponed
 from gpucore.gangplaces import Rules
 from gpucore.ledger import Ledger
 from gpucore.model import Claim
 from gpucore.units import NodeName
 
 
-def gang_words(answer: Seating | Shortage, ledger: Ledger, rules: Rules) -> Iterator[str]:
+def gang_words(
+    answer: Seating | Shortage | Postponed, ledger: Ledger, rules: Rules
+) -> Iterator[str]:
     """What :func:`gpucore.gang.seat` answered, the gang as a whole first, then node by node.
 
     Args:
         answer: to a question about ``ledger``, under ``rules``.
     """
+    if isinstance(answer, Postponed):
+        yield answer.sentence
+        return
     if isinstance(answer, Shortage):
         yield answer.sentence
         yield from _short(answer, ledger, rules)

@@ -79,6 +79,12 @@ class Ledger:
         """What the members of a gang hold, and the places that are kept for others, by UID."""
         return [self._claims[uid] for uid in sorted(self._gangs.get((namespace, name), ()))]
 
+    def reserved(self, namespace: str) -> int:
+        """Places that are kept for pods of gangs of a namespace."""
+        gangs = [uids for key, uids in self._gangs.items() if key[0] == namespace]
+        claims = (self._claims[uid] for uids in gangs for uid in uids)
+        return sum(1 for claim in claims if claim.state is ClaimState.RESERVED)
+
     @property
     def share_rooms(self) -> Mapping[NodeName, int]:
         """By node, the largest one-card share of memory that fits now; -1 where none is offered."""

@@ -57,7 +57,7 @@ class Following:
 
     def __init__(self, api: KubeClient, settings: Settings) -> None:
         self._api, self._silence = api, settings.stale_after * SILENCE_PART
-        self.state = State(settings.names)
+        self.state = State(settings.names, reservation_limit=settings.assume_ttl)
         self.restored = asyncio.Event()
         self.vital: list[Informer[Any]] = [
             self._informer(NODES, NodeSink(self.state)),

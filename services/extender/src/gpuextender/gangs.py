@@ -11,6 +11,7 @@ from time import time_ns
 
 from gpucore.explain import sentence
 from gpucore.gang import Shortage, seat, taken
+from gpucore.gangmembers import Postponed, resting
 from gpucore.gangplaces import Rules
 from gpucore.model import Claim, Code, Demand, Placement, Refusal
 from gpucore.policy import MAX_SCORE
@@ -41,8 +42,8 @@ class Gangs:
         standing = self._state.ledger.claim(asking.pod.uid)
         if standing is not None:
             return frozenset({standing.placement.node}.intersection(names))
-        seats = self._seats(gang, asking.demand, names)
-        if isinstance(seats, Shortage):
+        seats = self._seats(gang, asking, asking.demand, names)
+        if isinstance(seats, Shortage | Postponed):
             return seats.sentence
         return frozenset(one.placement.node for one in seats).intersection(names)
 
@@ -75,8 +76,8 @@ class Gangs:
         gang = gang_of(asking.pod)
         if gang is None or demand.fault:
             return None
-        seats = self._seats(gang, demand, (node,))
-        if isinstance(seats, Shortage):
+        seats = self._seats(gang, asking, demand, (node,))
+        if isinstance(seats, Shortage | Postponed):
             return seats.sentence
         kept = next(one for one in seats if one.placement.node == node)
         placement = taken(self._state.ledger, kept, demand, self._rules)
@@ -86,13 +87,20 @@ class Gangs:
         return placement
 
     def _seats(
-        self, gang: Gang, demand: Demand, names: Sequence[NodeName]
-    ) -> tuple[Claim, ...] | Shortage:
-        """The places of all pods of the gang that have none, kept from now on."""
+        self, gang: Gang, asking: Asking, demand: Demand, names: Sequence[NodeName]
+    ) -> tuple[Claim, ...] | Shortage | Postponed:
+        """The places of the pods of the gang that have none, kept from now on."""
         ledger, now_ns = self._state.ledger, self._clock()
-        found = seat(ledger, gang, demand, frozenset(names), self._rules, now_ns=now_ns)
-        if isinstance(found, Shortage):
+        members = self._state.members(asking, gang)
+        found = seat(
+            ledger, gang, demand, frozenset(names), self._rules, members=members, now_ns=now_ns
+        )
+        if isinstance(found, Shortage | Postponed):
             return found
+        fresh = any(ledger.claim(claim.uid) is None for claim in found.seats)
+        pause = self._state.reservation_time.pause(gang.namespace, now_ns) if fresh else 0.0
+        if pause:
+            return resting(gang, pause)
         for uid in found.given_up:
             self._state.forget(uid)
         for claim in found.seats:

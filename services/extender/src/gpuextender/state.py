@@ -7,18 +7,21 @@ else changes the ledger: that is how :mod:`gpuextender.answers` knows which answ
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from time import time_ns
 from typing import Final
 
 import msgspec
 
 from gpucore.gang import seat_of, spare
+from gpucore.gangmembers import LIMIT_SECONDS, Member, Members, ReservationTime
 from gpucore.ledger import Ledger
 from gpucore.model import Claim, ClaimState, Demand, Placement
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.gangs import gang_of
+from gpucore.wire.gangs import Gang, gang_of
 from gpucore.wire.names import Names
 from gpucore.wire.nodes import Node, unhealthy_indexes
 from gpucore.wire.pods import Pod, demand_of
+from gpuextender.gangpods import GangPods
 
 SEEN_LIMIT: Final = 4096
 
@@ -35,11 +38,25 @@ class State:
 
     Args:
         names: resource domain and annotation prefix.
+        reservation_limit: seconds for which the gangs of a namespace may reserve GPUs in vain.
+        clock: Unix nanoseconds.
+
+    Attributes:
+        reservation_time: for how long gangs held GPUs in vain, by namespace.
     """
 
-    def __init__(self, names: Names) -> None:
+    def __init__(
+        self,
+        names: Names,
+        *,
+        reservation_limit: float = LIMIT_SECONDS,
+        clock: Callable[[], int] = time_ns,
+    ) -> None:
         self.names = names
         self.ledger = Ledger(names)
+        self.reservation_time = ReservationTime(reservation_limit)
+        self._clock = clock
+        self._gang_pods = GangPods(names, lambda uid: self.ledger.claim(uid) is not None)
         self._untold: dict[NodeName, None] = {}
         self._touched: Callable[[NodeName], object] = self._untold.setdefault
         self._came: Callable[[], object] = lambda: None
@@ -82,12 +99,16 @@ class State:
         return waiting is not None and waiting.pod.uid == pod.uid
 
     def waiting(self) -> Iterable[Asking]:
-        """All pods that ask for something and are not bound."""
-        return self._waiting.values()
+        """All pods that request something of ours and that a scheduler may place."""
+        return (asking for asking in self._waiting.values() if not asking.pod.gated)
 
     def waiting_demands(self) -> Iterable[Demand]:
         """What they ask for."""
-        return (asking.demand for asking in self._waiting.values() if asking.demand is not None)
+        return (asking.demand for asking in self.waiting() if asking.demand is not None)
+
+    def members(self, asking: Asking, gang: Gang) -> Members:
+        """The pods of a gang that exist, for one of them that has no place."""
+        return self._gang_pods.members(Member(asking.pod, asking.demand), gang)
 
     def priority(self, uid: PodUid) -> int:
         """Priority of a bound pod that holds a claim; 0 where nothing is known."""
@@ -125,8 +146,10 @@ class State:
 
     def expire(self, *, now_ns: int, ttl_ns: int) -> list[PodUid]:
         """Give back what nothing confirmed for ``ttl_ns``."""
+        held = {uid: self.ledger.claim(uid) for uid in self._passing}
         late = self.ledger.expire(now_ns, ttl_ns)
         for uid in late:
+            self._charge(held[uid], now_ns)
             self._touched(self._passing.pop(uid))
         for uid in [uid for uid in self._passing if not self._passes(uid)]:
             del self._passing[uid]
@@ -141,6 +164,7 @@ class State:
     def pod_gone(self, pod: Pod) -> None:
         """A pod object was deleted."""
         self._around(pod.uid, lambda: self.ledger.pod_gone(pod.uid))
+        self._gang_pods.drop(pod.uid)
         self._seen.pop(pod.uid, None)
         self._priorities.pop(pod.uid, None)
         waiting = self._waiting.get((pod.namespace, pod.name))
@@ -156,8 +180,11 @@ class State:
         self._touch_changed(before)
         self._waiting.clear()
         self._priorities.clear()
+        self._gang_pods.clear()
         for pod in listed:
             self._note(pod)
+        for gang in {gang for pod in listed if (gang := gang_of(pod))}:
+            self._trim(gang)
 
     def relist_nodes(self, nodes: Iterable[Node]) -> None:
         """These are all nodes."""
@@ -214,12 +241,23 @@ class State:
     def _settle(self, pod: Pod) -> None:
         """Forget places that are kept for pods of its gang which will not come."""
         gang = gang_of(pod)
-        if gang is None:
+        if gang is not None:
+            self._trim(gang)
+
+    def _trim(self, gang: Gang) -> None:
+        claims = self.ledger.gang(gang.namespace, gang.name)
+        if not any(claim.state is ClaimState.RESERVED for claim in claims):
             return
-        known = (*self._waiting.values(), *self._seen.values())
-        awaited = any(gang_of(asking.pod) == gang for asking in known)
-        for uid in spare(self.ledger.gang(gang.namespace, gang.name), gang.size, awaited=awaited):
+        asked = [uid for uid, one in self._seen.items() if gang_of(one.pod) == gang]
+        waiting = self._gang_pods.waiting(gang, asked)
+        for uid in spare(claims, gang.size, waiting=waiting):
+            self._charge(self.ledger.claim(uid), self._clock())
             self.forget(uid)
+
+    def _charge(self, claim: Claim | None, now_ns: int) -> None:
+        """A place that was kept for a pod of a gang ends without it."""
+        if claim is not None and claim.state is ClaimState.RESERVED:
+            self.reservation_time.charge(claim.namespace, claim.assume_time, now_ns)
 
     def _note(self, pod: Pod) -> None:
         """Keep the list of waiting pods, and the priority of those that hold something."""
@@ -227,10 +265,14 @@ class State:
             self._priorities[pod.uid] = pod.priority
         else:
             self._priorities.pop(pod.uid, None)
+        joined = self._gang_pods.note(pod)
         key = (pod.namespace, pod.name)
         if pod.node or pod.finished or pod.terminating:
             self._seen.pop(pod.uid, None)
             self._waiting.pop(key, None)
         elif (demand := demand_of(pod, self.names)) is not None:
             self._waiting[key] = Asking(pod, demand)
+            self._came()
+            return
+        if joined:
             self._came()

@@ -4,7 +4,7 @@ The same code of the core decides as in the scheduler, so the reasons are the re
 kube-scheduler that it does not evaluate are named, and the scheduler's message is quoted.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -21,7 +21,8 @@ from gpucore.explain import (
     sentence,
     unit_of,
 )
-from gpucore.gang import Shortage, seat
+from gpucore.gang import Seating, Shortage, seat
+from gpucore.gangmembers import Member, Members, Postponed, member_of, members_of
 from gpucore.gangplaces import Rules
 from gpucore.gangwords import gang_words
 from gpucore.hindsight import why
@@ -51,6 +52,7 @@ class State(StrEnum):
     FITS = "waiting, although a node could take it"
     GATED = "waiting: its scheduling gates keep schedulers away"
     GANG_WAITS = "waiting: there is no room for all pods of its gang"
+    GANG_INCOMPLETE = "waiting: not all pods of its gang exist yet"
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -154,7 +156,7 @@ def explain(
         account = ledger.nodes()[claim.placement.node]
         return _placed(base, claim, demand, account)
     waiting = PendingPod(demand, constraints_of(snapshot, pod, ledger.names))
-    found = _waiting(base, waiting, ledger, nodes or candidates(snapshot, ledger))
+    found = _waiting(base, waiting, ledger, nodes or candidates(snapshot, ledger), snapshot)
     return _never_scheduled(found, waiting, snapshot, ledger)
 
 
@@ -214,7 +216,9 @@ def _neighbours(claim: Claim, account: NodeAccount) -> Iterator[str]:
         yield f"card {index}: {beside}; {card.free} of {card.total} {unit} free"
 
 
-def _waiting(base: Explanation, pod: PendingPod, ledger: Ledger, nodes: Candidates) -> Explanation:
+def _waiting(
+    base: Explanation, pod: PendingPod, ledger: Ledger, nodes: Candidates, snapshot: Snapshot
+) -> Explanation:
     verdicts = nodes.refusals(pod)
     refused = {name: verdict for name, verdict in verdicts.items() if verdict is not None}
     fits = tuple(sorted(verdicts.keys() - refused.keys()))
@@ -226,7 +230,11 @@ def _waiting(base: Explanation, pod: PendingPod, ledger: Ledger, nodes: Candidat
         helps=tuple(suggestions(pod, nodes, verdicts)),
     )
     gang = gang_of(base.pod)
-    return found if gang is None or not fits else _with_gang(found, gang, pod.demand, ledger)
+    if gang is None or not fits:
+        return found
+    members = _members(snapshot.pods, Member(base.pod, pod.demand), gang, ledger)
+    seats = seat(ledger, gang, pod.demand, frozenset(fits), Rules(), members=members, now_ns=0)
+    return _with_gang(found, seats, ledger)
 
 
 def _never_scheduled(
@@ -255,12 +263,23 @@ def gated(gates: Sequence[str]) -> str:
     )
 
 
-def _with_gang(found: Explanation, gang: Gang, demand: Demand, ledger: Ledger) -> Explanation:
-    """A pod of a gang for which there is room alone: it waits until there is room for all."""
-    answer = seat(ledger, gang, demand, frozenset(found.fits), Rules(), now_ns=0)
+def _members(pods: Iterable[Pod], asking: Member, gang: Gang, ledger: Ledger) -> Members:
+    """The pods of a gang that exist."""
+    named = (gang.namespace, gang.name)
+    same = [pod for pod in pods if (its := gang_of(pod)) and (its.namespace, its.name) == named]
+    members = [one for pod in same if (one := member_of(pod, ledger.names)) is not None]
+    placed = [one.pod.uid for one in members if ledger.claim(one.pod.uid) is not None]
+    return members_of(asking, members, placed)
+
+
+def _with_gang(
+    found: Explanation, answer: Seating | Shortage | Postponed, ledger: Ledger
+) -> Explanation:
+    """A pod of a gang for which there is room alone: it waits until all can be placed."""
     words = tuple(gang_words(answer, ledger, Rules()))
-    if isinstance(answer, Shortage):
-        return msgspec.structs.replace(found, state=State.GANG_WAITS, helps=words)
+    if not isinstance(answer, Seating):
+        state = State.GANG_WAITS if isinstance(answer, Shortage) else State.GANG_INCOMPLETE
+        return msgspec.structs.replace(found, state=state, helps=words)
     return msgspec.structs.replace(found, helps=(*found.helps, *words))
 
 

@@ -1,14 +1,24 @@
 """Pods that belong together, by the labels that training launchers set.
 
-``gpu-topology`` names the gang and ``gpu-topology-replica`` says how many pods it has. A gang lives
-in one namespace; pods of two namespaces never form one.
+One label names the gang and another says how many pods it has. Three pairs of labels mean the same;
+of several pairs on one pod the first counts. A gang lives in one namespace; pods of two namespaces
+never form one.
 """
+
+from typing import Final
 
 import msgspec
 
+from gpucore.wire import names as wire_names
 from gpucore.wire.digits import number
-from gpucore.wire.names import GANG, GANG_REPLICA
 from gpucore.wire.podspec import Pod
+
+GANG_LABELS: Final = (
+    (wire_names.GANG, wire_names.GANG_REPLICA),
+    (wire_names.POD_GROUP, wire_names.POD_GROUP_SIZE),
+    (wire_names.ACK_POD_GROUP, wire_names.ACK_POD_GROUP_SIZE),
+)
+"""Label with the name, label with the number of pods."""
 
 
 class Gang(msgspec.Struct, frozen=True):
@@ -25,18 +35,24 @@ class Gang(msgspec.Struct, frozen=True):
 
 def gang_of(pod: Pod) -> Gang | None:
     """The gang ``pod`` belongs to; ``None`` for a pod of its own, or of a gang of one."""
-    name = pod.labels.get(GANG)
-    size = _size(pod) if name else 0
-    return Gang(pod.namespace, name, size) if name and size > 1 else None
+    for name_label, size_label in GANG_LABELS:
+        if name := pod.labels.get(name_label):
+            size = _size(pod.labels.get(size_label))
+            return Gang(pod.namespace, name, size) if size > 1 else None
+    return None
 
 
 def gang_fault(pod: Pod) -> str:
     """What is wrong with the labels, in words; empty is well."""
-    if not pod.labels.get(GANG) or _size(pod):
-        return ""
-    return f"its label {GANG_REPLICA} is no number of pods from 1 to 1023"
+    for name_label, size_label in GANG_LABELS:
+        if pod.labels.get(name_label):
+            text = pod.labels.get(size_label)
+            if _size(text) or (text is None and name_label != wire_names.GANG):
+                return ""  # a pod group without a size asks for nothing
+            return f"its label {size_label} is no number of pods from 1 to 1023"
+    return ""
 
 
-def _size(pod: Pod) -> int:
+def _size(text: str | None) -> int:
     """Pods of the gang; 0 where the label is missing or no positive number."""
-    return number(pod.labels.get(GANG_REPLICA, ""), below=1 << 10) or 0
+    return number(text or "", below=1 << 10) or 0

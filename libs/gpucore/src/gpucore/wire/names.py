@@ -45,6 +45,10 @@ LABEL_REQUIRE_WHOLE: Final = "ack.gpushare.placement"  # pod label
 REQUIRE_WHOLE_DEVICE: Final = "require-whole-device"
 GANG: Final = "gpu-topology"  # pod label
 GANG_REPLICA: Final = "gpu-topology-replica"  # pod label
+POD_GROUP: Final = "pod-group.scheduling.sigs.k8s.io/name"  # pod label of arena's gangs
+POD_GROUP_SIZE: Final = "pod-group.scheduling.sigs.k8s.io/min-available"  # pod label
+ACK_POD_GROUP: Final = "gputopology.alibabacloud.com/pod-group"  # pod label
+ACK_POD_GROUP_SIZE: Final = "gputopology.alibabacloud.com/replica"  # pod label
 
 # Node annotations of the topology plugin.
 NODE_TOPOLOGY: Final = "GPU_TOPOLOGY"

@@ -3,6 +3,7 @@
 Everything else of a pod is skipped while parsing: fifty thousand pods are held in memory.
 """
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
@@ -50,6 +51,9 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         priority: of preemption; 0 where none is set.
         creation: RFC 3339 time.
         reason, message: why the pod is in its phase, as kubelet says.
+        owner: UID of the controller that created it; empty where none did.
+        gated: it has scheduling gates, so no scheduler tries it yet.
+        nominated: the node on which a preemption makes room for it; empty where none does.
     """
 
     uid: PodUid
@@ -71,6 +75,9 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     resource_version: str = ""
     reason: str = ""
     message: str = ""
+    owner: str = ""
+    gated: bool = False
+    nominated: NodeName = NodeName("")
 
     @property
     def finished(self) -> bool:
@@ -109,6 +116,15 @@ class _Container(msgspec.Struct, rename="camel", gc=False):
     env_from: list[_EnvSource] | None = None
 
 
+class _Owner(msgspec.Struct, gc=False):
+    uid: str = ""
+    controller: bool | None = None
+
+
+class _Gate(msgspec.Struct, gc=False):
+    pass
+
+
 class _Metadata(msgspec.Struct, rename="camel", gc=False):
     uid: str = ""
     namespace: str = ""
@@ -118,6 +134,7 @@ class _Metadata(msgspec.Struct, rename="camel", gc=False):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
+    owner_references: list[_Owner] | None = None
     resource_version: str = ""
 
 
@@ -128,12 +145,14 @@ class _Spec(msgspec.Struct, rename="camel", gc=False):
     ephemeral_containers: list[_Container] | None = None
     scheduler_name: str | None = None
     priority: int | None = None
+    scheduling_gates: list[_Gate] | None = None
 
 
-class _Status(msgspec.Struct, gc=False):
+class _Status(msgspec.Struct, rename="camel", gc=False):
     phase: str = ""
     reason: str | None = None
     message: str | None = None
+    nominated_node_name: str | None = None
 
 
 class PodObject(msgspec.Struct, gc=False):
@@ -182,7 +201,14 @@ def flat(pod: PodObject) -> Pod:
         resource_version=meta.resource_version,
         reason=status.reason or "",
         message=status.message or "",
+        owner=_controller(meta.owner_references or ()),
+        gated=bool(spec.scheduling_gates),
+        nominated=NodeName(status.nominated_node_name or ""),
     )
+
+
+def _controller(owners: Iterable[_Owner]) -> str:
+    return next((owner.uid for owner in owners if owner.controller), "")
 
 
 def _container(container: _Container) -> Container:

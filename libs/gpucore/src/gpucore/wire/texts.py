@@ -12,6 +12,7 @@ import msgspec
 
 from gpucore.units import PodUid
 from gpucore.wire import names as wire_names
+from gpucore.wire.gangs import GANG_LABELS
 from gpucore.wire.names import Names
 from gpucore.wire.podspec import Container, Pod
 
@@ -94,8 +95,7 @@ def _keys(names: Names) -> _Keys:
             (
                 names.gpu_count,
                 wire_names.LABEL_REQUIRE_WHOLE,
-                wire_names.GANG,
-                wire_names.GANG_REPLICA,
+                *(label for labels in GANG_LABELS for label in labels),
             )
         ),
         resources=frozenset((names.gpu_mem, names.gpu_core, names.gpu)),
