@@ -4,7 +4,7 @@ The same code of the core decides as in the scheduler, so the reasons are the re
 kube-scheduler that it does not evaluate are named, and the scheduler's message is quoted.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
