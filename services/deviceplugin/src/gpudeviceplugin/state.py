@@ -76,7 +76,9 @@ class NodeState:
     Attributes:
         inherited: pods that an original plugin placed, as of kubelet's last account.
         inventory_changed: other cards, or other health.
-        outlook_changed: that, or another Node object: what to offer and to publish may differ.
+        outlook_changed: that, another Node object, or :attr:`serving`: what to offer and to publish
+            may differ.
+        serving: kubelet takes devices from this plugin; schedulers are told.
     """
 
     def __init__(self, policy: GrantPolicy) -> None:
@@ -92,6 +94,7 @@ class NodeState:
         self.outlook_changed = Signal()
         self.grant_made = Signal()
         self.on_status: Callable[[Pod, bytes], None] = nobody
+        self.serving = False
         self._oversell = 1
         self._recent: deque[_Recent] = deque()
 
@@ -109,6 +112,12 @@ class NodeState:
         if oversell != self._oversell:
             self._oversell = oversell
             self._offer()
+
+    def serve(self, *, serving: bool) -> None:
+        """Whether pods that are bound to this node from now on get their devices."""
+        if serving != self.serving:
+            self.serving = serving
+            self.outlook_changed.fire()
 
     def _offer(self) -> None:
         self.steering.equip(self.inventory, oversell=self._oversell)

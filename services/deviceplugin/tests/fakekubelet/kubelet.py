@@ -60,6 +60,7 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         registrations: resource names, in the order in which they registered.
         rejected: sentence for every pod that was turned away, by name.
         skip: names of pods that it turns away before it looks at devices.
+        refusing: it takes no registration.
         unstartable: message of the runtime for every pod, by name, that it cannot start.
     """
 
@@ -77,6 +78,7 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         self.rejected: dict[str, str] = {}
         self.skip: set[str] = set()
         self.unstartable: dict[str, str] = {}
+        self.refusing = False
         self._servers: list[grpc.aio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._seen: set[str] = set()
@@ -142,6 +144,8 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
     async def Register(self, request: api.RegisterRequest, context: Any) -> api.Empty:  # noqa: N802
         """A plugin came: call it back and follow its devices."""
         assert request.version == "v1beta1"
+        if self.refusing:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not wanted")
         old = self.manager.plugins.get(request.resource_name)
         plugin = GrpcPlugin(self.directory / request.endpoint, request.options)
         self.manager.plugins[request.resource_name] = plugin
