@@ -83,7 +83,7 @@ class Plugin:
         self.registrar = Registrar(
             settings.kubelet_dir,
             self._endpoint,
-            kubelet_restarted=self.state.steering.queue.kubelet_restarted,
+            kubelet_restarted=self.state.kubelet_restarted,
             on_serving=self._serving,
         )
         self._labels = LabelFollower(self.state, self._node, self.registrar)
@@ -153,7 +153,7 @@ class Plugin:
         await self._web.follow()
 
     async def _follow_labels(self) -> None:
-        await self._labels.run(self._pods.synced, self._reconciler.synced)
+        await self._labels.run(self._pods.synced, self._reconciler.synced, self.state.certain)
 
     def _judged(self, verdicts: list[Verdict]) -> None:
         for verdict in verdicts:

@@ -136,9 +136,11 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
                 await plugin.channel.close()
         self._servers, self._tasks, self._seen = [], [], set()
 
-    async def restart(self) -> None:
-        """Go down and come up again; the checkpoint survives."""
+    async def restart(self, *, lose_checkpoint: bool = False) -> None:
+        """Go down and come up again, with the checkpoint or without it."""
         await self.stop()
+        if lose_checkpoint:
+            self.manager.checkpoint.unlink()
         await self.start()
 
     async def Register(self, request: api.RegisterRequest, context: Any) -> api.Empty:  # noqa: N802
@@ -195,6 +197,8 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         if meta["uid"] in self._seen or pod["status"]["phase"] in {"Succeeded", "Failed"}:
             return
         self._seen.add(meta["uid"])
+        if pod["status"]["phase"] == "Running":
+            return  # after a restart: "container detected running, nothing to do"
         if meta["name"] in self.skip:
             self._set_phase(pod, "Failed")
             await self._tell()
