@@ -263,6 +263,19 @@ def test_an_empty_inventory_offers_nothing() -> None:
     assert refused(ledger(node), pod("p", 1)).code is Code.NO_INVENTORY
 
 
+@pytest.mark.parametrize("asked", [pod("p", 1), pod("p", core=5), pod("p", gpus=1)])
+def test_a_node_whose_plugin_is_away_takes_nothing(asked: Pod) -> None:
+    """While the plugin is replaced kubelet admits no pod: refused until it is back."""
+    inventory = msgspec.structs.replace(cards(15, 15), serving=False)
+    both = {NAMES.gpu_mem: "30", NAMES.gpu: "2"}
+    away = msgspec.structs.replace(share_node("n", inventory), capacity=both)
+    refusal = refused(ledger(away), asked)
+    assert (refusal.code, refusal.unresolvable) == (Code.PLUGIN_AWAY, True)
+    assert sift(ledger(away), demand(asked), [NodeName("n")])[0] == []
+    back = msgspec.structs.replace(share_node("n", cards(15, 15)), capacity=both)
+    assert isinstance(on_node(ledger(back), "n", asked), Placement)
+
+
 def test_several_cards_take_a_part_each() -> None:
     """With gpu-count 2, each of two cards gives half; one such card is too few."""
     labels = {NAMES.gpu_count: "2"}

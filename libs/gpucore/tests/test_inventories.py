@@ -45,6 +45,7 @@ DOCUMENT: dict[str, Any] = {
         {"index": 0, "uuid": "MIG-a", "units": 4, "mode": "mig"},
     ],
     "links": {"0-1": ["PIX", "NV2"]},
+    "serving": False,
 }
 
 
@@ -69,6 +70,7 @@ def test_the_document_is_read() -> None:
         unit=GIB,
         links={"0-1": ("PIX", "NV2")},
         driver="535.1",
+        serving=False,
     )
 
 
@@ -78,8 +80,8 @@ def test_the_document_has_the_names_of_the_contract() -> None:
     by_index = {card["index"]: card for card in written["gpus"]}
     assert by_index[1] == DOCUMENT["gpus"][0]
     assert by_index[0]["mode"] == "mig"
-    assert {key: written[key] for key in ("version", "unit", "driver", "links")} == {
-        key: DOCUMENT[key] for key in ("version", "unit", "driver", "links")
+    assert {key: written[key] for key in ("version", "unit", "driver", "links", "serving")} == {
+        key: DOCUMENT[key] for key in ("version", "unit", "driver", "links", "serving")
     }
 
 

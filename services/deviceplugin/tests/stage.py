@@ -65,10 +65,12 @@ class Stage:
         self.plugin = await Plugin.make(settings, self.driver)
         self._running = asyncio.create_task(self.plugin.run())
 
-    async def stop_plugin(self) -> None:
-        """End it as a signal would."""
+    async def stop_plugin(self, *, planned: bool = False) -> None:
+        """End it as SIGTERM would where that is planned, else as SIGKILL."""
         if self._running is None or self.plugin is None:
             return
+        if planned:
+            await self.plugin.drain()
         self._running.cancel()
         await asyncio.wait({self._running})
         await self.plugin.close()

@@ -92,3 +92,39 @@ async def test_a_broken_watch_goes_on_and_an_expired_one_lists_again(tmp_path: P
         stage.create("new", {"gpu-mem": 3}, annotations=planned(1, 3))
         await stage.admitted("new")
         assert stage.cards_of("new") == {1}
+
+
+@pytest.mark.parametrize("plugin_restarts", [False, True])
+async def test_a_lost_checkpoint_gives_no_device_out_twice(
+    tmp_path: Path, plugin_restarts: bool
+) -> None:
+    """Kubelet calls all devices free; a pod that runs keeps its units of card 0 all the same."""
+    async with Stage(tmp_path) as stage:
+        await stage.offered(30)
+        stage.create("old", {"gpu-mem": 10}, annotations=planned(0, 10))
+        await stage.admitted("old")
+        await stage.eventually(
+            lambda: stage.annotations("old")["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
+        )
+        before = stage.kubelet.devices("old")["c0"]
+        if plugin_restarts:
+            await stage.stop_plugin()
+        await stage.kubelet.restart(lose_checkpoint=True)
+        if plugin_restarts:
+            await stage.start_plugin()
+            await stage.informed()
+        await stage.offered(30)
+        assert stage.kubelet.devices("old") == {}
+        stage.create("new", {"gpu-mem": 6}, annotations=planned(0, 6))
+        stage.create("small", {"gpu-mem": 5}, annotations=planned(0, 5))
+        await stage.admitted("new")
+        await stage.admitted("small")
+        assert (stage.cards_of("new"), stage.cards_of("small")) == ({1}, {0})
+        if not plugin_restarts:
+            assert not before & stage.kubelet.devices("small")["c0"]
+        stage.create("large", {"gpu-mem": 15}, annotations=planned(0, 15))
+        assert "free" in await stage.rejected("large")
+        stage.cluster.pods.delete("default", "old")
+        stage.create("after", {"gpu-mem": 10}, annotations=planned(0, 10))
+        await stage.admitted("after")
+        assert stage.cards_of("after") == {0}

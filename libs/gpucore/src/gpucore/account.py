@@ -209,6 +209,8 @@ class NodeAccount:
                     widest = max(widest, left)
                     empties += card.empty
         self._share_room = self._whole_room = -1
+        if self.inventory is not None and not self.inventory.serving:
+            return
         if self.shape.offers_shares:
             self._share_room = max(min(widest, self._free - self.reserved_units()), 0)
         if self.shape.offers_cards:

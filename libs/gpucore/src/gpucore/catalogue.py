@@ -46,6 +46,12 @@ _ENTRIES: Final = (
         "See that the device plugin runs there and may write the node's annotations.",
     ),
     Entry(
+        Code.PLUGIN_AWAY,
+        "The device plugin of the node is stopped or not registered with kubelet.",
+        "Wait: after an upgrade it is back within seconds and the pod is tried again. If it stays "
+        "away, look at its pod on that node.",
+    ),
+    Entry(
         Code.INSUFFICIENT_MEMORY,
         "No card has enough free memory, though cards of that size exist on the node.",
         "Wait for a pod to end, ask for less, or add a node; the figures say how much is missing.",

@@ -42,8 +42,10 @@ def _unfit_node(account: NodeAccount, demand: Demand) -> Refusal | None:
     offered = account.shape.offers_cards if demand.gpus else account.shape.offers_shares
     if not offered:
         return _final(account, Code.NOT_SHARED)
-    if not account.inventory or not account.inventory.gpus:
-        return _final(account, Code.NO_INVENTORY)
+    inventory = account.inventory
+    if inventory is None or not (inventory.gpus and inventory.serving):
+        empty = inventory is None or not inventory.gpus
+        return _final(account, Code.NO_INVENTORY if empty else Code.PLUGIN_AWAY)
     if demand.mem % demand.cards or demand.core % demand.cards:
         return _final(account, Code.UNEVEN_SPLIT, asked=demand.mem, total=demand.cards)
     return None

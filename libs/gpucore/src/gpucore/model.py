@@ -64,12 +64,14 @@ class Inventory(msgspec.Struct, frozen=True):
         unit: size of one unit; ``None`` where nobody has said (an original plugin's node).
         links: ``"0-1" -> ("PIX", "NV2")``, lower index first, one entry a linked pair.
         driver: version text; empty unknown.
+        serving: the device plugin can hand them out; false while it is replaced.
     """
 
     gpus: tuple[Gpu, ...]
     unit: MemoryUnit | None = GIB
     links: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     driver: str = ""
+    serving: bool = True
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -180,6 +182,7 @@ class Code(StrEnum):
     NOT_SHARED = "NotShared"
     NODE_UNKNOWN = "NodeUnknown"
     NO_INVENTORY = "NoInventory"
+    PLUGIN_AWAY = "PluginAway"
     INSUFFICIENT_MEMORY = "InsufficientMemory"
     INSUFFICIENT_CORE = "InsufficientCore"
     INSUFFICIENT_GPUS = "InsufficientGpus"

@@ -37,6 +37,8 @@ async def serve(settings: Settings, driver: Driver) -> None:
     waiting = asyncio.create_task(ended.wait())
     await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
+    if not running.done():
+        await plugin.drain()
     running.cancel()
     await asyncio.wait({running})
     await plugin.close()

@@ -27,6 +27,8 @@ VERSION: Final = "v1beta1"
 KUBELET_SOCKET: Final = "kubelet.sock"
 REGISTER_SECONDS: Final = 5.0
 STOP_SECONDS: Final = 1.0
+LIST_SECONDS: Final = 2.0
+"""Longest wait after a registration for kubelet to fetch the device list."""
 # kubelet names every available device in a question, so it may be as long as the list it was sent.
 RECEIVE_LIMIT: Final = 16 * 1024 * 1024
 
@@ -70,6 +72,7 @@ class Endpoint:
             await to_its_end(server.start())  # half a start cannot be stopped
             self._servicer.begin()
             await self._register()
+            await self._servicer.listed(LIST_SECONDS)
         except BaseException:
             await to_its_end(self.stop())
             raise

@@ -18,6 +18,7 @@ from gpucore.wire.pods import Pod
 from gpudeviceplugin.announce import DAEMON_FAILED, DAEMON_SERVES, ISOLATION, Announcer, Notice
 from gpudeviceplugin.cards import Driver
 from gpudeviceplugin.certificates import Certificates
+from gpudeviceplugin.draining import Drain
 from gpudeviceplugin.driver import PatientDriver
 from gpudeviceplugin.endpoint import Endpoint
 from gpudeviceplugin.events import Events
@@ -77,10 +78,13 @@ class Plugin:
             self.state, kubelet, kube, self._events, every=settings.reconcile_seconds
         )
         self._publisher = Publisher(self.state, self._node, kube, node_type=settings.node_type)
+        self._draining = False
+        self._drain = Drain(self.state, self._publisher, settle=settings.drain_seconds)
         self.registrar = Registrar(
             settings.kubelet_dir,
             self._endpoint,
-            kubelet_restarted=self.state.steering.queue.kubelet_restarted,
+            kubelet_restarted=self.state.kubelet_restarted,
+            on_serving=self._serving,
         )
         self._labels = LabelFollower(self.state, self._node, self.registrar)
         self._announcer = Announcer(self.state, kube, self._events, settings.node_name)
@@ -127,6 +131,14 @@ class Plugin:
             ):
                 group.create_task(part())
 
+    async def drain(self) -> None:
+        """Hold the node out of placement before :meth:`run` is cancelled."""
+        self._draining = True
+        await self._drain.run()
+
+    def _serving(self, *, serving: bool) -> None:
+        self.state.serve(serving=serving and not self._draining)
+
     async def close(self) -> None:
         """Let go of everything; kubelet keeps what it has handed out."""
         await self._web.stop()
@@ -146,7 +158,7 @@ class Plugin:
         await self._web.follow()
 
     async def _follow_labels(self) -> None:
-        await self._labels.run(self._pods.synced, self._reconciler.synced)
+        await self._labels.run(self._pods.synced, self._reconciler.synced, self.state.certain)
 
     def _judged(self, verdicts: list[Verdict]) -> None:
         for verdict in verdicts:

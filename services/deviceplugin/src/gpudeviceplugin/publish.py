@@ -9,6 +9,7 @@ else keep writing, each further write waits longer.
 import asyncio
 from typing import Any, Final
 
+import msgspec
 import structlog
 
 from gpucore.topology.codec import encode_annotation
@@ -61,7 +62,7 @@ class Publisher:
     async def _publish(self) -> bool:
         """Write what differs; true when anything had to be written."""
         node = self._watch.node
-        if node is None or not self._state.inventory.driver:
+        if node is None or not self._state.inventory.driver or self._is_first(node):
             return False
         path = f"/api/v1/nodes/{node.name}"
         metadata = self._metadata(node)
@@ -71,6 +72,19 @@ class Publisher:
         if count:
             await self._kube.patch(f"{path}/status", {"status": count})
         return bool(metadata or count)
+
+    def _is_first(self, node: Node) -> bool:
+        """The node has no inventory yet: the first one waits until kubelet takes devices."""
+        return wire_names.INVENTORY not in node.annotations and not self._state.serving
+
+    async def withdraw(self) -> None:
+        """Tell schedulers that this node takes no pods for now.
+
+        Raises:
+            ApiError: they could not be told.
+        """
+        self._state.serve(serving=False)
+        await self._publish()
 
     def _metadata(self, node: Node) -> dict[str, dict[str, str]]:
         """What differs, for one write: whoever acts upon the label finds the annotations there."""
@@ -84,7 +98,8 @@ class Publisher:
 
     def _annotations(self, node: Node) -> dict[str, str]:
         inventory = self._state.inventory
-        texts = {wire_names.INVENTORY: encode_inventory(inventory)}
+        published = msgspec.structs.replace(inventory, serving=self._state.serving)
+        texts = {wire_names.INVENTORY: encode_inventory(published)}
         if inventory.links:
             texts[wire_names.NODE_TOPOLOGY] = encode_annotation(matrix_of(inventory))
         kind = self._node_type or next(

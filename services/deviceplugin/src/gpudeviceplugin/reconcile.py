@@ -22,6 +22,8 @@ from gpukube.errors import KubeError
 log = structlog.get_logger()
 
 SETTLE_SECONDS: Final = 0.05
+RETRY_SECONDS: Final = 1.0
+"""Pause while it is not known what a restarted kubelet remembers."""
 
 
 class Reconciler:
@@ -48,6 +50,8 @@ class Reconciler:
         while True:
             seen = self._state.grant_made.count
             pause = self._every if await self.look() else SETTLE_SECONDS
+            if self._state.suspicious:
+                pause = min(max(pause, RETRY_SECONDS), self._every)
             await self._state.grant_made.beyond_or_after(seen, pause)
             await asyncio.sleep(SETTLE_SECONDS)  # kubelet notes a grant just after it was made
 
@@ -60,7 +64,14 @@ class Reconciler:
         except TruthError as error:
             log.warning("kubelet does not say who holds what", why=str(error))
             return True
+        known = set(state.forgotten)
         told = state.believe(held, asked_at=asked_at)
+        for uid in state.forgotten - known:
+            pod = state.pods[uid]
+            log.warning(
+                "kubelet has lost its record of the devices of a running pod; they are kept for it",
+                pod=f"{pod.namespace}/{pod.name}",
+            )
         self.synced.set()
         names, inherited = state.policy.names, state.inherited.pods
         truth = Truth(state.inventory, names, time.time_ns(), inherited)

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 from watchfiles import awatch
@@ -23,6 +23,13 @@ RETRY_SECONDS: Final = 1.0
 SETTLE_MS: Final = 50
 
 
+class Serving(Protocol):
+    """Takes the news whether kubelet hands out this plugin's devices."""
+
+    def __call__(self, *, serving: bool) -> None:
+        """Note it."""
+
+
 class Registrar:
     """The sockets of this node."""
 
@@ -32,10 +39,12 @@ class Registrar:
         make: Callable[[Resource], Endpoint],
         *,
         kubelet_restarted: Callable[[], None],
+        on_serving: Serving,
     ) -> None:
         self._directory = directory
         self._make = make
         self._kubelet_restarted = kubelet_restarted
+        self._on_serving = on_serving
         self._wanted: frozenset[Resource] = frozenset()
         self._serving: dict[Resource, Endpoint] = {}
         self._kubelet: tuple[int, int] | None = None
@@ -106,11 +115,13 @@ class Registrar:
                 self._serving[endpoint.resource] = endpoint
         except RegistrationError as error:
             self.registered.clear()
+            self._on_serving(serving=False)
             log.warning("kubelet does not register this plugin", why=str(error))
             return False
         self._kubelet = kubelet
         if self._wanted:
             self.registered.set()
+            self._on_serving(serving=True)
         return True
 
 

@@ -6,6 +6,7 @@ that the watch has yet to deliver.
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import grpc.aio
@@ -40,10 +41,19 @@ class Servicer(DevicePluginServicer):
         self._numa_hints = numa_hints
         self._withdrawn = False
         self._ended = False
+        self._listed = asyncio.Event()
 
     def begin(self) -> None:
         """Streams stay open from now on."""
         self._ended = False
+        self._listed.clear()
+
+    async def listed(self, seconds: float) -> bool:
+        """Wait until kubelet was sent the devices; false when it did not ask for them in time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._listed.wait()
+        return self._listed.is_set()
 
     def end(self) -> None:
         """Finish all streams, so that the server can stop at once."""
@@ -72,6 +82,7 @@ class Servicer(DevicePluginServicer):
                 sent = devices
                 telemetry.DEVICES.labels(self._resource).set(len(devices.devices))
                 yield devices
+                self._listed.set()
             if self._ended:
                 return
             await self._state.inventory_changed.beyond(seen)

@@ -100,6 +100,13 @@ class Settings(BaseSettings):
     match_patience: float = Field(
         0.3, ge=0, le=5, description="seconds to wait for the pod that kubelet asks for"
     )
+    drain_seconds: float = Field(
+        1.0,
+        ge=0,
+        le=10,
+        description="seconds between telling schedulers that the plugin stops and closing its "
+        "sockets; pods that were bound before are waited for up to 5 seconds more",
+    )
     breaker_failures: int = Field(
         5,
         ge=1,

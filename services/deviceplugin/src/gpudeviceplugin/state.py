@@ -17,6 +17,7 @@ from gpucore.model import Inventory
 from gpucore.node.denial import Denial
 from gpucore.node.devices import Resource
 from gpucore.node.expected import expected_of
+from gpucore.node.forgotten import claimed_rows, forgotten, had_devices
 from gpucore.node.grant import GrantPolicy
 from gpucore.node.holdings import Held, Holder
 from gpucore.node.inherited import Inherited, inherited
@@ -75,7 +76,11 @@ class NodeState:
     Attributes:
         inherited: pods that an original plugin placed, as of kubelet's last account.
         inventory_changed: other cards, or other health.
-        outlook_changed: that, or another Node object: what to offer and to publish may differ.
+        outlook_changed: that, another Node object, or :attr:`serving`: what to offer and to publish
+            may differ.
+        certain: it is known once which devices kubelet remembers after this plugin's start.
+        forgotten: running pods whose devices kubelet has lost its record of.
+        serving: kubelet takes devices from this plugin; schedulers are told.
     """
 
     def __init__(self, policy: GrantPolicy) -> None:
@@ -91,6 +96,11 @@ class NodeState:
         self.outlook_changed = Signal()
         self.grant_made = Signal()
         self.on_status: Callable[[Pod, bytes], None] = nobody
+        self.serving = False
+        self.forgotten: set[PodUid] = set()
+        self._suspicious = True
+        self._pods_known = False
+        self.certain = asyncio.Event()
         self._oversell = 1
         self._recent: deque[_Recent] = deque()
 
@@ -108,6 +118,12 @@ class NodeState:
         if oversell != self._oversell:
             self._oversell = oversell
             self._offer()
+
+    def serve(self, *, serving: bool) -> None:
+        """Whether pods that are bound to this node from now on get their devices."""
+        if serving != self.serving:
+            self.serving = serving
+            self.outlook_changed.fire()
 
     def _offer(self) -> None:
         self.steering.equip(self.inventory, oversell=self._oversell)
@@ -127,12 +143,15 @@ class NodeState:
     def believe(self, held: Iterable[Held], *, asked_at: int) -> bool:
         """Take kubelet's account for the truth; false while it owes an account of some grant."""
         live = [each for each in held if not self._ended(each.namespace, each.name)]
+        lost = self._lost(live)
         listed = {
             Holder(each.namespace, each.name, container)
             for each in live
             for container in each.containers
         }
-        self.steering.believe(live, asked_at=asked_at, unlisted=self._unlisted() - listed)
+        told_pods = [*live, *lost]
+        self.steering.believe(told_pods, asked_at=asked_at, unlisted=self._unlisted() - listed)
+        self.steering.reserve(lost)
         self._held = live
         self._inherit()
         told = {
@@ -147,6 +166,38 @@ class NodeState:
             for recent in self._recent
             for one in recent.granted.ids
         )
+
+    def kubelet_restarted(self) -> None:
+        """Until kubelet has told who holds what, nobody gets devices that running pods had."""
+        self.steering.queue.kubelet_restarted()
+        self._suspicious = True
+        running = [pod for pod in self.pods.values() if had_devices(pod, self.policy.names)]
+        self.steering.reserve(self._claimed(running))
+        self.grant_made.fire()  # look at once
+
+    @property
+    def suspicious(self) -> bool:
+        """Kubelet or this plugin restarted, and it is not known what kubelet remembers."""
+        return self._suspicious
+
+    def _lost(self, live: list[Held]) -> list[Held]:
+        """The pods whose devices kubelet has forgotten, with what they hold."""
+        found = forgotten(live, self.pods.values(), self.policy.names)
+        if self._suspicious:
+            self.forgotten = found
+            listed = {(each.namespace, each.name) for each in live}
+            running = [p for p in self.pods.values() if had_devices(p, self.policy.names)]
+            if self._pods_known and all((p.namespace, p.name) in listed for p in running):
+                self._suspicious = False
+                self.certain.set()
+        else:
+            self.forgotten &= found
+        return self._claimed(self.pods[uid] for uid in sorted(self.forgotten))
+
+    def _claimed(self, pods: Iterable[Pod]) -> list[Held]:
+        steering, names = self.steering, self.policy.names
+        rows = ((pod, claimed_rows(pod, names, steering.tables, steering.holdings)) for pod in pods)
+        return [Held(pod.namespace, pod.name, row) for pod, row in rows if row]
 
     def _unlisted(self) -> set[Holder]:
         """Init containers of the pods that have not ended: kubelet does not list them."""
@@ -202,6 +253,9 @@ class NodeState:
             self._see(pod)
         self._inherit()
         self.pods_changed.fire()
+        self._pods_known = True
+        if self._suspicious:
+            self.grant_made.fire()  # look at once
 
     def on_update(self, item: Pod, line: bytes) -> None:
         """One pod is new or has changed."""
@@ -230,7 +284,7 @@ class NodeState:
     def _release(self, pod: Pod) -> None:
         self.steering.queue.drop(pod.uid)
         if not self._replaced(pod):
-            self.steering.holdings.release(pod.namespace, pod.name)
+            self.steering.release(pod.namespace, pod.name)
 
     def in_use(self, card: GpuIndex) -> bool:
         """Somebody holds a part of the card."""

@@ -34,7 +34,7 @@ class DeviceManager:
     """Devices of one node and who has them."""
 
     def __init__(self, checkpoint: Path, *, seed: int = 0) -> None:
-        self._checkpoint = checkpoint
+        self.checkpoint = checkpoint
         self._random = random.Random(seed)
         self.healthy: dict[str, Ids] = {}
         self.plugins: dict[str, Plugin] = {}
@@ -128,10 +128,10 @@ class DeviceManager:
             uid: {name: {r: sorted(ids) for r, ids in held.items()} for name, held in rows.items()}
             for uid, rows in self.pods.items()
         }
-        self._checkpoint.write_text(json.dumps(plain))
+        self.checkpoint.write_text(json.dumps(plain))
 
     def _load(self) -> None:
-        plain = json.loads(self._checkpoint.read_text())
+        plain = json.loads(self.checkpoint.read_text())
         self.pods = {
             uid: {name: {r: set(ids) for r, ids in held.items()} for name, held in rows.items()}
             for uid, rows in plain.items()

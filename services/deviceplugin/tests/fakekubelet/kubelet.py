@@ -60,6 +60,7 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         registrations: resource names, in the order in which they registered.
         rejected: sentence for every pod that was turned away, by name.
         skip: names of pods that it turns away before it looks at devices.
+        refusing: it takes no registration.
         unstartable: message of the runtime for every pod, by name, that it cannot start.
     """
 
@@ -77,6 +78,7 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         self.rejected: dict[str, str] = {}
         self.skip: set[str] = set()
         self.unstartable: dict[str, str] = {}
+        self.refusing = False
         self._servers: list[grpc.aio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._seen: set[str] = set()
@@ -134,14 +136,18 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
                 await plugin.channel.close()
         self._servers, self._tasks, self._seen = [], [], set()
 
-    async def restart(self) -> None:
-        """Go down and come up again; the checkpoint survives."""
+    async def restart(self, *, lose_checkpoint: bool = False) -> None:
+        """Go down and come up again, with the checkpoint or without it."""
         await self.stop()
+        if lose_checkpoint:
+            self.manager.checkpoint.unlink()
         await self.start()
 
     async def Register(self, request: api.RegisterRequest, context: Any) -> api.Empty:  # noqa: N802
         """A plugin came: call it back and follow its devices."""
         assert request.version == "v1beta1"
+        if self.refusing:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not wanted")
         old = self.manager.plugins.get(request.resource_name)
         plugin = GrpcPlugin(self.directory / request.endpoint, request.options)
         self.manager.plugins[request.resource_name] = plugin
@@ -191,6 +197,8 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         if meta["uid"] in self._seen or pod["status"]["phase"] in {"Succeeded", "Failed"}:
             return
         self._seen.add(meta["uid"])
+        if pod["status"]["phase"] == "Running":
+            return  # after a restart: "container detected running, nothing to do"
         if meta["name"] in self.skip:
             self._set_phase(pod, "Failed")
             await self._tell()

@@ -92,6 +92,14 @@ class AdmissionQueue:
         """The pod is gone or has ended."""
         self._waiting.pop(uid, None)
 
+    def unserved(self) -> list[Expected]:
+        """Pods for which kubelet has yet to ask, as far as is known."""
+        return [
+            waiting.pod
+            for waiting in self._waiting.values()
+            if not waiting.passed_over and waiting.next_step(self._served)
+        ]
+
     def __contains__(self, uid: object) -> bool:
         return uid in self._waiting
 

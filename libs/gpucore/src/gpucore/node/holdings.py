@@ -7,6 +7,7 @@ it back.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 import msgspec
@@ -104,6 +105,10 @@ class Holdings:
             for resource, entries in self._entries.items()
         }
         return {resource: ids for resource, ids in rows.items() if ids}
+
+    def taken(self, resource: Resource) -> AbstractSet[str]:
+        """Ids of one resource that somebody holds."""
+        return self._entries[resource].keys()
 
     def free(self, table: DeviceTable, card: GpuIndex) -> int:
         """How many ids of ``card`` nobody holds."""

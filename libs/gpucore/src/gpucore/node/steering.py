@@ -73,6 +73,7 @@ class Steering:
         self.rungs: dict[GpuIndex, Rung] = {}
         self.displaced: Counter[GpuIndex] = Counter()
         self.granted: set[str] = set()
+        self._reserved: dict[tuple[Resource, str], Holder] = {}
         self._answered: _Answered | None = None
         self._stranger: Granted | None = None
         self.equip(Inventory(gpus=()))
@@ -94,6 +95,23 @@ class Steering:
         told = list(truth)
         self.holdings.replace(told, asked_at=asked_at, unlisted=unlisted)
         self.queue.believe(told, asked_at=asked_at)
+
+    def reserve(self, forgotten: Iterable[Held]) -> None:
+        """These pods hold devices that kubelet calls free: nobody else gets them."""
+        self._reserved = {
+            (resource, one): Holder(held.namespace, held.name, container)
+            for held in forgotten
+            for container, row in held.containers.items()
+            for resource, ids in row.items()
+            for one in ids
+        }
+
+    def release(self, namespace: str, pod: str) -> None:
+        """A pod has ended: nothing is held by it or reserved for it."""
+        self.holdings.release(namespace, pod)
+        self._reserved = {
+            key: holder for key, holder in self._reserved.items() if holder[:2] != (namespace, pod)
+        }
 
     def prefer(self, question: Question) -> tuple[str, ...] | Denial | None:
         """Ids that kubelet should take; ``None`` when nobody who asks that is known (yet)."""
@@ -150,10 +168,17 @@ class Steering:
 
     def _choosing(self, question: Question) -> Choosing:
         table = self.tables[question.resource]
-        available = table.per_card(question.available)
+        available = table.per_card(self._free(question))
         if question.resource is Resource.MEM:  # what inherited pods really use of a card
             available -= self.displaced
         return Choosing(self._room(), table, question.amount, available)
+
+    def _free(self, question: Question) -> frozenset[str]:
+        """What kubelet calls available, less what is reserved."""
+        if not self._reserved:
+            return question.available
+        kind = question.resource
+        return frozenset(one for one in question.available if (kind, one) not in self._reserved)
 
     def _answer(
         self, turn: Turn | None, question: Question, cards: Cards | Denial
@@ -163,7 +188,7 @@ class Steering:
                 self.queue.turn_away(turn.pod.uid)
             return cards
         table = self.tables[question.resource]
-        ids = table.pick(cards, among=question.available, first=question.required)
+        ids = table.pick(cards, among=self._free(question), first=question.required)
         self._answered = _Answered(turn, question.resource, frozenset(ids))
         return ids
 
@@ -216,12 +241,24 @@ class Steering:
             return Denial(DenialCode.UNKNOWN_DEVICE, sentence)
         cards = tuple(sorted(table.per_card(ids)))
         return (
-            self._closed(cards)
+            self._in_use(resource, ids)
+            or self._closed(cards)
             or self._spans(turn, resource, cards)
             or self._behind_several(resource, cards)
             or self._splits(turn, resource, cards)
             or self._room().clash(resource, cards, turn.pod if turn else None)
         )
+
+    def _in_use(self, resource: Resource, ids: tuple[str, ...]) -> Denial | None:
+        for one in ids:
+            holder = self._reserved.get((resource, one))
+            if holder is not None:
+                sentence = (
+                    f"device {one} is in use by pod {holder.namespace}/{holder.pod}, although "
+                    "kubelet has lost its record of that; end that pod to free it"
+                )
+                return Denial(DenialCode.DEVICE_IN_USE, sentence)
+        return None
 
     def _closed(self, cards: tuple[GpuIndex, ...]) -> Denial | None:
         bad = tuple(card for card in cards if card in self.closed)

@@ -48,6 +48,7 @@ class _Document(msgspec.Struct):
     gpus: list[_Card]
     driver: str = ""
     links: dict[str, tuple[str, ...]] = {}
+    serving: bool = True
 
 
 _DECODER: Final = msgspec.json.Decoder(_Document)
@@ -95,6 +96,7 @@ def encode_inventory(inventory: Inventory) -> str:
         gpus=cards,
         driver=inventory.driver,
         links=dict(sorted(inventory.links.items())),
+        serving=inventory.serving,
     )
     return msgspec.json.encode(document).decode()
 
@@ -139,7 +141,13 @@ def decode_inventory(text: str) -> Inventory:
         raise WireError(f"no inventory: version {document.version} is unknown")
     gpus = tuple(sorted(map(_decoded, document.gpus), key=lambda gpu: gpu.index))
     _refuse_twins(gpus)
-    return Inventory(gpus=gpus, unit=unit, links=document.links, driver=document.driver)
+    return Inventory(
+        gpus=gpus,
+        unit=unit,
+        links=document.links,
+        driver=document.driver,
+        serving=document.serving,
+    )
 
 
 def _decoded(card: _Card) -> Gpu:

@@ -1,0 +1,112 @@
+"""Devices that live pods hold although kubelet forgot it are not handed out again."""
+
+from msgspec.structs import replace
+from nodepods import Kubelet, expected, machine, make_pod, plan, steering
+
+from gpucore.node.denial import Denial, DenialCode
+from gpucore.node.devices import Resource
+from gpucore.node.forgotten import claimed_rows, forgotten
+from gpucore.node.holdings import Held, Holder
+from gpucore.node.steering import Granted
+from gpucore.wire import names as wire_names
+from gpucore.wire.names import DEFAULT_NAMES as NAMES
+from gpucore.wire.pods import Pod
+
+INVENTORY = machine(15, 15)
+
+
+def running(name: str, card: int, amount: int, **more: object) -> Pod:
+    """A running pod whose share of a card is confirmed."""
+    texts = plan(card, amount) | {NAMES.mem_assigned: "true"}
+    return make_pod(name, {"gpu-mem": amount}, annotations=texts, phase="Running", **more)  # type: ignore[arg-type]
+
+
+def nothing(name: str) -> Held:
+    """Kubelet lists the pod, without devices."""
+    return Held("default", name, {})
+
+
+def test_a_running_pod_without_devices_is_forgotten() -> None:
+    """Kubelet lists it, gave it devices once, and knows of none now."""
+    pod = running("p", 0, 3)
+    assert forgotten([nothing("p")], [pod], NAMES) == {pod.uid}
+
+
+def test_a_pod_that_kubelet_has_yet_to_give_devices_or_to_list_is_not() -> None:
+    """Before admission, before confirmation, after its end, or before kubelet knows its pods."""
+    pod = running("p", 0, 3)
+    waiting = replace(pod, phase="Pending")
+    unconfirmed = replace(pod, annotations=plan(0, 3))
+    ended = replace(pod, phase="Succeeded")
+    init_only = make_pod("p", {}, inits=[{"gpu-mem": 3}], annotations=pod.annotations)
+    for each in (waiting, unconfirmed, ended, replace(init_only, phase="Running")):
+        assert forgotten([nothing("p")], [each], NAMES) == set()
+    assert forgotten([], [pod], NAMES) == set()
+    has = Held("default", "p", {"c0": {Resource.MEM: ("GPU-0-_-1",)}})
+    assert forgotten([has], [pod], NAMES) == set()
+
+
+def test_what_this_plugin_gave_is_known_to_the_id() -> None:
+    """Kubelet restarts without its checkpoint under a plugin that goes on."""
+    node = steering(INVENTORY)
+    ids = node.tables[Resource.MEM].ids[0][4:7]  # type: ignore[index]
+    node.holdings.take(Resource.MEM, ids, Holder("default", "p", "c0"))
+    rows = claimed_rows(running("p", 0, 3), NAMES, node.tables, node.holdings)
+    assert rows == {"c0": {Resource.MEM: ids}}
+
+
+def test_after_a_restart_of_both_the_annotations_say_the_card() -> None:
+    """Any ids of that card do, since ids of a card are alike; two pods never share one."""
+    node = steering(INVENTORY)
+    first = claimed_rows(running("p", 1, 3), NAMES, node.tables, node.holdings)
+    node.believe([Held("default", "p", first)], asked_at=0)
+    second = claimed_rows(running("q", 1, 5), NAMES, node.tables, node.holdings)
+    ids = [*first["c0"][Resource.MEM], *second["c0"][Resource.MEM]]
+    assert len(set(ids)) == 8
+    assert node.tables[Resource.MEM].per_card(ids) == {1: 8}
+
+
+def test_compute_and_whole_cards_are_claimed_as_annotated() -> None:
+    """Every resource that the pod asks for."""
+    node = steering(INVENTORY)
+    texts = plan(1, 3) | {NAMES.mem_assigned: "true"}
+    both = make_pod("p", {"gpu-mem": 3, "gpu-core.percentage": 20}, annotations=texts)
+    rows = claimed_rows(both, NAMES, node.tables, node.holdings)["c0"]
+    assert {each: len(ids) for each, ids in rows.items()} == {Resource.MEM: 3, Resource.CORE: 20}
+    whole = make_pod("w", {"gpu": 1}, annotations={NAMES.group: "0"})
+    rows = claimed_rows(whole, NAMES, node.tables, node.holdings)["c0"]
+    assert rows == {Resource.GPU: node.tables[Resource.GPU].ids[0]}  # type: ignore[index]
+
+
+def test_reserved_devices_are_neither_advised_nor_granted() -> None:
+    """Kubelet calls all of the card free; the pod that asks gets the other card."""
+    node = steering(INVENTORY, expected("new", {"gpu-mem": 13}, annotations=plan(0, 13)))
+    rows = claimed_rows(running("old", 0, 3), NAMES, node.tables, node.holdings)
+    node.believe([Held("default", "old", rows)], asked_at=0)
+    node.reserve([Held("default", "old", rows)])
+    granted = Kubelet(node).take(13)
+    assert isinstance(granted, Granted)
+    assert granted.cards == {1: 13}
+    denial = node.allocate(Resource.MEM, rows["c0"][Resource.MEM])
+    assert isinstance(denial, Denial)
+    assert denial.code is DenialCode.DEVICE_IN_USE
+    assert "default/old" in denial.sentence
+    node.release("default", "old")
+    assert isinstance(node.allocate(Resource.MEM, rows["c0"][Resource.MEM]), Granted)
+
+
+def test_a_reserved_share_keeps_its_card_from_being_taken_whole() -> None:
+    """The devices of other resources of that card are not given either."""
+    node = steering(INVENTORY)
+    rows = claimed_rows(running("old", 0, 3), NAMES, node.tables, node.holdings)
+    node.believe([Held("default", "old", rows)], asked_at=0)
+    whole = node.allocate(Resource.GPU, node.tables[Resource.GPU].ids[0])  # type: ignore[index]
+    assert isinstance(whole, Denial)
+
+
+def test_text_that_names_no_card_reserves_nothing() -> None:
+    """A pod whose annotations cannot be read, or name a card that the node lacks."""
+    node = steering(INVENTORY)
+    for texts in ({}, plan(7, 3), {wire_names.V2_ALLOCATION: "x"}):
+        pod = make_pod("p", {"gpu-mem": 3}, annotations=texts, phase="Running")
+        assert claimed_rows(pod, NAMES, node.tables, node.holdings) == {}
