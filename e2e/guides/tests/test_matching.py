@@ -13,6 +13,8 @@ SAME = [
     (("first", "...", "last"), "first\nlast\n"),
     (("...", "needle (1+1)", "..."), "a\nneedle (1+1)\n"),
     (("...", "a", "b"), "a\na\nb\n"),
+    (('pod "a" deleted from my-team namespace',), 'pod "a" deleted\n'),
+    (('job.batch "a" deleted from default namespace',), 'job.batch "a" deleted from x namespace\n'),
 ]
 OTHER = [
     (("a",), ""),
@@ -20,6 +22,7 @@ OTHER = [
     (("a", "...", "c"), "a\nb\n"),
     (("1.5",), "125\n"),
     (("a b",), "ab\n"),
+    (('pod "a" deleted from my-team namespace',), 'pod "b" deleted from my-team namespace\n'),
 ]
 
 

@@ -19,6 +19,12 @@ NVML_API nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t devi
 NVML_API nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device,
                                                                  unsigned int *count,
                                                                  nvmlProcessInfo_t *infos);
+NVML_API nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device,
+                                                           unsigned int *count,
+                                                           nvmlProcessInfo_v1_t *infos);
+NVML_API nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device,
+                                                            unsigned int *count,
+                                                            nvmlProcessInfo_v1_t *infos);
 NVML_API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
                                                       nvmlProcessUtilizationSample_t *samples,
                                                       unsigned int *count,
@@ -105,6 +111,38 @@ nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, uns
                                                         nvmlProcessInfo_t *infos)
 {
     return running(__func__, device, PROCESS_MPS, count, infos);
+}
+
+/* The first version has no members for a MIG device. */
+static nvmlReturn_t running_v1(const char *function, nvmlDevice_t device, enum process_kind kind,
+                               unsigned int *count, nvmlProcessInfo_v1_t *infos)
+{
+    nvmlProcessInfo_t all[MAX_PROCESSES + MAX_LATE_PROCESSES];
+    unsigned int room = sizeof all / sizeof *all;
+    if (!count || (*count && !infos))
+        return running(function, device, kind, NULL, NULL);
+    if (*count < room)
+        room = *count;
+    *count = room;
+    nvmlReturn_t answer = running(function, device, kind, count, all);
+    if (answer != NVML_SUCCESS)
+        return answer;
+    for (unsigned int i = 0; i < *count; i++)
+        infos[i] =
+            (nvmlProcessInfo_v1_t){.pid = all[i].pid, .usedGpuMemory = all[i].usedGpuMemory};
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *count,
+                                                  nvmlProcessInfo_v1_t *infos)
+{
+    return running_v1(__func__, device, PROCESS_COMPUTE, count, infos);
+}
+
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned int *count,
+                                                   nvmlProcessInfo_v1_t *infos)
+{
+    return running_v1(__func__, device, PROCESS_GRAPHICS, count, infos);
 }
 
 static unsigned long long microseconds_now(void)

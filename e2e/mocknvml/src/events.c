@@ -186,3 +186,15 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data,
         nanosleep(&(struct timespec){.tv_nsec = POLL_NANOSECONDS}, NULL);
     }
 }
+
+/* The first version has no members for a MIG device. */
+nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_v1_t *data, unsigned int timeout_ms)
+{
+    nvmlEventData_t all;
+    nvmlReturn_t answer = nvmlEventSetWait_v2(set, data ? &all : NULL, timeout_ms);
+    if (answer == NVML_SUCCESS)
+        *data = (nvmlEventData_v1_t){.device = all.device,
+                                     .eventType = all.eventType,
+                                     .eventData = all.eventData};
+    return answer;
+}

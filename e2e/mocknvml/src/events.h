@@ -11,6 +11,8 @@ NVML_API nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set);
 NVML_API nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set);
 NVML_API nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data,
                                           unsigned int timeout_ms);
+NVML_API nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_v1_t *data,
+                                       unsigned int timeout_ms);
 NVML_API nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types,
                                                nvmlEventSet_t set);
 NVML_API nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device,

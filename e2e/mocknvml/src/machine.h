@@ -48,6 +48,8 @@ struct gpu {
     unsigned int persistence, compute_mode, ecc;
     unsigned int ecc_corrected, ecc_uncorrected;
     unsigned int temperature_c, power_w, power_limit_w;
+    unsigned int sm_clock_mhz, memory_clock_mhz;
+    unsigned int pcie_generation, pcie_width, bar1_mib;
     unsigned int nvlink_slots, nvlink_version, nvswitch_links;
     unsigned int fabric_state, fabric_clique;
     unsigned char fabric_cluster[16];

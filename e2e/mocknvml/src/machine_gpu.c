@@ -93,6 +93,12 @@ static const struct field fields[] = {
     NUMBER_FIELD(struct gpu, "temperature_c", temperature_c, 0, 150, "degrees Celsius, 0..150"),
     NUMBER_FIELD(struct gpu, "power_w", power_w, 0, 10000, "watts, 0..10000"),
     NUMBER_FIELD(struct gpu, "power_limit_w", power_limit_w, 0, 10000, "watts, 0..10000"),
+    NUMBER_FIELD(struct gpu, "sm_clock_mhz", sm_clock_mhz, 1, 10000, "megahertz, 1..10000"),
+    NUMBER_FIELD(struct gpu, "memory_clock_mhz", memory_clock_mhz, 1, 20000,
+                 "megahertz, 1..20000"),
+    NUMBER_FIELD(struct gpu, "pcie_generation", pcie_generation, 1, 7, "a number 1..7"),
+    NUMBER_FIELD(struct gpu, "pcie_width", pcie_width, 1, 32, "lanes, 1..32"),
+    NUMBER_FIELD(struct gpu, "bar1_mib", bar1_mib, 1, 1U << 22, "MiB, 1..4194304"),
     NUMBER_FIELD(struct gpu, "nvlink_slots", nvlink_slots, 0, NVML_NVLINK_MAX_LINKS,
                  "a number 0..36"),
     NUMBER_FIELD(struct gpu, "nvlink_version", nvlink_version, 1, 255, "a number 1..255"),
@@ -113,6 +119,11 @@ void gpu_defaults(struct gpu *gpu)
     gpu->temperature_c = 35;
     gpu->power_w = 30;
     gpu->power_limit_w = 300;
+    gpu->sm_clock_mhz = 1500;
+    gpu->memory_clock_mhz = 5000;
+    gpu->pcie_generation = 3;
+    gpu->pcie_width = 16;
+    gpu->bar1_mib = 256;
     gpu->cuda_major = 7;
     gpu->cuda_minor = 5;
     gpu->architecture = 6;

@@ -112,6 +112,12 @@ typedef struct {
     unsigned int gpuInstanceId, computeInstanceId;
 } nvmlProcessInfo_t;
 
+/* As the first version of the calls fills it. */
+typedef struct {
+    unsigned int pid;
+    unsigned long long usedGpuMemory; /* bytes */
+} nvmlProcessInfo_v1_t;
+
 typedef struct {
     unsigned int pid;
     unsigned long long timeStamp; /* microseconds since the epoch */
@@ -131,6 +137,16 @@ typedef struct {
     unsigned long long eventType, eventData;
     unsigned int gpuInstanceId, computeInstanceId;
 } nvmlEventData_t;
+
+/* As the first version of the wait fills it. */
+typedef struct {
+    nvmlDevice_t device;
+    unsigned long long eventType, eventData;
+} nvmlEventData_v1_t;
+
+typedef struct {
+    unsigned long long total, free, used; /* bytes */
+} nvmlBAR1Memory_t;
 
 typedef struct {
     uint8_t clusterUuid[16];
@@ -162,6 +178,9 @@ _Static_assert(sizeof(nvmlPciInfoExt_t) == 0x40, "nvmlPciInfoExt_t");
 _Static_assert(sizeof(nvmlTemperature_t) == 0x0C, "nvmlTemperature_t");
 _Static_assert(sizeof(nvmlProcessInfo_t) == 24, "nvmlProcessInfo_t");
 _Static_assert(sizeof(nvmlEventData_t) == 32, "nvmlEventData_t");
+_Static_assert(sizeof(nvmlProcessInfo_v1_t) == 16, "nvmlProcessInfo_v1_t");
+_Static_assert(sizeof(nvmlEventData_v1_t) == 24, "nvmlEventData_v1_t");
+_Static_assert(sizeof(nvmlBAR1Memory_t) == 24, "nvmlBAR1Memory_t");
 _Static_assert(sizeof(nvmlGpuFabricInfo_t) == 28, "nvmlGpuFabricInfo_t");
 _Static_assert(sizeof(nvmlGpuFabricInfoV_t) == 0x28, "nvmlGpuFabricInfoV_t");
 
