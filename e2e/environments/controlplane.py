@@ -25,6 +25,7 @@ from environments.waiting import until
 
 START_SECONDS = 90
 SCHEDULER_NAME = "gpushare-scheduler"
+PARTS = ("etcd", "kube-apiserver")
 
 # Without these, nodes come up tainted and pods want service accounts: matters of a kubelet and a
 # controller manager, which are not here.
@@ -48,27 +49,46 @@ class ControlPlane:
         self.version = release.chosen()
         self._programs = kubernetes.ensure(self.version)
         self._port = free_port()
+        self._etcd_url, self._peer_url = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
         self.url = f"https://127.0.0.1:{self._port}"
         self.processes: list[Process] = []
         self.kubectl = Kubectl(self._programs / "kubectl", self.kubeconfig)
 
     def start(self) -> None:
         """Bring up etcd and the API server; returns when the latter is ready."""
-        etcd = self._etcd()
+        self._etcd(self.folder / "etcd")
         self._keys()
         self._write_kubeconfig()
-        self._api_server(etcd)
+        self._api_server()
 
     def pids(self) -> dict[str, int]:
         """Process ids of etcd and the API server, by name."""
-        names = ("etcd", "kube-apiserver")
-        return {process.name: process.pid for process in self.processes if process.name in names}
+        return {process.name: process.pid for process in self.processes if process.name in PARTS}
 
     def stop(self) -> None:
         """End every process, last first, and remove all files."""
         for process in reversed(self.processes):
             process.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def save(self, file: Path) -> None:
+        """Back etcd up into a new file."""
+        self._etcdctl(f"--endpoints={self._etcd_url}", "snapshot", "save", file)
+
+    def restore(self, file: Path) -> None:
+        """Go back to a backup as Kubernetes documents it: nothing runs while etcd is restored.
+
+        Returns when the API server is ready again, at the same address.
+        """
+        folder = self.folder / f"etcd-{len(self.processes)}"
+        for process in reversed(self.processes):
+            if process.name in PARTS and process.alive():
+                process.stop()
+        peers = [f"--initial-cluster=default={self._peer_url}"]
+        peers += [f"--initial-advertise-peer-urls={self._peer_url}"]
+        self._etcdctl("snapshot", "restore", file, f"--data-dir={folder}", *peers)
+        self._etcd(folder)
+        self._api_server()
 
     def scheduler(
         self,
@@ -113,11 +133,16 @@ class ControlPlane:
         self.processes.append(process)
         return process
 
-    def _etcd(self) -> str:
-        url, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    def _etcdctl(self, *arguments: str | Path) -> None:
+        command = [self._programs / "etcdctl", *arguments]
+        environment = {**os.environ, "ETCDCTL_API": "3"}
+        subprocess.run(command, check=True, capture_output=True, timeout=60, env=environment)
+
+    def _etcd(self, folder: Path) -> None:
+        url, peer = self._etcd_url, self._peer_url
         argv: list[str | Path] = [
             self._programs / "etcd",
-            f"--data-dir={self.folder / 'etcd'}",
+            f"--data-dir={folder}",
             f"--listen-client-urls={url}",
             f"--advertise-client-urls={url}",
             f"--listen-peer-urls={peer}",
@@ -127,7 +152,6 @@ class ControlPlane:
             "--log-level=warn",
         ]
         self._run("etcd", argv)
-        return url
 
     def _keys(self) -> None:
         command = ["openssl", "genrsa", "-out", str(self.folder / "accounts.key"), "2048"]
@@ -137,11 +161,11 @@ class ControlPlane:
         tokens.touch(mode=0o600)
         tokens.write_text(line)
 
-    def _api_server(self, etcd: str) -> None:
+    def _api_server(self) -> None:
         key = self.folder / "accounts.key"
         argv: list[str | Path] = [
             self._programs / "kube-apiserver",
-            f"--etcd-servers={etcd}",
+            f"--etcd-servers={self._etcd_url}",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
             # Nobody here reaches the API server by its Service, and loopback is refused for that.

@@ -12,22 +12,11 @@ from following import NODES, UNCHECKED, following
 from kubeobjects import node
 
 from gpukube import informer
-from gpukube.collection import NoObserver
 from gpukube.testing.answers import status_of, too_large
 from gpukube.testing.apiserver import FakeApiServer, Snapshot
 from gpukube.testing.waiting import until
 
 Line = Callable[[], dict[str, Any]]
-
-
-class Restores(NoObserver):
-    """Counts the lists that show a restore."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def went_back(self, name: str) -> None:
-        self.count += 1
 
 
 async def backed_up(cluster: FakeApiServer) -> Snapshot:
@@ -45,15 +34,15 @@ async def test_a_restore_is_noticed_at_the_next_connection(
     cluster: FakeApiServer, tmp_path: Path, *, rejecting: bool
 ) -> None:
     """Whether the server would refuse the watch or keep it in silence: one list, no ghosts."""
-    backup, restores = await backed_up(cluster), Restores()
+    backup = await backed_up(cluster)
     cluster.reject_future_watches = rejecting
-    async with following(cluster, tmp_path, observer=restores) as (handler, one):
+    async with following(cluster, tmp_path) as (handler, one):
         await until("watching", lambda: cluster.watching("nodes"))
         assert handler.items == {"b", "c"}
         cluster.restore(backup)
         await until("listed again", lambda: handler.items == {"a", "b"})
         assert one.version == str(backup[0])
-        assert (cluster.lists("nodes"), restores.count) == (2, 1)
+        assert cluster.lists("nodes") == 2
         await cluster.put("nodes", node("d"))
         await until("following", lambda: handler.items == {"a", "b", "d"})
 
@@ -93,6 +82,22 @@ async def test_a_lost_connection_alone_needs_no_list(
         await cluster.put("nodes", node("b"))
         await until("following", lambda: handler.items == {"a", "b"})
         assert cluster.lists("nodes") == 1
+
+
+async def test_a_long_absence_is_followed_by_a_list(cluster: FakeApiServer, tmp_path: Path) -> None:
+    """The restored server has passed the old version before anybody could look."""
+    backup = await backed_up(cluster)
+    async with following(cluster, tmp_path, relist_after=0.1) as (handler, one):
+        await until("watching", lambda: cluster.watching("nodes"))
+        reached, probes = int(one.version), cluster.calls["GET", "/api/v1/nodes"]
+        cluster.refuse = True
+        cluster.restore(backup)
+        await until("away", lambda: cluster.calls["GET", "/api/v1/nodes"] > probes + 20)
+        while int(cluster.version) <= reached:
+            await cluster.put("nodes", node("d"))
+        cluster.refuse = False
+        await until("listed again", lambda: handler.items == {"a", "b", "d"})
+        assert one.confirmed
 
 
 async def test_a_version_that_is_too_large_lists_again(

@@ -69,10 +69,6 @@ class InformerObserver(Protocol):
         """A list or a watch failed."""
         ...
 
-    def went_back(self, name: str) -> None:
-        """A complete list replaced objects with higher resource versions, as after a restore."""
-        ...
-
 
 class NoObserver:
     """Counts nothing."""
@@ -81,7 +77,4 @@ class NoObserver:
         """See :class:`InformerObserver`."""
 
     def failed(self, name: str) -> None:
-        """See :class:`InformerObserver`."""
-
-    def went_back(self, name: str) -> None:
         """See :class:`InformerObserver`."""

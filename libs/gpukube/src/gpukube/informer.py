@@ -12,6 +12,8 @@ The rules, most of them those of client-go:
 * After a failure the informer compares the current version of the server with the version it has
   reached before it watches again. A server that was restored from a backup has a lower one, and
   would keep the watch open in silence.
+* After failures for more than ``relist_after`` seconds the informer lists again where that is
+  affordable: a server that was restored may have passed the old version meanwhile.
 * These list again: 410, 504, "too large resource version" (as a reply or inside the watch), a line
   that cannot be decoded, a version that went back, and a watch without a single event or bookmark.
 
@@ -62,6 +64,7 @@ class Informer(Generic[T]):
     Args:
         silence: seconds without a byte after which a watch is taken for dead; the API server
             sends a bookmark about once a minute.
+        relist_after: seconds without success after which a list follows; never without it.
         in_pieces: hand the first list over while it is decoded, which needs less memory; its
             objects then arrive as updates.
 
@@ -77,6 +80,7 @@ class Informer(Generic[T]):
         handler: EventHandler[T],
         *,
         silence: float,
+        relist_after: float = float("inf"),
         in_pieces: bool = False,
         backoff: Backoff | None = None,
         observer: InformerObserver | None = None,
@@ -84,6 +88,7 @@ class Informer(Generic[T]):
         self._client, self._collection, self._handler = client, collection, handler
         self._lister = Lister(client, collection, handler)
         self._silence = silence
+        self._relist_after = relist_after
         self._in_pieces = in_pieces
         self._backoff = backoff or Backoff()
         self._observer = observer or NoObserver()
@@ -91,6 +96,7 @@ class Informer(Generic[T]):
         self._heard = float("-inf")
         self._reached = ""
         self._lines = 0
+        self._failing_since = self._failed_last = float("-inf")
         self._confirmed = asyncio.Event()
         self.version = ""
         self.synced = asyncio.Event()
@@ -138,8 +144,7 @@ class Informer(Generic[T]):
 
     async def _recover(self, error: Exception, *, lasted: float) -> None:
         """Decide whether a list is next, then wait."""
-        self._confirmed.clear()
-        self._observer.failed(self.name)
+        self._note_failure()
         if _needs_list(error):
             self.version = ""
         if _shows_restore(error):
@@ -148,6 +153,13 @@ class Informer(Generic[T]):
         pause = self._backoff.after_failure(lasted=lasted, asked=asked)
         log.warning("informer failed", collection=self.name, error=str(error), wait=round(pause, 2))
         await asyncio.sleep(pause)
+
+    def _note_failure(self) -> None:
+        self._failed_last = monotonic()
+        if self.confirmed:
+            self._failing_since = self._failed_last
+        self._confirmed.clear()
+        self._observer.failed(self.name)
 
     async def _list(self) -> None:
         first, self._first = self._first, False
@@ -159,7 +171,6 @@ class Informer(Generic[T]):
             count, version = await self._lister.first()
         if went_back(self._reached, version):
             log.warning("version went back", collection=self.name, was=self._reached, now=version)
-            self._observer.went_back(self.name)
         self.version = self._reached = version
         self._confirm()
         self._observer.listed(self.name)
@@ -174,7 +185,10 @@ class Informer(Generic[T]):
         """Find out whether the server still has the history that was seen before a failure."""
         if self._collection.version_path:
             self._demand_progress(await self._lister.current_version())
-        self._confirmed.set()
+        if self._failed_last - self._failing_since > self._relist_after:
+            self.version = ""
+        else:
+            self._confirmed.set()
 
     def _demand_progress(self, version: str) -> None:
         if went_back(self._reached, version):

@@ -25,6 +25,9 @@ SILENCE_PART: Final = 0.9
 BACKOFF_SECONDS: Final = 5.0
 """Longest pause between two tries. Replicas are few, and a bind waits for their informers."""
 
+RELIST_SECONDS: Final = 3.0
+"""An API server that was away for longer may have been restored from a backup; none is quicker."""
+
 NODES: Final = Collection(
     "nodes", NODES_PATH, lists.decode_nodes, lists.decode_node_event, version_path=NODES_PATH
 )
@@ -52,13 +55,13 @@ class Following:
         state: what their handlers write.
         vital: those that readiness depends on.
         all: every one.
-        restored: set whenever a list shows that the API server went back to an earlier state.
+        relisted: set whenever all pods were listed.
     """
 
     def __init__(self, api: KubeClient, settings: Settings) -> None:
         self._api, self._silence = api, settings.stale_after * SILENCE_PART
         self.state = State(settings.names, reservation_limit=settings.assume_ttl)
-        self.restored = asyncio.Event()
+        self.relisted = asyncio.Event()
         self.vital: list[Informer[Any]] = [
             self._informer(NODES, NodeSink(self.state)),
             self._informer(PODS, PodSink(self.state)),
@@ -73,14 +76,12 @@ class Following:
     def listed(self, name: str) -> None:
         """A list is complete."""
         metrics.REFLECTOR_LISTS.labels(name).inc()
+        if name == PODS.name:
+            self.relisted.set()
 
     def failed(self, name: str) -> None:
         """A list or a watch failed."""
         metrics.REFLECTOR_FAILURES.labels(name).inc()
-
-    def went_back(self, name: str) -> None:  # noqa: ARG002 - any collection shows it
-        """The API server was restored from a backup."""
-        self.restored.set()
 
     def _informer(self, collection: Collection[Any], handler: EventHandler[Any]) -> Informer[Any]:
         return Informer(
@@ -88,6 +89,7 @@ class Following:
             collection,
             handler,
             silence=self._silence,
+            relist_after=RELIST_SECONDS,
             in_pieces=True,
             backoff=Backoff(last=BACKOFF_SECONDS),
             observer=self,

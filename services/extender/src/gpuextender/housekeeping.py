@@ -33,19 +33,22 @@ async def expire_reservations(state: State, health: Health, *, ttl: float) -> No
             log.warning("reservations expired", uids=late)
 
 
-async def expire_after_restores(state: State, restored: asyncio.Event, *, seconds: float) -> None:
-    """Give back reservations whose Binding was lost when the API server was restored.
+async def expire_after_lists(state: State, listed: asyncio.Event, *, seconds: float) -> None:
+    """Give back reservations that a list of all pods did not confirm: their Binding was lost.
+
+    A list follows a failure, and no bind begins between the two (see :mod:`gpuextender.health`).
 
     Args:
-        restored: set by a list that shows a restore.
-        seconds: longer than a bind can take; no bind from before the restore is running after it.
+        listed: set by a complete list of pods.
+        seconds: longer than a bind can take; none from before the failure is running after them.
     """
     while True:
-        await restored.wait()
-        restored.clear()
+        await listed.wait()
+        listed.clear()
         await asyncio.sleep(seconds)
         late = state.expire(now_ns=time_ns(), ttl_ns=int(seconds * NANOSECONDS))
-        log.warning("the API server was restored", expired=late)
+        if late:
+            log.warning("reservations lost by the API server", uids=late)
 
 
 async def settle_memory(loaded: Awaitable[None], warm: Callable[[], Awaitable[None]]) -> None:

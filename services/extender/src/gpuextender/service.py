@@ -23,7 +23,7 @@ from gpuextender.gangs import Gangs
 from gpuextender.gauges import LedgerGauges
 from gpuextender.health import Health
 from gpuextender.housekeeping import (
-    expire_after_restores,
+    expire_after_lists,
     expire_reservations,
     settle_memory,
 )
@@ -38,7 +38,7 @@ from gpuextender.verbs import Verbs
 from gpuextender.webhook import Webhook
 from gpukube.client import KubeClient
 
-RESTORE_MARGIN: Final = 1.0
+LIST_MARGIN: Final = 1.0
 """Seconds beyond the deadline of a bind."""
 
 log = structlog.get_logger(__name__)
@@ -98,10 +98,10 @@ class Service:
             *(informer.run() for informer in self._following.all),
             self._recorder.run(),
             expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
-            expire_after_restores(
+            expire_after_lists(
                 self.state,
-                self._following.restored,
-                seconds=self._settings.bind_deadline + RESTORE_MARGIN,
+                self._following.relisted,
+                seconds=self._settings.bind_deadline + LIST_MARGIN,
             ),
             settle_memory(self._loaded(), self._prioritize.warm),
         )

@@ -1,0 +1,190 @@
+"""A real etcd is restored from a backup under a running extender and a plugin's informer.
+
+Part of ``make e2e``, as test_controlplane.py.
+"""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import msgspec
+import pytest
+from running import Running, until
+
+from cluster.errors import ClusterError
+from environments import fakenodes
+from environments.apicall import ApiCalls
+from environments.controlplane import ControlPlane
+from gpucore.ledger import Ledger, rebuilt
+from gpucore.node.grant import GrantPolicy
+from gpucore.wire.lists import decode_nodes, decode_pods
+from gpucore.wire.names import DEFAULT_NAMES
+from gpudeviceplugin.followed import SILENCE_SECONDS, pods_of
+from gpudeviceplugin.state import NodeState
+from gpukube.client import HttpKubeClient
+from gpukube.informer import Informer
+
+PODS = "/api/v1/namespaces/default/pods"
+NODE, CARDS, UNITS, SHARE = "node-00000", 2, 15, 4
+BOUND = 60.0
+"""Seconds after which everything has to be correct."""
+Object = dict[str, Any]
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]  # two starts of the plane are in it
+
+
+class Source:
+    """Where an extender finds the control plane."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+
+    def kubeconfig(self) -> str:
+        """The control plane's own."""
+        return self._plane.kubeconfig.read_text()
+
+
+@pytest.fixture
+def plane() -> Iterator[ControlPlane]:
+    """Etcd and an API server. Their absence is a failure only with CI=true."""
+    try:
+        one = ControlPlane()
+    except ClusterError as reason:
+        if os.environ.get("CI", "").lower() in {"1", "true"}:
+            raise
+        pytest.skip(f"no control plane: {reason}")
+    try:
+        one.start()
+        yield one
+    finally:
+        one.stop()
+
+
+@pytest.fixture
+async def extender(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Running]:
+    """A ready extender with the settings of the chart."""
+    async with ApiCalls.to(plane) as calls:
+        await calls.create("/api/v1/nodes", fakenodes.nodes(1, cards=CARDS, units=UNITS))
+    async with Running(Source(plane), tmp_path, bind_deadline=4) as running:
+        await running.ready()
+        yield running
+
+
+@pytest.fixture
+async def plugin(plane: ControlPlane) -> AsyncIterator[NodeState]:
+    """What the device plugin of the node knows of its pods."""
+    state = NodeState(GrantPolicy())
+    async with await HttpKubeClient.connect(plane.kubeconfig, user_agent="test") as client:
+        informer = Informer(client, pods_of(NODE), state, silence=SILENCE_SECONDS)
+        task = asyncio.create_task(informer.run())
+        try:
+            await informer.wait_for_sync()
+            yield state
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_etcd_restore_is_survived_without_ghosts_and_without_over_commitment(
+    plane: ControlPlane, extender: Running, plugin: NodeState, tmp_path: Path
+) -> None:
+    """Within 60 s the books equal a fresh list, though binds were requested all the time.
+
+    The backup has four pods that were deleted since, so the extender believes the cards to be free
+    that they hold again; and it lacks two pods that the extender knows to be running.
+    """
+    file = tmp_path / "backup"
+    async with ApiCalls.to(plane) as calls:
+        waiting = [await create(calls, f"waiting-{number}") for number in range(6)]
+        old = [await create(calls, f"old-{number}") for number in range(4)]
+        for pod in old:
+            assert await extender.bind(pod, NODE) == (200, "")
+        await asyncio.to_thread(plane.save, file)
+        for pod in old:
+            await calls.call("DELETE", f"{PODS}/{pod['metadata']['name']}?gracePeriodSeconds=0")
+        ghosts = [await create(calls, f"ghost-{number}") for number in range(2)]
+        for pod in ghosts:
+            assert await extender.bind(pod, NODE) == (200, "")
+        for number in range(40):  # the versions of the backup are far behind
+            await create(calls, f"later-{number}")
+        await until("all is known", lambda: names(plugin) == {"ghost-0", "ghost-1"})
+        await until("the cards are free", lambda: used(extender.state.ledger) == 2 * SHARE)
+    async with AsyncExitStack() as stack:
+        restoring = asyncio.create_task(asyncio.to_thread(plane.restore, file))
+        vital = extender.service._following.vital
+        await until("the API server is away", lambda: not any(one.confirmed for one in vital))
+        binding = asyncio.create_task(bind_for_ever(extender, waiting))
+        stack.callback(binding.cancel)
+        await restoring
+        began = monotonic()
+        calls = await stack.enter_async_context(ApiCalls.to(plane))
+        await correct(calls, extender, plugin)
+        seconds = monotonic() - began
+        print(f"correct {seconds:.1f} s after the API server was ready")
+        assert seconds < BOUND
+        await until("the waiting pods fill the cards", lambda: used(extender.state.ledger) == 24)
+        binding.cancel()
+        with suppress(asyncio.CancelledError):
+            await binding
+        truth = await fresh(calls)
+        assert used(truth) == 24
+        assert not any(account.overfull for account in truth.nodes().values())
+
+
+async def create(calls: ApiCalls, name: str) -> Object:
+    """A pending pod as the API server made it."""
+    item = fakenodes.pod(name, SHARE, scheduler="none")
+    made: Object = msgspec.json.decode(await calls.call("POST", PODS, item))
+    return made
+
+
+async def bind_for_ever(extender: Running, pods: list[Object]) -> None:
+    """What an impatient scheduler does."""
+    while True:
+        for pod in pods:
+            await extender.bind(pod, NODE)
+        await asyncio.sleep(0.02)
+
+
+async def fresh(calls: ApiCalls) -> Ledger:
+    """The books that a start would read now."""
+    nodes = decode_nodes(await calls.call("GET", "/api/v1/nodes"))
+    pods = decode_pods(await calls.call("GET", "/api/v1/pods"))
+    return rebuilt(DEFAULT_NAMES, nodes.items, pods.items)
+
+
+async def correct(calls: ApiCalls, extender: Running, plugin: NodeState) -> None:
+    """Until extender and plugin agree with a fresh list; no list on the way is over-committed."""
+    async with asyncio.timeout(2 * BOUND):
+        while True:
+            truth = await fresh(calls)
+            assert not any(account.overfull for account in truth.nodes().values())
+            bound = {claim.name for claim in truth.claims().values()}
+            agreed = not extender.service.health.obstacle() and (
+                by_card(extender.state.ledger) == by_card(truth)
+            )
+            if agreed and names(plugin) == bound:
+                assert {"old-0", "old-1", "old-2", "old-3"} <= bound
+                return
+            await asyncio.sleep(0.2)
+
+
+def by_card(ledger: Ledger) -> Counter[int]:
+    """Units in use on each card."""
+    account = ledger.node(NODE)
+    return Counter({index: card.used for index, card in account.cards.items()} if account else {})
+
+
+def used(ledger: Ledger) -> int:
+    """Units in use on the node."""
+    return by_card(ledger).total()
+
+
+def names(plugin: NodeState) -> set[str]:
+    """Pods of the node, by name."""
+    return {pod.name for pod in plugin.pods.values()}
