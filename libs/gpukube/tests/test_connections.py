@@ -24,6 +24,9 @@ class Transport:
 
     aborted = False
 
+    def get_extra_info(self, name: str) -> None:
+        return None
+
     def abort(self) -> None:
         self.aborted = True
 

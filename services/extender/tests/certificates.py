@@ -28,6 +28,16 @@ def make_certificate(folder: Path, name: str, key: tuple[str, ...] = EC) -> None
         (new / file).rename(folder / file)
 
 
+def sign(authority: Path, folder: Path, name: str, *flags: str) -> None:
+    """A certificate of that name by the authority whose pair is in ``authority``."""
+    folder.mkdir(exist_ok=True)
+    signed = ("-CA", str(authority / "tls.crt"), "-CAkey", str(authority / "tls.key"))
+    files = ("-keyout", str(folder / "tls.key"), "-out", str(folder / "tls.crt"))
+    subject = ("-nodes", "-days", "1", "-subj", f"/O=team/CN={name}")
+    command = ("openssl", "req", "-x509", *EC, *subject, *signed, *files, *flags)
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+
 def trusting(folder: Path) -> ssl.SSLContext:
     """A client that believes the certificate in ``folder`` and no other."""
     return ssl.create_default_context(cafile=str(folder / "tls.crt"))

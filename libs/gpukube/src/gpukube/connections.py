@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 MOST_ADDRESSES: Final = 4096
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
@@ -67,6 +67,10 @@ class Phase(Enum):
 
 class Transport(Protocol):
     """What a connection needs of a transport."""
+
+    def get_extra_info(self, name: str) -> Any:
+        """See :meth:`asyncio.BaseTransport.get_extra_info`."""
+        ...
 
     def abort(self) -> None:
         """Close it now, without waiting for what is still to be written."""
@@ -166,6 +170,12 @@ class Gate:
         connection = self._find(peer)
         if connection is not None:
             self._close(connection, reason)
+
+    def transport_info(self, peer: Peer | None, name: str) -> Any:
+        """What the transport of a client's connection knows, such as its certificate."""
+        connection = self._find(peer)
+        transport = connection.transport if connection is not None else None
+        return None if transport is None else transport.get_extra_info(name)
 
     def sweep(self) -> None:
         """Close every connection that exceeds the time limit of its phase."""
