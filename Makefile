@@ -86,7 +86,7 @@ bench-gpu: $(READY) ## Measure isolation on this machine's GPU and write docs/is
 
 .PHONY: docs
 docs: $(READY) ## Build the documentation into build/site
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site && echo "open build/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site && echo "open build/site/index.html"
 
 .PHONY: images
 images: $(READY) ## Build the service images, print their sizes, and write SBOMs to artifacts/sbom
