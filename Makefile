@@ -90,7 +90,7 @@ mutation: $(READY) ## Break lines of a package one at a time and count what the 
 
 .PHONY: docs
 docs: $(READY) ## Build the documentation into build/site
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site && echo "open build/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site && echo "open build/site/index.html"
 
 .PHONY: images
 images: $(READY) ## Build the service images, print their sizes, and write SBOMs to artifacts/sbom

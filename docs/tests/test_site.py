@@ -5,6 +5,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+import yaml
+from sitebuild import build
 from sitelinks import Page, read
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # the site is built in the first
@@ -38,6 +40,38 @@ def test_every_link_within_the_site_leads_to_a_page_and_an_anchor_that_are_there
             if not target.is_file() or (parts.fragment and _lacks(there, parts.fragment)):
                 wrong.append(f"{path.relative_to(site)}: {link}")
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("pages", "complaint"),
+    [
+        ({"index.md": "# Here", "orphan.md": "# Alone"}, 'not included in the "nav"'),
+        ({"index.md": "# Here\n\n[there](gone.md)"}, "not found among documentation files"),
+        ({"index.md": "# Here\n\n[there](index.md#gone)"}, "no such anchor"),
+        ({}, "not found in the documentation files"),
+    ],
+    ids=["orphan", "link", "anchor", "menu"],
+)
+def test_the_builder_refuses_a_site_with_a_mistake(
+    tmp_path: Path, pages: dict[str, str], complaint: str
+) -> None:
+    """A page that the menu lacks, a link or a menu entry to nothing: each fails the build."""
+    (tmp_path / "docs").mkdir()
+    for name, text in pages.items():
+        (tmp_path / "docs" / name).write_text(f"{text}\n")
+    wrong = {"INHERIT": str(ROOT / "mkdocs.yml"), "docs_dir": "docs", "nav": [{"Here": "index.md"}]}
+    (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(wrong))
+    done = build(tmp_path / "mkdocs.yml", tmp_path / "site")
+    assert done.returncode != 0
+    assert complaint in done.stderr
+
+
+def test_make_docs_does_not_silence_the_builder() -> None:
+    """With --quiet no warning is counted, and strict mode finds nothing."""
+    lines = (ROOT / "Makefile").read_text().splitlines()
+    [line] = [line for line in lines if "mkdocs build" in line]
+    assert "--strict" in line
+    assert "--quiet" not in line
 
 
 def test_the_menu_names_each_page_once() -> None:

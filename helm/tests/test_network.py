@@ -35,6 +35,39 @@ def test_policies_can_name_who_may_come() -> None:
         assert item["spec"]["ingress"][0]["from"] == [peer]
 
 
+METRICS_PORTS = {9395, 9396, 10259}
+OWN: Object = {"podSelector": {}}
+MONITORING: Object = {
+    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+}
+
+
+def metrics_peers(rendered: Rendered) -> list[list[Object] | None]:
+    """Who may reach each port with metrics; None is everybody."""
+    return [
+        rule.get("from")
+        for item in rendered.of("NetworkPolicy")
+        for rule in item["spec"]["ingress"]
+        if METRICS_PORTS & {port["port"] for port in rule["ports"]}
+    ]
+
+
+@pytest.mark.parametrize("mode", ["second", "extender"])
+def test_metrics_are_closed_to_tenants_by_default(mode: str) -> None:
+    """The release's own namespace and that of Prometheus reach metrics, and nobody else."""
+    found = metrics_peers(render(values={**EVERYTHING, "scheduler": {"mode": mode}}))
+    assert found == [[OWN, MONITORING]] * (4 if mode == "second" else 3)
+
+
+def test_the_monitoring_namespace_can_be_another_or_none() -> None:
+    """Its name is a value; without one the release's own namespace is left."""
+    other = render(values={"networkPolicy": {"monitoringNamespace": "observability"}})
+    names = {"kubernetes.io/metadata.name": "observability"}
+    assert metrics_peers(other)[0] == [OWN, {"namespaceSelector": {"matchLabels": names}}]
+    none = render(values={"networkPolicy": {"monitoringNamespace": ""}})
+    assert metrics_peers(none)[0] == [OWN]
+
+
 def test_policies_can_be_left_out() -> None:
     """A cluster with rules of its own gets none from the chart."""
     assert render(values={"networkPolicy": {"enabled": False}}).of("NetworkPolicy") == []

@@ -1,8 +1,12 @@
 """Mode extender: calls over the network are encrypted, and only the scheduler may make them."""
 
+import base64
+import re
 import ssl
+import subprocess
 from pathlib import Path
 
+import helm_python as helm
 import pytest
 import yaml
 from charting import NAMESPACE, Object, Rendered, render
@@ -64,6 +68,7 @@ def test_the_extender_is_told_of_its_certificates(rendered: Rendered) -> None:
     mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
     assert f"--tls-certificates={mounts['certificate']}" in container["args"]
     assert f"--tls-client-ca={mounts['certificate']}/ca.crt" in container["args"]
+    assert f"--tls-client-names={NAME}-client" in container["args"]
     assert {"name": "certificate", "secret": {"secretName": NAME}} in pod["volumes"]
     probes = ("startupProbe", "livenessProbe", "readinessProbe")
     assert {container[probe]["httpGet"]["port"] for probe in probes} == {"metrics"}
@@ -71,13 +76,36 @@ def test_the_extender_is_told_of_its_certificates(rendered: Rendered) -> None:
 
 def test_own_secrets_replace_the_generated_ones() -> None:
     """Certificates from elsewhere are mounted and named, and none is generated."""
-    tls = {"secretName": "mine", "clientSecretName": "theirs"}
+    names = ["kube-scheduler", "system:kube-scheduler"]
+    tls = {"secretName": "mine", "clientSecretName": "theirs", "clientNames": names}
     found = render(values={"scheduler": {"mode": "extender"}, "extender": {"tls": tls}})
     (config,) = found.of("ConfigMap")
     assert secrets(found) == {"gpushare-metrics"}
     assert config["data"]["credentials"] == "theirs"
     mounted = {each["secret"]["secretName"] for each in dict(found.pods())["extender"]["volumes"]}
     assert mounted == {"mine", "gpushare-metrics"}
+    (container,) = dict(found.pods())["extender"]["containers"]
+    assert "--tls-client-names=kube-scheduler,system:kube-scheduler" in container["args"]
+
+
+def test_the_generated_certificate_has_the_name_that_may_call(rendered: Rendered) -> None:
+    """The extender accepts the scheduler's certificate and not its own, of the same authority."""
+    secret = next(s for s in rendered.of("Secret") if s["metadata"]["name"] == f"{NAME}-client")
+    shown = subprocess.run(
+        ("openssl", "x509", "-noout", "-subject", "-nameopt", "multiline"),
+        input=base64.b64decode(secret["data"]["tls.crt"]),
+        check=True,
+        capture_output=True,
+        timeout=60,
+    ).stdout.decode()
+    assert re.search(rf"commonName\s+= {NAME}-client$", shown, re.MULTILINE)
+
+
+def test_own_certificates_are_not_accepted_without_a_name() -> None:
+    """An authority from elsewhere has signed for others too."""
+    tls = {"secretName": "mine", "clientSecretName": "theirs"}
+    with pytest.raises(helm.HelmError, match=r"set extender\.tls\.clientNames"):
+        render(values={"scheduler": {"mode": "extender"}, "extender": {"tls": tls}})
 
 
 def test_plain_calls_must_be_asked_for() -> None:

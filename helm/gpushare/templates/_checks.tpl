@@ -34,6 +34,9 @@
 {{- if ne (empty $tls.secretName) (empty $tls.clientSecretName) -}}
 {{- fail "extender.tls.secretName and extender.tls.clientSecretName belong together, signed by one authority: set both or none" -}}
 {{- end -}}
+{{- if and $tls.clientSecretName (not $tls.clientNames) -}}
+{{- fail "extender.tls.clientSecretName is set, but not whose certificate it holds: set extender.tls.clientNames to its common name or a DNS name" -}}
+{{- end -}}
 {{- if $values.webhook.enabled -}}
 {{- if eq (int $values.webhook.port) (int $values.extender.port) -}}
 {{- fail "webhook.port and extender.port are the same: choose another port for one of them" -}}

@@ -17,6 +17,7 @@ args:
   {{- if $extender.tls.enabled }}
   - --tls-certificates=/etc/gpushare/tls
   - --tls-client-ca=/etc/gpushare/tls/ca.crt
+  - --tls-client-names={{ include "gpushare.clientNames" . }}
   {{- end }}
   {{- end }}
   # A bind that the scheduler has given up must not still happen.
@@ -63,6 +64,12 @@ volumeMounts:
 {{/* "true" where the extender's calls come over the network, and under TLS. */}}
 {{- define "gpushare.extenderTls" -}}
 {{- if and (not (include "gpushare.second" .)) .Values.extender.tls.enabled -}}true{{- end -}}
+{{- end -}}
+
+{{/* Whose certificates may call: the scheduler's that the chart makes, or those that were named. */}}
+{{- define "gpushare.clientNames" -}}
+{{- $made := list (printf "%s-client" (include "gpushare.name" (list . "extender"))) -}}
+{{- join "," (default $made .Values.extender.tls.clientNames) -}}
 {{- end -}}
 
 {{/* What every process of the extender's image is told. */}}

@@ -20,3 +20,14 @@ tlsConfig:
 {{- $page := .Values.monitoring.alerts.runbookUrl | replace "$" "$$" | replace "{alert}" "${1}" -}}
 {{- regexReplaceAll "docs/runbooks/(\\w+)\\.md" (.Files.Get "alerts/gpushare.yaml") $page -}}
 {{- end -}}
+
+{{/* Who may reach the ports with metrics: tenants may not, for they could hold their connections. */}}
+{{- define "gpushare.metricsFrom" -}}
+{{- $policy := .Values.networkPolicy -}}
+{{- $peers := list (dict "podSelector" dict) -}}
+{{- with $policy.monitoringNamespace -}}
+{{- $labels := dict "kubernetes.io/metadata.name" . -}}
+{{- $peers = append $peers (dict "namespaceSelector" (dict "matchLabels" $labels)) -}}
+{{- end -}}
+{{- toYaml (default $peers $policy.metricsFrom) -}}
+{{- end -}}

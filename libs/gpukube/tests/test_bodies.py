@@ -19,6 +19,9 @@ LIMITS = BodyLimits(each=100, together=150, seconds=5)
 class Transport:
     aborted = False
 
+    def get_extra_info(self, name: str) -> None:
+        return None
+
     def abort(self) -> None:
         self.aborted = True
 

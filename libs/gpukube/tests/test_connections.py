@@ -24,6 +24,9 @@ class Transport:
 
     aborted = False
 
+    def get_extra_info(self, name: str) -> None:
+        return None
+
     def abort(self) -> None:
         self.aborted = True
 
@@ -134,6 +137,18 @@ def test_an_address_opens_connections_at_a_limited_rate() -> None:
     opened = [clients.open("10.0.0.66", port) for port in range(7)]
     assert opened == [True, True, True, True, True, False, True]
     assert clients.open("10.0.0.1", 1)
+    assert clients.gate.closed == {"rate": 1}
+
+
+def test_later_requests_count_where_they_are_to() -> None:
+    """Loops over a kept connection are cut off like loops of new ones, pipelined or not."""
+    clients = Clients(Limits(connections=9, rate=0.001, burst=4, each_request=True))
+    clients.open("10.0.0.66", 1)
+    connection = clients.gate._open["10.0.0.66", 1]
+    assert clients.gate.asked(connection)
+    assert clients.gate.asked(connection, 3)
+    assert not clients.gate.asked(connection)
+    assert clients.closed == [("10.0.0.66", 1)]
     assert clients.gate.closed == {"rate": 1}
 
 

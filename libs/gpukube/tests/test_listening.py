@@ -176,6 +176,19 @@ async def test_who_opens_too_fast_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         writer.close()
 
 
+async def test_pipelined_requests_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many requests in one packet are no way around the rate."""
+    monkeypatch.setattr("gpukube.connections.LOOPBACK", frozenset())
+    limits = Limits(connections=20, rate=0.001, burst=50, each_request=True)
+    async with served(limits) as (port, gate):
+        reader, writer = await half_open(port, REQUEST * 40)
+        assert await reader.readexactly(5) == b"hello"
+        writer.write(REQUEST * 40)
+        assert await ended(reader)
+        assert gate.closed == {"rate": 1}
+        writer.close()
+
+
 async def test_it_accepts_again_when_files_were_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without file descriptors it pauses instead of spinning, and goes on by itself."""
     async with served(Limits(connections=20)) as (port, _):

@@ -18,9 +18,10 @@ from typing import NamedTuple
 import aiohttp
 import pytest
 from certificates import make_certificate
-from fakeapi import FakeApiServer
 from objects import node, pod
 from running import WAIT_SECONDS
+
+from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

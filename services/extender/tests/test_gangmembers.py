@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from fakeapi import FakeApiServer
 from objects import Object, node, pod
 from running import Running, until
 
 from gpucore.wire.gangs import gang_of
+from gpukube.testing.apiserver import FakeApiServer
 
 UNITS = 16
 NODES = ("node-0", "node-1")

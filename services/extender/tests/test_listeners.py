@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 import structlog
-from certificates import RSA, make_certificate, no_questions, shown, trusting
+from certificates import RSA, make_certificate, no_questions, shown, sign, trusting
 from objects import node, pod
 from pydantic import ValidationError
 from pydantic_settings import CliApp
@@ -147,7 +147,11 @@ async def test_a_client_without_a_certificate_is_turned_away(
     """With an authority for clients nobody can bind pods who was not given a certificate by it."""
     folder = tmp_path / "tls"
     make_certificate(folder, "both")
-    settings = {"tls_certificates": folder, "tls_client_ca": folder / "tls.crt"}
+    settings = {
+        "tls_certificates": folder,
+        "tls_client_ca": folder / "tls.crt",
+        "tls_client_names": "both",
+    }
     async with Running(cluster, tmp_path, **settings) as extender:
         await extender.ready()
         url = f"https://127.0.0.1:{extender.service.listeners.verbs.port}/version"
@@ -159,6 +163,33 @@ async def test_a_client_without_a_certificate_is_turned_away(
         assert (await text(url, ssl=known))[0] == 200
 
 
+async def test_only_the_named_clients_of_an_authority_are_let_in(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """An authority may sign for others too: its certificate alone is no leave to bind pods."""
+    folder = tmp_path / "tls"
+    make_certificate(folder, "verbs")
+    for name in ("scheduler", "somebody"):
+        sign(folder, tmp_path / name, name)
+    sign(folder, tmp_path / "san", "x", "-addext", "subjectAltName=DNS:other.example,DNS:second")
+    settings = {
+        "tls_certificates": folder,
+        "tls_client_ca": folder / "tls.crt",
+        "tls_client_names": "scheduler,second",
+    }
+    async with Running(cluster, tmp_path, **settings) as extender:
+        await extender.ready()
+        url = f"https://127.0.0.1:{extender.service.listeners.verbs.port}/version"
+        statuses = {}
+        for name in ("scheduler", "somebody", "san"):
+            client = trusting(folder)
+            client.load_cert_chain(tmp_path / name / "tls.crt", tmp_path / name / "tls.key")
+            statuses[name], said = await text(url, ssl=client)
+            if name == "somebody":
+                assert said == "client certificate of somebody: not among tls-client-names"
+    assert statuses == {"scheduler": 200, "somebody": 403, "san": 200}
+
+
 async def test_an_authority_that_was_replaced_lets_nobody_in(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -166,7 +197,11 @@ async def test_an_authority_that_was_replaced_lets_nobody_in(
     now, before = tmp_path / "tls", tmp_path / "before"
     for folder in (now, before):
         make_certificate(folder, "verbs")
-    settings = {"tls_certificates": now, "tls_client_ca": now / "ca.crt"}
+    settings = {
+        "tls_certificates": now,
+        "tls_client_ca": now / "ca.crt",
+        "tls_client_names": "verbs",
+    }
     (now / "ca.crt").write_bytes((before / "tls.crt").read_bytes())
     async with Running(cluster, tmp_path, certificates_reload=0.02, **settings) as extender:
         await extender.ready()
@@ -222,7 +257,14 @@ async def test_what_is_in_flight_beside_the_verbs_is_answered_before_the_end(
 def test_an_authority_for_clients_needs_tls() -> None:
     """Without TLS it would be silently in vain."""
     with pytest.raises(ValidationError, match="tls-client-ca needs tls-certificates"):
-        CliApp.run(Settings, cli_args=["--tls-client-ca", "ca.crt"])
+        CliApp.run(Settings, cli_args=["--tls-client-ca", "ca.crt", "--tls-client-names", "me"])
+
+
+@pytest.mark.parametrize("given", ["--tls-client-ca=ca.crt", "--tls-client-names=me"])
+def test_an_authority_and_the_names_of_its_clients_belong_together(given: str) -> None:
+    """Without names whoever has a certificate of the authority could bind pods."""
+    with pytest.raises(ValidationError, match="tls-client-ca and tls-client-names"):
+        CliApp.run(Settings, cli_args=["--tls-certificates=tls", given])
 
 
 def test_variables_of_a_service_of_our_name_are_passed_over(

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 MOST_ADDRESSES: Final = 4096
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
@@ -42,6 +42,8 @@ class Limits:
         rate: maximum number of new connections per second and remote address, in the long run;
             loopback addresses have none.
         burst: maximum number of new connections that one address may open at once.
+        each_request: whether the later requests of a connection count like new connections; for
+            listeners whose clients send few requests, and none with a body.
     """
 
     connections: int
@@ -50,6 +52,7 @@ class Limits:
     idle: float = 120.0
     rate: float = 20.0
     burst: int = 100
+    each_request: bool = False
 
     def within_files(self, part: float = 0.25) -> "Limits":
         """The same, with at most this part of the file descriptors that the process may open."""
@@ -68,6 +71,10 @@ class Phase(Enum):
 class Transport(Protocol):
     """What a connection needs of a transport."""
 
+    def get_extra_info(self, name: str) -> Any:
+        """See :meth:`asyncio.BaseTransport.get_extra_info`."""
+        ...
+
     def abort(self) -> None:
         """Close it now, without waiting for what is still to be written."""
         ...
@@ -79,16 +86,18 @@ class Connection:
     Attributes:
         peer: the client.
         phase: what it is doing.
+        requests: how many it has sent.
         since: when its phase began.
         transport: ``None`` during the TLS handshake.
     """
 
-    __slots__ = ("_sock", "peer", "phase", "since", "transport")
+    __slots__ = ("_sock", "peer", "phase", "requests", "since", "transport")
 
     def __init__(self, sock: socket.socket, peer: Peer, now: float) -> None:
         self._sock = sock
         self.peer = peer
         self.phase, self.since = Phase.HEAD, now
+        self.requests = 0
         self.transport: Transport | None = None
 
     def enter(self, phase: Phase, now: float) -> None:
@@ -151,9 +160,20 @@ class Gate:
         if connection.phase is Phase.IDLE:
             connection.enter(Phase.HEAD, self._clock())
 
-    def asked(self, connection: Connection) -> None:
-        """The head of a request is complete."""
-        connection.enter(Phase.BUSY, self._clock())
+    def asked(self, connection: Connection, requests: int = 1) -> bool:
+        """The heads of requests are complete; false where its address sends too many per second."""
+        now = self._clock()
+        more = requests - (connection.requests == 0)  # accepting it has counted for the first
+        connection.requests += requests
+        connection.enter(Phase.BUSY, now)
+        if (
+            self.limits.each_request
+            and more
+            and not self._rates.allow(connection.peer[0], now, more)
+        ):
+            self._close(connection, "rate")
+            return False
+        return True
 
     def answered(self, peer: Peer | None) -> None:
         """The client has the response to its request."""
@@ -166,6 +186,12 @@ class Gate:
         connection = self._find(peer)
         if connection is not None:
             self._close(connection, reason)
+
+    def transport_info(self, peer: Peer | None, name: str) -> Any:
+        """What the transport of a client's connection knows, such as its certificate."""
+        connection = self._find(peer)
+        transport = connection.transport if connection is not None else None
+        return None if transport is None else transport.get_extra_info(name)
 
     def sweep(self) -> None:
         """Close every connection that exceeds the time limit of its phase."""
@@ -194,20 +220,20 @@ class Gate:
 
 
 class Rates:
-    """How many more connections each address may open now: a bucket of tokens for each."""
+    """How many connections each address may open now: a bucket of tokens for each address."""
 
     def __init__(self, rate: float, burst: int) -> None:
         self._rate, self._burst = rate, float(burst)
         self._buckets: dict[str, tuple[float, float]] = {}
 
-    def allow(self, address: str, now: float) -> bool:
-        """Take one token, if there is one."""
+    def allow(self, address: str, now: float, count: int = 1) -> bool:
+        """Take so many tokens, if they are there."""
         if address in LOOPBACK:
             return True
         tokens, then = self._buckets.pop(address, (self._burst, now))
         tokens = min(self._burst, tokens + (now - then) * self._rate)
-        allowed = tokens >= 1
-        self._buckets[address] = (tokens - allowed, now)
+        allowed = tokens >= count
+        self._buckets[address] = (tokens - count * allowed, now)
         if len(self._buckets) > MOST_ADDRESSES:
             del self._buckets[next(iter(self._buckets))]  # the one that was not seen for longest
         return allowed

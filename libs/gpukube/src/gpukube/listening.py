@@ -49,16 +49,17 @@ class Guarded(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._gate.received(self._connection)
-        if self._connection.phase is not Phase.HEAD or self._fits(data):
+        followed = self._connection.phase is Phase.HEAD or self._gate.limits.each_request
+        if not followed or self._fits(data):
             self._inner.data_received(data)
 
     def _fits(self, data: bytes) -> bool:
-        """Follow the head of a request; false where it is too long."""
+        """Follow the heads of requests; false where one is too long, or too many come."""
         known = self._tail + data
-        if END_OF_HEAD in known:
-            self._size, self._tail = 0, b""
-            self._gate.asked(self._connection)
-            return True
+        if heads := known.count(END_OF_HEAD):
+            rest = known[known.rindex(END_OF_HEAD) + len(END_OF_HEAD) :]
+            self._size, self._tail = 0, rest[-len(END_OF_HEAD) + 1 :]
+            return self._gate.asked(self._connection, heads)
         self._size += len(data)
         self._tail = known[-len(END_OF_HEAD) + 1 :]
         if self._size > HEAD_BYTES:

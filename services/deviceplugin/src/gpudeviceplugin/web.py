@@ -19,7 +19,7 @@ from gpukube.connections import Gate, Limits
 from gpukube.listening import Listener, bound
 from gpukube.scrapes import SharedScrape
 
-LIMITS: Final = Limits(connections=64, busy=30, rate=10, burst=50)
+LIMITS: Final = Limits(connections=64, busy=30, rate=10, burst=50, each_request=True)
 """kubelet and Prometheus open a few connections each."""
 BODY_BYTES: Final = 4096
 

@@ -23,12 +23,12 @@ class ListenerLimits:
 
 VERBS: Final = ListenerLimits(
     # The idle time is longer than the 90 s for which Go keeps an idle connection.
-    Limits(connections=1024, idle=120, rate=500, burst=1000),
+    Limits(connections=1024, idle=120, rate=50, burst=1000),
     # A scheduler that sends whole nodes sends about 20 kB for each: 100 MB for 5,000 nodes.
     BodyLimits(each=128 * _MIB, together=256 * _MIB),
 )
 METRICS: Final = ListenerLimits(
-    Limits(connections=64, busy=30, rate=10, burst=50),
+    Limits(connections=64, busy=30, rate=10, burst=50, each_request=True),
     BodyLimits(each=4096, together=64 * 4096),
 )
 ADMISSION: Final = ListenerLimits(

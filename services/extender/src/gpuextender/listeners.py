@@ -38,6 +38,7 @@ class Listeners:
             port=settings.port,
             limits=limits.VERBS,
             certificates=_for_verbs(settings),
+            clients=settings.client_names,
         )
         self.metrics = self.admission = None
         if settings.metrics_port is not None:

@@ -7,7 +7,7 @@ asked to stop politely should end with 0, so signals are taken here.
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Final
 
@@ -16,6 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from gpuextender.certificates import Certificates
+from gpuextender.clientnames import ClientNames
 from gpuextender.limits import ListenerLimits
 from gpukube.asgiserver import GatedServer
 from gpukube.bodies import LimitedBodies
@@ -84,11 +85,17 @@ def make_server(
     port: int,
     limits: ListenerLimits,
     certificates: Certificates | None = None,
+    clients: Collection[str] = (),
 ) -> Server:
-    """A server in this process; logs go where everything else goes."""
+    """A server in this process; logs go where everything else goes.
+
+    Args:
+        clients: names in the certificates of those who may call; empty: whoever TLS lets in.
+    """
     gate = Gate(limits.connections.within_files(), time.monotonic)
+    named = ClientNames(app, gate, clients) if clients else app
     config = uvicorn.Config(
-        LimitedBodies(app, gate, limits.bodies),
+        LimitedBodies(named, gate, limits.bodies),
         host=host,
         port=port,
         ssl_context_factory=(lambda _config, _default: certificates.context())

@@ -50,6 +50,10 @@ class Settings(BaseSettings):
         Path | None,
         Field(description="file of the authority whose certificate a client of the verbs shows"),
     ] = None
+    tls_client_names: Annotated[
+        str,
+        Field(description="comma-separated common or DNS names of client certificates to accept"),
+    ] = ""
     metrics_host: Annotated[str, Field(description="address of the metrics port")] = "0.0.0.0"  # noqa: S104 - Prometheus and kubelet come from outside the pod
     metrics_port: Annotated[
         int | None,
@@ -123,6 +127,11 @@ class Settings(BaseSettings):
         self.grouping()
         if self.tls_client_ca is not None and self.tls_certificates is None:
             raise ValueError("tls-client-ca needs tls-certificates: without TLS nobody shows any")
+        if bool(self.client_names) != (self.tls_client_ca is not None):
+            raise ValueError(
+                "tls-client-ca and tls-client-names: set both or none, for an authority may"
+                " sign certificates of others than the scheduler"
+            )
         return self
 
     def grouping(self) -> Grouping:
@@ -138,6 +147,11 @@ class Settings(BaseSettings):
         except (OSError, TopologyError) as error:
             raise ValueError(f"topology-config: {error}") from error
         return Grouping(self.topology_policy, static)
+
+    @property
+    def client_names(self) -> frozenset[str]:
+        """Names of the clients that may call the verbs; empty where no certificate is asked for."""
+        return frozenset(filter(None, map(str.strip, self.tls_client_names.split(","))))
 
     @property
     def names(self) -> Names:
