@@ -28,15 +28,15 @@ def within(item: Object, request: web.Request) -> bool:
 
 
 def merged(item: Object, patch: Object) -> Object:
-    merged = dict(item)
-    for key, value in patch.items():
+    found = dict(item)
+    for name, value in patch.items():
         if isinstance(value, dict):
-            merged[key] = merged(merged.get(key) or {}, value)
+            found[name] = merged(found.get(name) or {}, value)
         elif value is None:
-            merged.pop(key, None)
+            found.pop(name, None)
         else:
-            merged[key] = value
-    return merged
+            found[name] = value
+    return found
 
 
 async def line(response: web.StreamResponse, event: Object) -> None:

@@ -46,6 +46,7 @@ class FakeApiServer:
             app.router.add_post(prefix, self._create)
             app.router.add_get(prefix + "/{name}", self._get)
             app.router.add_patch(prefix + "/{name}", self._patch)
+            app.router.add_patch(prefix + "/{name}/status", self._patch)
         binding = "/api/v1/namespaces/{namespace}/pods/{name}/binding"
         app.router.add_post(binding, self._bind)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
