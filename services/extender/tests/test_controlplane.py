@@ -4,17 +4,16 @@ Part of ``make e2e``: the programs come from the same cache as the kind cluster'
 """
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from planes import Source, plane
 from running import Running, until
 
-from cluster.errors import ClusterError
 from environments import fakenodes
 from environments.apicall import MERGE_PATCH, ApiCalls
 from environments.controlplane import ControlPlane
@@ -28,35 +27,9 @@ FLUSH_SECONDS = 60
 """When kube-scheduler of that age tries a pod again of which it heard nothing new."""
 Object = dict[str, Any]
 
+__all__ = ["plane"]  # a fixture
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # a start of the plane is in it
-
-
-class Source:
-    """Where an extender finds the control plane."""
-
-    def __init__(self, plane: ControlPlane) -> None:
-        self._plane = plane
-
-    def kubeconfig(self) -> str:
-        """The control plane's own."""
-        return self._plane.kubeconfig.read_text()
-
-
-@pytest.fixture(scope="module")
-def plane() -> Iterator[ControlPlane]:
-    """Etcd and an API server; nodes are objects. Their absence is a failure only with CI=true."""
-    try:
-        one = ControlPlane()
-    except ClusterError as reason:
-        if os.environ.get("CI", "").lower() in {"1", "true"}:
-            raise
-        pytest.skip(f"no control plane: {reason}")
-    try:
-        one.start()
-        yield one
-    finally:
-        one.stop()
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Lists of names: what filter sent is known when it comes back, by the numbers of now."""
 
 import json
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from gpuextender.gangs import Gangs
 from gpuextender.listings import KEPT, Listings
 from gpuextender.messages import MessageError
 from gpuextender.prioritize import Prioritize
+from gpuextender.requeue import Requeue
 from gpuextender.roster import NOBODY, Roster
 from gpuextender.state import State
 
@@ -90,7 +92,8 @@ async def test_what_filter_answered_is_rated_by_the_nodes_of_now() -> None:
     state = State(DEFAULT_NAMES)
     roster = Roster(state.ledger)
     listings, gangs = Listings(roster), Gangs(state, Rules("binpack", BY_LINKS))
-    filter_ = Filter(state, gangs, roster, listings)
+    requeue = Requeue(state, AsyncMock(), gangs, roster)
+    filter_ = Filter(state, gangs, roster, listings, requeue)
     prioritize = Prioritize(state, gangs, roster, listings, policy="binpack", grouping=BY_LINKS)
 
     def touched(name: str) -> None:

@@ -13,10 +13,10 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod
 from gpuextender import messages, metrics
 from gpuextender.gangs import Gangs
-from gpuextender.latenews import LateNews
 from gpuextender.listings import Listing, Listings
 from gpuextender.messages import ExtenderArgs, FilterResult, MessageError, NodeItems
 from gpuextender.refusals import FITS, Refusals
+from gpuextender.requeue import Requeue
 from gpuextender.roster import Roster
 from gpuextender.said import Said
 from gpuextender.state import Asking, State
@@ -25,21 +25,18 @@ from gpuextender.state import Asking, State
 class Filter:
     """The verb. Answers always, for the original answers 200 whatever comes."""
 
-    def __init__(self, state: State, gangs: Gangs, roster: Roster, listings: Listings) -> None:
+    def __init__(
+        self, state: State, gangs: Gangs, roster: Roster, listings: Listings, requeue: Requeue
+    ) -> None:
         self._state = state
         self._gangs = gangs
         self._listings = listings
         self._refusals = Refusals(state.ledger, roster)
-        self._late = LateNews()
+        self._requeue = requeue
 
     def touch(self, number: int) -> None:
         """The books of a node changed."""
         self._refusals.touch(number)
-        self._late.change()
-
-    def pod_came(self) -> None:
-        """The watch brought a pod that waits for a node."""
-        self._late.change()
 
     async def answer(self, body: bytes) -> FilterResult:
         """Decide; what cannot be read is said in ``error``."""
@@ -72,15 +69,12 @@ class Filter:
         """Nodes that fit, and what the others say."""
         if asking.demand is None:
             return listing, Said()
-        since, unseen = self._late.count, not self._state.watched(asking.pod)
+        judged = self._requeue.change
         fits, said = await self._judged(asking, asking.demand, listing)
-        if not fits.names and len(said.hopeless) < len(listing.names):
-            deadline = self._late.deadline(asking.pod.uid, unseen=unseen)
-            while not fits.names and await self._late.heard(deadline, since=since):
-                since = self._late.count
-                if unseen and self._state.watched(asking.pod):
-                    deadline = 0.0  # from now on it waits like any other
-                fits, said = await self._judged(asking, asking.demand, listing)
+        if fits.names:
+            self._requeue.accepted(asking)
+        elif not asking.demand.fault:
+            self._requeue.refused(asking, asking.demand, listing, judged=judged)
         for code, count in said.counts.items():
             metrics.REFUSALS.labels(code.value).inc(count)
         return fits, said

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from time import time_ns
 
 from gpucore.explain import sentence
-from gpucore.gang import Shortage, seat, taken
+from gpucore.gang import Seating, Shortage, seat, taken
 from gpucore.gangmembers import Postponed, resting
 from gpucore.gangplaces import Rules
 from gpucore.model import Claim, Code, Demand, Placement, Refusal
@@ -43,9 +43,16 @@ class Gangs:
         if standing is not None:
             return frozenset({standing.placement.node}.intersection(names))
         seats = self._seats(gang, asking, asking.demand, names)
-        if isinstance(seats, Shortage | Postponed):
-            return seats.sentence
+        if isinstance(seats, str):
+            return seats
         return frozenset(one.placement.node for one in seats).intersection(names)
+
+    def could_go(self, asking: Asking, names: Sequence[NodeName]) -> bool:
+        """Its gang could be placed now, the pod on one of ``names``; nothing is reserved."""
+        gang = gang_of(asking.pod)
+        if gang is None or asking.demand is None or asking.demand.fault:
+            return False
+        return not isinstance(self._seated(gang, asking, asking.demand, names), str)
 
     def sift(self, asking: Asking, names: Sequence[NodeName]) -> tuple[list[NodeName], Said] | None:
         """Names the pod may go to, and what the others say; ``None`` for a pod of no gang."""
@@ -77,8 +84,8 @@ class Gangs:
         if gang is None or demand.fault:
             return None
         seats = self._seats(gang, asking, demand, (node,))
-        if isinstance(seats, Shortage | Postponed):
-            return seats.sentence
+        if isinstance(seats, str):
+            return seats
         kept = next(one for one in seats if one.placement.node == node)
         placement = taken(self._state.ledger, kept, demand, self._rules)
         if isinstance(placement, Refusal):
@@ -88,21 +95,28 @@ class Gangs:
 
     def _seats(
         self, gang: Gang, asking: Asking, demand: Demand, names: Sequence[NodeName]
-    ) -> tuple[Claim, ...] | Shortage | Postponed:
-        """The places of the pods of the gang that have none, kept from now on."""
+    ) -> tuple[Claim, ...] | str:
+        """The places of the pods of the gang that have none, kept from now on; or why none."""
+        found = self._seated(gang, asking, demand, names)
+        if isinstance(found, str):
+            return found
+        for uid in found.given_up:
+            self._state.forget(uid)
+        for claim in found.seats:
+            self._state.reserve(claim)
+        return found.seats
+
+    def _seated(
+        self, gang: Gang, asking: Asking, demand: Demand, names: Sequence[NodeName]
+    ) -> Seating | str:
+        """The places that the gang would get, or why it gets none."""
         ledger, now_ns = self._state.ledger, self._clock()
         members = self._state.members(asking, gang)
         found = seat(
             ledger, gang, demand, frozenset(names), self._rules, members=members, now_ns=now_ns
         )
         if isinstance(found, Shortage | Postponed):
-            return found
+            return found.sentence
         fresh = any(ledger.claim(claim.uid) is None for claim in found.seats)
         pause = self._state.reservation_time.pause(gang.namespace, now_ns) if fresh else 0.0
-        if pause:
-            return resting(gang, pause)
-        for uid in found.given_up:
-            self._state.forget(uid)
-        for claim in found.seats:
-            self._state.reserve(claim)
-        return found.seats
+        return resting(gang, pause).sentence if pause else found

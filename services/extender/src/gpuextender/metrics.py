@@ -63,6 +63,12 @@ EVENTS: Final = Counter(
     ("fate",),
     registry=REGISTRY,
 )
+REQUEUES: Final = Counter(
+    "gpushare_extender_requeues",
+    "Waiting pods sent back to their scheduler because a node has room for them now, by outcome.",
+    ("outcome",),
+    registry=REGISTRY,
+)
 ADMISSIONS: Final = Counter(
     "gpushare_extender_admissions",
     "Pods seen by the admission webhook, by what became of them.",

@@ -32,6 +32,7 @@ from gpuextender.listings import Listings
 from gpuextender.preempt import Preempt
 from gpuextender.prioritize import Prioritize
 from gpuextender.probes import probes_app
+from gpuextender.requeue import Requeue
 from gpuextender.roster import Roster
 from gpuextender.settings import Settings
 from gpuextender.verbs import Verbs
@@ -50,6 +51,7 @@ class Service:
     Attributes:
         state: what it knows.
         health: whether it may decide.
+        requeue: pods that it refused and that go back to their scheduler.
         listeners: its HTTP side.
     """
 
@@ -62,7 +64,8 @@ class Service:
         gangs = Gangs(self.state, Rules(settings.policy, self._grouping))
         self._roster = Roster(self.state.ledger)
         listings = Listings(self._roster)
-        self._filter = Filter(self.state, gangs, self._roster, listings)
+        self.requeue = Requeue(self.state, api, gangs, self._roster)
+        self._filter = Filter(self.state, gangs, self._roster, listings, self.requeue)
         self._prioritize = Prioritize(
             self.state,
             gangs,
@@ -97,6 +100,7 @@ class Service:
         jobs = (
             *(informer.run() for informer in self._following.all),
             self._recorder.run(),
+            self.requeue.run(),
             expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
             expire_after_lists(
                 self.state,
@@ -126,7 +130,7 @@ class Service:
     async def _loaded(self) -> None:
         """Wait until the cluster is read, and be ready for questions about it."""
         await self._following.synced()
-        self.state.tell(self._touch, self._filter.pod_came)
+        self.state.tell(self._touch, self.requeue.pod_came)
         self._roster.settle()
         self.health.loaded = True
         ledger = self.state.ledger
@@ -149,6 +153,7 @@ class Service:
     def _touch(self, node: NodeName) -> None:
         number = self._roster.touch(node)
         self._filter.touch(number)
+        self.requeue.node_changed(number)
         self._prioritize.touch(number)
         self._gauges.touch(node)
 

@@ -73,7 +73,7 @@ class State:
         Once for each that changed so far: while the cluster is read, a node changes with every pod.
 
         Args:
-            came: called when the watch brings a pod that waits for a node.
+            came: called when the watch brings a pod that is new to its gang.
         """
         self._touched, self._came = touched, came
         for name in self._untold:
@@ -92,11 +92,6 @@ class State:
     def find(self, namespace: str, name: str) -> Asking | None:
         """The waiting pod of this name."""
         return self._waiting.get((namespace, name))
-
-    def watched(self, pod: Pod) -> bool:
-        """The watch has brought this waiting pod, and so all that happened before it was made."""
-        waiting = self._waiting.get((pod.namespace, pod.name))
-        return waiting is not None and waiting.pod.uid == pod.uid
 
     def waiting(self) -> Iterable[Asking]:
         """All pods that request something of ours and that a scheduler may place."""
@@ -272,7 +267,5 @@ class State:
             self._waiting.pop(key, None)
         elif (demand := demand_of(pod, self.names)) is not None:
             self._waiting[key] = Asking(pod, demand)
-            self._came()
-            return
         if joined:
             self._came()

@@ -14,6 +14,9 @@ INVENTORY: Final = "gpushare/inventory"  # node annotation, versioned JSON
 INVENTORY_HASH: Final = "gpushare/inventory-hash"  # node label: which inventory it has
 UNIT: Final = "gpushare/unit"  # pod annotation: the unit its amounts are in
 EXCLUSIVE: Final = "gpushare/exclusive"  # pod annotation, written at bind: it has its GPU alone
+RETRY: Final = (
+    "gpushare/retry"  # pod annotation: when a waiting pod was last sent back to its scheduler
+)
 POLICY: Final = "gpushare/policy"  # pod annotation: binpack, spread, fragmentation
 ISOLATION: Final = "gpushare/isolation"  # pod annotation: the rung it demands; node label: its own
 CARD_ISOLATION: Final = "gpushare/card-isolation"  # node annotation: "0=mps,1=none", by card

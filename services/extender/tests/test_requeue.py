@@ -1,0 +1,224 @@
+"""A pod that was refused by an older view goes back to its scheduler once there is room for it."""
+
+import asyncio
+
+import pytest
+from objects import Object, node, placed, pod, whole_node
+from running import WAIT_SECONDS, Running, until
+
+from gpucore.units import NodeName
+from gpuextender import requeue
+from gpuextender.listings import Listings
+from gpukube.testing.answers import status
+from gpukube.testing.apiserver import FakeApiServer
+
+RETRY = "gpushare/retry"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The waits are what production has, scaled down."""
+    monkeypatch.setattr(requeue, "GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(requeue, "AGAIN_SECONDS", 0.05)
+
+
+async def hold(cluster: FakeApiServer, extender: Running, name: str, units: int) -> Object:
+    """A pod that holds memory of the first GPU of its node."""
+    holder = placed(pod(f"holder-{name}", units), name, 0)
+    await cluster.put("pods", holder)
+    await extender.knows_pod(holder["metadata"]["uid"])
+    return holder
+
+
+async def full_node(cluster: FakeApiServer, extender: Running, name: str) -> Object:
+    """A node with one GPU, and the pod that fills it."""
+    await cluster.put("nodes", node(name, 16))
+    await extender.knows_node(name)
+    return await hold(cluster, extender, name, 16)
+
+
+async def refused(cluster: FakeApiServer, extender: Running, item: Object, *names: str) -> Object:
+    """A pod that exists and that filter refuses everywhere."""
+    await cluster.put("pods", item)
+    metadata = item["metadata"]
+    known = extender.state.find
+    await until("the pod is known", lambda: known(metadata["namespace"], metadata["name"]))
+    assert (await extender.filter(item, *names))["NodeNames"] == []
+    return item
+
+
+def retries(cluster: FakeApiServer, name: str) -> int:
+    """How often a pod was sent back to its scheduler."""
+    return cluster.count("PATCH", f"/namespaces/default/pods/{name}/status")
+
+
+def gated(extender: Running, name: str) -> bool:
+    """The extender knows of the pod's scheduling gates."""
+    return bool(extender.state.find("default", name).pod.gated)
+
+
+async def settled(extender: Running) -> None:
+    """Everything that is known has been looked at."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while await extender.service.requeue.look():  # noqa: ASYNC110 - time is what it waits for
+            await asyncio.sleep(0.05)
+
+
+async def test_a_refused_pod_goes_back_when_room_is_there(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """The patch goes to the status of the very pod and changes one annotation."""
+    holder = await full_node(cluster, extender, "n")
+    item = await refused(cluster, extender, pod("waits", 8), "n")
+    await settled(extender)
+    assert retries(cluster, "waits") == 0
+    await cluster.delete("pods", holder["metadata"]["name"], "default")
+    await until("it is sent back", lambda: retries(cluster, "waits"))
+    stored = cluster.find("pods", "waits", "default")
+    assert list(stored["metadata"]["annotations"]) == [RETRY]
+    assert stored["spec"] == item["spec"]
+
+
+async def test_a_change_that_comes_while_the_pod_is_judged_is_not_lost(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """The refusal is older than the room: no further event is needed."""
+    holder = await full_node(cluster, extender, "n")
+    item = pod("waits", 8)
+    before = extender.service.requeue.change
+    await refused(cluster, extender, item, "n")
+    asking = extender.state.find("default", "waits")
+    await cluster.delete("pods", holder["metadata"]["name"], "default")
+    await until("the room is known", lambda: extender.service.requeue.change > before)
+    service = extender.service
+    listing = Listings(service.requeue._roster).of([NodeName("n")])
+    service.requeue.refused(asking, asking.demand, listing, judged=before)
+    await until("it is sent back", lambda: retries(cluster, "waits"))
+
+
+async def test_only_as_many_pods_go_back_as_fit(cluster: FakeApiServer, extender: Running) -> None:
+    """Of ten pods that wait for one place, the one of highest priority goes first."""
+    holder = await full_node(cluster, extender, "n")
+    for number in range(10):
+        item = pod(f"waits-{number}", 16, priority=100 if number == 7 else number)
+        await refused(cluster, extender, item, "n")
+    await cluster.delete("pods", holder["metadata"]["name"], "default")
+    await until("one is sent back", lambda: retries(cluster, "waits-7"))
+    assert sum(retries(cluster, f"waits-{number}") for number in range(10)) == 1
+
+
+async def test_the_next_pod_goes_back_when_the_first_does_not_take_the_room(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """A pod whose affinity excludes the node keeps nobody else waiting, and goes back once."""
+    holder = await full_node(cluster, extender, "n")
+    for name, priority in (("first", 2), ("second", 1)):
+        await refused(cluster, extender, pod(name, 16, priority=priority), "n")
+    await cluster.delete("pods", holder["metadata"]["name"], "default")
+    await until("the second is sent back", lambda: retries(cluster, "second"))
+    await settled(extender)
+    assert (retries(cluster, "first"), retries(cluster, "second")) == (1, 1)
+
+
+async def test_a_pod_is_not_sent_back_for_a_node_it_was_not_offered(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """The scheduler left the node out for reasons of its own."""
+    await full_node(cluster, extender, "a")
+    other = await full_node(cluster, extender, "b")
+    await refused(cluster, extender, pod("waits", 8), "a")
+    await cluster.delete("pods", other["metadata"]["name"], "default")
+    await until("the room is known", lambda: not extender.state.ledger.node("b").claims)
+    await settled(extender)
+    assert retries(cluster, "waits") == 0
+
+
+async def test_a_pod_that_is_placed_or_gone_is_not_sent_back(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """Nothing is written about pods that do not wait any more."""
+    holder = await full_node(cluster, extender, "n")
+    for name in ("placed", "gone", "gated"):
+        item = await refused(cluster, extender, pod(name, 4), "n")
+        if name == "placed":
+            await cluster.put("pods", placed(item, "elsewhere", 0))
+            await extender.knows_pod(item["metadata"]["uid"])
+        elif name == "gone":
+            await cluster.delete("pods", name, "default")
+            await until("it is gone", lambda: not extender.state.find("default", "gone"))
+        else:
+            item["spec"]["schedulingGates"] = [{"name": "quota"}]
+            await cluster.put("pods", item)
+            await until("the gate is known", lambda: gated(extender, "gated"))
+    await cluster.delete("pods", holder["metadata"]["name"], "default")
+    await until("the room is known", lambda: not extender.state.ledger.node("n").claims)
+    await settled(extender)
+    assert not [path for method, path in cluster.requests if method == "PATCH" and "/pods/" in path]
+
+
+async def test_a_patch_that_fails_is_tried_again(cluster: FakeApiServer, extender: Running) -> None:
+    """A pod does not lose its turn to an API server that is busy."""
+    holder = await full_node(cluster, extender, "n")
+    await refused(cluster, extender, pod("waits", 8), "n")
+    cluster.fail_next("patch", lambda _: status(503, "busy"))
+    await cluster.delete("pods", holder["metadata"]["name"], "default")
+    await until("it is tried again", lambda: retries(cluster, "waits") == 2)
+    assert RETRY in cluster.find("pods", "waits", "default")["metadata"]["annotations"]
+
+
+async def test_a_pod_that_is_refused_again_goes_back_ever_less_often(
+    cluster: FakeApiServer, extender: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within the wait that its earlier wake-ups cost, no change sends a pod back."""
+    monkeypatch.setattr(requeue, "AGAIN_SECONDS", 60.0)
+    holder = await full_node(cluster, extender, "n")
+    item = await refused(cluster, extender, pod("waits", 16), "n")
+    await cluster.delete("pods", holder["metadata"]["name"], "default")
+    await until("it is sent back", lambda: retries(cluster, "waits") == 1)
+    again = await hold(cluster, extender, "n", 16)
+    await refused(cluster, extender, item, "n")
+    await cluster.delete("pods", again["metadata"]["name"], "default")
+    await until("the room is known", lambda: not extender.state.ledger.node("n").claims)
+    assert await extender.service.requeue.look()
+    assert retries(cluster, "waits") == 1
+
+
+async def test_a_gang_goes_back_when_its_last_pod_is_created(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """All its waiting pods are sent back, and none while a pod is missing."""
+    await cluster.put("nodes", whole_node("n", 4))
+    await extender.knows_node("n")
+    labels = {"gpu-topology": "train", "gpu-topology-replica": "3"}
+    for number in range(2):
+        item = pod(f"m{number}", gpus=1, labels=labels)
+        await refused(cluster, extender, item, "n")
+    await settled(extender)
+    assert retries(cluster, "m0") == 0
+    await cluster.put("pods", pod("m2", gpus=1, labels=labels))
+    await until("both are sent back", lambda: retries(cluster, "m0") and retries(cluster, "m1"))
+    assert not extender.state.ledger.claims()
+
+
+async def test_a_gang_goes_back_when_there_is_room_for_all(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """Room for one of its pods is not enough."""
+    await cluster.put("nodes", node("n", 16, 16))
+    await extender.knows_node("n")
+    holders = []
+    for card in range(2):
+        holder = placed(pod(f"holder-{card}", 16), "n", card)
+        await cluster.put("pods", holder)
+        await extender.knows_pod(holder["metadata"]["uid"])
+        holders.append(holder["metadata"]["name"])
+    labels = {"gpu-topology": "train", "gpu-topology-replica": "2"}
+    items = [pod(f"m{number}", 16, labels=labels) for number in range(2)]
+    for item in items:
+        await refused(cluster, extender, item, "n")
+    await cluster.delete("pods", holders[0], "default")
+    await until("the room is known", lambda: len(extender.state.ledger.claims()) == 1)
+    await settled(extender)
+    assert retries(cluster, "m0") == retries(cluster, "m1") == 0
+    await cluster.delete("pods", holders[1], "default")
+    await until("both are sent back", lambda: retries(cluster, "m0") and retries(cluster, "m1"))
