@@ -102,7 +102,7 @@ class Plugin:
     @classmethod
     async def make(cls, settings: Settings, driver: Driver) -> Self:
         """Connect to the API server. Raises ApiError when there is no configuration for it."""
-        return cls(settings, driver, await Kube.connect(settings.kubeconfig))
+        return cls(settings, driver, await Kube.connect(settings.usable_kubeconfig))
 
     async def run(self) -> None:
         """Do everything until cancelled; the first part that breaks ends all."""
