@@ -11,11 +11,11 @@ import pytest
 from gpucore.node.devices import Resource
 from gpudeviceplugin.draining import Drain
 from gpudeviceplugin.endpoint import KUBELET_SOCKET, Endpoint
-from gpudeviceplugin.kube import ApiUnreachableError
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.proto import deviceplugin_pb2_grpc as api_grpc
 from gpudeviceplugin.servicer import Servicer
 from gpudeviceplugin.state import NodeState, Signal
+from gpukube.errors import UnreachableError
 
 BOUND = SimpleNamespace(namespace="default", name="p")
 
@@ -82,7 +82,7 @@ async def test_a_pod_that_kubelet_never_asks_for_does_not_hold_up_the_stop(
 async def test_a_plugin_that_nobody_can_need_stops_at_once(serving: bool) -> None:
     """It does not serve, or schedulers cannot be told."""
     node = Node()
-    node.serving, node.error = serving, ApiUnreachableError("no answer")
+    node.serving, node.error = serving, UnreachableError("no answer")
     async with asyncio.timeout(5):
         await node.drain(settle=3600)
     assert node.calls == (["withdraw"] if serving else [])

@@ -17,6 +17,7 @@ from pydantic_settings import CliApp
 from gpucore.wire.errors import WireError
 from gpudeviceplugin import logs
 from gpudeviceplugin.cards import Driver
+from gpudeviceplugin.legacyflags import IGNORED, translated
 from gpudeviceplugin.nvml import Nvml
 from gpudeviceplugin.plugin import Plugin
 from gpudeviceplugin.settings import Settings
@@ -48,15 +49,16 @@ async def serve(settings: Settings, driver: Driver) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the device plugin; exit status 0 after a signal, 1 on a failure, 2 on wrong settings."""
+    given = translated(sys.argv[1:] if arguments is None else arguments)
     try:
-        settings = CliApp.run(
-            Settings, cli_args=list(sys.argv[1:] if arguments is None else arguments)
-        )
+        settings = CliApp.run(Settings, cli_args=given.ours)
     except (ValidationError, WireError, ValueError) as error:
         print(f"gpushare-device-plugin: {error}", file=sys.stderr)
         return 2
     logs.configure(settings.log_level, node=settings.node_name)
     faulthandler.register(signal.SIGQUIT, all_threads=True)
+    for name in given.ignored:
+        log.info("a flag of the original plugin changes nothing", flag=name, why=IGNORED[name])
     log.info("starting", **settings.model_dump(mode="json"))
     try:
         asyncio.run(serve(settings, Nvml()))

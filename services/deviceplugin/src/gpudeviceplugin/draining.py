@@ -9,9 +9,9 @@ from typing import Final
 
 import structlog
 
-from gpudeviceplugin.kube import ApiError
 from gpudeviceplugin.publish import Publisher
 from gpudeviceplugin.state import NodeState
+from gpukube.errors import KubeError
 
 log = structlog.get_logger()
 
@@ -40,7 +40,7 @@ class Drain:
         try:
             async with asyncio.timeout(TELL_SECONDS):
                 await self._publisher.withdraw()
-        except (ApiError, TimeoutError) as error:
+        except (KubeError, TimeoutError) as error:
             log.warning("cannot hold the node out of placement", why=str(error))
             return
         await asyncio.sleep(self._settle)

@@ -106,7 +106,7 @@ class Plugin:
         Raises:
             ConfigError: no API server is configured.
         """
-        kube = await HttpKubeClient.connect(settings.kubeconfig, user_agent=PLUGIN)
+        kube = await HttpKubeClient.connect(settings.usable_kubeconfig, user_agent=PLUGIN)
         return cls(settings, driver, kube)
 
     async def run(self) -> None:

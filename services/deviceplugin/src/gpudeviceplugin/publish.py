@@ -81,7 +81,7 @@ class Publisher:
         """Tell schedulers that this node takes no pods for now.
 
         Raises:
-            ApiError: they could not be told.
+            KubeError: they could not be told.
         """
         self._state.serve(serving=False)
         await self._publish()

@@ -4,6 +4,7 @@ A flag is the name with dashes (``--memory-unit``), a variable the name in capit
 (``MEMORY_UNIT``).
 """
 
+import os
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -121,6 +122,13 @@ class Settings(BaseSettings):
     def unit(self) -> MemoryUnit:
         """The size of one device of memory."""
         return MemoryUnit.parse(self.memory_unit)
+
+    @property
+    def usable_kubeconfig(self) -> Path | None:
+        """The kubeconfig; none in a pod that lacks the file, as the original's DaemonSet may."""
+        in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
+        missing = self.kubeconfig is not None and not self.kubeconfig.exists()
+        return None if missing and in_pod else self.kubeconfig
 
     @property
     def mps_place(self) -> MpsPlace | None:
