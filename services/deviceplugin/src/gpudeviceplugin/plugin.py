@@ -9,8 +9,9 @@ import structlog
 from gpucore.model import Rung
 from gpucore.node.breaker import Breaker
 from gpucore.node.devices import Resource
-from gpucore.node.grant import GrantPolicy
+from gpucore.node.grant import GrantPolicy, shares_held
 from gpucore.node.health import HealthBook, Verdict
+from gpucore.node.holdings import Held
 from gpucore.node.starts import Start, start_of
 from gpucore.wire.lists import decode_node_event, decode_nodes, decode_pod_event, decode_pods
 from gpucore.wire.names import Names
@@ -18,6 +19,7 @@ from gpucore.wire.nodes import Node
 from gpucore.wire.pods import Pod
 from gpudeviceplugin.announce import DAEMON_FAILED, DAEMON_SERVES, ISOLATION, Announcer, Notice
 from gpudeviceplugin.cards import Driver
+from gpudeviceplugin.cdi import CdiFiles
 from gpudeviceplugin.certificates import Certificates
 from gpudeviceplugin.driver import PatientDriver
 from gpudeviceplugin.endpoint import Endpoint
@@ -81,13 +83,16 @@ class Plugin:
             self._endpoint,
             kubelet_restarted=self.state.steering.queue.kubelet_restarted,
         )
-        self._labels = LabelFollower(self.state, self._node, self.registrar)
+        self._cdi = CdiFiles(settings.cdi_dir, settings.cdi)
+        self._labels = LabelFollower(self.state, self._node, self.registrar, self._cdi)
         self._announcer = Announcer(self.state, kube, self._events, settings.node_name)
         self._usage = UsageMeter(self.state, self._driver, self._events, _watch(settings))
         self._pods = self._pod_reflector()
         self._nodes = self._node_reflector()
         self._web = Web(self.missing, _certificates(settings))
         self.state.on_refused = self._health.refused
+        self.state.deliver = self._cdi.deliver
+        self.state.on_held = self._held
         self.state.on_status = self._started
         self._health.on_verdicts = self._judged
         self._isolation.on_change = self._keeper.publish
@@ -142,6 +147,13 @@ class Plugin:
 
     async def _follow_labels(self) -> None:
         await self._labels.run(self._pods.synced, self._reconciler.synced)
+
+    def _held(self, held: list[Held]) -> None:
+        """Kubelet's account says which CDI files containers may need."""
+        state = self.state
+        if state.policy.cdi:
+            shares = shares_held(held, state.steering.tables, state.inventory, state.policy)
+            self._cdi.sync(shares, state.initialized())
 
     def _judged(self, verdicts: list[Verdict]) -> None:
         for verdict in verdicts:

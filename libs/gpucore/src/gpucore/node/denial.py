@@ -23,6 +23,7 @@ class DenialCode(StrEnum):
     NO_CARD_FITS = "NoCardFits"
     RUNG_MISSING = "RungMissing"
     MAX_PODS = "MaxPods"
+    NO_CDI_FILE = "NoCdiFile"
 
 
 class Denial(msgspec.Struct, frozen=True):
