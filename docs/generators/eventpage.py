@@ -12,7 +12,7 @@ from typing import Final
 
 from gpucore.node.denial import DenialCode
 from gpucore.node.reconcile import ADOPTED, CORRECTED
-from gpudeviceplugin import announce, usage
+from gpudeviceplugin import announce, limits, usage
 
 PAGE = Path(__file__).resolve().parents[1] / "reference" / "events.md"
 HEAD: Final = """\
@@ -33,6 +33,7 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
     CORRECTED: ("pod", "kubelet has it on other cards than annotated; the annotations follow."),
     ADOPTED: ("pod", "It came past the extender; the annotations now say where it is."),
     usage.OVERUSED: ("pod", "Its processes use more of the card than was granted."),
+    limits.OVERRIDDEN: ("pod", "A variable or a process of it is past the limit of its share."),
     announce.UNHEALTHY: ("node and the pods of the card", "The card is withdrawn; why is said."),
     announce.RECOVERED: ("node and the pods of the card", "The card is offered again."),
     announce.DAEMON_FAILED: (

@@ -29,6 +29,7 @@ from gpudeviceplugin.isolation import Isolation
 from gpudeviceplugin.keeper import Keeper
 from gpudeviceplugin.kube import Kube
 from gpudeviceplugin.labels import LabelFollower
+from gpudeviceplugin.limits import LimitWatch
 from gpudeviceplugin.memory import keep_small
 from gpudeviceplugin.mps.fleet import Fleet
 from gpudeviceplugin.mps.supervisor import Phase, Timing
@@ -86,7 +87,8 @@ class Plugin:
         self._cdi = CdiFiles(settings.cdi_dir, settings.cdi)
         self._labels = LabelFollower(self.state, self._node, self.registrar, self._cdi)
         self._announcer = Announcer(self.state, kube, self._events, settings.node_name)
-        self._usage = UsageMeter(self.state, self._driver, self._events, _watch(settings))
+        limits = LimitWatch(self.state, self._events, self._limits_replaced)
+        self._usage = UsageMeter(self.state, self._driver, self._events, _watch(settings), limits)
         self._pods = self._pod_reflector()
         self._nodes = self._node_reflector()
         self._web = Web(self.missing, _certificates(settings))
@@ -147,6 +149,11 @@ class Plugin:
 
     async def _follow_labels(self) -> None:
         await self._labels.run(self._pods.synced, self._reconciler.synced)
+
+    def _limits_replaced(self) -> bool:
+        """The runtime applies our environment over a pod's."""
+        node = self._node.node
+        return node is not None and self._cdi.certain_on(node)
 
     def _held(self, held: list[Held]) -> None:
         """Kubelet's account says which CDI files containers may need."""
