@@ -12,7 +12,7 @@ from typing import Final
 
 from gpucore.node.denial import DenialCode
 from gpucore.node.reconcile import ADOPTED, CORRECTED
-from gpudeviceplugin import announce, usage
+from gpudeviceplugin import announce, limits, usage
 
 PAGE = Path(__file__).resolve().parents[1] / "reference" / "events.md"
 HEAD: Final = """\
@@ -33,6 +33,7 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
     CORRECTED: ("pod", "kubelet has it on other cards than annotated; the annotations follow."),
     ADOPTED: ("pod", "It came past the extender; the annotations now say where it is."),
     usage.OVERUSED: ("pod", "Its processes use more of the card than was granted."),
+    limits.OVERRIDDEN: ("pod", "A variable or a process of it is past the limit of its share."),
     announce.UNHEALTHY: ("node and the pods of the card", "The card is withdrawn; why is said."),
     announce.RECOVERED: ("node and the pods of the card", "The card is offered again."),
     announce.DAEMON_FAILED: (
@@ -52,6 +53,7 @@ ANSWERS: Final[Mapping[DenialCode, str]] = {
     DenialCode.NO_CARD_FITS: "No card has room for all that the pod asks.",
     DenialCode.RUNG_MISSING: "The card cannot enforce shares in the way that the pod demands.",
     DenialCode.MAX_PODS: "The card holds as many pods as it may.",
+    DenialCode.NO_CDI_FILE: "The file that limits the container cannot be written on the node.",
 }
 
 

@@ -134,12 +134,19 @@ def test_every_mount_of_the_plugin_has_its_reason() -> None:
     assert set(paths.values()) - explained() == set()
 
 
-def test_without_mps_only_the_folder_of_sockets_can_be_written() -> None:
-    """A plugin that was taken over can change no other file of its node."""
-    (container,) = dict(pods(everything("second")))["device-plugin"]["containers"]
+def writable(rendered: Rendered) -> list[str]:
+    """Folders of its node that the plugin can write to."""
+    (container,) = dict(pods(rendered))["device-plugin"]["containers"]
     mounts = container["volumeMounts"]
-    writable = [mount["mountPath"] for mount in mounts if not mount.get("readOnly")]
-    assert writable == ["/var/lib/kubelet/device-plugins"]
+    return [mount["mountPath"] for mount in mounts if not mount.get("readOnly")]
+
+
+def test_without_mps_only_sockets_and_cdi_files_can_be_written() -> None:
+    """Without CDI a plugin that was taken over can change no file of its node but its socket."""
+    sockets = "/var/lib/kubelet/device-plugins"
+    assert writable(everything("second")) == [sockets, "/var/run/cdi"]
+    plugin = {**PLUGIN, "cdi": {"enabled": False}}
+    assert writable(render(values={**ALL, "devicePlugin": plugin})) == [sockets]
 
 
 def test_every_test_that_the_threat_model_names_is_there() -> None:

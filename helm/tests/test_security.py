@@ -112,12 +112,12 @@ def test_no_pod_shares_a_namespace_with_its_node(key: str) -> None:
 
 
 def test_only_the_plugin_is_root_and_sees_the_node() -> None:
-    """The scheduler meets the restricted Pod Security profile; the plugin sees two folders."""
+    """The scheduler meets the restricted Pod Security profile; the plugin sees three folders."""
     for component, pod in render(values={"webhook": {"enabled": True}}).pods():
         paths = {item["hostPath"]["path"] for item in pod["volumes"] if "hostPath" in item}
         if component == "device-plugin":
             root = "/var/lib/kubelet"
-            assert paths == {f"{root}/device-plugins", f"{root}/pod-resources"}
+            assert paths == {f"{root}/device-plugins", f"{root}/pod-resources", "/var/run/cdi"}
         else:
             assert pod["securityContext"]["runAsNonRoot"] is True
             assert paths == set()

@@ -13,6 +13,7 @@ from fakecluster import objects
 from fakecluster.objects import planned
 from fakedriver import FakeDriver, t4
 from mpsstage import PROGRAM
+from prometheus_client import REGISTRY
 from stage import Stage
 
 from gpudeviceplugin.cards import Process, Usage
@@ -170,6 +171,68 @@ async def test_over_use_is_told_to_the_pod(tmp_path: Path) -> None:
         said = messages(stage, "GpuMemoryOverused", "greedy")
         assert said == ["uses 3072 MiB of card 0, but was given 2048"]
         assert stage.reasons("modest") == []
+
+
+async def test_a_pod_that_replaces_its_limit_is_told(tmp_path: Path) -> None:
+    """Where no CDI delivers the limit, a variable that admission let through takes it off."""
+    async with Stage(tmp_path, usage_seconds=0.05) as stage:
+        await stage.offered(30)
+        for name, value in (("liar", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), ("honest", "TEAM")):
+            pod = objects.pod(name, [{"gpu-mem": 2}], annotations=planned(0, 2))
+            pod["spec"]["containers"][0]["env"] = [{"name": value, "value": "0=80G"}]
+            stage.cluster.pods.put(pod)
+            await stage.admitted(name)
+        await stage.eventually(lambda: messages(stage, "GpuLimitOverridden", "liar"))
+        (said,) = messages(stage, "GpuLimitOverridden", "liar")
+        assert said.startswith("container c0 sets CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, in place of")
+        assert stage.reasons("honest") == []
+        assert overridden("liar", "environment") == 1
+        stage.cluster.pods.delete("default", "liar")
+        await stage.eventually(lambda: overridden("liar", "environment") is None)
+
+
+def overridden(pod: str, by: str) -> float | None:
+    """The metric of a pod without its limit; ``None`` while there is none."""
+    labels = {"exported_namespace": "default", "exported_pod": pod, "by": by}
+    return REGISTRY.get_sample_value("gpushare_pod_limit_overridden", labels)
+
+
+async def test_where_cdi_replaces_the_variable_nothing_is_overridden(tmp_path: Path) -> None:
+    """The pod's value never reaches the container, so there is nothing to tell."""
+    folder = tmp_path / "cdi"
+    folder.mkdir()
+    async with Stage(tmp_path, usage_seconds=0.05, cdi="on", cdi_dir=folder) as stage:
+        await stage.offered(30)
+        pod = objects.pod("p", [{"gpu-mem": 2}], annotations=planned(0, 2))
+        pod["spec"]["containers"][0]["env"] = [{"name": "CUDA_MPS_PIPE_DIRECTORY", "value": "/x"}]
+        stage.cluster.pods.put(pod)
+        await stage.admitted("p")
+        probes = stage.driver.probes
+        await stage.eventually(lambda: stage.driver.probes > probes + 20)
+        assert messages(stage, "GpuLimitOverridden", "p") == []
+
+
+async def test_a_process_past_the_daemon_is_told_to_its_pod(tmp_path: Path, root: Path) -> None:
+    """However it got there, the driver does not list it among the clients of MPS."""
+    proc = tmp_path / "proc"
+    stage = mps_stage(tmp_path, root, mps=True, host_proc=proc, usage_seconds=0.05)
+    async with stage:
+        await stage.eventually(lambda: stage.gpus("mode", "healthy") == [("mps", True)] * 2)
+        await stage.offered(30)
+        for pid, name in ((7, "escaped"), (8, "client"), (9, "unknown")):
+            pod = objects.pod(name, [{"gpu-mem": 2}], annotations=planned(0, 2))
+            pod["metadata"]["uid"] = uid = f"00000000-0000-0000-0000-00000000000{pid}"
+            stage.cluster.pods.put(pod)
+            await stage.admitted(name)
+            (proc / str(pid)).mkdir(parents=True)
+            (proc / str(pid) / "cgroup").write_text(f"0::/kubepods/burstable/pod{uid}/abc\n")
+        used = (Process(7, GIB, mps=False), Process(8, GIB, mps=True), Process(9, GIB))
+        stage.driver.usages[stage.driver.cards[0].uuid] = Usage(16 * GIB, 3 * GIB, used)
+        await stage.eventually(lambda: messages(stage, "GpuLimitOverridden", "escaped"))
+        assert "past the MPS daemon" in messages(stage, "GpuLimitOverridden", "escaped")[0]
+        assert overridden("escaped", "process") == 1
+        for name in ("client", "unknown"):
+            assert messages(stage, "GpuLimitOverridden", name) == []
 
 
 async def test_a_card_before_volta_keeps_its_mode_and_the_node_is_told(

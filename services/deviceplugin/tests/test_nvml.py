@@ -133,6 +133,20 @@ def test_clients_of_mps_are_processes_of_the_card(machine: Open, tmp_path: Path)
     assert used == {7: 100, 8: 30}
 
 
+def test_the_driver_tells_clients_of_mps_from_other_processes(
+    machine: Open, tmp_path: Path
+) -> None:
+    """A process in NVML's list of MPS clients is one, and any other is not."""
+    nvml = machine("t4-2x16")
+    second = nvml.machine().cards[1]
+    lines = (
+        "gpu 1 process pid 7 used_mib 100 type mps name client",
+        "gpu 1 process pid 8 used_mib 30 name escaped",
+    )
+    (tmp_path / "state").write_text("\n".join(lines))
+    assert {each.pid: each.mps for each in nvml.usage(second.uuid).processes} == {7: True, 8: False}
+
+
 def test_a_lost_card_fails_alone(machine: Open, tmp_path: Path) -> None:
     """Card 1 is lost: it is silent, its questions fail, and card 0 answers as before."""
     nvml = machine("t4-2x16")

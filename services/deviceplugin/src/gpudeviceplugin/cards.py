@@ -79,10 +79,17 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Process(msgspec.Struct, frozen=True):
-    """A process with memory on a card: pid of the host, bytes used (0 where not told)."""
+    """A process with memory on a card.
+
+    Attributes:
+        pid: of the host.
+        used_bytes: 0 where the driver does not tell.
+        mps: it is a client of an MPS daemon; ``None`` where the driver does not tell.
+    """
 
     pid: int
     used_bytes: int
+    mps: bool | None = None
 
 
 class Usage(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import Final
 
 from gpucore.wire import names as wire_names
 from gpucore.wire.nodes import Node
+from gpudeviceplugin.cdi import CdiFiles
 from gpudeviceplugin.nodewatch import NodeWatch, oversell_of, resources_of
 from gpudeviceplugin.register import Registrar
 from gpudeviceplugin.state import NodeState
@@ -20,10 +21,13 @@ PATIENCE_SECONDS: Final = 3.0
 class LabelFollower:
     """What the labels of one node ask for."""
 
-    def __init__(self, state: NodeState, watch: NodeWatch, registrar: Registrar) -> None:
+    def __init__(
+        self, state: NodeState, watch: NodeWatch, registrar: Registrar, cdi: CdiFiles
+    ) -> None:
         self._state = state
         self._watch = watch
         self._registrar = registrar
+        self._cdi = cdi
 
     async def run(self, *known: asyncio.Event) -> None:
         """Follow until cancelled; first wait a bounded moment for what should be ``known``."""
@@ -38,8 +42,9 @@ class LabelFollower:
             await self._state.outlook_changed.beyond(seen)
 
     def _follow(self, node: Node) -> None:
-        self._state.label(
+        self._state.follow(
             cgpu_disable=node.labels.get(wire_names.LABEL_CGPU_DISABLE) == "true",
             oversell=oversell_of(node.labels),
+            cdi=self._cdi.used_on(node),
         )
         self._registrar.want(resources_of(node.labels) if self._state.inventory.gpus else ())

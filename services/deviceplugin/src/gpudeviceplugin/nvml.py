@@ -138,15 +138,18 @@ class Nvml:
         """Memory of one card and the processes that hold it, clients of MPS among them."""
         handle = _handle(uuid)
         memory = _ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        running: list[Any] = _ask_or([], pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        clients: list[Any] | None = _ask_or(
+            None, pynvml.nvmlDeviceGetMPSComputeRunningProcesses, handle
+        )
         used: dict[int, int] = {}
-        for question in (
-            pynvml.nvmlDeviceGetComputeRunningProcesses,
-            pynvml.nvmlDeviceGetMPSComputeRunningProcesses,
-        ):
-            running: list[Any] = _ask_or([], question, handle)
-            for each in running:  # one that is in both lists is one process
-                used[each.pid] = max(used.get(each.pid, 0), each.usedGpuMemory or 0)
-        processes = tuple(Process(pid, size) for pid, size in used.items())
+        for each in (*running, *(clients or ())):  # one that is in both lists is one process
+            used[each.pid] = max(used.get(each.pid, 0), each.usedGpuMemory or 0)
+        known = None if clients is None else {each.pid for each in clients}
+        processes = tuple(
+            Process(pid, size, mps=None if known is None else pid in known)
+            for pid, size in used.items()
+        )
         return Usage(memory.total, memory.used, processes)
 
     def next_xid(self, timeout_ms: int) -> Xid | None:

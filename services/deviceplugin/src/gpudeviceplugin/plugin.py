@@ -9,14 +9,16 @@ import structlog
 from gpucore.model import Rung
 from gpucore.node.breaker import Breaker
 from gpucore.node.devices import Resource
-from gpucore.node.grant import GrantPolicy
+from gpucore.node.grant import GrantPolicy, shares_held
 from gpucore.node.health import HealthBook, Verdict
+from gpucore.node.holdings import Held
 from gpucore.node.starts import Start, start_of
 from gpucore.wire.names import PLUGIN, Names
 from gpucore.wire.nodes import Node
 from gpucore.wire.pods import Pod
 from gpudeviceplugin.announce import DAEMON_FAILED, DAEMON_SERVES, ISOLATION, Announcer, Notice
 from gpudeviceplugin.cards import Driver
+from gpudeviceplugin.cdi import CdiFiles
 from gpudeviceplugin.certificates import Certificates
 from gpudeviceplugin.draining import Drain
 from gpudeviceplugin.driver import PatientDriver
@@ -27,6 +29,7 @@ from gpudeviceplugin.health import Health
 from gpudeviceplugin.isolation import Isolation
 from gpudeviceplugin.keeper import Keeper
 from gpudeviceplugin.labels import LabelFollower
+from gpudeviceplugin.limits import LimitWatch
 from gpudeviceplugin.memory import keep_small
 from gpudeviceplugin.mps.fleet import Fleet
 from gpudeviceplugin.mps.supervisor import Phase, Timing
@@ -86,12 +89,16 @@ class Plugin:
             kubelet_restarted=self.state.kubelet_restarted,
             on_serving=self._serving,
         )
-        self._labels = LabelFollower(self.state, self._node, self.registrar)
+        self._cdi = CdiFiles(settings.cdi_dir, settings.cdi)
+        self._labels = LabelFollower(self.state, self._node, self.registrar, self._cdi)
         self._announcer = Announcer(self.state, kube, self._events, settings.node_name)
-        self._usage = UsageMeter(self.state, self._driver, self._events, _watch(settings))
+        limits = LimitWatch(self.state, self._events, self._limits_replaced)
+        self._usage = UsageMeter(self.state, self._driver, self._events, _watch(settings), limits)
         self._pods = self._pod_informer()
         self._nodes = self._node_informer()
         self._web = Web(self.missing, _certificates(settings))
+        self.state.deliver = self._cdi.deliver
+        self.state.on_held = self._held
         self.state.on_status = self._started
         self._health.on_verdicts = self._judged
         self._isolation.on_change = self._keeper.publish
@@ -159,6 +166,18 @@ class Plugin:
 
     async def _follow_labels(self) -> None:
         await self._labels.run(self._pods.synced, self._reconciler.synced, self.state.certain)
+
+    def _limits_replaced(self) -> bool:
+        """The runtime applies our environment over a pod's."""
+        node = self._node.node
+        return node is not None and self._cdi.certain_on(node)
+
+    def _held(self, held: list[Held]) -> None:
+        """Kubelet's account says which CDI files containers may need."""
+        state = self.state
+        if state.policy.cdi:
+            shares = shares_held(held, state.steering.tables, state.inventory, state.policy)
+            self._cdi.sync(shares, state.initialized())
 
     def _judged(self, verdicts: list[Verdict]) -> None:
         for verdict in verdicts:

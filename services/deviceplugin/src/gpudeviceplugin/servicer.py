@@ -1,6 +1,7 @@
 """The device plugin protocol for one resource: what kubelet asks is answered from memory.
 
-No I/O happens in an RPC. Only GetPreferredAllocation may wait, for a bounded moment, for a pod
+The only I/O in an RPC is a small file in memory: Allocate writes the CDI file of a grant that had
+none yet. Only GetPreferredAllocation may wait, for a bounded moment, for a pod
 that the watch has yet to deliver.
 """
 
@@ -13,7 +14,7 @@ import grpc.aio
 import structlog
 
 from gpucore.model import Gpu
-from gpucore.node.denial import Denial
+from gpucore.node.denial import Denial, DenialCode
 from gpucore.node.devices import MESSAGE_LIMIT, Resource
 from gpucore.node.grant import Grant, grant
 from gpucore.node.steering import Granted, Question
@@ -147,7 +148,7 @@ class Servicer(DevicePluginServicer):
     async def Allocate(  # noqa: N802 - the protocol's name
         self, request: api.AllocateRequest, context: Context
     ) -> api.AllocateResponse:
-        """Environment and mounts for the cards that the ids name."""
+        """Environment, mounts and CDI devices for the GPUs that the ids name."""
         response = api.AllocateResponse()
         with telemetry.timed("Allocate", self._resource):
             for asked in request.container_requests:
@@ -155,7 +156,9 @@ class Servicer(DevicePluginServicer):
                 if isinstance(answer, Denial):
                     await self._refuse(answer, context)
                 else:
-                    response.container_responses.append(_spoken(self._grant(answer)))
+                    granted = self._grant(answer)
+                    await self._deliver(granted, context)
+                    response.container_responses.append(_spoken(granted))
         return response
 
     def _grant(self, granted: Granted) -> Grant:
@@ -170,6 +173,16 @@ class Servicer(DevicePluginServicer):
             self._state.policy,
             core_follows=bool(turn and turn.step.ask.core),
         )
+
+    async def _deliver(self, granted: Grant, context: Context) -> None:
+        """Have the CDI file before kubelet names it; a share without its limits is refused."""
+        if granted.share is None:
+            return
+        try:
+            self._state.deliver(granted.share)
+        except OSError as error:
+            why = f"cannot write the CDI file that limits the container: {error}"
+            await self._refuse(Denial(DenialCode.NO_CDI_FILE, why), context)
 
     async def _refuse(self, denial: Denial, context: Context) -> None:
         telemetry.REFUSALS.labels(self._resource, denial.code).inc()

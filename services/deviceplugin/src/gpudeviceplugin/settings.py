@@ -59,7 +59,17 @@ class Settings(BaseSettings):
     visible_devices: Visible = Field(
         Visible.UUID, description="how NVIDIA_VISIBLE_DEVICES names a card"
     )
-    cdi_kind: str = Field("", description="such as nvidia.com/gpu, where the runtime speaks CDI")
+    cdi: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="deliver limits by CDI, where a pod cannot replace them; auto: by the versions "
+        "of kubelet and container runtime",
+    )
+    cdi_dir: Path = Field(
+        Path("/var/run/cdi"), description="directory of the container runtime's CDI files"
+    )
+    cdi_kind: str = Field(
+        "", description="also name a CDI device of this kind for each GPU, such as nvidia.com/gpu"
+    )
     mps: bool = Field(
         default=False, description="cards have isolation by MPS where no label says otherwise"
     )

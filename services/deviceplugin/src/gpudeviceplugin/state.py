@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from gpucore.model import Inventory
+from gpucore.node.cdi import CdiDevice
 from gpucore.node.denial import Denial
 from gpucore.node.devices import Resource
 from gpucore.node.expected import expected_of
@@ -76,6 +77,8 @@ class NodeState:
     Attributes:
         inherited: pods that an original plugin placed, as of kubelet's last account.
         inventory_changed: other cards, or other health.
+        deliver: writes the file of a CDI device; raises OSError.
+        on_held: is called with every account of kubelet.
         outlook_changed: that, another Node object, or :attr:`serving`: what to offer and to publish
             may differ.
         certain: it is known once which devices kubelet remembers after this plugin's start.
@@ -95,6 +98,8 @@ class NodeState:
         self.inventory_changed = Signal()
         self.outlook_changed = Signal()
         self.grant_made = Signal()
+        self.deliver: Callable[[CdiDevice], None] = nobody
+        self.on_held: Callable[[list[Held]], None] = nobody
         self.on_status: Callable[[Pod, bytes], None] = nobody
         self.serving = False
         self.forgotten: set[PodUid] = set()
@@ -112,9 +117,12 @@ class NodeState:
         self._offer()
         return True
 
-    def label(self, *, cgpu_disable: bool, oversell: int) -> None:
-        """Take over what the node's labels say about handing out."""
-        self.policy = msgspec.structs.replace(self.policy, cgpu_disable=cgpu_disable)
+    def follow(self, *, cgpu_disable: bool, oversell: int, cdi: bool) -> None:
+        """Take over what the Node object says about handing out."""
+        switched = cdi != self.policy.cdi
+        self.policy = msgspec.structs.replace(self.policy, cgpu_disable=cgpu_disable, cdi=cdi)
+        if switched:
+            self.on_held(self._held)
         if oversell != self._oversell:
             self._oversell = oversell
             self._offer()
@@ -154,6 +162,7 @@ class NodeState:
         self.steering.reserve(lost)
         self._held = live
         self._inherit()
+        self.on_held(live)
         told = {
             (resource, one)
             for each in live
@@ -285,6 +294,17 @@ class NodeState:
         self.steering.queue.drop(pod.uid)
         if not self._replaced(pod):
             self.steering.release(pod.namespace, pod.name)
+
+    def initialized(self) -> list[frozenset[str]]:
+        """UUIDs and indexes of the GPUs of each live pod whose init containers request some."""
+        found = []
+        for pod in self.pods.values():
+            expected = None if pod.finished else expected_of(pod, self.policy.names)
+            if expected is not None and any(step.init for step in expected.steps):
+                held = self.steering.cards_held(pod.namespace, pod.name)
+                gpus = [gpu for gpu in self.inventory.gpus if gpu.index in held]
+                found.append(frozenset(text for g in gpus for text in (g.uuid, str(g.index))))
+        return found
 
     def in_use(self, card: GpuIndex) -> bool:
         """Somebody holds a part of the card."""

@@ -52,6 +52,12 @@ POD_OVER = Gauge(
     "Bytes the pod uses beyond what it was given; absent while there are none",
     ["gpu", "exported_namespace", "exported_pod"],
 )
+LIMIT_OVERRIDDEN = Gauge(
+    "gpushare_pod_limit_overridden",
+    "1 while the pod runs without the limit of its share: its environment replaces the limit, or a "
+    "process of it uses a GPU past the MPS daemon",
+    ["exported_namespace", "exported_pod", "by"],
+)
 OVERUSES = Counter(
     "gpushare_plugin_overuses_total", "Pods that were told that they use more than their share"
 )

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from gpucore.model import Gpu
-from gpucore.node.attribution import Attribution, attribute
+from gpucore.node.attribution import Attribution, attribute, owners
 from gpucore.node.devices import Resource
 from gpucore.node.overuse import Over, Reminders, over_use
 from gpucore.units import PodUid
@@ -22,6 +22,7 @@ from gpudeviceplugin import telemetry
 from gpudeviceplugin.cards import DriverError, Usage
 from gpudeviceplugin.driver import PatientDriver
 from gpudeviceplugin.events import WARNING, Events, Subject
+from gpudeviceplugin.limits import LimitWatch
 from gpudeviceplugin.state import NodeState
 
 log = structlog.get_logger()
@@ -48,12 +49,18 @@ class UsageMeter:
     """Fills the metrics of memory granted and used, and tells pods that use too much."""
 
     def __init__(
-        self, state: NodeState, driver: PatientDriver, events: Events, watch: Watch
+        self,
+        state: NodeState,
+        driver: PatientDriver,
+        events: Events,
+        watch: Watch,
+        limits: LimitWatch,
     ) -> None:
         self._state = state
         self._driver = driver
         self._events = events
         self._watch = watch
+        self._limits = limits
         self._reminders = Reminders()
 
     async def run(self) -> None:
@@ -75,9 +82,12 @@ class UsageMeter:
             except DriverError as error:
                 log.debug("no usage", uuid=gpu.uuid, why=str(error))
                 continue
-            found = await asyncio.to_thread(self._attributed, usage)
+            cgroups = await asyncio.to_thread(self._cgroups, usage)
+            found = attribute({each.pid: each.used_bytes for each in usage.processes}, cgroups)
             self._used(gpu, usage, found)
+            self._limits.measured(gpu, usage, owners(cgroups), self._whole(gpu))
             await self._judge(gpu, found)
+        await self._limits.publish()
 
     def _granted(self, gpu: Gpu) -> None:
         steering = self._state.steering
@@ -86,9 +96,8 @@ class UsageMeter:
         for (namespace, pod), units in held.items():
             telemetry.POD_GRANTED.labels(str(gpu.index), namespace, pod).set(units)
 
-    def _attributed(self, usage: Usage) -> Attribution:
-        used = {process.pid: process.used_bytes for process in usage.processes}
-        return attribute(used, {pid: self._cgroup(pid) for pid in used})
+    def _cgroups(self, usage: Usage) -> dict[int, str]:
+        return {each.pid: self._cgroup(each.pid) for each in usage.processes}
 
     def _cgroup(self, pid: int) -> str:
         try:
@@ -139,14 +148,18 @@ class UsageMeter:
 
         Among the latter is this plugin's own pod, in which the MPS servers run.
         """
-        steering = self._state.steering
-        whole = steering.holdings.by_pod(steering.tables[Resource.GPU], gpu.index)
-        exempt: set[PodUid] = set()
+        exempt = self._whole(gpu)
         for uid in found.pods:
             pod = self._state.pods.get(uid)
-            if pod is None or (pod.namespace, pod.name) in whole or not self._shares(pod):
+            if pod is None or not self._shares(pod):
                 exempt.add(uid)
         return exempt
+
+    def _whole(self, gpu: Gpu) -> set[PodUid]:
+        """Pods that have the GPU exclusively."""
+        steering = self._state.steering
+        whole = steering.holdings.by_pod(steering.tables[Resource.GPU], gpu.index)
+        return {uid for uid, pod in self._state.pods.items() if (pod.namespace, pod.name) in whole}
 
     def _shares(self, pod: Pod) -> bool:
         holdings = self._state.steering.holdings

@@ -22,6 +22,8 @@ class Plugin:
     """What a registered plugin can be asked. Subclassed by the one that speaks gRPC."""
 
     wants_preference = True
+    cdi: tuple[str, ...] = ()
+    """Devices that the last answer to Allocate named."""
 
     async def preferred(self, available: Ids, must: Ids, size: int) -> list[str]:
         raise NotImplementedError
@@ -40,6 +42,7 @@ class DeviceManager:
         self.plugins: dict[str, Plugin] = {}
         self.pods: dict[str, dict[str, dict[str, Ids]]] = {}
         self.envs: dict[tuple[str, str], dict[str, str]] = {}
+        self.cdi: dict[tuple[str, str], list[str]] = {}
         self._reuse: dict[str, dict[str, Ids]] = {}
         self.on_gap: Callable[[], Awaitable[None]] | None = None
         if checkpoint.exists():
@@ -88,6 +91,7 @@ class DeviceManager:
         if self.on_gap is not None:
             await self.on_gap()
         self.pods.setdefault(uid, {}).setdefault(container, {})[resource] = ids
+        self.cdi.setdefault((uid, container), []).extend(self.plugins[resource].cdi)
         known = self.envs.setdefault((uid, container), {})
         for key, value in envs.items():
             if known.setdefault(key, value) != value:

@@ -50,6 +50,7 @@ class GrpcPlugin(Plugin):
             answer = await self.stub.Allocate(request, timeout=CALL_SECONDS)
         except grpc.aio.AioRpcError as error:
             raise AdmissionError(f"Allocate: {error.details()}") from error
+        self.cdi = tuple(each.name for each in answer.container_responses[0].cdi_devices)
         return dict(answer.container_responses[0].envs)
 
 
@@ -244,6 +245,11 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         uid = self._cluster.pods.objects["default", name]["metadata"]["uid"]
         rows = self.manager.pods.get(uid, {})
         return {container: held[resource] for container, held in rows.items() if resource in held}
+
+    def cdi(self, name: str, container: str = "c0") -> list[str]:
+        """CDI devices that the container of a pod was given."""
+        uid: str = self._cluster.pods.objects["default", name]["metadata"]["uid"]
+        return self.manager.cdi[uid, container]
 
     def envs(self, name: str, container: str = "c0") -> dict[str, str]:
         """Environment that a container was given."""

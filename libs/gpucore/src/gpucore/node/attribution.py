@@ -31,12 +31,19 @@ class Attribution(msgspec.Struct, frozen=True):
     nobody: int
 
 
+def owners(cgroups: Mapping[int, str]) -> dict[int, PodUid]:
+    """The pod of each process (by pid) that belongs to one, by its control group."""
+    found = {pid: pod_of(cgroup) for pid, cgroup in cgroups.items()}
+    return {pid: uid for pid, uid in found.items() if uid is not None}
+
+
 def attribute(used: Mapping[int, int], cgroups: Mapping[int, str]) -> Attribution:
     """Sum up bytes per process (by pid) with the control group of each (missing: it has ended)."""
+    owned = owners(cgroups)
     pods: dict[PodUid, int] = {}
     nobody = 0
     for pid, size in used.items():
-        uid = pod_of(cgroups.get(pid, ""))
+        uid = owned.get(pid)
         if uid is None:
             nobody += size
         else:

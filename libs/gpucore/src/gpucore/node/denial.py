@@ -24,6 +24,7 @@ class DenialCode(StrEnum):
     RUNG_MISSING = "RungMissing"
     MAX_PODS = "MaxPods"
     DEVICE_IN_USE = "DeviceInUse"
+    NO_CDI_FILE = "NoCdiFile"
 
 
 class Denial(msgspec.Struct, frozen=True):

@@ -4,13 +4,15 @@ A pure function of the ids. The first generation's variables carry exactly what 
 so charts that compute a fraction from them keep working.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 import msgspec
 
 from gpucore.model import Cards, Gpu, Inventory
-from gpucore.node.devices import Resource
+from gpucore.node.cdi import CdiDevice, cdi_device
+from gpucore.node.devices import DeviceTable, Resource
+from gpucore.node.holdings import Held
 from gpucore.node.mpsgrant import Mount, MpsPlace, mps_grant
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import Names
@@ -29,7 +31,8 @@ class GrantPolicy(msgspec.Struct, frozen=True):
     Attributes:
         visible: uuids survive a change of the cards' order; indexes are what cGPU wants.
         cgpu_disable: the node's label asks to switch cGPU off.
-        cdi_kind: ``vendor/class`` of CDI device names, empty where the runtime speaks no CDI.
+        cdi_kind: ``vendor/class`` of the vendor's CDI devices, one for each GPU; empty for none.
+        cdi: deliver environment and mounts as a CDI device too: the pod cannot replace those.
         mps: where the MPS daemons of this node are; ``None`` without MPS.
         reserve_mib: memory of every GPU that the operator keeps unallocated; CUDA counts it as
             available, so fractions leave it out.
@@ -39,16 +42,22 @@ class GrantPolicy(msgspec.Struct, frozen=True):
     visible: Visible = Visible.UUID
     cgpu_disable: bool = False
     cdi_kind: str = ""
+    cdi: bool = False
     mps: MpsPlace | None = None
     reserve_mib: int = 0
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """What the container runtime is told."""
+    """What the container runtime is told.
+
+    Attributes:
+        share: the CDI device that delivers ``envs`` and ``mounts``; ``None`` without CDI.
+    """
 
     envs: Mapping[str, str]
     mounts: tuple[Mount, ...] = ()
     cdi_devices: tuple[str, ...] = ()
+    share: CdiDevice | None = None
 
 
 def grant(
@@ -78,13 +87,43 @@ def grant(
     if policy.cgpu_disable:
         envs[wire_names.ENV_CGPU_DISABLE] = "true"
     mounts: tuple[Mount, ...] = ()
+    mps: Mapping[str, str] = {}
     if policy.mps is not None:
         mps, mounts = mps_grant(
             resource, cards, gpus, policy.mps, unit=inventory.unit, core_follows=core_follows
         )
         envs |= mps
     cdi = tuple(f"{policy.cdi_kind}={gpu.uuid}" for gpu in gpus) if policy.cdi_kind else ()
-    return Grant(envs, mounts, cdi)
+    if not policy.cdi:
+        return Grant(envs, mounts, cdi)
+    amounts: dict[str, int] = {gpu.uuid: cards[gpu.index] for gpu in gpus}
+    follows = core_follows and bool(mps)  # the only grant that compute beside it changes
+    share = cdi_device(resource, amounts, envs, mounts, core_follows=follows)
+    return Grant(envs, mounts, (share.qualified_name, *cdi), share)
+
+
+def shares_held(
+    held: Iterable[Held],
+    tables: Mapping[Resource, DeviceTable],
+    inventory: Inventory,
+    policy: GrantPolicy,
+) -> dict[str, CdiDevice]:
+    """The CDI devices that running containers may name, from what kubelet lists.
+
+    Whether a share of memory was granted with compute beside it is not certain: both are given.
+    """
+    known = {gpu.index for gpu in inventory.gpus}
+    found: dict[str, CdiDevice] = {}
+    for row in (row for pod in held for row in pod.containers.values()):
+        for resource, ids in row.items():
+            cards = dict(sorted(tables[resource].per_card(ids).items()))
+            if not cards or not known.issuperset(cards):
+                continue
+            for follows in (False, True) if resource is Resource.MEM else (False,):
+                share = grant(resource, cards, inventory, policy, core_follows=follows).share
+                if share is not None:
+                    found[share.name] = share
+    return found
 
 
 def _visible(gpu: Gpu, policy: GrantPolicy) -> str:

@@ -17,6 +17,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
         unschedulable: cordoned.
         ready: condition Ready is True.
         creation: RFC 3339 time.
+        kubelet, runtime: versions, such as ``v1.36.2`` and ``containerd://2.1.9``; empty unknown.
     """
 
     name: NodeName
@@ -30,6 +31,8 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     creation: str = ""
     resource_version: str = ""
     taints: tuple[Taint, ...] = ()
+    kubelet: str = ""
+    runtime: str = ""
 
 
 class _Metadata(msgspec.Struct, rename="camel", gc=False):
@@ -61,11 +64,17 @@ class _Condition(msgspec.Struct, gc=False):
     status: str = ""
 
 
-class _Status(msgspec.Struct, gc=False):
+class _NodeInfo(msgspec.Struct, rename="camel", gc=False):
+    kubelet_version: str = ""
+    container_runtime_version: str = ""
+
+
+class _Status(msgspec.Struct, rename="camel", gc=False):
     capacity: dict[str, Quantity] | None = None
     allocatable: dict[str, Quantity] | None = None
     addresses: list[_Address] | None = None
     conditions: list[_Condition] | None = None
+    node_info: _NodeInfo | None = None
 
 
 class NodeObject(msgspec.Struct, gc=False):
@@ -94,6 +103,7 @@ def decode_node(raw: bytes | msgspec.Raw) -> Node:
 def flat(node: NodeObject) -> Node:
     """The narrow value of a nested node."""
     meta, status = node.metadata, node.status or _Status()
+    info = status.node_info or _NodeInfo()
     return Node(
         name=NodeName(meta.name),
         labels=meta.labels or {},
@@ -106,6 +116,8 @@ def flat(node: NodeObject) -> Node:
         creation=meta.creation_timestamp or "",
         resource_version=meta.resource_version,
         taints=_taints(node.spec),
+        kubelet=info.kubelet_version,
+        runtime=info.container_runtime_version,
     )
 
 
