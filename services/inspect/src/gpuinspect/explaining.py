@@ -35,7 +35,7 @@ from gpucore.wire.pods import demand_of
 from gpucore.wire.podspec import Pod
 from gpuinspect.candidates import candidates, constraints_of
 from gpuinspect.errors import NotFoundError
-from gpuinspect.schedulers import ClusterPolicy, policy_of, unscheduled_by_us
+from gpuinspect.schedulers import ClusterPolicy, policy_of, schedulers_of
 from gpuinspect.sightings import Sightings, sightings
 from gpuinspect.snapshots import Snapshot
 
@@ -223,7 +223,7 @@ def _waiting(base: Explanation, pod: PendingPod, ledger: Ledger, nodes: Candidat
         state=State.FITS if fits else State.WAITING,
         groups=tuple(grouped(refused, nodes.accounts)),
         fits=fits,
-        helps=tuple(suggestions(pod, nodes, verdicts)),
+        helps=tuple(suggestions(pod, nodes, verdicts, grouping=base.policy.grouping)),
     )
     gang = gang_of(base.pod)
     return found if gang is None or not fits else _with_gang(found, gang, pod.demand, ledger)
@@ -234,7 +234,7 @@ def _never_scheduled(
 ) -> Explanation:
     """What keeps every scheduler, or every scheduler of ours, away goes before the rest."""
     name = found.pod.scheduler_name
-    unseen = unscheduled_by_us(name, snapshot, ledger.names, new=False)
+    unseen = schedulers_of(snapshot, ledger.names).misses(name)
     gates = pod.constraints.gates
     first = [*([gated(gates)] if gates else []), *([unseen] if unseen else [])]
     return msgspec.structs.replace(
@@ -257,8 +257,9 @@ def gated(gates: Sequence[str]) -> str:
 
 def _with_gang(found: Explanation, gang: Gang, demand: Demand, ledger: Ledger) -> Explanation:
     """A pod of a gang for which there is room alone: it waits until there is room for all."""
-    answer = seat(ledger, gang, demand, frozenset(found.fits), Rules(), now_ns=0)
-    words = tuple(gang_words(answer, ledger, Rules()))
+    rules = Rules(found.policy.name, found.policy.grouping)
+    answer = seat(ledger, gang, demand, frozenset(found.fits), rules, now_ns=0)
+    words = tuple(gang_words(answer, ledger, rules))
     if isinstance(answer, Shortage):
         return msgspec.structs.replace(found, state=State.GANG_WAITS, helps=words)
     return msgspec.structs.replace(found, helps=(*found.helps, *words))
