@@ -313,3 +313,35 @@ def test_room_that_there_is(run: Run, cluster: FakeCluster) -> None:
     out = run("explain", "pod", "p", on=cluster).out
     assert "It fits on 2 nodes: n1, n2" in out
     assert "n1 can take it now" in out
+
+
+def unsteered(cluster: FakeCluster) -> None:
+    """A webhook configuration that is none of ours."""
+    cluster.add({"kind": "MutatingWebhookConfiguration", "metadata": {"name": "istio"}})
+
+
+def test_a_manifest_without_a_scheduler(run: Run, cluster: FakeCluster, tmp_path: Path) -> None:
+    """Without our webhook kube-scheduler would place it by node totals: whatif warns."""
+    two_nodes(cluster)
+    configured(cluster)
+    unsteered(cluster)
+    path = manifest(tmp_path, schedulerName="")
+    outcome = run("whatif", "-f", path, on=cluster)
+    assert (
+        "p: no scheduler that calls the extender has the name default-scheduler: "
+        "set spec.schedulerName to gpushare-scheduler"
+    ) in " ".join(outcome.err.split())
+    assert json.loads(run("whatif", "-f", path, "-o", "json", on=cluster).out)["notes"]
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_nothing_is_said_where_the_webhook_may_steer(
+    run: Run, cluster: FakeCluster, tmp_path: Path, *, ours: bool
+) -> None:
+    """Our webhook names the scheduler; where webhooks are unknown, nothing is concluded."""
+    two_nodes(cluster)
+    configured(cluster)
+    if ours:
+        cluster.add({"kind": "MutatingWebhookConfiguration", "metadata": {"name": "gpushare"}})
+    outcome = run("whatif", "-f", manifest(tmp_path, schedulerName=""), on=cluster)
+    assert "no scheduler" not in outcome.err

@@ -1,13 +1,17 @@
 """Who may look at the page."""
 
 import asyncio
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from drawncluster import Card, FakeCluster
 from fakeapiserver import FakeApiServer
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
@@ -15,7 +19,14 @@ from gpuinspect.errors import ClusterError
 from gpuinspect.kube import Kube
 from gpuinspect.snapshots import decode
 from gpuinspect.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS, TokenReviewer
-from gpuinspect.web.access import COOKIE, REMEMBERED_SECONDS, Expiring
+from gpuinspect.web.access import (
+    COOKIE,
+    MOST_SESSIONS,
+    REMEMBERED_SECONDS,
+    SESSION_SECONDS,
+    Expiring,
+    Gate,
+)
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
 
@@ -26,13 +37,14 @@ class FakeReviewer:
     def __init__(self) -> None:
         self.asked = 0
         self.down = False
+        self.right = "right"
 
     def may_look(self, token: str) -> bool:
         """The token is the right one."""
         self.asked += 1
         if self.down:
             raise ClusterError("the API server does not answer")
-        return token == "right"
+        return token == self.right
 
 
 @pytest.fixture
@@ -106,6 +118,78 @@ def test_programs_show_their_token(browser: TestClient, reviewer: FakeReviewer) 
     assert browser.get("/", headers={"Authorization": "Bearer wrong"}).status_code == 403
 
 
+@pytest.mark.parametrize("way", ["form", "bearer"])
+def test_a_refused_token_is_refused_again(
+    browser: TestClient, reviewer: FakeReviewer, way: str
+) -> None:
+    """A refusal is never remembered as a yes, by form or bearer, and each try is reviewed."""
+    for tries in (1, 2, 3):
+        if way == "form":
+            assert browser.post("/login", data={"token": "wrong"}).status_code == 401
+        else:
+            head = {"Authorization": "Bearer wrong"}
+            assert browser.get("/", headers=head).status_code == 403
+        assert reviewer.asked == tries
+    assert browser.get("/").status_code == 303
+
+
+def test_a_failed_review_is_not_remembered(browser: TestClient, reviewer: FakeReviewer) -> None:
+    """A token that could not be reviewed is reviewed again."""
+    reviewer.down = True
+    head = {"Authorization": "Bearer wrong"}
+    assert browser.get("/", headers=head).status_code == 503
+    reviewer.down = False
+    assert browser.get("/", headers=head).status_code == 403
+
+
+def test_an_empty_token_is_refused_without_a_review(
+    browser: TestClient, reviewer: FakeReviewer
+) -> None:
+    """Nothing that is no token goes to the API server."""
+    assert browser.get("/", headers={"Authorization": "Bearer "}).status_code == 403
+    assert browser.get("/", headers={"Authorization": "Basic right"}).status_code == 303
+    assert reviewer.asked == 0
+
+
+def gate(reviewer: FakeReviewer, clock: Callable[[], float]) -> TestClient:
+    """A browser in front of a gate with this clock; behind it is one page."""
+    app = Starlette(routes=[Route("/", lambda _request: PlainTextResponse("inside"))])
+    return TestClient(Gate(app, reviewer, clock), follow_redirects=False)
+
+
+def test_a_good_token_is_reviewed_again_after_a_minute(reviewer: FakeReviewer) -> None:
+    """A token that was withdrawn opens nothing once its minute is over."""
+    now = [0.0]
+    head = {"Authorization": "Bearer right"}
+    with gate(reviewer, lambda: now[0]) as client:
+        assert client.get("/", headers=head).text == "inside"
+        now[0] = REMEMBERED_SECONDS - 1.0
+        assert client.get("/", headers=head).text == "inside"
+        assert reviewer.asked == 1
+        now[0] = float(REMEMBERED_SECONDS)
+        reviewer.right = "another"
+        assert client.get("/", headers=head).status_code == 403
+
+
+def test_a_session_ends_after_its_time(reviewer: FakeReviewer) -> None:
+    """A session outlives the minute of its token, and ends with its hour."""
+    now = [0.0]
+    with gate(reviewer, lambda: now[0]) as client:
+        client.post("/login", data={"token": "right"})
+        now[0] = SESSION_SECONDS - 1.0
+        assert client.get("/").text == "inside"
+        now[0] = float(SESSION_SECONDS)
+        assert client.get("/").status_code == 303
+
+
+def test_the_oldest_session_goes_when_there_are_too_many() -> None:
+    """The number of keys is bounded; the newest are kept."""
+    known = Expiring(60, lambda: 0.0)
+    for number in range(MOST_SESSIONS + 1):
+        known.add(str(number))
+    assert ("0" in known, "1" in known, str(MOST_SESSIONS) in known) == (False, True, True)
+
+
 def test_an_invented_session_is_none(browser: TestClient) -> None:
     """A cookie that was never given out opens nothing."""
     assert browser.get("/", headers={"Cookie": f"{COOKIE}=invented"}).status_code == 303
@@ -134,6 +218,85 @@ def review(*, authenticated: bool, allowed: bool) -> dict[str, dict[str, Any]]:
         TOKEN_REVIEWS: {"status": {"authenticated": authenticated, "user": user}},
         ACCESS_REVIEWS: {"status": {"allowed": allowed}},
     }
+
+
+class Reviews:
+    """An API server that answers reviews from a table, and keeps what was sent."""
+
+    def __init__(self, answers: dict[str, bytes]) -> None:
+        self.answers = answers
+        self.sent: list[tuple[str, Mapping[str, Any]]] = []
+
+    def ask(self, path: str, review: Mapping[str, Any]) -> bytes:
+        """The answer of the table."""
+        self.sent.append((path, review))
+        return self.answers[path]
+
+
+USER = {"username": "ann", "uid": "7", "groups": ["dev"], "extra": {"scopes": ["a", "b"]}}
+
+
+def reviews(*, authenticated: Any = True, allowed: Any = True, user: Any = USER) -> Reviews:
+    """Answers to both reviews."""
+    token = {"status": {"authenticated": authenticated, "user": user}}
+    access = {"status": {"allowed": allowed}}
+    return Reviews(
+        {TOKEN_REVIEWS: json.dumps(token).encode(), ACCESS_REVIEWS: json.dumps(access).encode()}
+    )
+
+
+def test_reviews_are_those_of_the_api() -> None:
+    """The token goes into a TokenReview; all that it says of its user into the second review."""
+    server = reviews()
+    assert TokenReviewer(server).may_look("a-token")
+    assert server.sent == [
+        (
+            TOKEN_REVIEWS,
+            {
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenReview",
+                "spec": {"token": "a-token"},
+            },
+        ),
+        (
+            ACCESS_REVIEWS,
+            {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SubjectAccessReview",
+                "spec": {
+                    "user": "ann",
+                    "uid": "7",
+                    "groups": ["dev"],
+                    "extra": {"scopes": ["a", "b"]},
+                    "resourceAttributes": {"verb": "list", "resource": "pods"},
+                },
+            },
+        ),
+    ]
+
+
+def test_a_token_that_is_not_genuine_gets_no_second_review() -> None:
+    """What is no user may not list pods, whatever a second review would say."""
+    server = reviews(authenticated=False)
+    assert not TokenReviewer(server).may_look("a-token")
+    assert [path for path, _ in server.sent] == [TOKEN_REVIEWS]
+
+
+def test_an_answer_without_a_status_is_a_no() -> None:
+    """What the API server does not say is refused."""
+    server = Reviews({TOKEN_REVIEWS: b"{}", ACCESS_REVIEWS: b"{}"})
+    assert not TokenReviewer(server).may_look("a-token")
+    server.answers[TOKEN_REVIEWS] = b'{"status": {"authenticated": true}}'
+    assert not TokenReviewer(server).may_look("a-token")
+
+
+@pytest.mark.parametrize("path", [TOKEN_REVIEWS, ACCESS_REVIEWS])
+def test_an_answer_that_cannot_be_read_is_an_error(path: str) -> None:
+    """Bytes that are no review are no yes and no no."""
+    server = reviews()
+    server.answers[path] = b"<html>"
+    with pytest.raises(ClusterError, match="cannot be read"):
+        TokenReviewer(server).may_look("a-token")
 
 
 @pytest.mark.parametrize("authenticated", [True, False])

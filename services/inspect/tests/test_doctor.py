@@ -173,6 +173,10 @@ FAULTS: list[tuple[str, Break]] = [
     ("scheduler-configured", lambda c: c.items.remove(item(c, "s")) or unhealthy_map(c, "n2")),
     ("scheduler-configured", lambda c: rewrite(c, "s", "aliyun.com/gpu-core.percentage", "x")),
     ("scheduler-named", lambda c: waiting(c, spec={"schedulerName": "default-scheduler"})),
+    (
+        "scheduled-by-us",
+        lambda c: item(c, "p")["spec"].update(schedulerName="default-scheduler"),
+    ),
     ("requests-possible", lambda c: waiting(c, limits={"aliyun.com/gpu": "1"})),
     ("requests-fit-a-card", lambda c: waiting(c, 16)),
     ("no-gpu-count-request", lambda c: waiting(c, limits={"aliyun.com/gpu-count": "1"})),
@@ -267,3 +271,94 @@ def test_warnings_end_with_exit_code_0(run: Run) -> None:
     cluster.pod("x", 1, node="n1", index=0)
     outcome = run("doctor", on=cluster)
     assert (outcome.code, outcome.out.startswith("WARN  claims-confirmed")) == (0, True)
+
+
+def phase(cluster: FakeCluster, name: str, **status: str) -> None:
+    """Set fields of a pod's status."""
+    item(cluster, name)["status"].update(status)
+
+
+def leave(cluster: FakeCluster, name: str) -> None:
+    """Deletion of a pod was requested."""
+    item(cluster, name)["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+
+
+def second_plugin(cluster: FakeCluster) -> None:
+    """Another pod of the plugin on n1."""
+    stack_pod(cluster, "second", "device-plugin", "device-plugin", "n1")
+
+
+ENDED: list[Break] = [
+    lambda c: leave(c, "second"),
+    lambda c: phase(c, "second", phase="Failed", reason="Evicted"),
+    lambda c: phase(c, "second", phase="Succeeded"),
+]
+
+
+@pytest.mark.parametrize("end", ENDED, ids=["terminating", "evicted", "finished"])
+def test_a_plugin_pod_that_ends_is_no_second_one(run: Run, end: Break) -> None:
+    """During a rollout, after an eviction and after an end, the node has one plugin."""
+    cluster = sound()
+    second_plugin(cluster)
+    assert verdicts(run, cluster)["one-plugin"]["findings"] == ["n1 has 2"]
+    end(cluster)
+    assert verdicts(run, cluster)["one-plugin"]["result"] == "ok"
+
+
+@pytest.mark.parametrize("end", ["Failed", "Succeeded"])
+def test_a_plugin_pod_that_has_ended_does_not_run(run: Run, end: str) -> None:
+    """What it says of being ready is of the past."""
+    cluster = sound()
+    phase(cluster, "plugin-n1", phase=end)
+    assert verdicts(run, cluster)["plugin-runs"]["findings"] == ["n1"]
+
+
+def test_restarts_of_an_evicted_plugin_pod_are_past(run: Run) -> None:
+    """Its counters are of no interest any more; those of the running one are."""
+    cluster = sound()
+    second_plugin(cluster)
+    phase(cluster, "second", phase="Failed", reason="Evicted")
+    item(cluster, "second")["status"]["containerStatuses"] = [{"restartCount": 9}]
+    assert verdicts(run, cluster)["few-restarts"]["result"] == "ok"
+
+
+def test_a_foreign_plugin_that_has_ended_hands_out_nothing(run: Run) -> None:
+    """A finished pod of NVIDIA's plugin is no second owner of the GPUs."""
+    cluster = sound()
+    cluster.pod("nvidia-device-plugin-x", node="n1", namespace="kube-system", phase="Failed")
+    assert verdicts(run, cluster)["no-foreign-plugin"]["result"] == "ok"
+
+
+@pytest.mark.parametrize("restart", ["Always", ""])
+def test_only_an_init_container_or_a_sidecar_requests(run: Run, restart: str) -> None:
+    """Such a pod is not warned of: the node may never confirm its share."""
+    cluster = sound()
+    limits = {"limits": {"aliyun.com/gpu-mem": "2"}}
+    box = {"name": "i", "resources": limits, **({"restartPolicy": restart} if restart else {})}
+    spec = {"containers": [{"name": "main"}], "initContainers": [box]}
+    cluster.pod("side", node="n1", index=1, spec=spec)
+    found = verdicts(run, cluster)
+    assert {name: c["findings"] for name, c in found.items() if c["result"] != "ok"} == {}
+
+
+def test_pods_that_other_schedulers_placed_are_named(run: Run) -> None:
+    """A running pod with a share that no scheduler of ours saw, with the name to set."""
+    cluster = sound()
+    item(cluster, "p")["spec"]["schedulerName"] = "default-scheduler"
+    assert verdicts(run, cluster)["scheduled-by-us"]["findings"] == [
+        (
+            "default/p on n1: no scheduler that calls the extender has the name default-scheduler: "
+            "set spec.schedulerName to gpushare-scheduler"
+        )
+    ]
+
+
+def test_the_clusters_own_scheduler_may_call_the_extender(run: Run) -> None:
+    """A configuration without profiles is for default-scheduler: such pods are ours."""
+    cluster = sound()
+    rewrite(cluster, "s", "profiles: [{schedulerName: gpushare-scheduler}]", "")
+    for pod in (each for each in cluster.items if each["kind"] == "Pod"):
+        pod["spec"]["schedulerName"] = "default-scheduler"
+    waiting(cluster, spec={"schedulerName": "default-scheduler"})
+    found = verdicts(run, cluster)
+    assert (found["scheduled-by-us"]["result"], found["scheduler-named"]["result"]) == ("ok", "ok")

@@ -22,7 +22,7 @@ from gpucore.explain import (
     unit_of,
 )
 from gpucore.fit import fit
-from gpucore.grouping import BY_LINKS
+from gpucore.grouping import BY_LINKS, Grouping
 from gpucore.model import Ask, Code, Demand, Refusal, Rung
 from gpucore.scheduling.candidates import Candidates, PendingPod
 from gpucore.units import NodeName
@@ -34,26 +34,33 @@ _UNOFFERED: Final = frozenset({Code.NOT_SHARED, Code.NODE_UNKNOWN})
 Refusals = Mapping[NodeName, Refusal | None]
 
 
-def suggestions(pod: PendingPod, cluster: Candidates, refusals: Refusals) -> Iterator[str]:
+def suggestions(
+    pod: PendingPod,
+    cluster: Candidates,
+    refusals: Refusals,
+    *,
+    grouping: Grouping = BY_LINKS,
+) -> Iterator[str]:
     """Sentences, the smallest step first.
 
     Args:
         pod: the pod that waits.
         cluster: the nodes.
         refusals: why each node does not admit the pod, ``None`` where it does.
+        grouping: how the cluster chooses several GPUs.
     """
     if pod.demand.fault:
         yield f"correct the pod: {pod.demand.fault}"
         return
     fits = sorted(name for name, refusal in refusals.items() if refusal is None)
     if fits:
-        yield _fits(pod, cluster.accounts[fits[0]])
+        yield _fits(pod, cluster.accounts[fits[0]], grouping)
         return
-    found = [*_blocked(pod, cluster, refusals), *_room(pod, cluster, refusals)]
+    found = [*_blocked(pod, cluster, refusals), *_room(pod, cluster, refusals, grouping)]
     yield from found or _remedies(refusals)
 
 
-def _fits(pod: PendingPod, account: NodeAccount) -> str:
+def _fits(pod: PendingPod, account: NodeAccount, grouping: Grouping) -> str:
     demand = pod.demand
     if pod.constraints.unsupported:
         return (
@@ -61,7 +68,7 @@ def _fits(pod: PendingPod, account: NodeAccount) -> str:
             f"{', '.join(pod.constraints.unsupported)} "
             "(the scheduler's message names what blocks the pod)"
         )
-    where = f", on {_best(account, demand.gpus, demand)}" if demand.gpus else ""
+    where = f", on {_best(account, demand.gpus, demand, grouping)}" if demand.gpus else ""
     return f"{account.name} can take it now{where}"
 
 
@@ -98,7 +105,9 @@ def _blocker(refusal: Refusal) -> str:
     return f"{its}{refusal.detail}"
 
 
-def _room(pod: PendingPod, cluster: Candidates, refusals: Refusals) -> Iterator[str]:
+def _room(
+    pod: PendingPod, cluster: Candidates, refusals: Refusals, grouping: Grouping
+) -> Iterator[str]:
     """What GPUs of the nodes that the pod may use could become, and what of them is free."""
     accounts = {name: cluster.accounts[name] for name in refusals if _usable(pod, cluster, name)}
     if pod.demand.mem and not pod.demand.gpus:
@@ -106,6 +115,7 @@ def _room(pod: PendingPod, cluster: Candidates, refusals: Refusals) -> Iterator[
     if pod.demand.gpus:
         everywhere = len(accounts) == len(refusals)
         yield from _for_gpus(pod, cluster, accounts, everywhere=everywhere)
+        yield from _fewer(pod, cluster, accounts, grouping)
     shapes = [account.shape for account in cluster.accounts.values()]
     if not any(s.offers_cards if pod.demand.gpus else s.offers_shares for s in shapes):
         kind = "whole cards" if pod.demand.gpus else "shares"
@@ -191,7 +201,6 @@ def _for_gpus(
         yield _too_many(wanted, offering, everywhere=everywhere)
     elif large:
         yield from _short_of(wanted, max(large, key=lambda each: each.whole_room))
-    yield from _fewer(pod, cluster, offering)
 
 
 def _too_many(wanted: int, offering: Sequence[NodeAccount], *, everywhere: bool) -> str:
@@ -209,15 +218,22 @@ def _short_of(wanted: int, roomy: NodeAccount) -> Iterator[str]:
         yield f"{short}; 'gpushare defrag --cards {wanted}' looks for pods to move"
 
 
-def _fewer(pod: PendingPod, cluster: Candidates, offering: Sequence[NodeAccount]) -> Iterator[str]:
-    roomy = max(offering, key=lambda each: each.whole_room, default=None)
+def _fewer(
+    pod: PendingPod,
+    cluster: Candidates,
+    accounts: Mapping[NodeName, NodeAccount],
+    grouping: Grouping,
+) -> Iterator[str]:
+    """The most GPUs that are free at once, where they are fewer than requested."""
+    roomy = max(accounts.values(), key=lambda each: each.whole_room, default=None)
     if roomy is None or not 0 < roomy.whole_room < pod.demand.gpus:
         return
     less = msgspec.structs.replace(
         pod.demand, gpus=roomy.whole_room, containers=(Ask(gpus=roomy.whole_room),)
     )
     if cluster.refusal(roomy.name, PendingPod(less, pod.constraints)) is None:
-        yield f"{_best(roomy, roomy.whole_room, less)} can be had now, on {roomy.name}"
+        best = _best(roomy, roomy.whole_room, less, grouping)
+        yield f"{best} can be had now, on {roomy.name}"
 
 
 def _capacity(account: NodeAccount) -> int:
@@ -238,9 +254,9 @@ def _remedies(refusals: Refusals) -> Iterator[str]:
             yield CATALOGUE[code].remedy
 
 
-def _best(account: NodeAccount, count: int, demand: Demand) -> str:
+def _best(account: NodeAccount, count: int, demand: Demand, grouping: Grouping) -> str:
     """The best group that is free, and its score where links are known."""
     free = [index for index, card in account.cards.items() if card.open and card.empty]
-    group = BY_LINKS.whole(account, free, count, demand)
+    group = grouping.whole(account, free, count, demand)
     score = account.shape.matrix.sum_of(group)
     return f"{cards_named(group)} (score {score})" if score else cards_named(group)

@@ -21,7 +21,7 @@ from gpuinspect.candidates import candidates
 from gpuinspect.errors import NotFoundError
 from gpuinspect.explaining import Group, gated, grouped
 from gpuinspect.manifests import ManifestError, Wanted
-from gpuinspect.schedulers import ClusterPolicy, unscheduled_by_us
+from gpuinspect.schedulers import ClusterPolicy, schedulers_of
 from gpuinspect.snapshots import Snapshot
 
 
@@ -86,9 +86,10 @@ def ask(
 
 def remarks(snapshot: Snapshot, wanted: Iterable[Wanted], names: Names) -> Iterator[str]:
     """What the answer leaves open about each pod, as sentences."""
+    schedulers = schedulers_of(snapshot, names)
     for each in wanted:
         pod, needs = each.pod, each.constraints
-        unseen = unscheduled_by_us(pod.scheduler_name, snapshot, names, new=True)
+        unseen = schedulers.misses(pod.scheduler_name, new=True)
         if unseen:
             yield f"{pod.name}: {unseen}"
         if needs.gates:

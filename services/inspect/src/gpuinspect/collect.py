@@ -4,7 +4,8 @@ Only what a command needs is asked for; a kind that the credentials may not read
 instead of failing the command, since nodes and pods answer most questions.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -14,11 +15,15 @@ import msgspec
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import UNHEALTHY_NAMESPACE
 from gpuinspect import snapshots
-from gpuinspect.errors import ClusterError, NotFoundError
+from gpuinspect.errors import ClusterError, ForbiddenError, NotFoundError
 from gpuinspect.snapshots import Snapshot
 
 if TYPE_CHECKING:  # the client takes half a second to import and a snapshot needs none
     from gpuinspect.kube import Kube
+
+
+FORBIDDEN_SECONDS: Final = 600.0
+"""Seconds until a list that the credentials may not read is requested again."""
 
 
 class Wanted(NamedTuple):
@@ -92,17 +97,56 @@ def live(kube: "Kube", wanted: Sequence[Wanted] = (), *, cached: bool = False) -
     """
     objects = [(each.kind, item) for each in _ALWAYS for item in _listed(kube, each, cached=cached)]
     missing: dict[str, str] = {}
+    forbidden: set[str] = set()
     for each in wanted:
         try:
             objects += [(each.kind, item) for item in _listed(kube, each, cached=cached)]
         except (ClusterError, NotFoundError) as error:
             missing[each.kind] = str(error)
+            forbidden |= {each.path} if isinstance(error, ForbiddenError) else set()
     try:
         found = snapshots.gather(objects)
     except (msgspec.MsgspecError, WireError) as error:
         raise ClusterError(f"the API server's answer cannot be read: {error}") from error
     none: dict[str, tuple[msgspec.Raw, ...]] = {each.kind: () for each in wanted}
-    return msgspec.structs.replace(found, raw={**none, **found.raw}, missing=missing)
+    return msgspec.structs.replace(
+        found, raw={**none, **found.raw}, missing=missing, forbidden=frozenset(forbidden)
+    )
+
+
+class LiveReader:
+    """Reads a cluster again and again; a list that is forbidden is requested seldom.
+
+    Args:
+        kube: the API server.
+        wanted: as of :func:`live`.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self, kube: "Kube", wanted: Sequence[Wanted], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._kube = kube
+        self._wanted = wanted
+        self._clock = clock
+        self._forbidden: dict[str, tuple[float, str]] = {}
+
+    def __call__(self) -> Snapshot:
+        """The cluster as the API server last saw it.
+
+        Raises:
+            ClusterError: as :func:`live`.
+        """
+        now = self._clock()
+        later = {path: why for path, (until, why) in self._forbidden.items() if now < until}
+        found = live(self._kube, [w for w in self._wanted if w.path not in later], cached=True)
+        self._forbidden |= {
+            each.path: (now + FORBIDDEN_SECONDS, found.missing[each.kind])
+            for each in self._wanted
+            if each.path in found.forbidden
+        }
+        missing = {each.kind: later[each.path] for each in self._wanted if each.path in later}
+        return msgspec.structs.replace(found, missing={**found.missing, **missing})
 
 
 def _listed(kube: "Kube", wanted: Wanted, *, cached: bool) -> Iterator[msgspec.Raw]:

@@ -4,6 +4,7 @@
 
     InspectError            printed as ``error: ...``; the command ends with exit code 1
     ├── ClusterError        the API server did not answer, or refused
+    │   └── ForbiddenError  the credentials do not allow it
     ├── SnapshotError       the file is no snapshot
     ├── NotFoundError       the cluster has no such node or pod
     └── ControlPlaneError   this node's kube-scheduler cannot be set up so
@@ -16,6 +17,10 @@ class InspectError(Exception):
 
 class ClusterError(InspectError):
     """The API server did not answer, or answered with a failure."""
+
+
+class ForbiddenError(ClusterError):
+    """The credentials do not allow this; some questions can do without."""
 
 
 class SnapshotError(InspectError):

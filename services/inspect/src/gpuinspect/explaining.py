@@ -36,7 +36,7 @@ from gpucore.wire.pods import demand_of
 from gpucore.wire.podspec import Pod
 from gpuinspect.candidates import candidates, constraints_of
 from gpuinspect.errors import NotFoundError
-from gpuinspect.schedulers import ClusterPolicy, policy_of, unscheduled_by_us
+from gpuinspect.schedulers import ClusterPolicy, policy_of, schedulers_of
 from gpuinspect.sightings import Sightings, sightings
 from gpuinspect.snapshots import Snapshot
 
@@ -227,14 +227,15 @@ def _waiting(
         state=State.FITS if fits else State.WAITING,
         groups=tuple(grouped(refused, nodes.accounts)),
         fits=fits,
-        helps=tuple(suggestions(pod, nodes, verdicts)),
+        helps=tuple(suggestions(pod, nodes, verdicts, grouping=base.policy.grouping)),
     )
     gang = gang_of(base.pod)
     if gang is None or not fits:
         return found
     members = _members(snapshot.pods, Member(base.pod, pod.demand), gang, ledger)
-    seats = seat(ledger, gang, pod.demand, frozenset(fits), Rules(), members=members, now_ns=0)
-    return _with_gang(found, seats, ledger)
+    rules = Rules(found.policy.name, found.policy.grouping)
+    seats = seat(ledger, gang, pod.demand, frozenset(fits), rules, members=members, now_ns=0)
+    return _with_gang(found, seats, ledger, rules)
 
 
 def _never_scheduled(
@@ -242,7 +243,7 @@ def _never_scheduled(
 ) -> Explanation:
     """What keeps every scheduler, or every scheduler of ours, away goes before the rest."""
     name = found.pod.scheduler_name
-    unseen = unscheduled_by_us(name, snapshot, ledger.names, new=False)
+    unseen = schedulers_of(snapshot, ledger.names).misses(name)
     gates = pod.constraints.gates
     first = [*([gated(gates)] if gates else []), *([unseen] if unseen else [])]
     return msgspec.structs.replace(
@@ -273,10 +274,10 @@ def _members(pods: Iterable[Pod], asking: Member, gang: Gang, ledger: Ledger) ->
 
 
 def _with_gang(
-    found: Explanation, answer: Seating | Shortage | Postponed, ledger: Ledger
+    found: Explanation, answer: Seating | Shortage | Postponed, ledger: Ledger, rules: Rules
 ) -> Explanation:
     """A pod of a gang for which there is room alone: it waits until all can be placed."""
-    words = tuple(gang_words(answer, ledger, Rules()))
+    words = tuple(gang_words(answer, ledger, rules))
     if not isinstance(answer, Seating):
         state = State.GANG_WAITS if isinstance(answer, Shortage) else State.GANG_INCOMPLETE
         return msgspec.structs.replace(found, state=state, helps=words)

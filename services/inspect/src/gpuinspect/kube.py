@@ -16,15 +16,11 @@ import urllib3
 from kubernetes import client
 from kubernetes import config as _config
 
-from gpuinspect.errors import ClusterError, NotFoundError
+from gpuinspect.errors import ClusterError, ForbiddenError, NotFoundError
 
 PAGE: Final = 500
 config: Any = _config  # the package says no types
 _FORBIDDEN: Final = frozenset({401, 403})
-
-
-class ForbiddenError(ClusterError):
-    """The credentials do not allow this; some questions can do without."""
 
 
 class _ListMetadata(msgspec.Struct):

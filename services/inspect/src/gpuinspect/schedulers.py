@@ -170,23 +170,35 @@ def steered(snapshot: Snapshot) -> bool | None:
     return any("gpushare" in msgspec.json.decode(raw, type=_Named).metadata.name for raw in raws)
 
 
-def unscheduled_by_us(scheduler: str, snapshot: Snapshot, names: Names, *, new: bool) -> str:
-    """Why no scheduler of ours sees a pod that names ``scheduler``; empty where one may.
+class Schedulers(msgspec.Struct, frozen=True):
+    """Which pods reach a scheduler that calls the extender.
 
-    Args:
-        scheduler: the name in its specification; empty for none.
-        snapshot: the cluster.
-        names: of the resources.
-        new: the pod does not exist yet, so that the webhook may still change it.
+    Attributes:
+        names: of these schedulers; empty unknown.
+        steered: our webhook names the scheduler of new pods that name none; ``None`` unknown.
     """
-    known = scheduler_names(snapshot, names)
-    named = scheduler or DEFAULT_SCHEDULER
-    if not known or named in known:
-        return ""
-    if new and named == DEFAULT_SCHEDULER and steered(snapshot) is not False:
-        return ""
-    best = " or ".join(sorted(known))
-    return (
-        f"no scheduler that calls the extender has the name {named}: "
-        f"set spec.schedulerName to {best}"
-    )
+
+    names: frozenset[str] = frozenset()
+    steered: bool | None = None
+
+    def misses(self, scheduler: str, *, new: bool = False) -> str:
+        """Why none of them sees a pod that names ``scheduler``; empty where one may.
+
+        Args:
+            scheduler: the name in its specification; empty for none.
+            new: the pod does not exist yet, so that the webhook may still change it.
+        """
+        named = scheduler or DEFAULT_SCHEDULER
+        if not self.names or named in self.names:
+            return ""
+        if new and named == DEFAULT_SCHEDULER and self.steered is not False:
+            return ""
+        return (
+            f"no scheduler that calls the extender has the name {named}: "
+            f"set spec.schedulerName to {' or '.join(sorted(self.names))}"
+        )
+
+
+def schedulers_of(snapshot: Snapshot, names: Names) -> Schedulers:
+    """What the snapshot tells of schedulers."""
+    return Schedulers(scheduler_names(snapshot, names), steered(snapshot))

@@ -27,12 +27,14 @@ class Snapshot(msgspec.Struct, frozen=True):
     Attributes:
         raw: the objects as they came, by kind; those of pods and nodes in the order above.
         missing: kinds that could not be read, with the reason; not the same as there being none.
+        forbidden: paths of lists that the credentials may not read.
     """
 
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...]
     raw: Mapping[str, tuple[msgspec.Raw, ...]] = msgspec.field(default_factory=dict)
     missing: Mapping[str, str] = msgspec.field(default_factory=dict)
+    forbidden: frozenset[str] = frozenset()
 
     def all(self, kind: str) -> tuple[msgspec.Raw, ...]:
         """The raw objects of a kind."""

@@ -1,11 +1,11 @@
 """What the API server says about somebody's token."""
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from gpuinspect.errors import ClusterError
-from gpuinspect.kube import Kube
 
 TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -28,10 +28,18 @@ class _Review(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
+class Reviews(Protocol):
+    """The part of the API server that answers reviews."""
+
+    def ask(self, path: str, review: Mapping[str, Any]) -> bytes:
+        """The answer to a review that is posted to ``path``."""
+        ...
+
+
 class TokenReviewer:
     """Asks whether a token is genuine and its user may list the pods of all namespaces."""
 
-    def __init__(self, kube: Kube) -> None:
+    def __init__(self, kube: Reviews) -> None:
         self._kube = kube
 
     def may_look(self, token: str) -> bool:

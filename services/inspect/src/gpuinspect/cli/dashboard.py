@@ -9,7 +9,7 @@ import typer
 import uvicorn
 
 from gpuinspect.cli.reading import Reader, note, reading
-from gpuinspect.collect import CONFIG_MAPS, FAILED_SCHEDULING, live
+from gpuinspect.collect import CONFIG_MAPS, FAILED_SCHEDULING, LiveReader
 from gpuinspect.snapshots import Snapshot
 from gpuinspect.tokens import TokenReviewer
 from gpuinspect.web.app import make_app
@@ -84,4 +84,4 @@ def _reads(reader: Reader) -> Callable[[], Snapshot]:
     if reader.source.snapshot is not None:
         return reader.source.read
     kube = reader.source.connect()
-    return lambda: live(kube, (CONFIG_MAPS, FAILED_SCHEDULING), cached=True)
+    return LiveReader(kube, (CONFIG_MAPS, FAILED_SCHEDULING))

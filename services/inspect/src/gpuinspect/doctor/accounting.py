@@ -73,7 +73,12 @@ def _overfull(evidence: Evidence) -> Iterator[str]:
     do="see that the device plugin there runs and may patch pods",
 )
 def _confirmed(evidence: Evidence) -> Iterator[str]:
-    running = {pod.uid for pod, _ in evidence.demands if pod.phase == "Running"}
+    # Kubelet lists no devices of init containers, and before 1.29 none of sidecars.
+    running = {
+        pod.uid
+        for pod, demand in evidence.demands
+        if pod.phase == "Running" and any(demand.containers)
+    }
     for uid, claim in evidence.ledger.claims().items():
         if uid in running and claim.state is not ClaimState.CONFIRMED:
             yield f"{_called(claim)} runs on {claim.placement.node} unconfirmed"

@@ -4,6 +4,7 @@ from typing import Final
 
 from gpuinspect.collect import CONFIG_MAPS, Wanted
 from gpuinspect.doctor import accounting, inventories, nodes, requests, stack
+from gpuinspect.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
 
 CHECKS: Final = (
     *nodes.check.checks,
@@ -15,15 +16,8 @@ CHECKS: Final = (
 
 WANTED: Final = (
     CONFIG_MAPS,
-    Wanted(
-        "ConfigMap",
-        "/api/v1/configmaps",
-        {"labelSelector": "app.kubernetes.io/component=scheduler"},
-    ),
+    SCHEDULER_CONFIGS,
     Wanted("RuntimeClass", "/apis/node.k8s.io/v1/runtimeclasses"),
-    Wanted(
-        "MutatingWebhookConfiguration",
-        "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
-    ),
+    WEBHOOKS,
 )
 """What is read besides nodes and pods."""

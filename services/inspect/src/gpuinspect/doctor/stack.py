@@ -5,16 +5,20 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from gpuinspect.doctor.checks import Checklist, Level
 from gpuinspect.doctor.evidence import Evidence, called
-from gpuinspect.doctor.rawobjects import ConfigMap, Named, WebhookConfiguration
+from gpuinspect.doctor.rawobjects import Named, WebhookConfiguration
+from gpuinspect.schedulers import (
+    CONFIGURATION,
+    configurations,
+    scheduler_names,
+    schedulers_of,
+)
 
 check = Checklist()
 RESTARTS: Final = 5
 _VERSION: Final = "app.kubernetes.io/version"
-_KIND: Final = "KubeSchedulerConfiguration"
 
 
 @check(
@@ -48,6 +52,8 @@ def _twice(evidence: Evidence) -> Iterator[str]:
 def _foreign(evidence: Evidence) -> Iterator[str]:
     ours = {node.name for node in evidence.labelled}
     for pod in evidence.snapshot.pods:
+        if pod.finished:
+            continue
         names = (pod.name, *pod.labels.values())
         if pod.node in ours and any("nvidia-device-plugin" in name for name in names):
             yield f"{called(pod)} on {pod.node}"
@@ -148,18 +154,6 @@ def _lenient(evidence: Evidence) -> Iterator[str]:
                 yield f"{found.metadata.name}: {hook.name} has failurePolicy Fail"
 
 
-def _configurations(evidence: Evidence) -> Iterator[dict[str, Any]]:
-    for raw in evidence.snapshot.all("ConfigMap"):
-        for text in (msgspec.json.decode(raw, type=ConfigMap).data or {}).values():
-            if _KIND in text and evidence.names.gpu_mem in text:
-                try:
-                    found = yaml.safe_load(text)
-                except yaml.YAMLError:
-                    continue
-                if isinstance(found, dict):
-                    yield found
-
-
 @check(
     "scheduler-configured",
     Level.FAIL,
@@ -168,9 +162,9 @@ def _configurations(evidence: Evidence) -> Iterator[dict[str, Any]]:
     needs=("ConfigMap",),
 )
 def _configured(evidence: Evidence) -> Iterator[str]:
-    found = list(_configurations(evidence))
+    found = list(configurations(evidence.snapshot, evidence.names))
     if not found:
-        yield f"no {_KIND} that names {evidence.names.gpu_mem} was found"
+        yield f"no {CONFIGURATION} that names {evidence.names.gpu_mem} was found"
     for configuration in found:
         for extender in configuration.get("extenders") or ():
             yield from _lacking(extender, evidence)
@@ -194,8 +188,22 @@ def _lacking(extender: dict[str, Any], evidence: Evidence) -> Iterator[str]:
     needs=("ConfigMap",),
 )
 def _named(evidence: Evidence) -> Iterator[str]:
-    profiles = [p for found in _configurations(evidence) for p in found.get("profiles") or ()]
-    known = {profile.get("schedulerName", "default-scheduler") for profile in profiles}
+    known = scheduler_names(evidence.snapshot, evidence.names)
     for pod, _ in evidence.waiting:
         if known and pod.scheduler_name not in known:
             yield f"{called(pod)} names {pod.scheduler_name}, not {', '.join(sorted(known))}"
+
+
+@check(
+    "scheduled-by-us",
+    Level.WARN,
+    "running pods with shares were placed by a scheduler that calls the extender",
+    do="set spec.schedulerName in the pod's template, or turn the webhook on; then create it again",
+    needs=("ConfigMap",),
+)
+def _placed_by_others(evidence: Evidence) -> Iterator[str]:
+    schedulers = schedulers_of(evidence.snapshot, evidence.names)
+    for pod, _ in evidence.demands:
+        unseen = schedulers.misses(pod.scheduler_name) if pod.node else ""
+        if unseen:
+            yield f"{called(pod)} on {pod.node}: {unseen}"

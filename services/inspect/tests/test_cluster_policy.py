@@ -1,0 +1,147 @@
+"""The policy of the cluster's extender: read, said in the answer, and overridden by a flag."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drawncluster import Card, FakeCluster
+from invoking import Run
+
+POD = """
+kind: Pod
+metadata: {name: new}
+spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 2}}}]}
+"""
+WHOLE = {"aliyun.com/gpu": "3", "aliyun.com/gpu-mem": "45", "aliyun.com/gpu-count": "3"}
+
+
+def extender(
+    cluster: FakeCluster, *args: str, name: str = "extender-0", **metadata: Any
+) -> FakeCluster:
+    """A pod of the chart's scheduler with the extender in it, called with these arguments."""
+    labels = {"app.kubernetes.io/component": "scheduler"}
+    boxes = [{"name": "kube-scheduler"}, {"name": "extender", "args": list(args)}]
+    return cluster.pod(
+        name,
+        namespace="gpushare",
+        metadata={"labels": labels, **metadata},
+        spec={"containers": boxes},
+    )
+
+
+@pytest.fixture
+def halves(cluster: FakeCluster) -> FakeCluster:
+    """A node with two GPUs, the first partly used; a small pod on the second."""
+    cluster.node("n", cards=[Card(15), Card(15)]).pod("a", 6, node="n", index=0)
+    return cluster.pod("b", 2, node="n", index=1)
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> str:
+    """A pod of 2 units in a file."""
+    path = tmp_path / "pod.yaml"
+    path.write_text(POD)
+    return str(path)
+
+
+def asked(run: Run, cluster: FakeCluster, manifest: str, *flags: str) -> Mapping[str, Any]:
+    """The answer of whatif as JSON."""
+    out = run("whatif", "-f", manifest, "-o", "json", *flags, on=cluster).out
+    return dict(json.loads(out))
+
+
+def test_whatif_places_by_the_policy_of_the_extender(
+    run: Run, halves: FakeCluster, manifest: str
+) -> None:
+    """Spread on the extender means the emptier GPU, and the answer says where that was read."""
+    extender(halves, "--port=12345", "--policy=spread")
+    found = asked(run, halves, manifest)
+    assert found["items"][0]["gpus"] == {"1": 2}
+    assert (found["policy"], found["policySource"]) == (
+        "spread",
+        "set on pod gpushare/extender-0",
+    )
+    err = run("whatif", "-f", manifest, on=halves).err
+    assert "note: policy spread, topology best-effort (set on pod gpushare/extender-0)\n" in err
+
+
+def test_the_flag_overrides_the_extender(run: Run, halves: FakeCluster, manifest: str) -> None:
+    """``--policy`` is for what would be if the extender were configured otherwise."""
+    extender(halves, "--policy=spread")
+    found = asked(run, halves, manifest, "--policy=binpack")
+    assert found["items"][0]["gpus"] == {"0": 2}
+    assert (found["policy"], found["policySource"]) == ("binpack", "given by --policy")
+
+
+def test_without_an_extender_the_default_is_assumed_and_said(
+    run: Run, halves: FakeCluster, manifest: str
+) -> None:
+    """Nothing says the policy: the answer says what it assumes."""
+    found = asked(run, halves, manifest)
+    assert (found["policy"], found["policySource"]) == (
+        "binpack",
+        "assumed: no extender was found",
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "policy"),
+    [
+        (("--policy", "spread"), "spread"),
+        (("--policy=binpack", "--policy=fragmentation"), "fragmentation"),
+        (("--policy=unheard",), "binpack"),
+        (("policy=spread", "--log-level=debug"), "binpack"),
+    ],
+)
+def test_arguments_are_read_as_the_extender_reads_them(
+    run: Run, halves: FakeCluster, manifest: str, args: tuple[str, ...], policy: str
+) -> None:
+    """Both spellings count, the last of a repeated flag holds, and a name must exist."""
+    extender(halves, *args)
+    assert asked(run, halves, manifest)["policy"] == policy
+
+
+def test_extenders_that_differ_are_said(run: Run, halves: FakeCluster, manifest: str) -> None:
+    """During an upgrade, or with a pod that only looks like one, the oldest counts."""
+    extender(halves, "--policy=spread", creationTimestamp="2026-01-02T00:00:00Z")
+    extender(halves, "--policy=binpack", name="other", creationTimestamp="2026-01-03T00:00:00Z")
+    found = asked(run, halves, manifest)
+    assert (found["policy"], found["policySource"]) == (
+        "spread",
+        "set on pod gpushare/extender-0; extenders differ",
+    )
+
+
+def test_pods_that_are_no_extender_say_nothing(
+    run: Run, halves: FakeCluster, manifest: str
+) -> None:
+    """One that has ended, is being deleted, or has no such container."""
+    extender(halves, "--policy=spread", name="leaving", deletionTimestamp="2026-01-02T00:00:00Z")
+    extender(halves, "--policy=spread", name="done")
+    halves.items[-1]["status"]["phase"] = "Failed"
+    extender(halves, "--policy=spread", name="bare")
+    halves.items[-1]["spec"]["containers"].pop()
+    assert asked(run, halves, manifest)["policySource"] == "assumed: no extender was found"
+
+
+def test_explain_asks_the_policy_of_the_extender(run: Run, halves: FakeCluster) -> None:
+    """Why a pod sits on its GPU is judged by the policy that placed it."""
+    extender(halves, "--policy=spread")
+    out = run("explain", "pod", "b", on=halves).out
+    assert "spread would choose the same again: the emptiest card that takes it" in out
+    assert "Policy:     spread, topology best-effort (set on pod gpushare/extender-0)" in out
+    other = run("explain", "pod", "b", "--policy=binpack", on=halves).out
+    assert "binpack would choose 2 GiB on card 0 of node n now" in other
+    assert run("explain", "pod", "b", "--policy=best", on=halves).code == 2
+
+
+def test_explain_asks_the_topology_policy_of_the_extender(run: Run, cluster: FakeCluster) -> None:
+    """Whole GPUs are judged by the extender's choice of several GPUs."""
+    cluster.node("n", cards=[Card(15)] * 3, resources=WHOLE)
+    placed = {"ALIYUN_COM_GPU_GROUP": "0,1"}
+    cluster.pod("w", node="n", annotations=placed, limits={"aliyun.com/gpu": "2"})
+    extender(cluster, "--topology-policy=simple")
+    out = run("explain", "pod", "w", on=cluster).out
+    assert "simple (the default) would choose the same of the 3 cards" in out
