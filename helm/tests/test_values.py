@@ -81,7 +81,8 @@ def test_amounts_are_texts(part: str, container: str) -> None:
 
 def test_one_replica_has_no_disruption_budget() -> None:
     """A budget of one of one would block every drain."""
-    assert render(values={"scheduler": {"replicas": 1}}).of("PodDisruptionBudget") == []
+    one = {"scheduler": {"replicas": 1}, "webhook": {"replicas": 1}}
+    assert render(values=one).of("PodDisruptionBudget") == []
 
 
 def test_changed_configuration_restarts_the_scheduler() -> None:

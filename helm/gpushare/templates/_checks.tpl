@@ -38,6 +38,9 @@
 {{- if eq (int $values.webhook.port) (int $values.extender.port) -}}
 {{- fail "webhook.port and extender.port are the same: choose another port for one of them" -}}
 {{- end -}}
+{{- if and (eq $values.webhook.failurePolicy "Fail") (semverCompare "<1.21.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail "webhook.failurePolicy is Fail, but before Kubernetes 1.21 namespaces cannot be excluded by name, and the cluster could not start its own pods: set Ignore" -}}
+{{- end -}}
 {{- $certificate := $values.webhook.certificate -}}
 {{- if and $certificate.secretName (not $certificate.caBundle) (not $values.webhook.annotations) -}}
 {{- fail "webhook.certificate.secretName is set, but nothing tells the API server whom to trust: set webhook.certificate.caBundle, or webhook.annotations for something that injects it" -}}
