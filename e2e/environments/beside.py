@@ -1,6 +1,7 @@
 """A second release of the chart beside the stack, for what the stack itself runs without.
 
-It brings no device plugin, since a node has one, no page and no webhook; both extenders fold the same cluster.
+It brings no device plugin, since a node has one, no page and no webhook; both extenders fold the
+same cluster.
 """
 
 from collections.abc import Iterator, Mapping
