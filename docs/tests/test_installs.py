@@ -71,8 +71,9 @@ def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("install", list(installs()), ids=lambda install: install.page)
 def test_the_chart_takes_the_values_of_every_line_that_installs_it(install: Install) -> None:
-    """With the files that the page shows under their names."""
-    assert render(NEWEST, install.values).of("DaemonSet")
+    """With the files that the page shows; a first install names a registry too."""
+    known = {} if "--reuse-values" in install.line else {"image": {}}
+    assert render(NEWEST, _merged(known, install.values)).of("DaemonSet")
 
 
 @pytest.mark.parametrize("install", list(settings()), ids=lambda install: install.line)

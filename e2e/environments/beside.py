@@ -1,6 +1,7 @@
 """A second release of the chart beside the stack, for what the stack itself runs without.
 
-It brings no device plugin, since a node has one, and no page; both extenders fold the same cluster.
+It brings no device plugin, since a node has one, no page and no webhook; both extenders fold the
+same cluster.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,7 @@ def release(environment: KindEnvironment, name: str, values: Mapping[str, object
     absent = {
         "devicePlugin": {"nodeSelector": {"gpushare-e2e": "nowhere"}},
         "dashboard": {"enabled": False},
+        "webhook": {"enabled": False},
     }
     merged = {**environment.values, **absent, **values}
     try:

@@ -45,7 +45,7 @@ class Case:
         By force, since nobody here waits to see an end. The namespace itself follows in its own
         time: its controller is in no hurry, but makes sure of what a controller made meanwhile.
         """
-        kinds, where = "deployments,replicasets,jobs,pods", ("--all", "-n", self.name)
+        kinds, where = "deployments,replicasets,statefulsets,jobs,pods", ("--all", "-n", self.name)
         self.kubectl("delete", kinds, *where, "--grace-period=0", "--force", "--wait=false")
         self.kubectl("delete", "namespace", self.name, "--wait=false")
         until("the case's pods are gone", lambda: not self.pods(), seconds=END_SECONDS)

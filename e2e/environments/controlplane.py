@@ -120,6 +120,23 @@ class ControlPlane:
         until(f"{name} is healthy", lambda: self._healthy(process, port), seconds=START_SECONDS)
         return process
 
+    def policy_scheduler(self, policy: Path) -> Process:
+        """Start the kube-scheduler of a cluster that is configured by a policy file."""
+        port = free_port()
+        argv: list[str | Path] = [
+            self._programs / "kube-scheduler",
+            f"--policy-config-file={policy}",
+            f"--kubeconfig={self.kubeconfig}",
+            "--leader-elect=false",
+            "--port=0",
+            f"--secure-port={port}",
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={self.folder / 'by-policy'}",
+        ]
+        process = self._run("by-policy", argv)
+        until("it is healthy", lambda: self._healthy(process, port), seconds=START_SECONDS)
+        return process
+
     def run(self, name: str, argv: Sequence[str | Path], **env: str) -> Process:
         """Start another program whose life ends with the control plane's."""
         return self._run(name, argv, env={**os.environ, **env})

@@ -232,6 +232,7 @@ class KindEnvironment:
     def _values(self, built: images.Built) -> dict[str, Any]:
         """Values of the chart for this cluster: images built here, the mock machine mounted."""
         return {
+            "image": {"registry": "local"},
             "scheduler": {"tolerations": [], "leaderElection": ownscheduler.ELECTION},
             "mps": {"enabled": True, "control": f"/machine/{machines.MPS_CONTROL}"},
             "extender": {"image": _image(built.extender)},

@@ -1,4 +1,4 @@
-"""An admission policy of the chart, asked about a request as the API server asks it.
+"""Admission rules of the chart, asked about a request as the API server asks them.
 
 The expressions are evaluated by a CEL implementation of its own, over plain objects; the API
 server's type checker is not part of it.
@@ -13,6 +13,23 @@ from charting import NAMESPACE, Object, Rendered
 TENANT = "jane"
 SELF = f"system:serviceaccount:{NAMESPACE}:gpushare-device-plugin"
 IDX = {"ALIYUN_COM_GPU_MEM_IDX": "1"}
+
+
+class Conditions:
+    """Whether the API server sends a pod to the webhook, by its match conditions."""
+
+    def __init__(self, rendered: Rendered) -> None:
+        (hook,) = rendered.of("MutatingWebhookConfiguration")[0]["webhooks"]
+        environment = celpy.Environment()
+        self._programs = [
+            environment.program(environment.compile(each["expression"]))
+            for each in hook["matchConditions"]
+        ]
+
+    def __call__(self, pod: Object) -> bool:
+        """All conditions hold for the creation of this pod."""
+        known = {"object": celpy.json_to_cel(pod)}
+        return all(bool(program.evaluate(known)) for program in self._programs)
 
 
 class Policy:

@@ -110,13 +110,13 @@ def test_an_own_secret_replaces_its_generated_one() -> None:
     rendered = with_page(tls={"secretName": "mine"})
     (volume,) = dict(rendered.pods())["dashboard"]["volumes"]
     assert volume["secret"]["secretName"] == "mine"
-    assert [item["metadata"]["name"] for item in rendered.of("Secret")] == ["gpushare-metrics"]
+    assert "gpushare-dashboard" not in {item["metadata"]["name"] for item in rendered.of("Secret")}
 
 
 def test_a_plain_page_has_nothing_of_tls() -> None:
     """Behind an ingress that speaks plain HTTP there is no secret, flag or mount."""
     rendered = with_page(tls={"enabled": False})
-    assert [item["metadata"]["name"] for item in rendered.of("Secret")] == ["gpushare-metrics"]
+    assert "gpushare-dashboard" not in {item["metadata"]["name"] for item in rendered.of("Secret")}
     assert "volumes" not in dict(rendered.pods())["dashboard"]
     assert not [flag for flag in container(rendered)["args"] if "tls" in flag]
 

@@ -16,7 +16,7 @@ def test_second_mode_has_a_scheduler_and_no_service() -> None:
     rendered = render()
     names = [item["name"] for item in dict(rendered.pods())["scheduler"]["containers"]]
     assert names == ["kube-scheduler", "extender"]
-    assert rendered.of("Service") == []
+    assert [item["metadata"]["name"] for item in rendered.of("Service")] == ["gpushare-webhook"]
     assert rendered.scheduler_config()["profiles"] == [{"schedulerName": "gpushare-scheduler"}]
 
 
@@ -36,7 +36,7 @@ def test_extender_mode_has_a_service_and_no_scheduler() -> None:
     rendered = extender_mode()
     pod = dict(rendered.pods())["extender"]
     (container,) = pod["containers"]
-    (service,) = rendered.of("Service")
+    service = rendered.one("Service", "-extender")
     assert container["name"] == "extender"
     assert "--host=0.0.0.0" in container["args"]
     assert service["spec"]["sessionAffinity"] == "ClientIP"

@@ -19,6 +19,7 @@ ALLOWED = {
         ("", "events"): {"create"},
     },
     "device-plugin-unhealthy-gpus": {("", "configmaps"): {"get"}},
+    "webhook": {("", "nodes"): {"list", "watch"}, ("", "pods"): {"list", "watch"}},
 }
 BUILT_IN_ROLES = {
     "system:kube-scheduler",

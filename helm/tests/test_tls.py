@@ -80,7 +80,7 @@ def test_own_secrets_replace_the_generated_ones() -> None:
     tls = {"secretName": "mine", "clientSecretName": "theirs", "clientNames": names}
     found = render(values={"scheduler": {"mode": "extender"}, "extender": {"tls": tls}})
     (config,) = found.of("ConfigMap")
-    assert secrets(found) == {"gpushare-metrics"}
+    assert secrets(found) == {"gpushare-metrics", "gpushare-webhook"}
     assert config["data"]["credentials"] == "theirs"
     mounted = {each["secret"]["secretName"] for each in dict(found.pods())["extender"]["volumes"]}
     assert mounted == {"mine", "gpushare-metrics"}
@@ -114,7 +114,7 @@ def test_plain_calls_must_be_asked_for() -> None:
     values = {"scheduler": {"mode": "extender"}, "extender": plain, "monitoring": plain}
     found = render(values=values)
     entry = extender_entry(found)
-    assert secrets(found) == set()
+    assert secrets(found) == {"gpushare-webhook"}
     assert (entry["enableHTTPS"], "tlsConfig" in entry) == (False, False)
     assert entry["urlPrefix"].startswith("http://")
     assert "volumes" not in dict(found.pods())["extender"]
@@ -122,4 +122,4 @@ def test_plain_calls_must_be_asked_for() -> None:
 
 def test_beside_the_scheduler_there_is_no_certificate() -> None:
     """In mode second the calls never leave the pod."""
-    assert secrets(render()) == {"gpushare-metrics"}
+    assert secrets(render()) == {"gpushare-metrics", "gpushare-webhook"}

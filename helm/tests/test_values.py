@@ -81,7 +81,8 @@ def test_amounts_are_texts(part: str, container: str) -> None:
 
 def test_one_replica_has_no_disruption_budget() -> None:
     """A budget of one of one would block every drain."""
-    assert render(values={"scheduler": {"replicas": 1}}).of("PodDisruptionBudget") == []
+    one = {"scheduler": {"replicas": 1}, "webhook": {"replicas": 1}}
+    assert render(values=one).of("PodDisruptionBudget") == []
 
 
 def test_changed_configuration_restarts_the_scheduler() -> None:
@@ -103,6 +104,10 @@ def test_notes_say_what_to_do_next() -> None:
     assert "kubectl label node <gpu-node> gpushare=true" in notes
     assert "example.com/gpu-mem: 2" in notes
     assert "schedulerName: shares" in notes
+    assert "webhook.enabled=false turns the webhook off" in notes
+    off = render(values={**values, "webhook": {"enabled": False}}).notes
+    assert "schedulerName: shares" in off
+    assert "The webhook is off" in off
 
 
 def test_notes_of_extender_mode_lead_to_the_configuration() -> None:

@@ -4,7 +4,9 @@ import base64
 import ssl
 from pathlib import Path
 
+import helm_python as helm
 import pytest
+from admission import Conditions
 from charting import CHART, NAMESPACE, Object, Rendered, parsed, render
 from handshake import shake_hands
 
@@ -20,8 +22,13 @@ def rendered_values(section: str) -> Object:
 
 @pytest.fixture
 def rendered() -> Rendered:
-    """The chart with the webhook."""
-    return render(values={"webhook": {"enabled": True}})
+    """The chart as it is installed by default."""
+    return render()
+
+
+def call_of(rendered: Rendered) -> Object:
+    """How the API server calls the webhook."""
+    return dict(rendered.of("MutatingWebhookConfiguration")[0]["webhooks"][0]["clientConfig"])
 
 
 def test_generated_certificate_is_trusted_by_the_api_server(
@@ -33,8 +40,7 @@ def test_generated_certificate_is_trusted_by_the_api_server(
         (tmp_path / name).write_bytes(base64.b64decode(data[name]))
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
-    call = rendered.of("MutatingWebhookConfiguration")[0]["webhooks"][0]["clientConfig"]
-    bundle = base64.b64decode(call["caBundle"]).decode()
+    bundle = base64.b64decode(call_of(rendered)["caBundle"]).decode()
     shake_hands(server, ssl.create_default_context(cadata=bundle), host=HOST)
 
 
@@ -53,11 +59,116 @@ def test_configuration_calls_the_service(rendered: Rendered) -> None:
 def test_it_never_stops_the_cluster_from_starting(rendered: Rendered) -> None:
     """It is not asked about system pods or its own, and its absence lets pods pass."""
     (hook,) = rendered.of("MutatingWebhookConfiguration")[0]["webhooks"]
-    (expression,) = hook["namespaceSelector"]["matchExpressions"]
-    assert expression["operator"] == "NotIn"
+    named, labelled = hook["namespaceSelector"]["matchExpressions"]
+    assert (named["key"], named["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
     exempt = rendered_values("admissionPolicy")["exemptNamespaces"]
-    assert set(expression["values"]) == {"kube-system", NAMESPACE, *exempt}
-    assert hook["failurePolicy"] == "Ignore"
+    assert set(named["values"]) == {"kube-system", NAMESPACE, *exempt}
+    assert labelled == {"key": "gpushare/webhook", "operator": "NotIn", "values": ["disabled"]}
+    assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 3)
+
+
+def test_excluded_namespaces_are_the_installers_choice() -> None:
+    """More namespaces can be left out; the release's own always is."""
+    found = render(values={"webhook": {"excludedNamespaces": ["kube-system", "batch"]}})
+    (hook,) = found.of("MutatingWebhookConfiguration")[0]["webhooks"]
+    values = hook["namespaceSelector"]["matchExpressions"][0]["values"]
+    assert {"kube-system", "batch", NAMESPACE} <= set(values)
+
+
+def test_it_can_be_turned_off() -> None:
+    """One value removes every object of it."""
+    found = render(values={"webhook": {"enabled": False}})
+    named = [item for item in found.objects if "webhook" in item["metadata"]["name"]]
+    assert named == []
+
+
+def test_rejecting_while_it_is_down_needs_namespaces_with_names() -> None:
+    """Before 1.21 namespaces have no label with their name, so none could be excluded."""
+    values = {"webhook": {"failurePolicy": "Fail"}}
+    with pytest.raises(helm.HelmError, match="could not start its own pods: set Ignore"):
+        render("1.20.2", values)
+    (hook,) = render("1.21.0", values).of("MutatingWebhookConfiguration")[0]["webhooks"]
+    assert hook["failurePolicy"] == "Fail"
+
+
+def pod(resource: str = "aliyun.com/gpu-mem", where: str = "containers", **spec: object) -> Object:
+    """A pod as the API server sends it, with defaults filled in."""
+    requester = {"name": "c", "resources": {"limits": {resource: "2", "cpu": "1"}}}
+    found: Object = {
+        "schedulerName": "default-scheduler",
+        "containers": [{"name": "plain"}],
+        **spec,
+    }
+    found[where] = [{"name": "first", "resources": {}}, requester]
+    return {"metadata": {"name": "p"}, "spec": found}
+
+
+SENT = [
+    pod(),
+    pod("aliyun.com/gpu-core.percentage"),
+    pod("aliyun.com/gpu"),
+    pod(where="initContainers"),
+    pod(schedulerName="gpushare-scheduler"),
+    pod(schedulerName=""),
+]
+NOT_SENT = [
+    pod("nvidia.com/gpu"),
+    pod("example.com/gpu-mem"),
+    pod("cpu", where="initContainers"),
+    {"metadata": {}, "spec": {"containers": [{"name": "plain", "resources": {}}]}},
+]
+ANOTHER = pod(schedulerName="volcano")
+
+
+@pytest.mark.parametrize("mode", ["second", "extender"])
+def test_only_pods_that_request_shares_are_sent(mode: str) -> None:
+    """From 1.28 the API server decides by the conditions; no other pod waits for the webhook."""
+    asked = Conditions(render(values={"scheduler": {"mode": mode}}))
+    assert [asked(item) for item in SENT] == [True] * len(SENT)
+    assert [asked(item) for item in NOT_SENT] == [False] * len(NOT_SENT)
+
+
+@pytest.mark.parametrize("where", ["containers", "initContainers", "ephemeralContainers"])
+def test_pods_that_choose_gpus_by_a_variable_are_always_sent(where: str) -> None:
+    """Another scheduler's name, or no request at all, is no way around the check."""
+    chooser = {"name": "x", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
+    harmless = {"name": "y", "env": [{"name": "PATH", "value": "/bin"}]}
+    asked = Conditions(render())
+    spec = {"schedulerName": "volcano", "containers": [{"name": "plain"}]}
+    assert asked({"metadata": {}, "spec": {**spec, where: [chooser]}})
+    assert not asked({"metadata": {}, "spec": {**spec, where: [harmless]}})
+
+
+def test_pods_of_other_schedulers_are_left_to_them() -> None:
+    """Mode second: a pod that names another scheduler is not even sent. Else all may call us."""
+    assert not Conditions(render())(ANOTHER)
+    assert Conditions(render(values={"scheduler": {"mode": "extender"}}))(ANOTHER)
+
+
+def test_conditions_follow_the_values() -> None:
+    """Another resource domain and another scheduler name are those that the conditions look for."""
+    values = {"resourceDomain": "example.com", "scheduler": {"name": "shares"}}
+    asked = Conditions(render(values=values))
+    assert asked(pod("example.com/gpu-mem", schedulerName="shares"))
+    assert not asked(pod())
+
+
+@pytest.mark.parametrize(("version", "expected"), [("1.27.9", False), ("1.28.0", True)])
+def test_older_clusters_know_no_conditions(version: str, expected: bool) -> None:
+    """The field is in every API server from 1.28; before, the webhook itself passes other pods."""
+    (hook,) = render(version).of("MutatingWebhookConfiguration")[0]["webhooks"]
+    assert ("matchConditions" in hook) is expected
+
+
+def test_one_of_its_pods_stays_through_a_drain() -> None:
+    """Its budget selects its pods; with one pod there is none, or no node could be drained."""
+    budget = render().one("PodDisruptionBudget", "-webhook")
+    assert budget["spec"]["minAvailable"] == 1
+    labels = render().one("Deployment", "-webhook")["spec"]["template"]["metadata"]["labels"]
+    assert budget["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    for off in ({"replicas": 1}, {"podDisruptionBudget": {"enabled": False}}):
+        found = render(values={"webhook": off}).of("PodDisruptionBudget")
+        assert [item["metadata"]["name"] for item in found] == ["gpushare-scheduler"]
 
 
 def test_it_may_read_and_not_bind(rendered: Rendered) -> None:
@@ -79,5 +190,6 @@ def test_own_secret_replaces_the_generated_one() -> None:
     certificate = {"secretName": "mine", "caBundle": "YQ=="}
     found = render(values={"webhook": {"enabled": True, "certificate": certificate}})
     assert [item["metadata"]["name"] for item in found.of("Secret")] == ["gpushare-metrics"]
+    assert call_of(found)["caBundle"] == "YQ=="
     mounted = {each["secret"]["secretName"] for each in dict(found.pods())["webhook"]["volumes"]}
     assert mounted == {"mine", "gpushare-metrics"}

@@ -18,6 +18,18 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- $nodePorts := $values.extender.service.originalNodePorts -}}
+{{- if $nodePorts.enabled -}}
+{{- if include "gpushare.second" . -}}
+{{- fail "extender.service.originalNodePorts.enabled is set, but scheduler.mode=second has no Service: remove it, or set scheduler.mode=extender" -}}
+{{- end -}}
+{{- if $values.extender.tls.enabled -}}
+{{- fail "extender.service.originalNodePorts.enabled is set, but the original's files call plain HTTP: set extender.tls.enabled=false and let networkPolicy.schedulerFrom name the control plane, or use gpushare install-scheduler, which calls over TLS" -}}
+{{- end -}}
+{{- if eq (int $nodePorts.gpushare) (int $nodePorts.topology) -}}
+{{- fail "extender.service.originalNodePorts: gpushare and topology are the same: choose another port for one of them" -}}
+{{- end -}}
+{{- end -}}
 {{- if eq (int $values.extender.metricsPort) (int $values.extender.port) -}}
 {{- fail "extender.metricsPort and extender.port are the same: choose another port for one of them" -}}
 {{- end -}}
@@ -40,6 +52,9 @@
 {{- if $values.webhook.enabled -}}
 {{- if eq (int $values.webhook.port) (int $values.extender.port) -}}
 {{- fail "webhook.port and extender.port are the same: choose another port for one of them" -}}
+{{- end -}}
+{{- if and (eq $values.webhook.failurePolicy "Fail") (semverCompare "<1.21.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail "webhook.failurePolicy is Fail, but before Kubernetes 1.21 namespaces cannot be excluded by name, and the cluster could not start its own pods: set Ignore" -}}
 {{- end -}}
 {{- $certificate := $values.webhook.certificate -}}
 {{- if and $certificate.secretName (not $certificate.caBundle) (not $values.webhook.annotations) -}}

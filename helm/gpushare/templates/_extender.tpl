@@ -5,7 +5,7 @@
 {{- $second := include "gpushare.second" . -}}
 name: extender
 image: {{ include "gpushare.image" (list . $extender.image) }}
-imagePullPolicy: {{ $extender.image.pullPolicy }}
+imagePullPolicy: {{ include "gpushare.pullPolicy" (list . $extender.image) }}
 args:
   {{- if $second }}
   # Who reaches it can bind pods: nobody but the scheduler beside it may.

@@ -32,3 +32,15 @@
       ignoredByScheduler: false
     {{- end }}
 {{- end -}}
+
+{{/*
+The same as the policy that kube-scheduler reads with --policy-config-file before 1.23: a field is
+spelled otherwise, and a duration is in nanoseconds. (list root "http://...")
+*/}}
+{{- define "gpushare.policy" -}}
+{{- $extender := first (include "gpushare.extenders" . | fromYamlArray) -}}
+{{- $nanoseconds := mul (index . 0).Values.extender.httpTimeoutSeconds 1000000000 -}}
+{{- $spelled := dict "enableHttps" $extender.enableHTTPS "httpTimeout" $nanoseconds -}}
+{{- $extender = merge $spelled (omit $extender "enableHTTPS" "httpTimeout") -}}
+{{- dict "kind" "Policy" "apiVersion" "v1" "extenders" (list $extender) | toPrettyJson -}}
+{{- end -}}

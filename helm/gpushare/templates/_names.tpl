@@ -32,9 +32,3 @@ app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version }}
 {{- end -}}
-
-{{/* One of our images: (list root .Values.extender.image). */}}
-{{- define "gpushare.image" -}}
-{{- $image := index . 1 -}}
-{{- printf "%s:%s" $image.repository (default (index . 0).Chart.AppVersion $image.tag) -}}
-{{- end -}}

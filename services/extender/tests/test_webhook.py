@@ -101,8 +101,6 @@ def broken(kind: str) -> Object:
         limits["nvidia.com/gpu"] = "1"
     if kind == "visible":
         container["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
-    if kind == "unit":
-        limits["aliyun.com/gpu-mem"] = "8192"
     if kind == "uneven":
         item["metadata"]["labels"] = {"aliyun.com/gpu-count": "3"}
     return item
@@ -114,7 +112,6 @@ def broken(kind: str) -> Object:
         ("both", "whole cards and for shares at once"),
         ("nvidia", "aliyun.com/gpu-mem and nvidia.com/gpu, which would book cards twice"),
         ("visible", "container c0: sets NVIDIA_VISIBLE_DEVICES"),
-        ("unit", "the largest card has 15: if MiB were meant, ask for 8"),
         ("uneven", "does not divide over its 3 cards"),
     ],
 )
@@ -189,6 +186,25 @@ async def test_a_debug_container_chooses_no_gpu(cluster: FakeApiServer, tmp_path
         assert fine == {"uid": "r1", "allowed": True}
         item["spec"]["ephemeralContainers"] = [choosing("NVIDIA_VISIBLE_DEVICES")]
         assert not (await review(extender, item, sub_resource="ephemeralcontainers"))["allowed"]
+
+
+async def test_an_amount_that_was_meant_in_mib_waits_with_a_warning(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """The original's fourth sample is such a pod: it is created, and its author is warned."""
+    make_certificate(tmp_path / "certificates", "one")
+    async with webhook(cluster, tmp_path) as extender:
+        await started(extender)
+        await cluster.put("nodes", node("n", 15, unit="GiB"))
+        await extender.knows_node("n")
+        response = await review(extender, pod("p", 8192))
+        assert response["allowed"]
+        (warning,) = response["warnings"]
+        assert warning == (
+            "this pod requests 8192 aliyun.com/gpu-mem, the largest GPU has 15: if MiB were meant, "
+            "request 8"
+        )
+        assert "gpushare-scheduler" in base64.b64decode(response["patch"]).decode()
 
 
 async def test_a_large_pod_may_wait_for_a_larger_node(

@@ -1,9 +1,10 @@
 """What is wrong with a pod before it exists: one sentence to its author instead of a long wait.
 
-Only what can never be right is refused. Being too large for every card that is there now is not
-such a thing, for a larger node may come, unless the amount is a unit or more when read in MiB:
-then it is the well-known mistake. A pod that requests nothing of ours is refused only where it
-chooses GPUs by NVIDIA_VISIBLE_DEVICES. Pods of ``kube-system`` pass untouched.
+Only what can never be right is refused. Being too large for every GPU that is there now is not
+such a thing, for a larger node may come. Where the amount would fit if it were meant in MiB, the
+author gets a warning, and the pod waits as it did with the original extender. A pod that requests
+nothing of ours is refused only where it chooses GPUs by NVIDIA_VISIBLE_DEVICES. Pods of
+``kube-system`` pass untouched.
 """
 
 from collections.abc import Iterable
@@ -58,17 +59,17 @@ def judge(
         return Verdict(refusal=refusal)
     if demand is None:
         return Verdict()
-    if refusal := _refusal(pod, demand, accounts, names):
+    if refusal := _refusal(pod, demand, names):
         return Verdict(refusal=refusal)
-    return _steered(pod, scheduler)
+    return _steered(pod, scheduler, warning=_unit_mistake(demand, accounts, names))
 
 
-def _steered(pod: Pod, scheduler: str) -> Verdict:
+def _steered(pod: Pod, scheduler: str, *, warning: str) -> Verdict:
     """The scheduler to set, or a warning where the pod names another."""
     if not scheduler or pod.node or pod.scheduler_name == scheduler:
-        return Verdict()
+        return Verdict(warning=warning)
     if pod.scheduler_name in {"", DEFAULT_SCHEDULER}:
-        return Verdict(scheduler=scheduler)
+        return Verdict(scheduler=scheduler, warning=warning)
     return Verdict(
         warning=f"scheduler {pod.scheduler_name} places this pod: "
         f"unless it calls the gpushare extender, use {scheduler}"
@@ -97,7 +98,7 @@ def override_refusal(containers: Iterable[Container], *, requests_gpus: bool) ->
     return ""
 
 
-def _refusal(pod: Pod, demand: Demand, accounts: Iterable[NodeAccount], names: Names) -> str:
+def _refusal(pod: Pod, demand: Demand, names: Names) -> str:
     if demand.fault:
         return demand.fault
     if demand.mem % demand.cards or demand.core % demand.cards:
@@ -105,7 +106,7 @@ def _refusal(pod: Pod, demand: Demand, accounts: Iterable[NodeAccount], names: N
     for container in (*pod.containers, *pod.init_containers):
         if text := _container_refusal(container, names):
             return f"container {container.name}: {text}"
-    return _unit_mistake(demand, accounts, names)
+    return ""
 
 
 def _container_refusal(container: Container, names: Names) -> str:
@@ -126,7 +127,7 @@ def _unit_mistake(demand: Demand, accounts: Iterable[NodeAccount], names: Names)
             fitting = needed if needed <= account.shape.largest_card else fitting
     if largest and fitting and asked > largest:
         return (
-            f"asks for {asked} {names.gpu_mem}, the largest card has {largest}: "
-            f"if MiB were meant, ask for {fitting}"
+            f"this pod requests {asked} {names.gpu_mem}, the largest GPU has {largest}: "
+            f"if MiB were meant, request {fitting}"
         )
     return ""

@@ -1,0 +1,38 @@
+{{/* Which pods the API server sends to the webhook: no other pod waits for it. */}}
+
+{{- define "gpushare.webhookConditions" -}}
+{{- $requests := printf "has(c.resources) && has(c.resources.limits) && %s.exists(r, r in c.resources.limits)" (include "gpushare.requestedResources" .) -}}
+{{- $sets := printf "has(c.env) && c.env.exists(e, e.name in %s)" (include "gpushare.guardedVariables" .) -}}
+# Extended resources are always in the limits. In mode second a pod that names another scheduler is
+# that scheduler's. A pod that sets a variable which chooses GPUs or widens a limit is always checked.
+- name: requests-gpu-shares-or-chooses-gpus
+  expression: >-
+    ((object.spec.containers.exists(c, {{ $requests }})
+    || (has(object.spec.initContainers) && object.spec.initContainers.exists(c, {{ $requests }})))
+    {{- if include "gpushare.second" . }}
+    && (!has(object.spec.schedulerName)
+    || object.spec.schedulerName in {{ list "" "default-scheduler" .Values.scheduler.name | toJson }})
+    {{- end }})
+    || object.spec.containers.exists(c, {{ $sets }})
+    || (has(object.spec.initContainers) && object.spec.initContainers.exists(c, {{ $sets }}))
+    || (has(object.spec.ephemeralContainers) && object.spec.ephemeralContainers.exists(c, {{ $sets }}))
+{{- end -}}
+
+{{/* Variables that choose GPUs or replace the limit of a share, as a CEL list. */}}
+{{- define "gpushare.guardedVariables" -}}
+{{- list "NVIDIA_VISIBLE_DEVICES" "CUDA_MPS_PIPE_DIRECTORY" "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" "CGPU_DISABLE" | toJson -}}
+{{- end -}}
+
+{{/* Namespaces that the API server never asks about: those of the cluster's own software. */}}
+{{- define "gpushare.webhookExcluded" -}}
+{{- toJson (concat .Values.webhook.excludedNamespaces (include "gpushare.exemptNamespaces" . | fromJsonArray) | uniq) -}}
+{{- end -}}
+
+{{/* What a pod can request of GPUs, as a CEL list. */}}
+{{- define "gpushare.requestedResources" -}}
+{{- $found := list -}}
+{{- range list "gpu-mem" "gpu-core.percentage" "gpu" -}}
+{{- $found = append $found (printf "%s/%s" $.Values.resourceDomain .) -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}

@@ -1,0 +1,224 @@
+"""The chart as it is installed by default, at a real API server: manifests of 2019 are steered.
+
+There are no controllers and kubelets, so the pods that controllers would make are created here. The
+cluster's own scheduler runs too, without an extender: what the webhook misses, it takes.
+"""
+
+import asyncio
+import base64
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from running import Running, until
+
+from cluster.errors import ClusterError
+from environments import fakenodes, helm, originals
+from environments.apicall import MERGE_PATCH, ApiCalls
+from environments.controlplane import SCHEDULER_NAME, ControlPlane
+from environments.fakekubelet import FakeKubelet
+from gpucore.wire.names import POLICY
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # a start of the plane is in it
+
+Object = dict[str, Any]
+CHART = Path(__file__).parents[3] / "helm" / "gpushare"
+RELEASE, SPACE, WEBHOOK = "gpushare", "gpushare", "gpushare-webhook"
+PODS = "/api/v1/namespaces/default/pods"
+SECRET = f"/api/v1/namespaces/{SPACE}/secrets/{WEBHOOK}"
+SERVICE = f"/api/v1/namespaces/{SPACE}/services/{WEBHOOK}"
+HOOK = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{WEBHOOK}"
+UNITS = 15
+SECONDS = 60
+
+
+class Source:
+    """Where an extender finds the control plane."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+
+    def kubeconfig(self) -> str:
+        """The control plane's own."""
+        return self._plane.kubeconfig.read_text()
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    """A control plane with the chart; the lack of its programs is a failure only with CI=true."""
+    try:
+        one = ControlPlane()
+    except ClusterError as reason:
+        if os.environ.get("CI", "").lower() in {"1", "true"}:
+            raise
+        pytest.skip(f"no control plane: {reason}")
+    try:
+        one.start()
+        install(one)
+        yield one
+    finally:
+        one.stop()
+
+
+def install(plane: ControlPlane) -> None:
+    """The chart with nothing set but what it demands."""
+    helm.install(RELEASE, CHART, SPACE, {"image": {"registry": "local"}}, plane.kubeconfig)
+
+
+@pytest.fixture
+async def calls(plane: ControlPlane) -> AsyncIterator[ApiCalls]:
+    """An API server with a node of two GPUs of 15, and no pods."""
+    async with ApiCalls.to(plane) as session:
+        await session.create("/api/v1/nodes", fakenodes.nodes(1, cards=2, units=UNITS))
+        await session.call("DELETE", f"{PODS}?gracePeriodSeconds=0")
+        yield session
+
+
+@pytest.fixture
+async def stack(plane: ControlPlane, calls: ApiCalls, tmp_path: Path) -> AsyncIterator[Running]:
+    """Extender and webhook with the chart's certificate, our scheduler, and the cluster's own."""
+    folder = tmp_path / "certificates"
+    folder.mkdir()
+    for name, text in (await get(calls, SECRET))["data"].items():
+        (folder / name).write_bytes(base64.b64decode(text))
+    async with AsyncExitStack() as ends:
+        extender = Running(Source(plane), tmp_path, webhook_port=0, webhook_certificates=folder)
+        running = await ends.enter_async_context(extender)
+        await running.ready()
+        await until("the webhook listens", lambda: running.service.listeners.admission.started)
+        await lead_to(calls, running.service.listeners.admission.port)
+        url = f"{running.url}/gpushare-scheduler"
+        for name, extender_url in ((SCHEDULER_NAME, url), ("default-scheduler", None)):
+            process = await asyncio.to_thread(plane.scheduler, extender_url, name=name)
+            ends.push_async_callback(asyncio.to_thread, process.stop)
+        yield running
+
+
+async def lead_to(calls: ApiCalls, port: int) -> None:
+    """Let the Service, behind which no pods are, lead to a port of this machine."""
+    outside = {"type": "ExternalName", "externalName": "localhost", "clusterIP": None}
+    await calls.call("PATCH", SERVICE, {"spec": outside}, kind=MERGE_PATCH)
+    configuration = await get(calls, HOOK)
+    configuration["webhooks"][0]["clientConfig"]["service"]["port"] = port
+    await calls.call("PUT", HOOK, configuration)
+
+
+async def get(calls: ApiCalls, path: str) -> Object:
+    """An object as it is."""
+    found: Object = msgspec.json.decode(await calls.call("GET", path))
+    return found
+
+
+async def create(calls: ApiCalls, pod: Object) -> str:
+    """Create a pod; the scheduler that it was given."""
+    pod["spec"]["terminationGracePeriodSeconds"] = 0
+    made = msgspec.json.decode(await calls.call("POST", PODS, pod))
+    return str(made["spec"]["schedulerName"])
+
+
+async def steered(calls: ApiCalls) -> None:
+    """Until the API server follows the webhook configuration, of which it hears by a watch."""
+    probe = fakenodes.pod("probe", 1, scheduler="default-scheduler")
+    dry = f"{PODS}?dryRun=All"
+    async with asyncio.timeout(SECONDS):
+        while True:
+            made = msgspec.json.decode(await calls.call("POST", dry, probe))
+            if made["spec"]["schedulerName"] == SCHEDULER_NAME:
+                return
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("name", originals.NAMES)
+async def test_every_pod_of_the_originals_gets_our_scheduler(
+    calls: ApiCalls, stack: Running, name: str
+) -> None:
+    """The API server calls the webhook under the chart's certificate, for every one of them."""
+    await steered(calls)
+    for pod in originals.pods(name, image="none"):
+        assert await create(calls, pod) == SCHEDULER_NAME
+
+
+async def test_a_pod_that_fits_the_node_and_no_gpu_waits(calls: ApiCalls, stack: Running) -> None:
+    """10 units, with 7 of 15 used on each of two GPUs: no node is tried, so none refuses it."""
+    await steered(calls)
+    async with FakeKubelet(calls, UNITS) as kubelet:
+        for name in ("left", "right"):
+            filler = fakenodes.pod(name, 7, scheduler="default-scheduler")
+            filler["metadata"]["annotations"] = {POLICY: "spread"}
+            assert await create(calls, filler) == SCHEDULER_NAME
+        await kubelet.wait(2, seconds=SECONDS)
+        assert sorted(kubelet.used.values()) == [7, 7]
+        (pod,) = originals.pods("fits-the-node-only", image="none")
+        assert await create(calls, pod) == SCHEDULER_NAME
+        path = f"{PODS}/{pod['metadata']['name']}"
+        waiting = await refused(calls, path)
+        assert (waiting["status"]["phase"], waiting["spec"].get("nodeName")) == ("Pending", None)
+        assert kubelet.refused == set()
+
+
+async def refused(calls: ApiCalls, path: str) -> Object:
+    """The pod, once its scheduler has written down why it waits."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            found = await get(calls, path)
+            if "Insufficient GPU Memory in one device" in str(found):
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def test_pods_of_others_are_left_as_they_are(calls: ApiCalls, stack: Running) -> None:
+    """Another scheduler's pod, and one that requests nothing of ours, keep what they name."""
+    await steered(calls)
+    assert await create(calls, fakenodes.pod("theirs", 1, scheduler="volcano")) == "volcano"
+    plain = fakenodes.pod("plain", 1, scheduler="default-scheduler", resource="example.com/thing")
+    assert await create(calls, plain) == "default-scheduler"
+
+
+async def test_pods_are_created_while_the_webhook_is_down(calls: ApiCalls) -> None:
+    """It fails open: behind the Service nobody answers, and a pod is created as it was written."""
+    await lead_to(calls, 9)
+    pod = fakenodes.pod("unseen", 1, scheduler="default-scheduler")
+    assert await create(calls, pod) == "default-scheduler"
+
+
+async def test_kube_scheduler_reads_the_policy_that_the_chart_offers(
+    plane: ControlPlane, calls: ApiCalls, tmp_path: Path
+) -> None:
+    """Until 1.22: with --policy-config-file the cluster's own scheduler calls the extender."""
+    values = {
+        "image": {"registry": "local"},
+        "webhook": {"enabled": False},
+        "scheduler": {"mode": "extender"},
+        "extender": {"tls": {"enabled": False}},
+    }
+    await asyncio.to_thread(helm.install, "old", CHART, "old", values, plane.kubeconfig)
+    path = "/api/v1/namespaces/old/configmaps/old-gpushare-extender-config"
+    text = (await get(calls, path))["data"]["policy.json"]
+    async with Running(Source(plane), tmp_path) as running:
+        await running.ready()
+        address = "http://old-gpushare-extender.old.svc:39999"
+        assert address in text
+        file = tmp_path / "policy.json"
+        file.write_text(text.replace(address, running.url))
+        process = await asyncio.to_thread(plane.policy_scheduler, file)
+        try:
+            async with FakeKubelet(calls, UNITS) as kubelet:
+                pod = fakenodes.pod("by-policy", 4, scheduler="default-scheduler")
+                await create(calls, pod)
+                await kubelet.wait(1, seconds=SECONDS)
+                assert sorted(kubelet.used.values()) == [4]
+        finally:
+            await asyncio.to_thread(process.stop)
+
+
+async def test_an_upgrade_keeps_the_certificate(plane: ControlPlane, calls: ApiCalls) -> None:
+    """The API server trusts what the pods show, before and after; nothing waits for new files."""
+    before = await get(calls, SECRET)
+    await asyncio.to_thread(install, plane)
+    after, hook = await get(calls, SECRET), await get(calls, HOOK)
+    assert after["data"] == before["data"]
+    assert hook["webhooks"][0]["clientConfig"]["caBundle"] == before["data"]["ca.crt"]
