@@ -30,7 +30,12 @@ def test_every_event_and_every_answer_of_a_node_is_on_its_page() -> None:
 
 def test_no_event_of_the_services_is_without_words() -> None:
     """Reasons are told by their form: Gpu or Mps and what happened, as a constant in a module."""
-    folders = ("services/deviceplugin/src", "services/extender/src", "libs/gpucore/src", "libs/gpukube/src")
+    folders = (
+        "services/deviceplugin/src",
+        "services/extender/src",
+        "libs/gpucore/src",
+        "libs/gpukube/src",
+    )
     sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     found = {reason for path in sources for reason in EVENT.findall(path.read_text())}
     assert found - TYPES == set(eventpage.EVENTS)
