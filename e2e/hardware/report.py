@@ -8,6 +8,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from hardware.bars import HALF_OF_THREADS, TENTH_OF_THREADS
+
 Figures = Mapping[str, Any]
 
 MODES: Final = {"slicing": "time slicing", "mps": "MPS"}
@@ -43,7 +45,8 @@ _QUESTIONS: Final = (
     (
         "Does the thread percentage limit compute?",
         "one client alone at several percentages: chains of multiply-adds, and copies in the card",
-        "50 % gives 0.3 to 0.7 of the arithmetic of 100 %, and 10 % less than 0.3",
+        f"50 % gives {HALF_OF_THREADS[0]} to {HALF_OF_THREADS[1]} of the arithmetic of 100 %,"
+        f" and 10 % less than {TENTH_OF_THREADS}",
     ),
     (
         "What does MPS gain?",

@@ -5,6 +5,7 @@ import statistics
 import pytest
 
 from hardware import compute
+from hardware.bars import HALF_OF_THREADS, TENTH_OF_THREADS
 from hardware.barenode import BareNode
 from hardware.compute import Effort, Request
 from hardware.grants import THREADS, Card
@@ -21,9 +22,10 @@ def test_the_thread_percentage_changes_throughput(mps: BareNode, card: Card) -> 
     """
     found = compute.threads(mps, card, (100, 50, 10), QUICK)
     rate = {percent: statistics.median(each["tflops"]) for percent, each in found.items()}
-    assert 0.3 * rate["100"] < rate["50"] < 0.9 * rate["100"]
+    least, most = HALF_OF_THREADS
+    assert least * rate["100"] < rate["50"] < most * rate["100"]
     assert rate["10"] < 0.5 * rate["50"]
-    assert rate["10"] < 0.3 * rate["100"]
+    assert rate["10"] < TENTH_OF_THREADS * rate["100"]
 
 
 def test_the_percentage_is_that_of_the_grant(mps: BareNode, card: Card) -> None:

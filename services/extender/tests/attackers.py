@@ -8,7 +8,7 @@ import asyncio
 import sys
 from contextlib import suppress
 
-PAUSE_SECONDS = 0.2
+PAUSE_SECONDS = 2.0
 SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 
 

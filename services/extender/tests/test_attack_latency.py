@@ -1,14 +1,16 @@
-"""What a scheduler and kubelet notice of an attack: filter's 99th percentile, and probes.
+"""What a scheduler and kubelet notice of an attack on every open port: time of filter, and probes.
 
-``ATTACK_SECONDS=120`` measures for as long as the figure in docs/benchmarks-extender.md was.
+The suite compares medians, because other tests run beside it. With ``ATTACK_SECONDS=120``, and at
+real-time priority (``chrt -f 5 pytest ...``), the 99th percentile counts: that was measured for
+docs/threat-model.md.
 """
 
 import asyncio
 import os
 import statistics
-import subprocess
 import sys
 import time
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -22,15 +24,18 @@ from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-SECONDS = float(os.environ.get("ATTACK_SECONDS", "12"))
+MEASURED = os.environ.get("ATTACK_SECONDS")
+SECONDS = float(MEASURED or "10")
 ADDRESSES = [f"127.0.0.{number}" for number in range(2, 10)]
 HALF_OPEN = 2000
 HALF_HTTP = b"GET /metrics HTTP/1.1\r\nHost: "
 HALF_TLS = b"\x16\x03\x01"
 NODES = 200
 PAUSE = 0.01
+NICE = (*(("chrt", "-o", "0") if MEASURED else ()), "nice", "-n", "39")
+"""Attackers are on other machines: here they leave the processors to the extender."""
 MOST = 2.0
-"""Times the quiet percentile."""
+"""Times the quiet figure."""
 SETTLED = 3.0
 
 
@@ -40,7 +45,9 @@ async def attack(port: int, half: bytes) -> AsyncIterator[None]:
     each = (str(HALF_OPEN // len(ADDRESSES)), "1", half.hex(), str(port))
     script = str(Path(__file__).with_name("attackers.py"))
     clients = [
-        subprocess.Popen([sys.executable, script, address, *each], stdin=subprocess.PIPE)
+        await asyncio.create_subprocess_exec(
+            *NICE, sys.executable, script, address, *each, stdin=PIPE
+        )
         for address in ADDRESSES
     ]
     try:
@@ -48,12 +55,11 @@ async def attack(port: int, half: bytes) -> AsyncIterator[None]:
     finally:
         for client in clients:
             client.kill()
-            client.wait()
-            client.stdin.close()
+            await client.wait()
 
 
-async def percentile(extender: Attacked, seconds: float) -> float:
-    """The 99th percentile of filter over a kept connection, in milliseconds."""
+async def filtering(extender: Attacked, seconds: float) -> float:
+    """Time of filter over a kept connection in milliseconds: median, or 99th percentile."""
     names = [f"n{number}" for number in range(NODES)]
     body = {"Pod": pod("p", 2), "Nodes": None, "NodeNames": names}
     took = []
@@ -65,11 +71,11 @@ async def percentile(extender: Attacked, seconds: float) -> float:
                 assert len((await reply.json())["NodeNames"]) == NODES
             took.append(1000 * (time.perf_counter() - began))
             await asyncio.sleep(PAUSE)
-    return statistics.quantiles(took, n=100)[98]
+    return statistics.quantiles(took, n=100)[98 if MEASURED else 49]
 
 
 async def probe(extender: Attacked) -> list[int]:
-    """Ask as kubelet does, for ever; what was answered."""
+    """Ask as kubelet does until cancelled; the statuses of all answers, 0 for none."""
     statuses: list[int] = []
     try:
         while True:
@@ -87,16 +93,20 @@ async def test_an_attack_on_every_open_port_delays_nobody(
     for number in range(NODES):
         await cluster.put("nodes", node(f"n{number}", 80, 80, unit="GiB"))
     async with attacked(cluster, tmp_path) as extender, AsyncExitStack() as stack:
-        await percentile(extender, 2)
-        quiet = await percentile(extender, SECONDS)
-        for url, half in ((extender.metrics, HALF_HTTP), (extender.webhook, HALF_TLS)):
-            port = int(url.rpartition(":")[2])
-            await stack.enter_async_context(attack(port, half))
-        await asyncio.sleep(SETTLED)
         probing = asyncio.create_task(probe(extender))
-        attacked_one = await percentile(extender, SECONDS)
+        await filtering(extender, 2)
+        usual = extender.processor_seconds()
+        quiet = await filtering(extender, SECONDS)
+        usual = (extender.processor_seconds() - usual) / SECONDS
+        for url, half in ((extender.metrics, HALF_HTTP), (extender.webhook, HALF_TLS)):
+            await stack.enter_async_context(attack(int(url.rpartition(":")[2]), half))
+        await filtering(extender, SETTLED)
+        spent = extender.processor_seconds()
+        slowed = await filtering(extender, SECONDS)
+        spent = (extender.processor_seconds() - spent) / SECONDS
         probing.cancel()
         statuses = await probing
-    print(f"p99 quiet {quiet:.2f} ms, attacked {attacked_one:.2f} ms, probes {len(statuses)}")
+    print(f"filter: quiet {quiet:.2f} ms, attacked {slowed:.2f} ms; {len(statuses)} probes")
+    print(f"processor seconds per second: quiet {usual:.2f}, attacked {spent:.2f}")
     assert set(statuses) == {200}
-    assert attacked_one < MOST * quiet
+    assert slowed < MOST * quiet

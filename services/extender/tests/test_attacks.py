@@ -45,6 +45,11 @@ class Attacked(NamedTuple):
         [peak] = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
         return int(peak) * 1024
 
+    def processor_seconds(self) -> float:
+        """Time that its threads were computing so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
 
 def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on."""

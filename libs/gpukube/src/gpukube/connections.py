@@ -100,10 +100,6 @@ class Connection:
         self.requests = 0
         self.transport: Transport | None = None
 
-    def enter(self, phase: Phase, now: float) -> None:
-        """Begin a phase."""
-        self.phase, self.since = phase, now
-
     def abort(self) -> None:
         """Close it now."""
         if self.transport is not None:
@@ -129,6 +125,9 @@ class Gate:
         self.closed: Counter[str] = Counter()
         self._clock = clock
         self._open: dict[Peer, Connection] = {}
+        self._busy: dict[Connection, None] = {}
+        # By address, those without a request; each in the order of their phases, as the busy ones.
+        self._waiting: dict[str, dict[Connection, None]] = {}
         self._rates = Rates(limits.rate, limits.burst)
 
     def __len__(self) -> int:
@@ -148,38 +147,36 @@ class Gate:
         if len(self._open) >= self.limits.connections:
             self._close(self._least_missed(), "full")
         connection = self._open[peer] = Connection(sock, peer, now)
+        self._enter(connection, Phase.HEAD)
         return connection
 
     def forget(self, connection: Connection) -> None:
         """It has ended."""
+        self._leave(connection)
         if self._open.get(connection.peer) is connection:
             del self._open[connection.peer]
 
     def received(self, connection: Connection) -> None:
         """Bytes came; the first ones after a response begin the next request."""
         if connection.phase is Phase.IDLE:
-            connection.enter(Phase.HEAD, self._clock())
+            self._enter(connection, Phase.HEAD)
 
     def asked(self, connection: Connection, requests: int = 1) -> bool:
         """The heads of requests are complete; false where its address sends too many per second."""
-        now = self._clock()
         more = requests - (connection.requests == 0)  # accepting it has counted for the first
         connection.requests += requests
-        connection.enter(Phase.BUSY, now)
-        if (
-            self.limits.each_request
-            and more
-            and not self._rates.allow(connection.peer[0], now, more)
-        ):
+        self._enter(connection, Phase.BUSY)
+        counted = self.limits.each_request and more > 0
+        allowed = not counted or self._rates.allow(connection.peer[0], self._clock(), more)
+        if not allowed:
             self._close(connection, "rate")
-            return False
-        return True
+        return allowed
 
     def answered(self, peer: Peer | None) -> None:
         """The client has the response to its request."""
         connection = self._find(peer)
         if connection is not None:
-            connection.enter(Phase.IDLE, self._clock())
+            self._enter(connection, Phase.IDLE)
 
     def close(self, peer: Peer | None, reason: str) -> None:
         """Close the connection of a client, if it is open."""
@@ -212,11 +209,28 @@ class Gate:
 
     def _least_missed(self) -> Connection:
         """The oldest one without a request, of the address with most; else the oldest request."""
-        waiting = [one for one in self._open.values() if one.phase is not Phase.BUSY]
+        if not self._waiting:
+            return next(iter(self._busy))
+        heaviest = max(self._waiting.values(), key=len)
+        return next(iter(heaviest))
+
+    def _enter(self, connection: Connection, phase: Phase) -> None:
+        """Begin a phase, as the youngest in it."""
+        if self._open.get(connection.peer) is not connection:
+            return  # it was closed, and what it had sent before is still being worked on
+        self._leave(connection)
+        connection.phase, connection.since = phase, self._clock()
+        if phase is Phase.BUSY:
+            self._busy[connection] = None
+        else:
+            self._waiting.setdefault(connection.peer[0], {})[connection] = None
+
+    def _leave(self, connection: Connection) -> None:
+        self._busy.pop(connection, None)
+        waiting = self._waiting.get(connection.peer[0], {})
+        waiting.pop(connection, None)
         if not waiting:
-            return min(self._open.values(), key=lambda one: one.since)
-        held = Counter(one.peer[0] for one in waiting)
-        return min(waiting, key=lambda one: (-held[one.peer[0]], one.since))
+            self._waiting.pop(connection.peer[0], None)
 
 
 class Rates:

@@ -21,7 +21,7 @@ MOST_FILES: Final = 65_536
 SWEEP_SECONDS: Final = 1.0
 REPORT_SECONDS: Final = 60.0
 PAUSE_SECONDS: Final = 0.1
-ACCEPTS_AT_ONCE: Final = 16
+ACCEPTS_AT_ONCE: Final = 4
 BACKLOG: Final = 512
 
 log = logging.getLogger(__name__)
