@@ -28,7 +28,7 @@ INVENTORY = inventory_of(Machine("535.1", (t4(0), t4(1))), GIB)
 SECONDS = 20.0
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The call was ended with a status."""
 
 
@@ -36,7 +36,7 @@ class Context:
     """What a servicer may do with a call."""
 
     async def abort(self, code: grpc.StatusCode, sentence: str) -> None:
-        raise Refused(f"{code.name}: {sentence}")
+        raise RefusedError(f"{code.name}: {sentence}")
 
 
 def node(policy: GrantPolicy | None = None) -> NodeState:
@@ -67,14 +67,14 @@ def pod(name: str, limits: dict[str, int], card: int) -> Pod:
 
 
 def preferred(state: NodeState, amount: int) -> api.PreferredAllocationRequest:
-    """kubelet asks for so many ids, all of which are free."""
+    """Kubelet asks for so many ids, all of which are free."""
     ids = list(state.steering.tables[Resource.MEM].owner)
     asked = api.ContainerPreferredAllocationRequest(available_deviceIDs=ids, allocation_size=amount)
     return api.PreferredAllocationRequest(container_requests=[asked])
 
 
 def allocation(*ids: str) -> api.AllocateRequest:
-    """kubelet has taken these ids."""
+    """Kubelet has taken these ids."""
     return api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devicesIDs=ids)])
 
 
@@ -185,14 +185,14 @@ async def test_a_refusal_takes_nothing_and_says_why() -> None:
     """Ids of two cards for a share of one: an error with a sentence, and no holder."""
     state = node()
     both = [*ids(state, 0, 1), *ids(state, 1, 1)]
-    with pytest.raises(Refused, match="FAILED_PRECONDITION: .*cards 0 and 1"):
+    with pytest.raises(RefusedError, match=r"FAILED_PRECONDITION: .*cards 0 and 1"):
         await servicer(state).Allocate(allocation(*both), Context())  # type: ignore[arg-type]
     assert not state.in_use(INVENTORY.gpus[0].index)
     assert state.grant_made.count == 0
 
 
 async def test_memory_and_compute_under_mps_do_not_contradict_each_other() -> None:
-    """kubelet merges both answers for one container: the threads are those of the compute."""
+    """Kubelet merges both answers for one container: the threads are those of the compute."""
     state = node(GrantPolicy(mps=MpsPlace("/run/gpushare/mps")))
     gpus = tuple(replace(gpu, rung=Rung.MPS) for gpu in INVENTORY.gpus)
     state.equip(replace(INVENTORY, gpus=gpus))
