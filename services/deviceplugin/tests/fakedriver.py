@@ -37,6 +37,7 @@ class FakeDriver:
         self.usages: dict[str, Usage] = {}
         self.xids: queue.Queue[Xid] = queue.Queue()
         self.probes = 0
+        self._deaf: set[str] = set()
 
     def open(self) -> None:
         """Raises while there is no driver; so does every question."""
@@ -67,10 +68,14 @@ class FakeDriver:
         return self.usages[uuid]
 
     def resubscribe(self) -> None:
-        pass
+        """Cards that came back are in the event set again."""
+        self._deaf = set(self.lost)
 
     def next_xid(self, timeout_ms: int) -> Xid | None:
+        """As with NVML, a card that was lost tells nothing until somebody subscribes anew."""
+        self._deaf |= self.lost
         try:
-            return self.xids.get(timeout=min(timeout_ms, 50) / 1000)
+            event = self.xids.get(timeout=min(timeout_ms, 50) / 1000)
         except queue.Empty:
             return None
+        return None if event.uuid in self._deaf else event

@@ -84,9 +84,10 @@ class Servicer(DevicePluginServicer):
                 telemetry.DEVICES.labels(self._resource).set(len(devices.devices))
                 yield devices
                 self._listed.set()
-            if self._ended:
+            elif self._ended:
                 return
-            await self._state.inventory_changed.beyond(seen)
+            else:
+                await self._state.inventory_changed.beyond(seen)
 
     def devices(self) -> api.ListAndWatchResponse:
         """All devices of the resource with their health."""

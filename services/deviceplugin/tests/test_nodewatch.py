@@ -1,0 +1,59 @@
+"""What the plugin reads from its own Node object."""
+
+import pytest
+
+from gpucore.node.devices import Resource
+from gpucore.units import NodeName
+from gpucore.wire.lists import Kind
+from gpucore.wire.nodes import Node
+from gpudeviceplugin.nodewatch import MOST_OVERSELL, NodeWatch, oversell_of, resources_of
+from gpudeviceplugin.state import Signal
+
+NODE = Node(NodeName("n1"))
+LABEL = "ack.node.gpu.schedule.oversell"
+
+
+def test_a_deleted_node_is_unknown_from_then_on() -> None:
+    """Nothing is published or offered by what it said before; whoever waits is woken."""
+    changed = Signal()
+    watch = NodeWatch(changed)
+    watch.listed((NODE,))
+    assert watch.node is NODE
+    watch.happened(Kind.DELETED, NODE, b"")
+    assert watch.node is None
+    watch.happened(Kind.ADDED, NODE, b"")
+    assert watch.node is NODE
+    watch.listed(())
+    assert watch.node is None
+    assert changed.count == 4
+
+
+@pytest.mark.parametrize(
+    ("labels", "resources"),
+    [
+        ({}, []),
+        ({"gpushare": "true"}, [Resource.MEM, Resource.CORE]),
+        ({"gputopology": "true"}, [Resource.GPU]),
+        ({"gpushare": "true", "gputopology": "true"}, [*Resource]),
+        ({"gpushare": "false", "gputopology": "yes"}, []),
+    ],
+)
+def test_labels_choose_the_resources(labels: dict[str, str], resources: list[Resource]) -> None:
+    """Shares, whole cards, both, or nothing."""
+    assert list(resources_of(labels)) == resources
+
+
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [
+        ("2", 2),
+        (str(MOST_OVERSELL), MOST_OVERSELL),
+        (str(MOST_OVERSELL + 1), MOST_OVERSELL),
+        ("65535", MOST_OVERSELL),
+        *((text, 1) for text in ("65536", "0", "-1", "1.5", "x")),
+    ],
+)
+def test_memory_is_oversold_sixteen_times_at_most(text: str, times: int) -> None:
+    """A larger number means the most; what is no number means once."""
+    assert oversell_of({LABEL: text}) == times
+    assert oversell_of({}) == 1

@@ -1,0 +1,145 @@
+"""Annotations are held against kubelet's account, look by look."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from fakedriver import t4
+from msgspec.structs import replace
+
+from gpucore.node.devices import Resource
+from gpucore.node.grant import GrantPolicy
+from gpucore.node.holdings import Held
+from gpucore.units import GIB, NodeName, PodUid
+from gpucore.wire.names import DEFAULT_NAMES as NAMES
+from gpucore.wire.pods import Container, Pod
+from gpudeviceplugin.cards import Machine
+from gpudeviceplugin.inventory import inventory_of
+from gpudeviceplugin.kube import ApiStatusError, ApiUnreachableError
+from gpudeviceplugin.podresources import TruthError
+from gpudeviceplugin.reconcile import Reconciler
+from gpudeviceplugin.state import NodeState
+
+INVENTORY = inventory_of(Machine("535.1", (t4(0), t4(1))), GIB)
+POD = Pod(
+    PodUid("uid-p"),
+    "default",
+    "p",
+    NodeName("n1"),
+    phase="Running",
+    annotations={NAMES.mem_idx: "0", NAMES.mem_pod: "3", NAMES.mem_assume_time: "17"},
+    containers=(Container("c0", {"aliyun.com/gpu-mem": "3"}),),
+)
+
+
+class World:
+    """kubelet, API server and events in one; it records what was done to it, in order."""
+
+    def __init__(self) -> None:
+        self.state = NodeState(GrantPolicy())
+        self.state.equip(INVENTORY)
+        self.state.listed((POD,))
+        self.held: list[Held] = [self.rows(1)]
+        self.effects: list[Any] = []
+        self.error: Exception | None = None
+        self.reconciler = Reconciler(self.state, self, self, self, every=30)  # type: ignore[arg-type]
+
+    def rows(self, card: int) -> Held:
+        """The pod has three units of a card."""
+        ids = self.state.steering.tables[Resource.MEM].ids[card][:3]  # type: ignore[index]
+        return Held("default", "p", {"c0": {Resource.MEM: ids}})
+
+    async def list(self) -> list[Held]:
+        """As kubelet's PodResources."""
+        self.effects.append("list")
+        if isinstance(self.error, TruthError):
+            raise self.error
+        return self.held
+
+    async def merge(self, path: str, patch: dict[str, Any]) -> None:
+        """As the API server's patch."""
+        self.effects.append((path, patch["metadata"]))
+        if self.error is not None:
+            raise self.error
+
+    async def tell(self, subject: Any, reason: str, message: str) -> None:
+        """As an event."""
+        self.effects.append((subject.name, reason, message))
+
+    async def look(self) -> bool:
+        """One look."""
+        return await self.reconciler.look()
+
+
+async def test_a_correction_is_bound_to_the_pods_uid_and_the_event_follows_it() -> None:
+    """A pod of the same name that came meanwhile must not get another one's card."""
+    world = World()
+    assert not await world.look()  # something was found: look again soon
+    listed, (path, metadata), event = world.effects
+    assert listed == "list"
+    assert path == "/api/v1/namespaces/default/pods/p"
+    assert metadata["uid"] == "uid-p"
+    assert metadata["annotations"][NAMES.mem_idx] == "1"
+    assert event[:2] == ("p", "GpuShareCorrected")
+
+
+@pytest.mark.parametrize(
+    "error", [ApiStatusError(409, "Precondition failed: UID"), ApiUnreachableError("no answer")]
+)
+async def test_a_patch_that_fails_makes_no_event_and_is_made_again(error: Exception) -> None:
+    """Nothing is remembered of it."""
+    world = World()
+    world.error = error
+    assert not await world.look()
+    assert [type(each) for each in world.effects] == [str, tuple]
+    world.error = None
+    await world.look()
+    assert [each for each in world.effects[2:] if each != "list"][1][1] == "GpuShareCorrected"
+
+
+async def test_a_pod_whose_plan_was_kept_is_confirmed_without_an_event() -> None:
+    """ASSIGNED becomes true, and that is all."""
+    world = World()
+    world.held = [world.rows(0)]
+    await world.look()
+    _, (_, metadata) = world.effects
+    assert metadata["annotations"][NAMES.mem_assigned] == "true"
+    assert NAMES.mem_idx not in metadata["annotations"]
+
+
+async def test_the_account_is_known_once_kubelet_has_told_it() -> None:
+    """Until then nothing is believed, and holders stay as they were."""
+    world = World()
+    world.error = TruthError("no such socket")
+    assert await world.look()
+    assert not world.reconciler.synced.is_set()
+    assert world.state.steering.cards_held("default", "p") == frozenset()
+    world.error = None
+    await world.look()
+    assert world.reconciler.synced.is_set()
+    assert world.state.steering.cards_held("default", "p") == {1}
+
+
+async def test_a_grant_that_kubelet_has_yet_to_note_is_asked_for_again() -> None:
+    """Its silence about a new grant takes nothing back."""
+    world = World()
+    world.state.listed((replace(POD, phase="Pending"),))
+    ids = world.rows(1).containers["c0"][Resource.MEM]
+    world.state.allocate(Resource.MEM, ids)
+    world.held = []
+    assert not await world.look()
+    assert world.state.steering.cards_held("default", "p") == {1}
+
+
+async def test_a_look_follows_every_grant_at_once() -> None:
+    """The timer is for what was missed; a grant does not wait for it."""
+    world = World()
+    world.held = []
+    looking = asyncio.create_task(world.reconciler.run())
+    async with asyncio.timeout(20):
+        while len(world.effects) < 1:  # noqa: ASYNC110 - a fake without signals
+            await asyncio.sleep(0.01)
+        world.state.grant_made.fire()
+        while len(world.effects) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    looking.cancel()

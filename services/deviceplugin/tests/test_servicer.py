@@ -1,0 +1,219 @@
+"""The device plugin protocol, call by call: state in, call, answer and state out."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+from fakedriver import t4
+from msgspec.structs import replace
+
+from gpucore.model import Rung
+from gpucore.node.denial import Denial, DenialCode
+from gpucore.node.devices import Resource
+from gpucore.node.grant import GrantPolicy
+from gpucore.node.mpsgrant import MpsPlace
+from gpucore.units import GIB, NodeName, PodUid
+from gpucore.wire.names import DEFAULT_NAMES as NAMES
+from gpucore.wire.pods import Container, Pod
+from gpudeviceplugin.cards import Machine
+from gpudeviceplugin.inventory import inventory_of
+from gpudeviceplugin.proto import deviceplugin_pb2 as api
+from gpudeviceplugin.servicer import Servicer
+from gpudeviceplugin.state import NodeState
+
+INVENTORY = inventory_of(Machine("535.1", (t4(0), t4(1))), GIB)
+SECONDS = 20.0
+
+
+class RefusedError(Exception):
+    """The call was ended with a status."""
+
+
+class Context:
+    """What a servicer may do with a call."""
+
+    async def abort(self, code: grpc.StatusCode, sentence: str) -> None:
+        raise RefusedError(f"{code.name}: {sentence}")
+
+
+def node(policy: GrantPolicy | None = None) -> NodeState:
+    """A node with two cards of 15 units."""
+    state = NodeState(policy or GrantPolicy())
+    state.equip(INVENTORY)
+    return state
+
+
+def servicer(state: NodeState, resource: Resource = Resource.MEM, **more: Any) -> Servicer:
+    """The servicer of one resource; it has no patience unless the test gives it some."""
+    return Servicer(state, resource, **{"patience": 0.0, "numa_hints": False} | more)
+
+
+def pod(name: str, limits: dict[str, int], card: int) -> Pod:
+    """A bound pod with a plan."""
+    texts = {NAMES.mem_idx: str(card), NAMES.mem_pod: "1", NAMES.mem_assume_time: "17"}
+    spelled = {f"aliyun.com/{resource}": str(amount) for resource, amount in limits.items()}
+    return Pod(
+        PodUid(f"uid-{name}"),
+        "default",
+        name,
+        NodeName("n1"),
+        phase="Pending",
+        annotations=texts,
+        containers=(Container("c0", spelled),),
+    )
+
+
+def preferred(state: NodeState, amount: int) -> api.PreferredAllocationRequest:
+    """Kubelet asks for so many ids, all of which are free."""
+    ids = list(state.steering.tables[Resource.MEM].owner)
+    asked = api.ContainerPreferredAllocationRequest(available_deviceIDs=ids, allocation_size=amount)
+    return api.PreferredAllocationRequest(container_requests=[asked])
+
+
+def allocation(*ids: str) -> api.AllocateRequest:
+    """Kubelet has taken these ids."""
+    return api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devicesIDs=ids)])
+
+
+def ids(state: NodeState, card: int, count: int, resource: Resource = Resource.MEM) -> list[str]:
+    """The first ids of a card."""
+    return list(state.steering.tables[resource].ids[card][:count])  # type: ignore[index]
+
+
+@asynccontextmanager
+async def stream(made: Servicer) -> AsyncIterator[Any]:
+    """A ListAndWatch that is open, with a deadline for everything in it."""
+    async with asyncio.timeout(SECONDS):
+        answers = made.ListAndWatch(api.Empty(), Context())  # type: ignore[arg-type]
+        yield answers
+        await answers.aclose()  # type: ignore[attr-defined]
+
+
+def well(answer: api.ListAndWatchResponse) -> int:
+    """How many devices are healthy."""
+    return sum(each.health == "Healthy" for each in answer.devices)
+
+
+async def test_a_change_while_a_list_is_being_sent_is_sent_next() -> None:
+    """The send of the first list takes a while; what happens meanwhile is not lost."""
+    state = node()
+    async with stream(servicer(state)) as answers:
+        assert well(await anext(answers)) == 30
+        first, second = INVENTORY.gpus
+        state.equip(replace(INVENTORY, gpus=(replace(first, healthy=False), second)))
+        assert well(await anext(answers)) == 15
+
+
+async def test_a_list_is_not_sent_again_when_nothing_of_it_changed() -> None:
+    """Another mode of a card is no news for kubelet; the change after it is."""
+    state = node()
+    async with stream(servicer(state)) as answers:
+        await anext(answers)
+        waiting = asyncio.ensure_future(anext(answers))
+        first, second = INVENTORY.gpus
+        state.equip(replace(INVENTORY, gpus=(replace(first, rung=Rung.MPS), second)))
+        await asyncio.wait({waiting}, timeout=0.05)
+        assert not waiting.done()
+        state.equip(replace(INVENTORY, gpus=(first,)))
+        assert len((await waiting).devices) == 15
+
+
+async def test_a_withdrawn_resource_offers_nothing_and_its_stream_ends() -> None:
+    """The last list of a resource that the node no longer carries is empty."""
+    state = node()
+    made = servicer(state)
+    async with stream(made) as answers:
+        await anext(answers)
+        made.withdraw()
+        made.end()
+        assert len((await anext(answers)).devices) == 0
+        with pytest.raises(StopAsyncIteration):
+            await anext(answers)
+
+
+async def test_waiting_for_a_pod_is_bounded_on_a_busy_node() -> None:
+    """Other pods come and go all the while; kubelet's question is answered in time."""
+    state = node()
+    busy = asyncio.create_task(_fire(state))
+    try:
+        async with asyncio.timeout(SECONDS):
+            made = servicer(state, patience=0.1)
+            answer = await made.GetPreferredAllocation(preferred(state, 3), Context())  # type: ignore[arg-type]
+    finally:
+        busy.cancel()
+    (container,) = answer.container_responses
+    assert len(container.deviceIDs) == 3
+
+
+async def _fire(state: NodeState) -> None:
+    while True:
+        await asyncio.sleep(0.001)
+        state.pods_changed.fire()
+
+
+async def test_a_pod_that_arrives_while_kubelet_waits_gets_its_planned_card() -> None:
+    """The watch is a moment behind kubelet."""
+    state = node()
+    made = servicer(state, patience=SECONDS)
+    asking = asyncio.ensure_future(
+        made.GetPreferredAllocation(preferred(state, 3), Context())  # type: ignore[arg-type]
+    )
+    await asyncio.sleep(0)
+    state.listed((pod("p", {"gpu-mem": 3}, 1),))
+    async with asyncio.timeout(SECONDS):
+        (container,) = (await asking).container_responses
+    assert state.steering.tables[Resource.MEM].per_card(container.deviceIDs) == {1: 3}
+
+
+async def test_what_is_allocated_is_held_before_kubelet_is_answered() -> None:
+    """The next call, and whoever looks, finds the ids taken; the reconciler is woken."""
+    state = node()
+    state.listed((pod("p", {"gpu-mem": 3}, 1),))
+    seen = state.grant_made.count
+    taken = ids(state, 1, 3)
+    answer = await servicer(state).Allocate(allocation(*taken), Context())  # type: ignore[arg-type]
+    assert state.steering.cards_held("default", "p") == {1}
+    assert state.grant_made.count == seen + 1
+    (container,) = answer.container_responses
+    assert container.envs["ALIYUN_COM_GPU_MEM_IDX"] == "1"
+
+
+async def test_a_refusal_takes_nothing_and_says_why() -> None:
+    """Ids of two cards for a share of one: an error with a sentence, and no holder."""
+    state = node()
+    both = [*ids(state, 0, 1), *ids(state, 1, 1)]
+    with pytest.raises(RefusedError, match=r"FAILED_PRECONDITION: .*cards 0 and 1"):
+        await servicer(state).Allocate(allocation(*both), Context())  # type: ignore[arg-type]
+    assert not state.in_use(INVENTORY.gpus[0].index)
+    assert state.grant_made.count == 0
+
+
+async def test_memory_and_compute_under_mps_do_not_contradict_each_other() -> None:
+    """Kubelet merges both answers for one container: the threads are those of the compute."""
+    state = node(GrantPolicy(mps=MpsPlace("/run/gpushare/mps")))
+    gpus = tuple(replace(gpu, rung=Rung.MPS) for gpu in INVENTORY.gpus)
+    state.equip(replace(INVENTORY, gpus=gpus))
+    state.listed((pod("p", {"gpu-mem": 3, "gpu-core.percentage": 40}, 1),))
+    merged: dict[str, str] = {}
+    for resource, count in ((Resource.MEM, 3), (Resource.CORE, 40)):
+        taken = ids(state, 1, count, resource)
+        made = servicer(state, resource)
+        answer = await made.Allocate(allocation(*taken), Context())  # type: ignore[arg-type]
+        for key, value in answer.container_responses[0].envs.items():
+            assert merged.setdefault(key, value) == value
+    assert merged["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "40"
+    assert merged["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=3072M"
+
+
+def test_a_lost_card_and_an_exchanged_one_leave_no_device_behind() -> None:
+    """A card is exchanged at run time: its ids are unknown from then on."""
+    state = node()
+    old = ids(state, 1, 1)
+    new = inventory_of(Machine("535.1", (t4(0), t4(7))), GIB)
+    state.equip(new)
+    denial = state.allocate(Resource.MEM, tuple(old))
+    assert isinstance(denial, Denial)
+    assert denial.code is DenialCode.UNKNOWN_DEVICE

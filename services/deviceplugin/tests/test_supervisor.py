@@ -1,0 +1,105 @@
+"""One MPS daemon's lives, with a clock that the test turns; and what the fleet shows of it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from moduletime import Clock
+from prometheus_client import REGISTRY
+
+from gpucore.node.mpsgrant import MpsPlace
+from gpudeviceplugin.mps.control import Control
+from gpudeviceplugin.mps.errors import ControlError, MpsError
+from gpudeviceplugin.mps.fleet import Fleet
+from gpudeviceplugin.mps.folders import Folders
+from gpudeviceplugin.mps.supervisor import Phase, Program, Supervisor, Timing
+
+MODULE = "gpudeviceplugin.mps.supervisor"
+TIMING = Timing(first_pause=1.0, longest_pause=8.0, calm=300.0)
+SECONDS = 20.0
+
+
+class Lives:
+    """A supervisor whose daemon lives as long as the test says, then fails."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *lives: float) -> None:
+        self.clock = Clock()
+        self.clock.rule(monkeypatch, MODULE)
+        monkeypatch.setattr(f"{MODULE}.random.random", lambda: 1.0)
+        self.supervisor = Supervisor("GPU-0", Program("mps"), Folders(Path(), Path()), TIMING)
+        self.phases: list[Phase] = []
+        self.supervisor.on_change = lambda _, after: self.phases.append(after)
+        self._left = list(lives)
+        monkeypatch.setattr(self.supervisor, "_live", self._live)
+
+    async def _live(self) -> None:
+        if not self._left:
+            raise asyncio.CancelledError
+        self.supervisor._enter(Phase.SERVING, "")
+        self.clock.now += self._left.pop(0)
+        raise MpsError("it ended")
+
+    async def run(self) -> list[float]:
+        """All lives; returns the pauses between them."""
+        with pytest.raises(asyncio.CancelledError):
+            await self.supervisor.run()
+        return self.clock.slept
+
+
+async def test_pauses_between_restarts_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon that fails again and again is started less and less often, to a limit."""
+    assert await Lives(monkeypatch, *[0.0] * 6).run() == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
+
+
+async def test_a_daemon_that_served_for_long_starts_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failures before a calm time are forgotten."""
+    lives = (0.0, 0.0, TIMING.calm + 1, 0.0)
+    assert await Lives(monkeypatch, *lives).run() == [1.0, 2.0, 1.0, 2.0]
+
+
+async def test_a_failure_is_told_before_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New pods must not get the card while its daemon is down."""
+    made = Lives(monkeypatch, 0.0)
+    seen: list[Phase] = []
+    made.clock.on_sleep = lambda: seen.append(made.supervisor.phase)
+    await made.run()
+    assert seen == [Phase.FAILED]
+    assert made.phases == [Phase.SERVING, Phase.FAILED]
+    assert "it ended" in made.supervisor.why
+
+
+def series(uuid: str) -> float | None:
+    """What Prometheus sees of a card's daemon."""
+    return REGISTRY.get_sample_value("gpushare_mps_serving", {"uuid": uuid})
+
+
+async def test_a_stopped_daemon_has_no_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A card that is no longer in mode mps is not one whose daemon is down."""
+    answers = asyncio.Event()
+
+    async def ask(self: Control, command: str, *, seconds: float) -> str:
+        if not answers.is_set():
+            raise ControlError("no answer")
+        return ""
+
+    monkeypatch.setattr(Control, "ask", ask)
+    quick = Timing(check=0.01, first_pause=0.01, longest_pause=0.01)
+    fleet = Fleet(MpsPlace("", pipe="/pipe"), control="mps", multi_user=False, timing=quick)
+    changed = asyncio.Event()
+    fleet.on_change = lambda *_: changed.set()
+    fleet.want(["GPU-a", "GPU-b"])
+    running = asyncio.create_task(fleet.run())
+    async with asyncio.timeout(SECONDS):
+        await changed.wait()
+        assert (series("GPU-a"), series("GPU-b")) == (0.0, 0.0)
+        answers.set()
+        while not (fleet.serving("GPU-a") and fleet.serving("GPU-b")):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert (series("GPU-a"), series("GPU-b")) == (1.0, 1.0)
+        fleet.want(["GPU-b"])
+        while series("GPU-a") is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert not fleet.serving("GPU-a")
+    running.cancel()
+    await asyncio.wait({running})
+    assert series("GPU-a") is None
