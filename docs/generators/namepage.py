@@ -101,6 +101,12 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "NODE_TOPOLOGY": "the links, as the topology plugin of 2019 wrote them",
         "NODE_TYPE": "machine type, which the static policy goes by",
     },
+    "Holding NVIDIA's device plugin": {
+        "NVIDIA_DEPLOY_PLUGIN": "node label: `false` keeps the GPU operator's device plugin away",
+        "NVIDIA_HELD_AFFINITY": "annotation of a DaemonSet: JSON of the affinity that it had "
+        "before `gpushare hold-nvidia-plugin`",
+        "NVIDIA_HELD_LABEL": "node annotation: JSON of the label's value before",
+    },
     "Variables in containers": {
         "ENV_VISIBLE_DEVICES": "the container's cards, as UUIDs (or indexes, on request)",
         "mem_container": "units of this container",

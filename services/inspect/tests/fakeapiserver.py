@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
+from jsonpatches import PatchError, patched
 
 TOKEN = "a-token"
 
@@ -87,6 +88,18 @@ class FakeApiServer:
         more = {"continue": str(end)} if end < len(self.lists[path]) else {}
         return 200, {"metadata": more, "items": self.lists[path][start:end]}
 
+    def patched(self, path: str, operations: list[dict[str, Any]]) -> tuple[int, dict[str, Any]]:
+        """Apply a JSON patch to the listed object at this path; 422 where a test of it fails."""
+        for listed in self.lists.values():
+            for number, item in enumerate(listed):
+                if item.get("selfLink") == path:
+                    try:
+                        listed[number] = patched(item, operations)
+                    except PatchError:
+                        return 422, {"message": "the patch does not apply"}
+                    return 200, listed[number]
+        return 404, {}
+
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
 
@@ -101,6 +114,11 @@ class FakeApiServer:
                 )
                 review = server.reviews.get(self.path)
                 self.reply(*((404, {}) if review is None else (201, review)))
+
+            def do_PATCH(self) -> None:
+                text = self.rfile.read(int(self.headers["Content-Length"]))
+                assert self.headers["Content-Type"] == "application/json-patch+json"
+                self.reply(*server.patched(self.path, json.loads(text)))
 
             def reply(self, status: int, document: dict[str, Any]) -> None:
                 body = json.dumps(document).encode()

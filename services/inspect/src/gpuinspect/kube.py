@@ -2,12 +2,12 @@
 
 The official client gives kubeconfig files, exec plugins and in-cluster credentials; its models are
 not used, because decoding with them takes twenty times longer than with the narrow decoders of the
-core. What is sent are GETs and reviews of tokens, which store nothing: what changes a cluster is
-Helm alone, for ``gpushare serve``.
+core. What is sent are GETs and reviews of tokens, which store nothing. What changes a cluster is
+Helm, for ``gpushare serve``, and the patches of ``gpushare hold-nvidia-plugin``.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -20,6 +20,7 @@ from gpuinspect.errors import ClusterError, ForbiddenError, NotFoundError
 
 PAGE: Final = 500
 config: Any = _config  # the package says no types
+_JSON_PATCH: Final = "application/json-patch+json"
 _FORBIDDEN: Final = frozenset({401, 403})
 
 
@@ -72,16 +73,30 @@ class Kube:
         """
         return self._sent("POST", path, body=review)
 
+    def patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> bytes:
+        """The object as a JSON patch made it.
+
+        Raises:
+            ClusterError: as :meth:`get`; also where the object has changed meanwhile.
+        """
+        return self._sent("PATCH", path, body=list(operations))
+
     def _sent(
         self,
         method: str,
         path: str,
         *,
         query: list[tuple[str, str]] | None = None,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     ) -> bytes:
+        kind = {"Content-Type": _JSON_PATCH} if method == "PATCH" else None
         request = self._api.param_serialize(
-            method, path, query_params=query, body=body, auth_settings=["BearerToken"]
+            method,
+            path,
+            query_params=query,
+            header_params=kind,
+            body=body,
+            auth_settings=["BearerToken"],
         )
         try:
             answer: Any = self._api.call_api(*request, _request_timeout=self._timeout)

@@ -76,6 +76,11 @@ LABEL_SERVING_NAME: Final = "servingName"
 LABEL_SERVING_TYPE: Final = "servingType"
 LABEL_SERVING_VERSION: Final = "servingVersion"
 
+# NVIDIA's own device plugin, which must not run on shared nodes.
+NVIDIA_DEPLOY_PLUGIN: Final = "nvidia.com/gpu.deploy.device-plugin"  # node label
+NVIDIA_HELD_AFFINITY: Final = "gpushare/nvidia-plugin-affinity"  # DaemonSet annotation
+NVIDIA_HELD_LABEL: Final = "gpushare/nvidia-plugin-label"  # node annotation
+
 # The legacy way to say that cards of a node are unhealthy.
 UNHEALTHY_NAMESPACE: Final = "kube-system"
 UNHEALTHY_PREFIX: Final = "unhealthy-gpu-"

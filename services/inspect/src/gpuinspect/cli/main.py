@@ -47,6 +47,12 @@ COMMANDS: Final = {
     "uninstall-scheduler": Lazy(
         "controlplane:uninstall_scheduler", "give kubeadm's kube-scheduler back as it was"
     ),
+    "hold-nvidia-plugin": Lazy(
+        "nvidiaplugin:hold_nvidia_plugin", "keep NVIDIA's device plugin off shared nodes"
+    ),
+    "release-nvidia-plugin": Lazy(
+        "nvidiaplugin:release_nvidia_plugin", "give NVIDIA's device plugin back as it was"
+    ),
     "completion": Lazy("completion:completion", "the completion script for a shell"),
     "version": Lazy("version:version", "the version of this command"),
 }

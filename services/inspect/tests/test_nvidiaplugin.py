@@ -1,0 +1,218 @@
+"""NVIDIA's own device plugin is held off shared nodes, and is given back as it was."""
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakeapiserver import FakeApiServer
+from invoking import Run
+from jsonpatches import patched
+
+from gpucore.wire.names import NVIDIA_DEPLOY_PLUGIN, NVIDIA_HELD_AFFINITY, NVIDIA_HELD_LABEL
+from gpuinspect.nvidiaplugin import changed_since, hold, release, without_shared_nodes
+
+Object = dict[str, Any]
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+DAEMON_SETS, NODES, PODS = "/apis/apps/v1/daemonsets", "/api/v1/nodes", "/api/v1/pods"
+EXCLUDED = [
+    {"key": "gpushare", "operator": "NotIn", "values": ["true"]},
+    {"key": "gputopology", "operator": "NotIn", "values": ["true"]},
+]
+PRESENT = {"key": "nvidia.com/gpu.present", "operator": "In", "values": ["true"]}
+AFFINITIES: dict[str, Object | None] = {
+    "none": None,
+    "terms": {
+        "nodeAffinity": {
+            REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [PRESENT]}, {"matchFields": []}]},
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}],
+        }
+    },
+    "pods": {"podAntiAffinity": {REQUIRED: []}},
+}
+
+
+def daemon_set(name: str = "nvidia-device-plugin", **spec: Any) -> Object:
+    """A DaemonSet as the API server lists it; by default NVIDIA's plugin."""
+    container = {"name": f"{name}-ctr", "image": "nvcr.io/nvidia/k8s-device-plugin:v0.17.0"}
+    metadata = {"name": name, "namespace": "gpu", "resourceVersion": "7"}
+    return {
+        "metadata": metadata,
+        "spec": {"template": {"spec": {"containers": [container], **spec}}},
+        "selfLink": f"/apis/apps/v1/namespaces/gpu/daemonsets/{name}",
+    }
+
+
+def node(name: str, **labels: str) -> Object:
+    """A node with labels."""
+    metadata: Object = {"name": name, "resourceVersion": "3", "labels": {"os": "linux", **labels}}
+    return {"metadata": metadata, "selfLink": f"/api/v1/nodes/{name}"}
+
+
+def with_affinity(affinity: Object | None) -> Object:
+    """NVIDIA's plugin with this affinity, or with none."""
+    return daemon_set() if affinity is None else daemon_set(affinity=affinity)
+
+
+def operators() -> Object:
+    """The plugin of the GPU operator, which undoes changes of its DaemonSets."""
+    item = daemon_set("nvidia-device-plugin-daemonset")
+    item["metadata"]["ownerReferences"] = [{"kind": "ClusterPolicy", "name": "cluster-policy"}]
+    return item
+
+
+def same(one: Object, other: Object) -> bool:
+    """Equal but for the version, to the byte."""
+    texts = []
+    for item in (one, other):
+        plain = copy.deepcopy(item)
+        del plain["metadata"]["resourceVersion"]
+        texts.append(json.dumps(plain, sort_keys=True))
+    return texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("kind", AFFINITIES)
+def test_a_daemon_set_is_held_and_given_back_to_the_byte(kind: str) -> None:
+    """Whatever affinity it has; holding twice changes nothing more."""
+    item = with_affinity(AFFINITIES[kind])
+    (patch,) = hold([item], [])
+    held = patched(item, patch.operations)
+    assert not same(held, item)
+    assert list(hold([held], [])) == []
+    (back,) = release([held], [])
+    assert same(patched(held, back.operations), item)
+    assert patch.path == item["selfLink"]
+
+
+def test_every_alternative_excludes_shared_nodes() -> None:
+    """Terms are alternatives: one without the expressions would let the plugin in."""
+    found = without_shared_nodes(AFFINITIES["terms"])["nodeAffinity"]
+    expressions, fields = found[REQUIRED]["nodeSelectorTerms"]
+    assert expressions["matchExpressions"] == [PRESENT, *EXCLUDED]
+    assert fields["matchExpressions"] == EXCLUDED
+    alone = without_shared_nodes(None)["nodeAffinity"]
+    assert alone == {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": EXCLUDED}]}}
+
+
+def test_an_alternative_that_matches_nothing_is_left_so() -> None:
+    """With expressions it would match every node that is not shared."""
+    empty: Object = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}}
+    assert without_shared_nodes(empty) == empty
+
+
+def test_other_daemon_sets_are_left_alone() -> None:
+    """Also those that run the same image for something else, and our own plugin."""
+    others = [daemon_set("nvidia-mps-control-daemon"), daemon_set("gpushare-device-plugin")]
+    others += [daemon_set("gpu-feature-discovery")]
+    assert list(hold(others, [node("n", gpushare="true")])) == []
+
+
+def test_the_operators_plugin_is_held_by_its_node_label() -> None:
+    """Of shared nodes alone; each gets back the value that it had, or none."""
+    nodes = [
+        node("fresh", gpushare="true"),
+        node("deployed", gputopology="true", **{NVIDIA_DEPLOY_PLUGIN: "true"}),
+        node("held", gpushare="true", **{NVIDIA_DEPLOY_PLUGIN: "false"}),
+        node("other", gpushare="false"),
+    ]
+    patches = list(hold([operators()], nodes))
+    assert [patch.path for patch in patches] == [item["selfLink"] for item in nodes[:2]]
+    for item, patch in zip(nodes, patches, strict=False):
+        held = patched(item, patch.operations)
+        assert held["metadata"]["labels"][NVIDIA_DEPLOY_PLUGIN] == "false"
+        (back,) = release([operators()], [held])
+        assert same(patched(held, back.operations), item)
+
+
+@pytest.mark.parametrize("text", ["null", "{", "3", '{"nodeAffinity": 3}', '{"nodeAffinity": {}}'])
+def test_what_was_changed_since_is_named_and_left(text: str) -> None:
+    """An affinity that hold did not make, or an annotation of somebody else, stops no other."""
+    strange = daemon_set(affinity={"podAffinity": {}})
+    strange["metadata"]["annotations"] = {NVIDIA_HELD_AFFINITY: text}
+    (patch,) = hold([daemon_set()], [])
+    held = patched(daemon_set(), patch.operations)
+    assert list(changed_since([strange, held])) == ["DaemonSet gpu/nvidia-device-plugin"]
+    (back,) = release([strange, held], [])
+    assert same(patched(held, back.operations), daemon_set())
+
+
+@pytest.mark.parametrize("text", ["{", "3", "{}"])
+def test_a_strange_annotation_of_a_node_is_left(text: str) -> None:
+    """Only a value that hold writes is taken for one."""
+    item = node("n", gpushare="true")
+    item["metadata"]["annotations"] = {NVIDIA_HELD_LABEL: text}
+    assert list(release([], [item])) == []
+
+
+@pytest.fixture
+def server() -> Iterator[FakeApiServer]:
+    """NVIDIA's plugin, the operator's, a shared node, and pods that have GPUs."""
+    limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    holder: Object = {
+        "metadata": {"name": "trainer", "namespace": "team"},
+        "spec": {"nodeName": "a", "containers": [{"name": "c", **limits}]},
+        "status": {"phase": "Running"},
+    }
+    ended = copy.deepcopy(holder) | {"status": {"phase": "Succeeded"}}
+    elsewhere = copy.deepcopy(holder)
+    elsewhere["spec"]["nodeName"] = "b"
+    static: Object = {
+        "metadata": {
+            "name": "nvidia-device-plugin-a",
+            "namespace": "kube-system",
+            "ownerReferences": [{"kind": "Node", "name": "a"}],
+        },
+        "spec": {"nodeName": "a", "containers": [{"name": "nvidia-device-plugin-ctr"}]},
+        "status": {"phase": "Running"},
+    }
+    lists = {
+        DAEMON_SETS: [daemon_set(), operators(), daemon_set("kube-proxy")],
+        NODES: [node("a", gpushare="true"), node("b")],
+        PODS: [holder, ended, elsewhere, static],
+    }
+    fake = FakeApiServer(lists)
+    with fake.serving():
+        yield fake
+
+
+def test_commands_show_first_and_then_change(
+    run: Run, server: FakeApiServer, tmp_path: Path
+) -> None:
+    """Without --apply nothing is sent; with it all is held, and all given back."""
+    access = ("--kubeconfig", str(server.kubeconfig(tmp_path)))
+    before = copy.deepcopy(server.lists)
+    shown = run("hold-nvidia-plugin", *access)
+    assert (shown.code, server.lists) == (0, before)
+    assert "DaemonSet gpu/nvidia-device-plugin: keep it off" in shown.out
+    assert f"Node a: label {NVIDIA_DEPLOY_PLUGIN}=false" in shown.out
+    assert "--apply does it" in shown.err
+
+    held = run("hold-nvidia-plugin", "--apply", *access)
+    assert (held.code, held.out) == (0, shown.out)
+    assert "nothing to do" in run("hold-nvidia-plugin", "--apply", *access).err
+    assert run("release-nvidia-plugin", "--apply", *access).code == 0
+    for path, items in before.items():
+        for one, other in zip(items, server.lists[path], strict=True):
+            assert one is other or path == PODS or same(one, other)
+
+
+def test_what_no_patch_can_hold_is_said(run: Run, server: FakeApiServer, tmp_path: Path) -> None:
+    """Static pods, and running pods whose GPUs could be allocated a second time."""
+    told = run("hold-nvidia-plugin", "--kubeconfig", str(server.kubeconfig(tmp_path))).err
+    assert "kube-system/nvidia-device-plugin-a on a is a static pod" in told
+    assert told.count("team/trainer on a keeps its GPUs") == 1
+    assert "trainer on b" not in told
+
+
+def test_a_change_in_between_is_an_error(run: Run, server: FakeApiServer, tmp_path: Path) -> None:
+    """A patch applies to the version that was read, or not at all."""
+    item = with_affinity(None)
+    (patch,) = hold([item], [])
+    item["metadata"]["resourceVersion"] = "8"
+    server.lists[DAEMON_SETS] = [item]
+    assert server.patched(patch.path, list(patch.operations))[0] == 422
+    server.statuses[DAEMON_SETS] = 403
+    outcome = run("hold-nvidia-plugin", "--kubeconfig", str(server.kubeconfig(tmp_path)))
+    assert (outcome.code, "403" in outcome.err) == (1, True)
