@@ -136,3 +136,43 @@ def test_impossible_options_are_refused(values: Object, complaint: str) -> None:
     """A sentence says what to set, before anything reaches a cluster."""
     with pytest.raises(helm.HelmError, match=complaint):
         render(values={**MODEL, **values}, chart=SERVING, release="mnist")
+
+
+def test_secrets_and_devices_are_in_the_container() -> None:
+    """A variable names its Secret with a key of its own name; a device is a limit."""
+    values = {"envsFromSecret": {"TOKEN": "hub"}, "devices": {"rdma/hca": 1}}
+    found = container(serve(envs={"A": "1"}, **values))
+    env = {each["name"]: each for each in found["env"]}
+    assert env["A"]["value"] == "1"
+    assert env["TOKEN"]["valueFrom"] == {"secretKeyRef": {"name": "hub", "key": "TOKEN"}}
+    assert found["resources"]["limits"]["rdma/hca"] == "1"
+
+
+TRITON: Object = {"server": "triton", "modelPath": "/models", "gpuMemory": 0, "gpuCount": 1}
+
+
+def test_triton_loads_the_models_that_are_named() -> None:
+    """Models are named in explicit mode, and a backend has an image of its own."""
+    found = container(serve(**TRITON, loadModels=["one", "two"], backend="vllm"))
+    words = ["--model-control-mode=explicit", "--load-model=one", "--load-model=two"]
+    assert found["command"][-3:] == words
+    assert found["image"] == "nvcr.io/nvidia/tritonserver:24.08-vllm-python-py3"
+    plain = container(serve(**TRITON))
+    assert plain["image"] == "nvcr.io/nvidia/tritonserver:24.08-py3"
+    assert "--model-control-mode=explicit" not in plain["command"]
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"loadModels": ["one"]}, "loadModels is an option of Triton"),
+        ({"backend": "vllm", "gpuMemory": 0, "gpuCount": 1}, "backend is an option of Triton"),
+        ({**TRITON, "backend": "vllm", "gpuMemory": 2, "gpuCount": 0}, "set gpuCount"),
+        ({"devices": {"aliyun.com/gpu-mem": 1}}, "devices is for resources of others"),
+        ({"envs": {"A": "1"}, "envsFromSecret": {"A": "s"}}, "both set A"),
+    ],
+)
+def test_newer_options_that_do_not_go_together(values: Object, sentence: str) -> None:
+    """Each is refused with a sentence."""
+    with pytest.raises(helm.HelmError, match=sentence):
+        serve(**values)

@@ -5,7 +5,7 @@
 {{- if and $values.gpuMemory $values.gpuCount -}}
 {{- fail "gpucount and gpumemory should not be used at the same time.You can only choose one mode" -}}
 {{- end -}}
-{{- if not (or $values.gpuMemory $values.gpuCount) -}}
+{{- if not (or $values.gpuMemory $values.gpuCount $values.devices) -}}
 {{- fail "set gpuMemory for a share of a GPU, or gpuCount for whole ones" -}}
 {{- end -}}
 {{- if and $values.gpuCore (not $values.gpuMemory) -}}
@@ -29,6 +29,24 @@
 {{- if and $values.modelConfigFile (ne $values.server "tensorflow") -}}
 {{- fail "modelConfigFile is an option of TensorFlow Serving: set modelPath" -}}
 {{- end -}}
+{{- range $name := list "loadModels" "backend" -}}
+{{- if and (get $values $name) (ne $values.server "triton") -}}
+{{- fail (printf "%s is an option of Triton, not of %s" $name $values.server) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $values.backend (not $values.gpuCount) -}}
+{{- fail "backend takes its part of a GPU's memory from the model repository: set gpuCount" -}}
+{{- end -}}
+{{- range $name, $count := $values.devices -}}
+{{- if hasPrefix (printf "%s/" $values.resourceDomain) $name -}}
+{{- fail (printf "devices is for resources of others: set gpuMemory, gpuCore or gpuCount for %s" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $secret := $values.envsFromSecret -}}
+{{- if hasKey $values.envs $name -}}
+{{- fail (printf "envs and envsFromSecret both set %s: choose one" $name) -}}
+{{- end -}}
+{{- end -}}
 {{- range $name := list "versionPolicy" "monitoringConfigFile" -}}
 {{- if and (get $values $name) (ne $values.server "tensorflow") -}}
 {{- fail (printf "%s is an option of TensorFlow Serving, not of %s" $name $values.server) -}}
@@ -40,8 +58,8 @@
 {{- if and (has (toString $values.strategy.maxSurge) (list "0" "0%")) (has (toString $values.strategy.maxUnavailable) (list "0" "0%")) -}}
 {{- fail "strategy.maxSurge and strategy.maxUnavailable are both 0: no pod could ever be replaced" -}}
 {{- end -}}
-{{- if and $values.command $values.extraArgs -}}
-{{- fail "command is in place of the server's own, so extraArgs would not reach it: put them into command" -}}
+{{- if and $values.command (or $values.extraArgs $values.loadModels) -}}
+{{- fail "command is in place of the server's own, so extraArgs and loadModels would not reach it: put them into command" -}}
 {{- end -}}
 {{- if $values.autoscaling.enabled -}}
 {{- if gt (int $values.autoscaling.minReplicas) (int $values.autoscaling.maxReplicas) -}}

@@ -14,11 +14,12 @@
 {{- mergeOverwrite $notes $root.Values.annotations | toYaml -}}
 {{- end -}}
 
-{{/* Environment: the release's own, and where it runs, under arena's names: envs. */}}
+{{/* Environment: the release's own, and where it runs, under arena's names: (list envs envsFromSecret). */}}
 {{- define "serving.env" -}}
+{{- $secrets := index . 1 -}}
 {{- $fields := dict "NODE_NAME" "spec.nodeName" "POD_NAMESPACE" "metadata.namespace"
   "POD_NAME" "metadata.name" "POD_IP" "status.podIP" -}}
-{{- $own := . -}}
+{{- $own := merge (dict) (index . 0) $secrets -}}
 {{- range $name, $path := $fields }}
 {{- if not (hasKey $own (printf "ARENA_%s" $name)) }}
 - name: ARENA_{{ $name }}
@@ -27,9 +28,14 @@
       fieldPath: {{ $path }}
 {{- end }}
 {{- end }}
-{{- range $name, $value := . }}
+{{- range $name, $value := index . 0 }}
 - name: {{ $name }}
   value: {{ $value | quote }}
+{{- end }}
+{{- range $name, $secret := $secrets }}
+- name: {{ $name }}
+  valueFrom:
+    secretKeyRef: {name: {{ $secret }}, key: {{ $name }}}
 {{- end }}
 {{- end -}}
 
@@ -113,6 +119,9 @@ limits:
   {{- end }}
   {{- if $values.gpuCount }}
   {{ $values.resourceDomain }}/gpu: {{ $values.gpuCount | toString | quote }}
+  {{- end }}
+  {{- range $name, $count := $values.devices }}
+  {{ $name }}: {{ $count | toString | quote }}
   {{- end }}
 {{- with $values.cpu }}
 requests:

@@ -2,11 +2,12 @@
 
 {{/* The server's own values, those of the release where it sets them, as YAML. */}}
 {{- define "serving.server" -}}
+{{- $backend := get (dict "vllm" "vllm-python-" "trt-llm" "trtllm-python-") .Values.backend -}}
 {{- $servers := dict
   "tensorflow" (dict "image" "tensorflow/serving:latest-gpu" "grpc" 8500 "http" 8501
     "metricsPath" "/monitoring/prometheus/metrics"
     "ready" (printf "/v1/models/%s" .Values.modelName))
-  "triton" (dict "image" "nvcr.io/nvidia/tritonserver:24.08-py3" "grpc" 8001 "http" 8000
+  "triton" (dict "image" (printf "nvcr.io/nvidia/tritonserver:24.08-%spy3" $backend) "grpc" 8001 "http" 8000
     "metricsPort" 8002 "metricsPath" "/metrics"
     "ready" "/v2/health/ready" "live" "/v2/health/live")
   "torchserve" (dict "image" "pytorch/torchserve:latest-gpu" "grpc" 7070 "http" 8080
@@ -80,6 +81,12 @@ latest { num_versions: {{ $number | default "1" }} }
 - --grpc-port={{ $server.grpc }}
 - --allow-metrics={{ $values.metrics.enabled }}
 - --metrics-port={{ $server.metricsPort }}
+{{- if $values.loadModels }}
+- --model-control-mode=explicit
+{{- end }}
+{{- range $values.loadModels }}
+- {{ printf "--load-model=%s" . | quote }}
+{{- end }}
 {{- else if eq $values.server "torchserve" -}}
 - torchserve
 - --start

@@ -30,7 +30,8 @@ def test_summary(run: Run, four: FakeCluster) -> None:
 def test_details(run: Run, four: FakeCluster) -> None:
     """The matrix shows used cards as X, the holder is named, and the legend follows."""
     lines = run("gpu", "-d", "n", on=four).out.splitlines()
-    assert lines[:7] == [
+    assert lines[:8] == [
+        "gpu policy: best-effort",
         "-" * 40,
         "node name: n",
         "all gpu: 4",
@@ -39,8 +40,8 @@ def test_details(run: Run, four: FakeCluster) -> None:
         "gpu topolocy:",
         "      GPU0 GPU1 GPU2 GPU3",
     ]
-    assert lines[7].split() == ["GPU0", "X", "X", "PHB", "PHB"]
-    assert lines[8].split() == ["GPU1", "X", "X", "X", "X"]
+    assert lines[8].split() == ["GPU0", "X", "X", "PHB", "PHB"]
+    assert lines[9].split() == ["GPU1", "X", "X", "X", "X"]
     assert "GPU1: default/w" in lines
     assert "Legend:" in lines
 
@@ -58,3 +59,20 @@ def test_no_cards(run: Run, cluster: FakeCluster) -> None:
     cluster.node("cpu", resources={"cpu": "4"})
     outcome = run("gpu", on=cluster)
     assert (outcome.code, outcome.out) == (1, "")
+
+
+def test_the_policy_is_that_of_the_extender(run: Run, four: FakeCluster) -> None:
+    """The first line and the document name the topology policy that the extender is set to."""
+    labels = {"app.kubernetes.io/component": "extender"}
+    box = {"name": "extender", "args": ["--topology-policy=simple"]}
+    four.pod("e", namespace="gpushare", metadata={"labels": labels}, spec={"containers": [box]})
+    assert run("gpu", "-d", on=four).out.startswith("gpu policy: simple\n")
+    assert json.loads(run("gpu", "-o", "json", on=four).out)["policy"] == "simple"
+
+
+def test_nodes_without_pods_are_listed(run: Run, four: FakeCluster) -> None:
+    """A node that offers whole GPUs is there before anybody holds one, whoever describes it."""
+    four.node("free", cards=[Card(15)] * 2, resources={"aliyun.com/gpu": "2"})
+    four.node("old", resources={"aliyun.com/gpu": "8"})
+    rows = run("gpu", "--no-headers", on=four).out.splitlines()
+    assert [row.split() for row in rows] == [["free", "2", "0"], ["n", "4", "1"], ["old", "8", "0"]]

@@ -113,5 +113,26 @@ def test_pods_that_have_ended_hold_nothing(run: Run, cluster: FakeCluster) -> No
     assert _row(run("inspect", on=cluster).out)[2] == "3/15"
 
 
+def test_rows_are_in_the_order_of_cards(run: Run, cluster: FakeCluster) -> None:
+    """The original walks cards; a pod on several is listed once, pending ones come last."""
+    both = {"scheduler.framework.gpushare.allocation": json.dumps({"0": {"0": 2, "1": 2}})}
+    cluster.node("n", total=30, count=2)
+    cluster.pod("a", 3, node="n").pod("b", 3, node="n", index=1)
+    cluster.pod("c", 4, node="n", annotations=both).pod("d", 3, node="n", index=0)
+    lines = run("inspect", "-d", on=cluster).out.splitlines()
+    assert [line.split()[0] for line in lines[5:9]] == ["c", "d", "b", "a"]
+
+
+@pytest.mark.parametrize("details", [(), ("-d",)])
+def test_the_line_is_as_long_as_the_bytes_of_a_row(
+    run: Run, cluster: FakeCluster, details: tuple[str, ...]
+) -> None:
+    """A name in Chinese characters takes three bytes each, and the dashes count bytes."""
+    cluster.node("节点一", total=15).pod("模型", 3, node="节点一", index=0)
+    line = next(x for x in run("inspect", *details, on=cluster).out.splitlines() if "---" in x)
+    row = "模型\tdefault\t3\t\n" if details else "节点一\tunknown\t3/15\t3/15\n"
+    assert len(line) == len(row.encode()) + (10 if details else 20)
+
+
 def _row(text: str) -> list[str]:
     return text.splitlines()[1].split()

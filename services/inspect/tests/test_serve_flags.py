@@ -179,3 +179,62 @@ def test_texts_of_flags_are_checked(
     assert outcome.code == 2
     assert words in " ".join(outcome.err.split())
     assert helm.calls == []
+
+
+def test_arenas_newer_flags_reach_the_chart(run: Run, helm: FakeHelm) -> None:
+    """Devices, secrets, versions and Triton's own, as arena spells them today."""
+    flags = (
+        *("--name", "big", "--model-path", "/models", "--gpus", "1", "--envs", "A=1"),
+        *("--device", "rdma/hca=1", "--env-from-secret", "TOKEN=hub", "--model-version", "3"),
+        *("--load-model", "one", "--load-model", "two", "--backend", "vllm", "-l", "team=a"),
+        *("--arg=--first", "--extend-command", "--log-verbose=1 --note='two words'"),
+    )
+    assert run("serve", "triton", *flags, *NAMESPACE).code == 0
+    assert helm.values == {
+        "server": "triton",
+        "servingName": "big",
+        "modelPath": "/models",
+        "gpuCount": 1,
+        "envs": {"A": "1"},
+        "devices": {"rdma/hca": "1"},
+        "envsFromSecret": {"TOKEN": "hub"},
+        "labels": {"team": "a", "modelVersion": "3"},
+        "loadModels": ["one", "two"],
+        "backend": "vllm",
+        "extraArgs": ["--first", "--log-verbose=1", "--note=two words"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("--device", "rdma/hca"), "write NAME=VALUE"),
+        (("--device", "rdma/hca=none"), "write RESOURCE=COUNT"),
+        (("--device", "rdma/hca=0"), "write RESOURCE=COUNT"),
+        (("--env-from-secret", "TOKEN"), "write NAME=VALUE"),
+        (("--backend", "onnx"), "use vllm or trt-llm"),
+        (("--extend-command", "--note='"), "No closing quotation"),
+    ],
+)
+def test_texts_of_newer_flags_that_cannot_be_read(
+    run: Run, helm: FakeHelm, flags: tuple[str, ...], sentence: str
+) -> None:
+    """A wrong text is a usage error, and nothing is installed."""
+    outcome = run("serve", "triton", *SHARE, *flags, *NAMESPACE)
+    assert outcome.code == 2
+    assert sentence in " ".join(outcome.err.split())
+    assert not helm.calls
+
+
+def test_a_backend_needs_whole_gpus(run: Run, helm: FakeHelm) -> None:
+    """A backend that sizes itself by the model repository would not keep to a share."""
+    outcome = run("serve", "triton", *SHARE, "--backend", "vllm", *NAMESPACE)
+    assert (outcome.code, "--backend needs --gpus" in outcome.err) == (1, True)
+    assert not helm.calls
+
+
+def test_another_device_in_place_of_a_gpu(run: Run, helm: FakeHelm) -> None:
+    """A server may run on a device that is none of ours."""
+    flags = ("--name", "x", "--image", "own:1", "--device", "amd.com/gpu=1")
+    assert run("serve", "custom", *flags, *NAMESPACE).code == 0
+    assert helm.values["devices"] == {"amd.com/gpu": "1"}

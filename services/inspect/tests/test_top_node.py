@@ -1,6 +1,7 @@
 """``gpushare top node``: arena's tables."""
 
 import json
+from pathlib import Path
 
 import pytest
 from drawncluster import Card, FakeCluster
@@ -128,3 +129,83 @@ def test_fractions_are_tenths(run: Run, cluster: FakeCluster, units: int, shown:
     """Cards in use are rounded to a tenth, but a share never looks like nothing."""
     cluster.node("n", total=15).pod("p", units, node="n", index=0)
     assert run("top", "node", on=cluster).out.splitlines()[1].split()[5] == shown
+
+
+@pytest.fixture
+def mixed(cluster: FakeCluster) -> FakeCluster:
+    """A node of each kind, and one that offers shares and whole cards."""
+    cluster.node("cpu", resources={"cpu": "4"})
+    cluster.node("nvidia", resources={"nvidia.com/gpu": "2"})
+    cluster.node("share", total=15)
+    cluster.node("whole", resources={"aliyun.com/gpu": "4"})
+    both = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
+    return cluster.node("both", resources=both)
+
+
+@pytest.mark.parametrize(
+    ("mode", "names"),
+    [
+        ("none", ["cpu"]),
+        ("n", ["cpu"]),
+        ("exclusive", ["nvidia"]),
+        ("e", ["nvidia"]),
+        ("topology", ["both", "whole"]),
+        ("t", ["both", "whole"]),
+        ("share", ["both", "share"]),
+        ("s", ["both", "share"]),
+    ],
+)
+def test_nodes_of_one_kind(run: Run, mixed: FakeCluster, mode: str, names: list[str]) -> None:
+    """``-m`` takes arena's GPU modes and their letters."""
+    rows = run("top", "node", "-m", mode, "--no-headers", on=mixed).out.splitlines()
+    assert [row.split()[0] for row in rows] == names
+
+
+def test_a_kind_that_there_is_not(run: Run, mixed: FakeCluster) -> None:
+    """Another mode is a usage error that names those there are."""
+    outcome = run("top", "node", "-m", "mig", on=mixed)
+    assert (outcome.code, "unknown node type" in outcome.err) == (2, True)
+
+
+@pytest.mark.parametrize("flags", [(), ("-s",)])
+def test_several_names(run: Run, mixed: FakeCluster, flags: tuple[str, ...]) -> None:
+    """Several nodes are shown, each once, by name; one that is not there is an error."""
+    chosen = ("share", "both", "share")
+    out = run("top", "node", *chosen, *flags, "-o", "name", on=mixed).out
+    assert out == "node/both\nnode/share\n"
+    outcome = run("top", "node", "share", "gone", *flags, on=mixed)
+    assert (outcome.code, outcome.err) == (1, 'error: nodes "gone" not found\n')
+
+
+def test_details_are_shown_again_and_again(
+    run: Run, mixed: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``-r`` with ``-d`` and one node prints the block anew after a line with the time."""
+    path = tmp_path / "cluster.json"
+    path.write_text(mixed.json())
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("gpuinspect.cli.top.time.sleep", pause)
+    outcome = run("top", "node", "share", "-d", "-r", "--snapshot", str(path))
+    assert outcome.out.count("Total GPUs In Node share:") == 2
+    assert sum(line.startswith("-" * 25 + " 20") for line in outcome.out.splitlines()) == 2
+    assert pauses == [2.0, 2.0]
+
+
+def test_refreshing_is_for_one_node(run: Run, mixed: FakeCluster) -> None:
+    """Arena's own sentence; without details it prints once, as there."""
+    outcome = run("top", "node", "-d", "-r", on=mixed)
+    sentence = "error: must specify only one node name when '-r' is enabled\n"
+    assert (outcome.code, outcome.err) == (1, sentence)
+    assert run("top", "node", "-r", on=mixed).code == 0
+
+
+def test_metrics_are_elsewhere(run: Run, mixed: FakeCluster) -> None:
+    """``--metric`` says where what GPUs do is shown."""
+    outcome = run("top", "node", "--metric", on=mixed)
+    assert (outcome.code, "--metric is not here" in outcome.err) == (1, True)

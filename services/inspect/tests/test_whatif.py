@@ -142,3 +142,45 @@ def test_no_such_node_to_copy(run: Run, two_cards: FakeCluster, manifest: Path) 
     manifest.write_text(POD)
     outcome = run("whatif", "-f", str(manifest), "--add-nodes=1", "--like=x", on=two_cards)
     assert (outcome.code, outcome.err) == (1, 'error: nodes "x" not found\n')
+
+
+OLD_JOB = """
+apiVersion: kubeflow.org/v1alpha1
+kind: MPIJob
+metadata: {name: train}
+spec:
+  replicas: 2
+  launcherResources: {limits: {cpu: 1}}
+  template:
+    spec:
+      containers: [{name: mpi, resources: {limits: {aliyun.com/gpu-mem: 8}}}]
+"""
+NEW_JOB = """
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: train}
+spec:
+  mpiReplicaSpecs:
+    Launcher:
+      template: {spec: {containers: [{name: mpi}]}}
+    Worker:
+      replicas: 2
+      template:
+        spec:
+          containers: [{name: mpi, resources: {limits: {aliyun.com/gpu-mem: 8}}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [(OLD_JOB, ["train-0", "train-1"]), (NEW_JOB, ["train-worker-0", "train-worker-1"])],
+)
+def test_training_jobs(
+    run: Run, two_cards: FakeCluster, manifest: Path, text: str, names: list[str]
+) -> None:
+    """The job that arena submits, and its newer form with roles; a launcher requests nothing."""
+    manifest.write_text(text)
+    outcome = run("whatif", "-f", str(manifest), "-o", "json", on=two_cards)
+    document = json.loads(outcome.out)
+    assert [item["name"] for item in document["items"]] == names
+    assert document["fits"] == 2

@@ -15,12 +15,16 @@ from gpucore.scheduling.constraints import UNCONSTRAINED, PodConstraints
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
-from gpucore.wire.podspec import Pod, decode_pod
+from gpucore.wire.pods import Pod, decode_pod, demand_of
 from gpucore.wire.quantity import amount, exact
 from gpuinspect.errors import InspectError
 
 STDIN: Final = Path("-")
-_MAKERS: Final = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job", "DaemonSet"})
+_MAKERS: Final = frozenset(
+    {"Deployment", "ReplicaSet", "StatefulSet", "Job", "DaemonSet", "MPIJob", "TFJob", "PyTorchJob"}
+)
+_ROLES: Final = "ReplicaSpecs"
+"""How the field ends in which a training job has a template and a number for each role."""
 
 
 class ManifestError(InspectError):
@@ -75,9 +79,22 @@ def _pods(document: Any, names: Names) -> Iterator[Wanted]:
             yield from _pods(item, names)
     elif kind == "Pod":
         yield _wanted(document, _name(document), 1, names)
+    elif kind in _MAKERS and "template" not in spec:
+        yield from _roles(spec, _name(document), names)
     elif kind in _MAKERS:
         replicas = spec.get("replicas", spec.get("parallelism", 1))
         yield _wanted(spec.get("template") or {}, _name(document), int(replicas), names)
+
+
+def _roles(spec: Mapping[str, Any], name: str, names: Names) -> Iterator[Wanted]:
+    """The roles of a training job that request GPUs; a launcher often requests none."""
+    for field, roles in spec.items():
+        if field.endswith(_ROLES):
+            for role, each in roles.items():
+                template, count = each.get("template") or {}, int(each.get("replicas", 1))
+                found = _wanted(template, f"{name}-{role.lower()}", count, names)
+                if demand_of(found.pod, names) is not None:
+                    yield found
 
 
 def _name(document: Mapping[str, Any]) -> str:

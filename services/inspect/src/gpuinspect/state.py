@@ -5,7 +5,7 @@ the unit of a node whose plugin does not say it: more than 100 units a card are 
 the original took them (and was wrong for cards of 101 GiB and more, which is why ours say it).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -62,32 +62,33 @@ def _whole(node: Node) -> Node:
     return msgspec.structs.replace(node, capacity=node.allocatable)
 
 
-def shares(snapshot: Snapshot, names: Names, *, node: str = "") -> ClusterView:
-    """The nodes that offer shares, by name; or the one called ``node``, whatever it offers.
+def shares(snapshot: Snapshot, names: Names, *, only: Collection[str] = ()) -> ClusterView:
+    """The nodes that offer shares, by name; or those named by ``only``, whatever they offer.
 
     Raises:
-        NotFoundError: there is no such node.
+        NotFoundError: there is no node of a name.
         WireError: as :func:`books`.
     """
-    return shown(books(snapshot, names), snapshot.nodes, node=node)
+    return shown(books(snapshot, names), snapshot.nodes, only=only)
 
 
-def shown(ledger: Ledger, nodes: Iterable[Node], *, node: str = "") -> ClusterView:
+def shown(ledger: Ledger, nodes: Iterable[Node], *, only: Collection[str] = ()) -> ClusterView:
     """As :func:`shares`, from books that are kept already.
 
     Raises:
-        NotFoundError: there is no such node.
+        NotFoundError: there is no node of a name.
     """
-    chosen = [each for each in nodes if _wanted(each, ledger.names, node)]
-    if node and not chosen:
-        raise NotFoundError(f'nodes "{node}" not found')
+    chosen = [each for each in nodes if _wanted(each, ledger.names, only)]
+    for name in only:
+        if all(each.name != name for each in chosen):
+            raise NotFoundError(f'nodes "{name}" not found')
     chosen.sort(key=lambda each: each.name)
     return view(ledger, chosen, ledger.names)
 
 
-def _wanted(node: Node, names: Names, name: str) -> bool:
-    if name:
-        return node.name == name
+def _wanted(node: Node, names: Names, only: Collection[str]) -> bool:
+    if only:
+        return node.name in only
     offered = (node.allocatable.get(names.gpu_mem), node.capacity.get(names.gpu_mem))
     return any(amount(text) > 0 for text in offered if text is not None)
 

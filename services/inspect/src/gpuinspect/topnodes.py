@@ -4,7 +4,7 @@ All nodes are shown, those with NVIDIA's own plugin and those without GPUs too. 
 is held of our resources; of ``nvidia.com/gpu`` the pods' limits do, as nothing else knows.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Final
 
@@ -28,6 +28,10 @@ _ROLE: Final = "node-role.kubernetes.io/"
 _OLD_ROLE: Final = "kubernetes.io/role"
 
 
+KINDS: Final = ("none", "exclusive", "topology", "share")
+"""What arena calls GPU modes: no GPUs, NVIDIA's own resource, whole cards of ours, shares."""
+
+
 class TwoKindsError(InspectError):
     """A node offers its cards twice: to NVIDIA's plugin and to ours."""
 
@@ -41,7 +45,11 @@ class TopPod(msgspec.Struct, frozen=True):
 
 
 class TopNode(msgspec.Struct, frozen=True):
-    """One node: cards there are, cards in use, cards that are sick."""
+    """One node: cards there are, cards in use, cards that are sick.
+
+    Attributes:
+        kinds: of :data:`KINDS` that the node is of.
+    """
 
     name: str
     address: str
@@ -51,22 +59,34 @@ class TopNode(msgspec.Struct, frozen=True):
     allocated: Fraction
     unhealthy: int = 0
     shareable: bool = False
+    kinds: frozenset[str] = frozenset()
     pods: tuple[TopPod, ...] = ()
 
 
-def top_nodes(snapshot: Snapshot, names: Names, *, node: str = "") -> tuple[TopNode, ...]:
-    """Every node, or the one called ``node``, by name.
+def top_nodes(
+    snapshot: Snapshot, names: Names, *, only: Collection[str] = (), kind: str = ""
+) -> tuple[TopNode, ...]:
+    """Every node by name.
+
+    Args:
+        snapshot: the cluster.
+        names: of the resources.
+        only: names of nodes; empty for all.
+        kind: one of :data:`KINDS`; empty for all.
 
     Raises:
-        NotFoundError: there is no such node.
+        NotFoundError: there is no node of a name.
         TwoKindsError: a node offers both kinds of resources.
     """
     ledger = books(snapshot, names)
     users = _nvidia_pods(snapshot.pods)
-    chosen = sorted((n for n in snapshot.nodes if node in {"", n.name}), key=lambda n: n.name)
-    if node and not chosen:
-        raise NotFoundError(f'nodes "{node}" not found')
-    return tuple(_top_node(each, ledger, users.get(each.name, ()), names) for each in chosen)
+    known = {node.name: node for node in snapshot.nodes}
+    for name in only:
+        if name not in known:
+            raise NotFoundError(f'nodes "{name}" not found')
+    chosen = (known[NodeName(name)] for name in sorted(set(only) or known))
+    found = (_top_node(each, ledger, users.get(each.name, ()), names) for each in chosen)
+    return tuple(node for node in found if not kind or kind in node.kinds)
 
 
 def _nvidia_pods(pods: Iterable[Pod]) -> Mapping[NodeName, list[TopPod]]:
@@ -97,8 +117,18 @@ def _top_node(node: Node, ledger: Ledger, users: Iterable[TopPod], names: Names)
         allocated=sum((pod.cards for pod in pods), Fraction(0)),
         unhealthy=sum(not card.healthy for card in cards),
         shareable=account.shape.offers_shares,
+        kinds=_kinds(account, foreign),
         pods=pods,
     )
+
+
+def _kinds(account: NodeAccount, foreign: int) -> frozenset[str]:
+    offers = {
+        "exclusive": foreign > 0,
+        "topology": account.shape.offers_cards,
+        "share": account.shape.offers_shares,
+    }
+    return frozenset(kind for kind, offered in offers.items() if offered) or frozenset({"none"})
 
 
 def _holders(account: NodeAccount) -> Iterator[TopPod]:

@@ -18,6 +18,7 @@ from gpuinspect.documents import API_VERSION
 from gpuinspect.errors import NotFoundError
 from gpuinspect.layout.gpunode import GpuNode, HeldCard, summary
 from gpuinspect.layout.gpunode import details as detail_text
+from gpuinspect.schedulers import policy_of
 from gpuinspect.state import books
 
 
@@ -33,11 +34,12 @@ class GpuNodeDoc(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GpuNodeList(msgspec.Struct, frozen=True, rename="camel"):
-    """The answer of ``kubectl inspect gpu -o json``."""
+    """The answer of ``kubectl inspect gpu -o json``; ``policy`` chooses cards by their links."""
 
     api_version: str
     kind: str
     items: list[GpuNodeDoc]
+    policy: str
 
 
 @reading
@@ -57,15 +59,17 @@ def gpu(
     if node and not nodes:
         raise NotFoundError(f'nodes "{node}" not found')
     found = [_gpu_node(each, ledger.nodes()[each.name], reader.names) for each in nodes]
+    policy = policy_of(snapshot)
     found = sorted((each for each in found if each.cards), key=lambda each: each.name)
     if not found:
         fail("no node with GPUs that are ours to give")
     if output in {Format.JSON, Format.YAML}:
-        emit(GpuNodeList(API_VERSION, "GpuNodeList", [_document(each) for each in found]), output)
+        documents = [_document(each) for each in found]
+        emit(GpuNodeList(API_VERSION, "GpuNodeList", documents, policy.topology), output)
     elif output is Format.NAME:
         names_only("node", (each.name for each in found))
     elif details:
-        sys.stdout.write(detail_text(found))
+        sys.stdout.write(detail_text(found, policy.topology))
         _notes(found)
     else:
         sys.stdout.write(summary(found, headers=not no_headers))

@@ -37,7 +37,7 @@ def inspect(
 ) -> None:
     """Show GPU memory that is allocated, card by card, on the nodes that share their cards."""
     snapshot = selected(reader.source.read(CONFIG_MAPS), selector)
-    everything = state.shares(snapshot, reader.names, node=node)
+    everything = state.shares(snapshot, reader.names, only=[node] if node else [])
     view = _only(everything, namespace) if namespace and not all_namespaces else everything
     if output in {Format.JSON, Format.YAML}:
         emit(node_share_list(view), output)

@@ -114,6 +114,11 @@ def inspect_gpushare() -> None:
     _built(COMMANDS["inspect"], "inspect")(prog_name="kubectl inspect gpushare")
 
 
+def inspect_gpushare_v2() -> None:
+    """The console script ``kubectl-inspect-gpushare-v2``, another name of the originals."""
+    _built(COMMANDS["inspect"], "inspect")(prog_name="kubectl-inspect-gpushare-v2")
+
+
 def inspect_gpu() -> None:
     """The console script ``kubectl-inspect-gpu``, found by kubectl as ``inspect gpu``."""
     _built(COMMANDS["gpu"], "gpu")(prog_name="kubectl inspect gpu")

@@ -11,7 +11,7 @@ import typer
 
 from gpucore.serving import CONTEXT_MIB
 from gpuinspect.serving.errors import FlagError
-from gpuinspect.serving.flagtexts import pairs, tolerations
+from gpuinspect.serving.flagtexts import pairs, tolerations, words
 from gpuinspect.serving.request import Request, Rule, Server, overlaid
 
 SCHEDULER: Final = "gpushare-scheduler"
@@ -99,6 +99,9 @@ Command = Annotated[
 ]
 Shell = Annotated[str, typer.Option(help="shell that runs --command: sh or bash")]
 Arguments = Annotated[Texts, typer.Option("--arg", help="one more argument of the server")]
+ExtendCommand = Annotated[
+    str, typer.Option(help="further arguments of the server as one text, split as a shell does")
+]
 GrpcPort = Annotated[
     int,
     typer.Option("--port", "--grpc-port", help="gRPC port; 0 for the server's", min=0, max=65535),
@@ -128,7 +131,8 @@ AllowMetrics = Annotated[
     bool, typer.Option(help="let the server tell its metrics, and Prometheus find them")
 ]
 Env = Annotated[
-    Texts, typer.Option("-e", "--env", help="variable of the server", metavar="NAME=VALUE")
+    Texts,
+    typer.Option("-e", "--env", "--envs", help="variable of the server", metavar="NAME=VALUE"),
 ]
 Label = Annotated[
     Texts, typer.Option("-l", "--label", help="label of the pods", metavar="NAME=VALUE")
@@ -186,6 +190,7 @@ def request(
     command: Command = "",
     shell: Shell = SHELL,
     arguments: Arguments = [],  # noqa: B006 - typer copies it
+    extend_command: ExtendCommand = "",
     port: GrpcPort = 0,
     restful_port: HttpPort = 0,
     metrics_port: MetricsPort = 0,
@@ -211,7 +216,7 @@ def request(
     """
     said = {
         "replicas": replicas,
-        "extraArgs": arguments,
+        "extraArgs": [*arguments, *words("--extend-command", extend_command)],
         "port": port,
         "restApiPort": restful_port,
         "metrics": ({"port": metrics_port} if metrics_port else {})

@@ -1,19 +1,21 @@
 """All flags of ``gpushare serve SERVER``: one signature for its commands, and one request from it.
 
-The flags are spelled in :mod:`gpuinspect.cli.serveflags`, ``servevolumes`` and ``serveupkeep``;
-which of their functions a flag goes to is read from their parameters, so a new one is written once.
+The flags are spelled in :mod:`gpuinspect.cli.serveflags`, ``servevolumes``, ``serveupkeep`` and
+``serveextras``; which of their functions a flag goes to is read from their parameters, so a new one
+is written once.
 """
 
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from gpuinspect.cli.serveextras import extras
 from gpuinspect.cli.serveflags import request
 from gpuinspect.cli.serveupkeep import upkeep
 from gpuinspect.cli.servevolumes import volumes
 from gpuinspect.serving.request import Request, Server
 
-FURTHER: Final[tuple[Callable[..., dict[str, Any]], ...]] = (volumes, upkeep)
+FURTHER: Final[tuple[Callable[..., dict[str, Any]], ...]] = (volumes, upkeep, extras)
 """Flags beside those of a request, as values of the chart."""
 
 

@@ -57,7 +57,9 @@ def _texts(reader: Reader, node: str, *, details: bool) -> Iterator[str]:
         except ClusterError as error:
             yield f"{now}  {error}; shown is what was last known\n{last}"
             continue
-        last = _text(state.shares(snapshot, reader.names, node=node), details=details)
+        last = _text(
+            state.shares(snapshot, reader.names, only=[node] if node else []), details=details
+        )
         yield f"{now}\n{last}"
 
 

@@ -1,7 +1,8 @@
 """The details of ``kubectl inspect gpushare -d``, byte for byte as the original prints them.
 
 Its oddities are kept, since tools depend on the layout: the dashes are as long as the raw pod
-rows of the first node together, so they grow with the number of pods there.
+rows of the first node together, in bytes, so they grow with the number of pods there. Rows are in
+the order of cards, as the original walks them; a pod on several is listed with its first.
 """
 
 from gpucore.units import GpuIndex
@@ -23,7 +24,7 @@ def details(view: ClusterView) -> str:
 def blocks(view: ClusterView) -> str:
     """The nodes alone, not yet aligned."""
     first = _pods(view.nodes[0]) if view.nodes else ""
-    dashes = "-" * (len(first) + DASHES_BEYOND_PODS)
+    dashes = "-" * (len(first.encode()) + DASHES_BEYOND_PODS)
     return "".join(_block(node, dashes) for node in view.nodes)
 
 
@@ -54,7 +55,14 @@ def _header(node: NodeView) -> str:
 
 def _pods(node: NodeView) -> str:
     """A line for every pod with units of memory; compute alone has no column here."""
-    return "".join(_row(node, pod) for pod in node.pods if pod.pending or any(pod.cards.values()))
+    shown = [pod for pod in node.pods if pod.pending or any(pod.cards.values())]
+    return "".join(_row(node, pod) for pod in sorted(shown, key=_first_card))
+
+
+def _first_card(pod: PodView) -> tuple[bool, int]:
+    """Units on no known card come after all cards."""
+    cards = [index for index, units in pod.cards.items() if units]
+    return not cards, min(cards, default=0)
 
 
 def _row(node: NodeView, pod: PodView) -> str:

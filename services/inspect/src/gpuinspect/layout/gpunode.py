@@ -44,9 +44,13 @@ def summary(nodes: Sequence[GpuNode], *, headers: bool = True) -> str:
     return align(head + "".join(rows))
 
 
-def details(nodes: Sequence[GpuNode]) -> str:
-    """A block a node with its matrix, and the legend at the end."""
-    return f"{RULE}\n" + "".join(f"{_block(node)}{RULE}\n" for node in nodes) + LEGEND
+def details(nodes: Sequence[GpuNode], policy: str) -> str:
+    """The policy that chooses cards, a block a node with its matrix, and the legend at the end."""
+    return (
+        f"gpu policy: {policy}\n{RULE}\n"
+        + "".join(f"{_block(node)}{RULE}\n" for node in nodes)
+        + LEGEND
+    )
 
 
 def _block(node: GpuNode) -> str:

@@ -7,7 +7,7 @@ are notes beside it (:mod:`gpuinspect.layout.notes`) or columns of ``-o wide``.
 from gpuinspect.tables import align
 from gpuinspect.views import ClusterView, NodeView, percent
 
-DASHES_BEYOND_ROW = 20  # the original's line is the first row, unaligned, plus this
+DASHES_BEYOND_ROW = 20  # the original's line is the bytes of the first row, unaligned, plus this
 
 
 def summary(view: ClusterView, *, headers: bool = True) -> str:
@@ -17,7 +17,7 @@ def summary(view: ClusterView, *, headers: bool = True) -> str:
     rows = [_row(node, width, pending=pending) for node in view.nodes]
     if not headers:
         return align("".join(rows))
-    dashes = "-" * (len(rows[0]) + DASHES_BEYOND_ROW) if rows else ""
+    dashes = "-" * (len(rows[0].encode()) + DASHES_BEYOND_ROW) if rows else ""
     return align(
         f"{_header(view, width, pending=pending)}{''.join(rows)}{dashes}\n"
         "Allocated/Total GPU Memory In Cluster:\n"

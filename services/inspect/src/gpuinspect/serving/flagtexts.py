@@ -3,6 +3,7 @@
 The forms are arena's. Each function takes the flag's name, for the sentence when a text is wrong.
 """
 
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,6 +28,18 @@ def pairs(flag: str, texts: Iterable[str]) -> dict[str, str]:
             raise FlagError(f"{flag} is '{text}': write NAME=VALUE")
         found[name] = value
     return found
+
+
+def words(flag: str, text: str) -> list[str]:
+    """The words of a text, quotes and backslashes read as a shell reads them.
+
+    Raises:
+        FlagError: a quotation does not end.
+    """
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise FlagError(f"{flag} is '{text}': {error}") from error
 
 
 def mounts(flag: str, key: str, texts: Iterable[str]) -> list[dict[str, str]]:

@@ -118,7 +118,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def _gpus(self) -> str:
         if self.gpu_memory and self.gpu_count:
             return BOTH
-        if not (self.gpu_memory or self.gpu_count):
+        if self.more.get("backend") and not self.gpu_count:
+            return (
+                "--backend needs --gpus: the backend takes its part of a GPU's memory from the "
+                "model repository, so a share could not be kept"
+            )
+        if not (self.gpu_memory or self.gpu_count or self.more.get("devices")):
             return "give --gpumemory for a share of a GPU, or --gpus for whole ones"
         if self.gpu_core and self.gpu_count:
             return "--gpucore is a part of a shared GPU: give it with --gpumemory, not with --gpus"
