@@ -161,6 +161,14 @@ class KindEnvironment:
         """Restart the real kubelet of a worker."""
         run(["docker", "exec", node, "systemctl", "restart", "kubelet"], timeout_s=60)
 
+    def stop_node(self, node: str) -> None:
+        """Stop a worker as a machine is shut down; what lies on its disk stays."""
+        run(["docker", "stop", "--time=20", node], timeout_s=60)
+
+    def start_node(self, node: str) -> None:
+        """Start a stopped worker again."""
+        run(["docker", "start", node], timeout_s=60)
+
     def wait_ready(self) -> None:
         """Wait until scheduler, extender and plugins run and the nodes offer their units."""
         limit = f"--timeout={READY_SECONDS}s"
