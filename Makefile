@@ -14,6 +14,13 @@ KEEP       ?=
 CLUSTER    ?= gpushare-e2e
 ARGS       ?=
 CASES      ?=
+MARK       ?= e2e
+STAGES     := build/stages
+STAGE      := $(BIN)/python e2e/stages/__main__.py
+
+# The Kubernetes of the cluster: empty for the newest, or a version such as 1.20 or 1.36.4.
+KUBERNETES ?=
+export KUBERNETES
 
 # Every start of Python would compile all it imports, twice as slow as it is where it is installed.
 export PYTHONDONTWRITEBYTECODE :=
@@ -47,9 +54,26 @@ demo-down: $(READY) ## Remove all of the demo
 	@$(E2E) demo down
 
 .PHONY: test
-test: lint ## Everything: lint, types, contracts, unit, chart and kind tests
-	@$(MAKE) --no-print-directory e2e CASES=services
-	@$(MAKE) --no-print-directory --jobs=2 unit e2e CASES=e2e
+test: $(READY) ## Everything: lint, types, contracts, unit, chart and kind tests
+	@rm -f $(STAGES); status=0; $(MAKE) --no-print-directory stages || status=$$?; \
+	  $(STAGE) table $(STAGES); exit $$status
+
+# The cases on a control plane of processes have the machine to themselves; those on kind mostly
+# wait, so the unit tests run beside them.
+.PHONY: stages stage-unit stage-kind
+stages:
+	@$(STAGE) run $(STAGES) "lint, types, contracts" $(MAKE) --no-print-directory lint
+	@$(STAGE) run $(STAGES) "prepare the newest Kubernetes" env $(E2E) cluster prepare
+	@$(STAGE) run $(STAGES) "prepare Kubernetes 1.20" env KUBERNETES=1.20 $(E2E) cluster prepare
+	@$(STAGE) run $(STAGES) "cases on a control plane" $(MAKE) --no-print-directory e2e CASES=services
+	@$(MAKE) --no-print-directory --jobs=2 stage-unit stage-kind
+
+stage-unit:
+	@$(STAGE) run $(STAGES) "unit, property, chart tests" $(MAKE) --no-print-directory unit
+
+stage-kind:
+	@$(STAGE) run $(STAGES) "cases on the newest" $(MAKE) --no-print-directory e2e CASES=e2e
+	@$(STAGE) run $(STAGES) "cases on 1.20" $(MAKE) --no-print-directory e2e-oldest
 
 .PHONY: check
 check: lint ## The fast inner loop: no cluster, under a minute
@@ -65,12 +89,14 @@ lint: $(READY) ## Style, types and the direction of imports
 unit: $(READY) ## Unit, property and chart tests
 	@echo "==> unit, property and chart tests"; $(BIN)/python -m pytest -q $(ARGS)
 
-# In `make test` the cases on a control plane of processes (CASES=services) have the machine to
-# themselves; those on kind mostly wait, so the unit tests run beside them.
 .PHONY: e2e
-e2e: $(READY) ## The cases on a kind cluster; KEEP=1 leaves the cluster
+e2e: $(READY) ## The cases on a kind cluster; KEEP=1 leaves the cluster, KUBERNETES=1.20 is another version
 	@echo "==> what the cases run on"; $(E2E) cluster prepare
-	@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m e2e -v --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(CASES) $(ARGS)
+	@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m "$(MARK)" -v --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(CASES) $(ARGS)
+
+.PHONY: e2e-oldest
+e2e-oldest: ## The short run on the oldest supported Kubernetes: the cases marked so
+	@$(MAKE) --no-print-directory e2e KUBERNETES=1.20 CASES=e2e MARK="e2e and oldest"
 
 .PHONY: bench
 bench: $(READY) ## Measure the extender on a real API server (ARGS=--help tells more)

@@ -50,6 +50,18 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
             world.stop()
 
 
+@pytest.fixture(autouse=True)
+def _new_enough(request: pytest.FixtureRequest) -> None:
+    """Skip a case that needs a newer Kubernetes than the cluster has."""
+    marker = request.node.get_closest_marker("since")
+    if marker is None:
+        return
+    world: Environment = request.getfixturevalue("environment")
+    needed = tuple(map(int, marker.args[0].split(".")))
+    if world.version < needed:
+        pytest.skip(f"needs Kubernetes {marker.args[0]}: {world.described()}")
+
+
 @pytest.fixture
 def case(environment: Environment, request: pytest.FixtureRequest) -> Iterator[Case]:
     """A namespace of the case's own, gone with all its pods when the case ends."""
@@ -99,6 +111,7 @@ def pytest_runtest_makereport(
     world = used.get("environment")
     if call.when == "call" and call.excinfo is not None and world is not None:
         spaces = used["case"].namespaces if "case" in used else ()
-        text = diagnosis.report(world.kubectl, stack=world.namespace, namespaces=spaces)
+        told = diagnosis.report(world.kubectl, stack=world.namespace, namespaces=spaces)
+        text = f"{world.described()}\n{told}"
         found.sections.append(("cluster", text))  # the item's own were read when it was made
     return found

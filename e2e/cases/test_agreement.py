@@ -1,6 +1,6 @@
 """Scheduler, annotations and kubelet agree, however many pods come at once and whoever dies."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -71,6 +71,7 @@ def settle(environment: Environment, case: Case, pods: int) -> None:
     assert overfull(environment, grants) == []
 
 
+@pytest.mark.oldest
 def test_ten_equal_pods_at_once_agree_with_kubelet(environment: Environment, case: Case) -> None:
     """Equal amounts may be swapped by kubelet; the annotations then follow the truth."""
     case.run(*(case.pod(f"equal-{i}", 5) for i in range(10)))
@@ -83,6 +84,24 @@ def test_ten_unequal_pods_at_once_agree_with_kubelet(environment: Environment, c
     settle(environment, case, 10)
     for i in range(10):
         assert case.env(f"unequal-{i}")["ALIYUN_COM_GPU_MEM_CONTAINER"] == str(1 + i)
+
+
+@pytest.mark.oldest
+def test_pods_that_bypass_the_scheduler_are_counted_and_corrected(
+    environment: Environment, case: Case, small: str
+) -> None:
+    """A pod bound by its author gets annotations from the plugin; a wrong one is put right."""
+    strays = [case.pod("unbound", 4), case.pod("mistaken", 4)]
+    for stray in strays:
+        stray["spec"]["nodeName"] = small
+    claim = {"ALIYUN_COM_GPU_MEM_IDX": "7", "ALIYUN_COM_GPU_MEM_POD": "4"}
+    strays[1]["metadata"]["annotations"] = claim
+    case.run(*strays)
+    settle(environment, case, len(strays))
+    taken = Counter({card: 4 * n for card, n in Counter(case.cards().values()).items()})
+    free = [card.units - taken[card.index] for card in environment.nodes[small]]
+    case.run(*(case.pod(f"rest-{i}", units, node=small) for i, units in enumerate(free)))
+    settle(environment, case, len(strays) + len(free))
 
 
 def test_a_crowd_on_one_small_node_fills_it_exactly(

@@ -7,7 +7,7 @@ from environments.environment import Environment
 from environments.table import used
 from environments.waiting import until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.oldest]
 
 
 def test_three_pods_of_two_units_share_the_fullest_card_that_fits(

@@ -13,6 +13,7 @@ from environments.workloads import GPU, Object
 pytestmark = pytest.mark.e2e
 
 GROUP = "ALIYUN_COM_GPU_GROUP"
+OLDEST = pytest.mark.oldest
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def assert_really_on(environment: Environment, case: Case, names: Sequence[str],
     ("order", "groups"),
     [
         pytest.param((2, 2, 2, 2), ([0, 3], [1, 2], [4, 7], [5, 6]), id="pairs"),
-        pytest.param((1, 2, 4), ([0], [2, 3], [4, 5, 6, 7]), id="1-2-4"),
+        pytest.param((1, 2, 4), ([0], [2, 3], [4, 5, 6, 7]), id="1-2-4", marks=OLDEST),
         pytest.param((4, 2, 1, 1), ([0, 1, 2, 3], [4, 7], [5], [6]), id="4-2-1-1"),
         pytest.param((2, 4, 2), ([0, 3], [4, 5, 6, 7], [1, 2]), id="2-4-2"),
         pytest.param((8,), ([0, 1, 2, 3, 4, 5, 6, 7],), id="8"),
@@ -103,6 +104,23 @@ def test_a_training_job_of_two_cards_completes_and_prints_them(
     assert log.split() == [",".join(uuids), "0,3"]
 
 
+@pytest.mark.since("1.34")
+def test_a_gang_waits_for_the_member_that_is_gated(
+    environment: Environment, case: Case, empty: str
+) -> None:
+    """Whoever holds back one of two holds back both; the gate is opened, and both have a half."""
+    free, gated = (whole(case, name, 4, empty, size=2) for name in ("free", "gated"))
+    gated["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
+    case.kubectl.apply(free, gated)
+    until("the free one waits", lambda: case.events("FailedScheduling", "free"), seconds=120)
+    assert not held(environment, empty, GPU)
+    gates = '[{"op": "remove", "path": "/spec/schedulingGates"}]'
+    case.kubectl("patch", "pod", "gated", "-n", case.name, "--type=json", f"--patch={gates}")
+    case.wait_running("free", "gated")
+    assert_really_on(environment, case, ["free", "gated"], empty)
+
+
+@pytest.mark.oldest
 def test_a_gang_takes_one_node_group_by_group(
     environment: Environment, case: Case, empty: str
 ) -> None:

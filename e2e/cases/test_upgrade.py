@@ -13,7 +13,7 @@ from environments.kind import GPU_MEM, NAMESPACE, RELEASE, KindEnvironment
 from environments.table import inspect
 from environments.waiting import DeadlineError, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.oldest, pytest.mark.timeout(300)]
 
 KINDS = (
     "clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations,"

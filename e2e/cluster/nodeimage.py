@@ -14,8 +14,8 @@ from cluster.errors import ClusterError
 from cluster.progress import say, step
 
 _OFFICIAL = "kindest/node"
-# What the kind that fits the newest version takes; there is not one for every patch version.
-_PULLED = {release.NEWEST: "v1.37.0"}
+# There is not one for every patch version.
+_PULLED = {release.NEWEST: "v1.37.0", release.OLDEST: "v1.20.15"}
 _PULL_TIMEOUT_S = 300.0
 
 

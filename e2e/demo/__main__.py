@@ -37,9 +37,9 @@ Try next, in this shell:
 """
 
 
-def up() -> None:
+def up(name: str) -> None:
     """The cluster, the stack, the pods, the table."""
-    world = KindEnvironment(NAME, MACHINES)
+    world = KindEnvironment(name, MACHINES)
     world.start()
     with step("run sample pods that share GPUs"):
         _samples(world)
@@ -62,9 +62,10 @@ def main() -> int:
     """Exit code 0, or 1 with one sentence of what to do."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("action", choices=("up", "down"))
-    action = parser.parse_args().action
+    parser.add_argument("--name", default=NAME, help="of the kind cluster (default: %(default)s)")
+    options = parser.parse_args()
     try:
-        up() if action == "up" else KindEnvironment(NAME).stop()
+        up(options.name) if options.action == "up" else KindEnvironment(options.name).stop()
     except (ClusterError, UnavailableError, KubectlError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1

@@ -45,3 +45,12 @@ class Environment(Protocol):
     def wait_ready(self) -> None:
         """Wait until every part of the stack runs again."""
         ...
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Major and minor version of Kubernetes."""
+        ...
+
+    def described(self) -> str:
+        """What it runs on, in one line: the Kubernetes version and the node image."""
+        ...

@@ -68,6 +68,7 @@ class KindEnvironment:
         self.namespace = NAMESPACE
         self.workers = tuple(workers)
         self.folder = cachedir.root() / "clusters" / name
+        self.node_image: nodeimage.NodeImage | None = None
         self._fed = False
         names = [f"{name}-worker{number or ''}" for number in (0, *range(2, len(workers) + 1))]
         self.machines = dict(zip(names, self.workers, strict=True))
@@ -83,7 +84,7 @@ class KindEnvironment:
         """
         try:
             engine.ensure()
-            node_image = nodeimage.ensure()
+            self.node_image = node_image = nodeimage.ensure()
             self._programs = tools.ensure(node_image)
             # Neither needs the other, and both mostly wait.
             with ThreadPoolExecutor(max_workers=1) as beside:
@@ -91,7 +92,8 @@ class KindEnvironment:
                 self._cluster(node_image, building)
                 built = building.result()
         except ClusterError as reason:
-            raise UnavailableError(str(reason)) from reason
+            where = f" ({self.node_image.described()})" if self.node_image else ""
+            raise UnavailableError(f"{reason}{where}") from reason
         self.tools = self._tool_folder()
         self.kubectl = Kubectl(self._programs.kubectl, self.kubeconfig, path=(self.tools,))
         self.objects = Objects(self.kubeconfig)
@@ -126,6 +128,18 @@ class KindEnvironment:
         self.kubectl("label", "node", *self.nodes, "gpushare/inventory-hash-")
 
     @property
+    def version(self) -> tuple[int, int]:
+        """Major and minor version of Kubernetes, of an environment that was started."""
+        assert self.node_image is not None
+        major, minor, *_ = map(int, self.node_image.version.split("."))
+        return major, minor
+
+    def described(self) -> str:
+        """Kubernetes version and node image, of an environment that was started."""
+        assert self.node_image is not None
+        return self.node_image.described()
+
+    @property
     def kubeconfig(self) -> Path:
         """Of the cluster; its folder outlives this process."""
         return self.folder / "kubeconfig"
@@ -146,6 +160,14 @@ class KindEnvironment:
     def restart_kubelet(self, node: str) -> None:
         """Restart the real kubelet of a worker."""
         run(["docker", "exec", node, "systemctl", "restart", "kubelet"], timeout_s=60)
+
+    def stop_node(self, node: str) -> None:
+        """Stop a worker as a machine is shut down; what lies on its disk stays."""
+        run(["docker", "stop", "--time=20", node], timeout_s=60)
+
+    def start_node(self, node: str) -> None:
+        """Start a stopped worker again."""
+        run(["docker", "start", node], timeout_s=60)
 
     def wait_ready(self) -> None:
         """Wait until scheduler, extender and plugins run and the nodes offer their units."""

@@ -1,0 +1,116 @@
+"""The chart's admission policies, judged by the API server itself."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from environments.case import Case
+from environments.kind import NAMESPACE, RELEASE, KindEnvironment
+from environments.kubectl import KubectlError, Object
+from environments.waiting import until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.since("1.30"), pytest.mark.timeout(300)]
+
+IDX = "ALIYUN_COM_GPU_MEM_IDX"
+TENANT = "tenant"
+EFFECT_SECONDS = 60
+REFUSED = "annotations that say which card a pod holds are written by gpushare alone"
+# What someone with the plugin's token of a node could try; prints the API server's answers.
+ABUSE = """
+import json, pathlib, ssl, sys, urllib.error, urllib.request
+folder = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
+tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+for path, patch in json.loads(sys.argv[1]):
+    request = urllib.request.Request(
+        "https://kubernetes.default.svc" + path,
+        method="PATCH",
+        data=json.dumps(patch).encode(),
+        headers={
+            "Authorization": "Bearer " + (folder / "token").read_text(),
+            "Content-Type": "application/merge-patch+json",
+        },
+    )
+    try:
+        with urllib.request.urlopen(request, context=tls, timeout=10) as answer:
+            print(answer.status)
+    except urllib.error.HTTPError as refusal:
+        print(refusal.code, json.load(refusal)["message"])
+"""
+
+
+@pytest.fixture
+def policies(environment: KindEnvironment, case: Case) -> Iterator[None]:
+    """The stack with its policies on, in force when this returns; without them afterwards."""
+    before = environment.values
+    environment.install({**before, "admissionPolicy": {"enabled": True}})
+    try:
+        environment.wait_ready()
+        until("the policy is in force", lambda: refusal(case, born(case)), seconds=EFFECT_SECONDS)
+        yield
+    finally:
+        environment.install(before)
+        environment.wait_ready()
+
+
+@pytest.fixture(autouse=True)
+def tenant(case: Case) -> None:
+    """A user who may do anything with pods of the case's namespace, and nothing else."""
+    where = ("-n", case.name)
+    case.kubectl("create", "role", TENANT, "--verb=*", "--resource=pods", *where)
+    case.kubectl("create", "rolebinding", TENANT, f"--role={TENANT}", f"--user={TENANT}", *where)
+
+
+def as_tenant(case: Case, *args: str, stdin: str | None = None) -> str:
+    """What kubectl says to the tenant."""
+    return case.kubectl(*args, "-n", case.name, f"--as={TENANT}", stdin=stdin)
+
+
+def born(case: Case) -> Object:
+    """A pod that comes with an allocation of its author's making."""
+    pod = case.pod("born", 2)
+    pod["metadata"]["annotations"] = {IDX: "0"}
+    return pod
+
+
+def refusal(case: Case, pod: Object) -> str:
+    """Why the tenant may not create a pod; empty if he may, and then it is not created either."""
+    try:
+        as_tenant(case, "create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod))
+    except KubectlError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.usefixtures("policies")
+def test_tenants_and_stolen_tokens_change_no_allocation(
+    environment: KindEnvironment, case: Case, small: str, large: str
+) -> None:
+    """Only the stack writes who holds which GPU, and each plugin only for its own node."""
+    assert REFUSED in refusal(case, born(case))
+    case.run(case.pod("share", 2, node=small))
+    card = case.card("share")
+    with pytest.raises(KubectlError, match=REFUSED):
+        as_tenant(case, "annotate", "pod", "share", f"{IDX}={card + 1}", "--overwrite")
+    as_tenant(case, "annotate", "pod", "share", "team=ours")
+    assert case.card("share") == card
+
+    answers = abuse(
+        environment,
+        small,
+        (f"/api/v1/nodes/{large}", {"metadata": {"annotations": {"x": "y"}}}),
+        (f"/api/v1/nodes/{small}", {"metadata": {"labels": {"trusted": "yes"}}}),
+        (f"/api/v1/namespaces/{case.name}/pods/share", {"metadata": {"labels": {"app": "other"}}}),
+    )
+    assert [answer.split()[0] for answer in answers] == ["403", "403", "403"]
+    assert "changes its own node and its pods alone" in answers[0]
+
+
+def abuse(environment: KindEnvironment, node: str, *patches: tuple[str, Object]) -> list[str]:
+    """What the API server answers to patches with the token of a node's plugin."""
+    chosen = ("-l", "app.kubernetes.io/component=device-plugin", "-o", "name")
+    where = ("-n", NAMESPACE, f"--field-selector=spec.nodeName={node}")
+    (pod,) = environment.kubectl("get", "pods", *where, *chosen).split()
+    command = ("python3", "-c", ABUSE, json.dumps(patches))
+    assert RELEASE in pod
+    return environment.kubectl("exec", "-n", NAMESPACE, pod, "--", *command).splitlines()

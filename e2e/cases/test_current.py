@@ -1,0 +1,169 @@
+"""What pods and kubelet have learned since Kubernetes 1.20 works beside shares."""
+
+import json
+
+import pytest
+
+from environments import truth
+from environments.case import Case
+from environments.environment import Environment
+from environments.kubectl import Object
+from environments.truth import GPU_MEM
+from environments.waiting import until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.since("1.34")]
+
+SETTLE_SECONDS = 120
+GATE = "example.com/quota"
+# The answer of PodResources' Get for a pod, by the wire format alone: the plugin's own stubs list.
+ASK_GET = """
+import sys, grpc
+from gpudeviceplugin.proto import podresources_pb2 as pb
+def text(number, value):
+    return bytes([number << 3 | 2, len(value)]) + value.encode()
+options = [("grpc.default_authority", "localhost")]
+path = "unix:///var/lib/kubelet/pod-resources/kubelet.sock"
+with grpc.insecure_channel(path, options=options) as channel:
+    get = channel.unary_unary("/v1.PodResourcesLister/Get")
+    answer = get(text(1, sys.argv[1]) + text(2, sys.argv[2]), timeout=10)
+# Field 1 of the answer is one pod, as field 1 of a list's answer is each of its pods.
+(pod,) = pb.ListPodResourcesResponse.FromString(answer).pod_resources
+print(sum(len(d.device_ids) for c in pod.containers for d in c.devices))
+"""
+READ_TOKEN = """
+import base64, json, pathlib
+folder = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
+part = (folder / "token").read_text().split(".")[1]
+claims = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+print(claims["kubernetes.io"]["node"]["name"])
+"""
+
+
+def gate(pod: Object) -> Object:
+    """The pod, which nobody may schedule before the gate is taken off it."""
+    pod["spec"]["schedulingGates"] = [{"name": GATE}]
+    return pod
+
+
+def open_gate(case: Case, name: str) -> None:
+    """Let the scheduler have the pod."""
+    patch = json.dumps([{"op": "remove", "path": "/spec/schedulingGates"}])
+    case.kubectl("patch", "pod", name, "-n", case.name, "--type=json", f"--patch={patch}")
+
+
+def units(environment: Environment, case: Case, node: str, name: str) -> int:
+    """What kubelet has handed out to a pod."""
+    held = truth.held(environment, node)
+    mine = [each for each in held if (each.namespace, each.pod) == (case.name, name)]
+    return sum(sum(each.cards.values()) for each in mine)
+
+
+def fill(environment: Environment, case: Case, node: str, taken: dict[int, int]) -> None:
+    """Run a pod for the rest of each card: one unit miscounted, and it would not fit."""
+    cards = environment.nodes[node]
+    rest = {card.index: card.units - taken.get(card.index, 0) for card in cards}
+    case.run(*(case.pod(f"rest-{index}", n, node=node) for index, n in rest.items() if n))
+
+
+def plugin(environment: Environment, node: str) -> str:
+    """The plugin's pod of a node."""
+    chosen = ("-l", "app.kubernetes.io/component=device-plugin")
+    where = ("--field-selector", f"spec.nodeName={node}", "-o", "name")
+    return environment.kubectl("get", "pods", "-n", environment.namespace, *chosen, *where).strip()
+
+
+def test_a_sidecars_share_counts_beside_that_of_the_containers(
+    environment: Environment, case: Case, small: str
+) -> None:
+    """A restartable init container runs on; both have the pod's card, and five units are gone."""
+    pod = case.pod("with-sidecar", 3, node=small)
+    (container,) = pod["spec"]["containers"]
+    sidecar = {**container, "name": "sidecar", "restartPolicy": "Always"}
+    sidecar["resources"] = {"limits": {GPU_MEM: "2"}}
+    pod["spec"]["initContainers"] = [sidecar]
+    case.run(pod)
+    card = case.card("with-sidecar")
+    home = environment.nodes[small][card].uuid
+    names = ("c0", "sidecar")
+    env = {name: case.env("with-sidecar", container=name) for name in names}
+    assert {each["NVIDIA_VISIBLE_DEVICES"] for each in env.values()} == {home}
+    assert [env[name]["ALIYUN_COM_GPU_MEM_CONTAINER"] for name in names] == ["3", "2"]
+    assert units(environment, case, small, "with-sidecar") == 5
+    fill(environment, case, small, {card: 5})
+
+
+def test_a_gated_pod_holds_nothing_and_is_placed_when_the_gate_opens(
+    environment: Environment, case: Case, small: str
+) -> None:
+    """The whole node goes to others while it waits; it runs once they are gone and it may."""
+    case.kubectl.apply(gate(case.pod("gated", 4, node=small)))
+    fill(environment, case, small, {})
+    (condition,) = case.get("gated")["status"]["conditions"]
+    assert condition["reason"] == "SchedulingGated"
+    case.delete(*(f"rest-{card.index}" for card in environment.nodes[small]))
+    open_gate(case, "gated")
+    case.wait_running("gated")
+    assert units(environment, case, small, "gated") == 4
+
+
+def test_a_container_is_resized_in_place_and_keeps_its_share(
+    environment: Environment, case: Case, small: str
+) -> None:
+    """Its CPU changes, its share does not, and units of a share are refused as a change."""
+    pod = case.pod("resized", 4, node=small)
+    (container,) = pod["spec"]["containers"]
+    container["resources"]["limits"] |= {"cpu": "100m", "memory": "64Mi"}
+    case.run(pod)
+    card, before = case.card("resized"), case.env("resized")
+    resize(case, "resized", {"cpu": "200m", "memory": "64Mi", GPU_MEM: "4"})
+
+    def cpu() -> bool:
+        (status,) = case.get("resized")["status"]["containerStatuses"]
+        return bool(status["resources"]["limits"]["cpu"] == "200m")
+
+    until("kubelet has resized the container", cpu, seconds=SETTLE_SECONDS)
+    (status,) = case.get("resized")["status"]["containerStatuses"]
+    assert status["restartCount"] == 0
+    assert (case.card("resized"), case.env("resized")) == (card, before)
+    with pytest.raises(Exception, match="only cpu and memory resources are mutable"):
+        resize(case, "resized", {"cpu": "200m", "memory": "64Mi", GPU_MEM: "5"})
+    fill(environment, case, small, {card: 4})
+
+
+def resize(case: Case, name: str, limits: dict[str, str]) -> None:
+    """Ask kubelet for other limits of a running container."""
+    container = {"name": "c0", "resources": {"limits": limits, "requests": limits}}
+    patch = json.dumps({"spec": {"containers": [container]}})
+    case.kubectl("patch", "pod", name, "-n", case.name, "--subresource=resize", f"--patch={patch}")
+
+
+def test_pod_level_resources_stand_beside_a_share(
+    environment: Environment, case: Case, small: str
+) -> None:
+    """CPU and memory are the pod's, units of GPU memory the container's."""
+    pod = case.pod("level", 4, 0, node=small)
+    amounts = {"cpu": "100m", "memory": "64Mi"}
+    pod["spec"]["resources"] = {"requests": amounts, "limits": amounts}
+    case.run(pod)
+    assert units(environment, case, small, "level") == 4
+    fill(environment, case, small, {case.card("level"): 4})
+
+
+def test_kubelet_tells_of_one_pod_what_it_tells_of_all(
+    environment: Environment, case: Case, small: str
+) -> None:
+    """PodResources' Get answers for a single pod; containerd 2 runs it."""
+    case.run(case.pod("asked", 3, node=small))
+    command = ("python3", "-c", ASK_GET, "asked", case.name)
+    where = ("-n", environment.namespace, plugin(environment, small), "--")
+    assert environment.kubectl("exec", *where, *command).strip() == "3"
+    runtime = environment.objects.node(small)["status"]["nodeInfo"]["containerRuntimeVersion"]
+    assert runtime.startswith("containerd://2.")
+
+
+def test_the_plugins_tokens_name_their_nodes(environment: Environment) -> None:
+    """A token that is stolen from a node says so, and the admission policy goes by it."""
+    for node in environment.nodes:
+        where = ("-n", environment.namespace, plugin(environment, node), "--")
+        told = environment.kubectl("exec", *where, "python3", "-c", READ_TOKEN)
+        assert told.strip() == node

@@ -1,0 +1,52 @@
+"""A pod that the extender refused is tried again as soon as a card has room for it."""
+
+import time
+
+import pytest
+
+from environments.case import Case
+from environments.environment import Environment
+from environments.waiting import until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.since("1.34")]
+
+TOLD_SECONDS = 120
+DELAY_SECONDS = 10
+"""The maximum backoff of a pod. Without a hint it would wait for the flush after five minutes."""
+
+
+def test_a_refused_pod_is_tried_again_when_a_share_comes_back(
+    environment: Environment,
+    case: Case,
+    small: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The scheduler hears of the pod that went, by its queueing hint; the delay is printed."""
+    cards = environment.nodes[small]
+    case.run(*(case.pod(f"full-{card.index}", card.units, node=small) for card in cards))
+    case.kubectl.apply(case.pod("waiting", 5, node=small))
+    until(
+        "the pod is refused",
+        lambda: case.events("FailedScheduling", "waiting"),
+        seconds=TOLD_SECONDS,
+    )
+    delay = handed_over(case, "full-0", "waiting")
+    with capsys.disabled():
+        print(f"\na pod that waited has a node {delay:.2f} s after the share came back", end=" ")
+    assert delay < DELAY_SECONDS
+    case.wait_running("waiting")
+
+
+def handed_over(case: Case, ends: str, waits: str) -> float:
+    """Delete one pod; the seconds from when it is gone until the other has a node."""
+    gone: list[float] = []
+
+    def placed() -> bool:
+        nodes = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in case.pods()}
+        if ends not in nodes and not gone:
+            gone.append(time.monotonic())
+        return bool(nodes[waits])
+
+    case.kubectl("delete", "pod", ends, "-n", case.name, "--wait=false")
+    until("the pod has a node", placed, seconds=TOLD_SECONDS)
+    return time.monotonic() - gone[0] if gone else 0.0

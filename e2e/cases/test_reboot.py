@@ -1,0 +1,67 @@
+"""A node is shut down and started again: what its pods hold is known before and after."""
+
+import json
+from typing import Any
+
+import pytest
+
+from environments import truth
+from environments.case import Case
+from environments.kind import KindEnvironment
+from environments.waiting import until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
+
+CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+BOOT_SECONDS = 180
+
+
+def entries(environment: KindEnvironment, node: str, uid: str) -> list[Any]:
+    """What kubelet's checkpoint on the node's disk says that a pod was given."""
+    text = environment.on_node(node, f"cat {CHECKPOINT}")
+    found = json.loads(text)["Data"]["PodDeviceEntries"] or []
+    return [(each["ContainerName"], each["DeviceIDs"]) for each in found if each["PodUID"] == uid]
+
+
+def is_ready(environment: KindEnvironment, node: str) -> bool:
+    """kubelet of the node reports."""
+    conditions = environment.objects.node(node)["status"]["conditions"]
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def test_a_rebooted_node_keeps_its_accounts_and_serves_shares_again(
+    environment: KindEnvironment, case: Case, small: str
+) -> None:
+    """kubelet's checkpoint outlives the reboot; pods are served anew, and nothing counts twice.
+
+    They belong to a Deployment: kubelet fails a pod that it admits before the plugin has registered,
+    and the controller makes another.
+    """
+    size = environment.nodes[small][0].units
+    case.kubectl.apply(case.deployment("served", size - 4, replicas=2, node=small))
+    case.wait_available("served")
+    uids = [case.get(name)["metadata"]["uid"] for name in case.running("served")]
+    before = [entries(environment, small, uid) for uid in uids]
+    assert all(before)
+    environment.stop_node(small)
+    try:
+        until(
+            "the node is missed",
+            lambda: not is_ready(environment, small),
+            seconds=BOOT_SECONDS,
+        )
+    finally:
+        environment.start_node(small)
+    assert [entries(environment, small, uid) for uid in uids] == before
+    until("the node is back", lambda: is_ready(environment, small), seconds=BOOT_SECONDS)
+    environment.wait_ready()
+    case.wait_available("served")
+    case.run(*(case.pod(f"rest-{i}", 4, node=small) for i in range(2)))
+
+    def agree() -> bool:
+        uuid = {card.index: card.uuid for card in environment.nodes[small]}
+        held = {h.pod: set(h.cards) for h in truth.held(environment, small)}
+        live = [*case.running("served"), "rest-0", "rest-1"]
+        return all(held.get(name) == {uuid[case.card(name)]} for name in live)
+
+    until("annotations agree with kubelet", agree, seconds=BOOT_SECONDS)
