@@ -174,6 +174,9 @@ class Bind:
         kept = self._gangs.take(asking, demand, account.name)
         if kept is not None:
             return kept
+        held = self._state.nominations.refusal(account, asking.pod, demand)
+        if held is not None:
+            return f"{sentence(held[0])}; {held[1]}"
         found = place(account, demand, self._policy, grouping=self._grouping)
         return sentence(found) if isinstance(found, Refusal) else found
 
