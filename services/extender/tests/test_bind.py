@@ -275,7 +275,7 @@ async def test_the_pod_is_told_where_it_went_and_why_it_did_not(
     await until("both events", lambda: len(cluster.all("events")) == 2)
     warning, normal = cluster.all("events")
     assert (warning["type"], warning["involvedObject"]["name"]) == ("Warning", "large")
-    assert warning["message"].startswith("Insufficient GPU Memory in one device")
+    assert "Insufficient GPU Memory in one device" in warning["message"]
     assert (normal["type"], normal["reason"]) == ("Normal", "GpuPlaced")
     assert normal["message"] == "Placed: 2 GiB on card 0 of node n"
     assert metrics.EVENTS.labels("aggregated")._value.get() == before + 4

@@ -124,7 +124,9 @@ async def load(calls: ApiCalls, *, on: bool) -> AsyncIterator[None]:
         turn = 0
         while True:
             name, turn = f"load-{number}-{turn}", turn + 1
-            await calls.call("POST", PODS, fakenodes.pod(name, 1, scheduler=SCHEDULER))
+            item = fakenodes.pod(name, 1, scheduler=SCHEDULER)
+            item["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "node-00000"}
+            await calls.call("POST", PODS, item)
             await until_pod(calls, name, 30, placed=True)
             await calls.call("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
 
@@ -148,7 +150,7 @@ async def test_a_pod_that_waits_for_a_whole_gpu_is_placed_when_the_share_ends(
     delays = random.Random(15)
     async with ApiCalls.to(plane) as calls:
         await calls.create("/api/v1/nodes", (gpu_node(number) for number in range(LANES)))
-        await calls.create("/api/v1/nodes", fakenodes.nodes(2))
+        await calls.create("/api/v1/nodes", fakenodes.nodes(1))
         await calls.call("DELETE", f"{PODS}?gracePeriodSeconds=0")
         async with Running(Source(plane), tmp_path, bind_deadline=30) as extender:
             await extender.ready()

@@ -203,7 +203,8 @@ async def test_a_gang_that_does_not_fit_places_nobody_and_says_so(
     assert found["FailedNodes"] == {"a": sentence}
     assert found["FailedAndUnresolvableNodes"] == {"a": sentence}
     code, error = await extender.bind(item, "a")
-    assert (code, error) == (500, sentence)
+    words = "The node a can't place the pod m0 in ns default,and the pod spec is 3 cards"
+    assert (code, error) == (500, f"{words}: {sentence}")
     assert await ask(extender, PREFIXES[0], "sort", item, "a") == [{"Host": "a", "Score": 0}]
     victims = {"Pod": item, "NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "x"}]}}}
     _, answer = await extender.post("/gpushare-scheduler/preempt", victims)

@@ -8,7 +8,7 @@ from typing import Final
 
 from gpucore.account import NodeAccount
 from gpucore.catalogue import CATALOGUE, Entry, catalogue_page
-from gpucore.model import CardRefusal, Cards, Code, Placement, Refusal
+from gpucore.model import CardRefusal, Cards, Code, Demand, Placement, Refusal
 from gpucore.scheduling.constraints import CPU
 from gpucore.units import GIB, MIB, MemoryUnit
 
@@ -21,6 +21,7 @@ __all__ = [
     "catalogue_page",
     "headline",
     "placement_sentence",
+    "request_words",
     "resource_words",
     "sentence",
     "unit_of",
@@ -194,3 +195,12 @@ def unit_of(account: NodeAccount) -> MemoryUnit:
     """What the node counts in: as its plugin says, else as the original guesses."""
     largest = max((card.total for card in account.cards.values()), default=0)
     return account.unit or (MIB if largest > GIB_CARDS_END else GIB)
+
+
+def request_words(demand: Demand) -> str:
+    """What a pod requests, in words."""
+    if demand.gpus:
+        return f"{demand.gpus} card" if demand.gpus == 1 else f"{demand.gpus} cards"
+    parts = [f"{demand.mem} units of GPU memory"] if demand.mem else []
+    parts += [f"{demand.core} % of compute"] if demand.core else []
+    return " and ".join(parts)

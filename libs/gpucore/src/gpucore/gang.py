@@ -20,6 +20,7 @@ import msgspec
 
 from gpucore.account import NodeAccount
 from gpucore.cardfit import per_card
+from gpucore.explain import request_words
 from gpucore.fit import fit, sift
 from gpucore.gangmembers import MOST_RESERVED, Members, Postponed, incomplete, too_many
 from gpucore.gangplaces import Offer, Rules, spread_over
@@ -66,7 +67,8 @@ class Shortage(msgspec.Struct, frozen=True):
         """The reason with its figures."""
         more = " more" if self.missing < self.gang.size else ""
         room = f"room for {_count(self.room, 'member')} on {_count(self.nodes, 'node')}"
-        return f"gang {self.gang.name} needs {self.missing}{more} x {_ask(self.demand)}: {room}"
+        request = request_words(self.demand)
+        return f"gang {self.gang.name} needs {self.missing}{more} x {request}: {room}"
 
 
 def seat(
@@ -213,11 +215,3 @@ def _reserved(
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _ask(demand: Demand) -> str:
-    if demand.gpus:
-        return _count(demand.gpus, "card")
-    parts = [f"{demand.mem} units of GPU memory"] if demand.mem else []
-    parts += [f"{demand.core} % of compute"] if demand.core else []
-    return " and ".join(parts)

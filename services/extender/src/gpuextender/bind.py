@@ -27,7 +27,7 @@ import structlog
 from structlog.contextvars import bind_contextvars
 
 from gpucore.account import NodeAccount
-from gpucore.explain import placement_sentence, sentence
+from gpucore.explain import placement_sentence, request_words, sentence
 from gpucore.grouping import Grouping
 from gpucore.model import ClaimState, Demand, Placement, Refusal
 from gpucore.policy import place
@@ -163,7 +163,7 @@ class Bind:
             return Outcome("refused", f"node {node} is not known")
         placement = self._placed(asking, asking.demand, account)
         if isinstance(placement, str):
-            return Outcome("refused", placement)
+            return Outcome("refused", _no_place(pod, asking.demand, node, placement))
         claim = self._state.assume(pod, placement, now_ns=self._clock())
         annotations = binding.annotations(claim, asking.demand, self._state.names, account)
         where = placement_sentence(placement, account.unit)
@@ -174,6 +174,9 @@ class Bind:
         kept = self._gangs.take(asking, demand, account.name)
         if kept is not None:
             return kept
+        held = self._state.nominations.refusal(account, asking.pod, demand)
+        if held is not None:
+            return f"{sentence(held[0])}; {held[1]}"
         found = place(account, demand, self._policy, grouping=self._grouping)
         return sentence(found) if isinstance(found, Refusal) else found
 
@@ -212,6 +215,14 @@ class Bind:
         if where:
             self._recorder.note(pod, "GpuPlaced", f"Placed: {where}")
         return Outcome("bound")
+
+
+def _no_place(pod: Pod, demand: Demand, node: NodeName, reason: str) -> str:
+    """The original's words, with what the pod requests for its specification, and the reason."""
+    return (
+        f"The node {node} can't place the pod {pod.name} in ns {pod.namespace},"
+        f"and the pod spec is {request_words(demand)}: {reason}"
+    )
 
 
 def _other_uid(args: BindingArgs, pod: Pod) -> str:

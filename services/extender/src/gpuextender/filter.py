@@ -7,15 +7,18 @@ read the only map they know.
 """
 
 from collections import Counter
+from collections.abc import Collection, Sequence
 
+from gpucore.explain import sentence
 from gpucore.model import Demand
+from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod
 from gpuextender import messages, metrics
 from gpuextender.gangs import Gangs
 from gpuextender.listings import Listing, Listings
 from gpuextender.messages import ExtenderArgs, FilterResult, MessageError, NodeItems
-from gpuextender.refusals import FITS, Refusals
+from gpuextender.refusals import FITS, Refusals, Verdict
 from gpuextender.requeue import Requeue
 from gpuextender.roster import Roster
 from gpuextender.said import Said
@@ -84,11 +87,13 @@ class Filter:
     ) -> tuple[Listing, Said]:
         sifted = self._gangs.sift(asking, listing.names)
         if sifted is None:
-            return await self._alone(demand, listing)
+            return await self._alone(asking, demand, listing)
         names, said = sifted
         return self._listings.of(names), said
 
-    async def _alone(self, demand: Demand, listing: Listing) -> tuple[Listing, Said]:
+    async def _alone(
+        self, asking: Asking, demand: Demand, listing: Listing
+    ) -> tuple[Listing, Said]:
         names, numbers = listing.names, listing.numbers
         doubts = self._refusals.doubts(demand, numbers)
         verdicts = await self._refusals.verdicts(
@@ -99,9 +104,27 @@ class Filter:
             for place, verdict in zip(doubts, verdicts, strict=True)
             if verdict is not FITS
         }
+        if self._state.nominations:
+            refused |= self._kept(asking, demand, names, refused)
         said = Said(
             {names[place]: verdict.text for place, verdict in refused.items()},
             {names[place]: one.text for place, one in refused.items() if one.unresolvable},
             Counter(verdict.code for verdict in refused.values() if verdict.code),
         )
         return listing.without(refused), said
+
+    def _kept(
+        self, asking: Asking, demand: Demand, names: Sequence[NodeName], refused: Collection[int]
+    ) -> dict[int, Verdict]:
+        """Verdicts of nodes whose room is kept for pods that are nominated for them."""
+        found: dict[int, Verdict] = {}
+        nominations, ledger = self._state.nominations, self._state.ledger
+        nodes = nominations.nodes()
+        for place, name in enumerate(names):
+            if name not in nodes or place in refused:
+                continue
+            kept = nominations.refusal(ledger.node(name), asking.pod, demand)
+            if kept is not None:
+                refusal, why = kept
+                found[place] = Verdict(f"{sentence(refusal)}; {why}", refusal.code)
+        return found

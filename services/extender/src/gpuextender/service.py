@@ -35,6 +35,7 @@ from gpuextender.probes import probes_app
 from gpuextender.requeue import Requeue
 from gpuextender.roster import Roster
 from gpuextender.settings import Settings
+from gpuextender.topologyinspection import TopologyInspector
 from gpuextender.verbs import Verbs
 from gpuextender.webhook import Webhook
 from gpukube.client import KubeClient
@@ -169,5 +170,10 @@ class Service:
             self.state, self.health, policy=self._settings.policy, grouping=self._grouping
         )
         return make_app(
-            state=self.state, health=self.health, gauges=self._gauges, verbs=verbs, read=read
+            state=self.state,
+            health=self.health,
+            gauges=self._gauges,
+            verbs=verbs,
+            read=read,
+            topology=TopologyInspector(self.state.ledger, self._grouping),
         )

@@ -115,6 +115,12 @@ class Settings(BaseSettings):
         except (TypeError, ValueError):
             return DEFAULT_PORT
 
+    @field_validator("topology_policy", mode="before")
+    @classmethod
+    def _original_spelling(cls, value: Any) -> Any:
+        """The topology extender of 2019 wrote ``best_effort``."""
+        return value.replace("_", "-") if isinstance(value, str) else value
+
     @field_validator("metrics_port", "webhook_port", mode="before")
     @classmethod
     def _not_of_a_service(cls, value: Any) -> Any:

@@ -22,6 +22,7 @@ from gpucore.wire.names import Names
 from gpucore.wire.nodes import Node, unhealthy_indexes
 from gpucore.wire.pods import Pod, demand_of
 from gpuextender.gangpods import GangPods
+from gpuextender.nominations import Nominations
 
 SEEN_LIMIT: Final = 4096
 
@@ -43,6 +44,7 @@ class State:
 
     Attributes:
         reservation_time: for how long gangs held GPUs in vain, by namespace.
+        nominations: waiting pods for which others are evicted, by node.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class State:
         self._untold: dict[NodeName, None] = {}
         self._touched: Callable[[NodeName], object] = self._untold.setdefault
         self._came: Callable[[], object] = lambda: None
+        self.nominations = Nominations()
         self._waiting: dict[tuple[str, str], Asking] = {}
         self._seen: OrderedDict[PodUid, Asking] = OrderedDict()
         self._priorities: dict[PodUid, int] = {}
@@ -160,6 +163,7 @@ class State:
         """A pod object was deleted."""
         self._around(pod.uid, lambda: self.ledger.pod_gone(pod.uid))
         self._gang_pods.drop(pod.uid)
+        self._freed(self.nominations.drop(pod.uid))
         self._seen.pop(pod.uid, None)
         self._priorities.pop(pod.uid, None)
         waiting = self._waiting.get((pod.namespace, pod.name))
@@ -176,6 +180,7 @@ class State:
         self._waiting.clear()
         self._priorities.clear()
         self._gang_pods.clear()
+        self.nominations.clear()
         for pod in listed:
             self._note(pod)
         for gang in {gang for pod in listed if (gang := gang_of(pod))}:
@@ -254,6 +259,11 @@ class State:
         if claim is not None and claim.state is ClaimState.RESERVED:
             self.reservation_time.charge(claim.namespace, claim.assume_time, now_ns)
 
+    def _freed(self, node: NodeName | None) -> None:
+        """Room of this node is no longer kept for a nominated pod."""
+        if node is not None:
+            self._touched(node)
+
     def _note(self, pod: Pod) -> None:
         """Keep the list of waiting pods, and the priority of those that hold something."""
         if pod.priority and self.ledger.claim(pod.uid) is not None:
@@ -265,7 +275,9 @@ class State:
         if pod.node or pod.finished or pod.terminating:
             self._seen.pop(pod.uid, None)
             self._waiting.pop(key, None)
+            self._freed(self.nominations.drop(pod.uid))
         elif (demand := demand_of(pod, self.names)) is not None:
             self._waiting[key] = Asking(pod, demand)
+            self._freed(self.nominations.note(pod, demand))
         if joined:
             self._came()

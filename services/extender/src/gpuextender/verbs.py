@@ -28,7 +28,8 @@ from gpuextender.messages import (
 from gpuextender.preempt import Preempt
 from gpuextender.prioritize import Prioritize
 
-PREFIXES: Final = ("/gpushare-scheduler", "/gputopology-scheduler", "/gpu-scheduler-extender")
+SHARE_PREFIX: Final = "/gpushare-scheduler"
+PREFIXES: Final = (SHARE_PREFIX, "/gputopology-scheduler", "/gpu-scheduler-extender")
 
 KINDS: Final = (
     ExtenderArgs,

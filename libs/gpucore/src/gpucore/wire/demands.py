@@ -77,7 +77,7 @@ def _effective(asks: Sequence[Ask], inits: Sequence[Container], names: Names) ->
 
 def _shaped(pod: Pod, names: Names, asks: tuple[Ask, ...], total: Ask) -> Demand:
     cards, policy, isolation = _cards(pod, names), _policy(pod), _isolation(pod)
-    topology = pod.annotations.get(wire_names.TOPOLOGY, "")
+    topology = pod.annotations.get(wire_names.TOPOLOGY, "").replace("_", "-")
     return Demand(
         containers=asks,
         mem=total.mem,

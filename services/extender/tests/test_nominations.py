@@ -1,0 +1,88 @@
+"""Room that a preemption makes is not given to a pod of the same or a lower priority."""
+
+import pytest
+from fakeapi import FakeApiServer
+from objects import Object, node, placed, pod
+from running import Running, until
+
+
+def nominated(item: Object, name: str) -> Object:
+    """The pod once its scheduler evicts others for it."""
+    return item | {"status": {"phase": "Pending", "nominatedNodeName": name}}
+
+
+async def wait_for(cluster: FakeApiServer, extender: Running, item: Object) -> Object:
+    """A pod that waits, as the watch has brought it."""
+    await cluster.put("pods", item)
+    metadata, find = item["metadata"], extender.state.find
+    await until("the pod is known", lambda: find(metadata["namespace"], metadata["name"]))
+    return item
+
+
+async def one_gpu(cluster: FakeApiServer, extender: Running, used: int) -> None:
+    """A node with one GPU of 16 units, of which a pod holds some."""
+    await cluster.put("nodes", node("n", 16))
+    await extender.knows_node("n")
+    if used:
+        holder = placed(pod("victim", used), "n", 0)
+        await cluster.put("pods", holder)
+        await extender.knows_pod(holder["metadata"]["uid"])
+
+
+@pytest.mark.parametrize(("priority", "fits"), [(0, False), (10, False), (11, True)])
+async def test_room_of_a_nominated_pod_goes_to_higher_priorities_only(
+    cluster: FakeApiServer, extender: Running, priority: int, *, fits: bool
+) -> None:
+    """Filter and bind refuse the others, and say for whom the room is kept."""
+    await one_gpu(cluster, extender, used=0)
+    item = nominated(pod("urgent", 16, priority=10), "n")
+    await wait_for(cluster, extender, item)
+    other = await wait_for(cluster, extender, pod("other", 8, priority=priority))
+    answer = await extender.filter(other, "n")
+    assert answer["NodeNames"] == (["n"] if fits else [])
+    if not fits:
+        assert "room is kept for urgent" in answer["FailedNodes"]["n"]
+        assert answer["FailedAndUnresolvableNodes"] == {}
+        code, error = await extender.bind(other, "n")
+        assert (code, "room is kept for urgent" in error) == (500, True)
+    assert (await extender.filter(item, "n"))["NodeNames"] == ["n"]
+    assert (await extender.bind(item, "n"))[0] == 200
+
+
+async def test_room_is_kept_while_only_part_of_it_is_there(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """The first victim has ended, the second has not: what is free already is kept as well."""
+    await one_gpu(cluster, extender, used=8)
+    await wait_for(cluster, extender, nominated(pod("urgent", 16, priority=10), "n"))
+    other = await wait_for(cluster, extender, pod("other", 8))
+    assert (await extender.filter(other, "n"))["NodeNames"] == []
+
+
+async def test_nothing_is_kept_once_the_pod_waits_no_more(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """A nominated pod that is deleted, or nominated elsewhere, keeps nothing."""
+    await one_gpu(cluster, extender, used=0)
+    other = await wait_for(cluster, extender, pod("other", 8))
+    item = pod("urgent", 16, priority=10)
+    for change in ("deleted", "elsewhere"):
+        await wait_for(cluster, extender, nominated(item, "n"))
+        await until("it is nominated", lambda: extender.state.nominations.nodes() == {"n"})
+        assert (await extender.filter(other, "n"))["NodeNames"] == []
+        if change == "deleted":
+            await cluster.delete("pods", "urgent", "default")
+        else:
+            await cluster.put("pods", nominated(item, "m"))
+        await until("it is known", lambda: extender.state.nominations.nodes() != {"n"})
+        await until("the other is sent back", lambda: cluster.count("PATCH", "/pods/other/status"))
+        assert (await extender.filter(other, "n"))["NodeNames"] == ["n"]
+
+
+async def test_room_for_both_is_given_to_both(cluster: FakeApiServer, extender: Running) -> None:
+    """Only what the nominated pod needs is kept."""
+    await one_gpu(cluster, extender, used=0)
+    await wait_for(cluster, extender, nominated(pod("urgent", 8, priority=10), "n"))
+    other = await wait_for(cluster, extender, pod("other", 8))
+    assert (await extender.filter(other, "n"))["NodeNames"] == ["n"]
+    assert (await extender.bind(other, "n"))[0] == 200

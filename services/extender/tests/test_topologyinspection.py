@@ -1,0 +1,107 @@
+"""`inspect` under the topology extender's prefixes, as `kubectl inspect gpu` of 2019 reads it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakeapi import FakeApiServer
+from objects import Object, node, pod, whole_node
+from running import Running
+
+from gpuextender.settings import Settings
+
+PREFIXES = ("gputopology-scheduler", "gpu-scheduler-extender")
+LINKS = {"0-1": ["PIX"], "2-3": ["NV2", "PHB"], "0-2": ["SYS"], "1-3": ["NODE"]}
+
+
+def linked(name: str) -> Object:
+    """A node with four GPUs, whose plugin published their links."""
+    gpus = [{"index": i, "minor": i, "uuid": f"G{i}", "model": "V", "units": 16} for i in range(4)]
+    inventory = {"version": 1, "unit": "GiB", "gpus": gpus, "links": LINKS}
+    item = whole_node(name, 4)
+    annotations = {"gpushare/inventory": json.dumps(inventory), "NODE_TYPE": "type-a"}
+    item["metadata"]["annotations"] = annotations
+    return item
+
+
+async def seen(extender: Running, path: str) -> Any:
+    """The answer, decoded."""
+    code, text = await extender.get(path)
+    assert code == 200
+    return json.loads(text)
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+async def test_whole_gpus_are_counted_also_on_nodes_without_pods(
+    cluster: FakeApiServer, extender: Running, prefix: str
+) -> None:
+    """`kubectl inspect gpu` prints name, all and used GPUs; it printed zeros before."""
+    await cluster.put("nodes", linked("a"))
+    await cluster.put("nodes", whole_node("b", 8))
+    await cluster.put("nodes", node("share", 16))
+    for name in ("a", "b", "share"):
+        await extender.knows_node(name)
+    item = pod("p", gpus=2, annotations={"ALIYUN_COM_GPU_GROUP": "0,1"})
+    item["spec"]["nodeName"] = "a"
+    await cluster.put("pods", item)
+    await extender.knows_pod(item["metadata"]["uid"])
+    nodes = [
+        {"name": "a", "totalGPU": 4, "usedGPU": 2},
+        {"name": "b", "totalGPU": 8, "usedGPU": 0},
+    ]
+    answer = await seen(extender, f"/{prefix}/inspect")
+    assert answer == {"nodes": nodes, "policy": "best_effort"}
+    assert (await seen(extender, f"/{prefix}/inspect/a"))["nodes"] == nodes[:1]
+    missing = await seen(extender, f"/{prefix}/inspect/none")
+    assert missing == {"nodes": None, "error": "node none is not known"}
+
+
+async def test_details_have_the_links_as_the_original_numbered_them(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """PCIe paths are 1 to 6, NVLinks 7 and up; links of GPUs in use are 0."""
+    await cluster.put("nodes", linked("a"))
+    await extender.knows_node("a")
+    [before] = (await seen(extender, "/gputopology-scheduler/inspect/a?detail=true"))["nodes"]
+    assert before == {
+        "name": "a",
+        "totalGPU": 4,
+        "usedGPU": 0,
+        "topology": [[0, 2, 6, 0], [2, 0, 0, 5], [6, 0, 0, 8], [0, 5, 8, 0]],
+        "type": "type-a",
+    }
+    item = pod("p", gpus=1, annotations={"ALIYUN_COM_GPU_GROUP": "3"})
+    item["spec"]["nodeName"] = "a"
+    await cluster.put("pods", item)
+    await extender.knows_pod(item["metadata"]["uid"])
+    [after] = (await seen(extender, "/gputopology-scheduler/inspect?detail=true"))["nodes"]
+    assert after["topology"] == [[0, 2, 6, 0], [2, 0, 0, 0], [6, 0, 0, 0], [0, 0, 0, 0]]
+
+
+async def test_details_have_the_configured_sets_of_the_node_type(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """With the static policy, the sets that the operator configured for this type of node."""
+    config = tmp_path / "sets.json"
+    config.write_text(json.dumps({"type-a": {"2": [[0, 1], [2, 3]]}}))
+    settings = {"topology_policy": "static", "topology_config": config}
+    async with Running(cluster, tmp_path, **settings) as extender:
+        await extender.ready()
+        await cluster.put("nodes", linked("a"))
+        await extender.knows_node("a")
+        answer = await seen(extender, "/gputopology-scheduler/inspect?detail=true")
+    assert answer["policy"] == "static"
+    assert answer["nodes"][0]["staticConfig"] == {"2": [[0, 1], [2, 3]]}
+
+
+def test_the_original_spelling_of_the_policy_is_accepted() -> None:
+    """The topology extender of 2019 was started with `-policy best_effort`."""
+    assert Settings(topology_policy="best_effort").topology_policy == "best-effort"  # type: ignore[arg-type]
+
+
+async def test_profiles_of_go_are_answered_with_where_to_look(extender: Running) -> None:
+    """The original served pprof; a tool that asks for it gets a sentence and no 404."""
+    for path in ("", "heap", "goroutine"):
+        code, text = await extender.get(f"/debug/pprof/{path}")
+        assert (code, "/metrics" in text) == (501, True)
