@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from gpucore.model import Inventory
+from gpucore.model import Inventory, Rung
 from gpucore.node.cdi import CdiDevice
 from gpucore.node.denial import Denial
 from gpucore.node.devices import Resource
@@ -90,6 +90,7 @@ class NodeState:
         self.pods: dict[PodUid, Pod] = {}
         self.inherited = Inherited()
         self._held: list[Held] = []
+        self._told = False
         self.pods_changed = Signal()
         self.inventory_changed = Signal()
         self.outlook_changed = Signal()
@@ -113,7 +114,7 @@ class NodeState:
         """Take over what the Node object says about handing out."""
         switched = cdi != self.policy.cdi
         self.policy = msgspec.structs.replace(self.policy, cgpu_disable=cgpu_disable, cdi=cdi)
-        if switched:
+        if switched and self._told:
             self.on_held(self._held)
         if oversell != self._oversell:
             self._oversell = oversell
@@ -138,7 +139,7 @@ class NodeState:
         """Take kubelet's account for the truth; false while it owes an account of some grant."""
         live = [each for each in held if not self._ended(each.namespace, each.name)]
         self.steering.believe(live, asked_at=asked_at)
-        self._held = live
+        self._held, self._told = live, True
         self._inherit()
         self.on_held(live)
         told = {
@@ -222,6 +223,10 @@ class NodeState:
                 gpus = [gpu for gpu in self.inventory.gpus if gpu.index in held]
                 found.append(frozenset(text for g in gpus for text in (g.uuid, str(g.index))))
         return found
+
+    def shares_on(self, rung: Rung) -> bool:
+        """Somebody holds a part of a GPU in this mode."""
+        return any(self.in_use(gpu.index) for gpu in self.inventory.gpus if gpu.rung is rung)
 
     def in_use(self, card: GpuIndex) -> bool:
         """Somebody holds a part of the card."""
