@@ -30,7 +30,13 @@ def test_with_mps_the_plugin_can_run_daemons_for_containers_of_others() -> None:
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
     paths = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in pod["volumes"]}
     assert paths[mounts["/run/somewhere"]] == "/run/somewhere"
-    assert paths[mounts["/dev/shm"]] == "/run/somewhere/shm"
+    (shm,) = (each for each in pod["volumes"] if each["name"] == mounts["/dev/shm"])
+    assert shm["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Gi"}
+    path = "pods/$(POD_UID)/volumes/kubernetes.io~empty-dir"
+    assert f"--mps-shm=/var/lib/kubelet/{path}/{shm['name']}" in container["args"]
+    assert {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}} in (
+        container["env"]
+    )
     context = container["securityContext"]
     assert context["capabilities"] == {"drop": ["ALL"], "add": ["SETUID", "SETGID", "KILL"]}
     assert context["readOnlyRootFilesystem"] is True
@@ -47,6 +53,7 @@ def test_with_mps_the_plugin_can_run_daemons_for_containers_of_others() -> None:
         ({"default": "mps"}, {"--mps"}),
         ({"multiUser": True}, {"--mps-multi-user"}),
         ({"control": "/opt/mps"}, {"--mps-control=/opt/mps"}),
+        ({"readOnlyPipes": True}, {"--mps-read-only-pipes"}),
     ],
 )
 def test_values_become_flags(value: dict[str, Any], flags: set[str]) -> None:

@@ -126,11 +126,12 @@ def test_every_mount_of_the_plugin_has_its_reason() -> None:
     """The page names each folder of the node that the plugin can be given, and why."""
     pod = dict(pods(everything("second", mps=True)))["device-plugin"]
     secrets = {item["name"] for item in pod["volumes"] if "secret" in item}
-    folders = [item for item in pod["volumes"] if item["name"] not in secrets]
+    memory = {item["name"] for item in pod["volumes"] if "emptyDir" in item}
+    folders = [item for item in pod["volumes"] if item["name"] not in secrets | memory]
     paths = {item["name"]: item["hostPath"]["path"] for item in folders}
     mounted = {mount["name"] for item in pod["containers"] for mount in item["volumeMounts"]}
-    assert secrets == {"metrics-certificate"}
-    assert mounted == set(paths) | secrets
+    assert (secrets, memory) == ({"metrics-certificate"}, {"mps-shm"})
+    assert mounted == set(paths) | secrets | memory
     assert set(paths.values()) - explained() == set()
 
 

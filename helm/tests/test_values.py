@@ -25,12 +25,64 @@ def test_lint_is_clean() -> None:
         ({"devicePlugin": {"memoryUnit": "GB"}}, "memoryUnit"),
         ({"devicePlugin": {"nvml": {"hostPath": "relative"}}}, "hostPath"),
         ({"resourceDomain": "Aliyun.com"}, "resourceDomain"),
+        ({"devicePlugin": {"memoryUnit": "0GiB"}}, "memoryUnit"),
+        ({"devicePlugin": {"memoryUnit": "00MiB"}}, "memoryUnit"),
+        ({"devicePlugin": {"kubeletRoot": "/var/../etc"}}, "kubeletRoot"),
+        ({"devicePlugin": {"kubeletRoot": "/var/./lib"}}, "kubeletRoot"),
+        ({"devicePlugin": {"kubeletRoot": "/"}}, "kubeletRoot"),
+        ({"devicePlugin": {"kubeletRoot": "/var/lib/kubelet,type: File}"}}, "kubeletRoot"),
+        ({"devicePlugin": {"nvml": {"hostPath": "/opt/../etc"}}}, "hostPath"),
+        ({"devicePlugin": {"cdi": {"directory": "/var/run/../../etc"}}}, "directory"),
+        ({"devicePlugin": {"cdi": {"enabled": "yes"}}}, "value must be one of"),
+        ({"devicePlugin": {"extraArgs": ["--listen-host=0.0.0.0"]}}, "extraArgs"),
+        ({"devicePlugin": {"extraArgs": ["--cdi=off"]}}, "extraArgs"),
+        ({"extender": {"extraArgs": ["--host=0.0.0.0"]}}, "extraArgs"),
+        ({"extender": {"extraArgs": ["--host"]}}, "extraArgs"),
+        ({"extender": {"extraArgs": ["--tls-client-ca=/x"]}}, "extraArgs"),
+        ({"mps": {"root": "/etc"}}, "root"),
+        ({"mps": {"root": "/run"}}, "root"),
+        ({"mps": {"root": "/etc/mps"}}, "root"),
+        ({"mps": {"root": "/run/../etc"}}, "root"),
+        ({"mps": {"shmSize": "0"}}, "shmSize"),
+        ({"admissionPolicy": {"exemptUsers": ["a', 'b"]}}, "exemptUsers"),
     ],
 )
 def test_schema_refuses(values: Object, complaint: str) -> None:
     """A typo or an impossible value is refused with its place."""
     with pytest.raises(helm.HelmValuesError, match=complaint):
         render(values=values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"extender": {"metricsPort": 39999}},
+        {"extender": {"metricsPort": 10259}},
+        {"extender": {"port": 10259}},
+        {"webhook": {"enabled": True, "port": 9396}},
+        {"webhook": {"enabled": True, "port": 39999}},
+    ],
+)
+def test_ports_of_one_pod_differ(values: Object) -> None:
+    """Two listeners on one port would leave one of them silent."""
+    with pytest.raises(helm.HelmError, match="choose another port"):
+        render(values=values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"devicePlugin": {"kubeletRoot": "/var/snap/microk8s/common/var/lib/kubelet"}},
+        {"devicePlugin": {"nvml": {"hostPath": "/opt/.nvml"}}},
+        {"devicePlugin": {"memoryUnit": "256MiB"}},
+        {"devicePlugin": {"extraArgs": ["--probe-seconds=9", "--mps-pipe=/tmp/nvidia-mps"]}},
+        {"extender": {"extraArgs": ["--stale-after=60"]}},
+        {"mps": {"enabled": True, "root": "/var/lib/gpushare/mps"}},
+    ],
+)
+def test_schema_accepts(values: Object) -> None:
+    """Unusual places and flags of the operator's own stay possible."""
+    assert render(values=values).objects
 
 
 def test_resource_domain_reaches_every_part() -> None:

@@ -12,6 +12,9 @@
 {{- if eq (int $values.extender.port) 10259 -}}
 {{- fail "extender.port is 10259, which kube-scheduler beside it uses: choose another port" -}}
 {{- end -}}
+{{- if eq (int $values.extender.metricsPort) 10259 -}}
+{{- fail "extender.metricsPort is 10259, which kube-scheduler beside it uses: choose another port" -}}
+{{- end -}}
 {{- with $values.scheduler.leaderElection -}}
 {{- if or (ge (int .renewSeconds) (int .leaseSeconds)) (ge (mulf 1.2 .retrySeconds) (float64 .renewSeconds)) -}}
 {{- fail (printf "scheduler.leaderElection: of retrySeconds=%v, renewSeconds=%v and leaseSeconds=%v each must be less than the next, and a retry with its jitter of a fifth too, or kube-scheduler would not start" .retrySeconds .renewSeconds .leaseSeconds) -}}
@@ -55,6 +58,9 @@
 {{- end -}}
 {{- if and (eq $values.webhook.failurePolicy "Fail") (semverCompare "<1.21.0-0" .Capabilities.KubeVersion.Version) -}}
 {{- fail "webhook.failurePolicy is Fail, but before Kubernetes 1.21 namespaces cannot be excluded by name, and the cluster could not start its own pods: set Ignore" -}}
+{{- end -}}
+{{- if eq (int $values.webhook.port) (int $values.extender.metricsPort) -}}
+{{- fail "webhook.port and extender.metricsPort are the same: choose another port for one of them" -}}
 {{- end -}}
 {{- $certificate := $values.webhook.certificate -}}
 {{- if and $certificate.secretName (not $certificate.caBundle) (not $values.webhook.annotations) -}}

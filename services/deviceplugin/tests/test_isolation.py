@@ -130,6 +130,25 @@ async def test_a_restarted_plugin_goes_on_with_the_modes_it_had(tmp_path: Path, 
         await stage.eventually(lambda: modes(stage) == ["mps", "none"])
 
 
+async def test_what_pods_left_in_shared_memory_goes_with_the_last_of_them(
+    tmp_path: Path, root: Path
+) -> None:
+    """While a pod has a share its files stay; without any pod they are removed."""
+    async with mps_stage(tmp_path, root, mps=True, reconcile_seconds=0.05) as stage:
+        await stage.eventually(lambda: stage.gpus("mode", "healthy") == [("mps", True)] * 2)
+        await stage.offered(30)
+        stage.create("p", {"gpu-mem": 3}, annotations=planned(0, 3))
+        await stage.admitted("p")
+        left = root / "shm" / "left"
+        left.touch()
+        await stage.eventually(
+            lambda: stage.annotations("p").get("ALIYUN_COM_GPU_MEM_ASSIGNED") == "true"
+        )
+        assert left.exists()
+        stage.cluster.pods.delete("default", "p")
+        await stage.eventually(lambda: not left.exists())
+
+
 async def test_a_pod_that_demands_mps_is_refused_where_there_is_none(tmp_path: Path) -> None:
     """It came past the scheduler; the sentence is in its status."""
     async with Stage(tmp_path) as stage:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from fakedriver import t4
+from gpudeviceplugin.kube import ApiStatusError, ApiUnreachableError
 from msgspec.structs import replace
 
 from gpucore.node.devices import Resource
@@ -15,7 +16,6 @@ from gpucore.wire.names import DEFAULT_NAMES as NAMES
 from gpucore.wire.pods import Container, Pod
 from gpudeviceplugin.cards import Machine
 from gpudeviceplugin.inventory import inventory_of
-from gpudeviceplugin.kube import ApiStatusError, ApiUnreachableError
 from gpudeviceplugin.podresources import TruthError
 from gpudeviceplugin.reconcile import Reconciler
 from gpudeviceplugin.state import NodeState

@@ -1,9 +1,10 @@
 """Room that a preemption makes is not given to a pod of the same or a lower priority."""
 
 import pytest
-from fakeapi import FakeApiServer
 from objects import Object, node, placed, pod
 from running import Running, until
+
+from gpukube.testing.apiserver import FakeApiServer
 
 
 def nominated(item: Object, name: str) -> Object:

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakeapi import FakeApiServer
 from objects import Object, node, pod, whole_node
 from running import Running
 
 from gpuextender.settings import Settings
+from gpukube.testing.apiserver import FakeApiServer
 
 PREFIXES = ("gputopology-scheduler", "gpu-scheduler-extender")
 LINKS = {"0-1": ["PIX"], "2-3": ["NV2", "PHB"], "0-2": ["SYS"], "1-3": ["NODE"]}

@@ -113,7 +113,11 @@ def test_a_share_behind_mps_is_limited_in_threads_and_memory() -> None:
     assert granted.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "20"
     assert granted.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=3072M"
     assert granted.envs["CUDA_MPS_PIPE_DIRECTORY"] == pipe
-    assert granted.mounts == (Mount(pipe, pipe), Mount("/run/mps/shm", "/dev/shm"))
+    shm = Mount("/run/mps/shm", "/dev/shm")
+    assert granted.mounts == (Mount(pipe, pipe), shm)
+    closed = GrantPolicy(mps=MpsPlace("/run/mps", read_only=True))
+    mounts = grant(MEM, on((0, 3)), MPS_CARD, closed).mounts
+    assert mounts == (Mount(pipe, pipe, read_only=True), shm)
 
 
 def test_threads_are_those_asked_for_where_compute_is_asked() -> None:

@@ -173,8 +173,10 @@ class Plugin:
         return node is not None and self._cdi.certain_on(node)
 
     def _held(self, held: list[Held]) -> None:
-        """Kubelet's account says which CDI files containers may need."""
+        """Kubelet's account says which CDI files containers may need, and what nobody uses."""
         state = self.state
+        if self._fleet is not None and not state.shares_on(Rung.MPS):
+            self._fleet.unused()
         if state.policy.cdi:
             shares = shares_held(held, state.steering.tables, state.inventory, state.policy)
             self._cdi.sync(shares, state.initialized())
@@ -272,6 +274,7 @@ def _fleet(settings: Settings) -> Fleet | None:
         place,
         control=settings.mps_control,
         multi_user=settings.mps_multi_user,
+        volume=settings.mps_shm,
         timing=Timing(check=settings.mps_check_seconds),
     )
 

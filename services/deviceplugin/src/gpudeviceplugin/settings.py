@@ -79,6 +79,14 @@ class Settings(BaseSettings):
     mps_pipe: str = Field(
         "", description="pipes of one MPS daemon that you run yourself, instead of ours"
     )
+    mps_shm: str = Field(
+        "",
+        description="host path of the volume of bounded size that daemons and clients share, which "
+        "is /dev/shm here; empty: a directory in mps_root",
+    )
+    mps_read_only_pipes: bool = Field(
+        default=False, description="mount the directory of pipes read-only into containers"
+    )
     mps_control: str = Field("nvidia-cuda-mps-control", description="the MPS control program")
     mps_multi_user: bool = Field(
         default=False, description="clients of different users at the same time, all as root"
@@ -144,5 +152,5 @@ class Settings(BaseSettings):
     def mps_place(self) -> MpsPlace | None:
         """Where MPS daemons are; ``None`` where no card of this node can have one."""
         if self.mps_root or self.mps_pipe:
-            return MpsPlace(self.mps_root, pipe=self.mps_pipe)
+            return MpsPlace(self.mps_root, self.mps_pipe, read_only=self.mps_read_only_pipes)
         return MpsPlace("", pipe=PIPE_OF_2019) if self.mps else None

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from gpucore.model import Inventory
+from gpucore.model import Inventory, Rung
 from gpucore.node.cdi import CdiDevice
 from gpucore.node.denial import Denial
 from gpucore.node.devices import Resource
@@ -94,6 +94,7 @@ class NodeState:
         self.pods: dict[PodUid, Pod] = {}
         self.inherited = Inherited()
         self._held: list[Held] = []
+        self._told = False
         self.pods_changed = Signal()
         self.inventory_changed = Signal()
         self.outlook_changed = Signal()
@@ -121,7 +122,7 @@ class NodeState:
         """Take over what the Node object says about handing out."""
         switched = cdi != self.policy.cdi
         self.policy = msgspec.structs.replace(self.policy, cgpu_disable=cgpu_disable, cdi=cdi)
-        if switched:
+        if switched and self._told:
             self.on_held(self._held)
         if oversell != self._oversell:
             self._oversell = oversell
@@ -160,7 +161,7 @@ class NodeState:
         told_pods = [*live, *lost]
         self.steering.believe(told_pods, asked_at=asked_at, unlisted=self._unlisted() - listed)
         self.steering.reserve(lost)
-        self._held = live
+        self._held, self._told = live, True
         self._inherit()
         self.on_held(live)
         told = {
@@ -305,6 +306,10 @@ class NodeState:
                 gpus = [gpu for gpu in self.inventory.gpus if gpu.index in held]
                 found.append(frozenset(text for g in gpus for text in (g.uuid, str(g.index))))
         return found
+
+    def shares_on(self, rung: Rung) -> bool:
+        """Somebody holds a part of a GPU in this mode."""
+        return any(self.in_use(gpu.index) for gpu in self.inventory.gpus if gpu.rung is rung)
 
     def in_use(self, card: GpuIndex) -> bool:
         """Somebody holds a part of the card."""

@@ -1,11 +1,12 @@
-"""What a container behind an MPS daemon is given: pipes to reach it, and limits it cannot widen.
+"""What a container behind an MPS daemon is given: pipes to reach it, and the limits of its share.
 
 The rules are those of NVIDIA's "Multi-Process Service" manual, appendix "Environment Variables"
 (``CUDA_MPS_PIPE_DIRECTORY``, ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE``,
-``CUDA_MPS_PINNED_DEVICE_MEM_LIMIT``): a client may only tighten what the daemon allows, limits hold
-for each client process and not for a container as a whole, and memory limits name cards by the
-ordinal that the client sees. Nothing here promises that a program cannot unset its variables; the
-watch over memory (:mod:`gpucore.node.overuse`) is for those that do.
+``CUDA_MPS_PINNED_DEVICE_MEM_LIMIT``): limits hold for each client process and not for a container
+as a whole, and memory limits name cards by the ordinal that the client sees. They are variables of
+the container, so a pod must not replace them: CDI delivers them (:mod:`gpucore.node.cdi`), and
+admission refuses such pods. A program can still unset its own; :mod:`gpucore.node.limits` and
+:mod:`gpucore.node.overuse` find those that do.
 """
 
 from collections.abc import Sequence
@@ -36,10 +37,12 @@ class MpsPlace(msgspec.Struct, frozen=True):
         root: directory of the daemons that the plugin runs, one for each card.
         pipe: pipes of one daemon for all cards that the operator runs (``--mps-pipe``); where it
             is set, ``root`` says nothing, and pods must share the host's IPC namespace themselves.
+        read_only: containers cannot write to the directory of pipes; they still connect.
     """
 
     root: str
     pipe: str = ""
+    read_only: bool = False
 
     def pipe_of(self, uuid: str) -> str:
         """The directory of pipes of the daemon that serves a card."""
@@ -79,7 +82,7 @@ def mps_grant(
     if resource is Resource.MEM and unit is not None:
         envs[wire_names.ENV_MPS_MEMORY] = _memory(cards, gpus, unit)
     shm = () if place.pipe else (Mount(place.shm, SHM),)
-    return envs, (Mount(pipe, pipe), *shm)
+    return envs, (Mount(pipe, pipe, read_only=place.read_only), *shm)
 
 
 def _threads(resource: Resource, cards: Cards, gpus: Sequence[Gpu]) -> int:

@@ -8,10 +8,10 @@ from typing import Final
 
 import structlog
 
-from gpucore.node.mpsgrant import MpsPlace
+from gpucore.node.mpsgrant import SHM, MpsPlace
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.mps.errors import FolderError
-from gpudeviceplugin.mps.folders import Folders, lay_out
+from gpudeviceplugin.mps.folders import Folders, lay_out, open_to_all, sweep
 from gpudeviceplugin.mps.supervisor import Phase, Program, Supervisor, Timing
 from gpudeviceplugin.state import Signal, nobody
 
@@ -28,13 +28,22 @@ class Fleet:
         place: where their directories are.
         control: the control program.
         multi_user: clients of different users share a card at the same time, as root.
+        volume: path on the host of the memory that daemons and clients share, mounted at ``SHM``
+            here; empty: a directory of the place's root.
         timing: of every supervisor.
     """
 
     def __init__(
-        self, place: MpsPlace, *, control: str, multi_user: bool, timing: Timing | None = None
+        self,
+        place: MpsPlace,
+        *,
+        control: str,
+        multi_user: bool,
+        volume: str = "",
+        timing: Timing | None = None,
     ) -> None:
         self._place = place
+        self._volume = volume
         flags = ("-f", MULTI_USER) if multi_user else ("-f",)
         self._program = Program(control, None if place.pipe else flags)
         self._timing = timing
@@ -95,9 +104,19 @@ class Fleet:
         if self._place.pipe:
             return
         try:
-            lay_out(Path(self._place.root))
+            lay_out(Path(self._place.root), self._volume)
+            open_to_all(self._shm)
         except FolderError as error:  # each daemon will say so again, as its own failure
             log.error("no place for MPS", why=str(error))  # noqa: TRY400 - the sentence is enough
+
+    @property
+    def _shm(self) -> Path:
+        return Path(SHM) if self._volume else Path(self._place.shm)
+
+    def unused(self) -> None:
+        """No pod holds any part of a GPU with a daemon: what pods left in shared memory goes."""
+        if not self._place.pipe and self._shm.is_dir():
+            sweep(self._shm)
 
     def _folders(self, uuid: str) -> Folders:
         pipe = Path(self._place.pipe_of(uuid))

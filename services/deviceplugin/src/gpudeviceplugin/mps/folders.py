@@ -4,7 +4,7 @@
 both they and the clients must get through. ``pipe`` is 0755 as well, for root owns it: clients of
 any user connect to the sockets in it, whose own modes the daemon opens, but nobody can replace
 them under his neighbours. ``log`` is 0750, since it names the processes of all tenants.
-``<root>/shm`` is 1777 like any /dev/shm.
+``<root>/shm`` is 1777 like any /dev/shm; it leads to a volume where that bounds its size.
 
 A pipe directory stays the same inode for ever: containers have it mounted.
 """
@@ -21,6 +21,8 @@ from gpudeviceplugin.mps.errors import FolderError
 
 SOCKETS: Final = ("control", "control_privileged")
 LOCK: Final = "control_lock"
+CUDA_FILES: Final = "cuda.shm."
+"""Segments of daemons and clients."""
 LONGEST_SOCKET: Final = 107
 """Bytes of a path that Linux takes for a unix socket."""
 LOG_BYTES: Final = 4 * 1024 * 1024
@@ -39,10 +41,53 @@ class Folders(NamedTuple):
     log: Path
 
 
-def lay_out(root: Path) -> None:
-    """Make what all daemons share. Raises FolderError."""
+def lay_out(root: Path, volume: str = "") -> None:
+    """Make what all daemons share.
+
+    Args:
+        root: of all daemons.
+        volume: path on the host of the memory that is shared; empty: a directory of ``root``.
+
+    Raises:
+        FolderError: it cannot be made.
+    """
     _make(root, _OPEN)
-    _make(root / "shm", _STICKY)
+    if volume:
+        _link(root / "shm", volume)
+    else:
+        _make(root / "shm", _STICKY)
+
+
+def _link(path: Path, target: str) -> None:
+    """Lead to ``target``, which changes with every pod of the plugin while ``path`` stays."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        fresh = path.with_name("shm.new")
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(target)
+        fresh.replace(path)
+    except OSError as error:
+        raise FolderError(f"cannot make {path} lead to {target}: {error}") from error
+
+
+def open_to_all(shm: Path) -> None:
+    """Let every user make files there, and remove only their own. Raises FolderError."""
+    _make(shm, _STICKY)
+
+
+def sweep(shm: Path) -> None:
+    """Remove what pods left in the shared memory, but for CUDA's own; only while no pod uses it."""
+    for left in shm.iterdir():
+        if left.name.startswith(CUDA_FILES):
+            continue
+        try:
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left)
+            else:
+                left.unlink()
+        except OSError:  # it went by itself, or is being written to: the next sweep finds it
+            continue
 
 
 def prepare(folders: Folders) -> None:
