@@ -47,7 +47,7 @@ def _twice(evidence: Evidence) -> Iterator[str]:
     "no-foreign-plugin",
     Level.WARN,
     "NVIDIA's device plugin does not run beside ours",
-    do="keep it off with its node selector: both would hand out the same cards",
+    do="gpushare hold-nvidia-plugin --apply; both plugins would allocate the same GPUs",
 )
 def _foreign(evidence: Evidence) -> Iterator[str]:
     ours = {node.name for node in evidence.labelled}
