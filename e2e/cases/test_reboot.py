@@ -24,7 +24,7 @@ def entries(environment: KindEnvironment, node: str, uid: str) -> list[Any]:
 
 
 def is_ready(environment: KindEnvironment, node: str) -> bool:
-    """kubelet of the node reports."""
+    """The node is reported as ready."""
     conditions = environment.objects.node(node)["status"]["conditions"]
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
@@ -32,10 +32,10 @@ def is_ready(environment: KindEnvironment, node: str) -> bool:
 def test_a_rebooted_node_keeps_its_accounts_and_serves_shares_again(
     environment: KindEnvironment, case: Case, small: str
 ) -> None:
-    """kubelet's checkpoint outlives the reboot; pods are served anew, and nothing counts twice.
+    """The checkpoint of kubelet outlives the reboot; pods are served anew, and none counts twice.
 
-    They belong to a Deployment: kubelet fails a pod that it admits before the plugin has registered,
-    and the controller makes another.
+    They belong to a Deployment: kubelet fails a pod that it admits before the plugin registers, and
+    the controller makes another.
     """
     size = environment.nodes[small][0].units
     case.kubectl.apply(case.deployment("served", size - 4, replicas=2, node=small))
