@@ -183,7 +183,10 @@ FAULTS: list[tuple[str, Break]] = [
     (
         "no-visible-devices",
         lambda c: rewrite(
-            c, "p", '"name": "c0"', '"name": "c0", "env": [{"name": "NVIDIA_VISIBLE_DEVICES"}]'
+            c,
+            "p",
+            '"name": "c0"',
+            '"name": "c0", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]',
         ),
     ),
     (
@@ -331,12 +334,13 @@ def test_a_foreign_plugin_that_has_ended_hands_out_nothing(run: Run) -> None:
 
 @pytest.mark.parametrize("restart", ["Always", ""])
 def test_only_an_init_container_or_a_sidecar_requests(run: Run, restart: str) -> None:
-    """Such a pod is not warned of: the node may never confirm its share."""
+    """No warning: the plugin confirms a sidecar's share, an init container's it may not."""
     cluster = sound()
     limits = {"limits": {"aliyun.com/gpu-mem": "2"}}
     box = {"name": "i", "resources": limits, **({"restartPolicy": restart} if restart else {})}
     spec = {"containers": [{"name": "main"}], "initContainers": [box]}
-    cluster.pod("side", node="n1", index=1, spec=spec)
+    confirmed = {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"} if restart else {}
+    cluster.pod("side", node="n1", index=1, spec=spec, annotations=confirmed)
     found = verdicts(run, cluster)
     assert {name: c["findings"] for name, c in found.items() if c["result"] != "ok"} == {}
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpucore.wire.names import UNHEALTHY_PREFIX
+from gpucore.wire.names import ENV_VISIBLE_DEVICES, UNHEALTHY_PREFIX
 from gpuinspect.snapshots import Snapshot
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -59,12 +59,17 @@ def _clean(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_values(spec: dict[str, Any]) -> dict[str, Any]:
-    """Names of variables matter to the checks, values may be secret."""
+    """Names of variables matter to the checks, values may be secret; a list of GPUs is not."""
     return {
         key: [
-            {**box, "env": [{"name": each.get("name", "")} for each in box.get("env") or ()]}
+            {**box, "env": [_without_value(each) for each in box.get("env") or ()]}
             for box in spec[key] or ()
         ]
         for key in _CONTAINERS
         if key in spec
     }
+
+
+def _without_value(variable: dict[str, Any]) -> dict[str, Any]:
+    name = variable.get("name", "")
+    return variable if name == ENV_VISIBLE_DEVICES else {"name": name}
