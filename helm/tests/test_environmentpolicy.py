@@ -43,6 +43,7 @@ def prefixed(prefix: str) -> Object:
         pod({"env": [{"name": VISIBLE["name"], "valueFrom": {"configMapKeyRef": {"key": "x"}}}]}),
         pod({"env": [{"name": VISIBLE["name"], "value": "$(OTHER)"}]}),
         pod({"env": [{"name": VISIBLE["name"], "value": "void"}, VISIBLE]}),
+        pod({"env": [{"name": VISIBLE["name"]}]}),
         pod(prefixed("NVIDIA_")),
     ],
     ids=[
@@ -54,6 +55,7 @@ def prefixed(prefix: str) -> Object:
         "from",
         "expanded",
         "twice",
+        "empty",
         "prefix",
     ],
 )
@@ -85,7 +87,6 @@ def test_no_pod_replaces_a_limit(policy: Policy, name: str, resource: str) -> No
         pod({**SHARE, "env": [{"name": "TEAM", "value": "a"}]}),
         pod({"env": [{"name": VISIBLE["name"], "value": "void"}]}),
         pod({"env": [{"name": VISIBLE["name"], "value": "none"}]}),
-        pod({"env": [{"name": VISIBLE["name"]}]}),
         pod({**SHARE, "envFrom": [{"configMapRef": {"name": "c"}}]}),
         pod({**SHARE, **prefixed("APP_")}),
         pod({**SHARE, **prefixed("")}),

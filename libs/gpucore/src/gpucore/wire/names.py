@@ -68,7 +68,7 @@ ENV_MPS_MEMORY: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 ENV_MPS_PIPE: Final = "CUDA_MPS_PIPE_DIRECTORY"
 LIMITING_ENV: Final = frozenset({ENV_MPS_THREADS, ENV_MPS_MEMORY, ENV_MPS_PIPE, ENV_CGPU_DISABLE})
 """Variables that hold a container to its share; a pod that requests GPUs may not set them."""
-NO_DEVICES: Final = frozenset({"", "none", "void"})
+NO_DEVICES: Final = frozenset({"none", "void"})
 """Values of NVIDIA_VISIBLE_DEVICES that hide every GPU."""
 
 # Labels that arena gives to what serves a model; Deployments and pods alike.
