@@ -56,9 +56,14 @@ def identity(name: str) -> str:
     return run(["docker", "image", "inspect", "--format", "{{.Id}}", name], timeout_s=30).strip()
 
 
+def tag(name: str, other: str) -> None:
+    """Give an image of the engine another name beside its own."""
+    run(["docker", "tag", name, other], timeout_s=30)
+
+
 def mark_used(name: str) -> None:
     """Have :func:`last_used` say that it was now."""
-    run(["docker", "tag", name, name], timeout_s=30)
+    tag(name, name)
 
 
 def last_used(names: Sequence[str]) -> list[tuple[str, datetime]]:

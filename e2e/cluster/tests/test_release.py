@@ -1,5 +1,8 @@
 """KUBERNETES names the version; without it the newest is used, or the oldest where it must be."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from cluster import goprograms, release
@@ -55,3 +58,11 @@ def test_a_version_that_is_asked_for_is_never_replaced(monkeypatch: pytest.Monke
     monkeypatch.setenv("KUBERNETES", release.NEWEST)
     monkeypatch.setattr(goprograms, "obtainable", lambda _: False)
     assert release.chosen() == release.NEWEST
+
+
+def test_the_page_about_versions_names_those_that_are_tested() -> None:
+    """A reader of docs/versions.md, and of the README's table, finds what the cases run on."""
+    root = Path(__file__).parents[3]
+    for page in ("docs/versions.md", "README.md"):
+        text = (root / page).read_text()
+        assert {release.NEWEST, release.OLDEST} <= set(re.findall(r"\b1\.\d+\.\d+\b", text))

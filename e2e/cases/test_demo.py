@@ -1,0 +1,69 @@
+"""The demo as an ordinary user has it: a `kindest/node` image that is on the machine already."""
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster import docker
+from environments.kind import KindEnvironment
+
+pytestmark = [pytest.mark.e2e, pytest.mark.since("1.34"), pytest.mark.timeout(600)]
+
+NAME = "gpushare-local"
+E2E = Path(__file__).parents[1]
+UP_SECONDS = 420
+
+
+@pytest.fixture
+def local_image(environment: KindEnvironment) -> Iterator[str]:
+    """The image of the cases under an official name, which the engine has not had before."""
+    image = environment.node_image
+    assert image is not None
+    if not image.built_here:
+        pytest.skip(f"the cases run on such an image themselves: {image.described()}")
+    name = f"kindest/node:v{image.version}-{secrets.token_hex(3)}"
+    docker.tag(image.name, name)
+    try:
+        yield name
+    finally:
+        docker.remove([name])
+
+
+def demo(environment: KindEnvironment, action: str) -> str:
+    """What `make demo` prints, progress and table."""
+    version = ".".join(map(str, environment.version))
+    done = subprocess.run(
+        [sys.executable, "-m", "demo", action, "--name", NAME],
+        env={**os.environ, "PYTHONPATH": str(E2E), "KUBERNETES": version},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=UP_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_the_demo_runs_on_a_local_official_image_and_names_it(
+    environment: KindEnvironment, local_image: str
+) -> None:
+    """It is taken before one that was built here; its pods find Services by name."""
+    try:
+        said = demo(environment, "up")
+        assert f"node image {local_image} (local or pulled)" in said
+        assert f"Kubernetes {environment.version[0]}.{environment.version[1]}." in said
+        assert "Allocated/Total GPU Memory In Cluster:\n59/190 (31%)" in said
+        world = KindEnvironment(NAME)
+        name = "kubernetes.default.svc.cluster.local"
+        kubectl = [str(world.folder / "bin" / "kubectl"), "--kubeconfig", str(world.kubeconfig)]
+        look = [*kubectl, "exec", "-n", "demo", "deploy/binpack", "--", "getent", "hosts", name]
+        found = subprocess.run(look, capture_output=True, text=True, timeout=60, check=True)
+        assert found.stdout.split()[0] == "10.96.0.1"
+    finally:
+        demo(environment, "down")
