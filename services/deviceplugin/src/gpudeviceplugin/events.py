@@ -1,71 +1,28 @@
 """Events on pods and on the node: the same sentence that is logged, where the user looks.
 
-Best effort: an event that cannot be written is logged, and the work goes on.
+They are recorded by :mod:`gpukube.events`, in the background and under a rate limit.
 """
 
-import time
-import uuid
-from datetime import UTC, datetime
-from typing import Final, NamedTuple
-
-import structlog
+from typing import Final
 
 from gpucore.wire.names import PLUGIN
 from gpukube.client import KubeClient
-from gpukube.errors import KubeError
+from gpukube.events import EventRecorder, EventType, ObjectReference, Source
 
-log = structlog.get_logger()
+NORMAL: Final[EventType] = "Normal"
+WARNING: Final[EventType] = "Warning"
 
-NORMAL: Final = "Normal"
-WARNING: Final = "Warning"
-
-
-class Subject(NamedTuple):
-    """The object an event is about; a node has no namespace."""
-
-    kind: str
-    name: str
-    namespace: str = ""
-    uid: str = ""
+Subject = ObjectReference
 
 
-class Events:
-    """Writes events as this node's device plugin."""
+class Events(EventRecorder):
+    """Records events as this node's device plugin, which may create and not patch them."""
 
     def __init__(self, kube: KubeClient, node: str) -> None:
-        self._kube = kube
-        self._node = node
+        super().__init__(kube, Source(PLUGIN, node, host=node, may_patch=False))
 
     async def tell(
-        self, subject: Subject, reason: str, message: str, *, kind: str = NORMAL
+        self, subject: Subject, reason: str, message: str, *, kind: EventType = NORMAL
     ) -> None:
-        """Write one event."""
-        namespace = subject.namespace or "default"
-        try:
-            await self._kube.post(
-                f"/api/v1/namespaces/{namespace}/events",
-                self._event(subject, namespace, reason, message, kind),
-            )
-        except KubeError as error:
-            log.warning("cannot write an event", about=subject.name, why=str(error))
-
-    def _event(
-        self, subject: Subject, namespace: str, reason: str, message: str, kind: str
-    ) -> dict[str, object]:
-        now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        involved = {"apiVersion": "v1", "kind": subject.kind, "name": subject.name}
-        if subject.namespace:
-            involved["namespace"] = subject.namespace
-        return {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": f"{subject.name}.{uuid.uuid4().hex[:16]}", "namespace": namespace},
-            "involvedObject": involved | ({"uid": subject.uid} if subject.uid else {}),
-            "reason": reason,
-            "message": message[:1024],
-            "type": kind,
-            "count": 1,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "source": {"component": PLUGIN, "host": self._node},
-        }
+        """Record an event; another message about the same object is another event."""
+        self.record(subject, kind, reason, message, topic=message)

@@ -130,6 +130,7 @@ class Plugin:
                 self._publisher.run,
                 self._announcer.tell_pods,
                 self._announcer.keep_map,
+                self._events.run,
                 self._usage.run,
                 self._follow_labels,
                 self._run_isolation,

@@ -1,0 +1,168 @@
+"""The event recorder: best effort, aggregated, never in the way of what it reports."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gpukube import events
+from gpukube.client import Body
+from gpukube.errors import NotFoundError, UnreachableError
+from gpukube.events import EventRecorder, ObjectReference, Source
+from gpukube.rate_limiter import RateLimiter
+
+POD = ObjectReference("Pod", "p", "default", "u")
+
+
+class FakeClient:
+    """Takes events, or fails as it is told."""
+
+    def __init__(self) -> None:
+        self.posted: list[Any] = []
+        self.patched: list[Any] = []
+        self.failures: list[Exception] = []
+
+    async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
+        raise AssertionError(f"nothing is read: {path}")
+
+    async def post(self, path: str, body: Body) -> bytes:
+        self._fail()
+        self.posted.append(json.loads(bytes(body)))
+        return b"{}"
+
+    async def patch(self, path: str, body: Body) -> bytes:
+        self._fail()
+        self.patched.append((path, json.loads(bytes(body))))
+        return b"{}"
+
+    async def delete(self, path: str) -> bytes:
+        raise AssertionError(f"nothing is deleted: {path}")
+
+    def watch(self, path: str, *, params: Mapping[str, str], silence: float) -> Any:
+        raise AssertionError(f"nothing is watched: {path}")
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop()
+
+
+def recorder_of(client: FakeClient, *, may_patch: bool = True) -> EventRecorder:
+    """The recorder of a test."""
+    return EventRecorder(client, Source("test", "replica", may_patch=may_patch))
+
+
+async def written(recorder: EventRecorder) -> None:
+    """Let the recorder write what was said so far."""
+    task = asyncio.create_task(recorder.run())
+    await recorder.flush(seconds=45)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_is_said_again_later_is_counted_into_the_same_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One event a pod and reason: the second writing is a patch with the count."""
+    monkeypatch.setattr(events, "QUIET_SECONDS", 0)
+    api = FakeClient()
+    recorder = recorder_of(api)
+    recorder.record(POD, "Warning", "GpuPlacementFailed", "first")
+    await written(recorder)
+    recorder.record(POD, "Warning", "GpuPlacementFailed", "second")
+    await written(recorder)
+    [posted], [(path, patch)] = api.posted, api.patched
+    assert (posted["count"], posted["type"], posted["message"]) == (1, "Warning", "first")
+    assert path.endswith(posted["metadata"]["name"])
+    assert (patch["count"], patch["message"]) == (2, "second")
+
+
+async def test_what_is_repeated_without_the_right_to_patch_is_another_event_with_the_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """RBAC of the device plugin allows to create events and nothing else."""
+    monkeypatch.setattr(events, "QUIET_SECONDS", 0)
+    api = FakeClient()
+    recorder = recorder_of(api, may_patch=False)
+    for _ in range(2):
+        recorder.record(POD, "Warning", "GpuPlacementFailed", "again")
+        await written(recorder)
+    assert [event["count"] for event in api.posted] == [1, 2]
+    assert len({event["metadata"]["name"] for event in api.posted}) == 2
+
+
+async def test_repetitions_are_aggregated_by_topic() -> None:
+    """One event for what is said again at once, one for each topic of the same reason."""
+    api = FakeClient()
+    recorder = recorder_of(api)
+    node = ObjectReference("Node", "n1", uid="n1")
+    for card in (0, 1, 0, 1, 0):
+        recorder.record(node, "Warning", "GpuUnhealthy", f"card {card}", topic=f"card {card}")
+    await written(recorder)
+    assert [event["message"] for event in api.posted] == ["card 0", "card 1"]
+    assert api.posted[0]["metadata"]["namespace"] == "default"
+    assert api.posted[0]["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": "n1",
+        "uid": "n1",
+    }
+
+
+async def test_an_event_that_expired_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server drops events after an hour; a patch of one that is gone becomes a new one."""
+    monkeypatch.setattr(events, "QUIET_SECONDS", 0)
+    api = FakeClient()
+    recorder = recorder_of(api)
+    recorder.record(POD, "Normal", "GpuPlaced", "first")
+    await written(recorder)
+    api.failures.append(NotFoundError("PATCH", status=404, message="gone"))
+    recorder.record(POD, "Normal", "GpuPlaced", "second")
+    await written(recorder)
+    assert [event["message"] for event in api.posted] == ["first", "second"]
+
+
+async def test_an_event_that_cannot_be_written_is_dropped_and_the_next_one_goes_on() -> None:
+    """Nobody waits for an event, and nothing is retried."""
+    api = FakeClient()
+    api.failures.append(UnreachableError("down"))
+    recorder = recorder_of(api)
+    recorder.record(POD, "Normal", "GpuPlaced", "lost")
+    recorder.record(POD, "Warning", "GpuPlacementFailed", "kept")
+    await written(recorder)
+    assert [event["message"] for event in api.posted] == ["kept"]
+
+
+async def test_a_full_queue_drops_instead_of_growing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded however fast pods are bound."""
+    monkeypatch.setattr(events, "QUEUE_LIMIT", 2)
+    api = FakeClient()
+    recorder = recorder_of(api)
+    for number in range(5):
+        recorder.record(POD, "Normal", f"Reason{number}", "m")
+    await written(recorder)
+    assert len(api.posted) == 2
+
+
+async def test_messages_are_cut_to_what_the_api_server_takes() -> None:
+    """Longer messages would be refused whole."""
+    api = FakeClient()
+    recorder = recorder_of(api)
+    recorder.record(POD, "Normal", "GpuPlaced", "x" * 5000)
+    await written(recorder)
+    assert len(api.posted[0]["message"]) == 1024
+
+
+def test_a_burst_goes_at_once_and_the_rest_in_step() -> None:
+    """After a burst events are paced: slowly while pods are bound, quickly once it is quiet."""
+    limiter = RateLimiter(burst=3, quiet=50, busy=5)
+    limiter.arrived(100.0)
+    assert [limiter.turn(100.0) for _ in range(3)] == [0.0, 0.0, 0.0]
+    assert limiter.turn(100.0) == pytest.approx(0.2)
+    limiter.arrived(100.2)
+    assert limiter.turn(100.2) == pytest.approx(0.2)
+    assert limiter.turn(102.0) == 0.0
+    turns = [limiter.turn(102.0) for _ in range(4)]
+    assert turns == pytest.approx([0.0, 0.0, 0.02, 0.04])
+    assert [limiter.turn(110.0) for _ in range(3)] == [0.0, 0.0, 0.0]
