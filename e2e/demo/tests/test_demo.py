@@ -57,7 +57,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeWorld:
 
 
 def test_it_ends_with_what_people_use(
-    world: FakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    world: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The table, why a pod waits, where another would go, and the address of the dashboard."""
     demo._show(world)
@@ -70,7 +70,7 @@ def test_it_ends_with_what_people_use(
     assert limits == {"aliyun.com/gpu-mem": "8"}
 
 
-def test_one_sample_waits(world: FakeWorld) -> None:
+def test_one_sample_waits(world: Any) -> None:
     """It asks for more than any GPU of the demo has, so that there is something to explain."""
     demo._samples(world)
     [large] = [item for item in world.kubectl.applied if item["metadata"]["name"] == "large"]
@@ -79,7 +79,7 @@ def test_one_sample_waits(world: FakeWorld) -> None:
     assert int(container["resources"]["limits"]["aliyun.com/gpu-mem"]) > largest
 
 
-def test_the_tutorials_image_is_on_every_node(world: FakeWorld) -> None:
+def test_the_tutorials_image_is_on_every_node(world: Any) -> None:
     """Its pages name busybox, which a node need not fetch."""
     demo._load_pages_image(world)
     assert [node for node, _ in world.scripts] == ["worker", "worker2"]
