@@ -3,12 +3,16 @@
     python -m demo up      create or update the cluster, the stack and the sample pods
     python -m demo down    remove all of it
 
-A second ``up`` reuses what is there. Progress goes to standard error, the table to standard output.
+A second ``up`` reuses what is there. Progress goes to standard error, what the commands print to
+standard output.
 """
 
 import argparse
 import sys
 
+import yaml
+
+from cluster.commands import run
 from cluster.errors import ClusterError
 from cluster.progress import step
 from environments import table, workloads
@@ -21,13 +25,19 @@ MACHINES = ("t4-2x16", "a100-pcie-4x40")
 SPACE = "demo"
 SAMPLES = {"binpack": (2, 3), "training": (24, 2), "notebook": (5, 1)}
 """Deployment -> (units of each pod, replicas)."""
+LARGE = 41
+"""Units of a pod that waits: no GPU of the machines has so many."""
+PAGES_IMAGE = "docker.io/library/busybox:1.36"
+"""What the tutorial calls an image with a shell."""
+ASK_SECONDS = 60
 
 NEXT = """
 Try next, in this shell:
 
   export KUBECONFIG={kubeconfig} PATH={path}:$PATH
 
-  kubectl inspect gpushare -d                                   who sits on which card
+  gpushare dashboard                                            http://127.0.0.1:8080/
+  kubectl inspect gpushare -d                                   which pod holds which GPU
   kubectl get pods -n demo -o wide                              the sample pods
   kubectl exec -n demo deploy/binpack -- env | grep GPU         what a container is told
   kubectl scale -n demo deploy/training --replicas=6            ask for more than there is ...
@@ -38,14 +48,36 @@ Try next, in this shell:
 
 
 def up(name: str) -> None:
-    """The cluster, the stack, the pods, the table."""
+    """The cluster, the stack, the pods, and what the commands of every day print."""
     world = KindEnvironment(name, MACHINES)
     world.start()
     with step("run sample pods that share GPUs"):
         _samples(world)
-    print()
-    print(table.inspect(world), end="")
+        _load_pages_image(world)
+    _show(world)
+
+
+def _show(world: KindEnvironment) -> None:
+    """The table, why a pod waits, where another one would go, and what to try next."""
+    wish = world.folder / "notebook.yaml"
+    another = workloads.pod("notebook", [8], namespace=SPACE, image=world.image)
+    wish.write_text(yaml.safe_dump(another))
+    print(f"\n$ kubectl inspect gpushare\n{table.inspect(world)}", end="")
+    for words in (("explain", "pod", f"{SPACE}/large"), ("whatif", "-f", str(wish))):
+        print(f"\n$ gpushare {' '.join(words)}\n{_gpushare(world, *words)}", end="")
     print(NEXT.format(kubeconfig=world.kubectl.kubeconfig, path=world.tools), end="")
+
+
+def _gpushare(world: KindEnvironment, *words: str) -> str:
+    environment = {"KUBECONFIG": str(world.kubectl.kubeconfig)}
+    return run([world.tools / "gpushare", *words], timeout_s=ASK_SECONDS, env=environment)
+
+
+def _load_pages_image(world: KindEnvironment) -> None:
+    """Give the sample image, which has a shell, the tutorial's name too: no registry is needed."""
+    names = f"docker.io/{world.image} {PAGES_IMAGE}"
+    for node in world.nodes:
+        world.on_node(node, f"ctr -n k8s.io images tag --force {names}")
 
 
 def _samples(world: KindEnvironment) -> None:
@@ -53,7 +85,8 @@ def _samples(world: KindEnvironment) -> None:
         workloads.deployment(name, units, replicas=count, namespace=SPACE, image=world.image)
         for name, (units, count) in SAMPLES.items()
     ]
-    world.kubectl.apply(workloads.namespace(SPACE), *objects)
+    large = workloads.pod("large", [LARGE], namespace=SPACE, image=world.image)
+    world.kubectl.apply(workloads.namespace(SPACE), *objects, large)
     for name in SAMPLES:
         world.kubectl("rollout", "status", f"deployment/{name}", "-n", SPACE, "--timeout=110s")
 

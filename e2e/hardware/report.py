@@ -45,8 +45,10 @@ _QUESTIONS: Final = (
     (
         "Does the thread percentage limit compute?",
         "one client alone at several percentages: chains of multiply-adds, and copies in the card",
-        f"50 % gives {HALF_OF_THREADS[0]} to {HALF_OF_THREADS[1]} of the arithmetic of 100 %,"
-        f" and 10 % less than {TENTH_OF_THREADS}",
+        (
+            f"50 % gives {HALF_OF_THREADS[0]} to {HALF_OF_THREADS[1]} of the arithmetic of 100 %,"
+            f" and 10 % less than {TENTH_OF_THREADS}"
+        ),
     ),
     (
         "What does MPS gain?",

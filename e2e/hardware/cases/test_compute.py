@@ -5,8 +5,8 @@ import statistics
 import pytest
 
 from hardware import compute
-from hardware.bars import HALF_OF_THREADS, TENTH_OF_THREADS
 from hardware.barenode import BareNode
+from hardware.bars import HALF_OF_THREADS, TENTH_OF_THREADS
 from hardware.compute import Effort, Request
 from hardware.grants import THREADS, Card
 

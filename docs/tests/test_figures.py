@@ -1,0 +1,26 @@
+"""Figures that pages state in words are those of the tables that they point at."""
+
+import re
+from pathlib import Path
+
+DOCS = Path(__file__).parents[1]
+
+
+def test_the_gain_over_binpack_is_the_range_of_the_table() -> None:
+    """What the comparison says of the fragmentation policy follows from every mix replayed."""
+    table = (DOCS / "benchmarks-core.md").read_text().partition("## Replay of a trace")[2]
+    gains = [-float(text) for text in re.findall(r"\| (-\d+\.\d) % \|", table)]
+    stated = re.search(r"leaves (\S+) to (\S+) % fewer", (DOCS / "comparison.md").read_text())
+    assert stated is not None
+    assert (float(stated[1]), float(stated[2])) == (min(gains), max(gains))
+
+
+def test_the_differences_of_the_table_follow_from_its_runs() -> None:
+    """Each row's difference is that of the means of its three runs."""
+    text = (DOCS / "benchmarks-core.md").read_text()
+    numbers = r"(\d+\.\d), (\d+\.\d), (\d+\.\d)"
+    rows = re.findall(rf"\| \w+ \| {numbers} \| {numbers} \| (-\d+\.\d) % \|", text)
+    assert len(rows) == 6
+    for *runs, difference in rows:
+        binpack, other = (sum(map(float, part)) for part in (runs[:3], runs[3:]))
+        assert abs(100 * (other / binpack - 1) - float(difference)) < 0.06
