@@ -208,6 +208,9 @@ class ControlPlane:
             # several schedulers run at once, and the default is one fixed port for all of them
             "healthzBindAddress": insecure,
             "metricsBindAddress": insecure,
+            # as in the chart: a pod that is sent back does not wait longer than this
+            "podInitialBackoffSeconds": 1,
+            "podMaxBackoffSeconds": 1,
             "profiles": [{"schedulerName": name}],
             "extenders": [extender] if extender_url else [],
         }

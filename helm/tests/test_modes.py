@@ -51,10 +51,7 @@ def test_extender_mode_grants_nothing_of_a_scheduler() -> None:
     rendered = extender_mode()
     bindings = [*rendered.of("ClusterRoleBinding"), *rendered.of("RoleBinding")]
     mine = [item for item in bindings if item["subjects"][0]["name"] == "gpushare-extender"]
-    assert {item["roleRef"]["name"] for item in mine} == {
-        "gpushare-extender",
-        "gpushare-extender-unhealthy-gpus",
-    }
+    assert {item["roleRef"]["name"] for item in mine} == {"gpushare-extender"}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """What is followed of the API server.
 
-Nodes and pods, without which nothing is decided, and the config maps that withdraw cards the legacy
-way, which a cluster's RBAC may forbid: then none are withdrawn that way, and the log says so.
+Nodes and pods, without which nothing is decided, and, where asked for, the ConfigMaps of
+kube-system that withdraw GPUs the legacy way. RBAC may forbid those: then none are withdrawn that
+way, and the log says so.
 """
 
 import asyncio
@@ -46,8 +47,10 @@ class Following:
             Reflector(api, NODES, NodeSink(self.state), silence=silence),
             Reflector(api, PODS, PodSink(self.state), silence=silence),
         ]
-        maps = Reflector(api, CONFIG_MAPS, ConfigMapSink(self.state), silence=silence)
-        self.all: list[Reflector[Any]] = [*self.vital, maps]
+        self.all: list[Reflector[Any]] = list(self.vital)
+        if settings.unhealthy_configmaps:
+            sink = ConfigMapSink(self.state)
+            self.all.append(Reflector(api, CONFIG_MAPS, sink, silence=silence))
 
     async def synced(self) -> None:
         """Wait until everything vital was listed once."""
