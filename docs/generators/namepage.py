@@ -65,6 +65,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "LABEL_SERVING_VERSION": "label: its version, as arena sets it",
     },
     "What a pod is given": {
+        "RETRY": "when the extender last sent the pod back to its scheduler; nothing reads it",
         "mem_idx": "index of its card",
         "mem_dev": "units of that card",
         "mem_pod": "units of the pod",

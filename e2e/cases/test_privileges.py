@@ -27,6 +27,7 @@ EXTENDER = "gpushare-extender"
 
 UNTRIED = {
     ("", "events", "patch"): "an event is counted up where the same goes wrong again after 30 s",
+    ("", "pods/status", "patch"): "a pod is sent back where its scheduler heard of room first",
 }
 """Rights that no case has the time to use, each with its reason."""
 

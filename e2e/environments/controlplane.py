@@ -257,6 +257,9 @@ class ControlPlane:
             "clientConnection": {"kubeconfig": str(self.kubeconfig), **limits},
             "leaderElection": {"leaderElect": False},
             **(ports if self._oldest else {}),
+            # as in the chart: a pod that is sent back does not wait longer than this
+            "podInitialBackoffSeconds": 1,
+            "podMaxBackoffSeconds": 1,
             "profiles": [{"schedulerName": name}],
             "extenders": [extender] if extender_url else [],
         }

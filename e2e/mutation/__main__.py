@@ -62,9 +62,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--tests", nargs="+", default=["tests"], metavar="PATH", help="tests to run, as paths"
     )
-    parser.add_argument(
-        "--markers", default="not e2e and not gpu", help="pytest -m expression"
-    )
+    parser.add_argument("--markers", default="not e2e and not gpu", help="pytest -m expression")
     parser.add_argument("--jobs", type=int, default=2, help="mutants tested at a time")
     parser.add_argument("--timeout", type=float, default=7200, help="seconds for the whole run")
     parser.add_argument("--at-least", type=float, default=0, metavar="PERCENT")

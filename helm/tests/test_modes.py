@@ -46,15 +46,18 @@ def test_extender_mode_has_a_service_and_no_scheduler() -> None:
     assert service["spec"]["selector"].items() <= labels.items()
 
 
+def test_a_pod_that_is_sent_back_does_not_rest_for_long() -> None:
+    """The extender sends a pod back when there is room; the default rests up to ten seconds."""
+    found = render().scheduler_config()
+    assert (found["podInitialBackoffSeconds"], found["podMaxBackoffSeconds"]) == (1, 1)
+
+
 def test_extender_mode_grants_nothing_of_a_scheduler() -> None:
     """Its account is bound to the extender's roles alone."""
     rendered = extender_mode()
     bindings = [*rendered.of("ClusterRoleBinding"), *rendered.of("RoleBinding")]
     mine = [item for item in bindings if item["subjects"][0]["name"] == "gpushare-extender"]
-    assert {item["roleRef"]["name"] for item in mine} == {
-        "gpushare-extender",
-        "gpushare-extender-unhealthy-gpus",
-    }
+    assert {item["roleRef"]["name"] for item in mine} == {"gpushare-extender"}
 
 
 @pytest.mark.parametrize(

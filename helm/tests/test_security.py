@@ -8,9 +8,9 @@ ALLOWED = {
         ("", "nodes"): {"list", "watch"},
         ("", "pods"): {"get", "list", "watch"},
         ("", "pods/binding"): {"create"},
+        ("", "pods/status"): {"patch"},
         ("", "events"): {"create", "patch"},
     },
-    "extender-unhealthy-gpus": {("", "configmaps"): {"list", "watch"}},
     "scheduler-leader-election": {("coordination.k8s.io", "leases"): {"create", "get", "update"}},
     "device-plugin": {
         ("", "nodes"): {"list", "watch", "patch"},
@@ -47,6 +47,28 @@ def test_roles_grant_the_listed_verbs_and_nothing_else() -> None:
     } == ALLOWED
 
 
+def test_config_maps_of_kube_system_are_read_only_where_asked() -> None:
+    """Extender, webhook and dashboard have neither right nor flag without the value."""
+    parts = {"webhook": {"enabled": True}, "dashboard": {"enabled": True}}
+    names = ("extender-unhealthy-gpus", "dashboard-listed-gpus")
+    for asked in (False, True):
+        rendered = render(values={**parts, "unhealthyConfigMaps": asked})
+        roles = {role["metadata"]["name"] for role in rendered.of("Role")}
+        bindings = {item["metadata"]["name"] for item in rendered.of("RoleBinding")}
+        for name in (f"gpushare-{name}" for name in names):
+            assert (name in roles, name in bindings) == (asked, asked)
+        assert ("gpushare-webhook-unhealthy-gpus" in bindings) == asked
+        for part, container in (("scheduler", "extender"), ("webhook", ""), ("dashboard", "")):
+            pod = rendered.one("Deployment", f"-{part}")["spec"]["template"]["spec"]
+            args = [
+                arg
+                for item in pod["containers"]
+                if not container or item["name"] == container
+                for arg in item["args"]
+            ]
+            assert any("--unhealthy-configmaps" in arg for arg in args) == asked
+
+
 def test_bindings_refer_to_own_roles_or_the_schedulers() -> None:
     """Nobody is bound to a role that the chart does not make, but for kube-scheduler's own."""
     rendered = render()
@@ -66,7 +88,8 @@ def test_a_binding_never_changes_its_role(mode: str) -> None:
         "gpushare-scheduler-authentication-reader": "extension-apiserver-authentication-reader",
         "gpushare-webhook-unhealthy-gpus": "gpushare-extender-unhealthy-gpus",
     }
-    everything = {"webhook": {"enabled": True}, "dashboard": {"enabled": True}}
+    parts = {"webhook": {"enabled": True}, "dashboard": {"enabled": True}}
+    everything = {**parts, "unhealthyConfigMaps": True}
     rendered = render(values={**everything, "scheduler": {"mode": mode}})
     bindings = [*rendered.of("RoleBinding"), *rendered.of("ClusterRoleBinding")]
     assert len(bindings) > 6

@@ -84,6 +84,9 @@ volumeMounts:
 - --topology-policy={{ .Values.extender.topologyPolicy }}
 - --domain={{ .Values.resourceDomain }}
 - --annotation-prefix={{ .Values.annotationPrefix }}
+{{- if .Values.unhealthyConfigMaps }}
+- --unhealthy-configmaps=true
+{{- end }}
 {{- end -}}
 
 {{/* The three probes, at a port that asks for no certificate: (list "port" "HTTPS"). */}}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from fakedriver import t4
+from gpudeviceplugin.kube import ApiStatusError
 from moduletime import Clock
 
 from gpucore.node.grant import GrantPolicy
@@ -14,7 +15,6 @@ from gpucore.wire.names import INVENTORY, INVENTORY_HASH
 from gpucore.wire.nodes import Node
 from gpudeviceplugin.cards import Machine
 from gpudeviceplugin.inventory import inventory_of
-from gpudeviceplugin.kube import ApiStatusError
 from gpudeviceplugin.nodewatch import NodeWatch
 from gpudeviceplugin.publish import FIRST_PAUSE, LONGEST_PAUSE, Publisher
 from gpudeviceplugin.state import NodeState

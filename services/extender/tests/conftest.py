@@ -33,6 +33,14 @@ async def cluster() -> AsyncIterator[FakeApiServer]:
 
 
 @pytest.fixture
+async def legacy(cluster: FakeApiServer, tmp_path: Path) -> AsyncIterator[Running]:
+    """A ready extender that reads the ConfigMaps of unhealthy GPUs as well."""
+    async with Running(cluster, tmp_path, unhealthy_configmaps=True) as running:
+        await running.ready()
+        yield running
+
+
+@pytest.fixture
 async def extender(cluster: FakeApiServer, tmp_path: Path) -> AsyncIterator[Running]:
     """A ready extender of that API server; what a test puts in later comes by watch."""
     async with Running(cluster, tmp_path) as running:

@@ -225,31 +225,39 @@ async def test_a13_a_finished_pod_gives_its_share_back(
 
 
 async def test_a14_cards_of_the_legacy_config_map_are_not_used(
-    cluster: FakeApiServer, extender: Running
+    cluster: FakeApiServer, legacy: Running
 ) -> None:
     """A14: unhealthy-gpu-n says 0,2 of 4; only 1 and 3 are given, all again when it is deleted."""
-    await fill(cluster, extender, "n", 0, 0, 0, 0, total=15, unit="GiB")
+    await fill(cluster, legacy, "n", 0, 0, 0, 0, total=15, unit="GiB")
     metadata = {"name": "unhealthy-gpu-n", "namespace": "kube-system"}
     await cluster.put("configmaps", {"metadata": metadata, "data": {"gpus": "0,2"}})
-    await until("withdrawn", lambda: not extender.state.ledger.node("n").cards[0].healthy)
-    assert [await bound(cluster, extender, "n", 15) for _ in range(2)] == ["1", "3"]
-    answer = await extender.filter(pod("p", 1), "n")
+    await until("withdrawn", lambda: not legacy.state.ledger.node("n").cards[0].healthy)
+    assert [await bound(cluster, legacy, "n", 15) for _ in range(2)] == ["1", "3"]
+    answer = await legacy.filter(pod("p", 1), "n")
     assert "card 0 is unhealthy" in answer["FailedNodes"]["n"]
     await cluster.delete("configmaps", "unhealthy-gpu-n", "kube-system")
-    await until("given back", lambda: extender.state.ledger.node("n").cards[0].healthy)
+    await until("given back", lambda: legacy.state.ledger.node("n").cards[0].healthy)
+
+
+async def test_config_maps_of_kube_system_are_not_read_unless_asked(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """They hold what is not the extender's business, and the legacy list is rarely used."""
+    await fill(cluster, extender, "n", 0, total=15, unit="GiB")
+    assert not [path for _, path in cluster.requests if path.endswith("/configmaps")]
 
 
 async def test_the_plugins_own_config_map_does_not_go_before_its_inventory(
-    cluster: FakeApiServer, extender: Running
+    cluster: FakeApiServer, legacy: Running
 ) -> None:
     """It is for original extenders, and may be later than the inventory with a recovery."""
-    await fill(cluster, extender, "n", 0, 0, total=15, unit="GiB")
+    await fill(cluster, legacy, "n", 0, 0, total=15, unit="GiB")
     labels = {"app.kubernetes.io/managed-by": "gpushare-device-plugin"}
     for name, more in (("n", {"labels": labels}), ("other", {})):
         metadata = {"name": f"unhealthy-gpu-{name}", "namespace": "kube-system", **more}
         await cluster.put("configmaps", {"metadata": metadata, "data": {"gpus": "0"}})
-    await fill(cluster, extender, "other", 0, total=15, unit="GiB")
-    ledger = extender.state.ledger
+    await fill(cluster, legacy, "other", 0, total=15, unit="GiB")
+    ledger = legacy.state.ledger
     await until("both were read", lambda: not ledger.node("other").cards[0].healthy)
     assert ledger.node("n").cards[0].healthy
 

@@ -118,3 +118,18 @@ def test_a_reservation_that_expires_touches_its_node() -> None:
     assert state.expire(now_ns=100, ttl_ns=50) == ["u"]
     assert touched.taken() == {"a"}
     assert account.used_units == 0
+
+
+def test_a_pod_with_scheduling_gates_does_not_wait() -> None:
+    """No scheduler tries it yet, so neither the list of waiting pods nor the gauges have it."""
+    state = State(DEFAULT_NAMES)
+    item = pod("gated", 4)
+    item["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
+    state.pod_changed(decode_pod(json.dumps(item).encode()))
+    assert not [*state.waiting(), *state.waiting_demands()]
+    found = state.find("default", "gated")
+    assert found is not None
+    assert found.pod.gated
+    del item["spec"]["schedulingGates"]
+    state.pod_changed(decode_pod(json.dumps(item).encode()))
+    assert [asking.pod.name for asking in state.waiting()] == ["gated"]

@@ -1,7 +1,8 @@
 """The informers of the extender.
 
-Nodes and pods, without which nothing is decided, and the config maps that withdraw cards the legacy
-way, which a cluster's RBAC may forbid: then none are withdrawn that way, and the log says so.
+Nodes and pods, without which nothing is decided, and, where asked for, the ConfigMaps of
+kube-system that withdraw GPUs the legacy way. RBAC may forbid those: then none are withdrawn that
+way, and the log says so.
 """
 
 import asyncio
@@ -66,8 +67,9 @@ class Following:
             self._informer(NODES, NodeSink(self.state)),
             self._informer(PODS, PodSink(self.state)),
         ]
-        maps = self._informer(CONFIG_MAPS, ConfigMapSink(self.state))
-        self.all: list[Informer[Any]] = [*self.vital, maps]
+        self.all: list[Informer[Any]] = list(self.vital)
+        if settings.unhealthy_configmaps:
+            self.all.append(self._informer(CONFIG_MAPS, ConfigMapSink(self.state)))
 
     async def synced(self) -> None:
         """Wait until every vital collection was listed once."""

@@ -30,13 +30,13 @@ from gpucore.wire.names import RETRY
 from gpuextender import metrics
 from gpuextender.gangs import Gangs
 from gpuextender.listings import Listing
-from gpuextender.pace import Pace
 from gpuextender.refused import Entry, RefusedPods
 from gpuextender.roster import Roster
 from gpuextender.slices import Slices
 from gpuextender.state import Asking, State
 from gpukube.client import KubeClient
 from gpukube.errors import KubeError, NotFoundError
+from gpukube.rate_limiter import RateLimiter
 
 GRACE_SECONDS: Final = 0.15
 """A scheduler that heard of the change itself tries its pods within this time."""
@@ -56,7 +56,7 @@ class Requeue:
         self._state, self._api, self._gangs, self._roster = state, api, gangs, roster
         self._pods = RefusedPods()
         self._changed = asyncio.Event()
-        self._pace = Pace(burst=BURST, quiet=PER_SECOND, busy=PER_SECOND)
+        self._rate = RateLimiter(burst=BURST, quiet=PER_SECOND, busy=PER_SECOND)
 
     @property
     def change(self) -> int:
@@ -109,7 +109,7 @@ class Requeue:
         crowd, more = self._together(ready)
         found += crowd
         for entry in found:
-            await asyncio.sleep(self._pace.turn(asyncio.get_running_loop().time()))
+            await asyncio.sleep(self._rate.turn(asyncio.get_running_loop().time()))
             await self._send_back(entry)
         return more or bool(found) or len(ready) < len(ranked)
 

@@ -81,6 +81,13 @@ class Settings(BaseSettings):
     topology_config: Annotated[
         Path | None, Field(description="JSON file with the sets of cards of the static policy")
     ] = None
+    unhealthy_configmaps: Annotated[
+        bool,
+        Field(
+            description="read the ConfigMaps of kube-system and withdraw the GPUs that"
+            " unhealthy-gpu-<node> lists"
+        ),
+    ] = False
     stale_after: Annotated[
         float, Field(gt=0, description="refuse to decide when the API server was silent so long")
     ] = 90.0

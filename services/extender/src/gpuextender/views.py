@@ -209,7 +209,8 @@ async def waiting_view(
             view.refusals.append(refusal_view(refusal))
         await slices.breathe()
     count = len(view.fits) + len(view.refusals)
-    view.text = f"{len(view.fits)} of {count} nodes with GPUs can take it" + _together(pod)
+    gates = ", once its scheduling gates are removed" if pod.gated else ""
+    view.text = f"{len(view.fits)} of {count} nodes with GPUs can take it{gates}{_together(pod)}"
     return view
 
 

@@ -1,6 +1,6 @@
 """``gpushare dashboard``: the page, on this machine or in the cluster."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ import typer
 import uvicorn
 
 from gpuinspect.cli.reading import Reader, note, reading
-from gpuinspect.collect import CONFIG_MAPS, FAILED_SCHEDULING, LiveReader
+from gpuinspect.collect import CONFIG_MAPS, FAILED_SCHEDULING, LiveReader, Wanted
 from gpuinspect.snapshots import Snapshot
 from gpuinspect.tokens import TokenReviewer
 from gpuinspect.web.app import make_app
@@ -40,6 +40,14 @@ def dashboard(
             help="only for people whose token may list pods of all namespaces",
         ),
     ] = False,
+    unhealthy_configmaps: Annotated[
+        bool,
+        typer.Option(
+            "--unhealthy-configmaps",
+            envvar="GPUSHARE_UNHEALTHY_CONFIGMAPS",
+            help="read the ConfigMaps of kube-system for GPUs that unhealthy-gpu-NODE withdraws",
+        ),
+    ] = False,
     tls_certificates: Annotated[
         Path | None,
         typer.Option(
@@ -53,7 +61,8 @@ def dashboard(
     if require_token and reader.source.snapshot is not None:
         raise typer.BadParameter("--require-token asks a cluster, and --snapshot reads a file")
     reviewer = TokenReviewer(reader.source.connect()) if require_token else None
-    feed = Feed(_reads(reader), reader.names, interval=interval)
+    wanted = (CONFIG_MAPS, FAILED_SCHEDULING) if unhealthy_configmaps else (FAILED_SCHEDULING,)
+    feed = Feed(_reads(reader, wanted), reader.names, interval=interval)
     local = is_local(host)
     if not local and reviewer is None:
         note("whoever reaches this address sees the pods of all namespaces: see --require-token")
@@ -79,9 +88,9 @@ def _certificates(folder: Path | None) -> Certificates | None:
         raise typer.BadParameter(f"--tls-certificates {folder}: {error}") from error
 
 
-def _reads(reader: Reader) -> Callable[[], Snapshot]:
+def _reads(reader: Reader, wanted: Sequence[Wanted]) -> Callable[[], Snapshot]:
     """Reads the file again and again, or the cluster over one connection."""
     if reader.source.snapshot is not None:
         return reader.source.read
     kube = reader.source.connect()
-    return LiveReader(kube, (CONFIG_MAPS, FAILED_SCHEDULING))
+    return LiveReader(kube, wanted)
