@@ -90,7 +90,7 @@ async def attacked(cluster: FakeApiServer, folder: Path) -> AsyncIterator[Attack
 
 async def asked(url: str, body: object = None) -> int:
     """Status of a request over a new connection; 0 where there was no answer."""
-    timeout = aiohttp.ClientTimeout(total=5)
+    timeout = aiohttp.ClientTimeout(total=WAIT_SECONDS)
     method = "GET" if body is None else "POST"
     try:
         async with (
