@@ -78,8 +78,6 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "group_assigned": "whole cards: as for shares",
         "group_assume_time": "whole cards: as for shares",
         "UNIT": "the unit of its amounts, that of the node it was bound to",
-        "RETRY": "Unix time in nanoseconds at which the extender last sent the pending pod back to "
-        "its scheduler",
         "EXCLUSIVE": "`true`: a share that has its GPU alone, as its label requested at bind",
         "V3_MEMORY": "read only: as the second generation's allocation",
         "V3_CORE_PERCENTAGE": "JSON: container to card to percent of compute",
