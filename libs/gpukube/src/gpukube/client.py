@@ -104,7 +104,6 @@ class HttpKubeClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close all connections."""
         await self.close()
 
     async def close(self) -> None:

@@ -4,6 +4,8 @@ The text of every error names the request::
 
     KubeError
     ├── UnreachableError        no reply: refused, reset, timed out; the request may have been done
+    ├── SilentWatchError        a watch delivered nothing
+    ├── VersionWentBackError    the server has an older resource version than before
     └── StatusError             a reply other than success
         ├── NotFoundError       404
         ├── ConflictError       409
@@ -34,6 +36,16 @@ class ConfigError(Exception):
 class KubeError(Exception):
     """The API server did not do what was requested, or did not confirm it."""
 
+    @property
+    def needs_list(self) -> bool:
+        """A watch cannot go on from its resource version; only a new list can."""
+        return False
+
+    @property
+    def shows_restore(self) -> bool:
+        """The objects that were seen are not those that the server has."""
+        return False
+
 
 class UnreachableError(KubeError):
     """There was no reply; whether the request was carried out is unknown."""
@@ -42,6 +54,19 @@ class UnreachableError(KubeError):
     def because(cls, request: str, error: Exception) -> Self:
         """The error of a request; timeouts have no text of their own."""
         return cls(f"{request}: {str(error) or type(error).__name__}")
+
+
+class SilentWatchError(KubeError):
+    """A watch delivered nothing at all; it may wait for a version that the server lost."""
+
+    needs_list = True
+
+
+class VersionWentBackError(KubeError):
+    """The API server has an older resource version than one that it sent before."""
+
+    needs_list = True
+    shows_restore = True
 
 
 class StatusError(KubeError):
@@ -70,8 +95,11 @@ class StatusError(KubeError):
 
     @property
     def needs_list(self) -> bool:
-        """A watch cannot go on from its resource version; only a new list can."""
         return self.version_too_large or self.status in {GONE, GATEWAY_TIMEOUT}
+
+    @property
+    def shows_restore(self) -> bool:
+        return self.version_too_large
 
 
 class NotFoundError(StatusError):

@@ -34,7 +34,14 @@ from gpucore.wire.lists import Kind
 from gpukube.backoff import Backoff
 from gpukube.client import KubeClient
 from gpukube.collection import Collection, EventHandler, InformerObserver, NoObserver
-from gpukube.errors import KubeError, StatusError, UnreachableError, failure_in_watch
+from gpukube.errors import (
+    KubeError,
+    SilentWatchError,
+    StatusError,
+    UnreachableError,
+    VersionWentBackError,
+    failure_in_watch,
+)
 from gpukube.lister import Lister
 from gpukube.versions import went_back
 
@@ -48,14 +55,6 @@ YIELD_EVERY: Final = 16
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
-
-
-class SilentWatchError(KubeError):
-    """A watch delivered nothing at all; it may wait for a version that the server lost."""
-
-
-class VersionWentBackError(KubeError):
-    """The API server has an older resource version than one that it sent before."""
 
 
 class Informer(Generic[T]):
@@ -142,12 +141,12 @@ class Informer(Generic[T]):
         else:
             await self._watch()
 
-    async def _recover(self, error: Exception, *, lasted: float) -> None:
+    async def _recover(self, error: KubeError | WireError, *, lasted: float) -> None:
         """Decide whether a list is next, then wait."""
         self._note_failure()
-        if _needs_list(error):
+        if isinstance(error, WireError) or error.needs_list:
             self.version = ""
-        if _shows_restore(error):
+        if isinstance(error, KubeError) and error.shows_restore:
             self._heard = float("-inf")
         asked = error.retry_after if isinstance(error, StatusError) else 0.0
         pause = self._backoff.after_failure(lasted=lasted, asked=asked)
@@ -240,16 +239,3 @@ class Informer(Generic[T]):
             else:
                 self._handler.on_update(event.item, line)
         self.version = self._reached = event.resource_version or self.version
-
-
-def _needs_list(error: Exception) -> bool:
-    if isinstance(error, StatusError):
-        return error.needs_list
-    return isinstance(error, WireError | SilentWatchError | VersionWentBackError)
-
-
-def _shows_restore(error: Exception) -> bool:
-    """Whether the error proves that the objects that were seen are not those of the server."""
-    if isinstance(error, StatusError):
-        return error.version_too_large
-    return isinstance(error, VersionWentBackError)

@@ -8,6 +8,8 @@ from typing import Final
 
 import structlog
 
+from gpucore.model import ClaimState
+from gpucore.units import PodUid
 from gpuextender.health import Health
 from gpuextender.state import State
 
@@ -33,10 +35,11 @@ async def expire_reservations(state: State, health: Health, *, ttl: float) -> No
             log.warning("reservations expired", uids=late)
 
 
-async def expire_after_lists(state: State, listed: asyncio.Event, *, seconds: float) -> None:
-    """Give back reservations that a list of all pods did not confirm: their Binding was lost.
+async def forget_after_lists(state: State, listed: asyncio.Event, *, seconds: float) -> None:
+    """Forget assumed pods that a list of all pods did not confirm: their Binding was lost.
 
     A list follows a failure, and no bind begins between the two (see :mod:`gpuextender.health`).
+    The places that a gang reserves have no Binding; they expire as usual.
 
     Args:
         listed: set by a complete list of pods.
@@ -46,9 +49,17 @@ async def expire_after_lists(state: State, listed: asyncio.Event, *, seconds: fl
         await listed.wait()
         listed.clear()
         await asyncio.sleep(seconds)
-        late = state.expire(now_ns=time_ns(), ttl_ns=int(seconds * NANOSECONDS))
+        late = _assumed_before(state, time_ns() - int(seconds * NANOSECONDS))
+        for uid in late:
+            state.forget(uid)
         if late:
-            log.warning("reservations lost by the API server", uids=late)
+            log.warning("bindings lost by the API server", uids=late)
+
+
+def _assumed_before(state: State, now_ns: int) -> list[PodUid]:
+    claims = state.ledger.claims().values()
+    passing = (claim for claim in claims if claim.state is ClaimState.ASSUMED)
+    return [claim.uid for claim in passing if claim.assume_time <= now_ns]
 
 
 async def settle_memory(loaded: Awaitable[None], warm: Callable[[], Awaitable[None]]) -> None:

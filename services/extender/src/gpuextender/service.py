@@ -23,8 +23,8 @@ from gpuextender.gangs import Gangs
 from gpuextender.gauges import LedgerGauges
 from gpuextender.health import Health
 from gpuextender.housekeeping import (
-    expire_after_lists,
     expire_reservations,
+    forget_after_lists,
     settle_memory,
 )
 from gpuextender.listeners import Listeners
@@ -103,7 +103,7 @@ class Service:
             self._recorder.run(),
             self.requeue.run(),
             expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
-            expire_after_lists(
+            forget_after_lists(
                 self.state,
                 self._following.relisted,
                 seconds=self._settings.bind_deadline + LIST_MARGIN,

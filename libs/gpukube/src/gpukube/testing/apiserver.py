@@ -9,20 +9,21 @@ revision. Tests request faults once by verb, or for as long as they are set.
 import asyncio
 import json
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from copy import deepcopy
 from pathlib import Path
 from typing import Any, Self
 
 from aiohttp import web
 
 from gpukube.collection import PROBE
-from gpukube.testing.answers import Key, Object, key_in, merged, selector_of, status, too_large
+from gpukube.testing.answers import Key, Object, selector_of, status, too_large
+from gpukube.testing.objectrequests import ObjectRequests
 from gpukube.testing.store import Revision, Store
 from gpukube.testing.watches import Flow, Watches
 
 Fault = Callable[[web.Request], Any]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Snapshot = tuple[int, dict[str, dict[Key, Object]]]
 KINDS = {"pods": "Pod", "nodes": "Node", "events": "Event", "configmaps": "ConfigMap"}
 
@@ -35,7 +36,6 @@ class FakeApiServer:
         stores: objects by plural.
         requests: method and path of every request, in order.
         calls: how often each method and path was requested.
-        bindings: the Binding objects that it applied.
         fail: status by method and part of a path; every such request gets it.
         refuse: every request gets 503.
         bookmarks_every: seconds between bookmarks of a quiet watch; None sends none.
@@ -50,11 +50,11 @@ class FakeApiServer:
         self._revision = Revision()
         self.stores = {plural: Store(self._revision) for plural in KINDS}
         self._watches = Watches(self._revision, self._flow)
+        self._objects = ObjectRequests(self.stores)
         self._faults: dict[str, deque[Fault]] = defaultdict(deque)
         self._lists: Counter[str] = Counter()
         self.requests: list[tuple[str, str]] = []
         self.calls: Counter[tuple[str, str]] = Counter()
-        self.bindings: list[Object] = []
         self.fail: dict[tuple[str, str], int] = {}
         self.refuse = False
         self.watch_cache = True
@@ -64,6 +64,11 @@ class FakeApiServer:
         self.watches_flow = asyncio.Event()
         self.watches_flow.set()
         self.url = ""
+
+    @property
+    def bindings(self) -> list[Object]:
+        """The Binding objects that were applied."""
+        return self._objects.bindings
 
     @property
     def pods(self) -> Store:
@@ -80,12 +85,14 @@ class FakeApiServer:
         one = "/{plural}/{name}"
         for prefix in ("/api/v1", "/api/v1/namespaces/{namespace}"):
             app.router.add_get(prefix + "/{plural}", self._collection)
-            app.router.add_post(prefix + "/{plural}", self._create)
-            app.router.add_get(prefix + one, self._get)
-            app.router.add_patch(prefix + one, self._patch)
-            app.router.add_patch(prefix + one + "/status", self._patch)
-            app.router.add_delete(prefix + one, self._delete)
-            app.router.add_post(prefix + "/pods/{name}/binding", self._bind)
+            app.router.add_post(prefix + "/{plural}", self._unless("create", self._objects.create))
+            app.router.add_get(prefix + one, self._unless("get", self._objects.get))
+            patch = self._unless("patch", self._objects.patch)
+            app.router.add_patch(prefix + one, patch)
+            app.router.add_patch(prefix + one + "/status", patch)
+            app.router.add_delete(prefix + one, self._unless("delete", self._objects.delete))
+            bind = self._unless("bind", self.apply_binding)
+            app.router.add_post(prefix + "/pods/{name}/binding", bind)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -214,6 +221,18 @@ class FakeApiServer:
             answer = await answer
         return answer  # type: ignore[no-any-return]
 
+    def _unless(self, verb: str, handler: Handler) -> Handler:
+        """A handler that a requested fault of the verb replaces."""
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            return await self._fault(verb, request) or await handler(request)
+
+        return answer
+
+    async def apply_binding(self, request: web.Request) -> web.StreamResponse:
+        """Bind as the real server does; a fault may call this and still answer otherwise."""
+        return await self._objects.bind(request)
+
     async def _collection(self, request: web.Request) -> web.StreamResponse:
         if request.query.get("watch"):
             return await self._fault("watch", request) or await self._watch(request)
@@ -246,79 +265,3 @@ class FakeApiServer:
 
     def _flow(self) -> Flow:
         return Flow(self.watch_delay, self.watches_flow, self.bookmarks_every)
-
-    async def _get(self, request: web.Request) -> web.StreamResponse:
-        if fault := await self._fault("get", request):
-            return fault
-        item = self._found(request)
-        return web.json_response(item) if item else _not_found(request)
-
-    async def _create(self, request: web.Request) -> web.StreamResponse:
-        if fault := await self._fault("create", request):
-            return fault
-        item = await request.json()
-        namespace = item["metadata"].setdefault(
-            "namespace", request.match_info.get("namespace", "")
-        )
-        store = self.stores[request.match_info["plural"]]
-        if (namespace, item["metadata"]["name"]) in store.objects:
-            return status(409, "already exists")
-        return web.json_response(store.put(item), status=201)
-
-    async def _patch(self, request: web.Request) -> web.StreamResponse:
-        if fault := await self._fault("patch", request):
-            return fault
-        item, patch = self._found(request), await request.json()
-        if item is None:
-            return _not_found(request)
-        if conflict := _uid_conflict(patch.get("metadata", {}), item):
-            return conflict
-        store = self.stores[request.match_info["plural"]]
-        return web.json_response(store.put(merged(item, patch)))
-
-    async def _delete(self, request: web.Request) -> web.StreamResponse:
-        if fault := await self._fault("delete", request):
-            return fault
-        if self._found(request) is None:
-            return _not_found(request)
-        self.stores[request.match_info["plural"]].delete(*key_in(request))
-        return web.json_response({})
-
-    async def _bind(self, request: web.Request) -> web.StreamResponse:
-        if fault := await self._fault("bind", request):
-            return fault
-        return await self.apply_binding(request)
-
-    async def apply_binding(self, request: web.Request) -> web.Response:
-        """Bind as the real server does; a fault may call this and still answer otherwise."""
-        pod = self.pods.objects.get(key_in(request))
-        if pod is None:
-            return status(404, f'pods "{request.match_info["name"]}" not found')
-        binding = await request.json()
-        metadata = binding["metadata"]
-        if conflict := _uid_conflict(metadata, pod):
-            return conflict
-        if pod["metadata"].get("deletionTimestamp"):
-            return status(409, "pod is being deleted, cannot be assigned to a host")
-        if pod["spec"].get("nodeName"):
-            return status(409, f'pod is already assigned to node "{pod["spec"]["nodeName"]}"')
-        changed = deepcopy(pod)
-        changed["spec"]["nodeName"] = binding["target"]["name"]
-        changed["metadata"].setdefault("annotations", {}).update(metadata.get("annotations", {}))
-        self.bindings.append(binding)
-        self.pods.put(changed)
-        return web.json_response({"kind": "Status", "status": "Success"}, status=201)
-
-    def _found(self, request: web.Request) -> Object | None:
-        return self.stores[request.match_info["plural"]].objects.get(key_in(request))
-
-
-def _not_found(request: web.Request) -> web.Response:
-    return status(404, f"{request.match_info['name']} not found")
-
-
-def _uid_conflict(metadata: Object, item: Object) -> web.Response | None:
-    uid = metadata.get("uid")
-    if uid and uid != item["metadata"].get("uid"):
-        return status(409, f"Precondition failed: UID in precondition: {uid}")
-    return None
