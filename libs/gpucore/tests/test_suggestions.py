@@ -108,3 +108,18 @@ def test_without_a_certain_step_the_catalogue_answers() -> None:
     assert list(suggestions(waiting, cluster, cluster.refusals(waiting))) == [
         CATALOGUE[Code.RUNG_MISSING].remedy
     ]
+
+
+def test_gpus_of_an_excluded_node_are_not_counted() -> None:
+    """The largest node counts only where the pod may go there."""
+    big, small = cards(15, 15, 15), cards(15)
+    book = ledger(share_node("big", big, whole=True), share_node("small", small, whole=True))
+    assumed(book, "big", pod("x", 12))
+    ml = Taint("dedicated", "ml", "NoSchedule")
+    waiting = PendingPod(demand(pod("p", gpus=3)))
+    nodes = {NodeName("big"): node("big", taints=(ml,)), NodeName("small"): node("small")}
+    cluster = Candidates(book.nodes(), nodes)
+    assert list(suggestions(waiting, cluster, cluster.refusals(waiting))) == [
+        "no node that the pod may use has 3 healthy GPUs; small has the most, 1: request at most 1",
+        "card 0 can be had now, on small",
+    ]
