@@ -302,3 +302,14 @@ def test_pods_that_were_placed_use_up_cpu() -> None:
     first, second = what_if(book.nodes(), wishes, nodes=nodes).outcomes
     assert first.placement is not None
     assert sentence(second.refusals[N]) == "Insufficient cpu: asked 2, 1 of 3 free"
+
+
+def test_the_taint_that_is_there_is_the_one_to_tolerate() -> None:
+    """A pod that tolerates the node controller's own taint is admitted, as by the scheduler."""
+    unreachable = Taint("node.kubernetes.io/unreachable", effect="NoExecute")
+    node = CandidateNode(N, ready=False, taints=(unreachable,))
+    tolerates = {"key": unreachable.key, "operator": "Exists", "effect": "NoExecute"}
+    assert codes(node, constraints(tolerations=[tolerates])) == []
+    assert codes(CandidateNode(N, ready=False), constraints(tolerations=[tolerates])) == [
+        Code.NODE_UNSCHEDULABLE
+    ]

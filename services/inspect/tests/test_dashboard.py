@@ -94,6 +94,34 @@ def test_waiting_page(browser: TestClient) -> None:
     assert "1 node: largest card 15 GiB, asked 16" in text
 
 
+def test_pods_with_one_request_and_other_constraints(
+    browser: TestClient, feed: Feed, cluster: FakeCluster
+) -> None:
+    """Each has its own reason: a nodeSelector, a scheduling gate, or none at all."""
+    cluster.pod("picky", 4, phase="Pending", spec={"nodeSelector": {"disktype": "ssd"}})
+    gates = {"schedulingGates": [{"name": "example.com/quota"}]}
+    cluster.pod("gated", 4, phase="Pending", spec=gates)
+    cluster.pod("next", 4, phase="Pending")
+    asyncio.run(feed.refresh())
+    text = browser.get("/pods").text
+    assert "1 node: nodeSelector disktype=ssd" in text
+    assert "its scheduling gate example.com/quota keeps every scheduler away" in text
+    assert "n1 can take it now" in text
+    assert "n1 has enough GPU memory" in browser.get("/pods/default/picky").text
+
+
+def test_the_policy_is_on_the_pages(browser: TestClient, feed: Feed, cluster: FakeCluster) -> None:
+    """What if and a pod are answered with the policy of the cluster's extender, and name it."""
+    labels = {"app.kubernetes.io/component": "scheduler"}
+    box = {"name": "extender", "args": ["--policy=spread"]}
+    cluster.pod("e", namespace="g", metadata={"labels": labels}, spec={"containers": [box]})
+    asyncio.run(feed.refresh())
+    text = browser.get("/whatif", params={"mem": "2"}).text
+    assert "Policy: spread, topology best-effort (set on pod g/e)" in text
+    assert "2 GiB on card 1" in text
+    assert "spread, topology best-effort" in browser.get("/pods/default/web").text
+
+
 def test_what_if_page(browser: TestClient) -> None:
     """The form answers with the core's placement and keeps its values."""
     text = browser.get("/whatif", params={"mem": "9", "replicas": "3"}).text

@@ -1,0 +1,125 @@
+"""What would make room: each sentence that promises room holds, and no other is given."""
+
+from collections.abc import Mapping
+
+from corebuilders import assumed, cards, demand, ledger, pod, share_node
+
+from gpucore.catalogue import CATALOGUE
+from gpucore.model import Code
+from gpucore.scheduling.candidates import Candidates, PendingPod
+from gpucore.scheduling.constraints import CandidateNode, PodConstraints, Resources, Taint
+from gpucore.suggestions import suggestions
+from gpucore.units import NodeName, PodUid
+from gpucore.wire.pods import Pod
+
+CPU = {"cpu": 4000}
+
+
+def words(
+    asks: Pod,
+    *nodes: CandidateNode,
+    holding: Mapping[str, Pod] | None = None,
+    requests: Mapping[PodUid, Resources] | None = None,
+    constraints: PodConstraints | None = None,
+) -> list[str]:
+    """What would help on nodes of one GPU of 15, with these pods on them."""
+    book = ledger(*(share_node(node.name, cards(15)) for node in nodes))
+    for name, held in (holding or {}).items():
+        assumed(book, name, held)
+    waiting = PendingPod(demand(asks), constraints or PodConstraints())
+    cluster = Candidates(book.nodes(), {n.name: n for n in nodes}, requests or {})
+    return list(suggestions(waiting, cluster, cluster.refusals(waiting)))
+
+
+def node(name: str, *, cpu: int = 0, taints: tuple[Taint, ...] = ()) -> CandidateNode:
+    """A node with so many thousandths of its four cores requested."""
+    return CandidateNode(
+        NodeName(name), allocatable=CPU, requested={"cpu": cpu}, pods=1, taints=taints
+    )
+
+
+def test_a_pod_whose_end_frees_gpu_and_cpu() -> None:
+    """The end of the neighbour helps where it gives back what the pod requests of both."""
+    small = PodConstraints(requests=(("cpu", 2000),))
+    held = {"n": pod("a", 12)}
+    given = {PodUid("uid-a"): (("cpu", 3000),)}
+    found = words(pod("p", 8), node("n", cpu=3000), holding=held, requests=given, constraints=small)
+    assert found[0] == "it fits card 0 of n once default/a ends (12 GiB)"
+
+
+def test_a_pod_whose_end_frees_no_cpu_is_not_named() -> None:
+    """Where others hold the cpu, the neighbour's end makes no room, and nothing is promised."""
+    small = PodConstraints(requests=(("cpu", 2000),))
+    found = words(pod("p", 8), node("n", cpu=3000), holding={"n": pod("a", 12)}, constraints=small)
+    assert found == [CATALOGUE[Code.INSUFFICIENT_RESOURCES].remedy]
+
+
+def test_every_rule_that_excludes_a_node_is_named() -> None:
+    """One sentence for each different set of reasons, the fewest reasons first."""
+    ml = Taint("dedicated", "ml", "NoSchedule")
+    wants = PodConstraints(node_selector=(("gpu", "t4"),))
+    found = words(pod("p", 8), node("b", taints=(ml,)), node("a"), node("c"), constraints=wants)
+    assert found == [
+        "a has enough GPU memory; the pod is blocked by its nodeSelector gpu=t4",
+        (
+            "b has enough GPU memory; the pod is blocked by taint dedicated=ml:NoSchedule and "
+            "its nodeSelector gpu=t4"
+        ),
+    ]
+
+
+def test_the_end_of_a_pod_on_an_excluded_node_is_not_offered() -> None:
+    """A node that the pod may not use is no way out, however few pods would have to end."""
+    ml = Taint("dedicated", "ml", "NoSchedule")
+    held = {"a": pod("x", 12), "b": pod("y", 13)}
+    found = words(pod("p", 8), node("a", taints=(ml,)), node("b"), holding=held)
+    assert found == [
+        "it fits card 0 of b once default/y ends (13 GiB)",
+        "a share of 2 GiB fits now, on b",
+    ]
+
+
+def test_a_share_that_wants_its_card_alone() -> None:
+    """Its card must be empty: every holder is named."""
+    alone = pod("p", 2, labels={"ack.gpushare.placement": "require-whole-device"})
+    found = words(alone, node("n"), holding={"n": pod("a", 3)})
+    assert found[0] == "it fits card 0 of n once default/a ends (3 GiB)"
+
+
+def test_a_request_of_several_gpus_is_offered_where_a_node_has_them() -> None:
+    """The label gpu-count is advice only where the memory of a node's GPUs would do together."""
+    found = words(pod("p", 20), node("n"))
+    assert found[0] == "no GPU is that large: check the unit (GiB or MiB)"
+    book = ledger(share_node("n", cards(15, 15)))
+    waiting = PendingPod(demand(pod("p", 20)))
+    cluster = Candidates(book.nodes(), {NodeName("n"): node("n")})
+    assert next(suggestions(waiting, cluster, cluster.refusals(waiting))) == (
+        "no GPU is that large: check the unit (GiB or MiB), "
+        "or spread the pod over GPUs with the label gpu-count"
+    )
+
+
+def test_without_a_certain_step_the_catalogue_answers() -> None:
+    """A reason that no step cures has its remedy; nodes without shares are left out."""
+    book = ledger(share_node("n", cards(15)), share_node("m", cards()))
+    asks = pod("p", 4, annotations={"gpushare/isolation": "mps"})
+    waiting = PendingPod(demand(asks))
+    cluster = Candidates(book.nodes(), {NodeName(n): node(n) for n in ("n", "m")})
+    assert list(suggestions(waiting, cluster, cluster.refusals(waiting))) == [
+        CATALOGUE[Code.RUNG_MISSING].remedy
+    ]
+
+
+def test_gpus_of_an_excluded_node_are_not_counted() -> None:
+    """The largest node counts only where the pod may go there."""
+    big, small = cards(15, 15, 15), cards(15)
+    book = ledger(share_node("big", big, whole=True), share_node("small", small, whole=True))
+    assumed(book, "big", pod("x", 12))
+    ml = Taint("dedicated", "ml", "NoSchedule")
+    waiting = PendingPod(demand(pod("p", gpus=3)))
+    nodes = {NodeName("big"): node("big", taints=(ml,)), NodeName("small"): node("small")}
+    cluster = Candidates(book.nodes(), nodes)
+    assert list(suggestions(waiting, cluster, cluster.refusals(waiting))) == [
+        "no node that the pod may use has 3 healthy GPUs; small has the most, 1: request at most 1",
+        "card 0 can be had now, on small",
+    ]
