@@ -23,6 +23,7 @@ from typing import Any
 from bench import binds, digest, parts, plot, report
 from bench.measures import Measures, Plan
 from bench.subject import Subject
+from cluster import release
 from cluster.progress import say, step
 from environments import fakenodes
 from environments.apicall import ApiCalls
@@ -145,7 +146,8 @@ def _machine() -> str:
         ),
         platform.machine(),
     )
-    return f"{os.cpu_count()} x {model}, Python {platform.python_version()}"
+    programs = f"Python {platform.python_version()}, Kubernetes {release.chosen()}"
+    return f"{os.cpu_count()} x {model}, {programs}"
 
 
 def _write(found: dict[str, Any], folder: Path) -> None:
