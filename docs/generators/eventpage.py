@@ -52,6 +52,7 @@ ANSWERS: Final[Mapping[DenialCode, str]] = {
     DenialCode.NO_CARD_FITS: "No card has room for all that the pod asks.",
     DenialCode.RUNG_MISSING: "The card cannot enforce shares in the way that the pod demands.",
     DenialCode.MAX_PODS: "The card holds as many pods as it may.",
+    DenialCode.DEVICE_IN_USE: "A running pod has the device; kubelet lost its record of that.",
 }
 
 
