@@ -110,8 +110,7 @@ def _add_get(app: FastAPI, prefix: str, path: str, handler: Endpoint, kind: type
 def _add_profiles(app: FastAPI) -> None:
     @app.get(
         "/debug/pprof/{profile:path}",
-        tags=["probes"],
-        status_code=404,
+        include_in_schema=False,  # a sentence for a tool of the originals, and nothing to build on
         response_class=PlainTextResponse,
     )
     async def profiles(profile: str) -> Response:  # noqa: ARG001 - all are answered alike
