@@ -2,8 +2,8 @@
 
 The extender's watch is held back here, so that its view is older than the scheduler's whenever a
 share ends: what happens now and then on a busy machine happens every time.
-``GPUSHARE_WAITING_PODS``
-sets how many pods wait in turn, and then each must be placed in two seconds under load as well.
+``GPUSHARE_WAITING_PODS`` sets how many pods wait in turn, and then each must be placed in two
+seconds under load as well.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ LANES: Final = 20
 LATE_SECONDS: Final = 0.2
 PLACED_SECONDS: Final = 2.0
 SHARED_SECONDS: Final = 5.0
-"""Under load in the suite, where other tests use the processors as well; measuring asks for less."""
+"""Under load in the suite, where other tests use the processors as well."""
 LONGEST_DELAY: Final = 3.0
 UNITS: Final = 16
 SCHEDULER: Final = "whole"
