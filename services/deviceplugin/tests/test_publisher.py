@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from fakedriver import t4
-from gpudeviceplugin.kube import ApiStatusError
 from moduletime import Clock
 
 from gpucore.node.grant import GrantPolicy
@@ -18,6 +17,7 @@ from gpudeviceplugin.inventory import inventory_of
 from gpudeviceplugin.nodewatch import NodeWatch
 from gpudeviceplugin.publish import FIRST_PAUSE, LONGEST_PAUSE, Publisher
 from gpudeviceplugin.state import NodeState
+from gpukube.errors import StatusError
 
 MACHINE = Machine("535.1", (t4(0), t4(1)), links={"0-1": ("SYS",)})
 SECONDS = 20.0
@@ -106,7 +106,7 @@ async def test_a_write_that_fails_is_tried_again_less_and_less_often(
     clock.rule(monkeypatch, "gpudeviceplugin.publish")
     world = World()
     world.state.serve(serving=True)
-    world.error = ApiStatusError(503, "away")
+    world.error = StatusError("patch", status=503, message="away")
     enough = asyncio.Event()
     clock.on_sleep = lambda: enough.set() if len(clock.slept) > 9 else None
     running = asyncio.create_task(world.publisher.run())

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from fakedriver import t4
-from gpudeviceplugin.kube import ApiStatusError, ApiUnreachableError
 from msgspec.structs import replace
 
 from gpucore.node.devices import Resource
@@ -19,6 +18,7 @@ from gpudeviceplugin.inventory import inventory_of
 from gpudeviceplugin.podresources import TruthError
 from gpudeviceplugin.reconcile import Reconciler
 from gpudeviceplugin.state import NodeState
+from gpukube.errors import ConflictError, UnreachableError
 
 INVENTORY = inventory_of(Machine("535.1", (t4(0), t4(1))), GIB)
 POD = Pod(
@@ -84,7 +84,11 @@ async def test_a_correction_is_bound_to_the_pods_uid_and_the_event_follows_it() 
 
 
 @pytest.mark.parametrize(
-    "error", [ApiStatusError(409, "Precondition failed: UID"), ApiUnreachableError("no answer")]
+    "error",
+    [
+        ConflictError("patch", status=409, message="Precondition failed: UID"),
+        UnreachableError("no answer"),
+    ],
 )
 async def test_a_patch_that_fails_makes_no_event_and_is_made_again(error: Exception) -> None:
     """Nothing is remembered of it."""

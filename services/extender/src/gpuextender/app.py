@@ -108,10 +108,14 @@ def _add_get(app: FastAPI, prefix: str, path: str, handler: Endpoint, kind: type
 
 
 def _add_profiles(app: FastAPI) -> None:
-    @app.get("/debug/pprof/{profile:path}", tags=["probes"], response_class=PlainTextResponse)
+    @app.get(
+        "/debug/pprof/{profile:path}",
+        include_in_schema=False,  # a sentence for a tool of the originals, and nothing to build on
+        response_class=PlainTextResponse,
+    )
     async def profiles(profile: str) -> Response:  # noqa: ARG001 - all are answered alike
         """The original served profiles of Go; this process has none, and says what it has."""
-        return PlainTextResponse(_NO_PROFILES, status_code=501)
+        return PlainTextResponse(_NO_PROFILES, status_code=404)
 
 
 async def _json(inspection: Inspection | TopologyInspection, slices: Slices) -> Response:

@@ -45,6 +45,7 @@ AGAIN_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 15.0
 BURST: Final = 100
 PER_SECOND: Final = 50
+AT_ONCE: Final = 16
 
 log = structlog.get_logger(__name__)
 
@@ -56,6 +57,7 @@ class Requeue:
         self._state, self._api, self._gangs, self._roster = state, api, gangs, roster
         self._pods = RefusedPods()
         self._changed = asyncio.Event()
+        self._sending = asyncio.Semaphore(AT_ONCE)
         self._rate = RateLimiter(burst=BURST, quiet=PER_SECOND, busy=PER_SECOND)
 
     @property
@@ -108,9 +110,7 @@ class Requeue:
         found = await self._alone(ready)
         crowd, more = self._together(ready)
         found += crowd
-        for entry in found:
-            await asyncio.sleep(self._rate.turn(asyncio.get_running_loop().time()))
-            await self._send_back(entry)
+        await asyncio.gather(*(self._in_turn(entry) for entry in found))
         return more or bool(found) or len(ready) < len(ranked)
 
     async def _alone(self, ranked: Sequence[Entry]) -> list[Entry]:
@@ -176,6 +176,12 @@ class Requeue:
             known = self._state.asking(pod.namespace, pod.name, pod.uid)
             if known is None or known.pod.gated or self._state.ledger.claim(pod.uid) is not None:
                 yield entry
+
+    async def _in_turn(self, entry: Entry) -> None:
+        """Several at a time: a busy API server takes tenths of a second for each."""
+        await asyncio.sleep(self._rate.turn(asyncio.get_running_loop().time()))
+        async with self._sending:
+            await self._send_back(entry)
 
     async def _send_back(self, entry: Entry) -> None:
         pod, judged = entry.pod, entry.judged
