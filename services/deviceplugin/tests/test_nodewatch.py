@@ -4,7 +4,6 @@ import pytest
 
 from gpucore.node.devices import Resource
 from gpucore.units import NodeName
-from gpucore.wire.lists import Kind
 from gpucore.wire.nodes import Node
 from gpudeviceplugin.nodewatch import MOST_OVERSELL, NodeWatch, oversell_of, resources_of
 from gpudeviceplugin.state import Signal
@@ -17,13 +16,13 @@ def test_a_deleted_node_is_unknown_from_then_on() -> None:
     """Nothing is published or offered by what it said before; whoever waits is woken."""
     changed = Signal()
     watch = NodeWatch(changed)
-    watch.listed((NODE,))
+    watch.on_replace((NODE,))
     assert watch.node is NODE
-    watch.happened(Kind.DELETED, NODE, b"")
+    watch.on_delete(NODE)
     assert watch.node is None
-    watch.happened(Kind.ADDED, NODE, b"")
+    watch.on_update(NODE, b"")
     assert watch.node is NODE
-    watch.listed(())
+    watch.on_replace(())
     assert watch.node is None
     assert changed.count == 4
 

@@ -30,12 +30,12 @@ class World:
         self.state = NodeState(GrantPolicy())
         self.state.equip(inventory_of(MACHINE, GIB))
         self.watch = NodeWatch(self.state.outlook_changed)
-        self.watch.listed((Node(NodeName("n1"), labels=labels or {}),))
+        self.watch.on_replace((Node(NodeName("n1"), labels=labels or {}),))
         self.writes: list[tuple[str, dict[str, Any]]] = []
         self.error: Exception | None = None
         self.publisher = Publisher(self.state, self.watch, self, node_type="")  # type: ignore[arg-type]
 
-    async def merge(self, path: str, patch: dict[str, Any]) -> None:
+    async def patch(self, path: str, patch: dict[str, Any]) -> None:
         """As the API server's patch."""
         self.writes.append((path, patch))
         if self.error is not None:
@@ -89,7 +89,7 @@ async def test_nothing_is_written_before_the_node_and_the_driver_are_known() -> 
     """An empty inventory is no news."""
     world = World()
     world.state.serve(serving=True)
-    world.watch.listed(())
+    world.watch.on_replace(())
     assert not await world.publisher._publish()
     bare = World()
     bare.state.equip(inventory_of(Machine("", ()), GIB))

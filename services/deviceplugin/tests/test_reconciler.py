@@ -38,7 +38,7 @@ class World:
     def __init__(self) -> None:
         self.state = NodeState(GrantPolicy())
         self.state.equip(INVENTORY)
-        self.state.listed((POD,))
+        self.state.on_replace((POD,))
         self.held: list[Held] = [self.rows(1)]
         self.effects: list[Any] = []
         self.error: Exception | None = None
@@ -56,7 +56,7 @@ class World:
             raise self.error
         return self.held
 
-    async def merge(self, path: str, patch: dict[str, Any]) -> None:
+    async def patch(self, path: str, patch: dict[str, Any]) -> None:
         """As the API server's patch."""
         self.effects.append((path, patch["metadata"]))
         if self.error is not None:
@@ -127,7 +127,7 @@ async def test_the_account_is_known_once_kubelet_has_told_it() -> None:
 async def test_a_grant_that_kubelet_has_yet_to_note_is_asked_for_again() -> None:
     """Its silence about a new grant takes nothing back."""
     world = World()
-    world.state.listed((replace(POD, phase="Pending"),))
+    world.state.on_replace((replace(POD, phase="Pending"),))
     ids = world.rows(1).containers["c0"][Resource.MEM]
     world.state.allocate(Resource.MEM, ids)
     world.held = []

@@ -162,7 +162,7 @@ async def test_a_pod_that_arrives_while_kubelet_waits_gets_its_planned_card() ->
         made.GetPreferredAllocation(preferred(state, 3), Context())  # type: ignore[arg-type]
     )
     await asyncio.sleep(0)
-    state.listed((pod("p", {"gpu-mem": 3}, 1),))
+    state.on_replace((pod("p", {"gpu-mem": 3}, 1),))
     async with asyncio.timeout(SECONDS):
         (container,) = (await asking).container_responses
     assert state.steering.tables[Resource.MEM].per_card(container.deviceIDs) == {1: 3}
@@ -171,7 +171,7 @@ async def test_a_pod_that_arrives_while_kubelet_waits_gets_its_planned_card() ->
 async def test_what_is_allocated_is_held_before_kubelet_is_answered() -> None:
     """The next call, and whoever looks, finds the ids taken; the reconciler is woken."""
     state = node()
-    state.listed((pod("p", {"gpu-mem": 3}, 1),))
+    state.on_replace((pod("p", {"gpu-mem": 3}, 1),))
     seen = state.grant_made.count
     taken = ids(state, 1, 3)
     answer = await servicer(state).Allocate(allocation(*taken), Context())  # type: ignore[arg-type]
@@ -196,7 +196,7 @@ async def test_memory_and_compute_under_mps_do_not_contradict_each_other() -> No
     state = node(GrantPolicy(mps=MpsPlace("/run/gpushare/mps")))
     gpus = tuple(replace(gpu, rung=Rung.MPS) for gpu in INVENTORY.gpus)
     state.equip(replace(INVENTORY, gpus=gpus))
-    state.listed((pod("p", {"gpu-mem": 3, "gpu-core.percentage": 40}, 1),))
+    state.on_replace((pod("p", {"gpu-mem": 3, "gpu-core.percentage": 40}, 1),))
     merged: dict[str, str] = {}
     for resource, count in ((Resource.MEM, 3), (Resource.CORE, 40)):
         taken = ids(state, 1, count, resource)
