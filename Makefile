@@ -92,7 +92,7 @@ unit: $(READY) ## Unit, property and chart tests
 .PHONY: e2e
 e2e: $(READY) ## The cases on a kind cluster; KEEP=1 leaves the cluster, KUBERNETES=1.20 is another version
 	@echo "==> what the cases run on"; $(E2E) cluster prepare
-	@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m "$(MARK)" -v --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(CASES) $(ARGS)
+	@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m "$(MARK)" -v --durations=15 --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(CASES) $(ARGS)
 
 .PHONY: e2e-oldest
 e2e-oldest: ## The short run on the oldest supported Kubernetes: the cases marked so

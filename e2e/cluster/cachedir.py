@@ -20,6 +20,7 @@ _ENTRY = re.compile(r"(?P<kind>.+)-[0-9a-f]{12,16}")
 _UNFINISHED = ("context-", "preload-", "settled-")
 """Folders that are filled and thrown away again. A root file system is not among them: it may hold
 mounts."""
+_PARTIAL = ".partial"
 GO = "go"
 """Sources and compiled packages of Go modules, which a build needs only to be quick."""
 
@@ -71,12 +72,17 @@ def prune(*, now: float) -> list[str]:
         newest = entry is not None and entry["kind"] not in kinds
         if entry is not None:
             kinds.add(entry["kind"])
-        elif folder.name != GO and not folder.name.startswith(_UNFINISHED):
+        elif not _disposable(folder.name):
             continue
         if not newest and folder.stat().st_mtime < now - KEPT_SECONDS:
             shutil.rmtree(folder, ignore_errors=True)
             gone.append(folder.name)
     return gone
+
+
+def _disposable(name: str) -> bool:
+    """Whether a folder that is no entry may go: another one is made when it is needed."""
+    return name == GO or name.startswith(_UNFINISHED) or name.endswith(_PARTIAL)
 
 
 @contextmanager
@@ -88,7 +94,7 @@ def locked(name: str) -> Iterator[None]:
 
 
 def _fill(final: Path, fill: Callable[[Path], None]) -> None:
-    partial = final.with_name(f"{final.name}.partial")
+    partial = final.with_name(f"{final.name}{_PARTIAL}")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     fill(partial)

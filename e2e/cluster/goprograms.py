@@ -34,8 +34,8 @@ def pinned(module: str, project: str) -> str:
 
 
 def inputs(module: str) -> list[Path]:
-    """The files that decide what is compiled."""
-    return [path for path in (MODULES / module).iterdir() if path.is_file()]
+    """The files that decide what is compiled, by name."""
+    return sorted(path for path in (MODULES / module).iterdir() if path.is_file())
 
 
 def compile_module(

@@ -1,7 +1,7 @@
 """The programs of a Kubernetes version, with the etcd, containerd and CoreDNS that fit it.
 
-Version 1.20.2 comes from Debian's source package, any other from Go modules. Only finished programs
-and kind's base files are kept in an entry of the cache folder.
+Version 1.20.2 comes from Debian's source package, any other from Go modules. An entry of the cache
+folder holds the finished programs alone.
 """
 
 import re
@@ -46,9 +46,8 @@ def base_files(version: str, into: Path) -> None:
     if version == release.OLDEST:
         debiankubernetes.base_files(into)
     else:
-        shutil.copytree(
-            goprograms.source(goprograms.MODULES / "kind", _KIND) / "images/base/files", into
-        )
+        source = goprograms.source(goprograms.MODULES / "kind", _KIND)
+        shutil.copytree(source / "images/base/files", into)
 
 
 def stamps(version: str) -> list[str]:

@@ -7,12 +7,12 @@ the newest is used where the Go module proxy gives it, else the one that Debian 
 import os
 import re
 
-from cluster import goprograms
+from cluster import debiankubernetes, goprograms
 from cluster.errors import ClusterError
 from cluster.progress import say
 
 NEWEST = goprograms.pinned("kubernetes", "k8s.io/kubernetes")
-OLDEST = "1.20.2"
+OLDEST = debiankubernetes.VERSION
 _VARIABLE = "KUBERNETES"
 
 

@@ -73,7 +73,7 @@ def left(cache: Path, **used: float) -> set[str]:
 
 
 def test_what_was_not_used_for_long_goes(cache: Path) -> None:
-    """Older entries of a kind go, and so does what a killed process left of its work."""
+    """Older entries of a kind, Go's own cache, and what a killed process left of its work."""
     found = left(
         cache,
         wheels_0123456789ab=LONG_AGO,
@@ -81,6 +81,8 @@ def test_what_was_not_used_for_long_goes(cache: Path) -> None:
         wheels_23456789abcd=NOW,
         context_x1y2z3=LONG_AGO,
         context_now=NOW,
+        go=LONG_AGO,
+        **{"kubernetes_0123456789ab.partial": LONG_AGO},
     )
     assert found == {"wheels-123456789abc", "wheels-23456789abcd", "context-now"}
 
