@@ -1,4 +1,4 @@
-"""The policy of the extender's account: one annotation, and the status that kube-scheduler writes."""
+"""The policy of the extender's account: one annotation, and the status of kube-scheduler."""
 
 import pytest
 from admission import Policy, held_by, pod, request

@@ -18,6 +18,8 @@
 {{- end }}
 'gpushare/unit',
 'gpushare/exclusive',
+'topology.kubernetes.io/gpu-group',
+'topology.kubernetes.io/gpu-visible',
 'scheduler.framework.gpushare.allocation',
 'scheduler.framework.gpushare.assigned',
 'scheduler.framework.gpushare.assume-time',
