@@ -13,9 +13,10 @@ from environments.waiting import until
 pytestmark = [pytest.mark.e2e, pytest.mark.since("1.30"), pytest.mark.timeout(300)]
 
 IDX = "ALIYUN_COM_GPU_MEM_IDX"
+RETRY = "gpushare/retry"
 TENANT = "tenant"
 EFFECT_SECONDS = 60
-REFUSED = "annotations that say which card a pod holds are written by gpushare alone"
+REFUSED = "only the gpushare scheduler and device plugin write annotations"
 # What someone with the plugin's token of a node could try; prints the API server's answers.
 ABUSE = """
 import json, pathlib, ssl, sys, urllib.error, urllib.request
@@ -103,7 +104,40 @@ def test_tenants_and_stolen_tokens_change_no_allocation(
         (f"/api/v1/namespaces/{case.name}/pods/share", {"metadata": {"labels": {"app": "other"}}}),
     )
     assert [answer.split()[0] for answer in answers] == ["403", "403", "403"]
-    assert "changes its own node and its pods alone" in answers[0]
+    assert "changes only its own node" in answers[0]
+
+
+@pytest.mark.usefixtures("policies")
+@pytest.mark.parametrize(
+    ("patch", "sentence"),
+    [
+        ({"metadata": {"annotations": {RETRY: "1"}}}, ""),
+        ({"metadata": {"annotations": {"team": "theirs"}}}, "no annotation but"),
+        ({"metadata": {"labels": {"app": "other"}}}, "changes no labels"),
+        ({"metadata": {"finalizers": ["evil/stay"]}}, "no finalizers"),
+        ({"status": {"phase": "Failed"}}, "the scheduler changes only"),
+        (
+            {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+            "the scheduler changes",
+        ),
+        ({"status": {"nominatedNodeName": "n1"}}, ""),
+    ],
+)
+def test_a_stolen_scheduler_token_writes_no_more_than_the_scheduler(
+    case: Case, patch: Object, sentence: str
+) -> None:
+    """Of a pod: the annotation gpushare/retry and the status that kube-scheduler writes."""
+    waiting = case.pod("waiting", 2)
+    waiting["spec"]["schedulerName"] = "nobody"
+    case.kubectl("create", "-n", case.name, "-f", "-", stdin=json.dumps(waiting))
+    command = ("patch", "pod", "waiting", "-n", case.name, "--subresource=status", "--type=merge")
+    account = f"--as=system:serviceaccount:{NAMESPACE}:{RELEASE}-scheduler"
+    try:
+        case.kubectl(*command, account, "-p", json.dumps(patch))
+        found = ""
+    except KubectlError as error:
+        found = str(error)
+    assert (sentence in found) if sentence else not found
 
 
 def abuse(environment: KindEnvironment, node: str, *patches: tuple[str, Object]) -> list[str]:

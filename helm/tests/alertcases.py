@@ -14,6 +14,7 @@ SCHEDULER = 'job="gpushare-scheduler",namespace="gpu-system",pod="scheduler-0"'
 CARD = f'{PLUGIN},gpu="0",uuid="GPU-a"'
 TLS = 'folder="/etc/gpushare/tls"'
 BOX = 'namespace="gpu-system",pod="scheduler-0",container="extender"'
+TENANT = 'exported_namespace="a",exported_pod="p"'
 MINUTES = 80
 SILENT = f"_x{MINUTES}"
 """No sample at all."""
@@ -180,10 +181,14 @@ CASES: Mapping[str, Case] = {
             of(
                 "gpushare_pod_over_bytes",
                 PLUGIN,
-                'gpu="0",exported_namespace="a",exported_pod="p"',
+                f'gpu="0",{TENANT}',
             ): always(1 << 30)
         },
         {**_NODE, "gpu": "0", "exported_namespace": "a", "exported_pod": "p"},
+    ),
+    "GpushareLimitOverridden": Case(
+        {of("gpushare_pod_limit_overridden", PLUGIN, f'{TENANT},by="process"'): always(1)},
+        {**_NODE, "exported_namespace": "a", "exported_pod": "p", "by": "process"},
     ),
     "GpushareMpsDown": Case({MPS: always(0)}, {**_NODE, "uuid": "GPU-a"}),
 }
@@ -196,6 +201,9 @@ STILL_WELL: Mapping[str, Mapping[str, str]] = {
     "many binds at once": {BOUND: always(50), binds("bound"): growing(3000)},
     "a card was away for a moment": {HEALTHY_CARD: "1x79 0"},
     "a swap of two pods was corrected": {DISAGREEMENTS: "0x77 1x2"},
+    "a pod without its limit was deleted at once": {
+        of("gpushare_pod_limit_overridden", PLUGIN, f'{TENANT},by="environment"'): "_x79 1"
+    },
     "somebody else's extender container is full": {
         of("container_memory_working_set_bytes", 'namespace="x",pod="y",container="extender"'): (
             always(99)

@@ -24,7 +24,7 @@ def test_every_allocation_annotation_is_protected(prefix: str) -> None:
     expected = {
         *(mine.mem_idx, mine.mem_dev, mine.mem_pod, mine.mem_assigned, mine.mem_assume_time),
         *(mine.group, mine.group_assigned, mine.group_assume_time),
-        *(names.UNIT, names.EXCLUSIVE),
+        *(names.UNIT, names.EXCLUSIVE, names.GPU_GROUP, names.GPU_VISIBLE),
         *(names.V2_ALLOCATION, names.V2_ASSIGNED, names.V2_ASSUME_TIME),
         *(names.V3_MEMORY, names.V3_CORE_PERCENTAGE, names.V3_ASSIGNED, names.V3_ASSUME_TIME),
     }
@@ -66,7 +66,9 @@ def test_policies_are_installed_by_default_where_the_cluster_has_them(
     """From Kubernetes 1.30 on, unless values switch them off."""
     rendered = render(version, values)
     found = {each["metadata"]["name"] for each in rendered.of("ValidatingAdmissionPolicy")}
-    expected = {f"gpushare-{each}" for each in ("allocation", "device-plugin", "environment")}
+    expected = {
+        f"gpushare-{each}" for each in ("allocation", "device-plugin", "environment", "extender")
+    }
     assert found == (expected if installed else set())
 
 

@@ -10,6 +10,8 @@ from admission import Conditions
 from charting import CHART, NAMESPACE, Object, Rendered, parsed, render
 from handshake import shake_hands
 
+from gpucore.wire import names
+
 HOST = f"gpushare-webhook.{NAMESPACE}.svc"
 
 
@@ -126,6 +128,13 @@ def test_only_pods_that_request_shares_are_sent(mode: str) -> None:
     asked = Conditions(render(values={"scheduler": {"mode": mode}}))
     assert [asked(item) for item in SENT] == [True] * len(SENT)
     assert [asked(item) for item in NOT_SENT] == [False] * len(NOT_SENT)
+
+
+@pytest.mark.parametrize("name", sorted({*names.LIMITING_ENV, names.ENV_VISIBLE_DEVICES}))
+def test_the_conditions_know_every_guarded_variable(name: str) -> None:
+    """Whatever the environment policy refuses is sent to the webhook too."""
+    box = {"name": "x", "env": [{"name": name, "value": "1"}]}
+    assert Conditions(render())({"metadata": {}, "spec": {"containers": [box]}})
 
 
 @pytest.mark.parametrize("where", ["containers", "initContainers", "ephemeralContainers"])

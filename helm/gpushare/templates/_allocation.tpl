@@ -1,4 +1,4 @@
-{{/* What the admission policies protect, as lists of CEL, and where they are installed. */}}
+{{/* What the admission policies protect, in CEL, and where they are installed. */}}
 
 {{/* Not empty where the policies are installed: from Kubernetes 1.30 on, unless values say otherwise. */}}
 {{- define "gpushare.policies" -}}
@@ -18,6 +18,8 @@
 {{- end }}
 'gpushare/unit',
 'gpushare/exclusive',
+'topology.kubernetes.io/gpu-group',
+'topology.kubernetes.io/gpu-visible',
 'scheduler.framework.gpushare.allocation',
 'scheduler.framework.gpushare.assigned',
 'scheduler.framework.gpushare.assume-time',
@@ -26,6 +28,44 @@
 'gpushare.alibabacloud.com/assigned',
 'gpushare.alibabacloud.com/assume-time'
 ]
+{{- end -}}
+
+{{/* Variables of a policy: annotations and labels before and after an update. */}}
+{{- define "gpushare.metadataVariables" -}}
+- name: after
+  expression: "has(object.metadata.annotations) ? object.metadata.annotations : {}"
+- name: before
+  expression: "has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {}"
+- name: labelsAfter
+  expression: "has(object.metadata.labels) ? object.metadata.labels : {}"
+- name: labelsBefore
+  expression: "has(oldObject.metadata.labels) ? oldObject.metadata.labels : {}"
+- name: statusAfter
+  expression: "has(object.status) ? dyn(object.status) : dyn({})"
+- name: statusBefore
+  expression: "has(oldObject.status) ? dyn(oldObject.status) : dyn({})"
+{{- end -}}
+
+{{/* An update leaves finalizers and owner references unchanged, as CEL. */}}
+{{- define "gpushare.sameOwners" -}}
+has(object.metadata.finalizers) == has(oldObject.metadata.finalizers) &&
+(!has(object.metadata.finalizers) || object.metadata.finalizers == oldObject.metadata.finalizers) &&
+has(object.metadata.ownerReferences) == has(oldObject.metadata.ownerReferences) &&
+(!has(object.metadata.ownerReferences) || object.metadata.ownerReferences == oldObject.metadata.ownerReferences)
+{{- end -}}
+
+{{/* Variables that limit a container's share; a pod that requests GPUs must not set them. */}}
+{{- define "gpushare.limitVariables" -}}
+{{- list "CUDA_MPS_PIPE_DIRECTORY" "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" "CGPU_DISABLE" | toJson -}}
+{{- end -}}
+
+{{/* What a pod can request of GPUs, as a CEL list. */}}
+{{- define "gpushare.requestedResources" -}}
+{{- $found := list -}}
+{{- range list "gpu-mem" "gpu-core.percentage" "gpu" -}}
+{{- $found = append $found (printf "%s/%s" $.Values.resourceDomain .) -}}
+{{- end -}}
+{{- toJson $found -}}
 {{- end -}}
 
 {{/* A list of texts as CEL; the schema keeps quotes and backslashes out of them. */}}

@@ -20,19 +20,10 @@
 
 {{/* Variables that choose GPUs or replace the limit of a share, as a CEL list. */}}
 {{- define "gpushare.guardedVariables" -}}
-{{- list "NVIDIA_VISIBLE_DEVICES" "CUDA_MPS_PIPE_DIRECTORY" "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" "CGPU_DISABLE" | toJson -}}
+{{- prepend (include "gpushare.limitVariables" . | fromJsonArray) "NVIDIA_VISIBLE_DEVICES" | toJson -}}
 {{- end -}}
 
 {{/* Namespaces that the API server never asks about: those of the cluster's own software. */}}
 {{- define "gpushare.webhookExcluded" -}}
 {{- toJson (concat .Values.webhook.excludedNamespaces (include "gpushare.exemptNamespaces" . | fromJsonArray) | uniq) -}}
-{{- end -}}
-
-{{/* What a pod can request of GPUs, as a CEL list. */}}
-{{- define "gpushare.requestedResources" -}}
-{{- $found := list -}}
-{{- range list "gpu-mem" "gpu-core.percentage" "gpu" -}}
-{{- $found = append $found (printf "%s/%s" $.Values.resourceDomain .) -}}
-{{- end -}}
-{{- toJson $found -}}
 {{- end -}}

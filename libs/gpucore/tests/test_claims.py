@@ -188,6 +188,26 @@ def test_a_group_of_another_size_is_a_fault(
     assert claim.faults == (words,)
 
 
+@pytest.mark.parametrize(
+    ("annotations", "group", "fault"),
+    [
+        ({wire_names.GPU_GROUP: "3,1"}, (3, 1), ""),
+        ({wire_names.GPU_GROUP: "3,1", NAMES.group: "0,2"}, (0, 2), ""),
+        ({wire_names.GPU_GROUP: "3"}, (3,), f"annotation {wire_names.GPU_GROUP} names 1 cards"),
+        ({wire_names.GPU_VISIBLE: "3,1"}, (), ""),
+    ],
+)
+def test_a_group_in_the_vendors_later_annotation(
+    annotations: dict[str, str], group: tuple[int, ...], fault: str
+) -> None:
+    """The annotation that arena reads counts where ALIYUN_COM_GPU_GROUP is absent."""
+    claim = claimed(0, annotations, gpus=2)
+    assert claim.placement.group == group
+    assert claim.pending_gpus == 2 - len(group)
+    assert all(each.startswith(fault) for each in claim.faults)
+    assert len(claim.faults) == bool(fault)
+
+
 def test_a_group_without_annotation_is_pending() -> None:
     """Whole cards of a pod that bypassed the extender are pending."""
     claim = claimed(0, gpus=2)

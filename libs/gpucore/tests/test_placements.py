@@ -45,6 +45,8 @@ def test_whole_cards_write_the_group() -> None:
     )
     assert texts == {
         "ALIYUN_COM_GPU_GROUP": "2,0",
+        "topology.kubernetes.io/gpu-group": "2,0",
+        "topology.kubernetes.io/gpu-visible": "2,0",
         "ALIYUN_COM_GPU_ASSIGNED": "false",
         "ALIYUN_COM_GPU_ASSUME_TIME": "7",
     }

@@ -166,15 +166,16 @@ class _Reader:
         return GpuIndex(index)
 
     def _group(self) -> tuple[GpuIndex, ...]:
-        text = self._pod.annotations.get(self._names.group)
-        if not self._demand.gpus or text is None:
+        keys = (self._names.group, wire_names.GPU_GROUP)
+        key = next((key for key in keys if key in self._pod.annotations), None)
+        if not self._demand.gpus or key is None:
             return ()
+        text = self._pod.annotations[key]
         indexes = [number(part, below=MAX_INDEX) for part in text.split(",")]
         group = tuple(dict.fromkeys(GpuIndex(i) for i in indexes if i is not None))
         if len(group) != self._demand.gpus or len(indexes) != self._demand.gpus:
             self._faults.append(
-                f"annotation {self._names.group} names {len(group)} cards, "
-                f"the pod asks for {self._demand.gpus}"
+                f"annotation {key} names {len(group)} cards, the pod asks for {self._demand.gpus}"
             )
         return group
 

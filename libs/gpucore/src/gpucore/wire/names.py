@@ -35,6 +35,10 @@ V3_CORE_PERCENTAGE: Final = "gpushare.alibabacloud.com/core-percentage"
 V3_ASSIGNED: Final = "gpushare.alibabacloud.com/assigned"
 V3_ASSUME_TIME: Final = "gpushare.alibabacloud.com/assume-time"
 
+# Exclusive GPUs, in the vendor's later annotations, which arena reads: comma list of indexes.
+GPU_GROUP: Final = "topology.kubernetes.io/gpu-group"  # GPUs that the pod holds
+GPU_VISIBLE: Final = "topology.kubernetes.io/gpu-visible"  # GPUs that the pod sees; written only
+
 # Node labels.
 LABEL_SHARE: Final = "gpushare"
 LABEL_TOPOLOGY: Final = "gputopology"

@@ -42,7 +42,8 @@ def annotations_of(
         texts |= _flags((names.mem_assigned, wire_names.V2_ASSIGNED), assigned=assigned)
         texts |= dict.fromkeys((names.mem_assume_time, wire_names.V2_ASSUME_TIME), str(assume_time))
     if placement.group:
-        texts[names.group] = ",".join(map(str, placement.group))
+        keys = (names.group, wire_names.GPU_GROUP, wire_names.GPU_VISIBLE)
+        texts |= dict.fromkeys(keys, ",".join(map(str, placement.group)))
         texts |= _flags((names.group_assigned,), assigned=assigned)
         texts[names.group_assume_time] = str(assume_time)
     return texts

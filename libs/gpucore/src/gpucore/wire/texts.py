@@ -87,7 +87,7 @@ def _keys(names: Names) -> _Keys:
                 *(names.mem_idx, names.mem_assigned, names.group, names.group_assigned),
                 *(wire_names.V2_ALLOCATION, wire_names.V2_ASSIGNED),
                 *(wire_names.V3_MEMORY, wire_names.V3_CORE_PERCENTAGE, wire_names.V3_ASSIGNED),
-                *(wire_names.UNIT, wire_names.EXCLUSIVE, wire_names.POLICY),
+                *(wire_names.GPU_GROUP, wire_names.UNIT, wire_names.EXCLUSIVE, wire_names.POLICY),
                 *(wire_names.ISOLATION, wire_names.TOPOLOGY),
             )
         ),
