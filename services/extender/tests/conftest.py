@@ -1,5 +1,6 @@
 """Fixtures: a fake API server, and the real service in this process in front of it."""
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -12,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from running import Running
 
 from gpukube.testing.apiserver import FakeApiServer
+from gpukube.testing.clock import FakeClock
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -46,3 +48,11 @@ async def extender(cluster: FakeApiServer, tmp_path: Path) -> AsyncIterator[Runn
     async with Running(cluster, tmp_path) as running:
         await running.ready()
         yield running
+
+
+@pytest.fixture
+async def clock() -> AsyncIterator[FakeClock]:
+    """Waits of this test take no time."""
+    fake = FakeClock(asyncio.get_running_loop())
+    yield fake
+    fake.restore()

@@ -3,41 +3,16 @@
 import json
 from typing import Any
 
-from objects import node, placed, pod
+from decoded import Touched, a_node, a_pod
+from objects import placed, pod
 
 from gpucore.model import Placement
 from gpucore.policy import place
 from gpucore.units import NodeName
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.nodes import Node, decode_node
-from gpucore.wire.pods import Pod, decode_pod
+from gpucore.wire.pods import decode_pod
 from gpuextender import state as state_module
 from gpuextender.state import State
-
-
-def a_node(name: str, *units: int) -> Node:
-    """A node as a reflector brings it."""
-    return decode_node(json.dumps(node(name, *units, unit="GiB")).encode())
-
-
-def a_pod(item: Any) -> Pod:
-    """A pod as a reflector brings it."""
-    return decode_pod(json.dumps(item).encode())
-
-
-class Touched:
-    """Collects names."""
-
-    def __init__(self) -> None:
-        self._names: set[NodeName] = set()
-
-    def __call__(self, name: NodeName) -> None:
-        self._names.add(name)
-
-    def taken(self) -> set[str]:
-        """Names since the last look."""
-        names, self._names = self._names, set()
-        return set(names)
 
 
 def test_only_nodes_that_changed_are_touched() -> None:

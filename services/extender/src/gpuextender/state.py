@@ -183,7 +183,8 @@ class State:
         self.nominations.clear()
         for pod in listed:
             self._note(pod)
-        for gang in {gang for pod in listed if (gang := gang_of(pod))}:
+        gangs = {gang for pod in listed if (gang := gang_of(pod))}
+        for gang in gangs | self._vanished_gangs(gangs):
             self._trim(gang)
 
     def relist_nodes(self, nodes: Iterable[Node]) -> None:
@@ -243,6 +244,15 @@ class State:
         gang = gang_of(pod)
         if gang is not None:
             self._trim(gang)
+
+    def _vanished_gangs(self, gangs: Iterable[Gang]) -> set[Gang]:
+        """Gangs other than ``gangs`` for which something is reserved, as gangs without a pod."""
+        present = {(gang.namespace, gang.name) for gang in gangs}
+        return {
+            Gang(claim.namespace, claim.gang, 0)
+            for claim in self.ledger.claims().values()
+            if claim.state is ClaimState.RESERVED and (claim.namespace, claim.gang) not in present
+        }
 
     def _trim(self, gang: Gang) -> None:
         claims = self.ledger.gang(gang.namespace, gang.name)

@@ -1,0 +1,63 @@
+"""Nodes and pods as an informer hands them over, and a state that knows them."""
+
+import json
+from typing import Any
+
+from objects import Object, node
+
+from gpucore.model import Demand, Placement
+from gpucore.policy import place
+from gpucore.units import NodeName
+from gpucore.wire.names import DEFAULT_NAMES
+from gpucore.wire.nodes import Node, decode_node
+from gpucore.wire.pods import Pod, decode_pod
+from gpuextender.state import State
+
+
+def a_node(name: str, *units: int) -> Node:
+    """A node with an inventory."""
+    return decode_node(json.dumps(node(name, *units, unit="GiB")).encode())
+
+
+def a_pod(item: Object) -> Pod:
+    """A pod."""
+    return decode_pod(json.dumps(item).encode())
+
+
+def encoded(item: Object) -> bytes:
+    """An object as the API server sends it."""
+    return json.dumps(item).encode()
+
+
+def state_of(*nodes: Node, **options: Any) -> State:
+    """A state that knows these nodes."""
+    state = State(DEFAULT_NAMES, **options)
+    state.relist_nodes(nodes)
+    return state
+
+
+def assume(state: State, pod: Pod, node: str, *, now_ns: int = 0) -> Placement:
+    """Reserve GPU memory of a node for a waiting pod."""
+    account = state.ledger.node(NodeName(node))
+    demand = state.saw(pod).demand
+    assert account is not None
+    assert isinstance(demand, Demand)
+    placement = place(account, demand)
+    assert isinstance(placement, Placement)
+    state.assume(pod, placement, now_ns=now_ns)
+    return placement
+
+
+class Touched:
+    """Collects the names of nodes whose kept verdicts are dropped."""
+
+    def __init__(self) -> None:
+        self._names: set[NodeName] = set()
+
+    def __call__(self, name: NodeName) -> None:
+        self._names.add(name)
+
+    def taken(self) -> set[str]:
+        """Names since the last look."""
+        names, self._names = self._names, set()
+        return set(names)
