@@ -14,6 +14,7 @@ import asyncio
 import json
 import os
 import platform
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import chain
@@ -90,6 +91,7 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
             loads += measures.loads
     return {
         "machine": _machine(),
+        "code": _code(),
         "nodes": options.nodes,
         "cards": fakenodes.CARDS,
         "pods": options.pods,
@@ -148,6 +150,18 @@ def _machine() -> str:
     )
     programs = f"Python {platform.python_version()}, Kubernetes {release.chosen()}"
     return f"{os.cpu_count()} x {model}, {programs}"
+
+
+def _code() -> str:
+    """The commit that is measured, with its date; marked where files differ from it."""
+    commit = _git("log", "-1", "--format=%h of %ad", "--date=short") or "unknown"
+    changed = _git("status", "--porcelain", "--untracked-files=no")
+    return f"{commit}, with changes" if changed else commit
+
+
+def _git(*arguments: str) -> str:
+    command = ("git", "-C", str(OUT), *arguments)
+    return subprocess.run(command, check=False, capture_output=True, text=True).stdout.strip()
 
 
 def _write(found: dict[str, Any], folder: Path) -> None:

@@ -5,6 +5,9 @@ from typing import Any
 
 from bench import bars
 
+_RANGE = """\
+Machine: {machine}. Measured at commit {code}; what changed since is not in these figures."""
+
 _ABOUT = """\
 {nodes} nodes x {cards} cards, {pods} pods known, {runs} runs of each figure: medians, with the
 least and the greatest run. Client, API server, etcd and scheduler share the machine with the
@@ -22,7 +25,7 @@ leaner one may do better than this. Binds are so many times as fast: {} connecti
 
 def page(figures: Mapping[str, Any]) -> str:
     """The page."""
-    lines = ["# Extender on a real API server", "", f"Machine: {figures['machine']}.", ""]
+    lines = ["# Extender on a real API server", "", _RANGE.format(**figures), ""]
     lines += [_ABOUT.format(**figures), ""]
     for subject in figures["subjects"]:
         lines += [f"## {subject['name']}", ""]

@@ -1,5 +1,7 @@
 """The report says of every figure whether its bar is met, and nothing of what was not measured."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,8 +26,18 @@ def figures(*, p99: float = 1.0, binds: float = 1000, pods: float = 200) -> dict
         "ready_seconds": digest.spread([4, 6, 5]),
         "resident_mib": digest.spread([200.4, 300, 250]),
     }
-    about = {"machine": "m", "nodes": 5000, "cards": 8, "pods": 50_000, "runs": 3}
+    about = {
+        "machine": "m",
+        "code": "1234567 of 2026-01-02",
+        "nodes": 5000,
+        "cards": 8,
+        "pods": 50_000,
+        "runs": 3,
+    }
     return {**about, "subjects": [subject], "load_average": [("start", 0.5)]}
+
+
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def verdicts(found: dict[str, Any]) -> dict[str, bool]:
@@ -96,3 +108,14 @@ def test_binds_stand_beside_the_originals_two_writes() -> None:
         page.split()
     )
     assert "| 8, two writes | 500 (500 to 500) |" in page
+
+
+def test_the_page_names_the_code_that_was_measured() -> None:
+    """Figures are of one commit, and a reader sees which."""
+    assert "Measured at commit 1234567 of 2026-01-02;" in report.page(figures())
+
+
+def test_the_page_in_the_documentation_follows_from_its_figures() -> None:
+    """docs/benchmarks-extender.md is what docs/benchmarks/extender.json makes."""
+    found = json.loads((DOCS / "benchmarks" / "extender.json").read_text())
+    assert report.page(found) == (DOCS / "benchmarks-extender.md").read_text()
