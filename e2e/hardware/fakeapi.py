@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 Object = dict[str, Any]
 WATCH_SECONDS = 0.5
+KINDS = {"nodes", "pods", "events"}
 
 
 class FakeApi:
@@ -120,9 +121,9 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
         kind = url.path.rsplit("/", 1)[-1]
-        if query.get("watch") == "true":
+        if query.get("watch") in {"1", "true"}:
             self._watch(kind, int(query["resourceVersion"]))
-        elif url.path == f"/api/v1/{kind}":
+        elif kind in KINDS:
             version = {"resourceVersion": str(self.cluster.version)}
             self._answer(200, {"metadata": version, "items": self.cluster.items(kind)})
         else:
@@ -157,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def _watch(self, collection: str, version: int) -> None:
-        """Until the reader goes or the server ends; an empty line finds out about the reader."""
+        """Until the reader goes or the server ends; a bookmark finds out about the reader."""
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.end_headers()
@@ -167,7 +168,8 @@ class _Handler(BaseHTTPRequestHandler):
                 for kind, item in changes:
                     line = json.dumps({"type": kind, "object": item})
                     self.wfile.write(line.encode() + b"\n")
-                self.wfile.write(b"\n")
+                mark = {"kind": "Bookmark", "metadata": {"resourceVersion": str(version)}}
+                self.wfile.write(json.dumps({"type": "BOOKMARK", "object": mark}).encode() + b"\n")
         except OSError:
             return
 
