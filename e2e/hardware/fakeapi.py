@@ -75,6 +75,8 @@ class FakeApi:
         with self.changed:
             gone = self.objects.pop(path, None)
             if gone is not None:
+                meta = gone["metadata"] | {"resourceVersion": str(self.version + 1)}
+                gone = gone | {"metadata": meta}
                 self._note(path, "DELETED", gone)
             return gone
 
