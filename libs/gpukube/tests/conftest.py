@@ -1,5 +1,6 @@
 """Fixtures: a fake API server and no settings of whoever runs the tests."""
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -10,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from gpukube.testing.apiserver import FakeApiServer
+from gpukube.testing.clock import FakeClock
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -27,3 +29,11 @@ async def cluster() -> AsyncIterator[FakeApiServer]:
     """An empty API server."""
     async with FakeApiServer() as fake:
         yield fake
+
+
+@pytest.fixture
+async def clock() -> AsyncIterator[FakeClock]:
+    """Waits of this test take no time."""
+    fake = FakeClock(asyncio.get_running_loop())
+    yield fake
+    fake.restore()

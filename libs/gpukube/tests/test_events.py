@@ -3,17 +3,26 @@
 import asyncio
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import pytest
+import structlog
 
 from gpukube import events
 from gpukube.client import Body
 from gpukube.errors import NotFoundError, UnreachableError
 from gpukube.events import EventRecorder, ObjectReference, Source
 from gpukube.rate_limiter import RateLimiter
+from gpukube.testing.clock import FakeClock
 
 POD = ObjectReference("Pod", "p", "default", "u")
+
+
+@pytest.fixture(autouse=True)
+def one_clock(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
+    """Events age in the time of the loop, which takes none."""
+    monkeypatch.setattr(events, "monotonic", clock.now)
 
 
 class FakeClient:
@@ -166,3 +175,122 @@ def test_a_burst_goes_at_once_and_the_rest_in_step() -> None:
     turns = [limiter.turn(102.0) for _ in range(4)]
     assert turns == pytest.approx([0.0, 0.0, 0.02, 0.04])
     assert [limiter.turn(110.0) for _ in range(3)] == [0.0, 0.0, 0.0]
+
+
+async def test_an_event_carries_what_kubectl_shows() -> None:
+    """Source, times, the object and its namespace; a program of a node names the node."""
+    api = FakeClient()
+    recorder = EventRecorder(api, Source("test", "replica", host="n1"))
+    recorder.record(POD, "Normal", "GpuPlaced", "m")
+    await written(recorder)
+    [event] = api.posted
+    assert event["metadata"]["name"].startswith("p.")
+    assert event.pop("metadata")["namespace"] == "default"
+    assert event["firstTimestamp"] <= event["lastTimestamp"]
+    for name in ("firstTimestamp", "lastTimestamp"):
+        assert datetime.strptime(event.pop(name), "%Y-%m-%dT%H:%M:%S%z").tzinfo is not None
+    about = {"kind": "Pod", "name": "p", "namespace": "default", "uid": "u"}
+    assert event == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "involvedObject": {"apiVersion": "v1", **about},
+        "type": "Normal",
+        "reason": "GpuPlaced",
+        "message": "m",
+        "count": 1,
+        "source": {"component": "test", "host": "n1"},
+        "reportingComponent": "test",
+        "reportingInstance": "replica",
+    }
+
+
+async def test_repetitions_are_written_again_after_the_quiet_time(clock: FakeClock) -> None:
+    """Within it they are only counted; the next writing is a patch with all of them."""
+    api, outcomes = FakeClient(), list[str]()
+    recorder = EventRecorder(api, Source("test", "replica"), counted=outcomes.append)
+    recorder.record(POD, "Warning", "R", "first")
+    await written(recorder)
+    clock.seconds += events.QUIET_SECONDS - 0.1
+    recorder.record(POD, "Warning", "R", "second")
+    await written(recorder)
+    assert (len(api.posted), api.patched) == (1, [])
+    clock.seconds += 0.1
+    recorder.record(POD, "Warning", "R", "third")
+    await written(recorder)
+    [(path, patch)] = api.patched
+    assert path == f"/api/v1/namespaces/default/events/{api.posted[0]['metadata']['name']}"
+    assert (patch["count"], patch["message"]) == (3, "third")
+    assert patch["lastTimestamp"].endswith("Z")
+    assert outcomes == ["written", "aggregated", "written"]
+
+
+async def test_what_becomes_of_each_event_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event without room in the queue, and one that the API server refuses, are dropped."""
+    monkeypatch.setattr(events, "QUEUE_LIMIT", 1)
+    api, outcomes = FakeClient(), list[str]()
+    recorder = EventRecorder(api, Source("test", "replica"), counted=outcomes.append)
+    recorder.record(POD, "Normal", "A", "m")
+    recorder.record(POD, "Normal", "B", "m")
+    assert outcomes == ["dropped"]
+    api.failures.append(UnreachableError("down"))
+    with structlog.testing.capture_logs() as logs:
+        await written(recorder)
+    assert outcomes == ["dropped", "dropped"]
+    assert logs == [{"event": "event dropped", "error": "down", "log_level": "info"}]
+
+
+async def test_an_event_that_expired_is_counted_on(clock: FakeClock) -> None:
+    """It is created again under its name with the whole count, and patched later."""
+    api = FakeClient()
+    recorder = recorder_of(api)
+    for message in ("first", "second", "third"):
+        if message == "second":
+            api.failures.append(NotFoundError("PATCH", status=404, message="gone"))
+        recorder.record(POD, "Normal", "R", message)
+        await written(recorder)
+        clock.seconds += events.QUIET_SECONDS
+    assert [event["count"] for event in api.posted] == [1, 2]
+    (name,) = {event["metadata"]["name"] for event in api.posted}
+    assert [(path.rpartition("/")[2], patch["count"]) for path, patch in api.patched] == [(name, 3)]
+
+
+async def test_only_so_many_events_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest is forgotten: its repetition is an event of its own."""
+    monkeypatch.setattr(events, "REMEMBERED", 2)
+    api = FakeClient()
+    recorder = recorder_of(api)
+    for reason in ("A", "B", "C", "B", "A"):
+        recorder.record(POD, "Normal", reason, "m")
+    await written(recorder)
+    assert [event["reason"] for event in api.posted] == ["A", "B", "C", "A"]
+
+
+async def test_events_are_paced_after_a_burst(clock: FakeClock) -> None:
+    """Twenty at once, then five a second while new ones arrive and fifty once none do."""
+    api = FakeClient()
+    recorder = recorder_of(api)
+    for number in range(40):
+        recorder.record(POD, "Normal", f"R{number}", "m")
+    began = clock.now()
+    task = asyncio.create_task(recorder.run())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0.1)
+    assert len(api.posted) == 20
+    await asyncio.sleep(0.8)
+    assert 23 <= len(api.posted) <= 25
+    await recorder.flush(seconds=45)
+    assert len(api.posted) == 40
+    assert clock.now() - began < 3
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_stop_waits_for_events_a_bounded_time(clock: FakeClock) -> None:
+    """What is left unwritten is counted in the log."""
+    recorder = recorder_of(FakeClient())
+    recorder.record(POD, "Normal", "R", "m")
+    began = clock.now()
+    with structlog.testing.capture_logs() as logs:
+        await recorder.flush(seconds=1)
+    assert clock.now() - began == pytest.approx(1)
+    assert logs == [{"event": "events left unwritten", "count": 1, "log_level": "warning"}]

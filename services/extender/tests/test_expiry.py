@@ -1,16 +1,21 @@
 """When a certificate ends is read as openssl reads it, and is there to be alerted on."""
 
+import asyncio
 import ssl
 import subprocess
 from pathlib import Path
 
 import aiohttp
 import pytest
+import structlog
 from certificates import make_certificate
 from running import Running, until
 
+from gpuextender import metrics
+from gpuextender.certificates import Certificates
 from gpuextender.expiry import ExpiryError, not_after
 from gpukube.testing.apiserver import FakeApiServer
+from gpukube.testing.clock import FakeClock
 
 
 def openssl(*words: str) -> str:
@@ -53,6 +58,51 @@ def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:
             not_after(text)
     with pytest.raises(ExpiryError):
         not_after("\n".join([body[0], *body[1:3], body[-1]]))
+
+
+async def test_the_metric_follows_a_renewal(tmp_path: Path, clock: FakeClock) -> None:
+    """The date is that of the new certificate once it is used; a broken file changes nothing."""
+    make_certificate(tmp_path, "one")
+    watcher = Certificates(tmp_path, every=10.0)
+    metric = metrics.CERTIFICATE_EXPIRY.labels(str(tmp_path))
+    known, context = watcher.stamps(), watcher.context()
+    task = asyncio.create_task(watcher.follow(context, known))
+    await asyncio.sleep(5)
+    first = end_of(tmp_path / "tls.crt")
+    assert metric._value.get() == first
+    openssl(
+        *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+        *("-subj", "/CN=two", "-days", "9"),
+        *("-keyout", str(tmp_path / "tls.key"), "-out", str(tmp_path / "tls.crt")),
+    )
+    second = end_of(tmp_path / "tls.crt")
+    assert metric._value.get() == first != second
+    await asyncio.sleep(10)
+    assert metric._value.get() == second
+    (tmp_path / "tls.crt").write_text("nothing")
+    await asyncio.sleep(20)
+    assert metric._value.get() == second
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_certificate_without_a_readable_date_leaves_the_metric(tmp_path: Path) -> None:
+    """The log names the directory; the listener goes on."""
+    make_certificate(tmp_path, "one")
+    watcher = Certificates(tmp_path)
+    watcher.loaded()
+    metric = metrics.CERTIFICATE_EXPIRY.labels(str(tmp_path))
+    before = metric._value.get()
+    assert before == end_of(tmp_path / "tls.crt")
+    with structlog.testing.capture_logs() as logs:
+        (tmp_path / "tls.crt").write_text("nothing")
+        watcher.loaded()
+        (tmp_path / "tls.crt").unlink()
+        watcher.loaded()
+    assert metric._value.get() == before
+    assert [(line["event"], line["folder"]) for line in logs] == [
+        ("no date in the certificate", str(tmp_path))
+    ] * 2
 
 
 async def test_the_date_is_among_the_metrics(cluster: FakeApiServer, tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ class Informer(Generic[T]):
         self._heard = float("-inf")
         self._reached = ""
         self._lines = 0
-        self._failing_since = self._failed_last = float("-inf")
+        self._failing_since = float("-inf")
         self._confirmed = asyncio.Event()
         self.version = ""
         self.synced = asyncio.Event()
@@ -154,9 +154,8 @@ class Informer(Generic[T]):
         await asyncio.sleep(pause)
 
     def _note_failure(self) -> None:
-        self._failed_last = monotonic()
         if self.confirmed:
-            self._failing_since = self._failed_last
+            self._failing_since = monotonic()
         self._confirmed.clear()
         self._observer.failed(self.name)
 
@@ -184,7 +183,7 @@ class Informer(Generic[T]):
         """Find out whether the server still has the history that was seen before a failure."""
         if self._collection.version_path:
             self._demand_progress(await self._lister.current_version())
-        if self._failed_last - self._failing_since > self._relist_after:
+        if monotonic() - self._failing_since > self._relist_after:
             self.version = ""
         else:
             self._confirmed.set()

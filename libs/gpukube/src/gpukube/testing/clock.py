@@ -1,6 +1,5 @@
 """A fake clock for one event loop: time passes only while every task waits, and then at once."""
 
-import asyncio
 from typing import Any
 
 START_SECONDS = 1_000.0
@@ -15,9 +14,9 @@ class FakeClock:
         seconds: the time, which code under test reads as ``monotonic`` or as Unix time.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: Any) -> None:
         self.seconds = START_SECONDS
-        self._loop: Any = loop
+        self._loop = loop
         self._selector = self._loop._selector  # noqa: SLF001 - no public way to skip a wait
         self._select = self._selector.select
         self._loop.time = self.now

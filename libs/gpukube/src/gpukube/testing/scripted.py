@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from gpukube.client import Body
@@ -11,7 +11,13 @@ from gpukube.errors import StatusError, failure_of
 
 
 class Request(NamedTuple):
-    """One request; ``at`` is the time of the event loop, ``body`` the decoded JSON."""
+    """One request.
+
+    Attributes:
+        method: of HTTP, or ``WATCH``.
+        body: the decoded JSON, or the query where there is no body.
+        at: the time of the event loop.
+    """
 
     method: str
     path: str
@@ -20,17 +26,19 @@ class Request(NamedTuple):
 
 
 Reply = bytes | Exception | Callable[[Request], Awaitable[bytes]]
+Stream = list[list[bytes] | float | Exception]
+"""A watch: lines that come together, seconds without any, and the error at its end."""
 
 
 class ScriptedClient:
     """Replies in the order of ``replies``; a request beyond them fails the test.
 
     Attributes:
-        replies: a body, an error to raise, or a function of the request.
+        replies: a body, an error to raise, or a function of the request; for a watch a stream.
         requests: those that came, in order.
     """
 
-    def __init__(self, *replies: Reply) -> None:
+    def __init__(self, *replies: Reply | Stream) -> None:
         self.replies = deque(replies)
         self.requests: list[Request] = []
 
@@ -46,18 +54,35 @@ class ScriptedClient:
     async def delete(self, path: str) -> bytes:
         return await self._reply("DELETE", path, None)
 
-    def watch(self, path: str, *, params: Mapping[str, str], silence: float) -> Any:
-        raise AssertionError(f"a watch of {path} with {params} and {silence} s is not expected")
+    async def watch(
+        self, path: str, *, params: Mapping[str, str], silence: float
+    ) -> AsyncIterator[list[bytes]]:
+        stream = self._next("WATCH", path, {**params, "silence": silence})[1]
+        if isinstance(stream, Exception):
+            raise stream
+        assert isinstance(stream, list), f"not a stream: {stream!r}"
+        yield []
+        for part in stream:
+            if isinstance(part, Exception):
+                raise part
+            if isinstance(part, list):
+                yield part
+            else:
+                await asyncio.sleep(part)
 
     async def _reply(self, method: str, path: str, body: Any) -> bytes:
+        request, reply = self._next(method, path, body)
+        if isinstance(reply, Exception):
+            raise reply
+        assert not isinstance(reply, list), f"a stream for {method} {path}"
+        return reply if isinstance(reply, bytes) else await reply(request)
+
+    def _next(self, method: str, path: str, body: Any) -> tuple[Request, Reply | Stream]:
         request = Request(method, path, body, asyncio.get_running_loop().time())
         self.requests.append(request)
         if not self.replies:
             raise AssertionError(f"a request is not expected: {method} {path}")
-        reply = self.replies.popleft()
-        if isinstance(reply, Exception):
-            raise reply
-        return reply if isinstance(reply, bytes) else await reply(request)
+        return request, self.replies.popleft()
 
 
 async def no_reply(_: Request) -> bytes:
