@@ -77,8 +77,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "group": "whole cards: indexes with commas between",
         "group_assigned": "whole cards: as for shares",
         "group_assume_time": "whole cards: as for shares",
-        "GPU_GROUP": "whole cards: the same indexes, in the annotation that arena reads; counts where "
-        "the first generation's is absent",
+        "GPU_GROUP": "whole cards: the same indexes, in the annotation that arena reads; counts "
+        "where the first generation's is absent",
         "GPU_VISIBLE": "written only, for arena: GPUs that the pod sees, the same indexes",
         "UNIT": "the unit of its amounts, that of the node it was bound to",
         "EXCLUSIVE": "`true`: a share that has its GPU alone, as its label requested at bind",
