@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from objects import node, placed, pod
-from running import Running
+from running import Running, until
 
 from gpukube.testing.apiserver import FakeApiServer
 
@@ -65,6 +65,47 @@ async def test_among_equals_the_lowest_priority_goes(
     await run(cluster, extender, ("a", 14, 0, 5), ("b", 14, 1, 3))
     answer = await ask(extender, pod("p", 8, priority=10), {"n": meta("a", "b")})
     assert answer == {"n": ["b"]}
+
+
+async def waiting(
+    cluster: FakeApiServer, extender: Running, name: str, units: int, priority: int
+) -> None:
+    """A pod that is nominated for the node and not placed yet."""
+    item = pod(name, units, uid=name, priority=priority)
+    await cluster.put("pods", item | {"status": {"phase": "Pending", "nominatedNodeName": "n"}})
+    await until("the pod is known", lambda: extender.state.find("default", name))
+
+
+@pytest.mark.parametrize(
+    ("priority", "expected"), [(9, {"n": ["a"]}), (10, {}), (20, {})], ids=["lower", "same", "more"]
+)
+async def test_nobody_is_evicted_for_room_that_is_kept(
+    cluster: FakeApiServer, extender: Running, priority: int, expected: Object
+) -> None:
+    """GPU 0 is free and kept for a nominated pod; GPU 1 has no room even without its victim."""
+    await run(cluster, extender, ("a", 7, 1, 0), ("kept", 8, 1, 50))
+    await waiting(cluster, extender, "urgent", 15, priority)
+    answer = await ask(extender, pod("p", 10, priority=10), {"n": meta("a")})
+    assert answer == expected
+
+
+async def test_victims_make_room_beside_the_nominated_pod(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """One victim would be enough but for the nominated pod, which gets the first free GPU."""
+    await run(cluster, extender, ("a", 15, 0, 0), ("b", 15, 1, 1))
+    victims = {"n": meta("a", "b")}
+    assert await ask(extender, pod("p", 15, priority=10), victims) == {"n": ["a"]}
+    await waiting(cluster, extender, "urgent", 15, 10)
+    assert await ask(extender, pod("p", 15, priority=10), victims) == {"n": ["a", "b"]}
+
+
+async def test_a_pod_is_not_in_its_own_way(cluster: FakeApiServer, extender: Running) -> None:
+    """The room that is kept for a pod is its own when it preempts again."""
+    await run(cluster, extender, ("a", 15, 0, 0), ("b", 15, 1, 1))
+    await waiting(cluster, extender, "p", 15, 10)
+    pending = pod("p", 15, uid="p", priority=10)
+    assert await ask(extender, pending, {"n": meta("a", "b")}) == {"n": ["a"]}
 
 
 async def test_a_node_where_no_eviction_helps_is_left_out(

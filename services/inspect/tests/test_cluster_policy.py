@@ -145,3 +145,55 @@ def test_explain_asks_the_topology_policy_of_the_extender(run: Run, cluster: Fak
     extender(cluster, "--topology-policy=simple")
     out = run("explain", "pod", "w", on=cluster).out
     assert "simple (the default) would choose the same of the 3 cards" in out
+
+
+SETS = "/etc/gpushare/topology/sets.json"
+
+
+def mounting(cluster: FakeCluster, text: str, *, namespace: str = "gpushare") -> FakeCluster:
+    """An extender with the static policy that mounts sets of a ConfigMap, as the chart does."""
+    extender(cluster, "--topology-policy=static", f"--topology-config={SETS}")
+    spec = cluster.items[-1]["spec"]
+    spec["containers"][1]["volumeMounts"] = [
+        {"name": "tls", "mountPath": "/etc/gpushare/tls"},
+        {"name": "topology", "mountPath": "/etc/gpushare/topology"},
+    ]
+    spec["volumes"] = [
+        {"name": "tls", "secret": {"secretName": "t"}},
+        {"name": "topology", "configMap": {"name": "gpushare-topology"}},
+    ]
+    metadata = {"name": "gpushare-topology", "namespace": namespace}
+    cluster.items.append({"kind": "ConfigMap", "metadata": metadata, "data": {"sets.json": text}})
+    return cluster
+
+
+@pytest.fixture
+def typed(cluster: FakeCluster) -> FakeCluster:
+    """A node of the type "box" with three whole GPUs."""
+    cluster.node("n", cards=[Card(15)] * 3, resources=WHOLE)
+    cluster.items[-1]["metadata"]["annotations"]["NODE_TYPE"] = "box"
+    return cluster
+
+
+def test_whatif_chooses_among_the_configured_sets(
+    run: Run, typed: FakeCluster, tmp_path: Path
+) -> None:
+    """The chart's ConfigMap of static sets decides which GPUs go together."""
+    mounting(typed, '{"box": {"2": [[2, 1]]}}')
+    path = tmp_path / "pod.yaml"
+    path.write_text(POD.replace("gpu-mem: 2", "gpu: 2"))
+    found = asked(run, typed, str(path))
+    assert found["items"][0]["wholeGpus"] == [2, 1]
+    assert found["policySource"].endswith("; sets of ConfigMap gpushare/gpushare-topology")
+
+
+@pytest.mark.parametrize(
+    ("text", "namespace"), [("{", "gpushare"), ('{"box": {"2": [[2, 1]]}}', "tenant")]
+)
+def test_sets_that_cannot_be_read_are_said(
+    run: Run, typed: FakeCluster, manifest: str, text: str, namespace: str
+) -> None:
+    """Broken text, or a ConfigMap of the same name in another namespace, changes nothing."""
+    mounting(typed, text, namespace=namespace)
+    source = asked(run, typed, manifest)["policySource"]
+    assert source == "set on pod gpushare/extender-0; its configured sets cannot be read"

@@ -203,9 +203,3 @@ def test_refreshing_is_for_one_node(run: Run, mixed: FakeCluster) -> None:
     sentence = "error: must specify only one node name when '-r' is enabled\n"
     assert (outcome.code, outcome.err) == (1, sentence)
     assert run("top", "node", "-r", on=mixed).code == 0
-
-
-def test_metrics_are_elsewhere(run: Run, mixed: FakeCluster) -> None:
-    """``--metric`` says where what GPUs do is shown."""
-    outcome = run("top", "node", "--metric", on=mixed)
-    assert (outcome.code, "--metric is not here" in outcome.err) == (1, True)

@@ -47,12 +47,16 @@ class Nominations:
         """Why a node that has room keeps it from ``pod``, and for which pods it does."""
         if account is None:
             return None
-        held = before(self._pods.get(account.name, {}).values(), pod.uid, pod.priority)
+        held = self.before(account.name, pod)
         refusal = refusal_beside(account, demand, held) if held else None
         if refusal is None:
             return None
         names = ", ".join(sorted(one.name for one in held))
         return refusal, f"room is kept for {names}, for which pods are evicted here"
+
+    def before(self, node: NodeName, pod: Pod) -> list[NominatedPod]:
+        """Pods nominated for the node for which ``pod`` must leave room."""
+        return before(self._pods.get(node, {}).values(), pod.uid, pod.priority)
 
     def nodes(self) -> frozenset[NodeName]:
         """Nodes for which a pod is nominated."""

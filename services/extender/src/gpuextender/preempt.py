@@ -6,6 +6,9 @@ lowest priority first, and then every one that turns out not to be needed is giv
 priority first. A node on which no eviction helps is left out of the answer, and a
 pod of a gang evicts nobody: room for one says nothing about the others.
 
+kube-scheduler counts pods that are nominated for the node as one heap too. Victims therefore have
+to make room beside the nominated pods of the same or a higher priority.
+
 Victims that hold none of our resources were chosen for reasons that are not ours (processors,
 memory, ports) and stay; so do all where the demand fits without any eviction.
 """
@@ -18,6 +21,7 @@ import msgspec
 from gpucore.account import NodeAccount
 from gpucore.fit import fit
 from gpucore.model import Demand
+from gpucore.nominated import NominatedPod, refusal_beside
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError
 from gpucore.wire.gangs import gang_of
@@ -69,7 +73,7 @@ class Preempt:
             if not messages.given(raw):
                 continue
             victims = messages.decode(raw, Victims)
-            needed = self._needed(node, demand, self._identify(victims.pods or ()))
+            needed = self._needed(node, pod, demand, self._identify(victims.pods or ()))
             if needed:
                 pods = [MetaPod(victim.uid) for victim in needed]
                 chosen[node] = MetaVictims(pods, victims.num_pdb_violations)
@@ -87,49 +91,70 @@ class Preempt:
         return Victim(pod.uid, pod.priority)
 
     def _needed(
-        self, node: str, demand: Demand | None, victims: Sequence[Victim]
+        self, node: str, pod: Pod, demand: Demand | None, victims: Sequence[Victim]
     ) -> Sequence[Victim]:
         account = self._state.ledger.node(NodeName(node))
         if demand is None:
             return victims
         if account is None:
             return ()
-        return needed(account, demand, victims)
+        nominated = self._state.nominations.before(account.name, pod)
+        return needed(_FitCheck(account, demand, nominated), victims)
 
 
-def needed(account: NodeAccount, demand: Demand, victims: Sequence[Victim]) -> Sequence[Victim]:
-    """The victims to evict; empty when even all of them do not make room.
+class _FitCheck:
+    """Whether a demand fits on a node once some victims are gone.
 
     Args:
-        account: books of the node, which stay as they are.
+        account: state of the node, which stays as it is.
+        nominated: pods for which room is kept on the node.
     """
-    if fit(account, demand) is None:
+
+    def __init__(
+        self, account: NodeAccount, demand: Demand, nominated: Sequence[NominatedPod] = ()
+    ) -> None:
+        self.account = account
+        self._demand = demand
+        self._nominated = nominated
+
+    def fits(self, victims: Iterable[Victim] = ()) -> bool:
+        """The demand fits beside the nominated pods without these victims."""
+        copy = self.account.copy()
+        for victim in victims:
+            copy.drop(victim.uid)
+        if self._nominated:
+            return refusal_beside(copy, self._demand, self._nominated) is None
+        return fit(copy, self._demand) is None
+
+
+def needed(check: _FitCheck, victims: Sequence[Victim]) -> Sequence[Victim]:
+    """The victims to evict; empty when even all of them do not make room."""
+    account = check.account
+    if check.fits():
         return victims
     ours = sorted(
         (victim for victim in victims if victim.uid in account.claims),
         key=lambda victim: victim.priority,
     )
-    evicted = _enough(account, demand, ours)
+    evicted = _enough(check, ours)
     if evicted is None:
         return ()
     spared = {victim.uid for victim in ours} - {victim.uid for victim in evicted}
     return [victim for victim in victims if victim.uid not in spared]
 
 
-def _enough(
-    account: NodeAccount, demand: Demand, victims: Sequence[Victim]
-) -> Sequence[Victim] | None:
+def _enough(check: _FitCheck, victims: Sequence[Victim]) -> Sequence[Victim] | None:
     """The fewest of ``victims`` (lowest priority first) that make room; ``None`` if none do.
 
     Each victim alone is tried, then the victims of each card, then all: linear in victims, for the
     scheduler asks about a hundred nodes at once.
     """
     for victim in victims:
-        if fit(_without(account, (victim,)), demand) is None:
+        if check.fits((victim,)):
             return (victim,)
-    found = [_pruned(account, demand, crowd) for crowd in _crowds(account, victims)]
+    found = [_pruned(check, crowd) for crowd in _crowds(check.account, victims)]
     enough = [crowd for crowd in found if crowd is not None]
-    return min(enough, key=_cost) if enough else _pruned(account, demand, victims)
+    return min(enough, key=_cost) if enough else _pruned(check, victims)
 
 
 def _crowds(account: NodeAccount, victims: Sequence[Victim]) -> Iterable[Sequence[Victim]]:
@@ -138,16 +163,14 @@ def _crowds(account: NodeAccount, victims: Sequence[Victim]) -> Iterable[Sequenc
         yield [victim for victim in victims if victim.uid in card.holders]
 
 
-def _pruned(
-    account: NodeAccount, demand: Demand, victims: Sequence[Victim]
-) -> Sequence[Victim] | None:
+def _pruned(check: _FitCheck, victims: Sequence[Victim]) -> Sequence[Victim] | None:
     """``victims`` less everyone who can stay, highest priority spared first."""
-    if fit(_without(account, victims), demand) is not None:
+    if not check.fits(victims):
         return None
     kept = list(victims)
     for victim in sorted(victims, key=lambda one: -one.priority):
         rest = [one for one in kept if one is not victim]
-        if fit(_without(account, rest), demand) is None:
+        if check.fits(rest):
             kept = rest
     return kept
 
@@ -156,10 +179,3 @@ def _cost(victims: Sequence[Victim]) -> tuple[int, int, int]:
     """How many, then the highest priority lost, then the sum of priorities."""
     priorities = [victim.priority for victim in victims]
     return len(victims), max(priorities, default=0), sum(priorities)
-
-
-def _without(account: NodeAccount, victims: Iterable[Victim]) -> NodeAccount:
-    copy = account.copy()
-    for victim in victims:
-        copy.drop(victim.uid)
-    return copy

@@ -7,6 +7,7 @@
     │   └── ForbiddenError  the credentials do not allow it
     ├── SnapshotError       the file is no snapshot
     ├── NotFoundError       the cluster has no such node or pod
+    ├── PrometheusError     Prometheus did not answer, or it is none
     └── ControlPlaneError   this node's kube-scheduler cannot be set up so
 """
 
@@ -29,6 +30,10 @@ class SnapshotError(InspectError):
 
 class NotFoundError(InspectError):
     """The cluster, or the snapshot, has no such object."""
+
+
+class PrometheusError(InspectError):
+    """Prometheus did not answer, or what answers is no Prometheus."""
 
 
 class ControlPlaneError(InspectError):

@@ -10,10 +10,12 @@ from typing import Any, Final
 import msgspec
 
 from gpucore.grouping import BY_LINKS, Grouping
+from gpucore.topology.static import StaticSets
 from gpucore.wire.names import POLICY_NAMES, TOPOLOGY_NAMES, Names
 from gpucore.wire.podspec import Pod
 from gpuinspect.collect import Wanted
 from gpuinspect.snapshots import Snapshot
+from gpuinspect.topologysets import NO_SETS, mounted_sets
 
 DEFAULT_POLICY: Final = "binpack"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -38,16 +40,18 @@ class ClusterPolicy(msgspec.Struct, frozen=True):
         name: of the policy that chooses a GPU for a share.
         topology: of the policy that chooses several GPUs by their links.
         source: where this was read, in words.
+        static: configured sets of the static policy by node type, over the shipped ones.
     """
 
     name: str = DEFAULT_POLICY
     topology: str = BY_LINKS.policy
     source: str = "assumed: no extender was found"
+    static: Mapping[str, StaticSets] = NO_SETS
 
     @property
     def grouping(self) -> Grouping:
-        """The choice of several GPUs; sets of the static policy are the shipped ones."""
-        return Grouping(self.topology)
+        """The choice of several GPUs."""
+        return Grouping(self.topology, self.static)
 
     def __str__(self) -> str:
         """Both names and where they were read."""
@@ -61,9 +65,10 @@ def policy_of(snapshot: Snapshot, override: str = "") -> ClusterPolicy:
         snapshot: the cluster.
         override: name of a policy to use in place of the extender's; empty for none.
     """
-    found = [(pod, _arguments(raw)) for pod, raw in _extenders(snapshot)]
-    oldest = sorted(found, key=lambda each: (each[0].creation, each[0].namespace, each[0].name))
-    policies = [_policy(pod, arguments) for pod, arguments in oldest]
+    oldest = sorted(
+        _extenders(snapshot), key=lambda each: (each[0].creation, each[0].namespace, each[0].name)
+    )
+    policies = [_policy(snapshot, pod, raw) for pod, raw in oldest]
     policy = policies[0] if policies else ClusterPolicy()
     others = {(p.name, p.topology) for p in policies}
     if len(others) > 1:
@@ -81,13 +86,17 @@ def _extenders(snapshot: Snapshot) -> Iterator[tuple[Pod, msgspec.Raw]]:
             yield pod, raw
 
 
-def _policy(pod: Pod, arguments: Mapping[str, str]) -> ClusterPolicy:
+def _policy(snapshot: Snapshot, pod: Pod, raw: msgspec.Raw) -> ClusterPolicy:
+    arguments = _arguments(raw)
     name = arguments.get("policy", DEFAULT_POLICY)
     topology = arguments.get("topology-policy", BY_LINKS.policy)
+    path, source = arguments.get("topology-config"), f"set on pod {pod.namespace}/{pod.name}"
+    sets = mounted_sets(snapshot, raw, _CONTAINER, path) if path else None
     return ClusterPolicy(
         name=name if name in POLICY_NAMES else DEFAULT_POLICY,
         topology=topology if topology in TOPOLOGY_NAMES else BY_LINKS.policy,
-        source=f"set on pod {pod.namespace}/{pod.name}",
+        source=f"{source}; {sets.source}" if sets else source,
+        static=sets.static if sets else NO_SETS,
     )
 
 

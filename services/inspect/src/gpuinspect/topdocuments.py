@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpuinspect.documents import API_VERSION
-from gpuinspect.topnodes import TopNode
+from gpuinspect.topnodes import TopGpu, TopNode
 
 
 class TopPodDoc(msgspec.Struct, frozen=True):
@@ -16,8 +16,19 @@ class TopPodDoc(msgspec.Struct, frozen=True):
     gpus: float
 
 
-class TopNodeDoc(msgspec.Struct, frozen=True):
-    """Cards of one node."""
+class TopGpuDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """A GPU with the figures of ``--metric``; ``null`` where Prometheus has none."""
+
+    index: int
+    uuid: str
+    total_bytes: int
+    allocated_bytes: int
+    used_bytes: int | None
+    utilization_percent: float | None
+
+
+class TopNodeDoc(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Cards of one node; ``gpus`` with ``--metric`` alone."""
 
     name: str
     address: str
@@ -28,6 +39,7 @@ class TopNodeDoc(msgspec.Struct, frozen=True):
     allocated: float
     unhealthy: int
     pods: list[TopPodDoc]
+    gpus: list[TopGpuDoc] | None = None
 
 
 class NodeGpuList(msgspec.Struct, frozen=True, rename="camel"):
@@ -38,12 +50,13 @@ class NodeGpuList(msgspec.Struct, frozen=True, rename="camel"):
     items: list[TopNodeDoc]
 
 
-def node_gpu_list(nodes: Iterable[TopNode]) -> NodeGpuList:
-    """The document of a cluster."""
-    return NodeGpuList(API_VERSION, "NodeGpuList", [_node(node) for node in nodes])
+def node_gpu_list(nodes: Iterable[TopNode], *, metric: bool = False) -> NodeGpuList:
+    """The document of a cluster; with the figures of each GPU if ``metric``."""
+    items = [_node(node, metric=metric) for node in nodes]
+    return NodeGpuList(API_VERSION, "NodeGpuList", items)
 
 
-def _node(node: TopNode) -> TopNodeDoc:
+def _node(node: TopNode, *, metric: bool) -> TopNodeDoc:
     return TopNodeDoc(
         name=node.name,
         address=node.address,
@@ -54,4 +67,16 @@ def _node(node: TopNode) -> TopNodeDoc:
         allocated=round(float(node.allocated), 3),
         unhealthy=node.unhealthy,
         pods=[TopPodDoc(pod.namespace, pod.name, round(float(pod.cards), 3)) for pod in node.pods],
+        gpus=[_gpu(gpu) for gpu in node.gpus] if metric else None,
+    )
+
+
+def _gpu(gpu: TopGpu) -> TopGpuDoc:
+    return TopGpuDoc(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        total_bytes=gpu.total_bytes,
+        allocated_bytes=gpu.allocated_bytes,
+        used_bytes=None if gpu.used_bytes is None else round(gpu.used_bytes),
+        utilization_percent=gpu.utilization,
     )

@@ -20,10 +20,12 @@ from gpucore.wire.nodes import Node
 from gpucore.wire.podspec import Pod
 from gpucore.wire.quantity import amount
 from gpuinspect.errors import InspectError, NotFoundError
+from gpuinspect.prometheus import GpuFigures
 from gpuinspect.snapshots import Snapshot
 from gpuinspect.state import books
 
 NVIDIA_GPU: Final = "nvidia.com/gpu"
+MIB_BYTES: Final = 1 << 20
 _ROLE: Final = "node-role.kubernetes.io/"
 _OLD_ROLE: Final = "kubernetes.io/role"
 
@@ -44,11 +46,28 @@ class TopPod(msgspec.Struct, frozen=True):
     cards: Fraction
 
 
+class TopGpu(msgspec.Struct, frozen=True):
+    """A GPU: its memory, how much of it is allocated, and what Prometheus says of it.
+
+    Attributes:
+        used_bytes: memory in use; ``None`` where Prometheus does not know the GPU.
+        utilization: percent; ``None`` as above, and where no dcgm-exporter runs.
+    """
+
+    index: int
+    uuid: str
+    total_bytes: int
+    allocated_bytes: int
+    used_bytes: float | None = None
+    utilization: float | None = None
+
+
 class TopNode(msgspec.Struct, frozen=True):
     """One node: cards there are, cards in use, cards that are sick.
 
     Attributes:
         kinds: of :data:`KINDS` that the node is of.
+        gpus: those of our inventory, by index.
     """
 
     name: str
@@ -61,6 +80,7 @@ class TopNode(msgspec.Struct, frozen=True):
     shareable: bool = False
     kinds: frozenset[str] = frozenset()
     pods: tuple[TopPod, ...] = ()
+    gpus: tuple[TopGpu, ...] = ()
 
 
 def top_nodes(
@@ -119,7 +139,37 @@ def _top_node(node: Node, ledger: Ledger, users: Iterable[TopPod], names: Names)
         shareable=account.shape.offers_shares,
         kinds=_kinds(account, foreign),
         pods=pods,
+        gpus=tuple(_gpus(account)),
     )
+
+
+def with_figures(nodes: Iterable[TopNode], figures: GpuFigures) -> tuple[TopNode, ...]:
+    """The nodes with what Prometheus says of their GPUs."""
+    return tuple(_with_figures(node, figures) for node in nodes)
+
+
+def _with_figures(node: TopNode, figures: GpuFigures) -> TopNode:
+    gpus = tuple(
+        msgspec.structs.replace(
+            gpu,
+            used_bytes=figures.used_bytes.get(gpu.uuid),
+            utilization=figures.utilization.get(gpu.uuid),
+        )
+        for gpu in node.gpus
+    )
+    return msgspec.structs.replace(node, gpus=gpus)
+
+
+def _gpus(account: NodeAccount) -> Iterator[TopGpu]:
+    unit = account.shape.unit
+    for index, card in sorted(account.cards.items()):
+        if card.gpu is None:
+            continue
+        units_mib = unit.mib if unit else 0
+        total = card.gpu.memory_mib or card.gpu.units * units_mib
+        exclusive = any(hold.whole or hold.alone for hold in card.holders.values())
+        allocated = total if exclusive else card.used * units_mib
+        yield TopGpu(index, card.gpu.uuid, total * MIB_BYTES, allocated * MIB_BYTES)
 
 
 def _kinds(account: NodeAccount, foreign: int) -> frozenset[str]:

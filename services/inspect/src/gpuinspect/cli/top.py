@@ -15,16 +15,17 @@ from gpuinspect.cli.selecting import Selector, selected
 from gpuinspect.collect import CONFIG_MAPS
 from gpuinspect.documents import node_share_list
 from gpuinspect.layout import sharenode, topnode
+from gpuinspect.prometheus import gpu_figures
 from gpuinspect.topdocuments import node_gpu_list
-from gpuinspect.topnodes import KINDS, TopNode, top_nodes
+from gpuinspect.topnodes import KINDS, TopNode, top_nodes, with_figures
 from gpuinspect.views import ClusterView
 
 REFRESH_SECONDS: Final = 2.0
 TIME: Final = "%Y-%m-%d %H:%M:%S"
 RULE: Final = f"{'-' * 25} {{}} {'-' * 37}\n"
-NO_METRIC: Final = (
-    "--metric is not here: what GPUs do is shown by Grafana from the device plugin's metrics "
-    "(docs/metrics.md)"
+NO_PROMETHEUS: Final = (
+    "--metric needs the address of a Prometheus that scrapes the device plugin: give "
+    "--prometheus URL or set GPUSHARE_PROMETHEUS"
 )
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
@@ -56,15 +57,32 @@ def top_node(
     refresh: Annotated[
         bool, typer.Option("-r", "--refresh", help="with -d and one node: every 2 seconds anew")
     ] = False,
-    metric: Annotated[bool, typer.Option("--metric", hidden=True, help="arena's; refused")] = False,
+    metric: Annotated[
+        bool,
+        typer.Option(
+            "--metric",
+            help="as -d, with memory in use and utilization of each GPU, from Prometheus",
+        ),
+    ] = False,
+    prometheus: Annotated[
+        str,
+        typer.Option(
+            envvar="GPUSHARE_PROMETHEUS",
+            help="address of Prometheus for --metric, such as http://localhost:9090",
+            metavar="URL",
+        ),
+    ] = "",
     selector: Selector = "",
     output: Output = Format.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
     """Show cards there are and cards in use, node by node; shares count as fractions of cards."""
     only, kind = nodes or [], _kind(gpu_mode)
-    if metric:
-        fail(NO_METRIC)
+    details = details or metric
+    if metric and share:
+        raise typer.BadParameter("--metric and --share cannot be combined")
+    if metric and not prometheus:
+        fail(NO_PROMETHEUS)
     if refresh and details and len(only) != 1:
         fail("must specify only one node name when '-r' is enabled")
     while True:
@@ -74,7 +92,9 @@ def top_node(
             _shares(view, details=details, output=output, headers=not no_headers)
         else:
             found = top_nodes(snapshot, reader.names, only=only, kind=kind)
-            _cards(found, details=details, output=output, headers=not no_headers)
+            if metric:
+                found = with_figures(found, gpu_figures(prometheus))
+            _cards(found, details=details, output=output, headers=not no_headers, metric=metric)
         if not (refresh and details):
             return
         sys.stdout.write(RULE.format(datetime.now(UTC).astimezone().strftime(TIME)))
@@ -90,13 +110,15 @@ def _kind(text: str) -> str:
     return found.get(text, "")
 
 
-def _cards(nodes: Sequence[TopNode], *, details: bool, output: Format, headers: bool) -> None:
+def _cards(
+    nodes: Sequence[TopNode], *, details: bool, output: Format, headers: bool, metric: bool
+) -> None:
     if output in {Format.JSON, Format.YAML}:
-        emit(node_gpu_list(nodes), output)
+        emit(node_gpu_list(nodes, metric=metric), output)
     elif output is Format.NAME:
         names_only("node", (each.name for each in nodes))
     elif details:
-        sys.stdout.write(topnode.details(nodes))
+        sys.stdout.write(topnode.details(nodes, metric=metric))
     else:
         sys.stdout.write(topnode.summary(nodes, headers=headers))
 

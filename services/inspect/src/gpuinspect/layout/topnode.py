@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
+from gpuinspect.layout.topmetrics import gpu_table
 from gpuinspect.tables import align
 from gpuinspect.topnodes import TopNode, TopPod
 
@@ -77,13 +78,18 @@ def _percent(part: Fraction, whole: int) -> int:
     return int(part * 100 / whole) if whole else 0
 
 
-def details(nodes: Sequence[TopNode]) -> str:
-    """A block a node with its pods, then the totals on one line."""
-    blocks = "".join(_block(node) for node in nodes)
+def details(nodes: Sequence[TopNode], *, metric: bool = False) -> str:
+    """A block a node with its pods, then the totals on one line.
+
+    Args:
+        nodes: to show.
+        metric: with a table of the node's GPUs.
+    """
+    blocks = "".join(_block(node, gpu_table(node) if metric else "") for node in nodes)
     return align(f"{blocks}\n\nAllocated/Total GPUs In Cluster:\t{_share(nodes)}\t\n")
 
 
-def _block(node: TopNode) -> str:
+def _block(node: TopNode, gpus: str) -> str:
     pods = "".join(f"{pod.namespace}\t{pod.name}\t{_request(pod)}\n" for pod in node.pods)
     share = f"{tenths(node.allocated)} ({_percent(node.allocated, node.total)}%)"
     lines = f"Total GPUs In Node {node.name}:\t{node.total}\t\n"
@@ -93,7 +99,7 @@ def _block(node: TopNode) -> str:
         lines += f"Unhealthy GPUs In Node {node.name}:\t{node.unhealthy}\t\n"
     return (
         f"\nNAME:\t{node.name}\nIPADDRESS:\t{node.address or 'unknown'}\nROLE:\t{node.role}\n\n"
-        f"NAMESPACE\tNAME\tGPU REQUESTS\n{pods}\n{lines}{'-' * 89}\n"
+        f"NAMESPACE\tNAME\tGPU REQUESTS\n{pods}{gpus}\n{lines}{'-' * 89}\n"
     )
 
 
