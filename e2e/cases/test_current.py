@@ -167,3 +167,23 @@ def test_the_plugins_tokens_name_their_nodes(environment: Environment) -> None:
         where = ("-n", environment.namespace, plugin(environment, node), "--")
         told = environment.kubectl("exec", *where, "python3", "-c", READ_TOKEN)
         assert told.strip() == node
+
+
+def test_a_pod_cannot_replace_what_its_share_sets(case: Case, small: str) -> None:
+    """Admission cannot read envFrom; the container runtime applies the plugin's CDI edits last."""
+    wanted = {
+        "NVIDIA_VISIBLE_DEVICES": "all",
+        "ALIYUN_COM_GPU_MEM_CONTAINER": "99",
+        "COLOUR": "red",
+    }
+    metadata = {"name": "wanted", "namespace": case.name}
+    case.kubectl.apply(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": wanted}
+    )
+    pod = case.pod("greedy", 2, node=small)
+    pod["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "wanted"}}]
+    case.run(pod)
+    found = case.env("greedy")
+    assert found["COLOUR"] == "red"
+    assert found["ALIYUN_COM_GPU_MEM_CONTAINER"] == "2"
+    assert found["NVIDIA_VISIBLE_DEVICES"].startswith("GPU-")
