@@ -14,6 +14,7 @@ from environments.waiting import until
 pytestmark = pytest.mark.e2e
 
 SETTLE_SECONDS = 120
+FIRST_WITH_POLICIES = (1, 30)
 
 Grants = Mapping[str, Sequence[Held]]
 """What kubelet has handed out, by node."""
@@ -90,12 +91,16 @@ def test_ten_unequal_pods_at_once_agree_with_kubelet(environment: Environment, c
 def test_pods_that_bypass_the_scheduler_are_counted_and_corrected(
     environment: Environment, case: Case, small: str
 ) -> None:
-    """A pod bound by its author gets annotations from the plugin; a wrong one is put right."""
+    """A pod bound by its author gets annotations from the plugin; a wrong one is put right.
+
+    From 1.30 on the admission policy refuses the wrong one already (test_admission.py).
+    """
     strays = [case.pod("unbound", 4), case.pod("mistaken", 4)]
     for stray in strays:
         stray["spec"]["nodeName"] = small
-    claim = {"ALIYUN_COM_GPU_MEM_IDX": "7", "ALIYUN_COM_GPU_MEM_POD": "4"}
-    strays[1]["metadata"]["annotations"] = claim
+    if environment.version < FIRST_WITH_POLICIES:
+        claim = {"ALIYUN_COM_GPU_MEM_IDX": "7", "ALIYUN_COM_GPU_MEM_POD": "4"}
+        strays[1]["metadata"]["annotations"] = claim
     case.run(*strays)
     settle(environment, case, len(strays))
     taken = Counter({card: 4 * n for card, n in Counter(case.cards().values()).items()})
