@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import structlog
 from following import NODES, UNCHECKED, FakeHandler
 from kubeobjects import node
 
@@ -280,13 +281,15 @@ async def test_a_watch_that_ends_within_a_second_counts_as_a_failure(lasted: flo
         assert bench.observer.seen == ["listed nodes", "failed nodes"]
 
 
-async def test_a_first_list_that_fails_is_followed_by_a_consistent_one() -> None:
-    """Not synced until one is complete."""
-    bench = Bench(failure(500), LOST, a_list(5, "a"), QUIET)
+@pytest.mark.parametrize("code", [403, 500])
+async def test_a_first_list_that_fails_is_followed_by_a_consistent_one(code: int) -> None:
+    """Not synced until one is complete: a list that is forbidden is not an empty one."""
+    bench = Bench(failure(code), LOST, a_list(5, "a"), QUIET)
     async with bench.running():
         await asyncio.sleep(2.5)
         assert not bench.informer.synced.is_set()
         assert bench.informer.age == float("inf")
+        assert bench.handler.lists == 0
         await asyncio.sleep(1)
         assert bench.informer.synced.is_set()
         assert bench.sent() == ["first list", "list", "list", "watch 5"]
@@ -300,6 +303,55 @@ async def test_without_a_path_for_the_check_the_watch_goes_on_at_once() -> None:
         await asyncio.sleep(52)
         assert bench.sent() == ["first list", "watch 5", "watch 5"]
         assert bench.informer.confirmed
+
+
+async def test_lists_and_failures_are_logged() -> None:
+    """With the collection, the figures of the list, and the error and the wait of a failure."""
+    bench = Bench(a_list(5, "a", "b"), [5.0, LOST], a_list(4), a_list(4), QUIET)
+    with structlog.testing.capture_logs() as logs:
+        async with bench.running():
+            await asyncio.sleep(60)
+    about = {"collection": "nodes"}
+    warning, info = about | {"log_level": "warning"}, about | {"log_level": "info"}
+    back = "nodes: from 5 to 4"
+    assert logs == [
+        info | {"event": "listed", "items": 2, "version": "5"},
+        warning | {"event": "informer failed", "error": "connection reset", "wait": 1.0},
+        warning | {"event": "informer failed", "error": back, "wait": 2.0},
+        warning | {"event": "version went back", "was": "5", "now": "4"},
+        info | {"event": "listed", "items": 0, "version": "4"},
+    ]
+
+
+@pytest.mark.parametrize("in_pieces", [False, True])
+async def test_the_first_list_arrives_whole_or_in_pieces(*, in_pieces: bool) -> None:
+    """In pieces its objects are updates; later lists always replace everything."""
+    bench = Bench(a_list(5, "a"), failure(410), a_list(6, "b"), QUIET, in_pieces=in_pieces)
+    async with bench.running():
+        await bench.informer.wait_for_sync()
+        assert bench.handler.items == {"a"}
+        assert (bench.handler.lists, len(bench.handler.calls)) == (not in_pieces, in_pieces)
+        await asyncio.sleep(3)
+        assert bench.handler.items == {"b"}
+        assert bench.handler.lists == 1 + (not in_pieces)
+
+
+async def test_the_time_out_of_a_watch_is_drawn_from_minutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Five to ten minutes, so that many processes do not return together."""
+    drawn: list[tuple[int, int]] = []
+
+    def draw(low: int, high: int) -> int:
+        drawn.append((low, high))
+        return high
+
+    monkeypatch.setattr(informer_module.random, "randint", draw)
+    bench = Bench(a_list(5), QUIET)
+    async with bench.running():
+        await asyncio.sleep(1)
+    assert drawn == [(300, 600)]
+    assert bench.api.requests[1].body["timeoutSeconds"] == "600"
 
 
 async def test_other_work_runs_during_a_flood_of_events() -> None:

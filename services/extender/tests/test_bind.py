@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import structlog
 from aiohttp import web
-from objects import node, placed, pod
+from objects import node, pod
 from running import WAIT_SECONDS, Running, until
 
 from gpuextender import metrics
@@ -32,23 +32,6 @@ def used(extender: Running) -> int:
     return figure
 
 
-def bind_requests(cluster: FakeApiServer) -> int:
-    """Bindings that were sent."""
-    return cluster.count("POST", "/pods/p/binding")
-
-
-@pytest.mark.parametrize("code", [429, 500, 503])
-async def test_a_busy_api_server_is_asked_again(
-    cluster: FakeApiServer, extender: Running, code: int
-) -> None:
-    """429 and 5xx are tried again within the deadline; the scheduler never hears of it."""
-    item = await prepare(cluster, extender)
-    cluster.fail_next("bind", lambda _: status(code, "not now"))
-    assert await extender.bind(item, "n") == (200, "")
-    assert bind_requests(cluster) == 2
-    assert used(extender) == 2
-
-
 async def test_an_answer_that_got_lost_is_found_out(
     cluster: FakeApiServer, extender: Running
 ) -> None:
@@ -63,54 +46,6 @@ async def test_an_answer_that_got_lost_is_found_out(
     assert await extender.bind(item, "n") == (200, "")
     assert len(cluster.bindings) == 1
     assert used(extender) == 2
-
-
-async def test_a_conflict_with_another_scheduler_forgets_and_counts_where_the_pod_is(
-    cluster: FakeApiServer, extender: Running
-) -> None:
-    """Somebody else bound the pod in the same moment: our reservation goes, theirs counts."""
-    item = await prepare(cluster, extender)
-    await cluster.put("nodes", node("other", 15, unit="GiB"))
-    await extender.knows_node("other")
-
-    async def be_late(_: web.Request) -> web.Response:
-        await cluster.put("pods", placed(item, "other", 0))
-        return status(409, 'pod is already assigned to node "other"')
-
-    cluster.fail_next("bind", be_late)
-    code, error = await extender.bind(item, "n")
-    assert code == 500
-    assert "already assigned" in error
-    assert used(extender) == 0
-    assert extender.state.ledger.node("other").used_units == 2
-
-
-async def test_a_pod_that_vanished_is_forgotten(cluster: FakeApiServer, extender: Running) -> None:
-    """404 to the Binding: nothing stays reserved."""
-    item = await prepare(cluster, extender)
-
-    async def delete_first(request: web.Request) -> web.Response:
-        await cluster.delete("pods", "p", "default")
-        return await cluster.apply_binding(request)
-
-    cluster.fail_next("bind", delete_first)
-    code, error = await extender.bind(item, "n")
-    assert code == 500
-    assert "not found" in error
-    assert used(extender) == 0
-
-
-async def test_a_pod_that_is_being_deleted_is_refused(
-    cluster: FakeApiServer, extender: Running
-) -> None:
-    """The API server's own conflict comes back to the scheduler; nothing stays reserved."""
-    item = await prepare(cluster, extender)
-    item["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    await cluster.put("pods", item)
-    code, error = await extender.bind(item, "n")
-    assert code == 500
-    assert "being deleted" in error
-    assert used(extender) == 0
 
 
 async def test_silence_keeps_the_reservation_and_a_retry_learns_the_truth(
@@ -161,27 +96,6 @@ async def test_reservations_that_nothing_confirms_expire(
         release.set()
 
 
-async def test_binding_twice_writes_once(cluster: FakeApiServer, extender: Running) -> None:
-    """A repeated bind of the same pod to the same node is a success that writes nothing."""
-    item = await prepare(cluster, extender)
-    assert await extender.bind(item, "n") == (200, "")
-    await until("confirmed", lambda: not extender.state.find("default", "p"))
-    assert await extender.bind(item, "n") == (200, "")
-    assert bind_requests(cluster) == 1
-
-
-async def test_a_bound_pod_cannot_be_bound_elsewhere(
-    cluster: FakeApiServer, extender: Running
-) -> None:
-    """One decision a UID: the second node is refused without a write."""
-    item = await prepare(cluster, extender)
-    await extender.bind(item, "n")
-    await until("confirmed", lambda: not extender.state.find("default", "p"))
-    code, error = await extender.bind(item, "elsewhere")
-    assert (code, error) == (500, "pod is already bound to node n")
-    assert bind_requests(cluster) == 1
-
-
 async def test_the_same_bind_at_once_is_one_write(
     cluster: FakeApiServer, extender: Running
 ) -> None:
@@ -204,18 +118,6 @@ async def test_many_binds_at_once_never_overfill_a_card(
     assert sum(code == 200 for code, _ in answers) == 6
     cards = [b["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_IDX"] for b in cluster.bindings]
     assert sorted(cards) == ["0"] * 3 + ["1"] * 3
-
-
-async def test_a_pod_the_watch_has_not_shown_is_read(
-    cluster: FakeApiServer, extender: Running
-) -> None:
-    """A bind may come before the watch: the pod is read from the API server once."""
-    await cluster.put("nodes", node("n", 15, unit="GiB"))
-    await extender.knows_node("n")
-    async with cluster.silent_watches():
-        item = await cluster.put("pods", pod("p", 2))
-        assert await extender.bind(item, "n") == (200, "")
-    assert cluster.count("GET", "/pods/p") == 1
 
 
 async def test_a_pod_that_a_filter_saw_needs_no_read(
@@ -293,10 +195,3 @@ async def test_a_bind_is_one_write_besides_its_event(
     await until("events", lambda: len(cluster.all("events")) == 10)
     writes = [path for method, path in cluster.requests if method != "GET"]
     assert sorted(path.rsplit("/", 1)[-1] for path in writes) == ["binding"] * 10 + ["events"] * 10
-
-
-async def test_an_unknown_node_is_refused(cluster: FakeApiServer, extender: Running) -> None:
-    """A node that the watch never showed cannot be bound to."""
-    item = await prepare(cluster, extender)
-    assert await extender.bind(item, "ghost") == (500, "node ghost is not known")
-    assert bind_requests(cluster) == 0

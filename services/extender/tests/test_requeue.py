@@ -6,10 +6,7 @@ import pytest
 from objects import Object, node, placed, pod, whole_node
 from running import WAIT_SECONDS, Running, until
 
-from gpucore.units import NodeName
 from gpuextender import requeue
-from gpuextender.listings import Listings
-from gpukube.testing.answers import status
 from gpukube.testing.apiserver import FakeApiServer
 
 RETRY = "gpushare/retry"
@@ -52,11 +49,6 @@ def retries(cluster: FakeApiServer, name: str) -> int:
     return cluster.count("PATCH", f"/namespaces/default/pods/{name}/status")
 
 
-def gated(extender: Running, name: str) -> bool:
-    """The extender knows of the pod's scheduling gates."""
-    return bool(extender.state.find("default", name).pod.gated)
-
-
 async def settled(extender: Running) -> None:
     """Everything that is known has been looked at."""
     async with asyncio.timeout(WAIT_SECONDS):
@@ -79,34 +71,6 @@ async def test_a_refused_pod_goes_back_when_room_is_there(
     assert stored["spec"] == item["spec"]
 
 
-async def test_a_change_that_comes_while_the_pod_is_judged_is_not_lost(
-    cluster: FakeApiServer, extender: Running
-) -> None:
-    """The refusal is older than the room: no further event is needed."""
-    holder = await full_node(cluster, extender, "n")
-    item = pod("waits", 8)
-    before = extender.service.requeue.change
-    await refused(cluster, extender, item, "n")
-    asking = extender.state.find("default", "waits")
-    await cluster.delete("pods", holder["metadata"]["name"], "default")
-    await until("the room is known", lambda: extender.service.requeue.change > before)
-    service = extender.service
-    listing = Listings(service.requeue._roster).of([NodeName("n")])
-    service.requeue.refused(asking, asking.demand, listing, judged=before)
-    await until("it is sent back", lambda: retries(cluster, "waits"))
-
-
-async def test_only_as_many_pods_go_back_as_fit(cluster: FakeApiServer, extender: Running) -> None:
-    """Of ten pods that wait for one place, the one of highest priority goes first."""
-    holder = await full_node(cluster, extender, "n")
-    for number in range(10):
-        item = pod(f"waits-{number}", 16, priority=100 if number == 7 else number)
-        await refused(cluster, extender, item, "n")
-    await cluster.delete("pods", holder["metadata"]["name"], "default")
-    await until("one is sent back", lambda: retries(cluster, "waits-7"))
-    assert sum(retries(cluster, f"waits-{number}") for number in range(10)) == 1
-
-
 async def test_the_next_pod_goes_back_when_the_first_does_not_take_the_room(
     cluster: FakeApiServer, extender: Running
 ) -> None:
@@ -118,69 +82,6 @@ async def test_the_next_pod_goes_back_when_the_first_does_not_take_the_room(
     await until("the second is sent back", lambda: retries(cluster, "second"))
     await settled(extender)
     assert (retries(cluster, "first"), retries(cluster, "second")) == (1, 1)
-
-
-async def test_a_pod_is_not_sent_back_for_a_node_it_was_not_offered(
-    cluster: FakeApiServer, extender: Running
-) -> None:
-    """The scheduler left the node out for reasons of its own."""
-    await full_node(cluster, extender, "a")
-    other = await full_node(cluster, extender, "b")
-    await refused(cluster, extender, pod("waits", 8), "a")
-    await cluster.delete("pods", other["metadata"]["name"], "default")
-    await until("the room is known", lambda: not extender.state.ledger.node("b").claims)
-    await settled(extender)
-    assert retries(cluster, "waits") == 0
-
-
-async def test_a_pod_that_is_placed_or_gone_is_not_sent_back(
-    cluster: FakeApiServer, extender: Running
-) -> None:
-    """Nothing is written about pods that do not wait any more."""
-    holder = await full_node(cluster, extender, "n")
-    for name in ("placed", "gone", "gated"):
-        item = await refused(cluster, extender, pod(name, 4), "n")
-        if name == "placed":
-            await cluster.put("pods", placed(item, "elsewhere", 0))
-            await extender.knows_pod(item["metadata"]["uid"])
-        elif name == "gone":
-            await cluster.delete("pods", name, "default")
-            await until("it is gone", lambda: not extender.state.find("default", "gone"))
-        else:
-            item["spec"]["schedulingGates"] = [{"name": "quota"}]
-            await cluster.put("pods", item)
-            await until("the gate is known", lambda: gated(extender, "gated"))
-    await cluster.delete("pods", holder["metadata"]["name"], "default")
-    await until("the room is known", lambda: not extender.state.ledger.node("n").claims)
-    await settled(extender)
-    assert not [path for method, path in cluster.requests if method == "PATCH" and "/pods/" in path]
-
-
-async def test_a_patch_that_fails_is_tried_again(cluster: FakeApiServer, extender: Running) -> None:
-    """A pod does not lose its turn to an API server that is busy."""
-    holder = await full_node(cluster, extender, "n")
-    await refused(cluster, extender, pod("waits", 8), "n")
-    cluster.fail_next("patch", lambda _: status(503, "busy"))
-    await cluster.delete("pods", holder["metadata"]["name"], "default")
-    await until("it is tried again", lambda: retries(cluster, "waits") == 2)
-    assert RETRY in cluster.find("pods", "waits", "default")["metadata"]["annotations"]
-
-
-async def test_a_pod_that_is_refused_again_goes_back_ever_less_often(
-    cluster: FakeApiServer, extender: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Within the wait that its earlier wake-ups cost, no change sends a pod back."""
-    monkeypatch.setattr(requeue, "AGAIN_SECONDS", 60.0)
-    holder = await full_node(cluster, extender, "n")
-    item = await refused(cluster, extender, pod("waits", 16), "n")
-    await cluster.delete("pods", holder["metadata"]["name"], "default")
-    await until("it is sent back", lambda: retries(cluster, "waits") == 1)
-    again = await hold(cluster, extender, "n", 16)
-    await refused(cluster, extender, item, "n")
-    await cluster.delete("pods", again["metadata"]["name"], "default")
-    await until("the room is known", lambda: not extender.state.ledger.node("n").claims)
-    assert await extender.service.requeue.look()
-    assert retries(cluster, "waits") == 1
 
 
 async def test_a_gang_goes_back_when_its_last_pod_is_created(

@@ -1,0 +1,315 @@
+"""Sending refused pods back, step by step: which pods, in which order, when, and when never."""
+
+import asyncio
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import structlog
+from decoded import a_node, a_pod, state_of
+from objects import Object, placed, pod
+
+from gpucore.gangplaces import Rules
+from gpucore.units import NodeName
+from gpuextender import metrics, requeue
+from gpuextender.gangs import Gangs
+from gpuextender.listings import Listings
+from gpuextender.requeue import Requeue
+from gpuextender.roster import Roster
+from gpuextender.state import State
+from gpukube.errors import UnreachableError
+from gpukube.testing.clock import FakeClock
+from gpukube.testing.scripted import Reply, ScriptedClient, failure
+
+
+class Bench:
+    """Nodes of one GPU of 8 units, all of them full, and the pods that were refused."""
+
+    def __init__(self, clock: FakeClock, *nodes: str) -> None:
+        self.clock = clock
+        self.state: State = state_of(*(a_node(name, 8) for name in nodes), clock=clock.now_ns)
+        self.api = ScriptedClient()
+        roster = Roster(self.state.ledger)
+        self._listings = Listings(roster)
+        gangs = Gangs(self.state, Rules(), clock=clock.now_ns)
+        self.requeue = Requeue(self.state, self.api, gangs, roster)
+        self.state.tell(
+            lambda node: self.requeue.node_changed(roster.touch(node)), self.requeue.pod_came
+        )
+        for name in nodes:
+            self.state.pod_changed(a_pod(self.holder(name)))
+
+    def holder(self, node: str) -> Object:
+        """The pod that fills a node."""
+        return placed(pod(f"holder-{node}", 8, uid=f"holder-{node}"), node, 0)
+
+    def free(self, node: str) -> None:
+        """The pod that fills a node ends."""
+        self.state.pod_gone(a_pod(self.holder(node)))
+
+    def refuse(self, item: Object, *nodes: str, judged: int | None = None) -> None:
+        """Filter refused a pod on all of these nodes."""
+        self.state.pod_changed(a_pod(item))
+        asking = self.state.saw(a_pod(item))
+        assert asking.demand is not None
+        listing = self._listings.of([NodeName(name) for name in nodes])
+        change = self.requeue.change if judged is None else judged
+        self.requeue.refused(asking, asking.demand, listing, judged=change)
+
+    def reply(self, *replies: Reply) -> None:
+        """The next replies of the API server."""
+        self.api.replies.extend(replies)
+
+    def sent(self) -> list[str]:
+        """Names of the pods that were sent back, in order."""
+        return [one.path.split("/")[-2] for one in self.api.requests]
+
+
+def waits(name: str, mem: int = 4, **more: Any) -> Object:
+    """A pod that waits."""
+    return pod(name, mem, uid=name, **more)
+
+
+def member(name: str) -> Object:
+    """A pod of a gang of two."""
+    return waits(name, 6, labels={"gpu-topology": "g", "gpu-topology-replica": "2"})
+
+
+@pytest.fixture(autouse=True)
+def one_clock(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
+    """The annotation has the time of the loop."""
+    monkeypatch.setattr(requeue, "time_ns", clock.now_ns)
+
+
+async def test_the_patch_changes_one_annotation_of_the_very_pod(clock: FakeClock) -> None:
+    """It goes to the status, with the UID as a precondition, and is counted."""
+    bench = Bench(clock, "n")
+    bench.refuse(waits("p"), "n")
+    await bench.requeue.look()
+    assert bench.sent() == []
+    bench.free("n")
+    bench.reply(b"{}")
+    before = metrics.REQUEUES.labels("written")._value.get()
+    assert await bench.requeue.look()
+    [request] = bench.api.requests
+    path = "/api/v1/namespaces/default/pods/p/status"
+    assert (request.method, request.path) == ("PATCH", path)
+    annotations = {"gpushare/retry": str(clock.now_ns())}
+    assert request.body == {"metadata": {"uid": "p", "annotations": annotations}}
+    assert metrics.REQUEUES.labels("written")._value.get() == before + 1
+
+
+async def test_a_pod_waits_longer_after_each_time(clock: FakeClock) -> None:
+    """One second, two, four, up to fifteen; a change within the wait is not lost."""
+    bench = Bench(clock, "n")
+    bench.refuse(waits("p"), "n")
+    at: list[float] = []
+    for _ in range(7):
+        bench.free("n")
+        bench.reply(b"{}")
+        while not bench.api.requests:
+            assert await bench.requeue.look()
+            clock.seconds += 0.25
+        at.append(bench.api.requests.pop().at)
+        bench.state.pod_changed(a_pod(bench.holder("n")))
+        bench.refuse(waits("p"), "n")
+    pauses = [later - earlier for earlier, later in pairwise(at)]
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 15.0, 15.0]
+
+
+async def test_a_pod_that_was_accepted_is_not_sent_back(clock: FakeClock) -> None:
+    """Filter found a node for it meanwhile."""
+    bench = Bench(clock, "n")
+    bench.refuse(waits("p"), "n")
+    bench.requeue.accepted(bench.state.saw(a_pod(waits("p"))))
+    bench.free("n")
+    assert not await bench.requeue.look()
+    assert bench.sent() == []
+
+
+@pytest.mark.parametrize("end", ["deleted", "placed", "gated", "again"])
+async def test_a_pod_that_does_not_wait_any_more_is_forgotten(clock: FakeClock, end: str) -> None:
+    """Also one that was created again under its name: it has another UID."""
+    bench = Bench(clock, "n")
+    item = waits("p")
+    bench.refuse(item, "n")
+    if end == "placed":
+        bench.state.pod_changed(a_pod(placed(item, "elsewhere", 0)))
+    elif end == "gated":
+        item["spec"]["schedulingGates"] = [{"name": "quota"}]
+        bench.state.pod_changed(a_pod(item))
+    else:
+        bench.state.pod_gone(a_pod(item))
+    if end == "again":
+        bench.state.pod_changed(a_pod(pod("p", 4, uid="new")))
+    bench.free("n")
+    assert not await bench.requeue.look()
+    assert bench.sent() == []
+
+
+async def test_only_nodes_that_the_scheduler_offered_count(clock: FakeClock) -> None:
+    """It left the other one out for reasons of its own."""
+    bench = Bench(clock, "a", "b", "c")
+    bench.refuse(waits("p"), "a", "c")
+    bench.free("b")
+    await bench.requeue.look()
+    assert bench.sent() == []
+    bench.free("c")
+    bench.reply(b"{}")
+    await bench.requeue.look()
+    assert bench.sent() == ["p"]
+
+
+async def test_pods_of_higher_priority_go_first_and_only_as_many_as_fit(clock: FakeClock) -> None:
+    """The free memory is counted for those that are sent back, on all nodes together."""
+    bench = Bench(clock, "a", "b")
+    for name, priority in (("low", 1), ("high", 9), ("middle", 5)):
+        bench.refuse(waits(name, 8, priority=priority), "a", "b")
+    bench.free("a")
+    bench.free("b")
+    bench.reply(b"{}", b"{}")
+    assert await bench.requeue.look()
+    assert bench.sent() == ["high", "middle"]
+
+
+async def test_pods_of_several_nodes_go_back_in_the_order_of_their_priority(
+    clock: FakeClock,
+) -> None:
+    """The node that changed last is looked at first, and its pod does not go first for that."""
+    bench = Bench(clock, "a", "b")
+    bench.refuse(waits("low", 8, priority=1), "b")
+    bench.refuse(waits("high", 8, priority=9), "a")
+    bench.free("a")
+    bench.free("b")
+    bench.reply(b"{}", b"{}")
+    await bench.requeue.look()
+    assert bench.sent() == ["high", "low"]
+
+
+async def test_room_that_came_while_the_pod_was_judged_is_not_lost(clock: FakeClock) -> None:
+    """The refusal is older than the room, so a look follows without any further event."""
+    bench = Bench(clock, "n")
+    judged = bench.requeue.change
+    bench.free("n")
+    bench.reply(b"{}")
+    task = asyncio.create_task(bench.requeue.run())
+    await asyncio.sleep(1)
+    assert bench.sent() == []
+    bench.refuse(waits("p"), "n", judged=judged)
+    await asyncio.sleep(0.1)
+    assert bench.sent() == []
+    await asyncio.sleep(0.1)
+    assert bench.sent() == ["p"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_change_is_followed_by_a_look_after_the_grace_time(clock: FakeClock) -> None:
+    """A scheduler that heard of the change itself is quicker than the patch."""
+    bench = Bench(clock, "n")
+    task = asyncio.create_task(bench.requeue.run())
+    bench.refuse(waits("p"), "n")
+    await asyncio.sleep(5)
+    bench.reply(b"{}")
+    began = clock.now()
+    bench.free("n")
+    await asyncio.sleep(2)
+    [request] = bench.api.requests
+    assert request.at - began == pytest.approx(requeue.GRACE_SECONDS)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("error", [failure(503, "busy"), UnreachableError("reset")])
+async def test_a_patch_that_fails_is_sent_again_after_the_wait(
+    clock: FakeClock, error: Exception
+) -> None:
+    """The pod keeps its turn although nothing else changes."""
+    bench = Bench(clock, "n")
+    task = asyncio.create_task(bench.requeue.run())
+    await asyncio.sleep(0)
+    bench.refuse(waits("p"), "n")
+    bench.reply(error, b"{}")
+    before = metrics.REQUEUES.labels("failed")._value.get()
+    bench.free("n")
+    with structlog.testing.capture_logs() as logs:
+        await asyncio.sleep(20)
+    assert bench.sent() == ["p", "p"]
+    first, second = bench.api.requests
+    assert 1.0 <= second.at - first.at <= 2.5
+    assert metrics.REQUEUES.labels("failed")._value.get() == before + 1
+    assert [(line["event"], line["pod"]) for line in logs] == [("pod not sent back", "default/p")]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_pod_that_the_server_does_not_have_is_forgotten(clock: FakeClock) -> None:
+    """Its deletion event comes later; nothing is sent about it again."""
+    bench = Bench(clock, "n")
+    bench.refuse(waits("p"), "n")
+    bench.free("n")
+    bench.reply(failure(404))
+    await bench.requeue.look()
+    clock.seconds += 60
+    bench.requeue.node_changed(1)
+    assert not await bench.requeue.look()
+    assert bench.sent() == ["p"]
+
+
+async def test_many_pods_go_back_at_a_bounded_rate(clock: FakeClock) -> None:
+    """A hundred at once, then fifty a second."""
+    names = [f"n{number}" for number in range(125)]
+    bench = Bench(clock, *names)
+    for name in names:
+        bench.refuse(waits(f"p-{name}", 8), *names)
+    for name in names:
+        bench.free(name)
+    bench.reply(*[b"{}"] * len(names))
+    began = clock.now()
+    await bench.requeue.look()
+    assert len(bench.sent()) == 125
+    assert clock.now() - began == pytest.approx(25 / requeue.PER_SECOND)
+
+
+async def test_a_gang_goes_back_together_once_it_fits(clock: FakeClock) -> None:
+    """Room for one of two members is not enough; nothing is reserved by the look."""
+    bench = Bench(clock, "a", "b")
+    for name in ("g0", "g1"):
+        bench.refuse(member(name), "a", "b")
+    bench.free("a")
+    await bench.requeue.look()
+    assert bench.sent() == []
+    bench.free("b")
+    bench.reply(b"{}", b"{}")
+    await bench.requeue.look()
+    assert sorted(bench.sent()) == ["g0", "g1"]
+    assert not bench.state.ledger.claims()
+
+
+async def test_a_gang_goes_back_when_its_last_member_comes(clock: FakeClock) -> None:
+    """The new pod is what changed, not a node."""
+    bench = Bench(clock, "a", "b")
+    bench.free("a")
+    bench.free("b")
+    bench.refuse(member("g0"), "a", "b")
+    await bench.requeue.look()
+    assert bench.sent() == []
+    bench.state.pod_changed(a_pod(member("g1")))
+    bench.reply(b"{}")
+    await bench.requeue.look()
+    assert bench.sent() == ["g0"]
+
+
+async def test_one_gang_is_planned_at_a_time(clock: FakeClock) -> None:
+    """The look tells that there is more to do, and the next one goes on."""
+    bench = Bench(clock, "a", "b")
+    bench.refuse(member("g0"), "a", "b")
+    bench.refuse(member("g1"), "a", "b")
+    other = {"gpu-topology": "h", "gpu-topology-replica": "2"}
+    for name in ("h0", "h1"):
+        bench.refuse(waits(name, 2, labels=other), "a", "b")
+    bench.free("a")
+    bench.reply(b"{}", b"{}")
+    assert await bench.requeue.look()
+    assert await bench.requeue.look()
+    assert sorted(bench.sent()) == ["h0", "h1"]
