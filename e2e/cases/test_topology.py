@@ -105,19 +105,24 @@ def test_a_training_job_of_two_cards_completes_and_prints_them(
 
 
 @pytest.mark.since("1.34")
-def test_the_place_of_a_gated_member_of_a_gang_is_kept(
+def test_a_gang_with_a_gated_member_waits_and_reserves_nothing(
     environment: Environment, case: Case, empty: str
 ) -> None:
-    """One half goes to the member that may run, the other to nobody until the gate opens."""
+    """A gated pod may never come: others have the GPUs until the gate opens, then both run."""
     free, gated = (whole(case, name, 4, empty, size=2) for name in ("free", "gated"))
     gated["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
     case.kubectl.apply(free, gated)
-    case.wait_running("free")
-    case.kubectl.apply(whole(case, "stranger", 4, empty))
-    until("the stranger waits", lambda: case.events("FailedScheduling", "stranger"), seconds=60)
+    sentence = f"gang {case.name} waits for 1 of its 2 pods"
+
+    def told() -> bool:
+        return any(sentence in text for text in case.events("FailedScheduling", "free"))
+
+    until("the free member is told what it waits for", told, seconds=60)
+    case.run(whole(case, "stranger", 8, empty))
+    case.kubectl("delete", "pod", "stranger", "-n", case.name)
     gates = '[{"op": "remove", "path": "/spec/schedulingGates"}]'
     case.kubectl("patch", "pod", "gated", "-n", case.name, "--type=json", f"--patch={gates}")
-    case.wait_running("gated")
+    case.wait_running("free", "gated")
     assert_really_on(environment, case, ["free", "gated"], empty)
 
 
