@@ -101,6 +101,24 @@ async def test_a_gang_goes_back_when_its_last_pod_is_created(
     assert not extender.state.ledger.claims()
 
 
+async def test_a_gang_that_becomes_complete_goes_back_to_report_what_it_lacks(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """The scheduler's message said that pods were missing; once, not again and again."""
+    await cluster.put("nodes", whole_node("n", 2))
+    await extender.knows_node("n")
+    labels = {"gpu-topology": "train", "gpu-topology-replica": "3"}
+    items = [pod(f"m{number}", gpus=1, labels=labels) for number in range(3)]
+    for item in items[:2]:
+        await refused(cluster, extender, item, "n")
+    await refused(cluster, extender, items[2], "n")
+    await until("both are sent back", lambda: retries(cluster, "m0") and retries(cluster, "m1"))
+    for item in items:
+        assert (await extender.filter(item, "n"))["NodeNames"] == []
+    await settled(extender)
+    assert (retries(cluster, "m0"), retries(cluster, "m2")) == (1, 0)
+
+
 async def test_a_gang_goes_back_when_there_is_room_for_all(
     cluster: FakeApiServer, extender: Running
 ) -> None:
@@ -115,6 +133,9 @@ async def test_a_gang_goes_back_when_there_is_room_for_all(
         holders.append(holder["metadata"]["name"])
     labels = {"gpu-topology": "train", "gpu-topology-replica": "2"}
     items = [pod(f"m{number}", 16, labels=labels) for number in range(2)]
+    for item in items:
+        await cluster.put("pods", item)
+    await until("all are known", lambda: extender.state.find("default", "m1"))
     for item in items:
         await refused(cluster, extender, item, "n")
     await cluster.delete("pods", holders[0], "default")

@@ -56,6 +56,11 @@ class Bench:
         change = self.requeue.change if judged is None else judged
         self.requeue.refused(asking, asking.demand, listing, judged=change)
 
+    def create(self, *items: Object) -> None:
+        """Pods that the watch has shown, and that no filter was asked about."""
+        for item in items:
+            self.state.pod_changed(a_pod(item))
+
     def reply(self, *replies: Reply) -> None:
         """The next replies of the API server."""
         self.api.replies.extend(replies)
@@ -274,6 +279,7 @@ async def test_many_pods_go_back_at_a_bounded_rate(clock: FakeClock) -> None:
 async def test_a_gang_goes_back_together_once_it_fits(clock: FakeClock) -> None:
     """Room for one of two members is not enough; nothing is reserved by the look."""
     bench = Bench(clock, "a", "b")
+    bench.create(member("g0"), member("g1"))
     for name in ("g0", "g1"):
         bench.refuse(member(name), "a", "b")
     bench.free("a")
@@ -303,9 +309,11 @@ async def test_a_gang_goes_back_when_its_last_member_comes(clock: FakeClock) -> 
 async def test_one_gang_is_planned_at_a_time(clock: FakeClock) -> None:
     """The look tells that there is more to do, and the next one goes on."""
     bench = Bench(clock, "a", "b")
+    other = {"gpu-topology": "h", "gpu-topology-replica": "2"}
+    bench.create(member("g0"), member("g1"))
+    bench.create(*(waits(name, 2, labels=other) for name in ("h0", "h1")))
     bench.refuse(member("g0"), "a", "b")
     bench.refuse(member("g1"), "a", "b")
-    other = {"gpu-topology": "h", "gpu-topology-replica": "2"}
     for name in ("h0", "h1"):
         bench.refuse(waits(name, 2, labels=other), "a", "b")
     bench.free("a")

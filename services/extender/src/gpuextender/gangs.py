@@ -54,6 +54,11 @@ class Gangs:
             return False
         return not isinstance(self._seated(gang, asking, asking.demand, names), str)
 
+    def complete(self, asking: Asking) -> bool:
+        """All pods of its gang exist; a pod without a gang is complete."""
+        gang = gang_of(asking.pod)
+        return gang is None or self._state.members(asking, gang).exist >= gang.size
+
     def sift(self, asking: Asking, names: Sequence[NodeName]) -> tuple[list[NodeName], Said] | None:
         """Names the pod may go to, and what the others say; ``None`` for a pod of no gang."""
         admitted = self.admit(asking, names)

@@ -25,6 +25,7 @@ class Entry(msgspec.Struct):
         judged: the change up to which it was judged, or sent back to its scheduler.
         wakeups: times it was sent back since it last fitted anywhere.
         not_before: time of the loop before which it is not sent back again.
+        incomplete: pods of its gang were missing, which its scheduler reported as the reason.
     """
 
     pod: Pod
@@ -33,6 +34,7 @@ class Entry(msgspec.Struct):
     judged: int
     wakeups: int = 0
     not_before: float = 0.0
+    incomplete: bool = False
 
     def was_offered(self, number: int) -> bool:
         """The scheduler offered the node with this number."""

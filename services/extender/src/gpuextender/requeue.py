@@ -73,7 +73,8 @@ class Requeue:
         """
         pod = asking.pod
         refused = RefusedPod(pod.uid, demand, pod.priority, pod.creation)
-        self._pods.remember(pod, refused, listing.numbers, judged=judged)
+        entry = self._pods.remember(pod, refused, listing.numbers, judged=judged)
+        entry.incomplete = not self._gangs.complete(asking)
         if self._pods.change > judged:
             self._changed.set()
 
@@ -133,6 +134,9 @@ class Requeue:
     def _together(self, ranked: Sequence[Entry]) -> tuple[list[Entry], bool]:
         """The pods of one gang if they can be placed now, and whether other gangs may fit too.
 
+        Pods that were refused because some of the gang were missing go back too once all exist:
+        their scheduler has to report the reason that holds now.
+
         Planning a gang takes long on a large cluster, so that one is planned at a time.
         """
         hopeful = [one for one in ranked if gang_of(one.pod) and self._may_fit(one)]
@@ -143,11 +147,17 @@ class Requeue:
         crowd = [one for one in hopeful if gang_of(one.pod) == gang]
         asking = self._state.asking(first.pod.namespace, first.pod.name, first.refused.uid)
         more = len(crowd) < len(hopeful)
-        if asking is not None and self._gangs.could_go(asking, self._names(first)):
+        if asking is not None and self._worth_a_try(asking, first):
             return crowd, more
         for one in crowd:
             one.judged = self._pods.change
         return [], more
+
+    def _worth_a_try(self, asking: Asking, entry: Entry) -> bool:
+        """The gang can be placed, or is refused for another reason than before."""
+        if entry.incomplete and self._gangs.complete(asking):
+            return True
+        return self._gangs.could_go(asking, self._names(entry))
 
     def _may_fit(self, entry: Entry) -> bool:
         """A gang's pod may fit: pods came, or a node that changed has room for this one."""
