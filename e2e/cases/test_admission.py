@@ -1,7 +1,7 @@
 """The chart's admission policies, judged by the API server itself."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -17,6 +17,16 @@ RETRY = "gpushare/retry"
 TENANT = "tenant"
 EFFECT_SECONDS = 60
 REFUSED = "only the gpushare scheduler and device plugin write annotations"
+# Patches of a pod's status, and what the refusal says; empty: allowed.
+SCHEDULER_PATCHES: tuple[tuple[Object, str], ...] = (
+    ({"metadata": {"annotations": {RETRY: "1"}}}, ""),
+    ({"metadata": {"annotations": {"team": "theirs"}}}, "no annotation but"),
+    ({"metadata": {"labels": {"app": "other"}}}, "changes no labels"),
+    ({"metadata": {"finalizers": ["evil/stay"]}}, "no finalizers"),
+    ({"status": {"phase": "Failed"}}, "the scheduler changes only"),
+    ({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, "the scheduler changes"),
+    ({"status": {"nominatedNodeName": "n1"}}, ""),
+)
 # What someone with the plugin's token of a node could try; prints the API server's answers.
 ABUSE = """
 import json, pathlib, ssl, sys, urllib.error, urllib.request
@@ -108,36 +118,21 @@ def test_tenants_and_stolen_tokens_change_no_allocation(
 
 
 @pytest.mark.usefixtures("policies")
-@pytest.mark.parametrize(
-    ("patch", "sentence"),
-    [
-        ({"metadata": {"annotations": {RETRY: "1"}}}, ""),
-        ({"metadata": {"annotations": {"team": "theirs"}}}, "no annotation but"),
-        ({"metadata": {"labels": {"app": "other"}}}, "changes no labels"),
-        ({"metadata": {"finalizers": ["evil/stay"]}}, "no finalizers"),
-        ({"status": {"phase": "Failed"}}, "the scheduler changes only"),
-        (
-            {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
-            "the scheduler changes",
-        ),
-        ({"status": {"nominatedNodeName": "n1"}}, ""),
-    ],
-)
 def test_a_stolen_scheduler_token_writes_no_more_than_the_scheduler(
-    case: Case, patch: Object, sentence: str
+    environment: KindEnvironment, case: Case
 ) -> None:
     """Of a pod: the annotation gpushare/retry and the status that kube-scheduler writes."""
     waiting = case.pod("waiting", 2)
     waiting["spec"]["schedulerName"] = "nobody"
-    case.kubectl("create", "-n", case.name, "-f", "-", stdin=json.dumps(waiting))
-    command = ("patch", "pod", "waiting", "-n", case.name, "--subresource=status", "--type=merge")
-    account = f"--as=system:serviceaccount:{NAMESPACE}:{RELEASE}-scheduler"
-    try:
-        case.kubectl(*command, account, "-p", json.dumps(patch))
-        found = ""
-    except KubectlError as error:
-        found = str(error)
-    assert (sentence in found) if sentence else not found
+    case.kubectl.apply(waiting)
+    path = f"/api/v1/namespaces/{case.name}/pods/waiting/status"
+    chosen = ("-l", "app.kubernetes.io/component=scheduler")
+    pod = environment.kubectl("get", "pods", "-n", NAMESPACE, *chosen, "-o", "name").split()[0]
+    patches = [(path, patch) for patch, _ in SCHEDULER_PATCHES]
+    answers = answered(environment, (pod, "-c", "extender"), patches)
+    for (patch, sentence), answer in zip(SCHEDULER_PATCHES, answers, strict=True):
+        assert answer.startswith("403" if sentence else "200"), (patch, answer)
+        assert sentence in answer
 
 
 def abuse(environment: KindEnvironment, node: str, *patches: tuple[str, Object]) -> list[str]:
@@ -145,6 +140,13 @@ def abuse(environment: KindEnvironment, node: str, *patches: tuple[str, Object])
     chosen = ("-l", "app.kubernetes.io/component=device-plugin", "-o", "name")
     where = ("-n", NAMESPACE, f"--field-selector=spec.nodeName={node}")
     (pod,) = environment.kubectl("get", "pods", *where, *chosen).split()
-    command = ("python3", "-c", ABUSE, json.dumps(patches))
     assert RELEASE in pod
-    return environment.kubectl("exec", "-n", NAMESPACE, pod, "--", *command).splitlines()
+    return answered(environment, (pod,), patches)
+
+
+def answered(
+    environment: KindEnvironment, container: tuple[str, ...], patches: Sequence[tuple[str, Object]]
+) -> list[str]:
+    """What the API server answers to patches with the token of a container."""
+    command = ("python3", "-c", ABUSE, json.dumps(patches))
+    return environment.kubectl("exec", "-n", NAMESPACE, *container, "--", *command).splitlines()

@@ -58,7 +58,7 @@ def test_the_demo_runs_on_a_local_official_image_and_names_it(
         said = demo(environment, "up")
         assert f"node image {local_image} (local or pulled)" in said
         assert f"Kubernetes {environment.version[0]}.{environment.version[1]}." in said
-        assert "Allocated/Total GPU Memory In Cluster:\n59/190 (31%)" in said
+        assert "Allocated/Total GPU Memory In Cluster:\n59/186 (31%)" in said
         world = KindEnvironment(NAME)
         name = "kubernetes.default.svc.cluster.local"
         kubectl = [str(world.folder / "bin" / "kubectl"), "--kubeconfig", str(world.kubeconfig)]
