@@ -2,21 +2,17 @@
 
 import asyncio
 import json
-import random
 from pathlib import Path
 
 import pytest
 from aiohttp import web
-from following import NODES, FakeHandler, following
+from following import following
 from kubeobjects import node
 
 from gpukube import lister
-from gpukube.backoff import Backoff
-from gpukube.client import HttpKubeClient
-from gpukube.informer import Informer
 from gpukube.testing.answers import status
 from gpukube.testing.apiserver import FakeApiServer
-from gpukube.testing.waiting import WAIT_SECONDS, until
+from gpukube.testing.waiting import until
 
 
 async def test_it_lists_then_follows(cluster: FakeApiServer, tmp_path: Path) -> None:
@@ -135,18 +131,6 @@ async def test_410_inside_the_stream_lists_again(cluster: FakeApiServer, tmp_pat
         await until("listed again", lambda: handler.lists == 1)
 
 
-@pytest.mark.parametrize("code", [429, 500, 503])
-async def test_a_busy_server_is_waited_for_without_a_list(
-    cluster: FakeApiServer, tmp_path: Path, code: int
-) -> None:
-    """429 and 5xx to a watch are no reason to read everything again."""
-    cluster.fail_next("watch", lambda _: status(code, "busy"))
-    async with following(cluster, tmp_path) as (handler, _):
-        await cluster.put("nodes", node("a"))
-        await until("followed", lambda: handler.items == {"a"})
-        assert cluster.lists("nodes") == 1
-
-
 async def test_a_failing_first_list_is_tried_again(cluster: FakeApiServer, tmp_path: Path) -> None:
     """Not synced until a whole list came."""
     await cluster.put("nodes", node("a"))
@@ -155,22 +139,6 @@ async def test_a_failing_first_list_is_tried_again(cluster: FakeApiServer, tmp_p
     async with following(cluster, tmp_path) as (handler, _):
         assert handler.items == {"a"}
         assert cluster.count("GET", "/nodes") >= 4
-
-
-async def test_a_line_that_cannot_be_read_lists_again(
-    cluster: FakeApiServer, tmp_path: Path
-) -> None:
-    """A broken stream is not trusted any further."""
-
-    async def babble(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(b'{"type": "ADDED", "object": {"metadata": 7}}\n')
-        return response
-
-    cluster.fail_next("watch", babble)
-    async with following(cluster, tmp_path) as (handler, _):
-        await until("listed again", lambda: handler.lists == 1)
 
 
 async def test_a_silent_connection_is_given_up(cluster: FakeApiServer, tmp_path: Path) -> None:
@@ -189,44 +157,3 @@ async def test_a_silent_connection_is_given_up(cluster: FakeApiServer, tmp_path:
         await until("noticed", lambda: handler.items == {"a"})
         assert cluster.lists("nodes") == 2
         release.set()
-
-
-async def test_a_watch_that_ends_at_once_is_not_asked_in_a_tight_loop(
-    cluster: FakeApiServer, tmp_path: Path
-) -> None:
-    """An empty clean end within a second waits like a failure."""
-
-    async def end(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        return response
-
-    for _ in range(4):
-        cluster.fail_next("watch", end)
-    began = asyncio.get_running_loop().time()
-    async with following(cluster, tmp_path) as (handler, _):
-        await cluster.put("nodes", node("a"))
-        await until("followed", lambda: handler.items == {"a"})
-        assert asyncio.get_running_loop().time() - began >= 4 * 0.005
-
-
-async def test_age_says_how_long_ago_the_server_was_heard(
-    cluster: FakeApiServer, tmp_path: Path
-) -> None:
-    """Infinite before the first list, small while events come."""
-    path = tmp_path / "kubeconfig"
-    path.write_text(cluster.kubeconfig())
-    async with await HttpKubeClient.connect(path, user_agent="test") as api:
-        assert Informer(api, NODES, FakeHandler(), silence=1).age == float("inf")
-    async with following(cluster, tmp_path) as (_, one):
-        assert one.age < WAIT_SECONDS
-
-
-def test_waits_grow_with_jitter_and_start_over_after_health() -> None:
-    """Doubling from the first step to the last, between half and all of it."""
-    backoff = Backoff(first=1, last=8, healthy=60, source=random.Random(7))
-    waits = [backoff.after_failure(lasted=0) for _ in range(6)]
-    for wait, step in zip(waits, (1, 2, 4, 8, 8, 8), strict=True):
-        assert step / 2 <= wait <= step
-    assert backoff.after_failure(lasted=61) <= 1
-    assert backoff.after_failure(lasted=0, asked=30) == 30

@@ -11,6 +11,7 @@ import structlog
 from decoded import a_node, a_pod, assume, state_of
 from objects import pod
 
+from gpucore.gang import seat_of
 from gpucore.units import PodUid
 from gpuextender import housekeeping
 from gpuextender.health import Health
@@ -108,7 +109,7 @@ async def test_a_list_ends_reservations_from_before_it(state: State, clock: Fake
     listed = asyncio.Event()
     before = reserve(state, clock, "before")
     with structlog.testing.capture_logs() as logs:
-        async with running(housekeeping.expire_after_lists(state, listed, seconds=5.0)):
+        async with running(housekeeping.forget_after_lists(state, listed, seconds=5.0)):
             await asyncio.sleep(100)
             assert before()
             listed.set()
@@ -119,7 +120,7 @@ async def test_a_list_ends_reservations_from_before_it(state: State, clock: Fake
             assert not logs
             await asyncio.sleep(1)
             assert (before(), after()) == (False, True)
-            event = {"event": "reservations lost by the API server", "log_level": "warning"}
+            event = {"event": "bindings lost by the API server", "log_level": "warning"}
             assert logs == [event | {"uids": ["before"]}]
             await asyncio.sleep(100)
             assert after()
@@ -128,12 +129,27 @@ async def test_a_list_ends_reservations_from_before_it(state: State, clock: Fake
             assert not after()
 
 
+async def test_a_list_leaves_what_a_gang_reserves(state: State, clock: FakeClock) -> None:
+    """A reserved place has no Binding that a list could confirm."""
+    listed = asyncio.Event()
+    stands = reserve(state, clock, "p")
+    claim = state.ledger.claim(PodUid("p"))
+    assert claim is not None
+    place = seat_of(claim)
+    state.reserve(place)
+    async with running(housekeeping.forget_after_lists(state, listed, seconds=5.0)):
+        listed.set()
+        await asyncio.sleep(5.5)
+        assert not stands()
+        assert state.ledger.claim(place.uid) is not None
+
+
 async def test_a_list_that_comes_while_one_is_worked_off_counts_too(
     state: State, clock: FakeClock
 ) -> None:
     """The second list leads to a second look."""
     listed = asyncio.Event()
-    async with running(housekeeping.expire_after_lists(state, listed, seconds=5.0)):
+    async with running(housekeeping.forget_after_lists(state, listed, seconds=5.0)):
         listed.set()
         await asyncio.sleep(2)
         stands = reserve(state, clock, "p")
@@ -151,7 +167,7 @@ async def test_nothing_is_logged_where_nothing_expires(state: State) -> None:
     health = health_of(FakeInformer())
     with structlog.testing.capture_logs() as logs:
         async with (
-            running(housekeeping.expire_after_lists(state, listed, seconds=5.0)),
+            running(housekeeping.forget_after_lists(state, listed, seconds=5.0)),
             running(housekeeping.expire_reservations(state, health, ttl=TTL)),
         ):
             await asyncio.sleep(10 * TTL)

@@ -11,7 +11,7 @@ from objects import Object, placed, pod
 
 from gpucore.gangplaces import Rules
 from gpucore.units import NodeName
-from gpuextender import metrics, requeue
+from gpuextender import metrics, refused, requeue
 from gpuextender.gangs import Gangs
 from gpuextender.listings import Listings
 from gpuextender.requeue import Requeue
@@ -175,6 +175,29 @@ async def test_pods_of_higher_priority_go_first_and_only_as_many_as_fit(clock: F
     bench.reply(b"{}", b"{}")
     assert await bench.requeue.look()
     assert bench.sent() == ["high", "middle"]
+
+
+async def test_only_so_many_pods_are_remembered(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that was refused least recently is forgotten."""
+    monkeypatch.setattr(refused, "REMEMBERED", 2)
+    bench = Bench(clock, "n")
+    for name in ("x", "y", "x", "z"):
+        bench.refuse(waits(name, 2), "n")
+    bench.free("n")
+    bench.reply(b"{}", b"{}")
+    await bench.requeue.look()
+    assert sorted(bench.sent()) == ["x", "z"]
+
+
+async def test_a_node_that_came_after_the_refusal_was_not_offered(clock: FakeClock) -> None:
+    """Its number is beyond those that were offered."""
+    bench = Bench(clock, "a", "b")
+    bench.refuse(waits("p"), "a")
+    bench.free("b")
+    await bench.requeue.look()
+    assert bench.sent() == []
 
 
 async def test_pods_of_several_nodes_go_back_in_the_order_of_their_priority(
