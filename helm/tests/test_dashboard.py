@@ -154,9 +154,10 @@ def test_every_flag_is_known_to_the_command() -> None:
     assert {flag.partition("=")[0] for flag in flags} <= known
 
 
-def test_it_is_bound_to_roles_that_exist() -> None:
-    """Its account is made, and every role that it is bound to is made too."""
-    rendered = with_page()
+@pytest.mark.parametrize(("config_maps", "roles_bound"), [(False, 1), (True, 2)])
+def test_it_is_bound_to_roles_that_exist(config_maps: bool, roles_bound: int) -> None:
+    """Its account is made, and every role that it is bound to; one more for ConfigMaps."""
+    rendered = render(values={"dashboard": {"enabled": True}, "unhealthyConfigMaps": config_maps})
     roles = {
         item["metadata"]["name"] for kind in ("Role", "ClusterRole") for item in rendered.of(kind)
     }
@@ -167,7 +168,7 @@ def test_it_is_bound_to_roles_that_exist() -> None:
         for item in rendered.of(kind)
         if item["subjects"][0]["name"] == account
     ]
-    assert len(bound) == 2
+    assert len(bound) == roles_bound
     assert set(bound) <= roles
 
 

@@ -101,6 +101,7 @@ async def test_a_pod_without_a_scheduler_is_adopted(tmp_path: Path) -> None:
     """A pod bound by hand runs on the best fitting card, gets annotations and an event."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
+        await stage.offered(200, "aliyun.com/gpu-core.percentage")
         stage.create("full", {"gpu-mem": 10}, annotations=planned(1, 10))
         await stage.admitted("full")
         stage.create("stray", {"gpu-mem": 3, "gpu-core.percentage": 20}, {"gpu-mem": 1})
