@@ -132,3 +132,18 @@ async def test_the_largest_body_goes_where_all_are_too_much() -> None:
     holding.cancel()
     await asyncio.wait({holding})
     assert not caller.app._held
+
+
+async def test_the_applications_own_answer_to_a_broken_off_body_is_dropped() -> None:
+    """Frameworks answer every exception with 500; the client is told that its body is too large."""
+
+    async def framework(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            while (await receive()).get("more_body"):
+                pass
+        except Exception:
+            await send({"type": "http.response.start", "status": 500, "headers": []})
+            await send({"type": "http.response.body", "body": b"Internal Server Error"})
+            raise
+
+    assert await Caller(app=framework).call(b"x" * 60, b"x" * 60) == 413

@@ -66,25 +66,32 @@ class LimitedBodies:
             await self._app(scope, receive, send)
             return
         answer = _Answer(self._gate, scope.get("client"), send)
-        body = _Body(self, scope.get("client"), receive, self._limits)
+        body = _Body(self, scope.get("client"), receive, self._limits, answer)
         try:
             if announced(scope) > self._limits.each:
-                raise BodyError(TOO_LARGE)  # noqa: TRY301 - the same end as one found later
+                raise answer.broken_off(TOO_LARGE)
             await self._app(scope, body.receive, answer.send)
-        except BodyError as error:
-            await answer.refuse(error.status)
+        except BodyError:
+            pass
         finally:
             self._held.pop(body, None)
+        if answer.error:
+            await answer.refuse(answer.error)
 
-    def hold(self, body: "_Body", size: int) -> None:
-        """Count a body, and disconnect the client of the largest one where it is too much."""
+    def hold(self, body: "_Body", size: int) -> bool:
+        """Count a body, and disconnect the client of the largest one where it is too much.
+
+        Returns:
+            False where that is this body.
+        """
         self._held[body] = size
         while sum(self._held.values()) > self._limits.together:
             largest = max(self._held, key=self._held.__getitem__)
             del self._held[largest]
             self._gate.close(largest.peer, "memory")
             if largest is body:
-                raise BodyError(TOO_LARGE)
+                return False
+        return True
 
 
 def announced(scope: Scope) -> int:
@@ -97,10 +104,16 @@ def announced(scope: Scope) -> int:
 
 class _Body:
     def __init__(
-        self, owner: LimitedBodies, peer: Peer | None, receive: Receive, limits: BodyLimits
+        self,
+        owner: LimitedBodies,
+        peer: Peer | None,
+        receive: Receive,
+        limits: BodyLimits,
+        answer: "_Answer",
     ) -> None:
         self.peer = peer
         self._owner, self._receive, self._limits = owner, receive, limits
+        self._answer = answer
         self._until = asyncio.get_running_loop().time() + limits.seconds
         self._size = 0
         self._complete = False
@@ -112,7 +125,7 @@ class _Body:
             async with asyncio.timeout_at(self._until):
                 message = await self._receive()
         except TimeoutError:
-            raise BodyError(TOO_SLOW) from None
+            raise self._answer.broken_off(TOO_SLOW) from None
         self._take(message)
         return message
 
@@ -121,18 +134,32 @@ class _Body:
             return
         self._complete = not message.get("more_body", False)
         self._size += len(message.get("body", b""))
-        if self._size > self._limits.each:
-            raise BodyError(TOO_LARGE)
-        if self._size:
-            self._owner.hold(self, self._size)
+        too_large = self._size > self._limits.each
+        if too_large or (self._size and not self._owner.hold(self, self._size)):
+            raise self._answer.broken_off(TOO_LARGE)
 
 
 class _Answer:
+    """The response; once the body broke a limit, the application's own is dropped.
+
+    Frameworks answer any exception with a response of their own, such as 500.
+    """
+
     def __init__(self, gate: Gate, peer: Peer | None, send: Send) -> None:
         self._gate, self._peer, self._send = gate, peer, send
         self._started = False
+        self.error = 0
+
+    def broken_off(self, status: int) -> BodyError:
+        """The error to raise: the request ends with this status."""
+        self.error = status
+        return BodyError(status)
 
     async def send(self, message: Message) -> None:
+        if not self.error:
+            await self._pass(message)
+
+    async def _pass(self, message: Message) -> None:
         self._started = True
         if message["type"] == "http.response.body" and not message.get("more_body", False):
             self._gate.answered(self._peer)
@@ -149,5 +176,5 @@ class _Answer:
             (b"content-length", str(len(text)).encode()),
             (b"connection", b"close"),
         ]
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": text})
+        await self._pass({"type": "http.response.start", "status": status, "headers": headers})
+        await self._pass({"type": "http.response.body", "body": text})
