@@ -99,6 +99,9 @@ def broken(kind: str) -> Object:
         limits["aliyun.com/gpu"] = "1"
     if kind == "nvidia":
         limits["nvidia.com/gpu"] = "1"
+    if kind == "sibling":
+        limits_beside = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+        item["spec"]["containers"].append({"name": "beside", **limits_beside})
     if kind == "visible":
         container["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
     if kind == "uneven":
@@ -110,7 +113,8 @@ def broken(kind: str) -> Object:
     ("kind", "words"),
     [
         ("both", "whole cards and for shares at once"),
-        ("nvidia", "aliyun.com/gpu-mem and nvidia.com/gpu, which would book cards twice"),
+        ("nvidia", "aliyun.com/gpu-mem and nvidia.com/gpu, which would allocate GPUs twice"),
+        ("sibling", "aliyun.com/gpu-mem and nvidia.com/gpu, which would allocate GPUs twice"),
         ("visible", "container c0: sets NVIDIA_VISIBLE_DEVICES"),
         ("uneven", "does not divide over its 3 cards"),
     ],

@@ -103,16 +103,10 @@ def _refusal(pod: Pod, demand: Demand, names: Names) -> str:
         return demand.fault
     if demand.mem % demand.cards or demand.core % demand.cards:
         return f"asks for an amount that does not divide over its {demand.cards} cards"
-    for container in (*pod.containers, *pod.init_containers):
-        if text := _container_refusal(container, names):
-            return f"container {container.name}: {text}"
-    return ""
-
-
-def _container_refusal(container: Container, names: Names) -> str:
-    ours = {names.gpu_mem, names.gpu_core, names.gpu} & container.limits.keys()
-    if ours and NVIDIA_GPU in container.limits:
-        return f"asks for {min(ours)} and {NVIDIA_GPU}, which would book cards twice: use one"
+    requested = {name for box in (*pod.containers, *pod.init_containers) for name in box.limits}
+    ours = requested & {names.gpu_mem, names.gpu_core, names.gpu}
+    if ours and NVIDIA_GPU in requested:
+        return f"requests {min(ours)} and {NVIDIA_GPU}, which would allocate GPUs twice: use one"
     return ""
 
 
