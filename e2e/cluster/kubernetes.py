@@ -24,7 +24,7 @@ def ensure(version: str) -> Path:
     """The folder with the programs of a version, compiled if needed; minutes the first time.
 
     It holds what :data:`debiankubernetes.PROGRAMS` names, `pause`, `etcd` and `etcdctl`; of
-    another version than Debian's also `coredns` and containerd's three programs.
+    another version than Debian's also `etcdutl`, `coredns` and containerd's three programs.
     """
     if version == release.OLDEST:
         return debiankubernetes.ensure()

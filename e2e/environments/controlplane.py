@@ -73,7 +73,8 @@ class ControlPlane:
 
     def save(self, file: Path) -> None:
         """Back etcd up into a new file."""
-        self._etcdctl(f"--endpoints={self._etcd_url}", "snapshot", "save", file)
+        endpoint = f"--endpoints={self._etcd_url}"
+        self._etcd_tool("etcdctl", endpoint, "snapshot", "save", file)
 
     def restore(self, file: Path) -> None:
         """Go back to a backup as Kubernetes documents it: nothing runs while etcd is restored.
@@ -86,7 +87,9 @@ class ControlPlane:
                 process.stop()
         peers = [f"--initial-cluster=default={self._peer_url}"]
         peers += [f"--initial-advertise-peer-urls={self._peer_url}"]
-        self._etcdctl("snapshot", "restore", file, f"--data-dir={folder}", *peers)
+        # From etcd 3.6 on a program of its own restores.
+        restorer = "etcdctl" if self._oldest else "etcdutl"
+        self._etcd_tool(restorer, "snapshot", "restore", file, f"--data-dir={folder}", *peers)
         self._etcd(folder)
         self._api_server()
 
@@ -150,8 +153,8 @@ class ControlPlane:
         self.processes.append(process)
         return process
 
-    def _etcdctl(self, *arguments: str | Path) -> None:
-        command = [self._programs / "etcdctl", *arguments]
+    def _etcd_tool(self, name: str, *arguments: str | Path) -> None:
+        command = [self._programs / name, *arguments]
         environment = {**os.environ, "ETCDCTL_API": "3"}
         subprocess.run(command, check=True, capture_output=True, timeout=60, env=environment)
 
