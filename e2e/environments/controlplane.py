@@ -35,6 +35,9 @@ _NOT_HERE = "ServiceAccount,TaintNodesByCondition"
 class ControlPlane:
     """etcd and the API server, and as many schedulers as asked for.
 
+    Args:
+        version: of Kubernetes; the chosen one by default.
+
     Attributes:
         version: of Kubernetes.
         url: of the API server, ``https://127.0.0.1:<port>``.
@@ -42,11 +45,11 @@ class ControlPlane:
         kubeconfig: for programs that want a file.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, version: str | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="gpushare-control-plane-"))
         self.token = secrets.token_hex(16)
         self.kubeconfig = self.folder / "kubeconfig"
-        self.version = release.chosen()
+        self.version = version or release.chosen()
         self._programs = kubernetes.ensure(self.version)
         self._port = free_port()
         self._etcd_url, self._peer_url = (f"http://127.0.0.1:{free_port()}" for _ in range(2))

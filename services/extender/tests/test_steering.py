@@ -185,36 +185,6 @@ async def test_pods_are_created_while_the_webhook_is_down(calls: ApiCalls) -> No
     assert await create(calls, pod) == "default-scheduler"
 
 
-async def test_kube_scheduler_reads_the_policy_that_the_chart_offers(
-    plane: ControlPlane, calls: ApiCalls, tmp_path: Path
-) -> None:
-    """Until 1.22: with --policy-config-file the cluster's own scheduler calls the extender."""
-    values = {
-        "image": {"registry": "local"},
-        "webhook": {"enabled": False},
-        "scheduler": {"mode": "extender"},
-        "extender": {"tls": {"enabled": False}},
-    }
-    await asyncio.to_thread(helm.install, "old", CHART, "old", values, plane.kubeconfig)
-    path = "/api/v1/namespaces/old/configmaps/old-gpushare-extender-config"
-    text = (await get(calls, path))["data"]["policy.json"]
-    async with Running(Source(plane), tmp_path) as running:
-        await running.ready()
-        address = "http://old-gpushare-extender.old.svc:39999"
-        assert address in text
-        file = tmp_path / "policy.json"
-        file.write_text(text.replace(address, running.url))
-        process = await asyncio.to_thread(plane.policy_scheduler, file)
-        try:
-            async with FakeKubelet(calls, UNITS) as kubelet:
-                pod = fakenodes.pod("by-policy", 4, scheduler="default-scheduler")
-                await create(calls, pod)
-                await kubelet.wait(1, seconds=SECONDS)
-                assert sorted(kubelet.used.values()) == [4]
-        finally:
-            await asyncio.to_thread(process.stop)
-
-
 async def test_an_upgrade_keeps_the_certificate(plane: ControlPlane, calls: ApiCalls) -> None:
     """The API server trusts what the pods show, before and after; nothing waits for new files."""
     before = await get(calls, SECRET)

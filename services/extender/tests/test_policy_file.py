@@ -1,0 +1,78 @@
+"""A kube-scheduler of 1.20 that is configured by a policy file, as until 1.22, calls the extender.
+
+Part of ``make e2e``, as test_steering.py; on the oldest Kubernetes whichever is chosen.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from planes import Source
+from running import Running
+from test_steering import CHART, PODS, SECONDS, UNITS, create, get
+
+from cluster import release
+from cluster.errors import ClusterError
+from environments import fakenodes, helm
+from environments.apicall import ApiCalls
+from environments.controlplane import ControlPlane
+from environments.fakekubelet import FakeKubelet
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    """A control plane; the lack of its programs is a failure only with CI=true."""
+    try:
+        one = ControlPlane(release.OLDEST)
+    except ClusterError as reason:
+        if os.environ.get("CI", "").lower() in {"1", "true"}:
+            raise
+        pytest.skip(f"no control plane: {reason}")
+    try:
+        one.start()
+        yield one
+    finally:
+        one.stop()
+
+
+@pytest.fixture
+async def calls(plane: ControlPlane) -> AsyncIterator[ApiCalls]:
+    """An API server with a node of two GPUs, and no pods."""
+    async with ApiCalls.to(plane) as session:
+        await session.create("/api/v1/nodes", fakenodes.nodes(1, cards=2, units=UNITS))
+        await session.call("DELETE", f"{PODS}?gracePeriodSeconds=0")
+        yield session
+
+
+async def test_kube_scheduler_reads_the_policy_that_the_chart_offers(
+    plane: ControlPlane, calls: ApiCalls, tmp_path: Path
+) -> None:
+    """Until 1.22: with --policy-config-file the cluster's own scheduler calls the extender."""
+    values = {
+        "image": {"registry": "local"},
+        "webhook": {"enabled": False},
+        "scheduler": {"mode": "extender"},
+        "extender": {"tls": {"enabled": False}},
+    }
+    await asyncio.to_thread(helm.install, "old", CHART, "old", values, plane.kubeconfig)
+    path = "/api/v1/namespaces/old/configmaps/old-gpushare-extender-config"
+    text = (await get(calls, path))["data"]["policy.json"]
+    async with Running(Source(plane), tmp_path) as running:
+        await running.ready()
+        address = "http://old-gpushare-extender.old.svc:39999"
+        assert address in text
+        file = tmp_path / "policy.json"
+        file.write_text(text.replace(address, running.url))
+        process = await asyncio.to_thread(plane.policy_scheduler, file)
+        try:
+            async with FakeKubelet(calls, UNITS) as kubelet:
+                pod = fakenodes.pod("by-policy", 4, scheduler="default-scheduler")
+                await create(calls, pod)
+                await kubelet.wait(1, seconds=SECONDS)
+                assert sorted(kubelet.used.values()) == [4]
+        finally:
+            await asyncio.to_thread(process.stop)
