@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -20,11 +21,15 @@ class Source:
         return self._plane.kubeconfig.read_text()
 
 
-@pytest.fixture(scope="module")
-def plane() -> Iterator[ControlPlane]:
-    """Etcd and an API server; nodes are objects. Their absence is a failure only with CI=true."""
+@contextmanager
+def control_plane(version: str | None = None) -> Iterator[ControlPlane]:
+    """Etcd and an API server, started; their absence is a failure only with CI=true.
+
+    Args:
+        version: of Kubernetes; the chosen one by default.
+    """
     try:
-        one = ControlPlane()
+        one = ControlPlane(version)
     except ClusterError as reason:
         if os.environ.get("CI", "").lower() in {"1", "true"}:
             raise
@@ -34,3 +39,10 @@ def plane() -> Iterator[ControlPlane]:
         yield one
     finally:
         one.stop()
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    """A control plane whose nodes are objects."""
+    with control_plane() as one:
+        yield one

@@ -4,7 +4,6 @@ Part of ``make e2e``, as test_controlplane.py.
 """
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, suppress
@@ -14,9 +13,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from planes import Source, control_plane
 from running import Running, until
 
-from cluster.errors import ClusterError
 from environments import fakenodes
 from environments.apicall import ApiCalls
 from environments.controlplane import ControlPlane
@@ -38,31 +37,11 @@ Object = dict[str, Any]
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]  # two starts of the plane are in it
 
 
-class Source:
-    """Where an extender finds the control plane."""
-
-    def __init__(self, plane: ControlPlane) -> None:
-        self._plane = plane
-
-    def kubeconfig(self) -> str:
-        """The control plane's own."""
-        return self._plane.kubeconfig.read_text()
-
-
 @pytest.fixture
 def plane() -> Iterator[ControlPlane]:
-    """Etcd and an API server. Their absence is a failure only with CI=true."""
-    try:
-        one = ControlPlane()
-    except ClusterError as reason:
-        if os.environ.get("CI", "").lower() in {"1", "true"}:
-            raise
-        pytest.skip(f"no control plane: {reason}")
-    try:
-        one.start()
+    """Etcd and an API server of this test alone."""
+    with control_plane() as one:
         yield one
-    finally:
-        one.stop()
 
 
 @pytest.fixture

@@ -4,17 +4,15 @@ Part of ``make e2e``, as test_steering.py; on the oldest Kubernetes whichever is
 """
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from planes import Source
+from planes import Source, control_plane
 from running import Running
 from test_steering import CHART, PODS, SECONDS, UNITS, create, get
 
 from cluster import release
-from cluster.errors import ClusterError
 from environments import fakenodes, helm
 from environments.apicall import ApiCalls
 from environments.controlplane import ControlPlane
@@ -25,18 +23,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    """A control plane; the lack of its programs is a failure only with CI=true."""
-    try:
-        one = ControlPlane(release.OLDEST)
-    except ClusterError as reason:
-        if os.environ.get("CI", "").lower() in {"1", "true"}:
-            raise
-        pytest.skip(f"no control plane: {reason}")
-    try:
-        one.start()
+    """The oldest control plane."""
+    with control_plane(release.OLDEST) as one:
         yield one
-    finally:
-        one.stop()
 
 
 @pytest.fixture

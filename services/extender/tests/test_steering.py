@@ -6,7 +6,6 @@ cluster's own scheduler runs too, without an extender: what the webhook misses, 
 
 import asyncio
 import base64
-import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,9 +13,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from planes import Source, control_plane
 from running import Running, until
 
-from cluster.errors import ClusterError
 from environments import fakenodes, helm, originals
 from environments.apicall import MERGE_PATCH, ApiCalls
 from environments.controlplane import SCHEDULER_NAME, ControlPlane
@@ -36,32 +35,12 @@ UNITS = 15
 SECONDS = 60
 
 
-class Source:
-    """Where an extender finds the control plane."""
-
-    def __init__(self, plane: ControlPlane) -> None:
-        self._plane = plane
-
-    def kubeconfig(self) -> str:
-        """The control plane's own."""
-        return self._plane.kubeconfig.read_text()
-
-
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    """A control plane with the chart; the lack of its programs is a failure only with CI=true."""
-    try:
-        one = ControlPlane()
-    except ClusterError as reason:
-        if os.environ.get("CI", "").lower() in {"1", "true"}:
-            raise
-        pytest.skip(f"no control plane: {reason}")
-    try:
-        one.start()
+    """A control plane with the chart."""
+    with control_plane() as one:
         install(one)
         yield one
-    finally:
-        one.stop()
 
 
 def install(plane: ControlPlane) -> None:
