@@ -17,6 +17,10 @@ ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
 GPU_MEM = "aliyun.com/gpu-mem"
 
 
+class AdmissionError(Exception):
+    """A pod could not be admitted."""
+
+
 class FakeKubelet:
     """Admits each pod bound to a node once; use as ``async with FakeKubelet(calls, units)``.
 
@@ -40,6 +44,7 @@ class FakeKubelet:
         self._work: asyncio.Queue[Any] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._seen: set[str] = set()
+        self._error: Exception | None = None
 
     async def __aenter__(self) -> Self:
         """Start watching from now on; pods that are bound already are taken as they are."""
@@ -60,9 +65,16 @@ class FakeKubelet:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def wait(self, count: int, *, seconds: float) -> None:
-        """Return when ``count`` pods were admitted; TimeoutError after the deadline."""
+        """Return when ``count`` pods were admitted.
+
+        Raises:
+            TimeoutError: after the deadline.
+            AdmissionError: the API server refused a write of this kubelet.
+        """
         async with asyncio.timeout(seconds), self._changed:
-            await self._changed.wait_for(lambda: len(self.admitted) >= count)
+            await self._changed.wait_for(lambda: self._error or len(self.admitted) >= count)
+        if self._error is not None:
+            raise AdmissionError(str(self._error)) from self._error
 
     async def _watch(self, version: str) -> None:
         path = f"/api/v1/pods?watch=true&resourceVersion={version}&timeoutSeconds=3600"
@@ -89,14 +101,21 @@ class FakeKubelet:
     async def _admit(self) -> None:
         while True:
             item, fits = await self._work.get()
-            meta = item["metadata"]
-            path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
-            phase = {"phase": "Running" if fits else "Failed"}
-            status = {"status": phase}
-            await self.calls.call("PATCH", f"{path}/status", status, kind=MERGE_PATCH)
-            if fits:
-                note = {"metadata": {"annotations": {ASSIGNED: "true"}}}
-                await self.calls.call("PATCH", path, note, kind=MERGE_PATCH)
-            async with self._changed:
-                (self.admitted if fits else self.refused).add(meta["name"])
-                self._changed.notify_all()
+            try:
+                await self._write(item, fits=fits)
+            except Exception as error:
+                self._error = error
+                raise
+            finally:
+                async with self._changed:
+                    self._changed.notify_all()
+
+    async def _write(self, item: Any, *, fits: bool) -> None:
+        meta = item["metadata"]
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+        phase = {"phase": "Running" if fits else "Failed"}
+        await self.calls.call("PATCH", f"{path}/status", {"status": phase}, kind=MERGE_PATCH)
+        if fits:
+            note = {"metadata": {"annotations": {ASSIGNED: "true"}}}
+            await self.calls.call("PATCH", path, note, kind=MERGE_PATCH)
+        (self.admitted if fits else self.refused).add(meta["name"])
