@@ -12,6 +12,8 @@ from gpukube.testing.answers import status
 
 pytestmark = pytest.mark.slow
 
+WRITES = 300
+"""After the backup: more than come after the restore while the plugin waits to watch again."""
 PAUSES = 0.4 + 0.8 + 1.6
 """Seconds, at least: after the lost connection and after each of two watches."""
 
@@ -24,6 +26,8 @@ async def test_a_restored_api_server_is_listed_again(tmp_path: Path) -> None:
         stage.create("old", {"gpu-mem": 3}, annotations=planned(0, 3))
         backup = stage.cluster.snapshot()
         stage.cluster.pods.delete("default", "old")
+        for _ in range(WRITES):
+            stage.cluster.nodes.put(node("elsewhere"))
         stage.create("ghost", {"gpu-mem": 3}, annotations=planned(1, 3))
         assert stage.plugin is not None
         pods = stage.plugin.state.pods
