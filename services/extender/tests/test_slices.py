@@ -21,7 +21,7 @@ from gpuextender.inspection import inspect_all
 from gpuextender.slices import Slices, encoded
 from gpuextender.state import State
 
-NODES = 400
+NODES = 800
 BAR_SECONDS = 0.005
 """What a filter may take in all; other work must fit into it as well."""
 BAR_PART = 0.2
