@@ -21,7 +21,7 @@ def test_a_refused_pod_is_tried_again_when_a_share_comes_back(
     small: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The scheduler hears of the pod that went, by its queueing hint; the delay is printed."""
+    """The deletion requeues the pod through a queueing hint; the test prints the delay."""
     cards = environment.nodes[small]
     case.run(*(case.pod(f"full-{card.index}", card.units, node=small) for card in cards))
     case.kubectl.apply(case.pod("waiting", 5, node=small))

@@ -46,7 +46,7 @@ def test_without_the_variable_the_newest_that_can_be_had_is_chosen(
     reachable: bool,
     version: str,
 ) -> None:
-    """Where no module proxy answers, Debian's Kubernetes is used, and that is said."""
+    """Without a module proxy the environment uses Debian's Kubernetes and prints that it does."""
     monkeypatch.delenv("KUBERNETES", raising=False)
     monkeypatch.setattr(goprograms, "obtainable", lambda _: reachable)
     assert release.chosen() == version
