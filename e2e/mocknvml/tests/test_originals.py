@@ -138,7 +138,7 @@ def test_the_figures_that_monitors_read_are_answered(nvml: Start) -> None:
 
 
 def test_processes_of_the_first_version_are_the_same(loaded: tuple[ctypes.CDLL, Path]) -> None:
-    """The first layout has no members for MIG; with too small a buffer the call returns the number."""
+    """The first layout has no members for MIG; too small a buffer gets the number."""
     mock, _ = loaded
     count, infos = ctypes.c_uint(1), (FirstProcess * 4)()
     call = mock.nvmlDeviceGetComputeRunningProcesses
