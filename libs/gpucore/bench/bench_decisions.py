@@ -1,4 +1,4 @@
-"""How long deciding takes, on 5,000 nodes of 8 cards with 50,000 pods (``make bench-core``).
+"""How long deciding takes, on 5,000 nodes of 8 GPUs with 50,000 pods (``make bench-core``).
 
 Bars: a filter over all nodes under 1 ms, a pod event under 50 us.
 """
@@ -10,11 +10,11 @@ import pytest
 from fleet import NODES, pod_object
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from gpucore.explain import headline
-from gpucore.fit import fit, sift
-from gpucore.ledger import Ledger
-from gpucore.model import Ask, Demand
-from gpucore.policy import place, score
+from gpucore.accounting.ledger import Ledger
+from gpucore.explain.sentences import headline
+from gpucore.model import ContainerRequest, PodRequest
+from gpucore.scheduling.filter import filter_nodes, fit
+from gpucore.scheduling.policy import place, score
 from gpucore.units import NodeName
 from gpucore.wire.pods import decode_pod
 
@@ -22,15 +22,15 @@ NAMES = [NodeName(f"node-{number:05}") for number in range(NODES)]
 LIMITS = {"filter": 1e-3, "event": 50e-6}
 
 
-def share(mem: int, core: int = 0) -> Demand:
-    """A share of one card."""
-    return Demand(containers=(Ask(mem, core),), mem=mem, core=core)
+def share(mem: int, core: int = 0) -> PodRequest:
+    """A share of one GPU."""
+    return PodRequest(containers=(ContainerRequest(mem, core),), mem=mem, core=core)
 
 
 @pytest.mark.parametrize("mem", [8, 70, 200], ids=["fits everywhere", "fits on some", "nowhere"])
 def test_filter_5000_nodes(benchmark: BenchmarkFixture, fleet: Ledger, mem: int) -> None:
     """A plain share over all names is one look-up a node."""
-    benchmark.pedantic(sift, (fleet, share(mem), NAMES), rounds=200, warmup_rounds=5)
+    benchmark.pedantic(filter_nodes, (fleet, share(mem), NAMES), rounds=200, warmup_rounds=5)
     assert benchmark.stats.stats.median < LIMITS["filter"]
 
 
@@ -38,15 +38,15 @@ def test_filter_with_refusals_counted(benchmark: BenchmarkFixture, fleet: Ledger
     """The same with the headline of all 5,000 refusals."""
 
     def refusals() -> int:
-        _, refused = sift(fleet, share(200), NAMES)
+        _, refused = filter_nodes(fleet, share(200), NAMES)
         return len({headline(refusal) for refusal in refused.values()})
 
     assert benchmark.pedantic(refusals, rounds=5, warmup_rounds=1) == 1
 
 
 def test_filter_memory_and_compute(benchmark: BenchmarkFixture, fleet: Ledger) -> None:
-    """A demand that the aggregate does not answer looks at the cards of every node."""
-    benchmark.pedantic(sift, (fleet, share(8, 30), NAMES), rounds=10, warmup_rounds=1)
+    """A request that the aggregate does not answer looks at the GPUs of every node."""
+    benchmark.pedantic(filter_nodes, (fleet, share(8, 30), NAMES), rounds=10, warmup_rounds=1)
 
 
 def test_pod_event(benchmark: BenchmarkFixture, fleet: Ledger) -> None:
@@ -77,12 +77,12 @@ def test_pod_event_from_bytes(benchmark: BenchmarkFixture, fleet: Ledger) -> Non
 
 @pytest.mark.parametrize("policy", ["binpack", "spread", "fragmentation"])
 def test_place_and_score(benchmark: BenchmarkFixture, fleet: Ledger, policy: str) -> None:
-    """Choosing a card of one node, and rating it."""
-    account, demand = fleet.nodes()[NAMES[0]], share(8)
+    """Choosing a GPU of one node, and rating it."""
+    node_info, pod_request = fleet.nodes()[NAMES[0]], share(8)
 
     def decide() -> None:
-        fit(account, demand)
-        place(account, demand, policy)
-        score(account, demand, policy)
+        fit(node_info, pod_request)
+        place(node_info, pod_request, policy)
+        score(node_info, pod_request, policy)
 
     benchmark.pedantic(decide, rounds=500, warmup_rounds=20)

@@ -17,7 +17,7 @@ from gpucore.model import Placement
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.nodes import decode_inventory, decode_node, encode_inventory, inventory_of
-from gpucore.wire.pods import annotations_of, claim_of, decode_pod, demand_of
+from gpucore.wire.pods import allocation_of, annotations_of, decode_pod, pod_request_of
 
 REBUILD_SECONDS, REBUILD_MIB = 5.0, 600
 
@@ -33,27 +33,29 @@ def test_decode_node(benchmark: BenchmarkFixture) -> None:
 
 
 def test_read_claim(benchmark: BenchmarkFixture) -> None:
-    """A pod's annotations to its claim."""
+    """A pod's annotations to its allocation."""
     pod = decode_pod(msgspec.json.encode(pod_object(1, random.Random(1))))
-    benchmark(claim_of, pod, DEFAULT_NAMES)
+    benchmark(allocation_of, pod, DEFAULT_NAMES)
 
 
 def test_write_annotations(benchmark: BenchmarkFixture) -> None:
     """A placement to the annotations of its bind."""
     pod = decode_pod(msgspec.json.encode(pod_object(1, random.Random(1))))
-    demand = demand_of(pod, DEFAULT_NAMES)
+    pod_request = pod_request_of(pod, DEFAULT_NAMES)
     inventory = inventory_of(decode_node(msgspec.json.encode(node_object(1))), DEFAULT_NAMES)
-    assert demand is not None
+    assert pod_request is not None
     assert inventory is not None
-    units = {GpuIndex(1): demand.mem}
+    units = {GpuIndex(1): pod_request.mem}
     place = Placement(NodeName("n"), units, {}, {0: units})
     benchmark(
-        lambda: annotations_of(place, demand, DEFAULT_NAMES, inventory=inventory, assume_time=1)
+        lambda: annotations_of(
+            place, pod_request, DEFAULT_NAMES, inventory=inventory, assume_time=1
+        )
     )
 
 
 def test_inventory_round_trip(benchmark: BenchmarkFixture) -> None:
-    """The annotation of a node with eight cards, written and read."""
+    """The annotation of a node with eight GPUs, written and read."""
     inventory = inventory_of(decode_node(msgspec.json.encode(node_object(1))), DEFAULT_NAMES)
     assert inventory is not None
     benchmark(lambda: decode_inventory(encode_inventory(inventory)))
@@ -68,7 +70,7 @@ def test_rebuild(benchmark: BenchmarkFixture) -> None:
         started = time.process_time()
         book = read(nodes, pods)
         seconds.append(time.process_time() - started)
-        return len(book.nodes()), len(book.claims())
+        return len(book.nodes()), len(book.allocations())
 
     assert benchmark.pedantic(rebuild, rounds=3) == (NODES, PODS)
     benchmark.extra_info["cpu_seconds"] = min(seconds)

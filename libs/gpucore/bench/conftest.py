@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from fleet import node_pages, pod_pages, read
 
-from gpucore.ledger import Ledger
+from gpucore.accounting.ledger import Ledger
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gpucore.ledger import Ledger, rebuilt
+from gpucore.accounting.ledger import Ledger, rebuilt
 from gpucore.model import Gpu, Inventory
 from gpucore.units import GIB, GpuIndex, GpuUuid
 from gpucore.wire import names as wire_names
@@ -35,7 +35,7 @@ def _inventory(node: int) -> Inventory:
 
 
 def node_object(number: int) -> dict[str, Any]:
-    """One node with eight cards."""
+    """One node with eight GPUs."""
     names = DEFAULT_NAMES
     capacity = {
         "cpu": "128",
@@ -63,7 +63,7 @@ def node_object(number: int) -> dict[str, Any]:
 
 
 def pod_object(number: int, chance: random.Random) -> dict[str, Any]:
-    """One running pod with a share of one card."""
+    """One running pod with a share of one GPU."""
     names, mem, card = DEFAULT_NAMES, chance.choice((2, 4, 8, 16)), chance.randrange(CARDS)
     texts = {
         names.mem_idx: str(card),

@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gpucore.ledger import Ledger
-from gpucore.model import Claim, Demand, Gpu, Inventory, Placement, Refusal
-from gpucore.policy import place
+from gpucore.accounting.ledger import Ledger
+from gpucore.model import Allocation, FitError, Gpu, Inventory, Placement, PodRequest
+from gpucore.scheduling.policy import place
 from gpucore.units import GIB, GpuIndex, GpuUuid, MemoryUnit, NodeName, PodUid
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.nodes import Node, encode_inventory
-from gpucore.wire.pods import Container, Pod, annotations_of, demand_of
+from gpucore.wire.pods import Container, Pod, annotations_of, pod_request_of
 
 NAMES = DEFAULT_NAMES
 
 
 def cards(*units: int, unit: MemoryUnit | None = GIB) -> Inventory:
-    """Cards of these sizes."""
+    """GPUs of these sizes."""
     gpus = tuple(Gpu(GpuIndex(i), GpuUuid(f"GPU-{i}"), size) for i, size in enumerate(units))
     return Inventory(gpus=gpus, unit=unit)
 
@@ -31,7 +31,7 @@ def legacy_node(name: str, total: int, count: int, **labels: str) -> Node:
 def share_node(
     name: str, inventory: Inventory, *, whole: bool = False, labels: Mapping[str, str] | None = None
 ) -> Node:
-    """A node with our plugin, which offers shares and perhaps whole cards."""
+    """A node with our plugin, which offers shares and perhaps exclusive GPUs."""
     capacity = {NAMES.gpu_mem: str(sum(gpu.units for gpu in inventory.gpus))}
     if whole:
         capacity[NAMES.gpu] = str(len(inventory.gpus))
@@ -78,9 +78,9 @@ def pod(
     )
 
 
-def demand(of: Pod) -> Demand:
+def pod_request(of: Pod) -> PodRequest:
     """What a pod that asks for something asks for."""
-    found = demand_of(of, NAMES)
+    found = pod_request_of(of, NAMES)
     assert found is not None
     return found
 
@@ -90,7 +90,7 @@ def bound(
 ) -> Pod:
     """The pod once the Binding with its annotations has been written."""
     texts = annotations_of(
-        placement, demand(of), NAMES, inventory=inventory, assume_time=at, assigned=assigned
+        placement, pod_request(of), NAMES, inventory=inventory, assume_time=at, assigned=assigned
     )
     return msgspec.structs.replace(of, node=placement.node, annotations=of.annotations | texts)
 
@@ -106,14 +106,14 @@ def ledger(*objects: Node | Pod) -> Ledger:
     return book
 
 
-def on_node(book: Ledger, name: str, asked: Pod, policy: str = "") -> Placement | Refusal:
+def on_node(book: Ledger, name: str, asked: Pod, policy: str = "") -> Placement | FitError:
     """Where ``asked`` would sit on a node."""
-    account = book.node(NodeName(name))
-    assert account is not None
-    return place(account, demand(asked), policy)
+    node_info = book.node(NodeName(name))
+    assert node_info is not None
+    return place(node_info, pod_request(asked), policy)
 
 
-def assumed(book: Ledger, name: str, asked: Pod, *, at: int = 1) -> Claim:
+def assumed(book: Ledger, name: str, asked: Pod, *, at: int = 1) -> Allocation:
     """Reserve a place on a node for a pod that fits there."""
     placement = on_node(book, name, asked)
     assert isinstance(placement, Placement)
@@ -121,7 +121,7 @@ def assumed(book: Ledger, name: str, asked: Pod, *, at: int = 1) -> Claim:
 
 
 def used(book: Ledger, name: str) -> list[int]:
-    """Units held on each card of a node."""
-    account = book.node(NodeName(name))
-    assert account is not None
-    return [card.used for card in account.cards.values()]
+    """Units held on each GPU of a node."""
+    node_info = book.node(NodeName(name))
+    assert node_info is not None
+    return [card.used for card in node_info.cards.values()]

@@ -6,13 +6,13 @@ The machine in ``ledgermachine`` makes the history; here is only what is expecte
 from collections.abc import Callable
 from operator import itemgetter
 
-from corebuilders import NAMES, demand, pod
+from corebuilders import NAMES, pod, pod_request
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from gpucore.fit import fit, sift
-from gpucore.ledger import Ledger
-from gpucore.model import Claim, Placement
-from gpucore.policy import place
+from gpucore.accounting.ledger import Ledger
+from gpucore.model import Allocation, Placement
+from gpucore.scheduling.filter import filter_nodes, fit
+from gpucore.scheduling.policy import place
 from gpucore.units import GpuIndex, MemoryUnit, NodeName, PodUid
 from gpucore.wire import names as wire_names
 from gpucore.wire.nodes import Node
@@ -23,7 +23,7 @@ Books = dict[NodeName, object]
 
 NODE_NAMES = (NodeName("n1"), NodeName("n2"))
 DEMANDS = tuple(
-    demand(asked)
+    pod_request(asked)
     for asked in (
         pod("d1", 1),
         pod("d3", 3),
@@ -49,8 +49,9 @@ class CheckedLedger(RuleBasedStateMachine):
         self.pods: dict[PodUid, Pod] = {}
         self.unhealthy: dict[NodeName, frozenset[GpuIndex]] = {}
         self.known_nodes: dict[NodeName, Node] = {}
-        self.claims: dict[PodUid, Claim] = {}
-        self.assumed: dict[PodUid, Claim] = {}
+        self.allocations: dict[PodUid, Allocation] = {}
+        self.assumed: dict[PodUid, Allocation] = {}
+        self.nominated: dict[PodUid, int] = {}
         self._answered: Books = {}
         self._fitting: dict[NodeName, list[bool]] = {}
         self._restarted: object = None
@@ -59,36 +60,52 @@ class CheckedLedger(RuleBasedStateMachine):
 
     @invariant()
     def one_claim_a_pod(self) -> None:
-        """The ledger holds exactly what was delivered and assumed, each claim on one node."""
-        assert dict(self.book.claims()) == self.claims | self.assumed
-        for uid, claim in self.book.claims().items():
-            homes = [name for name, account in self.book.nodes().items() if uid in account.claims]
-            assert homes == [claim.placement.node]
+        """The ledger holds exactly what was delivered and assumed, each allocation on one node."""
+        assert dict(self.book.allocations()) == self.allocations | self.assumed
+        for uid, allocation in self.book.allocations().items():
+            homes = [
+                name
+                for name, node_info in self.book.nodes().items()
+                if uid in node_info.allocations
+            ]
+            assert homes == [allocation.placement.node]
+
+    @invariant()
+    def nominations_belong_to_pending_pods(self) -> None:
+        """A reservation of a nominated pod never outlives the pod, and never overfills a GPU."""
+        for uid in list(self.nominated):
+            if uid not in self.assumed or uid in self.allocations:
+                del self.nominated[uid]
+        assert self.book.nominations().keys() == self.nominated.keys()
 
     @invariant()
     def books_are_sums(self) -> None:
-        """Every card's books are the sum of the claims on it, and free is never below zero."""
-        for name, account in self.book.nodes().items():
-            claims = [c for c in self.book.claims().values() if c.placement.node == name]
-            unit = account.unit
-            indexes = {gpu.index for gpu in account.inventory.gpus} if account.inventory else set()
+        """Every GPU's books are the sum of the allocations on it, and free is never below zero."""
+        for name, node_info in self.book.nodes().items():
+            allocations = [c for c in self.book.allocations().values() if c.placement.node == name]
+            unit = node_info.unit
+            indexes = (
+                {gpu.index for gpu in node_info.inventory.gpus} if node_info.inventory else set()
+            )
             held = {
-                i for c in claims for i in (*c.placement.mem, *c.placement.core, *c.placement.group)
+                i
+                for c in allocations
+                for i in (*c.placement.mem, *c.placement.core, *c.placement.group)
             }
-            assert set(account.cards) == indexes | held
-            for index, card in account.cards.items():
-                units = sum(_in(c.placement.mem.get(index, 0), c.unit, unit) for c in claims)
+            assert set(node_info.cards) == indexes | held
+            for index, card in node_info.cards.items():
+                units = sum(_in(c.placement.mem.get(index, 0), c.unit, unit) for c in allocations)
                 assert card.used == units
-                assert card.core_used == sum(c.placement.core.get(index, 0) for c in claims)
-                whole = any(index in c.placement.group for c in claims)
-                alone = any(c.exclusive and index in _cards_of(c) for c in claims)
+                assert card.core_used == sum(c.placement.core.get(index, 0) for c in allocations)
+                whole = any(index in c.placement.group for c in allocations)
+                alone = any(c.exclusive and index in _cards_of(c) for c in allocations)
                 assert card.free == (0 if whole or alone else max(card.total - units, 0))
-            assert account.pending == sum(_in(c.pending, c.unit, unit) for c in claims)
-            assert account.pending_gpus == sum(c.pending_gpus for c in claims)
+            assert node_info.pending == sum(_in(c.pending, c.unit, unit) for c in allocations)
+            assert node_info.pending_gpus == sum(c.pending_gpus for c in allocations)
 
     @invariant()
     def answers_follow_the_books(self) -> None:
-        """Where books have changed, the quick filter agrees with the cards, and none is overfilled.
+        """Where books have changed, the quick filter agrees with the GPUs, and none is overfilled.
 
         Answers are functions of the books, so those that stand are not asked for again.
         """
@@ -98,35 +115,36 @@ class CheckedLedger(RuleBasedStateMachine):
         self._answered = books
         for name in changed:
             self._nothing_over_full_is_offered(name)
-            account = self.book.nodes()[name]
-            self._fitting[name] = [fit(account, wanted) is None for wanted in DEMANDS]
+            node_info = self.book.nodes()[name]
+            self._fitting[name] = [fit(node_info, wanted) is None for wanted in DEMANDS]
         if changed or gone:
             self._aggregates_agree_with_the_cards()
 
     def _aggregates_agree_with_the_cards(self) -> None:
-        """The quick filter says the same as looking at every card."""
+        """The quick filter says the same as looking at every GPU."""
         names = [*NODE_NAMES, NodeName("unknown")]
         for each, wanted in enumerate(DEMANDS):
-            fits, refused = sift(self.book, wanted, names)
+            fits, refused = filter_nodes(self.book, wanted, names)
             slow = [n for n in names if self.book.node(n) and self._fitting[n][each]]
             assert fits == slow
             assert list(refused) == [name for name in names if name not in fits]
 
     def _nothing_over_full_is_offered(self, name: NodeName) -> None:
-        """What fits leaves no card over-full that was not so before."""
-        account = self.book.nodes()[name]
+        """What fits leaves no GPU over-full that was not so before."""
+        node_info = self.book.nodes()[name]
         for wanted in DEMANDS:
-            placement = place(account, wanted)
+            placement = place(node_info, wanted)
             if isinstance(placement, Placement):
                 for index, units in placement.mem.items():
-                    assert account.cards[index].used + units <= account.cards[index].total
+                    assert node_info.cards[index].used + units <= node_info.cards[index].total
 
     @invariant()
     def a_restart_gives_the_same_books(self) -> None:
         """Lists of what is known, and the reservations, make the same accounts."""
         books = _fingerprint(self.book)
         told = [
-            dict(each) for each in (self.known_nodes, self.unhealthy, self.claims, self.assumed)
+            dict(each)
+            for each in (self.known_nodes, self.unhealthy, self.allocations, self.assumed)
         ]
         if (told, books) == self._restarted:
             return
@@ -134,14 +152,14 @@ class CheckedLedger(RuleBasedStateMachine):
         fresh.relist_nodes(self.known_nodes.values())
         for name, indexes in self.unhealthy.items():
             fresh.unhealthy_changed(name, indexes)
-        for claim in (*self.claims.values(), *self.assumed.values()):
-            fresh._hold(claim)
+        for allocation in (*self.allocations.values(), *self.assumed.values()):
+            fresh._hold(allocation)
         assert _fingerprint(fresh) == books
         self._restarted = told, books
 
 
-def _cards_of(claim: Claim) -> set[GpuIndex]:
-    place = claim.placement
+def _cards_of(allocation: Allocation) -> set[GpuIndex]:
+    place = allocation.placement
     return {*place.mem, *place.core, *place.group}
 
 
@@ -156,15 +174,20 @@ def _fingerprint(book: Ledger) -> Books:
     """All that the books say, by node, in an order of its own."""
     return {
         name: (
-            account.shape,
+            node_info.shape,
             sorted(
                 (c.index, c.total, c.used, c.core_used, c.free, c.excess, c.crowd, c.healthy,
                  sorted(c.holders.items(), key=itemgetter(0)))
-                for c in account.cards.values()
+                for c in node_info.cards.values()
             ),
-            (account.pending, account.pending_core, account.pending_gpus),
-            (account.share_room, account.whole_room, account.overfull, account.reserved_units()),
-            (book.share_rooms[name], book.whole_rooms[name]),
+            (node_info.pending, node_info.pending_core, node_info.pending_gpus),
+            (
+            node_info.max_allocatable_memory,
+            node_info.free_gpus,
+            node_info.overfull,
+            node_info.reserved_units(),
+        ),
+            (book.largest_shares[name], book.free_gpu_counts[name]),
         )
-        for name, account in sorted(book.nodes().items())
+        for name, node_info in sorted(book.nodes().items())
     }  # fmt: skip

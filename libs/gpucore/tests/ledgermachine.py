@@ -8,19 +8,19 @@ equal sums that are worked out from scratch.
 from collections.abc import Callable
 
 import msgspec
-from corebuilders import NAMES, bound, cards, demand, legacy_node, pod, share_node
+from corebuilders import NAMES, bound, cards, legacy_node, pod, pod_request, share_node
 from corebuilders import ledger as built
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from ledgerchecks import NODE_NAMES, CheckedLedger
 
-from gpucore.ledger import Ledger
-from gpucore.model import Claim, Gpu, Inventory, Placement, Rung
-from gpucore.policy import place
+from gpucore.accounting.ledger import Ledger
+from gpucore.model import Allocation, Gpu, Inventory, IsolationMode, Placement
+from gpucore.scheduling.policy import place
 from gpucore.units import GIB, GpuIndex, GpuUuid, MemoryUnit, NodeName, PodUid
 from gpucore.wire import names as wire_names
 from gpucore.wire.nodes import Node
-from gpucore.wire.pods import Pod, claim_of
+from gpucore.wire.pods import Pod, allocation_of
 
 TTL = 10
 HALF = MemoryUnit(512)
@@ -35,8 +35,12 @@ class LedgerMachine(CheckedLedger):
         super().__init__(make)
         self._tell_node(share_node(NODE_NAMES[0], cards(6, 6, 4), whole=True), heard=True)
         self._tell_node(legacy_node(NODE_NAMES[1], 14, 2), heard=True)
-        for name, mem in (("a", 2), ("b", 4)):
+        for name, mem in (("a", 2), ("b", 4), ("c", 1)):
             self._create(pod(name, mem), heard=True)
+        # Few histories come to a nomination that is written: every one begins with one.
+        self.extender_nominates(pick=2, name=NODE_NAMES[0])
+        self.nomination_is_written(pick=0, heard=True)
+        assert self.nominated
 
     # The watch, which may lose an event; the expectation follows what was delivered.
 
@@ -47,13 +51,24 @@ class LedgerMachine(CheckedLedger):
             self._expect(changed)
 
     def _expect(self, changed: Pod) -> None:
-        claim = claim_of(changed, NAMES)
-        if claim is None and not changed.node and not changed.finished:
+        allocation = allocation_of(changed, NAMES)
+        if allocation is None and not changed.node and not changed.finished:
+            self._expect_nomination(changed)
             return
         self.assumed.pop(changed.uid, None)
-        self.claims.pop(changed.uid, None)
-        if claim is not None:
-            self.claims[changed.uid] = claim
+        self.allocations.pop(changed.uid, None)
+        if allocation is not None:
+            self.allocations[changed.uid] = allocation
+
+    def _expect_nomination(self, changed: Pod) -> None:
+        """A pod without a node loses its nomination when deleted, or shown with another one."""
+        written = self.nominated.get(changed.uid)
+        if written is None or changed.uid not in self.assumed:
+            return
+        shown = written >= 0 and int(changed.resource_version or 0) >= written
+        elsewhere = changed.nominated != self.assumed[changed.uid].placement.node
+        if changed.terminating or (shown and elsewhere):
+            del self.assumed[changed.uid]
 
     def _some(self, pick: int, pods: list[Pod]) -> Pod | None:
         return pods[pick % len(pods)] if pods else None
@@ -68,7 +83,7 @@ class LedgerMachine(CheckedLedger):
         sizes=SIZES,
         unit=st.sampled_from([GIB, HALF]),
         sick=st.sets(st.integers(0, 2), max_size=1),
-        kind=st.sampled_from([Rung.NONE, Rung.MPS]),
+        kind=st.sampled_from([IsolationMode.NONE, IsolationMode.MPS]),
         mig=st.booleans(),
         labels=st.sampled_from(
             [{}, {wire_names.LABEL_OVERSELL: "2"}, {wire_names.LABEL_MAX_POD: "2"}]
@@ -82,15 +97,15 @@ class LedgerMachine(CheckedLedger):
         unit: MemoryUnit,
         sick: set[int],
         *,
-        kind: Rung,
+        kind: IsolationMode,
         labels: dict[str, str],
         mig: bool,
         heard: bool,
     ) -> None:
-        """A node comes, shrinks, grows, changes its unit, loses or regains a card."""
+        """A node comes, shrinks, grows, changes its unit, loses or regains a GPU."""
         gpus = tuple(
             Gpu(
-                GpuIndex(i), GpuUuid(f"G{i}"), size, healthy=i not in sick, rung=kind,
+                GpuIndex(i), GpuUuid(f"G{i}"), size, healthy=i not in sick, isolation=kind,
                 mig=mig and i == 0,
             )
             for i, size in enumerate(sizes)
@@ -120,7 +135,7 @@ class LedgerMachine(CheckedLedger):
 
     @rule(name=st.sampled_from(NODE_NAMES), sick=st.frozensets(st.integers(0, 2), max_size=2))
     def config_map_changes(self, name: NodeName, sick: frozenset[int]) -> None:
-        """The legacy ConfigMap withdraws cards, or gives them back."""
+        """The legacy ConfigMap withdraws GPUs, or gives them back."""
         self.unhealthy[name] = frozenset(GpuIndex(i) for i in sick)
         self.book.unhealthy_changed(name, self.unhealthy[name])
 
@@ -169,17 +184,77 @@ class LedgerMachine(CheckedLedger):
     def extender_assumes(self, pick: int, name: NodeName) -> None:
         """A bind begins on this node or, where the pod does not fit there, on the other."""
         chosen = self._some(pick, self._live(on_node=False))
-        if chosen is None or chosen.uid in self.claims or _asks(chosen) is None:
+        if chosen is None or chosen.uid in self.allocations or _asks(chosen) is None:
             return
-        accounts = [self.book.node(each) for each in sorted(NODE_NAMES, key=name.__ne__)]
-        placements = [place(account, demand(chosen)) for account in accounts if account]
+        node_infos = [self.book.node(each) for each in sorted(NODE_NAMES, key=name.__ne__)]
+        placements = [
+            place(node_info, pod_request(chosen)) for node_info in node_infos if node_info
+        ]
         for placement in placements:
             if isinstance(placement, Placement):
                 standing = self.assumed.get(chosen.uid)
-                claim = self.book.assume(chosen, placement, now_ns=self.now)
-                assert standing is None or claim == standing
-                self.assumed[chosen.uid] = claim
+                nominated = self._is_nominated(chosen.uid)
+                allocation = self.book.assume(chosen, placement, now_ns=self.now)
+                assert standing is None or nominated or allocation == standing
+                self.assumed[chosen.uid] = allocation
+                self.nominated.pop(chosen.uid, None)
                 return
+
+    # Nominations.
+
+    @precondition(lambda self: self._live(on_node=False))
+    @rule(pick=st.integers(0, 9), name=st.sampled_from(NODE_NAMES))
+    def extender_nominates(self, pick: int, name: NodeName) -> None:
+        """A pod that is pending gets a node where it fits, and keeps what it has."""
+        chosen = self._some(pick, self._live(on_node=False))
+        node_info = self.book.node(name)
+        if chosen is None or node_info is None or chosen.terminating or _asks(chosen) is None:
+            return
+        placement = place(node_info, pod_request(chosen))
+        if not isinstance(placement, Placement) or chosen.uid in self.allocations:
+            return
+        standing = self.assumed.get(chosen.uid)
+        allocation = self.book.nominate(chosen, placement, now_ns=self.now)
+        assert standing is None or allocation is standing
+        if standing is None:
+            self.assumed[chosen.uid] = allocation
+            self.nominated[chosen.uid] = -1
+
+    @precondition(lambda self: self.nominated)
+    @rule(pick=st.integers(0, 9), heard=HEARD)
+    def nomination_is_written(self, pick: int, *, heard: bool) -> None:
+        """The API server has it, and may show it."""
+        uid = list(self.nominated)[pick % len(self.nominated)]
+        current = self.pods.get(uid)
+        if current is None or current.node or not self._is_nominated(uid):
+            return
+        node = self.assumed[uid].placement.node
+        self._version(current, node, heard=False)
+        self.nominated[uid] = self.serial
+        self.book.nomination_written(uid, str(self.serial))
+        self._tell_pod(self.pods[uid], heard=heard)
+
+    @precondition(lambda self: self._live(on_node=False))
+    @rule(
+        pick=st.integers(0, 9),
+        name=st.sampled_from([*NODE_NAMES, NodeName("")]),
+        heard=HEARD,
+    )
+    def somebody_else_nominates(self, pick: int, name: NodeName, *, heard: bool) -> None:
+        """A scheduler clears the nomination, or writes its own."""
+        chosen = self._some(pick, self._live(on_node=False))
+        if chosen is not None:
+            self._version(chosen, name, heard=heard)
+
+    def _version(self, current: Pod, nominated: NodeName, *, heard: bool) -> None:
+        self.serial += 1
+        changed = msgspec.structs.replace(
+            current, nominated=nominated, resource_version=str(self.serial)
+        )
+        self._tell_pod(changed, heard=heard)
+
+    def _is_nominated(self, uid: PodUid) -> bool:
+        return uid in self.nominated and uid in self.assumed
 
     @precondition(lambda self: self.assumed)
     @rule(pick=st.integers(0, 9), heard=HEARD, assigned=st.booleans())
@@ -191,8 +266,8 @@ class LedgerMachine(CheckedLedger):
         if current is None or current.node or current.finished:
             return
         node = self.known_nodes.get(placement.node)
-        account = built(node).node(placement.node) if node else None
-        inventory = account.inventory if account else None
+        node_info = built(node).node(placement.node) if node else None
+        inventory = node_info.inventory if node_info else None
         done = bound(current, placement, inventory or Inventory(()), assigned=assigned)
         self._tell_pod(done, heard=heard)
 
@@ -209,7 +284,9 @@ class LedgerMachine(CheckedLedger):
     def time_passes(self, seconds: int) -> None:
         """What nobody confirmed in time expires, and nothing else."""
         self.now += seconds
-        late = [u for u, claim in self.assumed.items() if self.now - claim.assume_time >= TTL]
+        late = [
+            u for u, allocation in self.assumed.items() if self.now - allocation.assume_time >= TTL
+        ]
         assert sorted(self.book.expire(self.now, TTL)) == sorted(late)
         for uid in late:
             del self.assumed[uid]
@@ -235,7 +312,7 @@ class LedgerMachine(CheckedLedger):
         heard=HEARD,
     )
     def annotations_change(self, pick: int, text: str, unit: str, *, heard: bool) -> None:
-        """The plugin corrects a card, or somebody edits what should not be edited."""
+        """The plugin corrects a GPU, or somebody edits what should not be edited."""
         chosen = self._some(pick, self._live(on_node=True))
         if chosen is not None:
             texts = {wire_names.V2_ALLOCATION: text, wire_names.UNIT: unit,
@@ -265,7 +342,7 @@ class LedgerMachine(CheckedLedger):
         del self.pods[uid]
         if heard:
             self.book.pod_gone(uid)
-            self.claims.pop(uid, None)
+            self.allocations.pop(uid, None)
             self.assumed.pop(uid, None)
 
     @rule(pick=st.integers(0, 9))
@@ -279,10 +356,12 @@ class LedgerMachine(CheckedLedger):
     def pods_are_listed(self) -> None:
         """The watch on pods starts anew; binds under way are not on the list yet."""
         self.book.relist_pods(self.pods.values())
-        self.claims.clear()
+        self.allocations.clear()
+        for uid in self.nominated.keys() - self.pods.keys():
+            self.assumed.pop(uid, None)
         for listed in self.pods.values():
             self._expect(listed)
 
 
-def _asks(asked: Pod) -> Claim | None:
-    return claim_of(msgspec.structs.replace(asked, node=NodeName("n1")), NAMES)
+def _asks(asked: Pod) -> Allocation | None:
+    return allocation_of(msgspec.structs.replace(asked, node=NodeName("n1")), NAMES)

@@ -15,7 +15,7 @@ BRIDGED = RTX8000.matrix
 
 
 def joined_cards(matrix: Matrix, units: int = 16) -> Inventory:
-    """An inventory of equal cards that are joined as a known machine's are."""
+    """An inventory of equal GPUs that are joined as a known machine's are."""
     gpus = tuple(Gpu(gpu, GpuUuid(f"GPU-{gpu}"), units) for gpu in matrix.gpus)
     links = {f"{a}-{b}": names for (a, b), names in matrix.links.items()}
     return Inventory(gpus=gpus, links=links)
@@ -28,7 +28,7 @@ def linked_node(
     labels: Mapping[str, str] | None = None,
     node_type: str = "",
 ) -> Node:
-    """A node that offers shares and whole cards of such a machine."""
+    """A node that offers shares and exclusive GPUs of such a machine."""
     node = share_node(name, joined_cards(matrix), whole=True, labels=labels)
     if node_type:
         node.annotations["NODE_TYPE"] = node_type
@@ -36,11 +36,11 @@ def linked_node(
 
 
 def bare_node(name: str, cards: int, **annotations: str) -> Node:
-    """A node of the 2019 topology plugin: a number of whole cards and its annotations."""
+    """A node of the 2019 topology plugin: a number of exclusive GPUs and its annotations."""
     capacity = {NAMES.gpu: str(cards)}
     return Node(name=name, annotations=annotations, capacity=capacity, allocatable=capacity)
 
 
 def indexes(*gpus: int) -> tuple[GpuIndex, ...]:
-    """Cards by their numbers."""
+    """GPUs by their numbers."""
     return tuple(map(GpuIndex, gpus))

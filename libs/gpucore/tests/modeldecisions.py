@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
-from corebuilders import NAMES, bound, cards, demand, pod, share_node
+from corebuilders import NAMES, bound, cards, pod, pod_request, share_node
 from modelstate import Object, Spot, View, World
 
-from gpucore.fit import sift
-from gpucore.ledger import Ledger
+from gpucore.accounting.ledger import Ledger
 from gpucore.model import Placement
-from gpucore.policy import place
+from gpucore.scheduling.filter import filter_nodes
+from gpucore.scheduling.policy import place
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.nodes import Node
 from gpucore.wire.pods import Pod
@@ -51,25 +51,25 @@ class Decider:
         book = self.ledger(belief)
         options = []
         for position, (size, view) in enumerate(belief):
-            if view.seen or book.claim(self._pod(position, size).uid) is not None:
+            if view.seen or book.allocation(self._pod(position, size).uid) is not None:
                 continue
-            wanted = demand(self._pod(position, size))
-            for name in sift(book, wanted, self._names)[0]:
-                account = book.node(name)
-                placement = place(account, wanted) if account else None
+            wanted = pod_request(self._pod(position, size))
+            for name in filter_nodes(book, wanted, self._names)[0]:
+                node_info = book.node(name)
+                placement = place(node_info, wanted) if node_info else None
                 if isinstance(placement, Placement):
                     options.append(Option(position, Spot(name, next(iter(placement.mem)))))
         return options
 
     def counted(self, belief: Belief) -> dict[Spot, int]:
-        """What the ledger of a scheduler that believes this counts on each card."""
+        """What the ledger of a scheduler that believes this counts on each GPU."""
         known = self._counted.get(belief)
         if known is None:
             book = self.ledger(belief)
             known = self._counted[belief] = {
                 Spot(name, index): card.used
-                for name, account in book.nodes().items()
-                for index, card in account.cards.items()
+                for name, node_info in book.nodes().items()
+                for index, card in node_info.cards.items()
             }
         return known
 
@@ -90,7 +90,7 @@ class Decider:
         if seen.phase == "gone" or seen.spot is None:
             book.pod_gone(asked.uid)
             return
-        size = demand(asked).mem
+        size = pod_request(asked).mem
         inventory = self._inventories[seen.spot.node]
         written = bound(
             asked, _placement(asked, size, seen.spot), inventory, assigned=seen.assigned

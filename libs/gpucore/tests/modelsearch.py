@@ -12,7 +12,7 @@ from modeldecisions import Decider
 from modelstate import UNBOUND_CARD, Column, Object, Spot, State, View, World
 from modelsteps import Defects, Steps
 
-from gpucore.ledger import Ledger
+from gpucore.accounting.ledger import Ledger
 
 
 class ViolationError(AssertionError):
@@ -70,7 +70,7 @@ def _check(world: World, state: State, *, sole: bool) -> None:
     for node, sizes in world.nodes.items():
         for card in range(len(sizes)):
             if world.room(state, Spot(node, card)) < 0:
-                raise ViolationError(f"card {card} of {node} is over-committed: {state}")
+                raise ViolationError(f"GPU {card} of {node} is over-committed: {state}")
         planned = sum(c.size for c in state if _counts(c.api) and _node(c.api) == node)
         if sole and planned > sum(sizes):
             raise ViolationError(f"more than node {node} has is planned for it: {state}")
@@ -79,7 +79,7 @@ def _check(world: World, state: State, *, sole: bool) -> None:
 
 
 def _check_counts(world: World, decider: Decider, state: State) -> None:
-    """A scheduler that has seen all there is counts what the annotations say, card by card."""
+    """A scheduler that has seen all there is counts what the annotations say, GPU by GPU."""
     said = {Spot(n, i): 0 for n, sizes in world.nodes.items() for i in range(len(sizes))}
     for column in state:
         if column.api.spot is not None and _counts(column.api):

@@ -11,7 +11,7 @@ UNBOUND_CARD: Final = -1
 
 
 class Spot(NamedTuple):
-    """A card of a node."""
+    """A GPU of a node."""
 
     node: str
     card: int
@@ -21,8 +21,8 @@ class Object(NamedTuple):
     """The pod as the API server has it.
 
     Attributes:
-        spot: node, and the card its annotations name; ``None`` while it is unbound.
-        assigned: the annotations say that the node has handed the card out.
+        spot: node, and the GPU its annotations name; ``None`` while it is unbound.
+        assigned: the annotations say that the node has handed the GPU out.
         phase: ``live``, ``terminating``, ``failed`` or ``gone``.
     """
 
@@ -36,7 +36,7 @@ class View(NamedTuple):
 
     Attributes:
         seen: what its watch delivered since it started, as far as it could matter: the last
-            object, and the one before where the card changed; never whether it is assigned,
+            object, and the one before where the GPU changed; never whether it is assigned,
             which no decision looks at.
         assumed: what it reserved and nobody confirmed yet.
     """
@@ -55,7 +55,7 @@ class Column(NamedTuple):
     """Everything about one pod.
 
     Attributes:
-        held: card in the checkpoint of its node's kubelet; ``UNBOUND_CARD`` if none.
+        held: GPU in the checkpoint of its node's kubelet; ``UNBOUND_CARD`` if none.
         views: one a scheduler.
     """
 
@@ -72,7 +72,7 @@ class World(NamedTuple):
     """The fixed part of a model.
 
     Attributes:
-        nodes: node to the size of each of its cards.
+        nodes: node to the size of each of its GPUs.
         pods: size of each pod.
         schedulers: replicas that decide at the same time.
         deletes: how many pods a user deletes.
@@ -89,7 +89,7 @@ class World(NamedTuple):
         return canonical(Column(size, Object(), UNBOUND_CARD, views) for size in self.pods)
 
     def room(self, state: State, spot: Spot) -> int:
-        """Units left on a card by the checkpoint of its kubelet, which cannot be argued with."""
+        """Units left on a GPU by the checkpoint of its kubelet, which cannot be argued with."""
         used = sum(c.size for c in state if c.held >= 0 and c.api.spot
                    and (c.api.spot.node, c.held) == spot)  # fmt: skip
         return self.nodes[spot.node][spot.card] - used

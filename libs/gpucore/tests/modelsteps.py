@@ -16,7 +16,7 @@ class Defects(NamedTuple):
 
     Attributes:
         drops_unknown: a bind whose reply is lost gives its reservation back.
-        no_arbiter: the plugin hands out the planned card without looking at the checkpoint.
+        no_arbiter: the plugin hands out the planned GPU without looking at the checkpoint.
         no_reconcile: nobody corrects the annotations to the truth.
     """
 
@@ -115,7 +115,7 @@ class Steps:
                 yield column._replace(held=card.card)
 
     def _best(self, state: State, size: int, plan: Spot) -> Spot | None:
-        """The planned card, else the fullest other that has room by the checkpoint."""
+        """The planned GPU, else the fullest other that has room by the checkpoint."""
         spots = [Spot(plan.node, card) for card in range(len(self._world.nodes[plan.node]))]
         fitting = [spot for spot in spots if self._world.room(state, spot) >= size]
         if plan in fitting:

@@ -3,9 +3,11 @@
 A check that does not fail on these checks nothing.
 """
 
-from gpucore.account import NodeAccount
-from gpucore.cards import CardAccount
-from gpucore.ledger import Ledger
+from collections.abc import Iterable
+
+from gpucore.accounting.device_info import DeviceInfo
+from gpucore.accounting.ledger import Ledger
+from gpucore.accounting.node_info import NodeInfo
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.nodes import Node
 from gpucore.wire.pods import Pod
@@ -28,10 +30,10 @@ class HastyDrop(Ledger):
 
 
 class StuckClaim(Ledger):
-    """A changed annotation does not move the claim to the other card."""
+    """A changed annotation does not move the allocation to the other GPU."""
 
     def pod_changed(self, pod: Pod) -> None:
-        standing = self.claim(pod.uid)
+        standing = self.allocation(pod.uid)
         known = standing is not None and pod.uid not in self._assumed
         if known and pod.node and not pod.finished:
             return
@@ -39,19 +41,19 @@ class StuckClaim(Ledger):
 
 
 class DoubleCount(Ledger):
-    """A changed annotation is counted on the new card and stays on the old one."""
+    """A changed annotation is counted on the new GPU and stays on the old one."""
 
     def pod_changed(self, pod: Pod) -> None:
-        standing = self.claim(pod.uid)
+        standing = self.allocation(pod.uid)
         super().pod_changed(pod)
-        moved = self.claim(pod.uid)
+        moved = self.allocation(pod.uid)
         if standing is None or moved is None or standing.placement.mem == moved.placement.mem:
             return
-        account = self.node(standing.placement.node)
-        assert account is not None
+        node_info = self.node(standing.placement.node)
+        assert node_info is not None
         for index, units in standing.placement.mem.items():
-            if index in account.cards and index not in moved.placement.mem:
-                account.cards[index].used += units
+            if index in node_info.cards and index not in moved.placement.mem:
+                node_info.cards[index].used += units
 
 
 class EarlyRelease(Ledger):
@@ -64,7 +66,7 @@ class EarlyRelease(Ledger):
         super().pod_changed(pod)
 
 
-class UnsignedCard(CardAccount):
+class UnsignedCard(DeviceInfo):
     """Free units are an unsigned number that wraps."""
 
     __slots__ = ()
@@ -75,13 +77,13 @@ class UnsignedCard(CardAccount):
 
 
 class Underflow(Ledger):
-    """An over-full card looks almost infinitely free."""
+    """An over-full GPU looks almost infinitely free."""
 
-    def _note(self, account: NodeAccount) -> None:
-        for card in account.cards.values():
+    def _note(self, node_info: NodeInfo) -> None:
+        for card in node_info.cards.values():
             card.__class__ = UnsignedCard
-        account._reckon()
-        super()._note(account)
+        node_info._reckon()
+        super()._note(node_info)
 
 
 class FrozenShape(Ledger):
@@ -96,8 +98,8 @@ class AmnesicNode(Ledger):
     """The claims on a node are lost with the node."""
 
     def node_gone(self, name: NodeName) -> None:
-        for uid, claim in list(self._claims.items()):
-            if claim.placement.node == name:
+        for uid, allocation in list(self._allocations.items()):
+            if allocation.placement.node == name:
                 self._release(uid)
         super().node_gone(name)
 
@@ -115,17 +117,17 @@ class NameKeyed(Ledger):
     """A pod that is re-created under the same name is taken for the old one."""
 
     def pod_gone(self, uid: PodUid) -> None:
-        claim = self.claim(uid)
+        allocation = self.allocation(uid)
         super().pod_gone(uid)
-        if claim is None:
+        if allocation is None:
             return
-        for other, twin in list(self._claims.items()):
-            if (twin.namespace, twin.name) == (claim.namespace, claim.name):
+        for other, twin in list(self._allocations.items()):
+            if (twin.namespace, twin.name) == (allocation.namespace, allocation.name):
                 self._release(other)
 
 
-class GullibleCard(CardAccount):
-    """What a card holds beyond its size is nobody's business."""
+class GullibleCard(DeviceInfo):
+    """What a GPU holds beyond its size is nobody's business."""
 
     __slots__ = ()
 
@@ -135,10 +137,30 @@ class GullibleCard(CardAccount):
 
 
 class Gullible(Ledger):
-    """While two pods that swapped cards are being corrected, a taken card looks free."""
+    """While two pods that swapped GPUs are being corrected, a taken GPU looks free."""
 
-    def _note(self, account: NodeAccount) -> None:
-        for card in account.cards.values():
+    def _note(self, node_info: NodeInfo) -> None:
+        for card in node_info.cards.values():
             card.__class__ = GullibleCard
-        account._reckon()
-        super()._note(account)
+        node_info._reckon()
+        super()._note(node_info)
+
+
+class StickyNomination(Ledger):
+    """Keeps the reservation of a nominated pod that was deleted or nominated elsewhere."""
+
+    def _withdrawn(self, pod: Pod) -> bool:
+        del pod
+        return False
+
+
+class OrphanNomination(Ledger):
+    """Keeps the reservation of a nominated pod that is missing from a list, as if it were bound."""
+
+    def relist_pods(self, pods: Iterable[Pod]) -> None:
+        kept = {uid: self._allocations[uid] for uid in self._nominations}
+        super().relist_pods(pods)
+        for uid, allocation in kept.items():
+            if uid not in self._allocations:
+                self._hold(allocation)
+                self._nominations[uid] = ""

@@ -1,38 +1,38 @@
 """The cases of section 11.4: what adopters of the original contract test."""
 
 import msgspec
-from corebuilders import NAMES, cards, demand, ledger, limits, on_node, pod, share_node
+from corebuilders import NAMES, cards, ledger, limits, on_node, pod, pod_request, share_node
 
-from gpucore.cardfit import refusal_of_card
 from gpucore.model import Placement
+from gpucore.scheduling.device_fit import device_fit_error
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.pods import Container
 
 
 def test_containers_of_a_pod_are_summed() -> None:
     """Containers of 1 and 3 units make a pod of 4."""
-    assert demand(pod("p", (1, 3))).mem == 4
+    assert pod_request(pod("p", (1, 3))).mem == 4
 
 
 def test_init_containers_count_by_the_largest() -> None:
     """Init containers of 1 and 3 with containers of 2 in all make max(3, 2) = 3."""
     inits = tuple(Container(limits=limits(units)) for units in (1, 3))
     asked = msgspec.structs.replace(pod("p", (1, 1)), init_containers=inits)
-    assert demand(asked).mem == 3
+    assert pod_request(asked).mem == 3
 
 
 def test_a_request_over_both_sides_never_makes_idle_negative() -> None:
-    """Held over a card's size in memory and compute, free stays 0 and the card is reported."""
+    """Held over a GPU's size in memory and compute, free stays 0 and the GPU is reported."""
     names = {NAMES.mem_idx: "0"}
     things = [pod(f"p{i}", 8, core=80, node="n", annotations=names) for i in range(3)]
     book = ledger(share_node("n", cards(15)), *things)
-    account = book.node(NodeName("n"))
-    assert account is not None
-    card = account.cards[GpuIndex(0)]
+    node_info = book.node(NodeName("n"))
+    assert node_info is not None
+    card = node_info.cards[GpuIndex(0)]
     assert (card.used, card.core_used) == (24, 240)
     assert (card.free, card.core_free) == (0, 0)
-    assert account.overfull == (0,)
-    assert account.share_room == 0
+    assert node_info.overfull == (0,)
+    assert node_info.max_allocatable_memory == 0
 
 
 def test_release_gives_back_what_the_annotations_said() -> None:
@@ -40,14 +40,14 @@ def test_release_gives_back_what_the_annotations_said() -> None:
     held = pod("p", 8, node="n", annotations={NAMES.mem_idx: "0"})
     book = ledger(share_node("n", cards(15)), held)
     book.pod_gone(held.uid)
-    account = book.node(NodeName("n"))
-    assert account is not None
-    assert not account.claims
-    assert account.cards[GpuIndex(0)].free == 15
+    node_info = book.node(NodeName("n"))
+    assert node_info is not None
+    assert not node_info.allocations
+    assert node_info.cards[GpuIndex(0)].free == 15
 
 
 def test_candidates_of_a_single_card_share() -> None:
-    """With {0: 10, 1: 4, 2: 5, 5: 9, 7: 0} free and 6 asked only cards 0 and 5 are candidates."""
+    """With {0: 10, 1: 4, 2: 5, 5: 9, 7: 0} free and 6 asked only GPUs 0 and 5 are candidates."""
     free = {0: 10, 1: 4, 2: 5, 5: 9, 7: 0}
     things = [
         pod(f"p{i}", 10 - left, node="n", annotations={NAMES.mem_idx: str(i)})
@@ -55,13 +55,13 @@ def test_candidates_of_a_single_card_share() -> None:
         if (left := free.get(i, 0)) < 10
     ]
     book = ledger(share_node("n", cards(*[10] * 8)), *things)
-    account = book.node(NodeName("n"))
-    assert account is not None
+    node_info = book.node(NodeName("n"))
+    assert node_info is not None
     asked = pod("p", 6)
     candidates = [
         index
-        for index, card in account.cards.items()
-        if refusal_of_card(card, demand(asked)) is None
+        for index, card in node_info.cards.items()
+        if device_fit_error(card, pod_request(asked)) is None
     ]
     assert candidates == [0, 5]
     placement = on_node(book, "n", asked)

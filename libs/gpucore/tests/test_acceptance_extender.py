@@ -7,19 +7,19 @@ from corebuilders import (
     assumed,
     bound,
     cards,
-    demand,
     ledger,
     legacy_node,
     on_node,
     pod,
+    pod_request,
     share_node,
     used,
 )
 
-from gpucore.explain import sentence
-from gpucore.fit import sift
-from gpucore.ledger import Ledger
-from gpucore.model import ClaimState, Code, Placement, Refusal
+from gpucore.accounting.ledger import Ledger
+from gpucore.explain.sentences import sentence
+from gpucore.model import AllocationState, Code, FitError, Placement
+from gpucore.scheduling.filter import filter_nodes
 from gpucore.units import MIB, GpuIndex, NodeName
 from gpucore.wire.nodes import Node, unhealthy_indexes
 from gpucore.wire.pods import annotations_of
@@ -28,7 +28,7 @@ LEGACY = "Insufficient GPU Memory in one device"
 
 
 def filled(name: str, total: int, *free: int) -> list[Node | object]:
-    """A node in MiB whose cards have so much free, and the pods that hold the rest."""
+    """A node in MiB whose GPUs have so much free, and the pods that hold the rest."""
     inventory = cards(*[total] * len(free), unit=MIB)
     things: list[Node | object] = [share_node(name, inventory)]
     for index, left in enumerate(free):
@@ -41,7 +41,7 @@ def filled(name: str, total: int, *free: int) -> list[Node | object]:
 
 
 def test_a1_best_fit_takes_the_card_that_is_left_fullest() -> None:
-    """A1: with 12207, 8138, 4069 and 16276 MiB free, 8138 go to card 1."""
+    """A1: with 12207, 8138, 4069 and 16276 MiB free, 8138 go to GPU 1."""
     book = ledger(*filled("n", 16276, 12207, 8138, 4069, 16276))
     placement = on_node(book, "n", pod("p", 8138))
     assert isinstance(placement, Placement)
@@ -49,21 +49,21 @@ def test_a1_best_fit_takes_the_card_that_is_left_fullest() -> None:
 
 
 def test_a2_free_memory_must_be_on_one_card() -> None:
-    """A2: of N1 (4069 free), N2 (4069 + 4069) and N3 (8138 on card 0) only N3 takes 8138."""
+    """A2: of N1 (4069 free), N2 (4069 + 4069) and N3 (8138 on GPU 0) only N3 takes 8138."""
     things = [
         *filled("N1", 16276, 4069, 0),
         *filled("N2", 16276, 4069, 4069),
         *filled("N3", 16276, 8138, 0),
     ]
     names = [NodeName("N1"), NodeName("N2"), NodeName("N3")]
-    fits, refused = sift(ledger(*things), demand(pod("p", 8138)), names)
+    fits, refused = filter_nodes(ledger(*things), pod_request(pod("p", 8138)), names)
     assert fits == ["N3"]
     assert list(refused) == ["N1", "N2"]
     assert all(sentence(refused[name]).startswith(LEGACY) for name in refused)
 
 
 def test_a3_small_shares_fill_the_first_card() -> None:
-    """A3: three pods of 2 on two cards of 15 all sit on card 0."""
+    """A3: three pods of 2 on two GPUs of 15 all sit on GPU 0."""
     book = ledger(legacy_node("n", 30, 2))
     seen = []
     for name in ("a", "b", "c"):
@@ -76,12 +76,12 @@ def test_a4_an_amount_in_the_wrong_unit_is_refused_with_a_hint() -> None:
     """A4: 16276 on a node in GiB never fits; the sentence says what MiB would be."""
     book = ledger(share_node("n", cards(16, 15)))
     refusal = on_node(book, "n", pod("p", 16276))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, FitError)
     assert refusal.code is Code.TOO_LARGE
     assert refusal.unresolvable
     assert sentence(refusal) == (
-        f"{LEGACY}: no card can take 16276 GiB: card 0 has 16 in all, card 1 has 15 in all; "
-        "if MiB were meant, ask for 16"
+        f"{LEGACY}: no GPU can take 16276 GiB: GPU 0 has 16 in total, GPU 1 has 15 in total; "
+        "if you meant MiB, request 16"
     )
 
 
@@ -92,19 +92,19 @@ def test_a5_three_replicas_on_two_nodes_add_up() -> None:
         assumed(book, node, pod(name, 3))
     assert used(book, "n1") == [6]
     assert used(book, "n2") == [3]
-    totals = [(account.used_units, account.total_units) for account in book.nodes().values()]
+    totals = [(node_info.used_units, node_info.total_units) for node_info in book.nodes().values()]
     assert sum(held for held, _ in totals) == 9
     assert sum(total for _, total in totals) == 30
 
 
 def test_a6_the_sequence_of_the_reference() -> None:
-    """A6: 3, 3, 3, 8, 8, 4 on two cards of 15 go to 0, 0, 0, 1, nowhere, 0."""
+    """A6: 3, 3, 3, 8, 8, 4 on two GPUs of 15 go to 0, 0, 0, 1, nowhere, 0."""
     book = ledger(legacy_node("n", 30, 2))
     placed: list[int | None] = []
     for number, units in enumerate((3, 3, 3, 8, 8, 4)):
         asked = pod(str(number), units)
         placement = on_node(book, "n", asked)
-        if isinstance(placement, Refusal):
+        if isinstance(placement, FitError):
             free = [(card.free, card.total) for card in placement.cards]
             assert free == [(6, 15), (7, 15)]
             placed.append(None)
@@ -119,13 +119,13 @@ def test_a7_annotations_of_a_bind() -> None:
     book = ledger(legacy_node("n", 31, 2))
     asked = pod("p", 3)
     placement = on_node(book, "n", asked)
-    account = book.node(NodeName("n"))
+    node_info = book.node(NodeName("n"))
     assert isinstance(placement, Placement)
-    assert account is not None
-    assert account.inventory is not None
+    assert node_info is not None
+    assert node_info.inventory is not None
     now = 1_700_000_000_123_456_789
     texts = annotations_of(
-        placement, demand(asked), NAMES, inventory=account.inventory, assume_time=now
+        placement, pod_request(asked), NAMES, inventory=node_info.inventory, assume_time=now
     )
     first_generation = {key: value for key, value in texts.items() if key.startswith("ALIYUN")}
     assert first_generation == {
@@ -143,8 +143,8 @@ def test_a8_another_uid_is_another_pod() -> None:
     first = pod("p", 3)
     assumed(book, "n", first)
     second = msgspec.structs.replace(first, uid="uid-of-another")
-    assert book.claim(first.uid) is not None
-    assert book.claim(second.uid) is None
+    assert book.allocation(first.uid) is not None
+    assert book.allocation(second.uid) is None
 
 
 def test_a9_a_failed_bind_leaves_no_trace_and_can_be_retried() -> None:
@@ -164,7 +164,7 @@ def test_a12_a_normal_node_is_refused_with_the_original_text() -> None:
     """A12: a node without the resource is refused by the text that tools look for."""
     book = ledger(Node(NodeName("X")))
     refusal = on_node(book, "X", pod("p", 1))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, FitError)
     assert sentence(refusal) == "The node X is not for GPU share, need skip"
     assert refusal.unresolvable
 
@@ -175,8 +175,8 @@ def test_a13_a_finished_job_gives_its_memory_back(phase: str) -> None:
     node = legacy_node("n", 15, 1)
     book = ledger(node)
     asked = pod("job", 2)
-    claim = assumed(book, "n", asked)
-    running = bound(asked, claim.placement, cards(15))
+    allocation = assumed(book, "n", asked)
+    running = bound(asked, allocation.placement, cards(15))
     book.pod_changed(running)
     assert used(book, "n") == [2]
     book.pod_changed(msgspec.structs.replace(running, phase=phase))
@@ -184,16 +184,16 @@ def test_a13_a_finished_job_gives_its_memory_back(phase: str) -> None:
 
 
 def test_a14_cards_of_the_config_map_are_not_used() -> None:
-    """A14: with ``0,2`` unhealthy of four cards only 1 and 3 are chosen."""
+    """A14: with ``0,2`` unhealthy of four GPUs only 1 and 3 are chosen."""
     book = ledger(legacy_node("n", 60, 4))
     book.unhealthy_changed(NodeName("n"), unhealthy_indexes("0,2"))
     chosen = []
     for name in ("a", "b", "c"):
-        claim = assumed(book, "n", pod(name, 10)) if name != "c" else None
-        chosen += list(claim.placement.mem) if claim else []
+        allocation = assumed(book, "n", pod(name, 10)) if name != "c" else None
+        chosen += list(allocation.placement.mem) if allocation else []
     assert chosen == [1, 3]
     refusal = on_node(book, "n", pod("c", 10))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, FitError)
     assert [card.code for card in refusal.cards] == [
         Code.UNHEALTHY,
         Code.INSUFFICIENT_MEMORY,
@@ -209,12 +209,14 @@ def test_a15_a_restart_finds_the_same_books() -> None:
     pods = []
     for name, units in (("a", 3), ("b", 14), ("c", 5)):
         asked = pod(name, units)
-        claim = assumed(lived, "n", asked)
-        pods.append(bound(asked, claim.placement, cards(15, 15), assigned=True))
+        allocation = assumed(lived, "n", asked)
+        pods.append(bound(asked, allocation.placement, cards(15, 15), assigned=True))
         lived.pod_changed(pods[-1])
     restarted = Ledger(NAMES)
     restarted.relist_nodes([node])
     restarted.relist_pods(pods)
     assert used(restarted, "n") == used(lived, "n") == [8, 14]
-    assert restarted.claims() == lived.claims()
-    assert {claim.state for claim in restarted.claims().values()} == {ClaimState.CONFIRMED}
+    assert restarted.allocations() == lived.allocations()
+    assert {allocation.state for allocation in restarted.allocations().values()} == {
+        AllocationState.CONFIRMED
+    }

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from gpucore.hosts import Host, HostWorkload
-from gpucore.replay import REPLAY_POLICIES, Replayed, replay
-from gpucore.traces import TraceError, TraceNode, TracePod
+from gpucore.simulate.hosts import Host, HostWorkload
+from gpucore.simulate.replay import REPLAY_POLICIES, Replayed, replay
+from gpucore.simulate.traces import TraceError, TraceNode, TracePod
 
 BIG = 10**9
 
@@ -36,7 +36,7 @@ def played(
 
 @pytest.mark.parametrize("policy", REPLAY_POLICIES)
 def test_figures_add_up(policy: str) -> None:
-    """Placed and failed are what was requested; placed and left over are all cards."""
+    """Placed and failed are what was requested; placed and left over are all GPUs."""
     pods = [work(1, 300), work(2), work(0, 0), work(1, 900), work(1), work(8)] * 2
     result = played([node("a", 4), node("b", 2)], pods, policy)
     assert result.gpus == 6
@@ -48,7 +48,7 @@ def test_figures_add_up(policy: str) -> None:
 
 
 def test_arrivals_stop_at_the_target() -> None:
-    """Arrivals end once they ask for the given multiple of all cards."""
+    """Arrivals end once they ask for the given multiple of all GPUs."""
     told: list[float] = []
     result = replay(
         [node("a", 2)],
@@ -81,7 +81,7 @@ def test_binpack_packs_nodes_and_spread_spreads() -> None:
     ],
 )
 def test_what_a_host_lacks(small: TraceNode, pod: TracePod) -> None:
-    """Too little CPU, memory or cards, or another model: the pod fails."""
+    """Too little CPU, memory or GPUs, or another model: the pod fails."""
     assert played([small], [pod]).failed_pods == 1
 
 
@@ -98,13 +98,13 @@ def test_models_are_honoured() -> None:
 
 
 def test_parts_of_several_cards() -> None:
-    """Two cards at 600 each leave 400 on both."""
+    """Two GPUs at 600 each leave 400 on both."""
     result = played([node("a", 2)], [work(2, 600), work(1, 500), work(2, 400)])
     assert result.failed == pytest.approx(0.5)
 
 
 def test_fragmentation_leaves_cpu_where_cards_are() -> None:
-    """Work that eats CPU goes where no usable card is stranded by it."""
+    """Work that eats CPU goes where no usable GPU is stranded by it."""
     nodes = [node("cards", 4, cpu=10), node("spare", 1, cpu=10)]
     pods = [work(0, 0, cpu=9), *[work(cpu=2)] * 5]
     assert played(nodes, pods, "binpack").failed == 4
@@ -122,7 +122,7 @@ def test_fragmentation_leaves_cpu_where_cards_are() -> None:
     ],
 )
 def test_rows_that_cannot_be_are_refused(make: object) -> None:
-    """Negative figures and shares over a card are no trace."""
+    """Negative figures and shares over a GPU are no trace."""
     assert callable(make)
     with pytest.raises(TraceError):
         make()
@@ -132,9 +132,9 @@ def test_a_workload_is_seen_through_what_a_host_has_left() -> None:
     """Work that misses CPU or the model is hopeless there; equal views are one object."""
     workload = HostWorkload([work(1, 500, cpu=4), work(1, 1000, cpu=8, models=["A10"]), work(0, 0)])
     roomy, tight = workload.on("A10", 8, 1), workload.on("T4", 8, 1)
-    assert (len(roomy.kinds), roomy.hopeless) == (2, 0.0)
-    assert (len(tight.kinds), tight.hopeless) == (1, 1.0)
-    assert workload.on("T4", 3, 1).hopeless == 2.0
+    assert (len(roomy.kinds), roomy.unresolvable) == (2, 0.0)
+    assert (len(tight.kinds), tight.unresolvable) == (1, 1.0)
+    assert workload.on("T4", 3, 1).unresolvable == 2.0
     assert workload.on("A10", 9, 99) is roomy
 
 

@@ -4,25 +4,27 @@ from pathlib import Path
 
 import pytest
 
-from gpucore.catalogue import CATALOGUE, catalogue_page
-from gpucore.explain import headline, placement_sentence, sentence
-from gpucore.model import CardRefusal, Code, Placement, Refusal
+from gpucore.explain.catalogue import CATALOGUE, catalogue_page
+from gpucore.explain.sentences import headline, placement_sentence, sentence
+from gpucore.model import Code, DeviceFitError, FitError, Placement
 from gpucore.units import GIB, GpuIndex, MemoryUnit, NodeName
 
 N = NodeName("n")
 LEGACY = "Insufficient GPU Memory in one device"
 
 
-def card(code: Code, free: int = 0, total: int = 0, asked: int = 0, index: int = 0) -> CardRefusal:
-    """Why one card cannot."""
-    return CardRefusal(GpuIndex(index), code, free, total, asked)
+def card(
+    code: Code, free: int = 0, total: int = 0, asked: int = 0, index: int = 0
+) -> DeviceFitError:
+    """Why one GPU cannot."""
+    return DeviceFitError(GpuIndex(index), code, free, total, asked)
 
 
 @pytest.mark.parametrize(
     ("refusal", "words"),
     [
         (
-            Refusal(
+            FitError(
                 N,
                 Code.INSUFFICIENT_MEMORY,
                 (
@@ -33,10 +35,10 @@ def card(code: Code, free: int = 0, total: int = 0, asked: int = 0, index: int =
                 8,
                 total=1,
             ),
-            f"{LEGACY}: no card has 8 GiB free: card 0 has 6 of 15 free, card 1 has 7 of 15 free",
+            f"{LEGACY}: no GPU has 8 GiB free: GPU 0 has 6 of 15 free, GPU 1 has 7 of 15 free",
         ),
         (
-            Refusal(
+            FitError(
                 N,
                 Code.INSUFFICIENT_MEMORY,
                 (card(Code.UNHEALTHY), card(Code.INSUFFICIENT_MEMORY, 1, 9, 5, index=2)),
@@ -45,11 +47,11 @@ def card(code: Code, free: int = 0, total: int = 0, asked: int = 0, index: int =
                 free=1,
                 total=2,
             ),
-            (f"{LEGACY}: 1 of 2 cards has 5 units of 256MiB free: card 0 is unhealthy, "
-            "card 2 has 1 of 9 free"),
+            (f"{LEGACY}: 1 of 2 GPUs has 5 units of 256MiB free: GPU 0 is unhealthy, "
+            "GPU 2 has 1 of 9 free"),
         ),
         (
-            Refusal(
+            FitError(
                 N,
                 Code.INSUFFICIENT_CORE,
                 (card(Code.INSUFFICIENT_CORE, 30, 100, 40),),
@@ -57,36 +59,46 @@ def card(code: Code, free: int = 0, total: int = 0, asked: int = 0, index: int =
                 2,
                 total=1,
             ),
-            ("No card that has the memory has enough free compute: no card can take 2 units: "
-            "card 0 has 30 of 100 percent of compute free, asked 40"),
+            ("No GPU with enough free memory has enough free compute: no GPU can take 2 units: "
+            "GPU 0 has 30 of 100 percent of compute free, requested 40"),
         ),
         (
-            Refusal(
+            FitError(
                 N, Code.TOO_LARGE, (card(Code.TOO_LARGE, 15, 15, 20_000),), GIB, 20_000, total=1
             ),
-            f"{LEGACY}: no card can take 20000 GiB: card 0 has 15 in all",
+            f"{LEGACY}: no GPU can take 20000 GiB: GPU 0 has 15 in total",
         ),
         (
-            Refusal(N, Code.TOO_LARGE, (card(Code.TOO_LARGE, 15, 15, 8_000),), GIB, 8_000, total=1),
-            (f"{LEGACY}: no card can take 8000 GiB: card 0 has 15 in all; "
-            "if MiB were meant, ask for 8"),
+            FitError(
+                N, Code.TOO_LARGE, (card(Code.TOO_LARGE, 15, 15, 8_000),), GIB, 8_000, total=1
+            ),
+            (f"{LEGACY}: no GPU can take 8000 GiB: GPU 0 has 15 in total; "
+            "if you meant MiB, request 8"),
         ),
         (
-            Refusal(N, Code.MAX_PODS, (card(Code.MAX_PODS, 0, 48, 1),), GIB, 1, total=1),
-            ("The card holds as many pods as it may: no card can take 1 GiB: "
-            "card 0 holds its 48 pods"),
+            FitError(N, Code.MAX_PODS, (card(Code.MAX_PODS, 0, 48, 1),), GIB, 1, total=1),
+            ("The GPU has reached its maximum number of pods: no GPU can take 1 GiB: "
+            "GPU 0 has its maximum of 48 pods"),
         ),
         (
-            Refusal(N, Code.RUNG_MISSING, (card(Code.RUNG_MISSING, 9, 9, 1),), GIB, 1, total=1),
-            ("The card cannot enforce shares in the way that the pod demands: "
-            "no card can take 1 GiB: card 0 cannot enforce the share"),
+            FitError(
+                N,
+                Code.ISOLATION_MODE_MISSING,
+                (card(Code.ISOLATION_MODE_MISSING, 9, 9, 1),),
+                GIB,
+                1,
+                total=1,
+            ),
+            ("The GPU does not have the isolation mode that the pod demands: "
+            "no GPU can take 1 GiB: GPU 0 does not have the demanded isolation mode"),
         ),
         (
-            Refusal(N, Code.PENDING_UNITS, (), GIB, 8, free=7, total=6),
-            f"{LEGACY}: asked 8 GiB, 7 free of the node once 6 are kept for pods on unknown cards",
+            FitError(N, Code.PENDING_UNITS, (), GIB, 8, free=7, total=6),
+            (f"{LEGACY}: requested 8 GiB, 7 free on the node after 6 are kept for pods "
+            "on unknown GPUs"),
         ),
         (
-            Refusal(
+            FitError(
                 N,
                 Code.INSUFFICIENT_GPUS,
                 (card(Code.SHARED_CARD), card(Code.TAKEN_WHOLE, index=1)),
@@ -94,36 +106,36 @@ def card(code: Code, free: int = 0, total: int = 0, asked: int = 0, index: int =
                 2,
                 total=2,
             ),
-            ("The node has too few cards that are entirely free: asked 2, 0 of 2 cards are free: "
-            "card 0 is shared, card 1 is taken whole"),
+            ("The node has too few GPUs that are entirely free: requested 2, 0 of 2 GPUs are free: "
+            "GPU 0 is shared, GPU 1 is used exclusively"),
         ),
         (
-            Refusal(N, Code.INSUFFICIENT_GPUS, (), GIB, 3, free=2, total=2),
-            "The node has too few cards that are entirely free: asked 3, 2 of 2 cards are free",
+            FitError(N, Code.INSUFFICIENT_GPUS, (), GIB, 3, free=2, total=2),
+            "The node has too few GPUs that are entirely free: requested 3, 2 of 2 GPUs are free",
         ),
         (
-            Refusal(N, Code.UNEVEN_SPLIT, (), GIB, 7, total=2),
-            ("The amount does not divide evenly over the number of cards that the pod asks for: "
-            "7 GiB over 2 cards"),
+            FitError(N, Code.UNEVEN_SPLIT, (), GIB, 7, total=2),
+            ("The amount does not divide evenly over the requested number of GPUs: "
+            "7 GiB over 2 GPUs"),
         ),
         (
-            Refusal(N, Code.INVALID_REQUEST, detail="its label is wrong"),
-            "The pod cannot be placed anywhere: its label is wrong",
+            FitError(N, Code.INVALID_REQUEST, detail="its label is wrong"),
+            "The pod's request is invalid: its label is wrong",
         ),
-        (Refusal(N, Code.NOT_SHARED), "The node n is not for GPU share, need skip"),
-        (Refusal(N, Code.NODE_UNKNOWN), "The extender does not know a node of this name"),
+        (FitError(N, Code.NOT_SHARED), "The node n is not for GPU share, need skip"),
+        (FitError(N, Code.NODE_UNKNOWN), "The extender has not received a node with this name"),
     ],
 )  # fmt: skip
-def test_a_refusal_is_a_sentence_with_figures(refusal: Refusal, words: str) -> None:
-    """The original's text first where it had one, then what is missing on which card."""
+def test_a_refusal_is_a_sentence_with_figures(refusal: FitError, words: str) -> None:
+    """The original's text first where it had one, then what is missing on which GPU."""
     assert sentence(refusal) == words
 
 
 @pytest.mark.parametrize("code", list(Code))
 def test_headlines_can_be_counted(code: Code) -> None:
     """Two nodes with other figures have the same headline, unless the node is the reason."""
-    one = Refusal(N, code, (card(Code.UNHEALTHY),), GIB, 1, 2, 3, detail="d")
-    two = Refusal(N, code, (), None, 4, 5, 6, detail="d")
+    one = FitError(N, code, (card(Code.UNHEALTHY),), GIB, 1, 2, 3, detail="d")
+    two = FitError(N, code, (), None, 4, 5, 6, detail="d")
     assert headline(one) == headline(two)
     assert sentence(one).startswith(headline(one))
 
@@ -131,17 +143,17 @@ def test_headlines_can_be_counted(code: Code) -> None:
 @pytest.mark.parametrize(
     ("placement", "words"),
     [
-        (Placement(N, {GpuIndex(1): 8}), "8 GiB on card 1 of node n"),
+        (Placement(N, {GpuIndex(1): 8}), "8 GiB on GPU 1 of node n"),
         (
             Placement(N, {GpuIndex(2): 4, GpuIndex(0): 4}, {GpuIndex(0): 20, GpuIndex(2): 20}),
             (
-                "4 GiB on card 0, 4 GiB on card 2 and 20 percent of compute on card 0, "
-                "20 percent of compute on card 2 of node n"
+                "4 GiB on GPU 0, 4 GiB on GPU 2 and 20 percent of compute on GPU 0, "
+                "20 percent of compute on GPU 2 of node n"
             ),
         ),
-        (Placement(N, group=(GpuIndex(3),)), "card 3 of node n, whole"),
-        (Placement(N, group=(GpuIndex(3), GpuIndex(0))), "cards 3, 0 of node n, whole"),
-        (Placement(N), "no known card of node n"),
+        (Placement(N, group=(GpuIndex(3),)), "GPU 3 of node n, exclusive"),
+        (Placement(N, group=(GpuIndex(3), GpuIndex(0))), "GPUs 3, 0 of node n, exclusive"),
+        (Placement(N), "an unknown GPU of node n"),
     ],
 )
 def test_a_placement_is_a_sentence(placement: Placement, words: str) -> None:

@@ -1,4 +1,4 @@
-"""Whether a demand fits, and the figures of why not."""
+"""Whether a request fits, and the figures of why not."""
 
 import msgspec
 import pytest
@@ -6,18 +6,18 @@ from corebuilders import (
     NAMES,
     assumed,
     cards,
-    demand,
     ledger,
     legacy_node,
     on_node,
     pod,
+    pod_request,
     share_node,
 )
 
-from gpucore.cardfit import refusal_of_whole
-from gpucore.fit import fit, sift
-from gpucore.ledger import Ledger
-from gpucore.model import CardRefusal, Code, Inventory, Placement, Refusal, Rung
+from gpucore.accounting.ledger import Ledger
+from gpucore.model import Code, DeviceFitError, FitError, Inventory, IsolationMode, Placement
+from gpucore.scheduling.device_fit import exclusive_fit_error
+from gpucore.scheduling.filter import filter_nodes, fit
 from gpucore.units import GIB, GpuIndex, NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.nodes import Node
@@ -30,27 +30,27 @@ MPS = {wire_names.ISOLATION: "mps"}
 WHOLE = {wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}
 
 
-def refused(book: Ledger, asked: Pod) -> Refusal:
+def refused(book: Ledger, asked: Pod) -> FitError:
     """The refusal of a pod that does not fit on node n."""
     refusal = on_node(book, "n", asked)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, FitError)
     return refusal
 
 
 def held(name: str, mem: int = 0, *, index: int = 0, core: int = 0) -> Pod:
-    """A pod that holds so much of one card of node n."""
+    """A pod that holds so much of one GPU of node n."""
     return pod(name, mem, core=core, node="n", annotations={NAMES.mem_idx: str(index)})
 
 
 def test_memory_is_refused_with_figures() -> None:
-    """Every card says what it has left, of what, and what was asked."""
+    """Every GPU says what it has left, of what, and what was asked."""
     book = ledger(share_node("n", cards(15, 10)), held("a", 9), held("b", 3, index=1))
-    assert refused(book, pod("p", 8)) == Refusal(
+    assert refused(book, pod("p", 8)) == FitError(
         N,
         Code.INSUFFICIENT_MEMORY,
         cards=(
-            CardRefusal(GpuIndex(0), Code.INSUFFICIENT_MEMORY, 6, 15, 8),
-            CardRefusal(GpuIndex(1), Code.INSUFFICIENT_MEMORY, 7, 10, 8),
+            DeviceFitError(GpuIndex(0), Code.INSUFFICIENT_MEMORY, 6, 15, 8),
+            DeviceFitError(GpuIndex(1), Code.INSUFFICIENT_MEMORY, 7, 10, 8),
         ),
         unit=GIB,
         asked=8,
@@ -60,11 +60,11 @@ def test_memory_is_refused_with_figures() -> None:
 
 
 def test_compute_is_refused_with_figures() -> None:
-    """A card with the memory but not the compute says how much compute is left."""
+    """A GPU with the memory but not the compute says how much compute is left."""
     book = ledger(share_node("n", cards(15)), held("a", 1, core=70))
     refusal = refused(book, pod("p", 2, core=40))
     assert refusal.code is Code.INSUFFICIENT_CORE
-    assert refusal.cards == (CardRefusal(GpuIndex(0), Code.INSUFFICIENT_CORE, 30, 100, 40),)
+    assert refusal.cards == (DeviceFitError(GpuIndex(0), Code.INSUFFICIENT_CORE, 30, 100, 40),)
     assert isinstance(on_node(book, "n", pod("p", 2, core=30)), Placement)
 
 
@@ -81,48 +81,50 @@ def test_the_largest_share_just_fits() -> None:
     [(16, 0, 15, Code.TOO_LARGE), (1, 101, 100, Code.COMPUTE_TOO_LARGE)],
 )
 def test_more_than_a_card_has_is_never_cured(mem: int, core: int, total: int, code: Code) -> None:
-    """A demand over the size of every card is refused for good, with the size that is too small."""
+    """A request over the size of every GPU is refused for good, with the size that is too small."""
     refusal = refused(ledger(share_node("n", cards(15))), pod("p", mem, core=core))
     assert (refusal.code, refusal.unresolvable) == (code, True)
     assert refusal.cards[0].total == total
 
 
 def test_eviction_helps_where_a_card_would_be_large_enough() -> None:
-    """One large card that is full is enough to make preemption worth while."""
+    """One large GPU that is full is enough to make preemption worth while."""
     book = ledger(share_node("n", cards(15, 5)), held("a", 15))
     refusal = refused(book, pod("p", 8))
     assert [card.code for card in refusal.cards] == [Code.INSUFFICIENT_MEMORY, Code.TOO_LARGE]
     assert (refusal.code, refusal.unresolvable) == (Code.INSUFFICIENT_MEMORY, False)
 
 
-def test_a_rung_that_is_missing_is_refused() -> None:
-    """A pod that demands MPS is not run on a card without."""
+def test_a_missing_isolation_mode_is_refused() -> None:
+    """A pod that demands MPS is not run on a GPU without."""
     plain = refused(ledger(share_node("n", cards(15))), pod("p", 1, annotations=MPS))
-    assert (plain.code, plain.unresolvable) == (Code.RUNG_MISSING, True)
-    gpu = msgspec.structs.replace(cards(15).gpus[0], rung=Rung.MPS)
+    assert (plain.code, plain.unresolvable) == (Code.ISOLATION_MODE_MISSING, True)
+    gpu = msgspec.structs.replace(cards(15).gpus[0], isolation=IsolationMode.MPS)
     book = ledger(share_node("n", Inventory((gpu,))))
     assert isinstance(on_node(book, "n", pod("p", 1, annotations=MPS)), Placement)
     assert isinstance(on_node(book, "n", pod("p", 1)), Placement)
 
 
 def test_a_share_over_several_cards_needs_cards_without_mps() -> None:
-    """Each card has its own daemon and a process reaches one: the node would refuse such a pod."""
+    """Each GPU has its own daemon and a process reaches one: the node would refuse such a pod."""
     labels = {"aliyun.com/gpu-count": "2"}
     wide = pod("p", 8, labels=labels)
     assert isinstance(on_node(ledger(share_node("n", cards(15, 15))), "n", wide), Placement)
     behind = Inventory(
-        tuple(msgspec.structs.replace(gpu, rung=Rung.MPS) for gpu in cards(15, 15).gpus)
+        tuple(
+            msgspec.structs.replace(gpu, isolation=IsolationMode.MPS) for gpu in cards(15, 15).gpus
+        )
     )
     refusal = refused(ledger(share_node("n", behind)), wide)
-    assert (refusal.code, refusal.unresolvable) == (Code.RUNG_MISSING, True)
+    assert (refusal.code, refusal.unresolvable) == (Code.ISOLATION_MODE_MISSING, True)
 
 
 def test_mps_serves_48_clients() -> None:
     """The 49th pod is refused however small it is."""
-    gpu = msgspec.structs.replace(cards(100).gpus[0], rung=Rung.MPS)
+    gpu = msgspec.structs.replace(cards(100).gpus[0], isolation=IsolationMode.MPS)
     book = ledger(share_node("n", Inventory((gpu,))), *(held(f"p{i}", 1) for i in range(48)))
     refusal = refused(book, pod("p", 1))
-    assert refusal.cards == (CardRefusal(GpuIndex(0), Code.MAX_PODS, 0, 48, 1),)
+    assert refusal.cards == (DeviceFitError(GpuIndex(0), Code.MAX_PODS, 0, 48, 1),)
     book.pod_gone(pod("p0").uid)
     assert isinstance(on_node(book, "n", pod("p", 1)), Placement)
 
@@ -135,15 +137,17 @@ def test_a_mig_instance_is_never_sliced() -> None:
 
 
 def test_the_label_limits_pods_a_card() -> None:
-    """max-pod of the node, or the card's own limit if that is smaller."""
+    """max-pod of the node, or the GPU's own limit if that is smaller."""
     labels = {wire_names.LABEL_MAX_POD: "2"}
-    gpu = msgspec.structs.replace(cards(15).gpus[0], rung=Rung.MPS)
+    gpu = msgspec.structs.replace(cards(15).gpus[0], isolation=IsolationMode.MPS)
     book = ledger(share_node("n", Inventory((gpu,)), labels=labels), held("a", 1), held("b", 1))
-    assert refused(book, pod("p", 1)).cards[0] == CardRefusal(GpuIndex(0), Code.MAX_PODS, 0, 2, 1)
+    assert refused(book, pod("p", 1)).cards[0] == DeviceFitError(
+        GpuIndex(0), Code.MAX_PODS, 0, 2, 1
+    )
 
 
 def test_oversell_is_an_explicit_multiple() -> None:
-    """With ratio 2 a card of 15 gives 30, and not one more."""
+    """With ratio 2 a GPU of 15 gives 30, and not one more."""
     labels = {wire_names.LABEL_OVERSELL: "2"}
     book = ledger(share_node("n", cards(15), labels=labels), held("a", 20))
     assert isinstance(on_node(book, "n", pod("p", 10)), Placement)
@@ -151,7 +155,7 @@ def test_oversell_is_an_explicit_multiple() -> None:
 
 
 def test_a_whole_device_wants_an_empty_card() -> None:
-    """A card with the smallest share on it is refused, an empty one taken."""
+    """A GPU with the smallest share on it is refused, an empty one taken."""
     book = ledger(share_node("n", cards(15, 15)), held("a", 1))
     placement = on_node(book, "n", pod("p", 4, labels=WHOLE))
     assert isinstance(placement, Placement)
@@ -161,34 +165,34 @@ def test_a_whole_device_wants_an_empty_card() -> None:
 
 
 def test_shares_and_whole_cards_exclude_each_other() -> None:
-    """A card with a share is not free for whole use, and the other way round."""
+    """A GPU with a share is not free for whole use, and the other way round."""
     book = ledger(share_node("n", cards(15, 15), whole=True), held("a", 1))
     refusal = refused(book, pod("g", gpus=2))
     assert (refusal.code, refusal.asked, refusal.free, refusal.total) == (
         Code.INSUFFICIENT_GPUS, 2, 1, 2,
     )  # fmt: skip
-    assert refusal.cards == (CardRefusal(GpuIndex(0), Code.SHARED_CARD, 14, 15, 15),)
+    assert refusal.cards == (DeviceFitError(GpuIndex(0), Code.SHARED_CARD, 14, 15, 15),)
     assert not refusal.unresolvable
     assert assumed(book, "n", pod("g", gpus=1)).placement.group == (1,)
     share = refused(book, pod("p", 15))
     assert [card.code for card in share.cards] == [Code.INSUFFICIENT_MEMORY, Code.TAKEN_WHOLE]
-    account = book.node(N)
-    assert account is not None
-    taken = refusal_of_whole(account.cards[GpuIndex(1)])
-    assert taken == CardRefusal(GpuIndex(1), Code.TAKEN_WHOLE)
+    node_info = book.node(N)
+    assert node_info is not None
+    taken = exclusive_fit_error(node_info.cards[GpuIndex(1)])
+    assert taken == DeviceFitError(GpuIndex(1), Code.TAKEN_WHOLE)
 
 
 def test_more_whole_cards_than_are_healthy_is_never_cured() -> None:
-    """Eviction does not heal cards."""
+    """Eviction does not heal GPUs."""
     book = ledger(share_node("n", cards(15, 15), whole=True))
     book.unhealthy_changed(N, frozenset({GpuIndex(0)}))
     refusal = refused(book, pod("g", gpus=2))
-    assert refusal.cards == (CardRefusal(GpuIndex(0), Code.UNHEALTHY),)
+    assert refusal.cards == (DeviceFitError(GpuIndex(0), Code.UNHEALTHY),)
     assert refusal.unresolvable
 
 
 def test_pending_units_are_kept_free() -> None:
-    """What pods on unknown cards hold may be anywhere, so it is kept free on the node."""
+    """What pods on unknown GPUs hold may be anywhere, so it is kept free on the node."""
     book = ledger(share_node("n", cards(10, 10)), pod("stray", 6, node="n"))
     assert isinstance(on_node(book, "n", pod("p", 10)), Placement)
     book.pod_changed(held("a", 7))
@@ -200,7 +204,7 @@ def test_pending_units_are_kept_free() -> None:
 
 
 def test_pending_compute_is_kept_free() -> None:
-    """Compute on unknown cards is kept free as memory is."""
+    """Compute on unknown GPUs is kept free as memory is."""
     book = ledger(share_node("n", cards(10)), pod("stray", core=60, node="n"))
     assert refused(book, pod("p", 1, core=50)).code is Code.PENDING_UNITS
     assert isinstance(on_node(book, "n", pod("p", 1, core=40)), Placement)
@@ -208,34 +212,34 @@ def test_pending_compute_is_kept_free() -> None:
 
 
 def test_pending_whole_cards_are_kept_free() -> None:
-    """Whole cards of unknown pods are missing from whole room and from share room."""
+    """Exclusive GPUs of unknown pods are missing from whole room and from share room."""
     book = ledger(share_node("n", cards(10, 10), whole=True), pod("stray", gpus=1, node="n"))
-    assert (book.whole_rooms[N], book.share_rooms[N]) == (1, 10)
+    assert (book.free_gpu_counts[N], book.largest_shares[N]) == (1, 10)
     book.pod_changed(held("a", 1))
-    assert (book.whole_rooms[N], book.share_rooms[N]) == (0, 9)
+    assert (book.free_gpu_counts[N], book.largest_shares[N]) == (0, 9)
     book.pod_changed(held("b", 1, index=1))
-    assert (book.whole_rooms[N], book.share_rooms[N]) == (0, 8)
+    assert (book.free_gpu_counts[N], book.largest_shares[N]) == (0, 8)
 
 
 def test_pending_units_take_whole_cards() -> None:
-    """Eleven pending units may sit on two cards of ten."""
+    """Eleven pending units may sit on two GPUs of ten."""
     book = ledger(share_node("n", cards(10, 10, 10), whole=True), pod("stray", 11, node="n"))
-    assert book.whole_rooms[N] == 1
+    assert book.free_gpu_counts[N] == 1
 
 
 def test_what_is_over_full_is_somewhere_else() -> None:
-    """Two equal pods said to be on one card: the other card is not free until they are sorted."""
+    """Two equal pods said to be on one GPU: the other GPU is not free until they are sorted."""
     book = ledger(share_node("n", cards(4, 4)), held("a", 4), held("b", 4))
-    assert book.share_rooms[N] == 0
+    assert book.largest_shares[N] == 0
     assert refused(book, pod("p", 1)).code is Code.PENDING_UNITS
 
 
 def test_whole_cards_said_twice_leave_less_room() -> None:
-    """Two pods that name the same whole card have two cards between them."""
+    """Two pods that name the same exclusive GPU have two GPUs between them."""
     group = {NAMES.group: "0"}
     pods = (pod(name, gpus=1, node="n", annotations=group) for name in "ab")
     book = ledger(share_node("n", cards(4, 4), whole=True), *pods)
-    assert (book.whole_rooms[N], book.share_rooms[N]) == (0, 0)
+    assert (book.free_gpu_counts[N], book.largest_shares[N]) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +262,7 @@ def test_refusals_that_no_eviction_cures(node: Node, asked: Pod, code: Code) -> 
 
 
 def test_an_empty_inventory_offers_nothing() -> None:
-    """A node that says it has no cards has no inventory to place on."""
+    """A node that says it has no GPUs has no inventory to place on."""
     node = msgspec.structs.replace(share_node("n", cards()), capacity={NAMES.gpu_mem: "1"})
     assert refused(ledger(node), pod("p", 1)).code is Code.NO_INVENTORY
 
@@ -271,13 +275,13 @@ def test_a_node_whose_plugin_is_away_takes_nothing(asked: Pod) -> None:
     away = msgspec.structs.replace(share_node("n", inventory), capacity=both)
     refusal = refused(ledger(away), asked)
     assert (refusal.code, refusal.unresolvable) == (Code.PLUGIN_AWAY, True)
-    assert sift(ledger(away), demand(asked), [NodeName("n")])[0] == []
+    assert filter_nodes(ledger(away), pod_request(asked), [NodeName("n")])[0] == []
     back = msgspec.structs.replace(share_node("n", cards(15, 15)), capacity=both)
     assert isinstance(on_node(ledger(back), "n", asked), Placement)
 
 
 def test_several_cards_take_a_part_each() -> None:
-    """With gpu-count 2, each of two cards gives half; one such card is too few."""
+    """With gpu-count 2, each of two GPUs gives half; one such GPU is too few."""
     labels = {NAMES.gpu_count: "2"}
     book = ledger(share_node("n", cards(6, 6, 6)), held("a", 2), held("b", 4, index=1))
     placement = on_node(book, "n", pod("p", (3, 5), labels=labels))
@@ -296,7 +300,7 @@ def test_sift_splits_names_in_order() -> None:
     """Names that fit come back in their order; the others have a refusal each, once."""
     book = ledger(legacy_node("a", 30, 2), legacy_node("b", 8, 1), legacy_node("c", 15, 1))
     names = [NodeName(n) for n in ("c", "x", "b", "a", "b")]
-    fits, refusals = sift(book, demand(pod("p", 10)), names)
+    fits, refusals = filter_nodes(book, pod_request(pod("p", 10)), names)
     assert fits == ["c", "a"]
     assert {name: refusal.code for name, refusal in refusals.items()} == {
         "x": Code.NODE_UNKNOWN,
@@ -310,8 +314,8 @@ def test_sift_splits_names_in_order() -> None:
 def test_sift_of_an_impossible_request_refuses_every_node() -> None:
     """A request with a fault fits nowhere, however much room there is."""
     book = ledger(legacy_node("a", 30, 2))
-    wanted = demand(pod("p", 1, labels={NAMES.gpu_count: "x"}))
-    fits, refusals = sift(book, wanted, [NodeName("a")])
+    wanted = pod_request(pod("p", 1, labels={NAMES.gpu_count: "x"}))
+    fits, refusals = filter_nodes(book, wanted, [NodeName("a")])
     assert fits == []
     assert refusals[NodeName("a")].code is Code.INVALID_REQUEST
 
@@ -319,8 +323,8 @@ def test_sift_of_an_impossible_request_refuses_every_node() -> None:
 def test_fit_reserves_nothing() -> None:
     """Asking twice gives the same answer."""
     book = ledger(legacy_node("n", 15, 1))
-    account = book.node(N)
-    assert account is not None
-    wanted = demand(pod("p", 15))
-    assert fit(account, wanted) is None
-    assert fit(account, wanted) is None
+    node_info = book.node(N)
+    assert node_info is not None
+    wanted = pod_request(pod("p", 15))
+    assert fit(node_info, wanted) is None
+    assert fit(node_info, wanted) is None

@@ -5,8 +5,8 @@ from corebuilders import NAMES, cards, ledger, pod, share_node
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucore.fragmentation import TYPICAL, Kind, Workload, growth
 from gpucore.model import Placement
+from gpucore.scheduling.fragmentation import TYPICAL, Kind, Workload, growth
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.nodes import Node
 
@@ -32,8 +32,8 @@ def test_what_is_lost(free: tuple[int, ...], kinds: list[Kind], lost: float) -> 
 
 
 def test_hopeless_work_loses_everything() -> None:
-    """Work that could not run here whatever the cards makes all of them fragments."""
-    workload = Workload([Kind(1, 100)], hopeless=3.0)
+    """Work that could not run here whatever the GPUs makes all of them fragments."""
+    workload = Workload([Kind(1, 100)], unresolvable=3.0)
     assert workload.fragmentation((1000,)) == pytest.approx(0.75)
 
 
@@ -56,52 +56,52 @@ def test_memory_of_answers_is_bounded() -> None:
 
 
 def test_growth_is_the_difference_that_a_placement_makes() -> None:
-    """A half on a whole card loses nothing to halves; a third leaves two thirds that are lost."""
+    """A half on an empty GPU loses nothing to halves; a third leaves two thirds that are lost."""
     book = ledger(share_node("n", cards(12), whole=True))
-    account = book.node(NodeName("n"))
-    assert account is not None
+    node_info = book.node(NodeName("n"))
+    assert node_info is not None
     halves = Workload([Kind(1, 500)])
     whole = Workload([Kind(1, 1000)])
 
     def grown(workload: Workload, mem: int = 0, core: int = 0) -> float:
         where = Placement(NodeName("n"), {GpuIndex(0): mem}, {GpuIndex(0): core})
-        return growth(account, where, workload)
+        return growth(node_info, where, workload)
 
     assert grown(halves, 6) == 0.0
     assert grown(halves, 9) == pytest.approx(0.25)
     assert grown(whole, 3) == pytest.approx(0.75)
     assert grown(whole, 0, 40) == pytest.approx(0.6)
     assert grown(whole, 3, 90) == pytest.approx(0.1)
-    assert growth(account, Placement(NodeName("n"), group=(GpuIndex(0),)), whole) == 0.0
+    assert growth(node_info, Placement(NodeName("n"), group=(GpuIndex(0),)), whole) == 0.0
 
 
 def test_growth_with_less_work_afterwards() -> None:
-    """Where the placement leaves the node fit for less work, free cards become fragments."""
+    """Where the placement leaves the node fit for less work, free GPUs become fragments."""
     book = ledger(share_node("n", cards(12)))
-    account = book.node(NodeName("n"))
-    assert account is not None
-    before, after = Workload([Kind(1, 500)]), Workload([], hopeless=1.0)
-    assert growth(account, Placement(NodeName("n")), before, after) == pytest.approx(1.0)
+    node_info = book.node(NodeName("n"))
+    assert node_info is not None
+    before, after = Workload([Kind(1, 500)]), Workload([], unresolvable=1.0)
+    assert growth(node_info, Placement(NodeName("n")), before, after) == pytest.approx(1.0)
 
 
 def test_cards_of_unknown_memory_are_free_or_not() -> None:
-    """On an original topology node a card is free until somebody has it."""
+    """On an original topology node a GPU is free until somebody has it."""
     node = Node(NodeName("n"), capacity={NAMES.gpu: "2"})
     book = ledger(node, pod("g", gpus=1, node="n", annotations={NAMES.group: "1"}))
-    account = book.node(NodeName("n"))
-    assert account is not None
-    assert account.free_parts() == {0: 1000, 1: 0}
+    node_info = book.node(NodeName("n"))
+    assert node_info is not None
+    assert node_info.free_parts() == {0: 1000, 1: 0}
     whole = Workload([Kind(1, 1000, 2)])
-    assert growth(account, Placement(NodeName("n"), group=(GpuIndex(0),)), whole) == -1.0
-    assert growth(account, Placement(NodeName("n"), {}, {GpuIndex(0): 5}), whole) == 0.0
+    assert growth(node_info, Placement(NodeName("n"), group=(GpuIndex(0),)), whole) == -1.0
+    assert growth(node_info, Placement(NodeName("n"), {}, {GpuIndex(0): 5}), whole) == 0.0
 
 
 def test_cards_that_are_not_healthy_are_no_fragments() -> None:
     """What cannot be given out is not counted, nor is a placement on it."""
     book = ledger(share_node("n", cards(12, 12)))
     book.unhealthy_changed(NodeName("n"), frozenset({GpuIndex(1)}))
-    account = book.node(NodeName("n"))
-    assert account is not None
-    assert account.free_parts() == {0: 1000}
+    node_info = book.node(NodeName("n"))
+    assert node_info is not None
+    assert node_info.free_parts() == {0: 1000}
     elsewhere = Placement(NodeName("n"), {GpuIndex(1): 3})
-    assert growth(account, elsewhere, TYPICAL) == 0.0
+    assert growth(node_info, elsewhere, TYPICAL) == 0.0

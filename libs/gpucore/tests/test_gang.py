@@ -5,23 +5,23 @@ from itertools import combinations
 
 import msgspec
 import pytest
-from corebuilders import NAMES, bound, cards, demand, ledger, pod, share_node
+from corebuilders import NAMES, bound, cards, ledger, pod, pod_request, share_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from linkedcards import BRIDGED, VOLTA, indexes, joined_cards, linked_node
 
-from gpucore.fit import fit
-from gpucore.gang import Seating, Shortage, seat, seat_of, spare, taken
-from gpucore.gangmembers import Members, Postponed
-from gpucore.gangplaces import Offer, Rules
-from gpucore.ledger import Ledger
-from gpucore.model import Claim, ClaimState, Placement, Refusal
-from gpucore.policy import place
+from gpucore.accounting.ledger import Ledger
+from gpucore.gang.members import Members, Postponed
+from gpucore.gang.placement import GangPlacement, Shortage, seat, seat_of, spare, taken
+from gpucore.gang.spread import NodeOffer, Rules
+from gpucore.model import Allocation, AllocationState, FitError, Placement
+from gpucore.scheduling.filter import fit
+from gpucore.scheduling.policy import place
 from gpucore.topology.links import Matrix
 from gpucore.units import NodeName
 from gpucore.wire import names as wire_names
-from gpucore.wire.gangs import gang_of
-from gpucore.wire.pods import Pod, claim_of, demand_of
+from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pods import Pod, allocation_of, pod_request_of
 
 pytestmark = pytest.mark.slow
 
@@ -38,64 +38,64 @@ def member(number: int, size: int, *, gpus: int = 0, mem: int = 0, **more: objec
 
 def asked(
     book: Ledger, asks: Pod, names: Iterable[str], now: int = NOW, members: Members | None = None
-) -> Seating | Shortage | Postponed:
+) -> GangPlacement | Shortage | Postponed:
     """What a member is told when all exist, or ``members``; what it says is reserved."""
     gang = gang_of(asks)
     assert gang is not None
     offered = [NodeName(name) for name in names]
     all_of_them = members or Members(exist=gang.size, alike=gang.size)
-    answer = seat(book, gang, demand(asks), offered, RULES, members=all_of_them, now_ns=now)
-    if isinstance(answer, Seating):
+    answer = seat(book, gang, pod_request(asks), offered, RULES, members=all_of_them, now_ns=now)
+    if isinstance(answer, GangPlacement):
         for uid in answer.given_up:
             book.forget(uid)
-        for claim in answer.seats:
-            book.reserve(claim)
+        for allocation in answer.seats:
+            book.reserve(allocation)
     return answer
 
 
-def take(book: Ledger, asks: Pod, kept: Claim) -> Claim:
+def take(book: Ledger, asks: Pod, kept: Allocation) -> Allocation:
     """Bind a member to a place that is kept for its gang."""
-    placement = taken(book, kept, demand(asks), RULES)
+    placement = taken(book, kept, pod_request(asks), RULES)
     assert isinstance(placement, Placement)
     book.forget(kept.uid)
     return book.assume(asks, placement, now_ns=NOW)
 
 
-def seats(book: Ledger) -> list[Claim]:
+def seats(book: Ledger) -> list[Allocation]:
     """Places that are kept."""
-    return [c for c in book.claims().values() if c.state is ClaimState.RESERVED]
+    return [c for c in book.allocations().values() if c.state is AllocationState.RESERVED]
 
 
-def run(book: Ledger, pods: Sequence[Pod], names: Sequence[str]) -> list[Claim]:
+def run(book: Ledger, pods: Sequence[Pod], names: Sequence[str]) -> list[Allocation]:
     """Let members come one after the other until one is refused."""
-    placed: list[Claim] = []
+    placed: list[Allocation] = []
     for each in pods:
         answer = asked(book, each, names)
-        if not isinstance(answer, Seating):
+        if not isinstance(answer, GangPlacement):
             break
         placed.append(take(book, each, answer.seats[0]))
     return placed
 
 
-def nodes_of(answer: Seating | Shortage | Postponed) -> list[str]:
+def nodes_of(answer: GangPlacement | Shortage | Postponed) -> list[str]:
     """Nodes of the places, one for each."""
-    assert isinstance(answer, Seating)
+    assert isinstance(answer, GangPlacement)
     return sorted(one.placement.node for one in answer.seats)
 
 
-def whole(book: Ledger, name: str, gpus: int) -> Placement | Refusal:
+def whole(book: Ledger, name: str, gpus: int) -> Placement | FitError:
     """What a pod of its own would get on a node."""
-    account = book.node(NodeName(name))
-    assert account is not None
-    return place(account, demand(pod("alone", gpus=gpus)))
+    node_info = book.node(NodeName(name))
+    assert node_info is not None
+    return place(node_info, pod_request(pod("alone", gpus=gpus)))
 
 
 def test_a_gang_lands_on_one_node_in_its_best_groups() -> None:
-    """Two pods of four cards take the halves of one machine; its restart shows the same books."""
+    """Two pods of four GPUs take the halves of one machine; its restart shows the same books."""
     book = ledger(linked_node("a"), linked_node("b"))
     placed = run(book, [member(i, 2, gpus=4) for i in range(2)], "ab")
-    assert [claim.placement.node for claim in placed] == ["a", "a"]
-    assert [claim.placement.group for claim in placed] == [
+    assert [allocation.placement.node for allocation in placed] == ["a", "a"]
+    assert [allocation.placement.group for allocation in placed] == [
         indexes(0, 1, 2, 3),
         indexes(4, 5, 6, 7),
     ]
@@ -103,11 +103,11 @@ def test_a_gang_lands_on_one_node_in_its_best_groups() -> None:
 
 
 def test_pods_of_a_gang_share_one_good_group_of_cards() -> None:
-    """Four pods of one card get four cards that belong together, not the four lowest."""
+    """Four pods of one GPU get four GPUs that belong together, not the four lowest."""
     holder = pod("h", gpus=3, node="a", annotations={NAMES.group: "1,2,3"})
     book = ledger(linked_node("a"), holder)
     placed = run(book, [member(i, 4, gpus=1) for i in range(4)], "a")
-    assert {card for claim in placed for card in claim.placement.group} == {4, 5, 6, 7}
+    assert {card for allocation in placed for card in allocation.placement.group} == {4, 5, 6, 7}
 
 
 def test_the_fewest_nodes_then_the_best_linked_then_the_tightest() -> None:
@@ -131,25 +131,52 @@ def test_a_gang_that_does_not_fit_takes_nothing_and_says_what_fits() -> None:
     )
     answer = asked(book, member(0, 4, gpus=2), "ab")
     assert isinstance(answer, Shortage)
-    assert answer.sentence == "gang train needs 4 x 2 cards: room for 3 members on 2 nodes"
-    assert not book.claims()
+    assert answer.sentence == "gang train needs 4 x 2 GPUs: capacity for 3 members on 2 nodes"
+    assert not book.allocations()
     wide = asked(book, member(0, 2, mem=17), "ab")
     assert isinstance(wide, Shortage)
     assert wide.sentence == (
-        "gang train needs 2 x 17 units of GPU memory: room for 0 members on 0 nodes"
+        "gang train needs 2 x 17 units of GPU memory: capacity for 0 members on 0 nodes"
     )
+
+
+def test_a_gang_is_spread_where_other_rules_limit_the_pods_of_a_node() -> None:
+    """Processors for one pod each, here; a node for none of them is not used."""
+    book = ledger(*(share_node(name, cards(16, 16)) for name in "abc"))
+    asks = member(0, 2, mem=4)
+    gang = gang_of(asks)
+    assert gang is not None
+    a, b, c = (NodeName(name) for name in "abc")
+
+    def planned(limits: dict[NodeName, int]) -> list[NodeName]:
+        answer = seat(
+            book,
+            gang,
+            pod_request(asks),
+            limits,
+            RULES,
+            members=Members(exist=2, alike=2),
+            now_ns=NOW,
+            limits=limits,
+        )
+        seats = answer.seats if isinstance(answer, GangPlacement) else ()
+        return sorted(one.placement.node for one in seats)
+
+    assert planned({a: 2, b: 2}) in ([a, a], [b, b])
+    assert planned({b: 1, c: 1}) == [b, c]
+    assert planned({b: 1}) == []
 
 
 def test_nobody_else_gets_what_is_kept() -> None:
     """Places of members to come count as taken until they come."""
     book = ledger(linked_node("a", BRIDGED))
     answer = asked(book, member(0, 2, gpus=2), "a")
-    assert isinstance(answer, Seating)
+    assert isinstance(answer, GangPlacement)
     take(book, member(0, 2, gpus=2), answer.seats[0])
     refused = whole(book, "a", 1)
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, FitError)
     later = asked(book, member(1, 2, gpus=2), "a")
-    assert isinstance(later, Seating)
+    assert isinstance(later, GangPlacement)
     assert later.seats == answer.seats[1:]
 
 
@@ -173,7 +200,7 @@ def test_after_a_restart_a_half_placed_gang_goes_on_from_what_is_shown() -> None
     book = ledger(linked_node("b"), shown, taken_up)
     answer = asked(book, member(1, 3, gpus=2), "b")
     assert isinstance(answer, Shortage)
-    assert answer.sentence == "gang train needs 2 more x 2 cards: room for 0 members on 0 nodes"
+    assert answer.sentence == "gang train needs 2 more x 2 GPUs: capacity for 0 members on 0 nodes"
 
 
 def test_a_member_that_is_being_deleted_is_none() -> None:
@@ -185,11 +212,11 @@ def test_a_member_that_is_being_deleted_is_none() -> None:
     assert len(book.gang("default", "train")) == 1
     book.pod_changed(going)
     assert book.gang("default", "train") == []
-    assert claim_of(going, NAMES) == book.claim(first.uid)
+    assert allocation_of(going, NAMES) == book.allocation(first.uid)
 
 
 def test_a_place_that_no_longer_holds_is_found_anew() -> None:
-    """A card that was lost meanwhile is not given to a member."""
+    """A GPU that was lost meanwhile is not given to a member."""
     book = ledger(linked_node("a", BRIDGED), linked_node("b", BRIDGED))
     asked(book, member(0, 2, gpus=2), "ab")
     book.unhealthy_changed(NodeName("a"), frozenset(indexes(3)))
@@ -203,7 +230,7 @@ def test_reservations_end_by_themselves() -> None:
     asked(book, member(0, 2, gpus=2), "a")
     assert book.expire(NOW + TTL - 1, TTL) == []
     assert len(book.expire(NOW + TTL, TTL)) == 2
-    assert not book.claims()
+    assert not book.allocations()
     assert isinstance(whole(book, "a", 4), Placement)
 
 
@@ -213,8 +240,8 @@ def test_places_are_kept_while_the_gang_can_use_them() -> None:
     asked(book, member(0, 3, gpus=1), "a")
     held = book.gang("default", "train")
     assert spare(held, 3, waiting=3) == []
-    assert spare(held, 3, waiting=0) == [claim.uid for claim in held]
-    assert spare(held, 3, waiting=1) == [claim.uid for claim in held[1:]]
+    assert spare(held, 3, waiting=0) == [allocation.uid for allocation in held]
+    assert spare(held, 3, waiting=1) == [allocation.uid for allocation in held[1:]]
     assert spare(held, 2, waiting=3) == [held[2].uid]
     placed = take(book, member(0, 3, gpus=1), held[0])
     assert spare(book.gang("default", "train"), 3, waiting=2) == []
@@ -227,10 +254,10 @@ def test_places_are_kept_while_the_gang_can_use_them() -> None:
 def test_the_labels_must_make_sense() -> None:
     """A gang needs its size; one pod is no gang; namespaces keep gangs apart."""
     alone = pod("p", gpus=1, labels={"gpu-topology": "train"})
-    assert "gpu-topology-replica" in demand(alone).fault
+    assert "gpu-topology-replica" in pod_request(alone).fault
     assert gang_of(alone) is None
     assert gang_of(member(0, 1, gpus=1)) is None
-    assert demand(member(0, 1, gpus=1)).fault == ""
+    assert pod_request(member(0, 1, gpus=1)).fault == ""
     here = gang_of(member(0, 2, gpus=1))
     there = gang_of(msgspec.structs.replace(member(0, 2, gpus=1), namespace="other"))
     assert here is not None
@@ -258,10 +285,10 @@ def test_room_for_equal_shares_is_what_trying_finds(
             book.pod_changed(item)
     label = {wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}
     asking = pod("p", mem or 1, core=core, labels=label if whole_device else {})
-    wanted, account = demand(asking), book.node(NodeName("n"))
-    assert account is not None
-    if fit(account, wanted) is None:
-        offer = Offer(account, wanted, RULES, most=8)
+    wanted, node_info = pod_request(asking), book.node(NodeName("n"))
+    assert node_info is not None
+    if fit(node_info, wanted) is None:
+        offer = NodeOffer(node_info, wanted, RULES, most=8)
         assert offer.room == len(offer.load(8))
 
 
@@ -270,7 +297,7 @@ STRANGERS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=6
 
 
 def cluster(machines: Sequence[Matrix | None], held: Sequence[tuple[int, int]]) -> Ledger:
-    """Nodes named by their number, on some of which pods hold whole cards."""
+    """Nodes named by their number, on some of which pods hold exclusive GPUs."""
     nodes = [
         share_node(str(at), cards(16, 16, 16), whole=True)
         if matrix is None
@@ -284,7 +311,7 @@ def cluster(machines: Sequence[Matrix | None], held: Sequence[tuple[int, int]]) 
 
 
 def stranger(book: Ledger, at: int, gpus: int, number: int) -> None:
-    """A pod of no gang that takes cards on a node if it can."""
+    """A pod of no gang that takes GPUs on a node if it can."""
     found = whole(book, str(at), gpus)
     if isinstance(found, Placement):
         book.assume(pod(f"s{number}", gpus=gpus), found, now_ns=NOW)
@@ -317,10 +344,10 @@ def test_all_of_a_gang_or_none_whoever_comes_between(
     names = [str(at) for at in range(len(machines))]
     pods = [member(i, size, gpus=gpus, mem=0 if gpus else mem) for i in range(size)]
     rooms = {name: room(book, name, pods) for name in names}
-    placed: list[Claim] = []
+    placed: list[Allocation] = []
     for number, each in enumerate(pods):
         answer = asked(book, each, names)
-        if not isinstance(answer, Seating):
+        if not isinstance(answer, GangPlacement):
             assert isinstance(answer, Shortage)
             assert number == 0
             assert answer.room == sum(rooms.values()) < size
@@ -328,24 +355,26 @@ def test_all_of_a_gang_or_none_whoever_comes_between(
         for at, many in coming[number : number + 1]:
             stranger(book, at % len(machines), many, 100 + number)
         placed.append(take(book, each, answer.seats[-1]))
-        assert not any(account.overfull for account in book.nodes().values())
+        assert not any(node_info.overfull for node_info in book.nodes().values())
     assert len(placed) == (size if sum(rooms.values()) >= size else 0)
-    assert len({claim.placement.node for claim in placed}) == least(rooms.values(), len(placed))
+    assert len({allocation.placement.node for allocation in placed}) == least(
+        rooms.values(), len(placed)
+    )
     assert seats(book) == []
 
 
 def room(book: Ledger, name: str, pods: Sequence[Pod]) -> int:
     """How many of ``pods`` fit one node, by plain trying."""
-    account = book.node(NodeName(name))
-    assert account is not None
-    books = account.copy()
+    node_info = book.node(NodeName(name))
+    assert node_info is not None
+    books = node_info.copy()
     for number, each in enumerate(pods):
-        wanted = demand_of(each, NAMES)
+        wanted = pod_request_of(each, NAMES)
         assert wanted is not None
         found = place(books, wanted)
-        if isinstance(found, Refusal):
+        if isinstance(found, FitError):
             return number
-        books.put(Claim(each.uid, "", "", ClaimState.ASSUMED, found))
+        books.put(Allocation(each.uid, "", "", AllocationState.ASSUMED, found))
     return len(pods)
 
 

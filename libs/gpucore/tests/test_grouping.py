@@ -1,29 +1,31 @@
-"""Whole cards, and shares over several cards, go to cards that are well joined."""
+"""Exclusive GPUs, and shares over several GPUs, go to GPUs that are well joined."""
 
 from collections.abc import Sequence
 
 import pytest
-from corebuilders import NAMES, assumed, cards, demand, ledger, on_node, pod, share_node, used
+from corebuilders import NAMES, assumed, cards, ledger, on_node, pod, pod_request, share_node, used
 from hypothesis import given
 from hypothesis import strategies as st
 from linkedcards import BRIDGED, VOLTA, bare_node, indexes, linked_node
 
-from gpucore.account import NodeAccount
-from gpucore.fit import fit
-from gpucore.grouping import Grouping
-from gpucore.ledger import Ledger
-from gpucore.model import Placement, Refusal
-from gpucore.policy import place, score
+from gpucore.accounting.ledger import Ledger
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import FitError, Placement
+from gpucore.scheduling.filter import fit
+from gpucore.scheduling.policy import place, score
+from gpucore.simulate.whatif import WhatIfPod, what_if
+from gpucore.topology.choice import KEPT_LARGE
 from gpucore.topology.codec import encode_annotation
+from gpucore.topology.grouping import Grouping, prepare, prepared
+from gpucore.topology.links import Matrix
 from gpucore.topology.policies import plan
 from gpucore.topology.static import decode_static
 from gpucore.units import NodeName
-from gpucore.whatif import Wish, what_if
 from gpucore.wire import names as wire_names
 from gpucore.wire.pods import Pod
 
 
-def account(book: Ledger, name: str = "n") -> NodeAccount:
+def node_info(book: Ledger, name: str = "n") -> NodeInfo:
     """The books of a node that is there."""
     found = book.node(NodeName(name))
     assert found is not None
@@ -31,26 +33,26 @@ def account(book: Ledger, name: str = "n") -> NodeAccount:
 
 
 def holding(name: str, *gpus: int) -> Pod:
-    """A pod that has these cards of node n whole."""
+    """A pod that has these GPUs of node n whole."""
     group = ",".join(map(str, gpus))
     return pod(name, gpus=len(gpus), node="n", annotations={NAMES.group: group})
 
 
 def group(book: Ledger, count: int, grouping: Grouping | None = None, **texts: str) -> list[int]:
-    """The whole cards that a pod would get."""
-    asked = demand(pod("asks", gpus=count, annotations=texts))
-    placement = place(account(book), asked, grouping=grouping or Grouping())
+    """The exclusive GPUs that a pod would get."""
+    asked = pod_request(pod("asks", gpus=count, annotations=texts))
+    placement = place(node_info(book), asked, grouping=grouping or Grouping())
     assert isinstance(placement, Placement)
     return list(placement.group)
 
 
 def wide(units: int, count: int, **annotations: str) -> Pod:
-    """A share over several cards."""
+    """A share over several GPUs."""
     return pod("wide", units, labels={NAMES.gpu_count: str(count)}, annotations=annotations)
 
 
 def shared(book: Ledger, asked: Pod, policy: str = "") -> list[int]:
-    """The cards that a share would get."""
+    """The GPUs that a share would get."""
     placement = on_node(book, "n", asked, policy)
     assert isinstance(placement, Placement)
     return sorted(placement.mem)
@@ -71,10 +73,10 @@ def test_a_volta_is_filled_by_its_best_groups_and_then_refuses(
     """The sequences of NVIDIA's own cases, through placement and the books."""
     book = ledger(linked_node("n"))
     for number, expected in enumerate(groups):
-        claim = assumed(book, "n", pod(f"p{number}", gpus=count))
-        assert claim.placement.group == indexes(*expected)
+        allocation = assumed(book, "n", pod(f"p{number}", gpus=count))
+        assert allocation.placement.group == indexes(*expected)
     refused = on_node(book, "n", pod("late", gpus=count))
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, FitError)
     assert refused.free == 0
 
 
@@ -88,13 +90,13 @@ def test_a_pods_own_policy_overrules_the_clusters() -> None:
 
 def test_an_unknown_policy_is_said_and_never_raised() -> None:
     """A misspelt annotation is a fault in words that names the policies there are."""
-    asked = demand(pod("p", gpus=2, annotations={wire_names.TOPOLOGY: "fastest"}))
+    asked = pod_request(pod("p", gpus=2, annotations={wire_names.TOPOLOGY: "fastest"}))
     assert asked.topology == ""
     assert asked.fault == (
         "its topology policy 'fastest' is unknown; "
         "use one of best-effort, bandwidth, static, simple"
     )
-    refusal = fit(account(ledger(linked_node("n"))), asked)
+    refusal = fit(node_info(ledger(linked_node("n"))), asked)
     assert refusal is not None
     assert refusal.unresolvable
 
@@ -110,7 +112,7 @@ def test_links_of_a_2019_node_are_read_from_its_annotation() -> None:
 
 def test_the_matrix_of_a_node_is_read_once() -> None:
     """Later decisions about the same shape find the same matrix."""
-    shape = account(ledger(linked_node("n"))).shape
+    shape = node_info(ledger(linked_node("n"))).shape
     assert shape.matrix is shape.matrix
     assert shape.matrix.links == VOLTA.links
 
@@ -134,7 +136,7 @@ def test_static_knows_the_tables_of_nvidias_machines() -> None:
 
 
 def test_a_share_over_several_cards_takes_joined_cards_that_are_fullest() -> None:
-    """Of the pairs that are joined as well as the best, the one the card policy likes first."""
+    """Of the pairs that are joined as well as the best, the one the GPU policy likes first."""
     bridges = linked_node("n", BRIDGED)
     assert shared(ledger(bridges), wide(8, 2)) == [0, 3]
     full = pod("held", 5, node="n", annotations={NAMES.mem_idx: "2"})
@@ -152,34 +154,34 @@ def test_shares_over_cards_of_unknown_links_are_packed_by_the_policy() -> None:
 
 
 def test_shares_and_whole_cards_are_in_one_ledger() -> None:
-    """Cards with a share are no part of a group, and cards of a group take no share."""
+    """GPUs with a share are no part of a group, and GPUs of a group take no share."""
     book = ledger(linked_node("n"))
     assumed(book, "n", pod("share", 4))
     assert group(book, 2) == [2, 3]
-    claim = assumed(book, "n", pod("quad", gpus=4))
-    assert claim.placement.group == indexes(4, 5, 6, 7)
+    allocation = assumed(book, "n", pod("quad", gpus=4))
+    assert allocation.placement.group == indexes(4, 5, 6, 7)
     assumed(book, "n", wide(8, 2))
     assert used(book, "n") == [8, 0, 0, 4, 0, 0, 0, 0]
 
 
 def test_nodes_are_compared_by_their_best_group() -> None:
-    """NVLinks before PCIe, PCIe before cards of which nobody knows how they are joined."""
-    pair = demand(pod("p", gpus=2))
+    """NVLinks before PCIe, PCIe before GPUs of which nobody knows how they are joined."""
+    pair = pod_request(pod("p", gpus=2))
     pcie = linked_node("n", VOLTA)
     taken = ledger(pcie, holding("a", 0, 1, 2), holding("b", 4, 5, 7))  # 3 and 6 are left: SYS
     unknown = ledger(share_node("n", cards(16, 16), whole=True))
-    marks = [score(account(book), pair) for book in (ledger(linked_node("n")), taken, unknown)]
+    marks = [score(node_info(book), pair) for book in (ledger(linked_node("n")), taken, unknown)]
     assert marks == [7, 1, 1]
-    assert score(account(ledger(pcie)), demand(wide(8, 2))) == 7
-    assert score(account(taken), demand(pod("p", gpus=3))) == 0
+    assert score(node_info(ledger(pcie)), pod_request(wide(8, 2))) == 7
+    assert score(node_info(taken), pod_request(pod("p", gpus=3))) == 0
 
 
 def test_simple_compares_nodes_as_the_policy_packs() -> None:
-    """Who does not care for links gets whole cards packed onto the fullest node."""
-    pair = demand(pod("p", gpus=2))
+    """Who does not care for links gets exclusive GPUs packed onto the fullest node."""
+    pair = pod_request(pod("p", gpus=2))
     fresh, fuller = ledger(linked_node("n")), ledger(linked_node("n"), holding("a", 0, 1, 2, 3))
     simple = Grouping("simple")
-    marks = [score(account(book), pair, grouping=simple) for book in (fresh, fuller)]
+    marks = [score(node_info(book), pair, grouping=simple) for book in (fresh, fuller)]
     assert marks == [2, 8]
 
 
@@ -188,9 +190,60 @@ def test_what_if_takes_the_node_with_the_better_group() -> None:
     book = ledger(
         share_node("a", cards(16, 16), whole=True), linked_node("b"), linked_node("c", BRIDGED)
     )
-    wishes = [Wish(f"w{i}", demand(pod("p", gpus=4))) for i in range(3)]
+    wishes = [WhatIfPod(f"w{i}", pod_request(pod("p", gpus=4))) for i in range(3)]
     outcomes = what_if(book.nodes(), wishes).outcomes
     assert [outcome.placement and outcome.placement.node for outcome in outcomes] == ["b", "b", "c"]
+
+
+def ten_gpus(across: str) -> Matrix:
+    """A DGX-1 and two GPUs more."""
+    links = {
+        (a, b): VOLTA.between(a, b) if b < 8 else (across,)
+        for a in range(10)
+        for b in range(a + 1, 10)
+    }
+    return Matrix(gpus=indexes(*range(10)), links=links)
+
+
+def test_without_waiting_large_machines_are_exact_once_their_tables_are_prepared() -> None:
+    """Until then the group is grown from the best pair; afterwards it is part of the best cut."""
+    book = ledger(linked_node("n", ten_gpus("PHB")), holding("h", 1, 3, *range(6, 10)))
+    shape = node_info(book).shape
+    hurried = Grouping(wait=False)
+    assert not prepared(shape)
+    assert group(book, 2, hurried) == [0, 4]
+    assert sum(1 for _ in prepare(shape)) > 100
+    assert prepared(shape)
+    assert group(book, 2, hurried) == [4, 5]
+    assert list(prepare(shape)) == []
+
+
+def test_requests_that_do_not_wait_push_out_no_tables() -> None:
+    """Many machines without tables are asked about; the one that has them keeps them."""
+    book = ledger(linked_node("n", ten_gpus("PXB")), holding("h", 1, 3, *range(6, 10)))
+    for _ in prepare(node_info(book).shape):
+        pass
+    for pair in range(2 * KEPT_LARGE):
+        other = Matrix(gpus=indexes(*range(10)), links={(0, 1): (f"NV{pair + 1}",)})
+        group(ledger(linked_node("n", other)), 2, Grouping(wait=False))
+    assert prepared(node_info(book).shape)
+    assert group(book, 2, Grouping(wait=False)) == [4, 5]
+
+
+def test_with_waiting_the_tables_of_the_size_are_computed_at_once() -> None:
+    """The commands have no background in which tables could be prepared."""
+    book = ledger(linked_node("n", ten_gpus("NODE")), holding("h", 1, 3, *range(6, 10)))
+    assert group(book, 2) == [4, 5]
+    assert not prepared(node_info(book).shape)
+
+
+def test_small_machines_and_those_without_links_need_no_preparation() -> None:
+    """Eight GPUs are computed within the request; where nothing is known nothing is computed."""
+    small, unknown = linked_node("n"), share_node("m", cards(*[16] * 16), whole=True)
+    book = ledger(small, unknown)
+    assert prepared(node_info(book).shape)
+    assert prepared(node_info(book, "m").shape)
+    assert group(book, 2, Grouping(wait=False)) == group(book, 2)
 
 
 @given(
@@ -201,12 +254,12 @@ def test_what_if_takes_the_node_with_the_better_group() -> None:
 def test_the_group_is_free_and_whole_whatever_the_policy(
     held: set[int], count: int, policy: str
 ) -> None:
-    """Exactly as many free cards as asked, none twice; refused only where too few are free."""
+    """Exactly as many free GPUs as asked, none twice; refused only where too few are free."""
     node = linked_node("n", node_type="dgx1-volta")
     book = ledger(node, *(holding(f"h{card}", card) for card in sorted(held)))
-    asked = demand(pod("asks", gpus=count, annotations={wire_names.TOPOLOGY: policy}))
-    placement = place(account(book), asked)
-    assert isinstance(placement, Refusal) == (count > 8 - len(held))
+    asked = pod_request(pod("asks", gpus=count, annotations={wire_names.TOPOLOGY: policy}))
+    placement = place(node_info(book), asked)
+    assert isinstance(placement, FitError) == (count > 8 - len(held))
     if isinstance(placement, Placement):
         assert len(set(placement.group)) == count
         assert held.isdisjoint(placement.group)
@@ -216,7 +269,7 @@ def test_the_group_is_free_and_whole_whatever_the_policy(
 def test_a_wide_share_is_joined_as_well_as_the_cards_that_fit_allow(
     used_units: list[int], count: int
 ) -> None:
-    """The group is worth at least that of the topology policy over all cards with room."""
+    """The group is worth at least that of the topology policy over all GPUs with room."""
     pods = [
         pod(f"h{i}", units, node="n", annotations={NAMES.mem_idx: str(i)})
         for i, units in enumerate(used_units)
@@ -224,7 +277,7 @@ def test_a_wide_share_is_joined_as_well_as_the_cards_that_fit_allow(
     ]
     placement = on_node(ledger(linked_node("n", BRIDGED), *pods), "n", wide(4 * count, count))
     fitting = [card for card, units in enumerate(used_units) if units <= 12]
-    assert isinstance(placement, Refusal) == (len(fitting) < count)
+    assert isinstance(placement, FitError) == (len(fitting) < count)
     if isinstance(placement, Placement):
         best = plan(BRIDGED, fitting, count)
         assert set(placement.mem) <= set(fitting)

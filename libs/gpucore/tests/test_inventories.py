@@ -1,4 +1,4 @@
-"""The cards of a node: our annotation, and what capacity says without one."""
+"""The GPUs of a node: our annotation, and what capacity says without one."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from corebuilders import NAMES, cards, legacy_node, share_node
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucore.model import Gpu, Inventory, Rung
+from gpucore.model import Gpu, Inventory, IsolationMode
 from gpucore.units import GIB, GpuIndex, GpuUuid, MemoryUnit, NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.errors import WireError
@@ -50,7 +50,7 @@ DOCUMENT: dict[str, Any] = {
 
 
 def test_the_document_is_read() -> None:
-    """Every field of version 1 arrives, cards in order of index."""
+    """Every field of version 1 arrives, GPUs in order of index."""
     assert decode_inventory(json.dumps(DOCUMENT)) == Inventory(
         gpus=(
             Gpu(GpuIndex(0), GpuUuid("MIG-a"), 4, mig=True),
@@ -64,7 +64,7 @@ def test_the_document_is_read() -> None:
                 reserved_mib=300,
                 numa=1,
                 healthy=False,
-                rung=Rung.MPS,
+                isolation=IsolationMode.MPS,
             ),
         ),
         unit=GIB,
@@ -96,7 +96,7 @@ GPUS = st.builds(
     reserved_mib=st.integers(0, 300_000),
     numa=st.integers(-1, 8),
     healthy=st.booleans(),
-    rung=st.sampled_from(Rung),
+    isolation=st.sampled_from(IsolationMode),
 )
 
 
@@ -115,9 +115,9 @@ def test_an_inventory_reads_back(gpus: list[Gpu], unit: MemoryUnit) -> None:
     ("change", "words"),
     [
         ({"version": 2}, "version 2 is unknown"),
-        ({"unit": "GB"}, "is no unit of memory"),
+        ({"unit": "GB"}, "is not a unit of memory"),
         ({"unit": 7}, "Expected `str`"),
-        ({"gpus": DOCUMENT["gpus"][:1] * 2}, "two cards have index 1"),
+        ({"gpus": DOCUMENT["gpus"][:1] * 2}, "two GPUs have index 1"),
         ({"gpus": [{"index": 0, "units": -1}]}, ">= 0"),
         ({"gpus": [{"index": 1024, "units": 1}]}, "<= 1023"),
         ({"gpus": [{"index": 0, "units": 1, "mode": "cgpu"}]}, "mode 'cgpu' is unknown"),
@@ -136,7 +136,7 @@ def test_an_inventory_without_a_unit_is_not_written() -> None:
 
 
 def test_the_annotation_wins_over_capacity() -> None:
-    """With our plugin, mixed cards have their own sizes."""
+    """With our plugin, mixed GPUs have their own sizes."""
     node = share_node("n", cards(15, 79))
     inventory = inventory_of(node, NAMES)
     assert inventory is not None
@@ -157,7 +157,7 @@ def test_a_broken_annotation_falls_back_to_capacity(broken: str) -> None:
 
 
 def test_whole_cards_of_the_original_topology_plugin() -> None:
-    """A node with aliyun.com/gpu only has that many cards, of unknown memory."""
+    """A node with aliyun.com/gpu only has that many GPUs, of unknown memory."""
     inventory = inventory_of(Node(NodeName("n"), capacity={NAMES.gpu: "8"}), NAMES)
     assert inventory is not None
     assert [(gpu.index, gpu.units) for gpu in inventory.gpus] == [(i, 0) for i in range(8)]
@@ -176,7 +176,7 @@ def test_whole_cards_of_the_original_topology_plugin() -> None:
     ],
 )
 def test_without_a_count_nothing_is_known(capacity: dict[str, str]) -> None:
-    """A node that does not say how many cards it has has no inventory."""
+    """A node that does not say how many GPUs it has has no inventory."""
     assert inventory_of(Node(NodeName("n"), capacity=capacity), NAMES) is None
 
 
@@ -192,7 +192,7 @@ def test_without_a_count_nothing_is_known(capacity: dict[str, str]) -> None:
     ],
 )
 def test_the_list_of_unhealthy_cards(text: str, indexes: set[int]) -> None:
-    """Elements that are no index mark nothing, above all not card 0."""
+    """Elements that are no index mark nothing, above all not GPU 0."""
     assert unhealthy_indexes(text) == indexes
 
 

@@ -15,8 +15,8 @@ from corebuilders import (
     used,
 )
 
-from gpucore.ledger import rebuilt
-from gpucore.model import ClaimState, Code, Placement, Refusal
+from gpucore.accounting.ledger import rebuilt
+from gpucore.model import AllocationState, Code, FitError, Placement
 from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit, NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.errors import WireError
@@ -26,19 +26,19 @@ N = NodeName("n")
 
 
 def test_a_reservation_is_confirmed_by_the_watch() -> None:
-    """Assumed, then bound, then confirmed: always one claim, counted once."""
+    """Assumed, then bound, then confirmed: always one allocation, counted once."""
     book = ledger(legacy_node("n", 15, 1))
     asked = pod("p", 8)
-    claim = assumed(book, "n", asked)
-    written = bound(asked, claim.placement, cards(15))
-    states = [claim.state]
+    allocation = assumed(book, "n", asked)
+    written = bound(asked, allocation.placement, cards(15))
+    states = [allocation.state]
     for assigned in (False, True):
-        book.pod_changed(bound(asked, claim.placement, cards(15), assigned=assigned))
-        standing = book.claim(asked.uid)
+        book.pod_changed(bound(asked, allocation.placement, cards(15), assigned=assigned))
+        standing = book.allocation(asked.uid)
         assert standing is not None
         states.append(standing.state)
         assert used(book, "n") == [8]
-    assert states == [ClaimState.ASSUMED, ClaimState.BOUND, ClaimState.CONFIRMED]
+    assert states == [AllocationState.ASSUMED, AllocationState.BOUND, AllocationState.CONFIRMED]
     assert not book.forget(written.uid)
     assert used(book, "n") == [8]
 
@@ -55,18 +55,18 @@ def test_assuming_again_gives_back_the_decision_that_stands() -> None:
 
 
 def test_an_assumption_on_an_unknown_node_waits_for_it() -> None:
-    """A claim on a node nobody knows opens an account, and closes it when released."""
+    """An allocation on a node nobody knows opens an account, and closes it when released."""
     book = ledger()
     asked = pod("p", 8)
     book.assume(asked, Placement(N, {GpuIndex(0): 8}), now_ns=1)
-    account = book.node(N)
-    assert account is not None
-    assert not account.present
+    node_info = book.node(N)
+    assert node_info is not None
+    assert not node_info.present
     assert used(book, "n") == [8]
     assert book.forget(asked.uid)
     assert book.node(N) is None
-    assert not book.share_rooms
-    assert not book.whole_rooms
+    assert not book.largest_shares
+    assert not book.free_gpu_counts
 
 
 def test_unconfirmed_reservations_expire_on_time() -> None:
@@ -74,8 +74,8 @@ def test_unconfirmed_reservations_expire_on_time() -> None:
     book = ledger(legacy_node("n", 15, 1))
     early, late = pod("early", 1), pod("late", 1)
     assumed(book, "n", early, at=100)
-    claim = assumed(book, "n", late, at=100)
-    book.pod_changed(bound(late, claim.placement, cards(15)))
+    allocation = assumed(book, "n", late, at=100)
+    book.pod_changed(bound(late, allocation.placement, cards(15)))
     assert book.expire(109, 10) == []
     assert book.expire(110, 10) == [early.uid]
     assert book.expire(999, 10) == []
@@ -97,7 +97,7 @@ def test_a_pod_bound_elsewhere_moves_its_claim() -> None:
 
 
 def test_a_corrected_annotation_moves_the_claim() -> None:
-    """After the plugin corrected the card only the new card counts."""
+    """After the plugin corrected the GPU only the new GPU counts."""
     book = ledger(legacy_node("n", 30, 2), pod("p", 8, node="n", annotations={NAMES.mem_idx: "0"}))
     assert used(book, "n") == [8, 0]
     book.pod_changed(pod("p", 8, node="n", annotations={NAMES.mem_idx: "1"}))
@@ -111,7 +111,7 @@ def test_a_relist_releases_what_is_gone_and_keeps_what_is_under_way() -> None:
     waiting = pod("waiting", 4)
     assumed(book, "n", waiting)
     book.relist_pods([pod("a", 2, node="n", annotations={NAMES.mem_idx: "0"}), waiting])
-    assert sorted(book.claims()) == ["uid-a", "uid-waiting"]
+    assert sorted(book.allocations()) == ["uid-a", "uid-waiting"]
     assert used(book, "n") == [6]
 
 
@@ -120,18 +120,18 @@ def test_a_relist_of_nodes_forgets_those_that_are_gone() -> None:
     gone = legacy_node("gone", 15, 1)
     book = ledger(gone, legacy_node("n", 15, 1), pod("p", 2, node="gone"))
     book.relist_nodes([legacy_node("n", 15, 1), legacy_node("new", 15, 1)])
-    assert {name: account.present for name, account in book.nodes().items()} == {
+    assert {name: node_info.present for name, node_info in book.nodes().items()} == {
         "gone": False,
         "n": True,
         "new": True,
     }
     refusal = on_node(book, "gone", pod("q", 1))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, FitError)
     assert refusal.code is Code.NODE_UNKNOWN
     book.node_changed(gone)
-    account = book.node(NodeName("gone"))
-    assert account is not None
-    assert account.pending == 2
+    node_info = book.node(NodeName("gone"))
+    assert node_info is not None
+    assert node_info.pending == 2
     book.node_gone(NodeName("never seen"))
     assert NodeName("never seen") not in book.nodes()
 
@@ -140,12 +140,12 @@ def test_a_heartbeat_changes_nothing() -> None:
     """A node object that differs in nothing that matters keeps its account as it is."""
     node = legacy_node("n", 15, 1)
     book = ledger(node)
-    account = book.node(N)
-    assert account is not None
-    shape = account.shape
+    node_info = book.node(N)
+    assert node_info is not None
+    shape = node_info.shape
     book.node_changed(msgspec.structs.replace(node, resource_version="2", ready=True))
     book.node_changed(msgspec.structs.replace(node, annotations={"other": "1"}))
-    assert account.shape is shape
+    assert node_info.shape is shape
 
 
 @pytest.mark.parametrize(("unit", "held"), [(GIB, [8]), (MIB, [8192]), (MemoryUnit(3000), [3])])
@@ -153,54 +153,54 @@ def test_a_change_of_unit_converts_what_is_held(unit: MemoryUnit, held: list[int
     """Amounts keep their size in MiB, rounded up in the node's new unit."""
     book = ledger(share_node("n", cards(15)))
     asked = pod("p", 8)
-    claim = assumed(book, "n", asked)
-    book.pod_changed(bound(asked, claim.placement, cards(15)))
+    allocation = assumed(book, "n", asked)
+    book.pod_changed(bound(asked, allocation.placement, cards(15)))
     book.node_changed(share_node("n", cards(20_000, unit=unit)))
     assert used(book, "n") == held
 
 
 def test_a_lost_card_keeps_its_holders_and_regains_them() -> None:
-    """A card that the node lost is kept while somebody holds it, and is never offered."""
+    """A GPU that the node lost is kept while somebody holds it, and is never offered."""
     book = ledger(share_node("n", cards(15, 15)))
     book.pod_changed(pod("p", 8, node="n", annotations={NAMES.mem_idx: "1"}))
     book.node_changed(share_node("n", cards(15)))
-    account = book.node(N)
-    assert account is not None
-    lost = account.cards[GpuIndex(1)]
+    node_info = book.node(N)
+    assert node_info is not None
+    lost = node_info.cards[GpuIndex(1)]
     assert (lost.gpu, lost.total, lost.used, lost.free) == (None, 0, 8, 0)
-    assert account.overfull == (1,)
-    assert account.share_room == 15
+    assert node_info.overfull == (1,)
+    assert node_info.max_allocatable_memory == 15
     book.node_changed(share_node("n", cards(15, 15)))
     assert used(book, "n") == [0, 8]
-    assert account.overfull == ()
+    assert node_info.overfull == ()
     book.node_changed(share_node("n", cards(15)))
     book.pod_gone(pod("p").uid)
-    assert list(account.cards) == [0]
+    assert list(node_info.cards) == [0]
 
 
 def test_unhealthy_cards_come_back() -> None:
-    """An emptied ConfigMap gives the cards back; one for an unknown node waits for it."""
+    """An emptied ConfigMap gives the GPUs back; one for an unknown node waits for it."""
     book = ledger(legacy_node("n", 30, 2))
     book.unhealthy_changed(N, frozenset({GpuIndex(0), GpuIndex(1)}))
-    assert book.share_rooms[N] == 0
+    assert book.largest_shares[N] == 0
     book.unhealthy_changed(N, frozenset())
-    assert book.share_rooms[N] == 15
+    assert book.largest_shares[N] == 15
     book.unhealthy_changed(NodeName("later"), frozenset({GpuIndex(0)}))
     book.node_changed(legacy_node("later", 30, 2))
-    account = book.node(NodeName("later"))
-    assert account is not None
-    assert [card.healthy for card in account.cards.values()] == [False, True]
+    node_info = book.node(NodeName("later"))
+    assert node_info is not None
+    assert [card.healthy for card in node_info.cards.values()] == [False, True]
 
 
 def test_a_repeated_config_map_changes_nothing() -> None:
-    """The same set of unhealthy cards again leaves the account as it is."""
+    """The same set of unhealthy GPUs again leaves the account as it is."""
     book = ledger(legacy_node("n", 30, 2))
     book.unhealthy_changed(N, frozenset({GpuIndex(0)}))
-    account = book.node(N)
-    assert account is not None
-    before = account.cards[GpuIndex(0)]
+    node_info = book.node(N)
+    assert node_info is not None
+    before = node_info.cards[GpuIndex(0)]
     book.unhealthy_changed(N, frozenset({GpuIndex(0)}))
-    assert account.cards[GpuIndex(0)] is before
+    assert node_info.cards[GpuIndex(0)] is before
 
 
 def test_a_second_pod_of_the_name_is_counted_beside_the_first() -> None:
@@ -223,12 +223,12 @@ def test_an_unbound_event_of_a_bound_pod_is_old_news() -> None:
 
 
 def test_a_whole_device_keeps_others_out() -> None:
-    """A share that has its card to itself is exclusive from the moment it is assumed."""
+    """A share that has its GPU to itself is exclusive from the moment it is assumed."""
     labels = {wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}
     book = ledger(legacy_node("n", 15, 1))
     assumed(book, "n", pod("p", 8, labels=labels))
     refusal = on_node(book, "n", pod("q", 1))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, FitError)
     assert [card.code for card in refusal.cards] == [Code.TAKEN_WHOLE]
 
 
@@ -238,13 +238,13 @@ def test_an_impossible_amount_is_the_modules_error_and_changes_nothing() -> None
     asks = Container(limits={NAMES.gpu_mem: "x"})
     with pytest.raises(WireError):
         book.pod_changed(msgspec.structs.replace(pod("p", node="n"), containers=(asks,)))
-    assert not book.claims()
+    assert not book.allocations()
 
 
 def test_rebuilding_from_lists() -> None:
-    """A ledger of lists has the nodes and the claims of the lists."""
+    """A ledger of lists has the nodes and the allocations of the lists."""
     node = legacy_node("n", 15, 1)
     book = rebuilt(NAMES, [node], [pod("p", 5, node="n", annotations={NAMES.mem_idx: "0"})])
     assert used(book, "n") == [5]
-    assert book.share_rooms == {N: 10}
-    assert book.whole_rooms == {N: -1}
+    assert book.largest_shares == {N: 10}
+    assert book.free_gpu_counts == {N: -1}

@@ -13,11 +13,13 @@ from seededledgers import (
     HastyDrop,
     LeakyForget,
     NameKeyed,
+    OrphanNomination,
+    StickyNomination,
     StuckClaim,
     Underflow,
 )
 
-from gpucore.ledger import Ledger
+from gpucore.accounting.ledger import Ledger
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # the work of many seconds
 
@@ -51,6 +53,8 @@ def test_any_history_gives_the_books_of_a_fresh_list() -> None:
         AmnesicNode,
         EagerRelist,
         NameKeyed,
+        StickyNomination,
+        OrphanNomination,
     ],
 )
 def test_a_seeded_bug_is_caught(bug: type[Ledger]) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from gpucore.wire.errors import WireError
 from gpucore.wire.lists import (
-    Kind,
+    WatchEventType,
     cut,
     decode_node_event,
     decode_nodes,
@@ -44,7 +44,7 @@ def test_events_carry_their_object(kind: str) -> None:
     """The object and its version arrive with the kind."""
     line = b'{"type":"' + kind.encode() + b'","object":%s}'
     pods, nodes = decode_pod_event(line % POD), decode_node_event(line % NODE)
-    assert pods.kind == nodes.kind == Kind(kind)
+    assert pods.kind == nodes.kind == WatchEventType(kind)
     assert pods.item is not None
     assert nodes.item is not None
     assert (pods.item.uid, pods.resource_version) == ("u", "5")
@@ -56,7 +56,7 @@ def test_a_bookmark_carries_a_version(decode: object) -> None:
     """A bookmark has no object, only where to go on."""
     raw = b'{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"7"}}}'
     event = decode_pod_event(raw) if decode is decode_pod_event else decode_node_event(raw)
-    assert (event.kind, event.item, event.resource_version) == (Kind.BOOKMARK, None, "7")
+    assert (event.kind, event.item, event.resource_version) == (WatchEventType.BOOKMARK, None, "7")
 
 
 @pytest.mark.parametrize("decode", [decode_pod_event, decode_node_event])
@@ -64,7 +64,7 @@ def test_an_error_carries_its_status(decode: object) -> None:
     """410 says that the version is too old; missing figures are 0 and empty."""
     raw = b'{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}'
     event = decode_pod_event(raw) if decode is decode_pod_event else decode_node_event(raw)
-    assert (event.kind, event.item, event.code) == (Kind.ERROR, None, 410)
+    assert (event.kind, event.item, event.code) == (WatchEventType.ERROR, None, 410)
     assert event.message == "too old"
     bare = decode_pod_event(b'{"type":"ERROR","object":{}}')
     assert (bare.code, bare.message) == (0, "")

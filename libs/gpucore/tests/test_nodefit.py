@@ -4,14 +4,16 @@ import json
 from typing import Any
 
 import pytest
-from corebuilders import NAMES, cards, demand, ledger, limits, pod, share_node
+from corebuilders import NAMES, cards, ledger, limits, pod, pod_request, share_node
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gpucore.explain import sentence
+from gpucore.explain.sentences import sentence
+from gpucore.kubescheduler.constraints import CandidateNode, PodConstraints, Taint
+from gpucore.kubescheduler.node_fit import admit, constraint_refusals, pods_admitted
 from gpucore.model import Code
-from gpucore.scheduling.constraints import CandidateNode, PodConstraints, Taint
-from gpucore.scheduling.nodefit import admit, constraint_refusals
+from gpucore.simulate.whatif import WhatIfPod, what_if
 from gpucore.units import NodeName
-from gpucore.whatif import Wish, what_if
 from gpucore.wire.constraints import candidate_node, pod_constraints
 from gpucore.wire.errors import WireError
 from gpucore.wire.nodes import decode_node
@@ -68,7 +70,7 @@ def codes(node: CandidateNode, asks: PodConstraints) -> list[Code]:
         ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["m"]}]}, False),
     ],
 )
-def test_required_node_affinity(term: dict[str, Any], *, admitted: bool) -> None:
+def test_asksnode_affinity(term: dict[str, Any], *, admitted: bool) -> None:
     """Every operator means what the API says; a term without requirements matches no node."""
     node = CandidateNode(N, labels={"gpu": "t4", "size": "4"})
     assert codes(node, constraints(affinity=required(term))) == (
@@ -175,9 +177,9 @@ def test_requests_of_the_pod_replace_those_of_its_containers() -> None:
 @pytest.mark.parametrize(
     ("requests", "words"),
     [
-        ({"cpu": "3"}, "Insufficient cpu: asked 3, 2.5 of 4 free"),
-        ({"memory": "3Gi"}, "Insufficient memory: asked 3 GiB, 2 GiB of 8 GiB free"),
-        ({"rdma/hca": "1"}, "Insufficient rdma/hca: asked 1, 0 of 0 free"),
+        ({"cpu": "3"}, "Insufficient cpu: requested 3, 2.5 of 4 free"),
+        ({"memory": "3Gi"}, "Insufficient memory: requested 3 GiB, 2 GiB of 8 GiB free"),
+        ({"rdma/hca": "1"}, "Insufficient rdma/hca: requested 1, 0 of 0 free"),
         ({"cpu": "2500m", "memory": "2Gi"}, ""),
     ],
 )
@@ -233,7 +235,7 @@ def test_constraints_that_are_not_evaluated_are_named(spec: dict[str, Any], name
 
 
 @pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
-def test_required_affinity_between_pods_is_named(kind: str) -> None:
+def test_asksaffinity_between_pods_is_named(kind: str) -> None:
     """Required inter-pod affinity and anti-affinity are recognised."""
     rule = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}
     name = {"podAffinity": "inter-pod affinity", "podAntiAffinity": "inter-pod anti-affinity"}
@@ -279,7 +281,7 @@ def test_gpus_are_said_first_only_where_the_node_has_none_for_the_pod() -> None:
     """A node without shares is that, whatever its taints; else the scheduler's rules come first."""
     book = ledger(share_node("n", cards(15)), decode_node(b'{"metadata": {"name": "cpu"}}'))
     tainted = CandidateNode(N, taints=(ML,))
-    asked = demand(pod("p", 16))
+    asked = pod_request(pod("p", 16))
     verdicts = [
         admit(book.nodes()[NodeName(name)], asked, tainted, PodConstraints())
         for name in ("n", "cpu")
@@ -298,10 +300,10 @@ def test_pods_that_were_placed_use_up_cpu() -> None:
     book = ledger(share_node("n", cards(15)))
     nodes = {N: CandidateNode(N, allocatable={"cpu": 3000})}
     asks = PodConstraints(requests=(("cpu", 2000),))
-    wishes = [Wish(name, demand(pod(name, 2)), asks) for name in ("a", "b")]
+    wishes = [WhatIfPod(name, pod_request(pod(name, 2)), asks) for name in ("a", "b")]
     first, second = what_if(book.nodes(), wishes, nodes=nodes).outcomes
     assert first.placement is not None
-    assert sentence(second.refusals[N]) == "Insufficient cpu: asked 2, 1 of 3 free"
+    assert sentence(second.refusals[N]) == "Insufficient cpu: requested 2, 1 of 3 free"
 
 
 def test_the_taint_that_is_there_is_the_one_to_tolerate() -> None:
@@ -313,3 +315,24 @@ def test_the_taint_that_is_there_is_the_one_to_tolerate() -> None:
     assert codes(CandidateNode(N, ready=False), constraints(tolerations=[tolerates])) == [
         Code.NODE_UNSCHEDULABLE
     ]
+
+
+@given(
+    cpu=st.integers(0, 6),
+    limit=st.integers(0, 4),
+    asked=st.integers(0, 3),
+    held=st.integers(0, 2),
+    cordoned=st.booleans(),
+)
+def test_the_number_of_equal_pods_is_what_adding_them_one_by_one_gives(
+    cpu: int, limit: int, asked: int, held: int, *, cordoned: bool
+) -> None:
+    """For a gang, whose pods are placed on a node together."""
+    offered = {"cpu": cpu, "pods": limit}
+    node = CandidateNode(N, unschedulable=cordoned, allocatable=offered, requested={"cpu": held})
+    asks = PodConstraints(requests=(("cpu", asked),))
+    most, count = 3, 0
+    filled = node
+    while count < most and not codes(filled, asks):
+        filled, count = filled.plus(asks.requests), count + 1
+    assert pods_admitted(node, asks, most) == count

@@ -2,32 +2,32 @@
 
 from collections.abc import Sequence
 
-from corebuilders import cards, demand, ledger, pod, share_node
+from corebuilders import cards, ledger, pod, pod_request, share_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucore.account import NodeAccount
-from gpucore.fit import fit
-from gpucore.model import Claim, ClaimState, Refusal
-from gpucore.nominated import NominatedPod, before, refusal_beside
-from gpucore.policy import place
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import Allocation, AllocationState, FitError
+from gpucore.nomination.nominated import NominatedPod, before, refusal_beside
+from gpucore.scheduling.filter import fit
+from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid
 
 
 def nominee(name: str, mem: int, priority: int = 0) -> NominatedPod:
     """A nominated pod."""
-    return NominatedPod(PodUid(name), name, demand(pod(name, mem)), priority)
+    return NominatedPod(PodUid(name), name, pod_request(pod(name, mem)), priority)
 
 
-def node(*held: int) -> NodeAccount:
+def node(*held: int) -> NodeInfo:
     """A node with two GPUs of 16 units, with pods on them one after the other."""
-    account = ledger(share_node("n", cards(16, 16))).node(NodeName("n"))
-    assert account is not None
-    books = account.copy()
+    node_info = ledger(share_node("n", cards(16, 16))).node(NodeName("n"))
+    assert node_info is not None
+    books = node_info.copy()
     for number, mem in enumerate(held):
-        found = place(books, demand(pod(f"h{number}", mem)))
-        if not isinstance(found, Refusal):
-            books.put(Claim(PodUid(f"h{number}"), "", "", ClaimState.BOUND, found))
+        found = place(books, pod_request(pod(f"h{number}", mem)))
+        if not isinstance(found, FitError):
+            books.put(Allocation(PodUid(f"h{number}"), "", "", AllocationState.BOUND, found))
     return books
 
 
@@ -48,15 +48,15 @@ def test_what_is_given_never_takes_the_room_of_a_nominated_pod(
     held: Sequence[int], nominated: Sequence[int], mem: int
 ) -> None:
     """If all nominated pods fit now, they still do after the other pod was placed."""
-    account, asks = node(*held), demand(pod("p", mem))
+    node_info, asks = node(*held), pod_request(pod("p", mem))
     pods = [nominee(f"n{number}", amount) for number, amount in enumerate(nominated)]
-    refusal = refusal_beside(account, asks, pods)
-    if fit(account, asks) is not None:
+    refusal = refusal_beside(node_info, asks, pods)
+    if fit(node_info, asks) is not None:
         assert refusal is not None
-    books = account.copy()
+    books = node_info.copy()
     for one in pods:
-        found = place(books, one.demand)
-        if isinstance(found, Refusal):
+        found = place(books, one.pod_request)
+        if isinstance(found, FitError):
             return  # nothing is promised before the victims have ended
-        books.put(Claim(one.uid, "", "", ClaimState.RESERVED, found))
+        books.put(Allocation(one.uid, "", "", AllocationState.RESERVED, found))
     assert (refusal is None) == (fit(books, asks) is None)

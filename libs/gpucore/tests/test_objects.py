@@ -37,7 +37,7 @@ POD: dict[str, Any] = {
         ],
         "initContainers": [{"name": "i", "restartPolicy": "Always"}],
     },
-    "status": {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no card"},
+    "status": {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no GPU"},
 }
 
 
@@ -50,8 +50,9 @@ def test_a_pod_is_narrowed() -> None:
     assert (pod.creation, pod.deletion_time) == ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")
     assert (pod.terminating, pod.deletion_grace, pod.finished) == (True, 30, True)
     assert (pod.phase, pod.reason) == ("Failed", "UnexpectedAdmissionError")
-    assert pod.message == "no card"
-    assert pod.containers == (Container("c", {"aliyun.com/gpu-mem": "8"}, env=("A", "B")),)
+    assert pod.message == "no GPU"
+    limits, requests = {"aliyun.com/gpu-mem": "8"}, {"cpu": "100m"}
+    assert pod.containers == (Container("c", limits, requests, env=("A", "B")),)
     assert pod.init_containers == (Container("i", restart_policy="Always"),)
 
 
@@ -142,3 +143,18 @@ def test_other_bytes_are_the_modules_error(raw: bytes) -> None:
         decode_pod(raw)
     with pytest.raises(WireError, match="no node"):
         decode_node(raw)
+
+
+def test_a_pod_names_its_claims_whoever_made_them() -> None:
+    """Given by name, made from a template, or made by kube-scheduler for an extended resource."""
+    pod = {
+        "metadata": {"uid": "u", "namespace": "ns", "name": "p"},
+        "spec": {"resourceClaims": [{"name": "a", "resourceClaimName": "own"}, {"name": "b"}]},
+        "status": {
+            "resourceClaimStatuses": [{"name": "b", "resourceClaimName": "p-b-x1"}, {"name": "c"}],
+            "extendedResourceClaimStatus": {"resourceClaimName": "p-extended-resources-y2"},
+        },
+    }
+    found = decode_pod(json.dumps(pod).encode())
+    assert found.claims == ("own", "p-b-x1", "p-extended-resources-y2")
+    assert decode_pod(b'{"metadata":{"uid":"u","namespace":"ns","name":"p"}}').claims == ()

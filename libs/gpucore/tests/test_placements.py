@@ -1,15 +1,15 @@
 """Annotations of a placement, and that they read back as what was placed."""
 
 import msgspec
-from corebuilders import NAMES, bound, cards, demand, ledger, on_node, pod, share_node
+from corebuilders import NAMES, bound, cards, ledger, on_node, pod, pod_request, share_node
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gpucore.model import Placement
 from gpucore.units import GIB, GpuIndex, NodeName
 from gpucore.wire import names as wire_names
-from gpucore.wire.placements import split_evenly
-from gpucore.wire.pods import Container, annotations_of, claim_of
+from gpucore.wire.pod.placements import split_evenly
+from gpucore.wire.pods import Container, allocation_of, annotations_of
 
 
 def test_both_generations_and_the_unit() -> None:
@@ -20,7 +20,7 @@ def test_both_generations_and_the_unit() -> None:
         NodeName("n"), mem, {GpuIndex(1): 40}, {0: {GpuIndex(1): 3}, 1: {GpuIndex(1): 5}}
     )
     texts = annotations_of(
-        place, demand(asked), NAMES, inventory=cards(15, 16), assume_time=7, assigned=True
+        place, pod_request(asked), NAMES, inventory=cards(15, 16), assume_time=7, assigned=True
     )
     assert texts == {
         NAMES.mem_idx: "1",
@@ -38,10 +38,10 @@ def test_both_generations_and_the_unit() -> None:
 
 
 def test_whole_cards_write_the_group() -> None:
-    """Whole cards write the group's annotations and no share's."""
+    """Exclusive GPUs write the group's annotations and no share's."""
     place = Placement(NodeName("n"), group=(GpuIndex(2), GpuIndex(0)))
     texts = annotations_of(
-        place, demand(pod("p", gpus=2)), NAMES, inventory=cards(15, 15, 15), assume_time=7
+        place, pod_request(pod("p", gpus=2)), NAMES, inventory=cards(15, 15, 15), assume_time=7
     )
     assert texts == {
         "ALIYUN_COM_GPU_GROUP": "2,0",
@@ -53,10 +53,10 @@ def test_whole_cards_write_the_group() -> None:
 
 
 def test_a_card_that_is_gone_has_no_units() -> None:
-    """DEV of a card that the inventory lacks is 0, and an unknown unit is not written."""
+    """DEV of a GPU that the inventory lacks is 0, and an unknown unit is not written."""
     place = Placement(NodeName("n"), {GpuIndex(5): 3}, {}, {0: {GpuIndex(5): 3}})
     texts = annotations_of(
-        place, demand(pod("p", 3)), NAMES, inventory=cards(15, unit=None), assume_time=7
+        place, pod_request(pod("p", 3)), NAMES, inventory=cards(15, unit=None), assume_time=7
     )
     assert texts[NAMES.mem_dev] == "0"
     assert wire_names.UNIT not in texts
@@ -67,7 +67,7 @@ def test_a_card_that_is_gone_has_no_units() -> None:
     st.lists(st.integers(0, 15).map(GpuIndex), min_size=1, max_size=6, unique=True),
 )
 def test_containers_are_spread_evenly(amounts: list[int], indexes: list[GpuIndex]) -> None:
-    """Each container keeps its amount; cards' totals differ by at most one, or not at all."""
+    """Each container keeps its amount; GPUs' totals differ by at most one, or not at all."""
     split = split_evenly(amounts, indexes)
     assert {i: sum(row.values()) for i, row in split.items()} == {
         i: amount for i, amount in enumerate(amounts) if amount
@@ -96,9 +96,9 @@ def test_what_is_placed_reads_back(
     inventory = cards(30, 30, 30)
     placement = on_node(ledger(share_node("n", inventory)), "n", asked)
     assert isinstance(placement, Placement)
-    claim = claim_of(bound(asked, placement, inventory, assigned=assigned, at=9), NAMES)
-    assert claim is not None
-    assert claim.placement.mem == placement.mem
-    assert claim.placement.core == placement.core
-    assert (claim.pending, claim.pending_core, claim.faults) == (0, 0, ())
-    assert (claim.unit, claim.assume_time) == (GIB, 9)
+    allocation = allocation_of(bound(asked, placement, inventory, assigned=assigned, at=9), NAMES)
+    assert allocation is not None
+    assert allocation.placement.mem == placement.mem
+    assert allocation.placement.core == placement.core
+    assert (allocation.pending, allocation.pending_core, allocation.faults) == (0, 0, ())
+    assert (allocation.unit, allocation.assume_time) == (GIB, 9)

@@ -1,16 +1,16 @@
-"""Which card a policy takes, and how it rates nodes."""
+"""Which GPU a policy takes, and how it rates nodes."""
 
 from collections.abc import Sequence
 
 import msgspec
 import pytest
-from corebuilders import NAMES, cards, demand, ledger, legacy_node, on_node, pod, share_node
+from corebuilders import NAMES, cards, ledger, legacy_node, on_node, pod, pod_request, share_node
 
-from gpucore.account import NodeAccount
-from gpucore.fragmentation import Kind, Workload
-from gpucore.ledger import Ledger
+from gpucore.accounting.ledger import Ledger
+from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Placement
-from gpucore.policy import POLICIES, fragmentation_policy, place, resolve, score
+from gpucore.scheduling.fragmentation import Kind, Workload
+from gpucore.scheduling.policy import POLICIES, fragmentation_policy, place, resolve, score
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.pods import Pod
@@ -19,11 +19,11 @@ N = NodeName("n")
 
 
 def held(name: str, mem: int, index: int, core: int = 0) -> Pod:
-    """A pod that holds so much of one card of node n."""
+    """A pod that holds so much of one GPU of node n."""
     return pod(name, mem, core=core, node="n", annotations={NAMES.mem_idx: str(index)})
 
 
-def account(book: Ledger, name: str = "n") -> NodeAccount:
+def node_info(book: Ledger, name: str = "n") -> NodeInfo:
     """The books of a node that is there."""
     found = book.node(NodeName(name))
     assert found is not None
@@ -31,13 +31,13 @@ def account(book: Ledger, name: str = "n") -> NodeAccount:
 
 
 def used_cards(*used: int, size: int = 15, labels: dict[str, str] | None = None) -> Ledger:
-    """A node of equal cards of which so much is used."""
+    """A node of equal GPUs of which so much is used."""
     pods = [held(f"h{i}", units, i) for i, units in enumerate(used) if units]
     return ledger(share_node("n", cards(*[size] * len(used)), labels=labels), *pods)
 
 
 def chosen(book: Ledger, asked: Pod, policy: str = "") -> list[int]:
-    """The cards that a share is placed on."""
+    """The GPUs that a share is placed on."""
     placement = on_node(book, "n", asked, policy)
     assert isinstance(placement, Placement)
     return list(placement.mem or placement.core)
@@ -47,13 +47,13 @@ def chosen(book: Ledger, asked: Pod, policy: str = "") -> list[int]:
     ("policy", "card"), [("binpack", 1), ("spread", 0), ("fragmentation", 1), ("", 1)]
 )
 def test_each_policy_takes_its_card(policy: str, card: int) -> None:
-    """Of 15, 9, 4 and 15 free, 9 units go to the tightest card or to the emptiest."""
+    """Of 15, 9, 4 and 15 free, 9 units go to the tightest GPU or to the emptiest."""
     assert chosen(used_cards(0, 6, 11, 0), pod("p", 9), policy) == [card]
 
 
 @pytest.mark.parametrize("policy", ["binpack", "spread", "fragmentation"])
 def test_ties_go_to_the_lowest_index(policy: str) -> None:
-    """Equal cards are taken in order."""
+    """Equal GPUs are taken in order."""
     assert chosen(used_cards(0, 0, 0), pod("p", 3), policy) == [0]
 
 
@@ -61,9 +61,9 @@ def test_fragmentation_keeps_what_others_can_use() -> None:
     """A quarter goes where it leaves no part that the usual work cannot use."""
     halves = Workload((Kind(1.0, 500),))
     book = used_cards(5, 3, size=12)
-    asked = demand(pod("p", 3))
-    best_fit = place(account(book), asked, POLICIES["binpack"])
-    least_lost = place(account(book), asked, fragmentation_policy(halves))
+    asked = pod_request(pod("p", 3))
+    best_fit = place(node_info(book), asked, POLICIES["binpack"])
+    least_lost = place(node_info(book), asked, fragmentation_policy(halves))
     assert isinstance(best_fit, Placement)
     assert isinstance(least_lost, Placement)
     assert (list(best_fit.mem), list(least_lost.mem)) == ([0], [1])
@@ -77,7 +77,7 @@ def test_compute_decides_where_no_memory_is_asked() -> None:
 
 
 def test_several_cards_are_chosen_by_the_policy() -> None:
-    """The two tightest cards, or the two emptiest."""
+    """The two tightest GPUs, or the two emptiest."""
     book = used_cards(0, 6, 3, 0)
     asked = pod("p", 8, labels={NAMES.gpu_count: "2"})
     assert chosen(book, asked, "binpack") == [1, 2]
@@ -86,10 +86,10 @@ def test_several_cards_are_chosen_by_the_policy() -> None:
 
 def test_the_pods_policy_rules_then_the_nodes_then_the_default() -> None:
     """Annotation before label before the name given; a Policy as it is; then binpack."""
-    node = account(used_cards(0, labels={wire_names.LABEL_PLACEMENT: "spread"}))
-    plain = account(used_cards(0))
-    wish = demand(pod("p", 1, annotations={wire_names.POLICY: "fragmentation"}))
-    asked = demand(pod("p", 1))
+    node = node_info(used_cards(0, labels={wire_names.LABEL_PLACEMENT: "spread"}))
+    plain = node_info(used_cards(0))
+    wish = pod_request(pod("p", 1, annotations={wire_names.POLICY: "fragmentation"}))
+    asked = pod_request(pod("p", 1))
     assert resolve(node, wish, "binpack").name == "fragmentation"
     assert resolve(node, asked, "binpack").name == "spread"
     assert resolve(plain, asked, "fragmentation").name == "fragmentation"
@@ -99,44 +99,42 @@ def test_the_pods_policy_rules_then_the_nodes_then_the_default() -> None:
 
 def test_an_unknown_label_is_the_default_and_a_fault() -> None:
     """A misspelt placement label of a node is reported, and binpack used."""
-    node = account(used_cards(0, labels={wire_names.LABEL_PLACEMENT: "pack"}))
-    assert resolve(node, demand(pod("p", 1)), "").name == "binpack"
-    assert node.shape.faults == (f"label {wire_names.LABEL_PLACEMENT} names no policy",)
+    node = node_info(used_cards(0, labels={wire_names.LABEL_PLACEMENT: "pack"}))
+    assert resolve(node, pod_request(pod("p", 1)), "").name == "binpack"
+    assert node.shape.faults == (f"label {wire_names.LABEL_PLACEMENT} is not a known policy",)
 
 
 @pytest.mark.parametrize("text", ["0", "many", "-1"])
 def test_limits_that_are_none_are_faults(text: str) -> None:
     """Labels without a number set no limit and are reported."""
     labels = {wire_names.LABEL_MAX_POD: text, wire_names.LABEL_OVERSELL: text}
-    shape = account(used_cards(0, labels=labels)).shape
+    shape = node_info(used_cards(0, labels=labels)).shape
     assert (shape.max_pods, shape.oversell) == (0, 1)
     assert shape.faults == (
-        f"label {wire_names.LABEL_MAX_POD} is no number from 1 to 1023",
-        f"label {wire_names.LABEL_OVERSELL} is no number from 1 to 1023",
+        f"label {wire_names.LABEL_MAX_POD} is not a number from 1 to 1023",
+        f"label {wire_names.LABEL_OVERSELL} is not a number from 1 to 1023",
     )
 
 
 def test_whole_cards_are_the_lowest_free_ones() -> None:
-    """Without a hook the free cards of lowest index are given."""
+    """Without a hook the free GPUs of lowest index are given."""
     book = ledger(share_node("n", cards(15, 15, 15), whole=True), held("a", 1, 0))
     placement = on_node(book, "n", pod("g", gpus=2))
     assert placement == Placement(N, group=(GpuIndex(1), GpuIndex(2)))
 
 
 def test_a_hook_chooses_the_group() -> None:
-    """Topology plugs in here: it sees the free cards and says which, in which order."""
+    """Topology plugs in here: it sees the free GPUs and says which, in which order."""
     asked_of: list[tuple[str, list[int], int]] = []
 
-    def last_first(
-        books: NodeAccount, free: Sequence[GpuIndex], count: int
-    ) -> tuple[GpuIndex, ...]:
+    def last_first(books: NodeInfo, free: Sequence[GpuIndex], count: int) -> tuple[GpuIndex, ...]:
         asked_of.append((books.name, list(free), count))
         return tuple(free[::-1][:count])
 
     book = ledger(share_node("n", cards(6, 6, 6, 6), whole=True), held("a", 1, 2))
-    group = place(account(book), demand(pod("g", gpus=2)), choose_group=last_first)
-    wide = demand(pod("p", 10, labels={NAMES.gpu_count: "2"}))
-    spread = place(account(book), wide, choose_group=last_first)
+    group = place(node_info(book), pod_request(pod("g", gpus=2)), choose_group=last_first)
+    wide = pod_request(pod("p", 10, labels={NAMES.gpu_count: "2"}))
+    spread = place(node_info(book), wide, choose_group=last_first)
     assert group == Placement(N, group=(GpuIndex(3), GpuIndex(1)))
     assert isinstance(spread, Placement)
     assert spread.mem == {3: 5, 2: 5}
@@ -149,47 +147,47 @@ def test_a_hook_chooses_the_group() -> None:
 )
 def test_scores_of_nodes(policy: str, empty: int, half: int, full: int) -> None:
     """Binpack prefers the fullest node, spread the emptiest; one that is full has 0."""
-    asked = demand(pod("p", 4, core=1))
+    asked = pod_request(pod("p", 4, core=1))
     scores = [
-        score(account(used_cards(*used, size=10)), asked, policy)
+        score(node_info(used_cards(*used, size=10)), asked, policy)
         for used in ((0, 0), (6, 4), (10, 10))
     ]
     assert scores == [empty, half, full]
 
 
 def test_fragmentation_scores_a_lucky_fit_higher() -> None:
-    """A node where the demand fills what nobody else can use is the best."""
+    """A node where the request fills what nobody else can use is the best."""
     policy = fragmentation_policy(Workload((Kind(1.0, 500),)))
-    asked = demand(pod("p", 4))
+    asked = pod_request(pod("p", 4))
     lucky, neutral = used_cards(6, size=10), used_cards(0, size=10)
-    assert score(account(lucky), asked, policy) > score(account(neutral), asked, policy)
+    assert score(node_info(lucky), asked, policy) > score(node_info(neutral), asked, policy)
 
 
 def test_scores_count_whole_cards_and_compute() -> None:
-    """A card that is taken whole is full, and compute counts where it is scarcer."""
+    """A GPU that is used exclusively is full, and compute counts where it is scarcer."""
     book = ledger(share_node("n", cards(10, 10), whole=True))
-    assert score(account(book), demand(pod("g", gpus=1))) == 5
-    assert score(account(book), demand(pod("p", 1, core=80))) == 4
+    assert score(node_info(book), pod_request(pod("g", gpus=1))) == 5
+    assert score(node_info(book), pod_request(pod("p", 1, core=80))) == 4
 
 
 def test_a_score_is_for_nodes_that_fit() -> None:
     """A node that cannot take the pod has 0 whatever the policy."""
     book = ledger(legacy_node("n", 15, 1))
-    asked = demand(pod("p", 16))
-    assert [score(account(book), asked, name) for name in POLICIES] == [0, 0, 0]
+    asked = pod_request(pod("p", 16))
+    assert [score(node_info(book), asked, name) for name in POLICIES] == [0, 0, 0]
 
 
 def test_a_copy_of_an_account_is_apart() -> None:
     """Books that are copied may change without the first ones."""
     book = used_cards(5, 0)
-    twin = account(book).copy()
+    twin = node_info(book).copy()
     twin.drop(pod("h0").uid)
     assert [card.used for card in twin.cards.values()] == [0, 0]
-    assert [card.used for card in account(book).cards.values()] == [5, 0]
-    assert (twin.share_room, account(book).share_room) == (15, 15)
-    claim = next(iter(account(book).claims.values()))
-    twin.put(claim)
-    twin.put(msgspec.structs.replace(claim, placement=Placement(N, {GpuIndex(1): 5})))
+    assert [card.used for card in node_info(book).cards.values()] == [5, 0]
+    assert (twin.max_allocatable_memory, node_info(book).max_allocatable_memory) == (15, 15)
+    allocation = next(iter(node_info(book).allocations.values()))
+    twin.put(allocation)
+    twin.put(msgspec.structs.replace(allocation, placement=Placement(N, {GpuIndex(1): 5})))
     assert [card.used for card in twin.cards.values()] == [0, 5]
     assert twin.used_units == 5
     assert twin.total_units == 30

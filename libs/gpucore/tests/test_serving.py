@@ -1,4 +1,4 @@
-"""Shares as fractions of a card: the promise, the original's figures, and what is refused."""
+"""Shares as fractions of a GPU: the promise, the original's figures, and what is refused."""
 
 from fractions import Fraction
 
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucore.model import Cards, Gpu, Inventory
-from gpucore.node.devices import Resource
-from gpucore.node.grant import GrantPolicy, grant
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.grant import GrantPolicy, grant
 from gpucore.serving import CONTEXT_MIB, NoFraction, Share, fraction, quotient, share_in
 from gpucore.units import GIB, MIB, GpuIndex, GpuUuid, MemoryUnit
 
@@ -17,7 +17,7 @@ UNITS = st.sampled_from([GIB, MIB, MemoryUnit(256), MemoryUnit(2048)])
 
 @st.composite
 def shares(draw: st.DrawFn) -> Share:
-    """Any share of a card of up to 192 GiB."""
+    """Any share of a GPU of up to 192 GiB."""
     unit = draw(UNITS)
     card = draw(st.integers(1, 192 * 1024 // unit.mib))
     return Share(draw(st.integers(1, card)), card, unit)
@@ -32,7 +32,7 @@ def shares(draw: st.DrawFn) -> Share:
 def test_processes_never_pass_their_share(
     share: Share, context_mib: int, processes: int, remainder: Fraction
 ) -> None:
-    """Fraction of the real card and head-room, for all processes, are at most the share."""
+    """Fraction of the real GPU and head-room, for all processes, are at most the share."""
     found = fraction(share, context_mib=context_mib, processes=processes)
     if isinstance(found, NoFraction):
         assert share.mib // processes <= context_mib
@@ -46,7 +46,7 @@ def test_processes_never_pass_their_share(
 
 @given(share=shares())
 def test_what_is_lost_is_less_than_a_unit_and_the_rounding(share: Share) -> None:
-    """Without head-room the fraction gives all but the card's possible remainder."""
+    """Without head-room the fraction gives all but the GPU's possible remainder."""
     found = fraction(share, context_mib=0)
     assert isinstance(found, str)
     exact = Fraction(share.units, share.card + 1)
@@ -87,7 +87,7 @@ def test_a_share_without_room_is_refused_in_a_sentence() -> None:
     """Half a GiB holds no CUDA context; the reason names both figures."""
     found = fraction(Share(512, 15109, MIB))
     assert found == NoFraction(
-        "a share of 512 MiB leaves no room for a model: each of 1 processes keeps "
+        "a share of 512 MiB is too small for a model: each of 1 processes needs "
         f"{CONTEXT_MIB} MiB for its CUDA context"
     )
 
@@ -118,12 +118,12 @@ def test_the_plugins_environment_is_read(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"ALIYUN_COM_GPU_MEM_CONTAINER": ""}, "no device plugin has given a share"),
-        ({"ALIYUN_COM_GPU_MEM_DEV": "0"}, "no device plugin has given a share"),
-        ({"ALIYUN_COM_GPU_MEM_DEV": "1e3"}, "no device plugin has given a share"),
-        ({"ALIYUN_COM_GPU_MEM_IDX": "-1"}, "had no card to give"),
-        ({"ALIYUN_COM_GPU_MEM_CONTAINER": "16"}, "cannot be on 1 cards of 15 units"),
-        ({"ALIYUN_COM_GPU_MEM_IDX": "0,1,2,3"}, "cannot be on 4 cards"),
+        ({"ALIYUN_COM_GPU_MEM_CONTAINER": ""}, "no device plugin has allocated a share"),
+        ({"ALIYUN_COM_GPU_MEM_DEV": "0"}, "no device plugin has allocated a share"),
+        ({"ALIYUN_COM_GPU_MEM_DEV": "1e3"}, "no device plugin has allocated a share"),
+        ({"ALIYUN_COM_GPU_MEM_IDX": "-1"}, "the device plugin allocated no GPU"),
+        ({"ALIYUN_COM_GPU_MEM_CONTAINER": "16"}, "cannot be on 1 GPUs of 15 units"),
+        ({"ALIYUN_COM_GPU_MEM_IDX": "0,1,2,3"}, "cannot be on 4 GPUs"),
         ({"GPUSHARE_MEM_LIMIT_MIB": "3 GiB"}, "not an amount in MiB"),
         ({"GPUSHARE_MEM_LIMIT_MIB": "2"}, "less than 1 MiB a unit"),
     ],

@@ -10,7 +10,7 @@ from modelstate import World
 from modelsteps import Defects
 from seededledgers import EarlyRelease, Gullible, HastyDrop, StuckClaim, Underflow
 
-from gpucore.ledger import Ledger
+from gpucore.accounting.ledger import Ledger
 
 pytestmark = pytest.mark.slow
 
@@ -22,12 +22,12 @@ SOLE_SWAPS = World(nodes={"a": (1, 1), "b": (1,)}, pods=(1, 1, 1), schedulers=1)
 
 
 def test_two_replicas_never_over_commit_a_card() -> None:
-    """Two replicas race for two cards with three pods: nodes stay whole, all ends well."""
+    """Two replicas race for two GPUs with three pods: nodes stay whole, all ends well."""
     assert explore(REPLICAS) > Explored(states=10_000, steps=50_000, good=100)
 
 
 def test_two_replicas_and_swapped_cards() -> None:
-    """Equal pods get each other's card: annotations follow the node, and all ends well."""
+    """Equal pods get each other's GPU: annotations follow the node, and all ends well."""
     assert explore(SWAPS) > Explored(states=5_000, steps=20_000, good=500)
 
 
@@ -53,13 +53,13 @@ def test_a_bind_of_unknown_outcome_keeps_its_reservation() -> None:
     ],
 )
 def test_a_bug_of_the_ledger_is_found(bug: type[Ledger], world: World, words: str) -> None:
-    """Each bug that loses or misplaces a claim leads to a plan that cannot be kept."""
+    """Each bug that loses or misplaces an allocation leads to a plan that cannot be kept."""
     with pytest.raises(ViolationError, match=words):
         explore(world, bug, sole=True)
 
 
 def test_unsigned_free_is_found() -> None:
-    """Were free to wrap below zero, a full card would be offered without end."""
+    """Were free to wrap below zero, a full GPU would be offered without end."""
     with pytest.raises(ViolationError):
         explore(SOLE_SWAPS, Underflow, sole=True)
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from corebuilders import assumed, cards, demand, ledger, pod, share_node
+from corebuilders import assumed, cards, ledger, pod, pod_request, share_node
 
-from gpucore.catalogue import CATALOGUE
+from gpucore.explain.catalogue import CATALOGUE
+from gpucore.explain.suggestions import suggestions
+from gpucore.kubescheduler.candidates import Candidates, PodRequirements
+from gpucore.kubescheduler.constraints import CandidateNode, PodConstraints, Resources, Taint
 from gpucore.model import Code
-from gpucore.scheduling.candidates import Candidates, PendingPod
-from gpucore.scheduling.constraints import CandidateNode, PodConstraints, Resources, Taint
-from gpucore.suggestions import suggestions
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pods import Pod
 
@@ -26,7 +26,7 @@ def words(
     book = ledger(*(share_node(node.name, cards(15)) for node in nodes))
     for name, held in (holding or {}).items():
         assumed(book, name, held)
-    waiting = PendingPod(demand(asks), constraints or PodConstraints())
+    waiting = PodRequirements(pod_request(asks), constraints or PodConstraints())
     cluster = Candidates(book.nodes(), {n.name: n for n in nodes}, requests or {})
     return list(suggestions(waiting, cluster, cluster.refusals(waiting)))
 
@@ -44,7 +44,7 @@ def test_a_pod_whose_end_frees_gpu_and_cpu() -> None:
     held = {"n": pod("a", 12)}
     given = {PodUid("uid-a"): (("cpu", 3000),)}
     found = words(pod("p", 8), node("n", cpu=3000), holding=held, requests=given, constraints=small)
-    assert found[0] == "it fits card 0 of n once default/a ends (12 GiB)"
+    assert found[0] == "it fits GPU 0 of n once default/a ends (12 GiB)"
 
 
 def test_a_pod_whose_end_frees_no_cpu_is_not_named() -> None:
@@ -74,16 +74,16 @@ def test_the_end_of_a_pod_on_an_excluded_node_is_not_offered() -> None:
     held = {"a": pod("x", 12), "b": pod("y", 13)}
     found = words(pod("p", 8), node("a", taints=(ml,)), node("b"), holding=held)
     assert found == [
-        "it fits card 0 of b once default/y ends (13 GiB)",
+        "it fits GPU 0 of b once default/y ends (13 GiB)",
         "a share of 2 GiB fits now, on b",
     ]
 
 
 def test_a_share_that_wants_its_card_alone() -> None:
-    """Its card must be empty: every holder is named."""
+    """Its GPU must be empty: every holder is named."""
     alone = pod("p", 2, labels={"ack.gpushare.placement": "require-whole-device"})
     found = words(alone, node("n"), holding={"n": pod("a", 3)})
-    assert found[0] == "it fits card 0 of n once default/a ends (3 GiB)"
+    assert found[0] == "it fits GPU 0 of n once default/a ends (3 GiB)"
 
 
 def test_a_request_of_several_gpus_is_offered_where_a_node_has_them() -> None:
@@ -91,7 +91,7 @@ def test_a_request_of_several_gpus_is_offered_where_a_node_has_them() -> None:
     found = words(pod("p", 20), node("n"))
     assert found[0] == "no GPU is that large: check the unit (GiB or MiB)"
     book = ledger(share_node("n", cards(15, 15)))
-    waiting = PendingPod(demand(pod("p", 20)))
+    waiting = PodRequirements(pod_request(pod("p", 20)))
     cluster = Candidates(book.nodes(), {NodeName("n"): node("n")})
     assert next(suggestions(waiting, cluster, cluster.refusals(waiting))) == (
         "no GPU is that large: check the unit (GiB or MiB), "
@@ -103,10 +103,10 @@ def test_without_a_certain_step_the_catalogue_answers() -> None:
     """A reason that no step cures has its remedy; nodes without shares are left out."""
     book = ledger(share_node("n", cards(15)), share_node("m", cards()))
     asks = pod("p", 4, annotations={"gpushare/isolation": "mps"})
-    waiting = PendingPod(demand(asks))
+    waiting = PodRequirements(pod_request(asks))
     cluster = Candidates(book.nodes(), {NodeName(n): node(n) for n in ("n", "m")})
     assert list(suggestions(waiting, cluster, cluster.refusals(waiting))) == [
-        CATALOGUE[Code.RUNG_MISSING].remedy
+        CATALOGUE[Code.ISOLATION_MODE_MISSING].remedy
     ]
 
 
@@ -116,10 +116,10 @@ def test_gpus_of_an_excluded_node_are_not_counted() -> None:
     book = ledger(share_node("big", big, whole=True), share_node("small", small, whole=True))
     assumed(book, "big", pod("x", 12))
     ml = Taint("dedicated", "ml", "NoSchedule")
-    waiting = PendingPod(demand(pod("p", gpus=3)))
+    waiting = PodRequirements(pod_request(pod("p", gpus=3)))
     nodes = {NodeName("big"): node("big", taints=(ml,)), NodeName("small"): node("small")}
     cluster = Candidates(book.nodes(), nodes)
     assert list(suggestions(waiting, cluster, cluster.refusals(waiting))) == [
-        "no node that the pod may use has 3 healthy GPUs; small has the most, 1: request at most 1",
-        "card 0 can be had now, on small",
+        "no node that the pod can use has 3 healthy GPUs; small has the most, 1: request at most 1",
+        "GPU 0 can be had now, on small",
     ]

@@ -4,21 +4,21 @@ from collections.abc import Mapping
 
 import hypothesis.strategies as st
 import msgspec
-from corebuilders import NAMES, cards, demand, ledger, legacy_node, pod, share_node
+from corebuilders import NAMES, cards, ledger, legacy_node, pod, pod_request, share_node
 from hypothesis import given
 
-from gpucore.account import NodeAccount
-from gpucore.fit import fit
-from gpucore.model import Ask, Code, Demand, Placement
-from gpucore.policy import place, rate, resolve
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import Code, ContainerRequest, Placement, PodRequest
+from gpucore.scheduling.filter import fit
+from gpucore.scheduling.policy import place, rate, resolve
+from gpucore.simulate.whatif import Trial, WhatIfPod, allocation_for, what_if
 from gpucore.units import NodeName
-from gpucore.whatif import Trial, Wish, claim_for, what_if
 from gpucore.wire import names as wire_names
 
 
-def wishes(*amounts: int) -> list[Wish]:
+def wishes(*amounts: int) -> list[WhatIfPod]:
     """Wishes of so many units."""
-    return [Wish(f"w{i}", demand(pod(f"w{i}", units))) for i, units in enumerate(amounts)]
+    return [WhatIfPod(f"w{i}", pod_request(pod(f"w{i}", units))) for i, units in enumerate(amounts)]
 
 
 def test_wishes_are_placed_one_after_the_other() -> None:
@@ -31,17 +31,17 @@ def test_wishes_are_placed_one_after_the_other() -> None:
         "a": Code.INSUFFICIENT_MEMORY,
         "b": Code.INSUFFICIENT_MEMORY,
     }
-    assert [account.used_units for account in answer.accounts.values()] == [15, 8]
+    assert [node_info.used_units for node_info in answer.node_infos.values()] == [15, 8]
 
 
 def test_the_books_stay_as_they_are() -> None:
     """Asking changes nothing, whatever the answer."""
     book = ledger(legacy_node("a", 15, 1))
     what_if(book.nodes(), wishes(8, 3))
-    account = book.node(NodeName("a"))
-    assert account is not None
-    assert not account.claims
-    assert account.share_room == 15
+    node_info = book.node(NodeName("a"))
+    assert node_info is not None
+    assert not node_info.allocations
+    assert node_info.max_allocatable_memory == 15
 
 
 def test_the_policy_chooses_the_node() -> None:
@@ -55,10 +55,10 @@ def test_the_policy_chooses_the_node() -> None:
 
 
 def test_exclusive_wishes_keep_their_card() -> None:
-    """A wish for a whole device keeps later wishes off its card."""
+    """A wish for a whole device keeps later wishes off its GPU."""
     labels = {wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}
     book = ledger(share_node("n", cards(15)))
-    alone = Wish("alone", demand(pod("alone", 1, labels=labels)))
+    alone = WhatIfPod("alone", pod_request(pod("alone", 1, labels=labels)))
     first, second = what_if(book.nodes(), [alone, *wishes(1)]).outcomes
     assert first.placement is not None
     assert second.placement is None
@@ -74,24 +74,30 @@ def test_nothing_wished_nothing_changed() -> None:
 
 ASKS = st.one_of(
     st.builds(
-        lambda mem, core, alone: Demand((Ask(mem, core),), mem, core, whole_device=alone),
+        lambda mem, core, alone: PodRequest(
+            (ContainerRequest(mem, core),), mem, core, whole_device=alone
+        ),
         st.integers(1, 9),
         st.sampled_from([0, 0, 40]),
         st.booleans(),
     ),
-    st.builds(lambda gpus: Demand((Ask(gpus=gpus),), gpus=gpus), st.integers(1, 2)),
+    st.builds(
+        lambda gpus: PodRequest((ContainerRequest(gpus=gpus),), gpus=gpus), st.integers(1, 2)
+    ),
 )
 """Demands of which some are equal, as replicas are."""
 
 
-def plainly(accounts: Mapping[NodeName, NodeAccount], wish: Wish, policy: str) -> Placement | None:
+def plainly(
+    node_infos: Mapping[NodeName, NodeInfo], wish: WhatIfPod, policy: str
+) -> Placement | None:
     """Where a wish goes when every node is asked anew."""
     rated: list[tuple[tuple[float, ...], Placement]] = []
-    for account in accounts.values():
-        placement = place(account, wish.demand, policy)
+    for node_info in node_infos.values():
+        placement = place(node_info, wish.pod_request, policy)
         if isinstance(placement, Placement):
-            chosen = resolve(account, wish.demand, policy)
-            rated.append((rate(account, wish.demand, placement, chosen), placement))
+            chosen = resolve(node_info, wish.pod_request, policy)
+            rated.append((rate(node_info, wish.pod_request, placement, chosen), placement))
     return max(rated, key=lambda pair: pair[0])[1] if rated else None
 
 
@@ -102,30 +108,32 @@ def plainly(accounts: Mapping[NodeName, NodeAccount], wish: Wish, policy: str) -
     parted=st.integers(0, 9),
 )
 def test_what_is_kept_never_changes_an_answer(
-    nodes: list[list[int]], asked: list[Demand], policy: str, parted: int
+    nodes: list[list[int]], asked: list[PodRequest], policy: str, parted: int
 ) -> None:
     """Equal to asking every node anew for every wish, also in a trial that goes on in a branch."""
     book = ledger(*(share_node(f"n{i}", cards(*each), whole=True) for i, each in enumerate(nodes)))
     trial, books = Trial(book.nodes(), policy), dict(book.nodes())
     for number, one in enumerate(asked):
         trial = trial.branch() if number == parted else trial
-        wish = Wish(f"w{number}", one)
+        wish = WhatIfPod(f"w{number}", one)
         outcome, expected = trial.grant(wish), plainly(books, wish, policy)
         assert outcome.placement == expected
         if expected is None:
             assert outcome.refusals == {name: fit(books[name], one) for name in books}
             continue
         books[expected.node] = books[expected.node].copy()
-        books[expected.node].put(claim_for(wish, expected))
-    assert [a.claims for a in trial.accounts.values()] == [a.claims for a in books.values()]
+        books[expected.node].put(allocation_for(wish, expected))
+    assert [a.allocations for a in trial.node_infos.values()] == [
+        a.allocations for a in books.values()
+    ]
 
 
 def test_a_branch_changes_nothing_in_the_trial_it_came_from() -> None:
     """What a branch places is not there in the next branch."""
     trial = Trial(ledger(legacy_node("a", 15, 1)).nodes())
-    eight = Wish("w", Demand((Ask(8),), 8))
+    eight = WhatIfPod("w", PodRequest((ContainerRequest(8),), 8))
     for _ in range(2):
         branch = trial.branch()
         assert branch.grant(eight).placement is not None
         assert branch.grant(msgspec.structs.replace(eight, name="v")).placement is None
-    assert not trial.accounts[NodeName("a")].claims
+    assert not trial.node_infos[NodeName("a")].allocations

@@ -10,14 +10,23 @@ from corebuilders import NAMES, pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucore.model import Claim
-from gpucore.shape import shape_of
+from gpucore.accounting.node_capacity import capacity_of
+from gpucore.model import Allocation
 from gpucore.units import NodeName
 from gpucore.wire import names as wire_names
+from gpucore.wire.claim.resource_claims import decode_claim
+from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.errors import WireError
-from gpucore.wire.lists import decode_node_event, decode_nodes, decode_pod_event, decode_pods
+from gpucore.wire.lists import (
+    decode_node_event,
+    decode_nodes,
+    decode_pod_event,
+    decode_pods,
+    decode_slice_event,
+    decode_slices,
+)
 from gpucore.wire.nodes import Node, decode_inventory, decode_node, unhealthy_indexes
-from gpucore.wire.pods import claim_of, decode_pod, demand_of
+from gpucore.wire.pods import allocation_of, decode_pod, pod_request_of
 
 pytestmark = pytest.mark.slow
 
@@ -28,12 +37,18 @@ DECODERS: list[Callable[[bytes], object]] = [
     decode_nodes,
     decode_pod_event,
     decode_node_event,
+    decode_slice,
+    decode_slices,
+    decode_slice_event,
+    decode_claim,
 ]
 KEYS = [
     "metadata", "spec", "status", "items", "type", "object", "containers", "initContainers",
     "resources", "limits", "labels", "annotations", "uid", "name", "namespace", "nodeName", "phase",
     "capacity", "allocatable", "addresses", "conditions", "env", "restartPolicy", "continue",
-    "resourceVersion", "deletionTimestamp", NAMES.gpu_mem, NAMES.gpu, NAMES.gpu_count,
+    "resourceVersion", "deletionTimestamp", "driver", "pool", "devices", "attributes", "taints",
+    "value", "requestPolicy", "validRange", "step", "allocation", "results", "consumedCapacity",
+    "reservedFor", "memory", "device", "ownerReferences", NAMES.gpu_mem, NAMES.gpu, NAMES.gpu_count,
 ]  # fmt: skip
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -89,7 +104,7 @@ def test_any_json_has_an_answer(decode: Callable[[bytes], object], value: object
 
 @given(text=st.text(max_size=100) | VALUES.map(json.dumps))
 def test_any_inventory_text_has_an_answer(text: str) -> None:
-    """An inventory is read or refused; a list of unhealthy cards is always read."""
+    """An inventory is read or refused; a list of unhealthy GPUs is always read."""
     answers(
         lambda raw: decode_inventory(raw.decode("utf-8", "surrogatepass")),
         text.encode("utf-8", "surrogatepass"),
@@ -109,19 +124,19 @@ def test_any_inventory_text_has_an_answer(text: str) -> None:
 def test_any_labels_make_a_shape(labels: dict[str, str], inventory: str) -> None:
     """Labels that say nothing sensible are faults, and limits stay sensible."""
     node = Node(NodeName("n"), labels=labels, annotations={wire_names.INVENTORY: inventory})
-    shape = shape_of(node, NAMES, frozenset())
+    shape = capacity_of(node, NAMES, frozenset())
     assert 1 <= shape.oversell < 1024
     assert 0 <= shape.max_pods < 1024
 
 
-def counted(claim: Claim | None) -> tuple[int, int, int]:
-    """Units, percent and whole cards that a claim keeps from others."""
-    assert claim is not None
-    placement = claim.placement
+def counted(allocation: Allocation | None) -> tuple[int, int, int]:
+    """Units, percent and exclusive GPUs that an allocation keeps from others."""
+    assert allocation is not None
+    placement = allocation.placement
     return (
-        sum(placement.mem.values()) + claim.pending,
-        sum(placement.core.values()) + claim.pending_core,
-        len(placement.group) + claim.pending_gpus,
+        sum(placement.mem.values()) + allocation.pending,
+        sum(placement.core.values()) + allocation.pending_core,
+        len(placement.group) + allocation.pending_gpus,
     )
 
 
@@ -141,22 +156,22 @@ def test_no_annotation_lowers_what_is_counted(
         "p", mems, core=core, gpus=gpus, node="n",
         annotations=annotations, labels={NAMES.gpu_count: label},
     )  # fmt: skip
-    demand = demand_of(made, NAMES)
-    claim = claim_of(made, NAMES)
-    if demand is None:
-        assert claim is None
+    pod_request = pod_request_of(made, NAMES)
+    allocation = allocation_of(made, NAMES)
+    if pod_request is None:
+        assert allocation is None
         return
-    mem, percent, whole = counted(claim)
-    assert mem >= demand.mem == sum(mems)
-    assert percent >= demand.core == core
-    assert whole >= demand.gpus == gpus
+    mem, percent, whole = counted(allocation)
+    assert mem >= pod_request.mem == sum(mems)
+    assert percent >= pod_request.core == core
+    assert whole >= pod_request.gpus == gpus
 
 
 @given(annotations=ANNOTATIONS, mem=st.integers(1, 9))
 @settings(max_examples=300)
 def test_every_card_of_the_best_map_is_counted(annotations: dict[str, str], mem: int) -> None:
-    """A claim that is well has exactly the amount; any other has a fault or is pending."""
-    claim = claim_of(pod("p", mem, node="n", annotations=annotations), NAMES)
-    assert claim is not None
-    if not claim.faults and not claim.pending:
-        assert sum(claim.placement.mem.values()) == mem
+    """An allocation that is well has exactly the amount; any other has a fault or is pending."""
+    allocation = allocation_of(pod("p", mem, node="n", annotations=annotations), NAMES)
+    assert allocation is not None
+    if not allocation.faults and not allocation.pending:
+        assert sum(allocation.placement.mem.values()) == mem

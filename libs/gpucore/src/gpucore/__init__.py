@@ -1,6 +1,5 @@
 """The functional core of gpushare: every decision, no I/O, no clock, no threads.
 
 Values come in (decoded by ``gpucore.wire``), values go out. Time, randomness and identity are
-arguments. The services around this package talk to the API server, kubelet and NVML; what they say
-is decided here.
+arguments. The services around this package do the I/O with the API server, kubelet and NVML.
 """

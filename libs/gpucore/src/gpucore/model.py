@@ -1,8 +1,8 @@
-"""The values that everything here speaks in. All frozen; none knows where it came from.
+"""Values of the core. All are frozen and independent of their source.
 
-A *demand* is what a pod asks for, a *placement* is where it would go, a *claim* is what it holds,
-a *refusal* is why a node cannot take it. Amounts of memory are in the node's unit
-(:class:`gpucore.units.MemoryUnit`), amounts of compute in percent of one card.
+A *demand* is the request of a pod, a *placement* its chosen node and GPUs, a *claim* its
+allocation, a *refusal* why it does not fit on a node. Amounts of memory are in the node's unit
+(:class:`gpucore.units.MemoryUnit`), amounts of compute in percent of one GPU.
 """
 
 from collections.abc import Mapping
@@ -14,18 +14,42 @@ import msgspec
 from gpucore.units import GIB, GpuIndex, GpuUuid, MemoryUnit, NodeName, PodUid
 
 CORE_PER_CARD: Final = 100
-"""Percent of compute a card has."""
+"""Percent of compute a GPU has."""
 
 
-class Rung(StrEnum):
-    """How a share is enforced on a card, weakest first."""
+class IsolationMode(StrEnum):
+    """How a share is enforced on a GPU, weakest first."""
 
     NONE = "none"
     MPS = "mps"
+    DRIVER = "driver"
+    DRIVER_MPS = "driver+mps"
+
+    @property
+    def uses_mps(self) -> bool:
+        """An MPS daemon serves the GPU and limits compute."""
+        return self is IsolationMode.MPS or self is IsolationMode.DRIVER_MPS
+
+    @property
+    def uses_driver(self) -> bool:
+        """The driver limits memory."""
+        return self is IsolationMode.DRIVER or self is IsolationMode.DRIVER_MPS
+
+    def gives(self, demanded: "IsolationMode") -> bool:
+        """Whether a GPU in this mode has all that a pod demands."""
+        if demanded.uses_mps and not self.uses_mps:
+            return False
+        return self.uses_driver or not demanded.uses_driver
+
+    @classmethod
+    def parse(cls, text: str) -> "IsolationMode | None":
+        """The mode of this name; ``driver-mps`` too, because a label value has no plus sign."""
+        spelled = cls.DRIVER_MPS.value if text == "driver-mps" else text
+        return next((mode for mode in cls if mode.value == spelled), None)
 
 
 class Gpu(msgspec.Struct, frozen=True):
-    """One card of a node (or one MIG instance, which is never sliced again).
+    """One GPU of a node (or one MIG instance, which is never sliced again).
 
     Attributes:
         index: NVML index; what annotations call IDX.
@@ -34,9 +58,11 @@ class Gpu(msgspec.Struct, frozen=True):
         minor: number of ``/dev/nvidia<minor>``; -1 unknown.
         memory_mib: total memory in MiB; 0 unknown.
         numa: NUMA node; -1 unknown.
-        rung: what enforces shares here.
+        isolation mode: what enforces shares here.
         mig: this is a MIG instance.
         reserved_mib: memory in MiB that the driver or the operator keeps from programs.
+        pcie_root: PCIe root complex, such as ``pci0000:3a``; empty unknown. Known on the node only:
+            the inventory annotation does not have it.
     """
 
     index: GpuIndex
@@ -47,9 +73,10 @@ class Gpu(msgspec.Struct, frozen=True):
     memory_mib: int = 0
     numa: int = -1
     healthy: bool = True
-    rung: Rung = Rung.NONE
+    isolation: IsolationMode = IsolationMode.NONE
     mig: bool = False
     reserved_mib: int = 0
+    pcie_root: str = ""
 
     @property
     def allocatable_mib(self) -> int:
@@ -58,13 +85,14 @@ class Gpu(msgspec.Struct, frozen=True):
 
 
 class Inventory(msgspec.Struct, frozen=True):
-    """The cards of a node, in order of index.
+    """The GPUs of a node, in order of index.
 
     Attributes:
-        unit: size of one unit; ``None`` where nobody has said (an original plugin's node).
+        unit: size of one unit; ``None`` where it is unknown (an original plugin's node).
         links: ``"0-1" -> ("PIX", "NV2")``, lower index first, one entry a linked pair.
         driver: version text; empty unknown.
         serving: the device plugin can hand them out; false while it is replaced.
+        api: ``claims`` where the node offers them as claims; empty for the device plugin.
     """
 
     gpus: tuple[Gpu, ...]
@@ -72,60 +100,64 @@ class Inventory(msgspec.Struct, frozen=True):
     links: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     driver: str = ""
     serving: bool = True
+    api: str = ""
 
 
-class Ask(msgspec.Struct, frozen=True):
-    """What one container asks for: memory units, percent of compute, whole cards."""
+class ContainerRequest(msgspec.Struct, frozen=True):
+    """The request of one container: memory units, percent of compute, exclusive GPUs."""
 
     mem: int = 0
     core: int = 0
     gpus: int = 0
 
     def __bool__(self) -> bool:
-        """True when it asks for anything."""
+        """Whether it requests anything."""
         return bool(self.mem or self.core or self.gpus)
 
 
-class Demand(msgspec.Struct, frozen=True):
-    """What a pod asks for, by kubelet's formula (largest init container or sum of containers).
+class PodRequest(msgspec.Struct, frozen=True):
+    """The request of a pod, by kubelet's formula (largest init container or sum of containers).
 
     Attributes:
-        containers: one :class:`Ask` for each entry of ``spec.containers``, in order; then, where a
-            sidecar (restartable init container) asks for anything, one for each sidecar.
+        containers: one :class:`ContainerRequest` for each entry of ``spec.containers``, in order;
+            then, where a sidecar (restartable init container) has a request, one for each sidecar.
         mem, core, gpus: the effective amounts of the pod, init containers and sidecars counted.
-        cards: over how many cards ``mem`` and ``core`` are spread evenly (label ``gpu-count``).
-        whole_device: a share that must have its card to itself.
-        rung: the weakest enforcement that will do.
+        cards: number of GPUs over which ``mem`` and ``core`` are spread evenly (label
+            ``gpu-count``).
+        whole_device: a share that must have its GPU to itself.
+        isolation mode: the weakest enforcement that will do.
+        burst: units that the pod may use in all, where these are more than ``mem``; 0 otherwise.
         policy: name of the pod's own policy, empty for the node's.
-        topology: name of the pod's own policy for cards that go together, empty for the cluster's.
-        fault: why no node could ever take this request, in words; empty is well.
+        topology: name of the pod's own policy for GPUs that go together, empty for the cluster's.
+        fault: why no node could ever fit this request, in words; empty for a valid one.
     """
 
-    containers: tuple[Ask, ...]
+    containers: tuple[ContainerRequest, ...]
     mem: int = 0
     core: int = 0
     gpus: int = 0
     cards: int = 1
     whole_device: bool = False
-    rung: Rung = Rung.NONE
+    isolation: IsolationMode = IsolationMode.NONE
+    burst: int = 0
     policy: str = ""
     topology: str = ""
     fault: str = ""
 
 
 Cards = Mapping[GpuIndex, int]
-"""Amount on each card."""
+"""Amount on each GPU."""
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Where a demand would sit on one node.
+    """Where a request would sit on one node.
 
     Attributes:
-        mem: units held on each card by the pod as a whole.
-        core: percent held on each card.
-        containers: units of each container on each card, by position in
-            :attr:`Demand.containers`.
-        group: whole cards, in the order containers see them.
+        mem: units held on each GPU by the pod as a whole.
+        core: percent held on each GPU.
+        containers: units of each container on each GPU, by position in
+            :attr:`PodRequest.containers`.
+        group: exclusive GPUs, in the order containers see them.
     """
 
     node: NodeName
@@ -135,48 +167,54 @@ class Placement(msgspec.Struct, frozen=True):
     group: tuple[GpuIndex, ...] = ()
 
 
-class ClaimState(StrEnum):
-    """Where a claim is on its way; see :mod:`gpucore.ledger`."""
+class AllocationState(StrEnum):
+    """Where an allocation is on its way; see :mod:`gpucore.accounting.ledger`."""
 
+    NOMINATED = "nominated"
     RESERVED = "reserved"
     ASSUMED = "assumed"
     BOUND = "bound"
     CONFIRMED = "confirmed"
 
 
-class Claim(msgspec.Struct, frozen=True):
-    """What one pod holds on one node.
+class Allocation(msgspec.Struct, frozen=True):
+    """What one pod, or one ResourceClaim, holds on one node.
 
     Attributes:
         placement: the known part.
-        pending: memory units of the pod that are on the node but on no known card.
+        pending: memory units of the pod that are on the node but on no known GPU.
         pending_core: percent of compute likewise.
-        pending_gpus: whole cards likewise.
-        exclusive: its cards take no other pod.
+        pending_gpus: exclusive GPUs likewise.
+        exclusive: its GPUs take no other pod.
+        burst: units that it may use in all, where these are more than it holds; 0 otherwise.
         unit: what the amounts are counted in; ``None`` is the unit of the node as it is now.
         assume_time: Unix nanoseconds of the decision; 0 unknown.
         gang: name of the gang it is a member of, or (RESERVED) is kept for; empty for none, and
             for a pod that is being deleted: it is no longer a member.
         faults: what was wrong with the pod's annotations, in words; empty is well.
+        users: UID and name of the pods that may use it, where a ResourceClaim holds it; ``None``
+            where a pod does.
     """
 
     uid: PodUid
     namespace: str
     name: str
-    state: ClaimState
+    state: AllocationState
     placement: Placement
     pending: int = 0
     pending_core: int = 0
     pending_gpus: int = 0
     exclusive: bool = False
+    burst: int = 0
     unit: MemoryUnit | None = None
     assume_time: int = 0
     gang: str = ""
     faults: tuple[str, ...] = ()
+    users: tuple[tuple[PodUid, str], ...] | None = None
 
 
 class Code(StrEnum):
-    """Why a card or a node cannot take a demand; the catalogue is in :mod:`gpucore.explain`."""
+    """Why a GPU or a node cannot take a request; see :mod:`gpucore.explain.catalogue`."""
 
     INVALID_REQUEST = "InvalidRequest"
     NOT_SHARED = "NotShared"
@@ -192,7 +230,7 @@ class Code(StrEnum):
     MAX_PODS = "MaxPods"
     TOO_LARGE = "TooLarge"
     UNEVEN_SPLIT = "UnevenSplit"
-    RUNG_MISSING = "RungMissing"
+    ISOLATION_MODE_MISSING = "IsolationModeMissing"
     PENDING_UNITS = "PendingUnits"
     GANG = "GangWaits"
     COMPUTE_TOO_LARGE = "ComputeTooLarge"
@@ -200,10 +238,13 @@ class Code(StrEnum):
     TAINT_NOT_TOLERATED = "TaintNotTolerated"
     NODE_AFFINITY = "NodeAffinityMismatch"
     INSUFFICIENT_RESOURCES = "InsufficientResources"
+    NO_RESOURCE_SLICE = "NoResourceSlice"
+    SELECTOR = "SelectorMismatch"
+    DEVICE_CONSTRAINT = "DeviceConstraint"
 
 
-class CardRefusal(msgspec.Struct, frozen=True):
-    """Why one card cannot take (its part of) a demand.
+class DeviceFitError(msgspec.Struct, frozen=True):
+    """Why (a part of) a request does not fit on one GPU.
 
     Attributes:
         free, total, asked: figures in the unit of the code (units, percent or pods).
@@ -216,21 +257,21 @@ class CardRefusal(msgspec.Struct, frozen=True):
     asked: int = 0
 
 
-class Refusal(msgspec.Struct, frozen=True):
-    """Why a node cannot take a demand: a value, not an error.
+class FitError(msgspec.Struct, frozen=True):
+    """Why a request does not fit on a node: a value, not an error.
 
     Attributes:
         code: the reason of the node as a whole.
-        cards: one for each card that cannot take its part.
-        asked: units, percent or cards asked of one card (of the node for PENDING_UNITS).
+        cards: one for each GPU that does not fit its part.
+        asked: units, percent or GPUs requested of one GPU (of the node for PENDING_UNITS).
         free, total: figures of the node in the same unit, where the code is about the node.
         detail: words that no figure carries.
-        unresolvable: no eviction of pods could help, so preemption is in vain.
+        unresolvable: no eviction of pods could help, so preemption is useless.
     """
 
     node: NodeName
     code: Code
-    cards: tuple[CardRefusal, ...] = ()
+    cards: tuple[DeviceFitError, ...] = ()
     unit: MemoryUnit | None = None
     asked: int = 0
     free: int = 0

@@ -1,13 +1,14 @@
-"""What a model server may take of a card: a share as the fraction that frameworks understand.
+"""GPU memory fraction of a model server, computed from its share.
 
-Frameworks limit themselves to a fraction of *the card*, and count their own tensors only: the CUDA
-context of each process lies beside it. Promised is, for every card that is reported as ``card``
+Frameworks limit themselves to a fraction of *the GPU*, and count their own tensors only: the CUDA
+context of each process is not included. Guaranteed is, for every GPU that is reported as ``card``
 units (so is at least ``card`` and less than ``card + 1`` units large)::
 
-    processes x (fraction x size of the card + head-room)  <=  share
+    processes x (fraction x size of the GPU + head-room)  <=  share
 
-with a fraction above 0, which frameworks read as "no limit". Not promised: that a framework keeps
-to its fraction, or that its context fits the head-room; only MPS or the driver can enforce a share.
+with a fraction above 0, which frameworks read as "no limit". Not guaranteed: that a framework
+respects its fraction, or that its context fits the head-room; only MPS or the driver can enforce a
+share.
 
 The chart's start script computes the same in a container, where there may be no Python; it is
 tested against this file.
@@ -24,8 +25,8 @@ from gpucore.wire import names as wire_names
 from gpucore.wire.names import DEFAULT_NAMES, Names
 
 CONTEXT_MIB: Final = 600
-"""Head-room for one CUDA context. TensorFlow Serving was seen to take 517 to 527 MiB beyond its
-fraction on a V100; the rest is for the larger kernels of newer cards and libraries."""
+"""Head-room for one CUDA context. TensorFlow Serving used 517 to 527 MiB beyond its fraction on a
+V100; the rest is for the larger kernels of newer GPUs and libraries."""
 
 _PLACES: Final = 6
 _WHOLE: Final = 10**_PLACES
@@ -34,11 +35,11 @@ _INDEXES: Final = re.compile(r"[0-9]+(,[0-9]+)*")
 
 
 class Share(msgspec.Struct, frozen=True):
-    """What a container holds of each of its cards.
+    """The share of a container on each of its GPUs.
 
     Attributes:
-        units: on each card.
-        card: units of one card, as the plugin reports it.
+        units: on each GPU.
+        card: units of one GPU, as the plugin reports it.
         unit: size of one unit.
     """
 
@@ -48,7 +49,7 @@ class Share(msgspec.Struct, frozen=True):
 
     @property
     def mib(self) -> int:
-        """MiB on each card."""
+        """MiB on each GPU."""
         return self.units * self.unit.mib
 
 
@@ -59,22 +60,24 @@ class NoFraction(msgspec.Struct, frozen=True):
 
 
 def share_in(env: Mapping[str, str], names: Names = DEFAULT_NAMES) -> Share | NoFraction:
-    """The share that a container's environment tells of.
+    """The share in a container's environment.
 
     Args:
         env: of the container, as this project's plugin or an original one fills it. An original
-            plugin does not say its unit; GiB, its default, is assumed then.
+            plugin does not publish its unit; GiB, its default, is assumed then.
         names: of the variables.
     """
     numbers: dict[str, int] = {}
     for name in (names.mem_container, names.mem_dev):
         text = env.get(name, "")
         if not _NUMBER.fullmatch(text):
-            return NoFraction(f"{name} is '{text}': no device plugin has given a share of a GPU")
+            return NoFraction(
+                f"{name} is '{text}': no device plugin has allocated a share of a GPU"
+            )
         numbers[name] = int(text)
     indexes = env.get(names.mem_idx, "0")
     if not _INDEXES.fullmatch(indexes):
-        return NoFraction(f"{names.mem_idx} is '{indexes}': the device plugin had no card to give")
+        return NoFraction(f"{names.mem_idx} is '{indexes}': the device plugin allocated no GPU")
     cards = indexes.count(",") + 1
     return _shared(numbers[names.mem_container], numbers[names.mem_dev], cards, env)
 
@@ -82,7 +85,7 @@ def share_in(env: Mapping[str, str], names: Names = DEFAULT_NAMES) -> Share | No
 def _shared(container: int, card: int, cards: int, env: Mapping[str, str]) -> Share | NoFraction:
     units = container // cards
     if not 1 <= units <= card:
-        return NoFraction(f"{container} units cannot be on {cards} cards of {card} units each")
+        return NoFraction(f"{container} units cannot be on {cards} GPUs of {card} units each")
     limit = env.get(wire_names.ENV_MEM_LIMIT_MIB, "")
     if limit and not _NUMBER.fullmatch(limit):
         return NoFraction(f"{wire_names.ENV_MEM_LIMIT_MIB} is '{limit}': not an amount in MiB")
@@ -95,24 +98,24 @@ def _shared(container: int, card: int, cards: int, env: Mapping[str, str]) -> Sh
 def fraction(
     share: Share, *, context_mib: int = CONTEXT_MIB, processes: int = 1
 ) -> str | NoFraction:
-    """The fraction of the card for each of a container's processes, six places, rounded down.
+    """The fraction of the GPU for each of a container's processes, six places, rounded down.
 
     Args:
         share: of the container.
         context_mib: head-room in MiB that each process keeps for its CUDA context.
-        processes: of the container that use the card, each with an equal part of the share.
+        processes: of the container that use the GPU, each with an equal part of the share.
     """
     room = share.mib // processes - context_mib
     if room < 1:
         return NoFraction(
-            f"a share of {share.mib} MiB leaves no room for a model: each of {processes} processes "
-            f"keeps {context_mib} MiB for its CUDA context"
+            f"a share of {share.mib} MiB is too small for a model: each of {processes} processes "
+            f"needs {context_mib} MiB for its CUDA context"
         )
     return _text(room * _WHOLE // ((share.card + 1) * share.unit.mib))
 
 
 def quotient(share: Share) -> str:
-    """Arena's figure, ``%.2f`` of units over units of the card; more places where that is 0.00."""
+    """Arena's figure, ``%.2f`` of units over units of the GPU; more places where that is 0.00."""
     text = f"{share.units / share.card:.2f}"
     return _text(share.units * _WHOLE // share.card) if text == "0.00" else text
 

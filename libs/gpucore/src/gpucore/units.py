@@ -1,7 +1,7 @@
-"""Identities and units of memory, so that a figure never travels without its meaning.
+"""Identifiers and memory units as types, so that figures carry their unit.
 
-The size of one unit is always said (``GiB``, ``MiB``, ``256MiB``), never guessed from a magnitude:
-a 141 GiB card in GiB and a 141 MiB slice are different things although both are 141.
+The size of one unit is always explicit (``GiB``, ``MiB``, ``256MiB``), never guessed from a
+magnitude: a 141 GiB GPU in GiB and a 141 MiB slice are different things although both are 141.
 """
 
 import re
@@ -12,7 +12,7 @@ import msgspec
 NodeName = NewType("NodeName", str)
 PodUid = NewType("PodUid", str)
 GpuIndex = NewType("GpuIndex", int)
-"""Position of a card in NVML's enumeration of its node, from 0."""
+"""Position of a GPU in NVML's enumeration of its node, from 0."""
 GpuUuid = NewType("GpuUuid", str)
 
 _MIB_PER: Final = {"MiB": 1, "GiB": 1024}
@@ -41,7 +41,9 @@ class MemoryUnit(msgspec.Struct, frozen=True, order=True):
         """
         match = _UNIT.fullmatch(text)
         if match is None:
-            raise UnitError(f"{text!r} is no unit of memory: use GiB, MiB or a size such as 256MiB")
+            raise UnitError(
+                f"{text!r} is not a unit of memory: use GiB, MiB or a size such as 256MiB"
+            )
         return cls(int(match["count"] or 1) * _MIB_PER[match["scale"]])
 
     def units_in(self, memory_mib: int) -> int:

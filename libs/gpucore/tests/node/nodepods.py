@@ -1,12 +1,12 @@
-"""Cards and pods for the tests of a node's decisions."""
+"""GPUs and pods for the tests of a node's decisions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpucore.model import Gpu, Inventory
-from gpucore.node.devices import Resource
-from gpucore.node.expected import Expected, expected_of
-from gpucore.node.steering import Question, Steering
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.expected import Expected, expected_of
+from gpucore.node.allocation.matcher import AllocationMatcher, PreferenceRequest
 from gpucore.units import GpuIndex, GpuUuid, NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.pods import Container, Pod
@@ -15,18 +15,18 @@ Asks = Mapping[str, int | str]
 
 
 def card(index: int, units: int = 15, **more: Any) -> Gpu:
-    """A card of so many GiB."""
+    """A GPU of so many GiB."""
     uuid = GpuUuid(f"GPU-00000000-0000-0000-0000-{index:012}")
     return Gpu(GpuIndex(index), uuid, units, memory_mib=units * 1024 + 770, **more)
 
 
 def machine(*units: int) -> Inventory:
-    """Cards of these sizes."""
+    """GPUs of these sizes."""
     return Inventory(gpus=tuple(card(index, size) for index, size in enumerate(units)))
 
 
 def plan(index: int, amount: int = 0) -> dict[str, str]:
-    """The first generation's annotations for a card."""
+    """The first generation's annotations for a GPU."""
     return {
         DEFAULT_NAMES.mem_idx: str(index),
         DEFAULT_NAMES.mem_pod: str(amount),
@@ -79,34 +79,36 @@ def expected(name: str, *asks: Asks, **more: Any) -> Expected:
 class Kubelet:
     """The questions of a kubelet that takes what it is advised to take."""
 
-    def __init__(self, steering: Steering) -> None:
-        self.steering = steering
+    def __init__(self, matcher: AllocationMatcher) -> None:
+        self.matcher = matcher
         self.used: dict[Resource, set[str]] = {each: set() for each in Resource}
 
-    def question(self, resource: Resource, amount: int, required: Sequence[str] = ()) -> Question:
+    def question(
+        self, resource: Resource, amount: int, required: Sequence[str] = ()
+    ) -> PreferenceRequest:
         """What it would ask now."""
-        free = set(self.steering.tables[resource].owner) - self.used[resource]
-        return Question(resource, frozenset(free | set(required)), tuple(required), amount)
+        free = set(self.matcher.tables[resource].owner) - self.used[resource]
+        return PreferenceRequest(resource, frozenset(free | set(required)), tuple(required), amount)
 
     def take(
         self, amount: int, resource: Resource = Resource.MEM, required: Sequence[str] = ()
     ) -> Any:
         """Ask, take, allocate; returns what was granted, or the denial."""
         question = self.question(resource, amount, required)
-        ids = self.steering.prefer(question)
+        ids = self.matcher.prefer(question)
         if ids is None:
-            ids = self.steering.adopt(question)
+            ids = self.matcher.adopt(question)
         if not isinstance(ids, tuple):
             return ids
-        granted = self.steering.allocate(resource, ids)
+        granted = self.matcher.allocate(resource, ids)
         if hasattr(granted, "ids"):
             self.used[resource] |= set(ids)
         return granted
 
 
-def steering(inventory: Inventory, *pods: Expected) -> Steering:
-    """The matching state of a node with these cards and waiting pods."""
-    made = Steering(tuple(Resource))
+def matcher(inventory: Inventory, *pods: Expected) -> AllocationMatcher:
+    """The matching state of a node with these GPUs and waiting pods."""
+    made = AllocationMatcher(tuple(Resource))
     made.equip(inventory)
     for pod in pods:
         made.queue.see(pod)

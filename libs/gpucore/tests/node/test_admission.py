@@ -2,9 +2,9 @@
 
 from nodepods import expected
 
-from gpucore.node.admission import AdmissionQueue
-from gpucore.node.devices import Resource
-from gpucore.node.holdings import Held
+from gpucore.node.allocation.admission_queue import AdmissionQueue
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.holdings import Held
 from gpucore.units import PodUid
 
 MEM, CORE = Resource.MEM, Resource.CORE

@@ -1,19 +1,19 @@
-"""A card goes down at the first bad sign and comes back after proof; storms are stopped."""
+"""A GPU goes down at the first bad sign and comes back after proof; storms are stopped."""
 
-from gpucore.node.breaker import WINDOW_SECONDS, Breaker
-from gpucore.node.health import CALM_SECONDS, HealthBook
+from gpucore.node.health.breaker import WINDOW_SECONDS, Breaker
+from gpucore.node.health.records import CALM_SECONDS, HealthRecords
 from gpucore.units import GpuIndex, PodUid
 
 CARDS = ("GPU-a", "GPU-b")
 
 
-def book(clean_probes: int = 3) -> HealthBook:
-    made = HealthBook(clean_probes=clean_probes, ignored_xids=(13, 31, 43, 45, 68, 109))
+def book(clean_probes: int = 3) -> HealthRecords:
+    made = HealthRecords(clean_probes=clean_probes, ignored_xids=(13, 31, 43, 45, 68, 109))
     made.watch_only(CARDS)
     return made
 
 
-def probes_until_healthy(made: HealthBook, uuid: str, now: float) -> int:
+def probes_until_healthy(made: HealthRecords, uuid: str, now: float) -> int:
     count = 0
     while not made.healthy(uuid):
         count += 1
@@ -23,7 +23,7 @@ def probes_until_healthy(made: HealthBook, uuid: str, now: float) -> int:
 
 
 def test_a_fatal_xid_takes_its_card_down_and_no_other() -> None:
-    """B9: XID 79 on one card leaves the other healthy."""
+    """B9: XID 79 on one GPU leaves the other healthy."""
     made = book()
     verdict = made.xid("GPU-a", 79, 1.0)
     assert [(v.uuid, v.healthy, v.why) for v in verdict] == [("GPU-a", False, "XID 79")]
@@ -39,7 +39,7 @@ def test_an_application_xid_is_nobodys_fault() -> None:
 
 
 def test_an_xid_of_no_card_is_of_every_card() -> None:
-    """An event without a card cannot be trusted to concern only one."""
+    """An event without a GPU cannot be trusted to concern only one."""
     made = book()
     assert {v.uuid for v in made.xid("", 79, 1.0)} == set(CARDS)
 
@@ -61,7 +61,7 @@ def test_the_return_says_what_was_wrong() -> None:
     made.bad("GPU-a", "lost", 1.0)
     (verdict,) = made.clean("GPU-a", 2.0)
     assert verdict.healthy
-    assert verdict.why == "1 clean probes after lost"
+    assert verdict.why == "1 successful probes after lost"
 
 
 def test_a_card_that_fails_again_soon_has_to_prove_itself_longer() -> None:
@@ -89,7 +89,7 @@ def test_a_withdrawn_card_stays_away_for_its_time() -> None:
 
 
 def test_a_card_that_is_gone_is_forgotten() -> None:
-    """Bad signs of a card that nobody watches change nothing."""
+    """Bad signs of a GPU that nobody watches change nothing."""
     made = book()
     made.bad("GPU-a", "lost", 1.0)
     made.watch_only(["GPU-b"])
@@ -120,7 +120,7 @@ def test_one_pod_that_fails_again_and_again_is_one_failure() -> None:
 
 
 def test_a_pod_that_starts_clears_the_card() -> None:
-    """A card on which anything runs is not broken."""
+    """A GPU on which anything runs is not broken."""
     breaker = Breaker(limit=2)
     breaker.failed([CARD], pod(1), "a", 1.0)
     breaker.started([CARD])

@@ -6,18 +6,20 @@ import pytest
 from msgspec.structs import replace
 from nodepods import machine
 
-from gpucore.model import Rung
-from gpucore.node.cdi import CDI_KIND, Support, orphans, read_device, support_of
-from gpucore.node.devices import Resource, device_table
-from gpucore.node.grant import Grant, GrantPolicy, grant, shares_held
-from gpucore.node.holdings import Held
-from gpucore.node.mpsgrant import MpsPlace
+from gpucore.model import IsolationMode
+from gpucore.node.allocation.device_ids import Resource, device_table
+from gpucore.node.allocation.grant import Grant, GrantPolicy, grant, shares_held
+from gpucore.node.allocation.holdings import Held
+from gpucore.node.isolation.cdi import CDI_KIND, Support, orphans, read_device, support_of
+from gpucore.node.isolation.mps_grant import MpsPlace
 from gpucore.units import GpuIndex
 
 INVENTORY = machine(15, 15)
 POLICY = GrantPolicy(cdi=True)
 MPS = GrantPolicy(cdi=True, mps=MpsPlace("/run/mps"))
-ON_MPS = replace(INVENTORY, gpus=tuple(replace(gpu, rung=Rung.MPS) for gpu in INVENTORY.gpus))
+ON_MPS = replace(
+    INVENTORY, gpus=tuple(replace(gpu, isolation=IsolationMode.MPS) for gpu in INVENTORY.gpus)
+)
 
 
 def granted(

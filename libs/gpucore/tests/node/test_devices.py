@@ -1,9 +1,9 @@
-"""Device ids name cards, and their list fits kubelet's message or is refused with a way out."""
+"""Device ids name GPUs, and their list fits kubelet's message or is refused with a way out."""
 
 import pytest
 
 from gpucore.model import Gpu, Inventory
-from gpucore.node.devices import (
+from gpucore.node.allocation.device_ids import (
     MESSAGE_LIMIT,
     Resource,
     device_table,
@@ -22,7 +22,7 @@ def gpu(index: int, memory_mib: int = 16130, **more: object) -> Gpu:
 
 
 def test_every_unit_of_every_card_is_a_device_that_names_its_card() -> None:
-    """Cards of different sizes have as many memory ids as they have units, each under its uuid."""
+    """GPUs of different sizes have as many memory ids as they have units, each under its uuid."""
     inventory = Inventory(gpus=(gpu(0), gpu(1, 40960)))
     table = device_table(inventory, Resource.MEM)
     assert [len(ids) for ids in table.ids.values()] == [15, 40]
@@ -31,7 +31,7 @@ def test_every_unit_of_every_card_is_a_device_that_names_its_card() -> None:
 
 
 def test_compute_is_a_hundred_devices_a_card_and_a_whole_card_is_its_uuid() -> None:
-    """Percent ids number 100 a card; the whole-card resource has the bare uuid."""
+    """Percent ids number 100 a GPU; the whole-card resource has the bare uuid."""
     inventory = Inventory(gpus=(gpu(0), gpu(1)))
     assert len(device_table(inventory, Resource.CORE).owner) == 200
     assert set(device_table(inventory, Resource.GPU).owner) == {g.uuid for g in inventory.gpus}
@@ -45,7 +45,7 @@ def test_oversold_memory_has_more_devices_and_compute_has_not() -> None:
 
 
 def test_ids_do_not_change_with_the_order_of_the_cards() -> None:
-    """Stable ids: a card keeps its ids whatever its index becomes."""
+    """Stable ids: a GPU keeps its ids whatever its index becomes."""
     one = device_table(Inventory(gpus=(gpu(0), gpu(1))), Resource.MEM)
     swapped = (
         Gpu(GpuIndex(0), gpu(1).uuid, 15),
@@ -57,7 +57,7 @@ def test_ids_do_not_change_with_the_order_of_the_cards() -> None:
 
 
 def test_the_lowest_ids_are_picked_and_required_ones_come_first() -> None:
-    """Required ids are kept; the rest are the lowest available ones of the wanted card."""
+    """Required ids are kept; the rest are the lowest available ones of the wanted GPU."""
     table = device_table(Inventory(gpus=(gpu(0), gpu(1))), Resource.MEM)
     ids = table.ids[GpuIndex(1)]
     picked = table.pick({GpuIndex(1): 3}, among=frozenset(ids) - {ids[0]}, first=(ids[7],))
@@ -83,7 +83,7 @@ def test_the_smallest_unit_fits_and_one_mib_less_does_not(cards: int, *, numa: b
 
 
 def test_small_cards_fit_in_mib() -> None:
-    """B2: two cards of 16130 MiB are 32,260 devices in MiB, which fit, so MiB is the smallest."""
+    """B2: two GPUs of 16130 MiB are 32,260 devices in MiB, which fit, so MiB is the smallest."""
     cards = [gpu(0), gpu(1)]
     assert list_bytes(cards, MIB) <= MESSAGE_LIMIT
     assert smallest_unit(cards) == MIB

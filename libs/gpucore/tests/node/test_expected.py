@@ -2,8 +2,8 @@
 
 from nodepods import expected, make_pod, plan
 
-from gpucore.node.devices import Resource
-from gpucore.node.expected import expected_of
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.expected import expected_of
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import DEFAULT_NAMES
 
@@ -19,7 +19,7 @@ def test_init_containers_come_before_containers_and_idle_ones_are_left_out() -> 
 
 
 def test_a_first_generation_index_is_the_plan_of_every_container() -> None:
-    """IDX alone puts each container's memory and compute on that card."""
+    """IDX alone puts each container's memory and compute on that GPU."""
     ask = {"gpu-mem": 2, "gpu-core.percentage": 20}
     pod = expected("p", ask, {"gpu-mem": 1}, annotations=plan(1, 3))
     assert pod.steps[0].plan == {Resource.MEM: {1: 2}, Resource.CORE: {1: 20}}
@@ -27,7 +27,7 @@ def test_a_first_generation_index_is_the_plan_of_every_container() -> None:
 
 
 def test_a_map_puts_each_container_where_it_says() -> None:
-    """The V2 map is followed container by container, over several cards where it says so."""
+    """The V2 map is followed container by container, over several GPUs where it says so."""
     text = '{"0": {"0": 2, "3": 2}, "1": {"3": 1}}'
     pod = expected(
         "p", {"gpu-mem": 4}, {"gpu-mem": 1}, annotations={wire_names.V2_ALLOCATION: text}
@@ -36,7 +36,7 @@ def test_a_map_puts_each_container_where_it_says() -> None:
 
 
 def test_whole_cards_go_to_containers_in_the_order_of_the_group() -> None:
-    """The group's cards are dealt to the containers in their order."""
+    """The group's GPUs are dealt to the containers in their order."""
     pod = expected("p", {"gpu": 2}, {"gpu": 1}, annotations={DEFAULT_NAMES.group: "5,1,2"})
     assert [list(step.plan[Resource.GPU]) for step in pod.steps] == [[5, 1], [2]]
 

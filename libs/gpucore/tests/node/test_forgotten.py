@@ -1,13 +1,13 @@
 """Devices that live pods hold although kubelet forgot it are not handed out again."""
 
 from msgspec.structs import replace
-from nodepods import Kubelet, expected, machine, make_pod, plan, steering
+from nodepods import Kubelet, expected, machine, make_pod, matcher, plan
 
-from gpucore.node.denial import Denial, DenialCode
-from gpucore.node.devices import Resource
-from gpucore.node.forgotten import claimed_rows, forgotten
-from gpucore.node.holdings import Held, Holder
-from gpucore.node.steering import Granted
+from gpucore.node.allocation.allocation_error import AllocationError, AllocationErrorCode
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.holdings import Held, Holder
+from gpucore.node.allocation.matcher import Granted
+from gpucore.node.reconcile.forgotten import allocated_rows, forgotten
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import DEFAULT_NAMES as NAMES
 from gpucore.wire.pods import Pod
@@ -16,7 +16,7 @@ INVENTORY = machine(15, 15)
 
 
 def running(name: str, card: int, amount: int, **more: object) -> Pod:
-    """A running pod whose share of a card is confirmed."""
+    """A running pod whose share of a GPU is confirmed."""
     texts = plan(card, amount) | {NAMES.mem_assigned: "true"}
     return make_pod(name, {"gpu-mem": amount}, annotations=texts, phase="Running", **more)  # type: ignore[arg-type]
 
@@ -48,65 +48,65 @@ def test_a_pod_that_kubelet_has_yet_to_give_devices_or_to_list_is_not() -> None:
 
 def test_what_this_plugin_gave_is_known_to_the_id() -> None:
     """Kubelet restarts without its checkpoint under a plugin that goes on."""
-    node = steering(INVENTORY)
+    node = matcher(INVENTORY)
     ids = node.tables[Resource.MEM].ids[0][4:7]  # type: ignore[index]
     node.holdings.take(Resource.MEM, ids, Holder("default", "p", "c0"))
-    rows = claimed_rows(running("p", 0, 3), NAMES, node.tables, node.holdings)
+    rows = allocated_rows(running("p", 0, 3), NAMES, node.tables, node.holdings)
     assert rows == {"c0": {Resource.MEM: ids}}
 
 
 def test_after_a_restart_of_both_the_annotations_say_the_card() -> None:
-    """Any ids of that card do, since ids of a card are alike; two pods never share one."""
-    node = steering(INVENTORY)
-    first = claimed_rows(running("p", 1, 3), NAMES, node.tables, node.holdings)
+    """Any ids of that GPU do, since ids of a GPU are alike; two pods never share one."""
+    node = matcher(INVENTORY)
+    first = allocated_rows(running("p", 1, 3), NAMES, node.tables, node.holdings)
     node.believe([Held("default", "p", first)], asked_at=0)
-    second = claimed_rows(running("q", 1, 5), NAMES, node.tables, node.holdings)
+    second = allocated_rows(running("q", 1, 5), NAMES, node.tables, node.holdings)
     ids = [*first["c0"][Resource.MEM], *second["c0"][Resource.MEM]]
     assert len(set(ids)) == 8
-    assert node.tables[Resource.MEM].per_card(ids) == {1: 8}
+    assert node.tables[Resource.MEM].per_device(ids) == {1: 8}
 
 
 def test_compute_and_whole_cards_are_claimed_as_annotated() -> None:
     """Every resource that the pod asks for."""
-    node = steering(INVENTORY)
+    node = matcher(INVENTORY)
     texts = plan(1, 3) | {NAMES.mem_assigned: "true"}
     both = make_pod("p", {"gpu-mem": 3, "gpu-core.percentage": 20}, annotations=texts)
-    rows = claimed_rows(both, NAMES, node.tables, node.holdings)["c0"]
+    rows = allocated_rows(both, NAMES, node.tables, node.holdings)["c0"]
     assert {each: len(ids) for each, ids in rows.items()} == {Resource.MEM: 3, Resource.CORE: 20}
     whole = make_pod("w", {"gpu": 1}, annotations={NAMES.group: "0"})
-    rows = claimed_rows(whole, NAMES, node.tables, node.holdings)["c0"]
+    rows = allocated_rows(whole, NAMES, node.tables, node.holdings)["c0"]
     assert rows == {Resource.GPU: node.tables[Resource.GPU].ids[0]}  # type: ignore[index]
 
 
 def test_reserved_devices_are_neither_advised_nor_granted() -> None:
-    """Kubelet calls all of the card free; the pod that asks gets the other card."""
-    node = steering(INVENTORY, expected("new", {"gpu-mem": 13}, annotations=plan(0, 13)))
-    rows = claimed_rows(running("old", 0, 3), NAMES, node.tables, node.holdings)
+    """Kubelet calls all of the GPU free; the pod that asks gets the other GPU."""
+    node = matcher(INVENTORY, expected("new", {"gpu-mem": 13}, annotations=plan(0, 13)))
+    rows = allocated_rows(running("old", 0, 3), NAMES, node.tables, node.holdings)
     node.believe([Held("default", "old", rows)], asked_at=0)
     node.reserve([Held("default", "old", rows)])
     granted = Kubelet(node).take(13)
     assert isinstance(granted, Granted)
     assert granted.cards == {1: 13}
     denial = node.allocate(Resource.MEM, rows["c0"][Resource.MEM])
-    assert isinstance(denial, Denial)
-    assert denial.code is DenialCode.DEVICE_IN_USE
+    assert isinstance(denial, AllocationError)
+    assert denial.code is AllocationErrorCode.DEVICE_IN_USE
     assert "default/old" in denial.sentence
     node.release("default", "old")
     assert isinstance(node.allocate(Resource.MEM, rows["c0"][Resource.MEM]), Granted)
 
 
 def test_a_reserved_share_keeps_its_card_from_being_taken_whole() -> None:
-    """The devices of other resources of that card are not given either."""
-    node = steering(INVENTORY)
-    rows = claimed_rows(running("old", 0, 3), NAMES, node.tables, node.holdings)
+    """The devices of other resources of that GPU are not given either."""
+    node = matcher(INVENTORY)
+    rows = allocated_rows(running("old", 0, 3), NAMES, node.tables, node.holdings)
     node.believe([Held("default", "old", rows)], asked_at=0)
     whole = node.allocate(Resource.GPU, node.tables[Resource.GPU].ids[0])  # type: ignore[index]
-    assert isinstance(whole, Denial)
+    assert isinstance(whole, AllocationError)
 
 
 def test_text_that_names_no_card_reserves_nothing() -> None:
-    """A pod whose annotations cannot be read, or name a card that the node lacks."""
-    node = steering(INVENTORY)
+    """A pod whose annotations cannot be read, or name a GPU that the node lacks."""
+    node = matcher(INVENTORY)
     for texts in ({}, plan(7, 3), {wire_names.V2_ALLOCATION: "x"}):
         pod = make_pod("p", {"gpu-mem": 3}, annotations=texts, phase="Running")
-        assert claimed_rows(pod, NAMES, node.tables, node.holdings) == {}
+        assert allocated_rows(pod, NAMES, node.tables, node.holdings) == {}

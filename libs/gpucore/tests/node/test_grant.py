@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from nodepods import card, machine
 
-from gpucore.model import Inventory, Rung
-from gpucore.node.devices import Resource
-from gpucore.node.grant import GrantPolicy, Visible, fraction, grant
-from gpucore.node.mpsgrant import Mount, MpsPlace
+from gpucore.model import Inventory, IsolationMode
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.grant import GrantPolicy, Visible, fraction, grant
+from gpucore.node.isolation.mps_grant import HostMount, MpsPlace
 from gpucore.units import GpuIndex, MemoryUnit
 
 MEM, CORE, GPU = Resource.MEM, Resource.CORE, Resource.GPU
@@ -19,7 +19,7 @@ def on(*pairs: tuple[int, int]) -> dict[GpuIndex, int]:
 
 
 def test_three_units_of_card_one_speak_the_first_generation() -> None:
-    """B3: exactly the original's variables, with the units of the card that was given."""
+    """B3: exactly the original's variables, with the units of the GPU that was given."""
     envs = grant(MEM, on((1, 3)), machine(11, 15), BY_INDEX).envs
     assert envs == {
         "NVIDIA_VISIBLE_DEVICES": "1",
@@ -33,7 +33,7 @@ def test_three_units_of_card_one_speak_the_first_generation() -> None:
 
 
 def test_the_card_is_named_by_uuid_unless_indexes_are_asked() -> None:
-    """A uuid survives a change of the cards' order; a MIG instance has nothing but its uuid."""
+    """A uuid survives a change of the GPUs' order; a MIG instance has nothing but its uuid."""
     inventory = Inventory(gpus=(card(0), card(1, mig=True)))
     uuids = [gpu.uuid for gpu in inventory.gpus]
     visible = "NVIDIA_VISIBLE_DEVICES"
@@ -55,7 +55,7 @@ def test_limits_follow_the_size_of_a_unit() -> None:
 
 
 def test_a_share_of_several_cards_names_them_all_and_limits_each() -> None:
-    """N units over M cards: every card is visible, the limit is that of one card."""
+    """N units over M GPUs: every GPU is visible, the limit is that of one GPU."""
     envs = grant(MEM, on((0, 4), (2, 4)), machine(16, 16, 16), BY_INDEX).envs
     assert envs["NVIDIA_VISIBLE_DEVICES"] == "0,2"
     assert envs["ALIYUN_COM_GPU_MEM_IDX"] == "0,2"
@@ -72,7 +72,7 @@ def test_a_fraction_leaves_the_operators_reserve_out() -> None:
 
 
 def test_whole_cards_are_the_group() -> None:
-    """Whole cards speak the topology generation, in the order of their group."""
+    """Exclusive GPUs speak the topology generation, in the order of their group."""
     envs = grant(GPU, on((3, 1), (1, 1)), machine(15, 15, 15, 15), BY_INDEX).envs
     assert envs == {"NVIDIA_VISIBLE_DEVICES": "3,1", "ALIYUN_COM_GPU_GROUP": "3,1"}
 
@@ -85,7 +85,7 @@ def test_compute_says_nothing_that_memory_says_otherwise() -> None:
 
 
 def test_cdi_names_are_given_where_the_runtime_speaks_cdi() -> None:
-    """CDI devices are named by kind and uuid, one for each card."""
+    """CDI devices are named by kind and uuid, one for each GPU."""
     inventory = machine(15, 15)
     policy = GrantPolicy(cdi_kind="nvidia.com/gpu")
     granted = grant(GPU, on((0, 1), (1, 1)), inventory, policy)
@@ -103,7 +103,7 @@ def test_a_fraction_is_never_zero_and_never_too_much(part: int, whole: int, text
 
 
 MPS = GrantPolicy(visible=Visible.INDEX, mps=MpsPlace("/run/mps"))
-MPS_CARD = Inventory(gpus=(card(0, 15, rung=Rung.MPS),))
+MPS_CARD = Inventory(gpus=(card(0, 15, isolation=IsolationMode.MPS),))
 
 
 def test_a_share_behind_mps_is_limited_in_threads_and_memory() -> None:
@@ -113,11 +113,11 @@ def test_a_share_behind_mps_is_limited_in_threads_and_memory() -> None:
     assert granted.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "20"
     assert granted.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=3072M"
     assert granted.envs["CUDA_MPS_PIPE_DIRECTORY"] == pipe
-    shm = Mount("/run/mps/shm", "/dev/shm")
-    assert granted.mounts == (Mount(pipe, pipe), shm)
+    shm = HostMount("/run/mps/shm", "/dev/shm")
+    assert granted.mounts == (HostMount(pipe, pipe), shm)
     closed = GrantPolicy(mps=MpsPlace("/run/mps", read_only=True))
     mounts = grant(MEM, on((0, 3)), MPS_CARD, closed).mounts
-    assert mounts == (Mount(pipe, pipe, read_only=True), shm)
+    assert mounts == (HostMount(pipe, pipe, read_only=True), shm)
 
 
 def test_threads_are_those_asked_for_where_compute_is_asked() -> None:
@@ -129,29 +129,65 @@ def test_threads_are_those_asked_for_where_compute_is_asked() -> None:
 
 def test_a_tiny_share_still_has_a_thread_percent() -> None:
     """1 of 200 units is at least 1 percent: 0 is not a valid limit."""
-    inventory = Inventory(gpus=(card(0, 200, rung=Rung.MPS),))
+    inventory = Inventory(gpus=(card(0, 200, isolation=IsolationMode.MPS),))
     envs = grant(MEM, on((0, 1)), inventory, MPS).envs
     assert envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "1"
 
 
 def test_a_card_without_mps_has_no_mps_variables() -> None:
-    """The rung of the card decides, not the policy alone."""
+    """The isolation mode of the GPU decides, not the policy alone."""
     envs = grant(MEM, on((0, 3)), machine(15), MPS).envs
     assert not [key for key in envs if key.startswith("CUDA_MPS")]
 
 
 def test_whole_cards_have_no_mps_variables() -> None:
-    """A pod that has its card to itself needs no daemon, whatever the card's mode is."""
+    """A pod that has its GPU to itself needs no daemon, whatever the GPU's mode is."""
     granted = grant(GPU, on((0, 1)), MPS_CARD, MPS)
     assert not [key for key in granted.envs if key.startswith("CUDA_MPS")]
     assert granted.mounts == ()
 
 
 def test_one_daemon_for_all_cards_limits_each_by_its_ordinal() -> None:
-    """With --mps-pipe the container sees several cards, so every ordinal has its limit."""
+    """With --mps-pipe the container sees several GPUs, so every ordinal has its limit."""
     policy = GrantPolicy(mps=MpsPlace("/run/mps", pipe="/root/nvidia-mps"))
-    inventory = Inventory(gpus=(card(2, 16, rung=Rung.MPS), card(5, 32, rung=Rung.MPS)))
+    inventory = Inventory(
+        gpus=(card(2, 16, isolation=IsolationMode.MPS), card(5, 32, isolation=IsolationMode.MPS))
+    )
     granted = grant(MEM, on((2, 4), (5, 4)), inventory, policy)
     assert granted.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=4096M,1=4096M"
     assert granted.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "12"
-    assert granted.mounts == (Mount("/root/nvidia-mps", "/root/nvidia-mps"),)
+    assert granted.mounts == (HostMount("/root/nvidia-mps", "/root/nvidia-mps"),)
+
+
+def test_the_container_toolkit_is_told_the_share_where_the_driver_limits() -> None:
+    """Whole MiB of one GPU; compute and exclusive GPUs have no limit."""
+    driver = Inventory(gpus=(card(0, isolation=IsolationMode.DRIVER), card(1)))
+    variables = ("NVIDIA_GPU_MEMORY_REQUEST", "NVIDIA_GPU_MEMORY_LIMIT")
+    envs = grant(MEM, on((0, 3)), driver, BY_INDEX).envs
+    assert [envs.get(name) for name in variables] == ["3072", "3072"]
+    others = (grant(MEM, on((1, 3)), driver, BY_INDEX), grant(MEM, on((0, 3), (1, 3)), driver, MPS))
+    no_memory = (grant(CORE, on((0, 3)), driver, MPS), grant(GPU, on((0, 1)), driver, MPS))
+    assert not any(name in each.envs for each in (*others, *no_memory) for name in variables)
+
+
+def test_with_both_modes_the_driver_limits_memory_and_mps_compute() -> None:
+    """No limit of MPS stands below the one of the driver."""
+    both = Inventory(gpus=(card(0, 15, isolation=IsolationMode.DRIVER_MPS),))
+    envs = grant(MEM, on((0, 3)), both, MPS).envs
+    assert envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "20"
+    assert envs["NVIDIA_GPU_MEMORY_LIMIT"] == "3072"
+    assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in envs
+
+
+def test_the_toolkit_does_not_hold_a_pod_to_its_share_that_may_use_more() -> None:
+    """The limit of the pod's cgroup does; its CDI device is another one."""
+    driver = Inventory(gpus=(card(0, isolation=IsolationMode.DRIVER),))
+    policy = msgspec.structs.replace(BY_INDEX, cdi=True)
+    plain, burst = (grant(MEM, on((0, 3)), driver, policy, bursts=each) for each in (False, True))
+    assert not {"NVIDIA_GPU_MEMORY_REQUEST", "NVIDIA_GPU_MEMORY_LIMIT"} & burst.envs.keys()
+    assert plain.cdi_devices != burst.cdi_devices
+    open_card = Inventory(gpus=(card(0),))
+    plain, burst = (
+        grant(MEM, on((0, 3)), open_card, policy, bursts=each) for each in (False, True)
+    )
+    assert plain == burst

@@ -1,13 +1,13 @@
-"""Pods of the original plugin keep the card they were given, whatever kubelet's ids look like."""
+"""Pods of the original plugin keep the GPU they were given, whatever kubelet's ids look like."""
 
-from nodepods import Kubelet, expected, machine, make_pod, plan, steering
+from nodepods import Kubelet, expected, machine, make_pod, matcher, plan
 
-from gpucore.node.denial import Denial
-from gpucore.node.devices import Resource, device_table
-from gpucore.node.holdings import Held
-from gpucore.node.inherited import Inherited, inherited
-from gpucore.node.reconcile import Truth, corrections
-from gpucore.node.steering import Granted
+from gpucore.node.allocation.allocation_error import AllocationError
+from gpucore.node.allocation.device_ids import Resource, device_table
+from gpucore.node.allocation.holdings import Held
+from gpucore.node.allocation.matcher import Granted
+from gpucore.node.reconcile.corrections import Truth, corrections
+from gpucore.node.reconcile.inherited import Inherited, inherited
 from gpucore.wire.names import DEFAULT_NAMES, V2_ASSIGNED
 from gpucore.wire.pods import Pod
 
@@ -33,7 +33,7 @@ def look(held: Held, pod: Pod, granted: frozenset[str] = frozenset()) -> Inherit
 
 
 def test_the_annotation_of_an_inherited_pod_is_not_corrected_to_meaningless_ids() -> None:
-    """On card 1 by the original's word, over both by kubelet's: the word stands."""
+    """On GPU 1 by the original's word, over both by kubelet's: the word stands."""
     pod, held = original("old", 1, 10), told("old", {0: 6, 1: 4})
     found = look(held, pod)
     truth = Truth(INVENTORY, DEFAULT_NAMES, 0, found.pods)
@@ -42,14 +42,14 @@ def test_the_annotation_of_an_inherited_pod_is_not_corrected_to_meaningless_ids(
 
 
 def test_a_card_is_not_given_out_twice_because_its_ids_are_counted_elsewhere() -> None:
-    """Kubelet has 11 ids of card 1 left, but 5 units: a pod of 8 goes to card 0, one of 12 away."""
+    """Kubelet has 11 ids of GPU 1 left, but 5 units: a pod of 8 goes to GPU 0, one of 12 away."""
     pod, held = original("old", 1, 10), told("old", {0: 6, 1: 4})
-    state = steering(INVENTORY, expected("a", {"gpu-mem": 12}), expected("b", {"gpu-mem": 8}))
+    state = matcher(INVENTORY, expected("a", {"gpu-mem": 12}), expected("b", {"gpu-mem": 8}))
     state.displaced = look(held, pod).displaced
     kubelet = Kubelet(state)
     state.believe([held], asked_at=0)
     kubelet.used[Resource.MEM] |= set(held.containers["c0"][Resource.MEM])
-    assert isinstance(kubelet.take(12), Denial)
+    assert isinstance(kubelet.take(12), AllocationError)
     granted = kubelet.take(8)
     assert isinstance(granted, Granted)
     assert dict(granted.cards) == {0: 8}

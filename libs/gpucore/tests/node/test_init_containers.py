@@ -6,19 +6,19 @@ import pytest
 from msgspec.structs import replace
 from nodepods import expected, machine, make_pod, plan
 
-from gpucore.node.devices import Resource, device_table
-from gpucore.node.holdings import Held
-from gpucore.node.reconcile import ADOPTED, CORRECTED, Correction, Truth, corrections
+from gpucore.node.allocation.device_ids import Resource, device_table
+from gpucore.node.allocation.holdings import Held
+from gpucore.node.reconcile.corrections import ADOPTED, CORRECTED, Correction, Truth, corrections
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import DEFAULT_NAMES as NAMES
-from gpucore.wire.pods import Pod, claim_of
+from gpucore.wire.pods import Pod, allocation_of
 
 INVENTORY = machine(15, 15, 15)
 TRUTH = Truth(INVENTORY, NAMES, 17)
 
 
 def held(rows: Mapping[str, range], card: int, resource: Resource = Resource.MEM) -> Held:
-    """Containers with ids of one card, by their numbers."""
+    """Containers with ids of one GPU, by their numbers."""
     ids = device_table(INVENTORY, resource).ids[card]  # type: ignore[index]
     given = {name: {resource: tuple(ids[n] for n in numbers)} for name, numbers in rows.items()}
     return Held("default", "p", given)
@@ -42,9 +42,13 @@ def test_a_sidecars_share_is_in_the_allocation_map() -> None:
     given = held({"c0": range(2), "s0": range(2, 5)}, 1)
     found = correction(pod, given)
     assert found.annotations[wire_names.V2_ALLOCATION] == '{"0":{"1":2},"1":{"1":3}}'
-    claim = claim_of(applied(pod, found), NAMES)
-    assert claim is not None
-    assert (dict(claim.placement.mem), claim.pending, claim.faults) == ({1: 5}, 0, ())
+    allocation = allocation_of(applied(pod, found), NAMES)
+    assert allocation is not None
+    assert (dict(allocation.placement.mem), allocation.pending, allocation.faults) == (
+        {1: 5},
+        0,
+        (),
+    )
     assert corrections([given], [applied(pod, found)], TRUTH) == []
 
 
@@ -52,13 +56,13 @@ def test_a_map_without_the_sidecars_of_an_older_scheduler_is_no_fault() -> None:
     """It is counted at all that the pod asks for."""
     text = {wire_names.V2_ALLOCATION: '{"0":{"1":2}}'}
     pod = make_pod("p", {"gpu-mem": 2}, sidecars=[{"gpu-mem": 3}], annotations=text)
-    claim = claim_of(pod, NAMES)
-    assert claim is not None
-    assert (dict(claim.placement.mem), claim.faults) == ({1: 5}, ())
+    allocation = allocation_of(pod, NAMES)
+    assert allocation is not None
+    assert (dict(allocation.placement.mem), allocation.faults) == ({1: 5}, ())
 
 
 def test_a_pod_whose_only_requester_is_a_sidecar_is_confirmed_and_corrected() -> None:
-    """Kubelet lists devices of sidecars: a kept plan is confirmed, another card is written."""
+    """Kubelet lists devices of sidecars: a kept plan is confirmed, another GPU is written."""
     pod = make_pod("p", {}, sidecars=[{"gpu-mem": 3}], annotations=plan(1, 3))
     kept = correction(pod, held({"s0": range(3)}, 1))
     assert (kept.reason, kept.annotations[NAMES.mem_assigned]) == ("", "true")
@@ -86,13 +90,13 @@ def test_a_pod_whose_only_requester_is_an_init_container_is_confirmed(
     pod = make_pod("p", {}, inits=[ask])
     found = correction(pod, held({"i0": range(next(iter(ask.values())))}, 2, resource))
     assert (found.reason, found.annotations[key]) == (ADOPTED, "2")
-    claim = claim_of(applied(pod, found), NAMES)
-    assert claim is not None
-    assert (claim.state, claim.pending, claim.pending_gpus) == ("confirmed", 0, 0)
+    allocation = allocation_of(applied(pod, found), NAMES)
+    assert allocation is not None
+    assert (allocation.state, allocation.pending, allocation.pending_gpus) == ("confirmed", 0, 0)
 
 
 def test_an_init_container_that_kubelet_does_not_list_keeps_its_plan_once_the_pod_runs() -> None:
-    """After a restart of the plugin nobody can tell the card; that kubelet gave it is certain."""
+    """After a restart of the plugin nobody can tell the GPU; that kubelet gave it is certain."""
     pod = make_pod("p", {}, inits=[{"gpu-mem": 3}], annotations=plan(1, 3))
     nothing = Held("default", "p", {})
     assert corrections([nothing], [pod], TRUTH) == []
@@ -105,13 +109,13 @@ def test_containers_that_use_an_init_containers_devices_again_count_once() -> No
     """The init container needed more: all its devices stay with the pod until it ends."""
     pod = make_pod("p", {"gpu-mem": 2}, inits=[{"gpu-mem": 6}], annotations=plan(1, 6))
     found = correction(pod, held({"i0": range(6), "c0": range(2)}, 1))
-    claim = claim_of(applied(pod, found), NAMES)
-    assert claim is not None
-    assert (found.reason, dict(claim.placement.mem)) == ("", {1: 6})
+    allocation = allocation_of(applied(pod, found), NAMES)
+    assert allocation is not None
+    assert (found.reason, dict(allocation.placement.mem)) == ("", {1: 6})
 
 
 def test_a_sidecar_has_a_plan_of_its_own() -> None:
-    """Its cards follow those of the containers in the map and in the group."""
+    """Its GPUs follow those of the containers in the map and in the group."""
     text = {wire_names.V2_ALLOCATION: '{"0":{"0":2},"1":{"2":3}}'}
     pod = expected("p", {"gpu-mem": 2}, sidecars=[{"gpu-mem": 3}], annotations=text)
     assert [(s.container, s.init, dict(s.plan[Resource.MEM])) for s in pod.steps] == [

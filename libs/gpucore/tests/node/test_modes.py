@@ -1,34 +1,50 @@
-"""Whose word decides the mode of a card, and when a card may change it."""
+"""Whose word decides the mode of a GPU, and when a GPU may change it."""
 
 import pytest
 from nodepods import card
 
-from gpucore.model import Gpu, Inventory, Rung
-from gpucore.node.modes import ignores_limits, incapable, published, settled, wish
+from gpucore.model import Gpu, Inventory, IsolationMode
+from gpucore.node.isolation.modes import (
+    ignores_limits,
+    incapable,
+    incapable_driver,
+    published,
+    settled,
+    wish,
+)
 from gpucore.units import NodeName
 from gpucore.wire.nodes import Node, encode_inventory
 
-NONE, MPS = Rung.NONE, Rung.MPS
+NONE, MPS, DRIVER, BOTH = IsolationMode
 CARDS = (card(0), card(1))
 
 
 def wished(
-    *, default: Rung = NONE, unable: dict[str, str] | None = None, cards: str = "", **labels: str
-) -> tuple[list[Rung], tuple[str, ...]]:
-    """Rungs of cards 0 and 1, and the faults."""
+    *,
+    default: IsolationMode | None = NONE,
+    unable: dict[str, str] | None = None,
+    undriven: dict[str, str] | None = None,
+    cards: str = "",
+    **labels: str,
+) -> tuple[list[IsolationMode], tuple[str, ...]]:
+    """Isolation modes of GPUs 0 and 1, and the faults."""
     names = {"isolation": "gpushare/isolation", "schedule": "ack.node.gpu.schedule"}
     found = wish(
         CARDS,
         default=default,
         labels={names[key]: text for key, text in labels.items()},
         annotations={"gpushare/card-isolation": cards} if cards else {},
-        unable=unable or {},
+        unable={
+            MPS: unable or {},
+            DRIVER: undriven or {},
+            BOTH: (undriven or {}) | (unable or {}),
+        },
     )
-    return [found.rungs[gpu.uuid] for gpu in CARDS], found.faults
+    return [found.isolations[gpu.uuid] for gpu in CARDS], found.faults
 
 
 def test_the_label_is_stronger_than_the_setting_and_a_card_stronger_than_the_label() -> None:
-    """Setting, then label, then the word for one card, by index or uuid."""
+    """Setting, then label, then the word for one GPU, by index or uuid."""
     assert wished(default=MPS) == ([MPS, MPS], ())
     assert wished(default=MPS, isolation="none") == ([NONE, NONE], ())
     assert wished(isolation="mps", cards="1=none") == ([MPS, NONE], ())
@@ -45,24 +61,24 @@ def test_the_vendors_label_is_read_where_ours_is_silent() -> None:
 @pytest.mark.parametrize("cards", ["7=mps", "0=cgpu", "0", "=mps", "GPU-x=none"])
 def test_a_word_that_says_nothing_sensible_changes_nothing_and_is_told(cards: str) -> None:
     """A typing error turns no daemon on or off."""
-    rungs, faults = wished(isolation="mps", cards=cards)
-    assert rungs == [MPS, MPS]
+    isolations, faults = wished(isolation="mps", cards=cards)
+    assert isolations == [MPS, MPS]
     assert len(faults) == 1
     assert "gpushare/card-isolation" in faults[0]
 
 
 def test_a_label_that_says_nothing_sensible_leaves_the_setting() -> None:
     """The same for the label."""
-    rungs, faults = wished(default=MPS, isolation="yes")
-    assert rungs == [MPS, MPS]
-    assert faults == ("the label gpushare/isolation=yes is neither none nor mps",)
+    isolations, faults = wished(default=MPS, isolation="yes")
+    assert isolations == [MPS, MPS]
+    assert faults == ("the label gpushare/isolation=yes is none of none, mps, driver, driver-mps",)
 
 
 def test_a_card_that_cannot_enforce_anything_never_says_that_it_does() -> None:
-    """The rung stays none, and a sentence tells why."""
-    rungs, faults = wished(default=MPS, unable={CARDS[1].uuid: "it is old"})
-    assert rungs == [MPS, NONE]
-    assert faults == ("card 1 has no isolation by MPS: it is old",)
+    """The isolation mode stays none, and a sentence tells why."""
+    isolations, faults = wished(default=MPS, unable={CARDS[1].uuid: "it is old"})
+    assert isolations == [MPS, NONE]
+    assert faults == ("GPU 1 cannot use isolation mode mps: it is old",)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +106,59 @@ def test_drivers_before_495_ignore_memory_limits(driver: str, old: bool) -> None
     assert ignores_limits(driver) is old
 
 
+def test_the_driver_is_a_mode_as_mps_is() -> None:
+    """By setting, label and single GPU; a GPU that cannot have it has none, and not MPS."""
+    assert wished(isolation="driver", cards="1=mps") == ([DRIVER, MPS], ())
+    isolations, faults = wished(default=DRIVER, undriven={CARDS[0].uuid: "it is cut"})
+    assert isolations == [NONE, DRIVER]
+    assert faults == ("GPU 0 cannot use isolation mode driver: it is cut",)
+
+
+def test_no_setting_takes_the_strongest_mode_that_each_card_can_have() -> None:
+    """Both, then the driver, MPS, none; what a GPU cannot have is no fault then."""
+    first, second = (gpu.uuid for gpu in CARDS)
+    assert wished(default=None) == ([BOTH, BOTH], ())
+    assert wished(default=None, undriven={first: "old"}) == ([MPS, BOTH], ())
+    assert wished(default=None, unable={first: "old"}) == ([DRIVER, BOTH], ())
+    nothing = {first: "old", second: "old"}
+    assert wished(default=None, undriven=nothing, unable={first: "old"}) == ([NONE, MPS], ())
+    assert wished(default=None, isolation="none") == ([NONE, NONE], ())
+
+
+@pytest.mark.parametrize(
+    ("gpu", "driver", "cgroup_v2", "answers", "why"),
+    [
+        (card(0), "615.36.01", True, True, ""),
+        (card(0), "", True, True, ""),
+        (card(0), "610.1", True, True, "driver 610.1 is older than 615"),
+        (card(0), "615.36.01", False, True, "the plugin finds no cgroup v2 with kubelet's pods"),
+        (
+            card(0),
+            "620.1",
+            True,
+            False,
+            "the driver does not answer for memory limits of this GPU",
+        ),
+        (card(0, mig=True), "615.36.01", True, True, "MPS is not used on MIG instances"),
+    ],
+)
+def test_the_driver_limits_memory_from_615_on(
+    gpu: Gpu, driver: str, cgroup_v2: bool, answers: bool, why: str
+) -> None:
+    """With cgroup v2, outside MIG, and only where NVML answers."""
+    assert incapable_driver(gpu, driver, cgroup_v2=cgroup_v2, answers=answers) == why
+
+
+def test_a_card_in_use_may_take_the_limits_of_the_driver_and_keeps_them() -> None:
+    """They hold for running programs; nobody loses them while the GPU is in use."""
+    busy = {"a", "b", "c"}
+    current = {"a": NONE, "b": DRIVER, "c": MPS}
+    wanted = {"a": DRIVER, "b": NONE, "c": DRIVER}
+    assert settled(current, wanted, busy) == {"a": DRIVER, "b": DRIVER, "c": MPS}
+
+
 def test_a_card_in_use_keeps_its_mode() -> None:
-    """Busy cards keep what they have; empty and new ones take what is wanted."""
+    """Busy GPUs keep what they have; empty and new ones take what is wanted."""
     current = {"a": NONE, "b": MPS, "c": MPS}
     wanted = {"a": MPS, "b": NONE, "d": MPS}
     assert settled(current, wanted, {"a"}) == {"a": NONE, "b": NONE, "d": MPS}
@@ -100,8 +167,44 @@ def test_a_card_in_use_keeps_its_mode() -> None:
 
 def test_a_restarted_plugin_reads_the_modes_it_had_published() -> None:
     """From the node's inventory; text that is none tells nothing."""
-    text = encode_inventory(Inventory(gpus=(card(0, rung=MPS), card(1))))
+    text = encode_inventory(Inventory(gpus=(card(0, isolation=MPS), card(1))))
     node = Node(name=NodeName("n"), annotations={"gpushare/inventory": text})
     assert published(node) == {CARDS[0].uuid: MPS, CARDS[1].uuid: NONE}
     assert published(Node(name=NodeName("n"), annotations={"gpushare/inventory": "{"})) == {}
     assert published(Node(name=NodeName("n"))) == {}
+
+
+def test_both_modes_together_are_spelled_so_that_a_label_can_hold_them() -> None:
+    """A label value has no plus sign; annotations may have either."""
+    assert wished(isolation="driver-mps") == ([BOTH, BOTH], ())
+    assert wished(cards="0=driver+mps,1=driver-mps") == ([BOTH, BOTH], ())
+    assert IsolationMode.parse("driver-") is None
+
+
+def test_a_gpu_in_both_modes_gives_what_a_pod_demands_of_either() -> None:
+    """And neither mode alone gives both."""
+    given = {mode: [one for one in IsolationMode if mode.gives(one)] for mode in IsolationMode}
+    assert given == {
+        NONE: [NONE],
+        MPS: [NONE, MPS],
+        DRIVER: [NONE, DRIVER],
+        BOTH: [NONE, MPS, DRIVER, BOTH],
+    }
+
+
+@pytest.mark.parametrize(
+    ("current", "wanted", "now"),
+    [
+        (MPS, BOTH, BOTH),  # the limits are added
+        (NONE, BOTH, NONE),  # programs without a daemon would go on without one
+        (DRIVER, BOTH, DRIVER),
+        (BOTH, DRIVER, BOTH),
+        (BOTH, MPS, BOTH),
+    ],
+)
+def test_a_gpu_in_use_takes_limits_and_neither_takes_nor_loses_a_daemon(
+    current: IsolationMode, wanted: IsolationMode, now: IsolationMode
+) -> None:
+    """An empty one changes at once."""
+    assert settled({"g": current}, {"g": wanted}, {"g"}) == {"g": now}
+    assert settled({"g": current}, {"g": wanted}, ()) == {"g": wanted}

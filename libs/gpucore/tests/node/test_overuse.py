@@ -1,6 +1,6 @@
 """Who uses more than was handed out, and when that is told again."""
 
-from gpucore.node.overuse import AGAIN_SECONDS, Over, Reminders, over_use
+from gpucore.node.isolation.overuse import AGAIN_SECONDS, Over, Reminders, over_use
 from gpucore.units import GpuIndex, PodUid
 
 CARD = GpuIndex(0)

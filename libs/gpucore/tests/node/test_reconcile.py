@@ -4,12 +4,12 @@ from msgspec.structs import replace
 from nodepods import machine, make_pod, plan
 
 from gpucore.model import Inventory
-from gpucore.node.devices import Resource, device_table
-from gpucore.node.holdings import Held
-from gpucore.node.reconcile import ADOPTED, CORRECTED, Correction, Truth, corrections
+from gpucore.node.allocation.device_ids import Resource, device_table
+from gpucore.node.allocation.holdings import Held
+from gpucore.node.reconcile.corrections import ADOPTED, CORRECTED, Correction, Truth, corrections
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.pods import Pod, claim_of
+from gpucore.wire.pods import Pod, allocation_of
 
 INVENTORY = machine(15, 15, 15)
 NOW = 1_800_000_000_000_000_000
@@ -20,7 +20,7 @@ def truth(inventory: Inventory = INVENTORY) -> Truth:
 
 
 def held(name: str, *containers: dict[int, int], resource: Resource = Resource.MEM) -> Held:
-    """Containers with so many ids on cards."""
+    """Containers with so many ids on GPUs."""
     table = device_table(INVENTORY, resource)
     rows = {
         f"c{place}": {resource: tuple(i for c, n in on.items() for i in table.ids[c][:n])}  # type: ignore[index]
@@ -51,7 +51,7 @@ def test_a_pod_on_its_planned_card_just_becomes_assigned() -> None:
 
 
 def test_a_group_keeps_its_order() -> None:
-    """Kubelet tells which cards, not in which order they were handed out: that of the plan."""
+    """Kubelet tells which GPUs, not in which order they were handed out: that of the plan."""
     pod = make_pod("p", {"gpu": 3}, annotations={DEFAULT_NAMES.group: "2,0,1"})
     given = held("p", {0: 1, 1: 1, 2: 1}, resource=Resource.GPU)
     correction = only(corrections([given], [pod], truth()))
@@ -65,16 +65,16 @@ def test_a_group_keeps_its_order() -> None:
 
 
 def test_a_swapped_pod_is_corrected_and_the_event_says_how() -> None:
-    """Planned for card 1, on card 0: the index and the map follow, and the event says so."""
+    """Planned for GPU 1, on GPU 0: the index and the map follow, and the event says so."""
     pod = make_pod("p", {"gpu-mem": 3}, annotations=plan(1, 3))
     correction = only(corrections([held("p", {0: 3})], [pod], truth()))
     assert correction.reason == CORRECTED
-    assert correction.message == "planned for card 1, kubelet placed the pod on card 0"
-    claim = claim_of(applied(pod, correction), DEFAULT_NAMES)
-    assert claim is not None
-    assert claim.placement.mem == {0: 3}
-    assert claim.state == "confirmed"
-    assert claim.assume_time == 17
+    assert correction.message == "planned for GPU 1, kubelet allocated GPU 0"
+    allocation = allocation_of(applied(pod, correction), DEFAULT_NAMES)
+    assert allocation is not None
+    assert allocation.placement.mem == {0: 3}
+    assert allocation.state == "confirmed"
+    assert allocation.assume_time == 17
 
 
 def test_an_adopted_pod_has_no_gpu_to_itself() -> None:
@@ -93,10 +93,10 @@ def test_a_pod_that_bypassed_the_scheduler_is_adopted() -> None:
     pod = make_pod("p", {"gpu-mem": 2}, {"gpu-mem": 1})
     correction = only(corrections([held("p", {2: 2}, {2: 1})], [pod], truth()))
     assert correction.reason == ADOPTED
-    claim = claim_of(applied(pod, correction), DEFAULT_NAMES)
-    assert claim is not None
-    assert claim.placement.containers == {0: {2: 2}, 1: {2: 1}}
-    assert claim.assume_time == NOW
+    allocation = allocation_of(applied(pod, correction), DEFAULT_NAMES)
+    assert allocation is not None
+    assert allocation.placement.containers == {0: {2: 2}, 1: {2: 1}}
+    assert allocation.assume_time == NOW
 
 
 def test_an_assigned_pod_whose_annotation_was_edited_is_corrected() -> None:
@@ -107,7 +107,7 @@ def test_an_assigned_pod_whose_annotation_was_edited_is_corrected() -> None:
         first, annotations=first.annotations | {wire_names.V2_ALLOCATION: '{"0":{"2":3}}'}
     )
     correction = only(corrections([held("p", {1: 3})], [edited], truth()))
-    assert correction.message == "the annotations named card 2, kubelet has it on card 1"
+    assert correction.message == "the annotations named GPU 2, kubelet allocated GPU 1"
 
 
 def test_an_older_map_that_lies_is_removed() -> None:
@@ -125,29 +125,27 @@ def test_a_pod_is_left_alone_until_all_its_containers_have_all_they_ask() -> Non
 
 
 def test_what_only_an_init_container_needed_stays_on_the_card() -> None:
-    """Effective amount 5, containers 2: all 5 are held on the card, as kubelet holds them."""
+    """Effective amount 5, containers 2: all 5 are held on the GPU, as kubelet holds them."""
     pod = make_pod("p", {"gpu-mem": 2}, inits=[{"gpu-mem": 5}], annotations=plan(1, 5))
     correction = only(corrections([held("p", {1: 2})], [pod], truth()))
     assert correction.reason == ""
-    claim = claim_of(applied(pod, correction), DEFAULT_NAMES)
-    assert claim is not None
-    assert claim.placement.mem == {1: 5}
+    allocation = allocation_of(applied(pod, correction), DEFAULT_NAMES)
+    assert allocation is not None
+    assert allocation.placement.mem == {1: 5}
 
 
 def test_whole_cards_are_corrected_in_the_group() -> None:
-    """A group that differs from the cards that were taken is rewritten."""
+    """A group that differs from the GPUs that were taken is rewritten."""
     pod = make_pod("p", {"gpu": 2}, annotations={DEFAULT_NAMES.group: "0,1"})
     holding = held("p", {1: 1, 2: 1}, resource=Resource.GPU)
     correction = only(corrections([holding], [pod], truth()))
     assert correction.annotations[DEFAULT_NAMES.group] == "1,2"
     assert correction.annotations[DEFAULT_NAMES.group_assigned] == "true"
-    assert correction.message == (
-        "planned for cards 0 and 1, kubelet placed the pod on cards 1 and 2"
-    )
+    assert correction.message == ("planned for GPUs 0 and 1, kubelet allocated GPUs 1 and 2")
 
 
 def test_pods_that_hold_nothing_or_ended_or_ask_nothing_are_left_alone() -> None:
-    """No correction without a holding, after the end, or without a demand."""
+    """No correction without a holding, after the end, or without a request."""
     pods = [
         make_pod("a", {"gpu-mem": 3}, annotations=plan(1, 3)),
         make_pod("b", {"gpu-mem": 3}, annotations=plan(1, 3), phase="Succeeded"),

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucore.node.breaker import HOLD_SECONDS, WINDOW_SECONDS, Breaker
-from gpucore.node.health import HealthBook
-from gpucore.node.starts import Start, start_of
+from gpucore.node.health.breaker import HOLD_SECONDS, WINDOW_SECONDS, Breaker
+from gpucore.node.health.container_starts import Start, start_of
+from gpucore.node.health.records import HealthRecords
 from gpucore.units import GpuIndex
 
 GPU = "GPU-8dcd427f-483b-b48f-d7e5-75fb19a52b76"
@@ -85,7 +85,7 @@ class Node:
 
     def __init__(self, limit: int = 5) -> None:
         self.breaker = Breaker(limit=limit)
-        self.book = HealthBook(clean_probes=3, ignored_xids=())
+        self.book = HealthRecords(clean_probes=3, ignored_xids=())
         self.book.watch_only([GPU])
 
     def pod(self, namespace: str, uid: str, message: str, now: float) -> bool:
@@ -100,6 +100,7 @@ steps = st.floats(0, 2 * WINDOW_SECONDS)
 messages = st.sampled_from(PROGRAM_FAULTS + FORGED) | st.text()
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(steps, st.integers(), messages), max_size=60), st.integers(1, 5))
 def test_pods_of_one_namespace_without_evidence_never_change_the_health(
     failures: list[tuple[float, int, str]], limit: int

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from gpucore.node.attribution import attribute, pod_of
-from gpucore.node.starts import Start, start_of
+from gpucore.node.health.container_starts import Start, start_of
+from gpucore.node.isolation.attribution import attribute, pod_of
 from gpucore.units import PodUid
 
 HOOK = "nvidia-container-cli: initialization error: nvml error: driver not loaded"
@@ -40,7 +40,7 @@ def line(*states: dict[str, object], last: dict[str, object] | None = None) -> b
     ids=["runs", "runtime", "crash", "start error", "image", "program", "no status", "garbage"],
 )
 def test_only_what_the_runtime_says_blames_the_card(raw: bytes, start: Start) -> None:
-    """A failing GPU hook counts against the card; a failing program or image does not."""
+    """A failing GPU hook counts against the GPU; a failing program or image does not."""
     assert start_of(raw, ()) is start
 
 

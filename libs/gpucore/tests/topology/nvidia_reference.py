@@ -11,17 +11,17 @@ Pairs = dict[tuple[int, int], int]
 """Score of each pair, lower index first."""
 
 Set = tuple[int | None, ...]
-"""Cards, and ``None`` for padding."""
+"""GPUs, and ``None`` for padding."""
 
 
 def score(pairs: Pairs, cards: Sequence[int | None]) -> int:
-    """Sum over the pairs of real cards."""
+    """Sum over the pairs of real GPUs."""
     real = sorted(card for card in cards if card is not None)
     return sum(pairs[pair] for pair in combinations(real, 2))
 
 
 def sets(cards: Sequence[int], size: int) -> list[tuple[int, ...]]:
-    """All sets of ``size`` cards; none of size 0."""
+    """All sets of ``size`` GPUs; none of size 0."""
     return list(combinations(cards, size)) if size else []
 
 
@@ -58,7 +58,7 @@ def best_effort(
     *,
     whole: bool = True,
 ) -> tuple[int, ...]:
-    """The cards NVIDIA's policy gives, empty where it gives none.
+    """The GPUs NVIDIA's policy gives, empty where it gives none.
 
     Args:
         whole: never answer with the padded set (which the original does, and then gives too few).

@@ -13,14 +13,13 @@ from gpucore.topology.machines import (
     V100_GUIDE,
     Machine,
 )
-from gpucore.topology.policies import Group, Impossible, plan
-from gpucore.topology.subsets import Table
+from gpucore.topology.policies import GpuGroup, Impossible, plan
 
 EIGHT = range(8)
 
 
-def gpus(answer: Group | Impossible) -> list[int]:
-    """The cards of an answer; none where it is impossible."""
+def gpus(answer: GpuGroup | Impossible) -> list[int]:
+    """The GPUs of an answer; none where it is impossible."""
     return [] if isinstance(answer, Impossible) else list(answer.gpus)
 
 
@@ -76,7 +75,7 @@ def test_pairs_score_as_in_the_reference(name: str) -> None:
 
 def test_the_four_rtx8000_score_460_together() -> None:
     """The whole machine scores the sum over its six pairs."""
-    assert plan(RTX8000.matrix, range(4), 4) == Group((0, 1, 2, 3), 460, 460)
+    assert plan(RTX8000.matrix, range(4), 4) == GpuGroup((0, 1, 2, 3), 460, 460)
 
 
 VOLTA_CHOICES = {
@@ -84,11 +83,11 @@ VOLTA_CHOICES = {
     "a double NVLink within the socket": ({0, 4, 5, 6}, 2, (), [5, 6]),
     "the double link rather than the single ones": ({0, 1, 3}, 2, (), [0, 3]),
     "a double link across sockets rather than a single one within": ({0, 1, 4}, 2, (), [0, 4]),
-    "one card, and it is required": (EIGHT, 1, (4,), [4]),
-    "a pair with card 4": (EIGHT, 2, (4,), [4, 7]),
-    "a quad with card 4": (EIGHT, 4, (4,), [4, 5, 6, 7]),
+    "one GPU, and it is required": (EIGHT, 1, (4,), [4]),
+    "a pair with GPU 4": (EIGHT, 2, (4,), [4, 7]),
+    "a quad with GPU 4": (EIGHT, 4, (4,), [4, 5, 6, 7]),
     "all required": (EIGHT, 4, (0, 2, 4, 6), [0, 2, 4, 6]),
-    "a required card that is taken": ({1, 2, 3, 4, 5, 6, 7}, 4, (0, 1, 2, 3), []),
+    "a required GPU that is taken": ({1, 2, 3, 4, 5, 6, 7}, 4, (0, 1, 2, 3), []),
     "more required than asked": (EIGHT, 4, (0, 1, 2, 3, 4, 5), []),
     "more required than free": ({0, 1}, 2, (0, 1, 2), []),
 }
@@ -144,7 +143,7 @@ def test_static_sizes_that_have_no_set(machine: Machine, count: int) -> None:
 
 
 def test_static_with_required_cards() -> None:
-    """A set must hold all required cards: there is none across the quads, and one pair with 4."""
+    """A set must hold all required GPUs: there is none across the quads, and one pair with 4."""
     volta = DGX1_VOLTA.matrix
     across = plan(volta, EIGHT, 4, (0, 2, 4, 6), policy="static", node_type="dgx1-volta")
     pair = plan(volta, EIGHT, 2, (4,), policy="static", node_type="dgx1-volta")
@@ -153,12 +152,12 @@ def test_static_with_required_cards() -> None:
 
 @pytest.mark.parametrize("count", range(1, 9))
 def test_simple_takes_the_lowest(count: int) -> None:
-    """Without requirements the simple policy gives cards 0 to n-1."""
+    """Without requirements the simple policy gives GPUs 0 to n-1."""
     assert gpus(plan(DGX1_VOLTA.matrix, EIGHT, count, policy="simple")) == list(range(count))
 
 
 def test_simple_puts_required_cards_first() -> None:
-    """Required cards come first, then the lowest others."""
+    """Required GPUs come first, then the lowest others."""
     answers = [plan(DGX1_VOLTA.matrix, EIGHT, n, (4,), policy="simple") for n in (2, 4)]
     assert [gpus(answer) for answer in answers] == [[4, 0], [4, 0, 1, 2]]
 
@@ -177,32 +176,29 @@ GUIDE = {
 def test_groups_of_the_user_guide_machine(count: int) -> None:
     """On the V100 machine of the 2019 guide each size gets the group and score of the reference."""
     answer = plan(V100_GUIDE.matrix, EIGHT, count)
-    assert isinstance(answer, Group)
+    assert isinstance(answer, GpuGroup)
     assert (list(answer.gpus), answer.score) == GUIDE[count]
 
 
 def test_parts_of_the_user_guide_machine() -> None:
-    """With some cards taken, group and total are those of the reference."""
+    """With some GPUs taken, group and total are those of the reference."""
     three = plan(V100_GUIDE.matrix, {1, 2, 4, 5, 6, 7}, 3)
     two = plan(V100_GUIDE.matrix, {0, 5, 6, 7}, 2)
-    assert isinstance(three, Group)
+    assert isinstance(three, GpuGroup)
     assert (three.gpus, three.score) == ((4, 5, 6), 500)
-    assert two == Group((0, 6), 200, 300)
+    assert two == GpuGroup((0, 6), 200, 300)
 
 
 def test_a_padded_set_is_never_given() -> None:
-    """Where NVIDIA's reference answers with two cards for three, the best whole group is given."""
+    """Where NVIDIA's reference answers with two GPUs for three, the best whole group is given."""
     pairs = {(a, b): BRIDGES.matrix.score(a, b) for a in EIGHT for b in EIGHT if a < b}
     free = [0, 2, 4, 6, 7]
     assert nvidia_reference.best_effort(pairs, free, 3, whole=False) == (6, 7)
-    assert plan(BRIDGES.matrix, free, 3) == Group((0, 6, 7), 430, 440)
+    assert plan(BRIDGES.matrix, free, 3) == GpuGroup((0, 6, 7), 430, 440)
 
 
 def test_sets_of_four_cards() -> None:
-    """Four cards have 4, 6, 4, 1 and no sets of 1 to 5 cards."""
-    table = Table(RTX8000.matrix.scores, RTX8000.matrix.numas)
-    groups = [[mask for _, masks in table.groups(size) for mask in masks] for size in range(6)]
-    assert [len(each) for each in groups] == [1, 4, 6, 4, 1, 0]
+    """Four GPUs have 4, 6, 4, 1 and no sets of 1 to 5 GPUs, as the yardstick lists them."""
     assert [len(nvidia_reference.sets(range(4), size)) for size in range(6)] == [0, 4, 6, 4, 1, 0]
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucore.topology.lanes import best_pairings, subset_maxima
+from gpucore.topology.choice import Ground
 from gpucore.topology.links import Matrix
-from gpucore.topology.policies import Group, plan
-from gpucore.topology.search import Search
-from gpucore.topology.subsets import Table
+from gpucore.topology.machines import MACHINES
+from gpucore.topology.partition import Partitions
+from gpucore.topology.policies import GpuGroup, plan
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ LINKS: Sequence[tuple[str, ...]] = [
 
 @st.composite
 def questions(draw: st.DrawFn) -> tuple[Matrix, list[int], int, list[int]]:
-    """A machine of up to 8 cards, free cards, a size, and required cards: always answerable."""
+    """A machine of up to 8 GPUs, free GPUs, a size, and required GPUs: always answerable."""
     cards = draw(st.integers(1, 8))
     kinds = draw(st.lists(st.sampled_from(LINKS), min_size=1, max_size=4))
     pairs = [(a, b) for a in range(cards) for b in range(a + 1, cards)]
@@ -54,7 +54,7 @@ def test_best_effort_is_what_enumeration_finds(
     expected = brute.best_effort(matrix.scores, matrix.numas, free, count, require)
     rest = brute.best_cut(matrix.scores, set(free) - set(expected), count)
     score = brute.total(matrix.scores, expected)
-    assert plan(matrix, free, count, require) == Group(expected, score, score + rest)
+    assert plan(matrix, free, count, require) == GpuGroup(expected, score, score + rest)
 
 
 @settings(max_examples=150, deadline=None)
@@ -68,38 +68,19 @@ def test_bandwidth_is_what_enumeration_finds(
     rest = brute.best_cut(matrix.scores, set(free) - set(expected), count)
     score = brute.total(matrix.scores, expected)
     answer = plan(matrix, free, count, require, policy="bandwidth")
-    assert answer == Group(expected, score, score + rest)
+    assert answer == GpuGroup(expected, score, score + rest)
 
 
 @settings(max_examples=100, deadline=None)
 @given(questions())
 def test_simple_is_what_it_says(question: tuple[Matrix, list[int], int, list[int]]) -> None:
-    """Required cards, then the lowest free ones, with the scores of that group."""
+    """Required GPUs, then the lowest free ones, with the scores of that group."""
     matrix, free, count, require = question
     expected = tuple([*require, *(card for card in free if card not in require)][:count])
     rest = brute.best_cut(matrix.scores, set(free) - set(expected), count)
     score = brute.total(matrix.scores, expected)
     answer = plan(matrix, free, count, require, policy="simple")
-    assert answer == Group(expected, score, score + rest)
-
-
-@settings(max_examples=80, deadline=None)
-@given(questions(), st.randoms(use_true_random=False))
-def test_earlier_questions_change_no_answer(
-    question: tuple[Matrix, list[int], int, list[int]], random: Random
-) -> None:
-    """What a search has learnt from other questions never changes what it answers."""
-    matrix, free, count, require = question
-    mask, must = (sum(1 << card for card in cards) for cards in (free, require))
-    fresh = Search(Table(matrix.scores, matrix.numas), count)
-    used = Search(Table(matrix.scores, matrix.numas), count)
-    masks = list(range(1, 1 << len(matrix.gpus)))
-    random.shuffle(masks)
-    for other in masks[:40]:
-        used.best(other)
-        used.best(other, other & -other)
-    assert used.best(mask, must) == fresh.best(mask, must)
-    assert used.best(mask) == fresh.best(mask)
+    assert answer == GpuGroup(expected, score, score + rest)
 
 
 def tight_machine(chance: Random, cards: int) -> tuple[tuple[int, ...], ...]:
@@ -111,59 +92,73 @@ def tight_machine(chance: Random, cards: int) -> tuple[tuple[int, ...], ...]:
     )
 
 
+def unknown(cards: int) -> tuple[int, ...]:
+    """NUMA nodes of a machine that says nothing of them."""
+    return (-1,) * cards
+
+
 @pytest.mark.parametrize("seed", range(9))
-def test_one_search_answers_for_every_set_of_cards(seed: int) -> None:
-    """Asked about all sets of eight cards in any order, the totals stay those of enumeration."""
+def test_every_set_of_eight_gpus_has_the_best_partition(seed: int) -> None:
+    """For all sets of free GPUs group and total are those of enumeration."""
     chance, count = Random(seed), 2 + seed % 3
     scores = tight_machine(chance, 8)
-    search, masks = Search(Table(scores, [-1] * 8), count), list(range(1, 1 << 8))
-    chance.shuffle(masks)
-    for mask in masks:
-        cards = [card for card in range(8) if mask >> card & 1]
-        best = search.best(mask)
-        assert best.total * 10 == brute.best_cut(scores, cards, count)
-        assert best.mask.bit_count() == (count if len(cards) >= count else 0)
+    ground = Ground(scores, unknown(8))
+    for mask in range(1, 1 << 8):
+        free = [card for card in range(8) if mask >> card & 1]
+        if len(free) >= count:
+            group = ground.best_effort(free, count, ())
+            assert group == brute.best_effort(scores, unknown(8), free, count, ())
+        if len(free) <= 8 - count:
+            assert ground.total(free, count) == brute.best_cut(scores, free, count)
 
 
 @pytest.mark.parametrize("seed", range(150))
 def test_required_cards_on_machines_full_of_ties(seed: int) -> None:
-    """With a card required, the group is the one that enumeration prefers."""
+    """With a GPU required, the group is the one that enumeration prefers."""
     chance = Random(seed)
     scores, free = tight_machine(chance, 8), sorted(chance.sample(range(8), chance.randint(5, 8)))
     count, require = chance.choice((2, 3)), chance.choice(free)
-    mask = sum(1 << card for card in free)
-    expected = brute.best_effort(scores, [-1] * 8, free, count, [require])
-    found = Search(Table(scores, [-1] * 8), count).best(mask, 1 << require).mask
-    assert found == sum(1 << card for card in expected)
+    expected = brute.best_effort(scores, unknown(8), free, count, [require])
+    assert Ground(scores, unknown(8)).best_effort(free, count, [require]) == expected
 
 
-@settings(max_examples=100, deadline=None)
-@given(
-    st.integers(1, 7).flatmap(
-        lambda n: st.tuples(
-            st.just(n), st.lists(st.integers(0, 32767), min_size=1 << n, max_size=1 << n)
+def boards(board: tuple[tuple[int, ...], ...], cross: int) -> tuple[tuple[int, ...], ...]:
+    """A machine of two such boards with equal links between them."""
+    width = len(board)
+    return tuple(
+        tuple(
+            cross if a // width != b // width else board[a % width][b % width]
+            for b in range(2 * width)
         )
+        for a in range(2 * width)
     )
-)
-def test_packed_maxima_equal_a_loop(table: tuple[int, list[int]]) -> None:
-    """The packed table holds for every set the largest value of any set inside it."""
-    cards, values = table
-    expected = [
-        max(values[inner] for inner in range(1 << cards) if not inner & ~outer)
-        for outer in range(1 << cards)
-    ]
-    assert list(subset_maxima(values, cards)) == expected
 
 
-@settings(max_examples=100, deadline=None)
-@given(questions())
-def test_packed_pairings_equal_enumeration(
-    question: tuple[Matrix, list[int], int, list[int]],
-) -> None:
-    """The packed table of pairings holds for every set the total of its best cut into pairs."""
-    matrix, free, _, _ = question
-    table = best_pairings(matrix.scores)
-    assert table[sum(1 << card for card in free)] == brute.best_cut(matrix.scores, free, 2)
+@pytest.mark.parametrize("seed", range(40))
+def test_trees_of_switches_agree_with_enumeration(seed: int) -> None:
+    """On machines full of equal parts the group is the one that enumeration prefers."""
+    chance = Random(seed)
+    scores: tuple[tuple[int, ...], ...] = ((0,),)
+    for _ in range(3):
+        scores = boards(scores, 10 * chance.randint(0, 9))
+    count = chance.randint(2, 5)
+    free = sorted(chance.sample(range(8), chance.randint(count, 8)))
+    require = sorted(chance.sample(free, chance.randint(0, count - 1)))
+    expected = brute.best_effort(scores, unknown(8), free, count, require)
+    assert Ground(scores, unknown(8)).best_effort(free, count, require) == expected
+
+
+@pytest.mark.parametrize("machine", [name for name in MACHINES if name != "dgx2"])
+def test_shipped_machines_agree_with_enumeration(machine: str) -> None:
+    """Every set of free GPUs of every shipped machine of up to eight GPUs, for pairs to fours."""
+    matrix = MACHINES[machine].matrix
+    for mask in range(1, 1 << len(matrix.gpus)):
+        free = [gpu for gpu in matrix.gpus if mask >> gpu & 1]
+        for count in (size for size in (2, 3, 4) if size <= len(free)):
+            expected = brute.best_effort(matrix.scores, matrix.numas, free, count, ())
+            answer = plan(matrix, free, count)
+            assert isinstance(answer, GpuGroup)
+            assert answer.gpus == expected
 
 
 def odd_machine(cards: int) -> tuple[tuple[int, ...], ...]:
@@ -197,5 +192,18 @@ def test_large_machines_agree_with_a_plain_recursion(cards: int, count: int) -> 
             )
         return known[left]
 
-    search = Search(Table(scores, [-1] * cards), count)
-    assert search.best((1 << cards) - 1).total * 10 == best(tuple(range(cards)))
+    ground, every = Ground(scores, unknown(cards)), tuple(range(cards))
+    group = ground.best_effort(every, count, ())
+    rest = [card for card in every if card not in group]
+    assert brute.total(scores, group) + ground.total(rest, count) == best(every)
+
+
+def test_tables_are_complete_before_they_are_used() -> None:
+    """Between two pauses a size is either answered from its whole table or not at all."""
+    scores = odd_machine(9)
+    tables = Partitions(scores, unknown(9))
+    for _ in tables.prepare([2, 3]):
+        if tables.ready(2):
+            assert tables.total(2, 0b11) == scores[7][8]
+    assert tables.ready(2)
+    assert tables.ready(3)

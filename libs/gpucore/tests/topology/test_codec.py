@@ -64,19 +64,19 @@ def test_the_user_guide_machine_is_drawn_as_documented() -> None:
 
 
 def test_the_sample_node_is_drawn_as_documented() -> None:
-    """Eight cards behind one host bridge give the table of the documentation."""
+    """Eight GPUs behind one host bridge give the table of the documentation."""
     assert draw(decode_annotation(encode_annotation(PHB.matrix))) == PHB_DRAWN
 
 
 def test_used_cards_are_drawn_as_x() -> None:
-    """Rows and columns of cards in use show X, as the original shows them."""
+    """Rows and columns of GPUs in use show X, as the original shows them."""
     drawn = draw(PHB.matrix, used={1}).splitlines()
     assert drawn[1] == "GPU0     X    X  PHB  PHB  PHB  PHB  PHB  PHB"
     assert drawn[2] == "GPU1     X    X    X    X    X    X    X    X"
 
 
 def test_two_digit_cards_stay_in_their_columns() -> None:
-    """With more than ten cards every column is as wide as its heading."""
+    """With more than ten GPUs every column is as wide as its heading."""
     lines = draw(MACHINES["dgx2"].matrix).splitlines()
     assert len({len(line) for line in lines}) == 1
     assert lines[11].startswith("GPU10  NV6")
@@ -90,7 +90,7 @@ def test_files_round_trip(name: str) -> None:
 
 
 def test_a_file_may_say_numa_nodes() -> None:
-    """NUMA nodes are kept both ways, and those of cards there are not are left out."""
+    """NUMA nodes are kept both ways, and those of GPUs there are not are left out."""
     matrix = decode_matrix('{"gpus": 2, "links": {"0-1": ["PIX"]}, "numa": [0, 1, 1]}')
     assert matrix.numas == (0, 1)
     assert decode_matrix(encode_matrix(matrix)) == matrix
@@ -133,17 +133,17 @@ def test_odd_entries_cost_no_others() -> None:
 
 
 def test_cards_without_entries_are_counted_where_their_number_is_known() -> None:
-    """A node of four cards has four even if its annotation names two."""
+    """A node of four GPUs has four even if its annotation names two."""
     assert decode_annotation('{"GPU_PIX_0_1": ""}', cards=4).gpus == (0, 1, 2, 3)
 
 
 BAD_FILES = {
     "no JSON": "GPU0 X NV1",
     "a list": "[]",
-    "no cards": '{"links": {}}',
-    "zero cards": '{"gpus": 0}',
-    "too many cards": '{"gpus": 65}',
-    "cards that are no number": '{"gpus": "8"}',
+    "no GPUs": '{"links": {}}',
+    "zero GPUs": '{"gpus": 0}',
+    "too many GPUs": '{"gpus": 65}',
+    "GPUs that are no number": '{"gpus": "8"}',
     "links of another form": '{"gpus": 2, "links": {"0-1": "PIX"}}',
     "an annotation of numbers": '{"GPU_PIX_0_1": 1}',
     "nothing": "",
@@ -173,6 +173,7 @@ def test_any_input_gives_a_matrix_or_the_one_error(raw: bytes | str) -> None:
 keys = st.from_regex(r"(GPU_)?(NV[0-9]|PIX|SYS|N-A)?_?[0-9]{0,3}[-_][0-9]{0,3}", fullmatch=True)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(keys, st.sampled_from(["", "N/A", "Two NVLinks", "Same board"])))
 def test_any_annotation_gives_a_symmetric_matrix(entries: dict[str, str]) -> None:
     """Any object of texts is a matrix, with a note for each entry that is not understood."""
@@ -182,7 +183,7 @@ def test_any_annotation_gives_a_symmetric_matrix(entries: dict[str, str]) -> Non
 
 
 def node(annotations: dict[str, str], cards: int = 2) -> bytes:
-    """A node object with whole cards."""
+    """A node object with exclusive GPUs."""
     capacity = {"aliyun.com/gpu": str(cards)} if cards else {}
     metadata = {"name": "n", "annotations": annotations}
     return json.dumps({"metadata": metadata, "status": {"capacity": capacity}}).encode()
@@ -207,14 +208,14 @@ def test_a_node_says_its_links_in_our_inventory_first() -> None:
 
 
 def test_a_node_of_2019_says_them_in_its_annotation() -> None:
-    """Without our inventory the cards are those of the capacity, the links those annotated."""
+    """Without our inventory the GPUs are those of the capacity, the links those annotated."""
     matrix = node_matrix(decode_node(node({"GPU_TOPOLOGY": '{"GPU_NV1_0_1": ""}'})), DEFAULT_NAMES)
     assert matrix is not None
     assert (matrix.gpus, matrix.between(0, 1)) == ((0, 1), ("NV1",))
 
 
 def test_a_node_without_links_or_cards() -> None:
-    """Cards without links have an empty matrix, an unreadable annotation a note, no cards none."""
+    """GPUs without links have an empty matrix, an unreadable annotation a note, no GPUs none."""
     plain = node_matrix(decode_node(node({})), DEFAULT_NAMES)
     broken = node_matrix(decode_node(node({"GPU_TOPOLOGY": "{"})), DEFAULT_NAMES)
     assert plain is not None

@@ -1,4 +1,4 @@
-"""What pods get over time: cards come and go in random order on a DGX-1 with V100."""
+"""What pods get over time: GPUs come and go in random order on a DGX-1 with V100."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +10,7 @@ import nvidia_reference
 import pytest
 
 from gpucore.topology.machines import DGX1_VOLTA, MACHINES
-from gpucore.topology.policies import Group, plan
+from gpucore.topology.policies import GpuGroup, plan
 
 pytestmark = pytest.mark.slow
 
@@ -35,14 +35,14 @@ def nvidia(free: frozenset[int], count: int) -> tuple[int, ...]:
 def ours(free: frozenset[int], count: int, policy: str) -> tuple[int, ...]:
     """The policy under test."""
     answer = plan(MATRIX, free, count, policy=policy)
-    assert isinstance(answer, Group)
+    assert isinstance(answer, GpuGroup)
     return answer.gpus
 
 
 def scores(choose: Chooser, seed: int) -> list[int]:
     """Scores of the groups of two and more that one random sequence of pods gets.
 
-    Whether a pod finds room depends on the number of free cards alone, so every policy serves the
+    Whether a pod finds room depends on the number of free GPUs alone, so every policy serves the
     same pods of a sequence.
     """
     chance = random.Random(seed)
@@ -84,7 +84,7 @@ def test_best_effort_is_above_simple(means: dict[str, list[float]]) -> None:
 
 
 def test_a_sequence_is_hardly_ever_below_simple(means: dict[str, list[float]]) -> None:
-    """One sequence of 1,000 is: once two policies hold different cards they are asked differently.
+    """One sequence of 1,000 is: once two policies hold different GPUs they are asked differently.
 
     NVIDIA's best-effort is below simple in the same one. That there is no such sequence cannot be
     had: see ``test_whoever_takes_the_best_cut_is_below_simple_in_some_sequence``.
@@ -100,23 +100,23 @@ def test_a_sequence_is_hardly_ever_below_simple(means: dict[str, list[float]]) -
     assert below == {"best-effort": [570], "nvidia": [570]}
 
 
-def decisions(machine: str, sizes: Iterable[int]) -> Iterator[tuple[Group, Group]]:
-    """Answers of best-effort and simple to each question about a machine of eight cards."""
+def decisions(machine: str, sizes: Iterable[int]) -> Iterator[tuple[GpuGroup, GpuGroup]]:
+    """Answers of best-effort and simple to each question about a machine of eight GPUs."""
     matrix = MACHINES[machine].matrix
     for mask in range(1, 1 << 8):
         free = [card for card in range(8) if mask >> card & 1]
         for count in (size for size in sizes if size <= len(free)):
             best, simple = (plan(matrix, free, count, policy=p) for p in ("best-effort", "simple"))
-            assert isinstance(best, Group)
-            assert isinstance(simple, Group)
+            assert isinstance(best, GpuGroup)
+            assert isinstance(simple, GpuGroup)
             yield best, simple
 
 
 @pytest.mark.parametrize("machine", ["dgx1-pascal", "dgx1-volta", "v100-guide", "bridges-8"])
 def test_no_decision_is_below_simple(machine: str) -> None:
-    """Asked about the same free cards, the whole cut is never worth less: all sets, all sizes."""
+    """Asked about the same free GPUs, the whole cut is never worth less: all sets, all sizes."""
     found = list(decisions(machine, range(1, 9)))
-    assert len(found) == 1024  # each set of n cards is asked about n sizes
+    assert len(found) == 1024  # each set of n GPUs is asked about n sizes
     assert all(best.partition_score >= simple.partition_score for best, simple in found)
 
 
@@ -124,13 +124,13 @@ def test_a_group_is_below_simple_only_where_the_rest_gains_more() -> None:
     """On a DGX-1 with V100 in one question of all: 100 less here leave a pair worth 120 more."""
     found = decisions("dgx1-volta", range(1, 9))
     below = [(best, simple) for best, simple in found if best.score < simple.score]
-    assert below == [(Group((0, 4, 5, 7), 740, 990), Group((0, 2, 3, 4), 840, 970))]
+    assert below == [(GpuGroup((0, 4, 5, 7), 740, 990), GpuGroup((0, 2, 3, 4), 840, 970))]
 
 
 def test_whoever_takes_the_best_cut_is_below_simple_in_some_sequence() -> None:
-    """Seven pods of one card, five of them end, one of four cards: only one cut is the best.
+    """Seven pods of one GPU, five of them end, one of four GPUs: only one cut is the best.
 
-    All policies hold the same cards up to then, and there is no tie to break; so no policy that
+    All policies hold the same GPUs up to then, and there is no tie to break; so no policy that
     takes the best cut keeps every sequence at the score of simple.
     """
     free = frozenset(range(8))

@@ -45,7 +45,7 @@ def test_no_report_makes_a_pair_worth_more_than_can_be() -> None:
 def test_a_matrix_is_symmetric_whatever_is_reported(
     reports: list[tuple[tuple[int, int], list[str]]],
 ) -> None:
-    """Any reports give a symmetric matrix of this machine's cards, empty on the diagonal."""
+    """Any reports give a symmetric matrix of this machine's GPUs, empty on the diagonal."""
     matrix = merge(FOUR, reports)
     scores = matrix.scores
     assert all(scores[a][b] == scores[b][a] for a in FOUR for b in FOUR)
@@ -67,13 +67,13 @@ def test_ends_that_agree_need_no_note() -> None:
 
 
 def test_odd_reports_become_notes() -> None:
-    """A link of no known kind, and a pair of no such cards, are named and counted as none."""
+    """A link of no known kind, and a pair of no such GPUs, are named and counted as none."""
     matrix = merge(FOUR, [((0, 1), ["WARP", "SYS"]), ((0, 9), ["PIX"]), ((2, 2), ["PIX"])])
     assert (matrix.score(0, 1), len(matrix.links)) == (10, 1)
     assert matrix.notes == (
-        "0-1: 'WARP' is no kind of link, counted as none",
-        "0-9 is no pair of this machine's cards",
-        "2-2 is no pair of this machine's cards",
+        "0-1: 'WARP' is an unknown kind of link and is ignored",
+        "0-9 is not a pair of this machine's GPUs",
+        "2-2 is not a pair of this machine's GPUs",
     )
 
 
@@ -84,7 +84,7 @@ def test_a_failed_nvlink_leaves_the_pcie_path() -> None:
 
 
 def inventory(*indexes: int, **links: tuple[str, ...]) -> Inventory:
-    """Cards of 16 units on NUMA node index // 2, with links such as ``p0_1``."""
+    """GPUs of 16 units on NUMA node index // 2, with links such as ``p0_1``."""
     cards = [Gpu(GpuIndex(i), GpuUuid(f"u{i}"), 16, numa=i // 2) for i in indexes]
     pairs = {key[1:].replace("_", "-"): value for key, value in links.items()}
     return Inventory(gpus=tuple(cards), links=pairs)
@@ -112,19 +112,19 @@ def test_an_nvswitch_machine_is_recognised() -> None:
 
 
 def test_a_dgx2_has_a_pcie_tree_below_its_switches() -> None:
-    """Its pairs score 600 for the NVLinks and 10 to 50 for the path, nearer cards more."""
+    """Its pairs score 600 for the NVLinks and 10 to 50 for the path, nearer GPUs more."""
     scores = [DGX2.matrix.score(0, other) for other in (1, 2, 4, 8)]
     assert scores == [650, 640, 620, 610]
 
 
 def test_part_of_a_machine_has_the_same_links() -> None:
-    """Some cards of a machine are joined as they are in the whole."""
+    """Some GPUs of a machine are joined as they are in the whole."""
     part = DGX1_VOLTA.matrix.part((GpuIndex(2), GpuIndex(3), GpuIndex(6)))
     assert part.scores == ((0, 250, 110), (250, 0, 10), (110, 10, 0))
 
 
 def test_sums_are_those_of_the_pairs() -> None:
-    """A set scores the sum over its pairs, whatever order its cards come in."""
+    """A set scores the sum over its pairs, whatever order its GPUs come in."""
     assert DGX1_VOLTA.matrix.sum_of([3, 0, 2]) == 230 + 130 + 250
     assert Matrix(gpus=FOUR).sum_of(FOUR) == 0
 

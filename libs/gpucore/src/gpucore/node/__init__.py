@@ -1,1 +1,1 @@
-"""What a node decides: which card a device id means, whom kubelet asks for, what is handed out."""
+"""Decisions on a node: matching kubelet's calls to pods, and allocating devices."""

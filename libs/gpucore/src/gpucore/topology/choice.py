@@ -1,60 +1,121 @@
-"""The two searching policies over the cards of one machine: exact by tables, grown beyond 16 cards.
+"""The two searching policies over the GPUs of one machine: exact, or grown GPU by GPU.
 
-Cards are positions here, from 0 without a gap, and a set of them is a bit mask.
+GPUs are positions here, from 0 without a gap. The tables of a kind of machine are computed once.
+For at most 8 GPUs that takes less than a request may, so they are computed where they are missing.
+For 9 to 16 GPUs a caller that must not wait has them prepared (:func:`prepare`); until then, and
+for more than 16 GPUs, groups are grown (:mod:`gpucore.topology.greedy`).
 """
 
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from gpucore.topology import greedy
-from gpucore.topology.search import search_of
-from gpucore.topology.subsets import MAX_EXACT, STEP, Scores, table_of
+from gpucore.topology.gpusets import MAX_EXACT, Scores
+from gpucore.topology.partition import Partitions
+
+MAX_IMMEDIATE: Final = 8
+"""Maximum number of GPUs for which tables are computed within a request."""
+
+KEPT_LARGE: Final = 8
+"""Kinds of machines with more GPUs whose tables are kept."""
 
 
 class Ground(NamedTuple):
-    """The cards that are searched.
+    """The GPUs that are searched.
 
     Attributes:
         scores: of their pairs, square and symmetric.
         numas: NUMA node of each, -1 unknown.
+        wait: compute missing tables of any size, however long it takes.
     """
 
     scores: Scores
     numas: tuple[int, ...]
+    wait: bool = True
 
-    @property
-    def exact(self) -> bool:
-        """Few enough cards to look at all sets of them."""
-        return len(self.scores) <= MAX_EXACT
+    def best_effort(
+        self, free: Collection[int], count: int, require: Collection[int]
+    ) -> tuple[int, ...]:
+        """The best group of the best partition of ``free``."""
+        tables = self._tables(count)
+        if tables is None:
+            return greedy.grow(self.scores, free, count, require)
+        return self._positions(tables.best_effort(count, self._mask(free), self._mask(require)))
 
-    def best_effort(self, free: int, count: int, require: int) -> int:
-        """The best group of the best cut of ``free``."""
-        if not self.exact:
-            return self._grown(free, count, require)
-        return search_of(self.scores, self.numas, count).best(free, require).mask
-
-    def bandwidth(self, free: int, count: int, require: int) -> int:
+    def bandwidth(
+        self, free: Collection[int], count: int, require: Collection[int]
+    ) -> tuple[int, ...]:
         """The group whose smallest pair is largest, then of the largest sum."""
-        if not self.exact:
-            return self._grown(free, count, require)
-        groups = table_of(self.scores, self.numas).broadest(count)
-        return next(mask for mask in groups if not (mask & ~free or require & ~mask))
+        tables = self._tables(count)
+        if tables is None:
+            return greedy.grow(self.scores, free, count, require)
+        return self._positions(tables.bandwidth(count, self._mask(free), self._mask(require)))
 
-    def total(self, free: int, count: int) -> int:
-        """The total of the best cut of ``free`` into groups of ``count``."""
-        if not self.exact:
-            return greedy.cut(self.scores, positions(free), count)
-        return search_of(self.scores, self.numas, count).total(free) * STEP
+    def total(self, free: Collection[int], count: int) -> int:
+        """The sum of the best partition of ``free``, where ``count`` other GPUs are taken."""
+        tables = self._tables(count)
+        if tables is None:
+            return greedy.cut(self.scores, free, count)
+        return tables.total(count, self._mask(free))
 
-    def _grown(self, free: int, count: int, require: int) -> int:
-        return mask_of(greedy.grow(self.scores, positions(free), count, positions(require)))
+    def _tables(self, size: int) -> Partitions | None:
+        count = len(self.scores)
+        if count > MAX_EXACT:
+            return None
+        hurried = not self.wait and count > MAX_IMMEDIATE
+        tables = (_kept if hurried else _made)(self.scores, self.numas)
+        if tables is None or (hurried and not tables.ready(size)):
+            return None
+        for _ in tables.prepare((size,)):
+            pass
+        return tables
+
+    def _mask(self, gpus: Collection[int]) -> int:
+        return sum(1 << len(self.scores) - 1 - gpu for gpu in gpus)
+
+    def _positions(self, mask: int) -> tuple[int, ...]:
+        count = len(self.scores)
+        return tuple(gpu for gpu in range(count) if mask >> count - 1 - gpu & 1)
 
 
-def mask_of(cards: Collection[int]) -> int:
-    """The set of some positions."""
-    return sum(1 << card for card in cards)
+def prepared(scores: Scores, numas: tuple[int, ...]) -> bool:
+    """Whether questions about such a machine need no table that takes long to compute."""
+    if not MAX_IMMEDIATE < len(scores) <= MAX_EXACT:
+        return True
+    tables = _kept(scores, numas)
+    return tables is not None and all(tables.ready(size + 1) for size in range(len(scores)))
 
 
-def positions(mask: int) -> tuple[int, ...]:
-    """The positions in a set, ascending."""
-    return tuple(card for card in range(mask.bit_length()) if mask >> card & 1)
+def prepare(scores: Scores, numas: tuple[int, ...]) -> Iterator[None]:
+    """Compute what is missing, with a pause after every small step."""
+    if not prepared(scores, numas):
+        yield from _made(scores, numas).prepare(range(1, len(scores) + 1))
+
+
+def _made(scores: Scores, numas: tuple[int, ...]) -> Partitions:
+    """The tables of a machine, perhaps none of them computed yet."""
+    if len(scores) <= MAX_IMMEDIATE:
+        return _small(scores, numas)
+    tables = _kept(scores, numas) or Partitions(scores, numas)
+    _large[scores, numas] = tables
+    while len(_large) > KEPT_LARGE:
+        _large.pop(next(iter(_large)), None)
+    return tables
+
+
+def _kept(scores: Scores, numas: tuple[int, ...]) -> Partitions | None:
+    """The tables of a large machine if somebody had them made; they become the last used."""
+    tables = _large.pop((scores, numas), None)
+    if tables is not None:
+        _large[scores, numas] = tables
+    return tables
+
+
+_large: Final[dict[tuple[Scores, tuple[int, ...]], Partitions]] = {}
+"""Tables of large machines, those used last at the end. A request that must not wait adds none."""
+
+
+@lru_cache(maxsize=256)
+def _small(scores: Scores, numas: tuple[int, ...]) -> Partitions:
+    return Partitions(scores, numas)

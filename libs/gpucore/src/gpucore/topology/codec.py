@@ -1,12 +1,12 @@
-"""Matrices as text: the file people write, and the node annotation of the 2019 plugin.
+"""Link matrices as text: the file format, and the node annotation of the 2019 plugin.
 
 The file is ``{"gpus": 8, "links": {"0-1": ["PIX"], "0-3": ["NV2", "PHB"]}}``; a pair that is not
-named has no link. ``"numa": [0, 0, 1, 1]`` may say where each card sits.
+named has no link. ``"numa": [0, 0, 1, 1]`` optionally gives the NUMA node of each GPU.
 
 The annotation is ``{"GPU_NV1_0_1": "Single NVLink", "GPU_SYS_0_4": "Cross CPU socket"}``. It has
 one link a pair, so NVLinks hide the PCIe path; its writer had no abbreviation beyond four NVLinks
-and said ``N-A``, where only the description still tells. What no one can read becomes a note of the
-matrix, because one odd pair must not cost a node its other links.
+and wrote ``N-A``, where only the description has the number. An unreadable entry becomes a note of
+the matrix, because one odd pair must not cost a node its other links.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ from gpucore.wire.names import NODE_TOPOLOGY, Names
 from gpucore.wire.nodes import Node, inventory_of
 
 MAX_CARDS: Final = 64
-"""Cards a described machine may have: more than any has, few enough to draw."""
+"""GPUs a described machine may have: more than any has, few enough to draw."""
 
 _ABSENT: Final = "N/A"
 _COUNTS: Final = ("Single", "Two", "Three", "Four", "Five", "Six")
@@ -100,7 +100,7 @@ def decode_annotation(text: bytes | str, cards: int = 0) -> Matrix:
 
     Args:
         text: the annotation.
-        cards: how many cards the node has, where known; else the highest index decides.
+        cards: number of the node's GPUs, where known; else the highest index decides.
 
     Raises:
         TopologyError: it is no JSON object of texts.
@@ -149,7 +149,7 @@ def shown(matrix: Matrix, a: int, b: int) -> str:
 
 
 def node_matrix(node: Node, names: Names) -> Matrix | None:
-    """How the cards of a node are joined; ``None`` where nothing says that it has cards.
+    """The links of a node's GPUs; ``None`` where it is not known to have GPUs.
 
     Our inventory comes first; a node without links there may still have the 2019 annotation.
 
@@ -163,7 +163,7 @@ def node_matrix(node: Node, names: Names) -> Matrix | None:
 
 
 def joined(inventory: Inventory, text: str | None) -> Matrix:
-    """The matrix of an inventory, or, where that says no links, of the 2019 annotation ``text``."""
+    """The matrix of an inventory, or, where that has no links, of the 2019 annotation ``text``."""
     matrix = matrix_of(inventory)
     if matrix.links or not text:
         return matrix

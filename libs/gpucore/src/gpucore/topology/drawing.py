@@ -1,4 +1,4 @@
-"""A matrix as a table for people, in the layout of the original's ``kubectl inspect gpu``."""
+"""A link matrix as a table, in the layout of the original's ``kubectl inspect gpu``."""
 
 from collections.abc import Collection
 from typing import Final
@@ -12,7 +12,7 @@ _WIDTH: Final = 5
 LEGEND: Final = """\
 Legend:
 
-  X    = the card itself, or a card in use
+  X    = the GPU itself, or a GPU in use
   SYS  = across CPU sockets
   NODE = within a CPU socket, across its PCIe host bridges
   PHB  = through a PCIe host bridge, as a rule the CPU
@@ -25,7 +25,7 @@ Legend:
 
 
 def draw(matrix: Matrix, used: Collection[int] = ()) -> str:
-    """The table of links; rows and columns of ``used`` cards show X, as the original shows them."""
+    """The table of links; rows and columns of ``used`` GPUs show X, as the original shows them."""
     header = " " * _WIDTH + "".join(f" GPU{gpu}" for gpu in matrix.gpus)
     return "\n".join([header, *(_row(matrix, gpu, used) for gpu in matrix.gpus)]) + "\n"
 

@@ -1,6 +1,6 @@
-"""A good group of cards where there are too many to look at all sets: more than 16.
+"""A good group of GPUs where no tables are: more than 16 GPUs, or tables that are not ready.
 
-From every free card a group is grown by the card that is joined best to those it has, and the best
+From every free GPU a group is grown by the GPU that is joined best to those it has, and the best
 of these groups is taken. Not promised: the best group there is.
 """
 
@@ -12,7 +12,7 @@ Scores = Sequence[Sequence[int]]
 def grow(
     scores: Scores, free: Collection[int], count: int, require: Collection[int] = ()
 ) -> tuple[int, ...]:
-    """A group of ``count`` cards of ``free`` with all of ``require``, in order of index."""
+    """A group of ``count`` GPUs of ``free`` with all of ``require``, in order of index."""
     seeds = [frozenset(require)] if require else [frozenset({card}) for card in sorted(free)]
     grown = [_grown(scores, free, count, seed) for seed in seeds]
     return max(grown, key=lambda cards: total(scores, cards))

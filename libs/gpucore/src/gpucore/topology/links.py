@@ -1,9 +1,9 @@
-"""What joins two cards, what that is worth, and the matrix of all pairs of a machine.
+"""Links between two GPUs, their scores, and the matrix of all pairs of a machine.
 
 Two GPUs may be joined twice: by the PCIe path that they share and by a number of NVLinks. Both are
 kept, since both carry traffic, and a pair's score is the sum. Scores can be compared across
-machines: a nearer path and one NVLink more always score more. Not promised here: bandwidth in
-bytes; a matrix says which pair is better joined, not how fast.
+machines: a nearer path and one NVLink more always score more. Not covered: bandwidth in bytes; a
+matrix orders pairs by their links, not by their speed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from gpucore.model import Inventory
 from gpucore.units import GpuIndex
 
 PCIE: Final = {"SYS": 10, "NODE": 20, "PHB": 30, "PXB": 40, "PIX": 50, "PSB": 60}
-"""Score of the nearest PCIe ancestor two cards share, farthest first."""
+"""Score of the nearest PCIe ancestor two GPUs share, farthest first."""
 
 NVLINK: Final = 100
 """Score of one NVLink."""
@@ -31,7 +31,7 @@ WORTH: Final = PCIE | {f"NV{count}": count * NVLINK for count in range(1, MAX_NV
 """Score of every link by its abbreviation."""
 
 NO_LINK: Final = "N-A"
-"""What a report says of a pair that nothing joins."""
+"""The value for a pair without a link."""
 
 Links = Mapping[tuple[int, int], tuple[str, ...]]
 """What joins each pair, lower index first."""
@@ -52,12 +52,12 @@ def nvlinks_of(links: Iterable[str]) -> int:
 
 
 class Matrix(msgspec.Struct, frozen=True, dict=True):
-    """How the cards of one machine are joined. Symmetric by construction.
+    """How the GPUs of one machine are joined. Symmetric by construction.
 
     Attributes:
-        gpus: indexes of the cards, ascending.
+        gpus: indexes of the GPUs, ascending.
         links: what joins a pair; a pair that is missing has no link.
-        numa: NUMA node of a card; one that is missing is unknown.
+        numa: NUMA node of a GPU; one that is missing is unknown.
         notes: what was wrong with the description, in words; empty is well.
     """
 
@@ -67,15 +67,15 @@ class Matrix(msgspec.Struct, frozen=True, dict=True):
     notes: tuple[str, ...] = ()
 
     def between(self, a: int, b: int) -> tuple[str, ...]:
-        """What joins two cards; empty where nothing does, or nothing is known."""
+        """What joins two GPUs; empty where nothing does, or nothing is known."""
         return self.links.get((min(a, b), max(a, b)), ())
 
     def score(self, a: int, b: int) -> int:
-        """Score of a pair of cards."""
+        """Score of a pair of GPUs."""
         return score_of(self.between(a, b))
 
     def sum_of(self, gpus: Iterable[int]) -> int:
-        """Score of a set of cards: the sum over its pairs."""
+        """Score of a set of GPUs: the sum over its pairs."""
         cards = sorted(gpus)
         return sum(self.score(a, b) for i, a in enumerate(cards) for b in cards[i + 1 :])
 
@@ -86,16 +86,16 @@ class Matrix(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def numas(self) -> tuple[int, ...]:
-        """NUMA node of each card in the order of ``gpus``, -1 unknown."""
+        """NUMA node of each GPU in the order of ``gpus``, -1 unknown."""
         return tuple(self.numa.get(gpu, -1) for gpu in self.gpus)
 
     def part(self, gpus: tuple[GpuIndex, ...]) -> "Matrix":
-        """The same machine seen as some of its cards only."""
+        """The same machine seen as some of its GPUs only."""
         return self if gpus == self.gpus else msgspec.structs.replace(self, gpus=gpus)
 
     @property
     def switched(self) -> bool:
-        """All pairs of more than two cards have the same NVLinks: what an NVSwitch looks like."""
+        """All pairs of more than two GPUs have the same NVLinks: what an NVSwitch looks like."""
         cards = self.gpus
         counts = {nvlinks_of(self.between(a, b)) for a in cards for b in cards if a < b}
         return len(cards) > 2 and len(counts) == 1 and 0 not in counts
@@ -132,13 +132,13 @@ def merge(
     """One symmetric matrix from reports that may come from both ends of a pair.
 
     Where the two ends disagree (a link that fails, or is seen from one side only) the weaker report
-    counts, so that nobody is promised a link that may not be there.
+    counts, so that no request relies on a link that may not exist.
     """
     said = list(notes)
     ends: dict[tuple[int, int], dict[bool, tuple[str, ...]]] = {}
     for (a, b), names in reports:
         if a == b or a not in gpus or b not in gpus:
-            said.append(f"{a}-{b} is no pair of this machine's cards")
+            said.append(f"{a}-{b} is not a pair of this machine's GPUs")
             continue
         known = _known(a, b, names, said)
         side = ends.setdefault((min(a, b), max(a, b)), {})
@@ -150,7 +150,7 @@ def merge(
 
 def _known(a: int, b: int, names: Iterable[str], notes: list[str]) -> tuple[str, ...]:
     unknown = [name for name in names if name not in WORTH and name != NO_LINK]
-    notes += [f"{a}-{b}: {name!r} is no kind of link, counted as none" for name in unknown]
+    notes += [f"{a}-{b}: {name!r} is an unknown kind of link and is ignored" for name in unknown]
     return tuple(name for name in names if name in WORTH)
 
 

@@ -1,7 +1,7 @@
-"""Machines as their own tools print them: for static sets, for tests, and to try plans on.
+"""Link matrices of known machines: for static sets, tests and the plan command.
 
-Links are those that NVIDIA's allocator tests and the 2019 user guide show. What is not given there
-is said at the machine.
+Links are those that NVIDIA's allocator tests and the 2019 user guide show. A comment at the machine
+names what is not given there.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,7 +40,7 @@ def _pairs(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _runs(cards: int, *sizes: int) -> dict[int, tuple[tuple[int, ...], ...]]:
-    """Sets of neighbours: for each size the cards in runs of that many."""
+    """Sets of neighbours: for each size the GPUs in runs of that many."""
     return {
         size: tuple(tuple(range(at, at + size)) for at in range(0, cards, size)) for size in sizes
     }
@@ -113,10 +113,10 @@ V100_GUIDE: Final = Machine(
     ),
 )
 BRIDGES: Final = Machine(
-    "8 cards in four NVLink bridges",
+    "8 GPUs in four NVLink bridges",
     _machine(8, {"NV4 SYS": "0-1 2-3 4-5 6-7"}),
 )
-PHB: Final = Machine("8 cards behind one host bridge", _machine(8, {}, "PHB"))
+PHB: Final = Machine("8 GPUs behind one host bridge", _machine(8, {}, "PHB"))
 
 MACHINES: Final[Mapping[str, Machine]] = {
     "dgx1-pascal": DGX1_PASCAL,

@@ -1,14 +1,14 @@
-"""Which whole cards a pod gets: one interface over four policies.
+"""Topology policies: one interface for the four ways to choose exclusive GPUs.
 
 * ``simple``: the lowest free indexes.
 * ``static``: sets that are configured for the node's type (:mod:`gpucore.topology.static`).
-* ``best-effort``: the best group of the best cut of all free cards into groups of this size
-  (:mod:`gpucore.topology.search`), so that the others are left with good groups too.
+* ``best-effort``: the best group of the best partition of all free GPUs into groups of this size
+  (:mod:`gpucore.topology.partition`), so that the others are left with good groups too.
 * ``bandwidth``: the group whose smallest pair is largest, because a ring is as fast as its slowest
   link; then the largest sum, then fewest NUMA nodes, then lowest indexes.
 
-Every answer comes with the score of the group and of the best cut of the free cards that contains
-it, so that policies can be compared by what they leave behind. A machine is exact up to 16 cards.
+Every answer comes with the score of the group and of the best cut of the free GPUs that contains
+it, so that policies can be compared by what they leave behind. A machine is exact up to 16 GPUs.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -16,25 +16,25 @@ from typing import Final
 
 import msgspec
 
-from gpucore.topology.choice import Ground, mask_of, positions
+from gpucore.topology.choice import Ground
+from gpucore.topology.gpusets import MAX_EXACT
 from gpucore.topology.greedy import total
 from gpucore.topology.links import NVLINK, Matrix
 from gpucore.topology.machines import STATIC_SETS
 from gpucore.topology.static import StaticSets
-from gpucore.topology.subsets import MAX_EXACT
 from gpucore.units import GpuIndex
 
 MAX_RATING: Final = 10
 """The best mark a node can get from a scheduler extender."""
 
 
-class Group(msgspec.Struct, frozen=True):
-    """The cards for one pod.
+class GpuGroup(msgspec.Struct, frozen=True):
+    """The GPUs for one pod.
 
     Attributes:
         gpus: in the order containers see them.
         score: sum over the pairs of the group.
-        partition_score: sum over all groups of the best cut of the free cards that has this one.
+        partition_score: sum over all groups of the best cut of the free GPUs that has this one.
     """
 
     gpus: tuple[GpuIndex, ...]
@@ -48,13 +48,13 @@ class Impossible(msgspec.Struct, frozen=True):
     sentence: str
 
 
-class Question(msgspec.Struct, frozen=True):
-    """What a policy is asked. Valid: enough cards are free, the required ones among them.
+class TopologyRequest(msgspec.Struct, frozen=True):
+    """The input of a policy. Valid: enough GPUs are free, with the required ones among them.
 
     Attributes:
-        gpus: the cards that are looked at, ascending; those of the machine, or, where it has too
+        gpus: the GPUs that are looked at, ascending; those of the machine, or, where it has too
             many for an exact answer, the free ones.
-        ground: the same cards by position.
+        ground: the same GPUs by position.
         free, require: indexes, ascending.
     """
 
@@ -66,17 +66,17 @@ class Question(msgspec.Struct, frozen=True):
     node_type: str | None
     static: Mapping[str, StaticSets]
 
-    def mask(self, gpus: Collection[int]) -> int:
-        """The set of some cards, by position."""
-        return mask_of([at for at, gpu in enumerate(self.gpus) if gpu in gpus])
+    def positions(self, gpus: Collection[int]) -> tuple[int, ...]:
+        """Where some GPUs are among ``gpus``, ascending."""
+        return tuple(at for at, gpu in enumerate(self.gpus) if gpu in gpus)
 
-    def cards(self, mask: int) -> tuple[GpuIndex, ...]:
-        """The indexes of a set of positions."""
-        return tuple(self.gpus[at] for at in positions(mask))
+    def cards(self, positions: Collection[int]) -> tuple[GpuIndex, ...]:
+        """The indexes of some positions."""
+        return tuple(self.gpus[at] for at in positions)
 
 
 Chosen = tuple[GpuIndex, ...] | Impossible
-Policy = Callable[[Question], Chosen]
+Policy = Callable[[TopologyRequest], Chosen]
 
 
 def plan(
@@ -88,27 +88,30 @@ def plan(
     policy: str = "best-effort",
     node_type: str | None = None,
     static: Mapping[str, StaticSets] | None = None,
-) -> Group | Impossible:
-    """Choose ``count`` of the cards ``free``.
+    wait: bool = True,
+) -> GpuGroup | Impossible:
+    """Choose ``count`` of the GPUs ``free``.
 
     Args:
-        matrix: how the cards of the machine are joined.
-        free: indexes of the cards that can be had.
+        matrix: how the GPUs of the machine are joined.
+        free: indexes of the GPUs that can be had.
         require: indexes that must be among the chosen.
         policy: a key of :data:`POLICIES`; ``best_effort`` is understood too.
         node_type: which sets ``static`` uses.
         static: configured sets by node type; they overrule the shipped ones.
+        wait: where the tables of a machine of 9 to 16 GPUs are missing, compute them, which can
+            take a second; otherwise the answer is a good group, not always the best.
     """
     choose = POLICIES.get(policy.replace("_", "-"))
     if choose is None:
-        return Impossible(f"{policy!r} is no policy: use {', '.join(POLICIES)}")
+        return Impossible(f"{policy!r} is not a policy: use {', '.join(POLICIES)}")
     refused = _refused(matrix, set(free), count, set(require))
     if refused is not None:
         return Impossible(refused)
     seen = matrix if len(matrix.gpus) <= MAX_EXACT else matrix.part(_ordered(free))
-    question = Question(
+    question = TopologyRequest(
         seen.gpus,
-        Ground(seen.scores, seen.numas),
+        Ground(seen.scores, seen.numas, wait),
         _ordered(free),
         count,
         _ordered(require),
@@ -119,12 +122,12 @@ def plan(
     return gpus if isinstance(gpus, Impossible) else _scored(question, gpus)
 
 
-def rating(group: Group) -> int:
+def rating(group: GpuGroup) -> int:
     """How well a group is joined, 0..10, for a scheduler that compares nodes.
 
     With m the mean score of its pairs: 10 * m / (m + 100), rounded. So one NVLink more is worth
     most where there are few; PCIe alone rates 1 to 4, NVLink 5 and more. Never falls when a link
-    gets better. A single card has no links and rates 10 everywhere.
+    gets better. A single GPU has no links and rates 10 everywhere.
     """
     pairs = len(group.gpus) * (len(group.gpus) - 1) // 2
     if not pairs:
@@ -136,39 +139,39 @@ def rating(group: Group) -> int:
 def _refused(matrix: Matrix, free: set[int], count: int, require: set[int]) -> str | None:
     """One sentence if no policy could answer, else ``None``."""
     if count < 1:
-        return f"{_cards(count)} asked: a group has at least one"
+        return f"{_cards(count)} requested: a group has at least one"
     if not free <= set(matrix.gpus):
-        return f"the machine has no card {min(free - set(matrix.gpus))}"
+        return f"the machine has no GPU {min(free - set(matrix.gpus))}"
     if not require <= free:
-        return f"card {min(require - free)} is required but not free"
+        return f"GPU {min(require - free)} is required but not free"
     if len(require) > count:
-        return f"{_cards(count)} asked but {len(require)} are required"
+        return f"{_cards(count)} requested but {len(require)} are required"
     if len(free) < count:
-        return f"{_cards(count)} asked but {len(free) or 'none'} free"
+        return f"{_cards(count)} requested but {len(free) or 'none'} free"
     return None
 
 
 def _cards(count: int) -> str:
-    return f"{count} card" if count == 1 else f"{count} cards"
+    return f"{count} GPU" if count == 1 else f"{count} GPUs"
 
 
 def _ordered(gpus: Collection[int]) -> tuple[GpuIndex, ...]:
     return tuple(GpuIndex(gpu) for gpu in sorted(set(gpus)))
 
 
-def _scored(question: Question, gpus: tuple[GpuIndex, ...]) -> Group:
-    ground, free, chosen = question.ground, question.mask(question.free), question.mask(gpus)
-    score = total(ground.scores, positions(chosen))
-    return Group(gpus, score, score + ground.total(free & ~chosen, question.count))
+def _scored(question: TopologyRequest, gpus: tuple[GpuIndex, ...]) -> GpuGroup:
+    ground, left = question.ground, question.positions(set(question.free).difference(gpus))
+    score = total(ground.scores, question.positions(gpus))
+    return GpuGroup(gpus, score, score + ground.total(left, question.count))
 
 
-def _simple(question: Question) -> Chosen:
-    """The required cards first, as NVIDIA's reference has it, then the lowest free indexes."""
+def _simple(question: TopologyRequest) -> Chosen:
+    """The required GPUs first, as NVIDIA's reference has it, then the lowest free indexes."""
     others = [gpu for gpu in question.free if gpu not in question.require]
     return question.require + tuple(others[: question.count - len(question.require)])
 
 
-def _static(question: Question) -> Chosen:
+def _static(question: TopologyRequest) -> Chosen:
     sets = question.static.get(question.node_type or "")
     if sets is None:
         return Impossible(
@@ -183,13 +186,13 @@ def _static(question: Question) -> Chosen:
     return tuple(map(GpuIndex, gpus))
 
 
-def _best_effort(question: Question) -> Chosen:
-    free, require = question.mask(question.free), question.mask(question.require)
+def _best_effort(question: TopologyRequest) -> Chosen:
+    free, require = question.positions(question.free), question.positions(question.require)
     return question.cards(question.ground.best_effort(free, question.count, require))
 
 
-def _bandwidth(question: Question) -> Chosen:
-    free, require = question.mask(question.free), question.mask(question.require)
+def _bandwidth(question: TopologyRequest) -> Chosen:
+    free, require = question.positions(question.free), question.positions(question.require)
     return question.cards(question.ground.bandwidth(free, question.count, require))
 
 

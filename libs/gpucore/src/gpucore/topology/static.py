@@ -1,8 +1,8 @@
-"""Sets of cards that an operator has chosen for a node type, and how they are used.
+"""GPU sets that an operator has configured for a node type, and how they are used.
 
 The configuration is that of the 2019 extender: ``{"<node type>": {"<size>": [[ids], ...]}}``. A
-set of the wanted size that is wholly free is taken; else the first cards of the smallest larger set
-that is wholly free. The 2019 code then named the first free cards and failed all the same; here
+set of the wanted size that is wholly free is taken; else the first GPUs of the smallest larger set
+that is wholly free. The 2019 code then named the first free GPUs and failed all the same; here
 nothing fits, in words. NVIDIA's own tables of its machines (:mod:`gpucore.topology.machines`) never
 break a larger set up.
 """
@@ -33,7 +33,7 @@ class StaticSets(msgspec.Struct, frozen=True):
     def choose(
         self, free: Collection[int], count: int, require: Collection[int] = ()
     ) -> tuple[int, ...] | None:
-        """``count`` cards of ``free`` with all of ``require``; ``None`` where no set has them."""
+        """``count`` GPUs of ``free`` with all of ``require``; ``None`` where no set has them."""
         for size in sorted(size for size in self.sets if size >= count):
             if size > count and not self.divide:
                 break
@@ -53,13 +53,13 @@ def decode_static(raw: bytes | str) -> dict[str, StaticSets]:
     """Read the configuration of the 2019 extender.
 
     Raises:
-        TopologyError: it is not of that form, or a set has not as many cards as its size says.
+        TopologyError: it is not of that form, or a set does not have as many GPUs as its size.
     """
     try:
         types = msgspec.json.decode(raw, type=dict[str, dict[str, list[list[_Index]]]])
         return {name: StaticSets(_sizes(name, sets)) for name, sets in types.items()}
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise TopologyError(f"no configuration of static sets: {error}") from error
+        raise TopologyError(f"invalid configuration of static sets: {error}") from error
 
 
 def _sizes(
@@ -68,5 +68,5 @@ def _sizes(
     for size, groups in sets.items():
         for group in groups:
             if size != str(len(set(group))) or len(group) != len(set(group)):
-                raise TopologyError(f"node type {name!r}: {group} is no set of {size} cards")
+                raise TopologyError(f"node type {name!r}: {group} is no set of {size} GPUs")
     return {int(size): tuple(map(tuple, groups)) for size, groups in sets.items() if groups}

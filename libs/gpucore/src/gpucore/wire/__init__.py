@@ -1,1 +1,1 @@
-"""Bytes of the API server to narrow values and back; the only place that spells names."""
+"""Decoders and encoders of API objects; the only package that spells names."""

@@ -1,15 +1,16 @@
 """The constraints of a pod and the state of a node as the API server writes them.
 
-Read beside :mod:`gpucore.wire.podspec`, which keeps fifty thousand pods small: of a bound pod its
-requests are needed, of a pending pod everything.
+Read beside :mod:`gpucore.wire.pod.spec`, which keeps fifty thousand pods small: of a bound pod its
+requests are needed (:func:`pod_requests`), of a pending pod everything (:func:`pod_constraints`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Final
 
 import msgspec
 
-from gpucore.scheduling.constraints import (
+from gpucore.kubescheduler.constraints import (
     CPU,
     CandidateNode,
     NodeSelectorTerm,
@@ -20,16 +21,16 @@ from gpucore.scheduling.constraints import (
 )
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
-from gpucore.wire.nodespec import Node
+from gpucore.wire.node.spec import Node
+from gpucore.wire.pod import spec as podspec
+from gpucore.wire.pod.spec import Amounts, Pod
 from gpucore.wire.quantity import amount, milli
 
-_Quantities = dict[str, str | int | float]
+KEPT: Final = 4096
+"""Amounts and sums that are kept, so that the pods of a template cost one evaluation."""
+SHARED_NAMES: Final = 16
+"""Resources of a pod whose requests are kept; more would let odd pods fill the memory."""
 _Key = Annotated[str, msgspec.Meta(max_length=512)]
-
-
-class _Resources(msgspec.Struct, gc=False):
-    limits: _Quantities | None = None
-    requests: _Quantities | None = None
 
 
 class _Port(msgspec.Struct, rename="camel", gc=False):
@@ -37,7 +38,7 @@ class _Port(msgspec.Struct, rename="camel", gc=False):
 
 
 class _Container(msgspec.Struct, rename="camel", gc=False):
-    resources: _Resources | None = None
+    resources: podspec.Resources | None = None
     restart_policy: str | None = None
     ports: list[_Port] | None = None
 
@@ -61,11 +62,17 @@ class _NodeAffinity(msgspec.Struct, gc=False):
     required: _Required | None = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=None
     )
+    preferred: list[Any] | None = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
+    )
 
 
 class _PodAffinity(msgspec.Struct, gc=False):
     required: list[Any] | None = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    )
+    preferred: list[Any] | None = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
     )
 
 
@@ -96,8 +103,8 @@ class _Spec(msgspec.Struct, rename="camel", gc=False):
     tolerations: list[_Toleration] | None = None
     containers: list[_Container] | None = None
     init_containers: list[_Container] | None = None
-    overhead: _Quantities | None = None
-    resources: _Resources | None = None
+    resources: podspec.Resources | None = None
+    overhead: Amounts | None = None
     scheduling_gates: list[_Gate] | None = None
     topology_spread_constraints: list[_Spread] | None = None
     volumes: list[dict[str, Any]] | None = None
@@ -117,6 +124,18 @@ def pod_constraints(raw: bytes | msgspec.Raw, names: Names) -> PodConstraints:
     Raises:
         WireError: the bytes are no pod of the Kubernetes API.
     """
+    whole = all_constraints(raw)
+    ours = _ours(names)
+    others = tuple(one for one in whole.requests if one[0] not in ours)
+    return msgspec.structs.replace(whole, requests=others)
+
+
+def all_constraints(raw: bytes | msgspec.Raw) -> PodConstraints:
+    """What a pod object requires of its node, the requests of every resource included.
+
+    Raises:
+        WireError: the bytes are no pod of the Kubernetes API.
+    """
     try:
         spec = _DECODER.decode(raw).spec or _Spec()
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -125,9 +144,10 @@ def pod_constraints(raw: bytes | msgspec.Raw, names: Names) -> PodConstraints:
         node_selector=tuple(sorted((spec.node_selector or {}).items())),
         affinity=_required(spec.affinity),
         tolerations=tuple(map(_toleration, spec.tolerations or ())),
-        requests=_requests(spec, names),
+        requests=_requests(spec),
         gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
         unsupported=tuple(_unsupported(spec)),
+        preferences=tuple(_preferences(spec)),
     )
 
 
@@ -178,34 +198,76 @@ def _toleration(found: _Toleration) -> Toleration:
     )
 
 
-def _requests(spec: _Spec, names: Names) -> Resources:
-    """Kube-scheduler's sum: the larger of the containers and each init container, and overhead."""
+def pod_requests(pod: Pod, names: Names) -> Resources:
+    """What a pod requests besides the resources of ``names``, as kube-scheduler counts.
+
+    Raises:
+        WireError: an amount is no Kubernetes quantity (no API server accepts such a pod).
+    """
+    containers = [{**each.limits, **each.requests} for each in pod.containers]
+    inits = [({**each.limits, **each.requests}, each.is_sidecar) for each in pod.init_containers]
+    return _sum(containers, inits, pod.requests, pod.overhead, _ours(names))
+
+
+def _requests(spec: _Spec) -> Resources:
+    containers = [podspec.requested(each.resources) for each in spec.containers or ()]
+    inits = [
+        (podspec.requested(each.resources), each.restart_policy == "Always")
+        for each in spec.init_containers or ()
+    ]
+    return _sum(containers, inits, podspec.requested(spec.resources), spec.overhead or {})
+
+
+def _ours(names: Names) -> Collection[str]:
+    return {names.gpu_mem, names.gpu_core, names.gpu, names.gpu_count}
+
+
+def _sum(
+    containers: Iterable[Amounts],
+    inits: Iterable[tuple[Amounts, bool]],
+    own: Amounts,
+    overhead: Amounts,
+    omitted: Collection[str] = (),
+) -> Resources:
+    """The larger of the containers and each init container, and overhead.
+
+    Args:
+        containers: requests of each.
+        inits: requests of each init container, and whether it is a sidecar.
+        own: requests of the pod as a whole, which replace those of its containers.
+        overhead: of its runtime class.
+        omitted: resources that are left out.
+    """
     running: dict[str, int] = {}
     peak: dict[str, int] = {}
-    for container in spec.init_containers or ():
-        asked = _of(container.resources)
-        if container.restart_policy == "Always":
+    for texts, sidecar in inits:
+        asked = _amounts(texts)
+        if sidecar:
             _add(running, asked)
             _raise(peak, running)
         else:
-            _raise(peak, {name: asked.get(name, 0) + running.get(name, 0) for name in asked})
-    for container in spec.containers or ():
-        _add(running, _of(container.resources))
+            _raise(peak, {name: asked[name] + running.get(name, 0) for name in asked})
+    for texts in containers:
+        _add(running, _amounts(texts))
     _raise(peak, running)
-    peak.update(_of(spec.resources))  # requests of the pod as a whole replace those of containers
-    _add(peak, {name: _amount(name, str(text)) for name, text in (spec.overhead or {}).items()})
-    ours = {names.gpu_mem, names.gpu_core, names.gpu, names.gpu_count}
-    return tuple(sorted((n, asked) for n, asked in peak.items() if asked and n not in ours))
+    peak.update(_amounts(own))
+    _add(peak, _amounts(overhead))
+    rest = (pair for pair in peak.items() if pair[1] and pair[0] not in omitted)
+    found = tuple(sorted(rest))
+    return _shared(found) if len(found) <= SHARED_NAMES else found
 
 
-def _of(resources: _Resources | None) -> Mapping[str, int]:
-    """Requests of a container; the API server copies limits where there are none."""
-    if resources is None:
-        return {}
-    texts = {**(resources.limits or {}), **(resources.requests or {})}
+@lru_cache(KEPT)
+def _shared(requests: Resources) -> Resources:
+    """Equal requests as one value: the pods of a template share theirs."""
+    return requests
+
+
+def _amounts(texts: Amounts) -> dict[str, int]:
     return {name: _amount(name, str(text)) for name, text in texts.items()}
 
 
+@lru_cache(KEPT)
 def _amount(name: str, text: str) -> int:
     return milli(text) if name == CPU else amount(text)
 
@@ -244,3 +306,16 @@ def _unsupported(spec: _Spec) -> Iterator[str]:
         yield "host ports"
     if spec.resource_claims:
         yield "resource claims"
+
+
+def _preferences(spec: _Spec) -> Iterator[str]:
+    affinity = spec.affinity or _Affinity()
+    if affinity.node_affinity and affinity.node_affinity.preferred:
+        yield "preferred node affinity"
+    if affinity.pod_affinity and affinity.pod_affinity.preferred:
+        yield "preferred inter-pod affinity"
+    if affinity.pod_anti_affinity and affinity.pod_anti_affinity.preferred:
+        yield "preferred inter-pod anti-affinity"
+    spread = spec.topology_spread_constraints or ()
+    if any(each.when_unsatisfiable == "ScheduleAnyway" for each in spread):
+        yield "topology spread with ScheduleAnyway"

@@ -1,4 +1,4 @@
-"""The one error of this boundary: bytes or text that do not say what they should.
+"""The error of the decoders: bytes or text that cannot be parsed.
 
 Nothing else ever leaves ``gpucore.wire``, whatever is put in.
 """

@@ -1,15 +1,20 @@
 """Pages of a list and events of a watch, as the API server streams them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Generic, TypeVar
 
 import msgspec
 
-from gpucore.wire import nodespec, podspec
+from gpucore.wire.claim import resource_slices as resourceslices
+from gpucore.wire.claim.resource_claims import ResourceClaim, decode_claim
+from gpucore.wire.claim.resource_slices import ResourceSlice
+from gpucore.wire.constraints import all_constraints
 from gpucore.wire.errors import WireError
-from gpucore.wire.nodespec import Node
-from gpucore.wire.podspec import Pod
+from gpucore.wire.node import spec as nodespec
+from gpucore.wire.node.spec import Node
+from gpucore.wire.pod import spec as podspec
+from gpucore.wire.pod.spec import Pod
 
 T = TypeVar("T")
 
@@ -19,7 +24,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
     Attributes:
         resource_version: where a watch after this list starts.
-        continue_token: asks for the next page; empty on the last.
+        continue_token: for the next page; empty on the last.
     """
 
     items: tuple[T, ...]
@@ -27,8 +32,8 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     continue_token: str = ""
 
 
-class Kind(StrEnum):
-    """What an event of a watch says."""
+class WatchEventType(StrEnum):
+    """The type of a watch event."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -37,17 +42,17 @@ class Kind(StrEnum):
     ERROR = "ERROR"
 
 
-class Event(msgspec.Struct, Generic[T], frozen=True):
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     """One line of a watch.
 
     Attributes:
         item: the object; ``None`` for BOOKMARK and ERROR.
         resource_version: of the object, or of the bookmark.
         code: HTTP status of an ERROR (410: the version is too old); 0 otherwise.
-        message: what an ERROR says.
+        message: of an ERROR.
     """
 
-    kind: Kind
+    kind: WatchEventType
     item: T | None = None
     resource_version: str = ""
     code: int = 0
@@ -64,6 +69,11 @@ class _RawList(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
+class _RawPodList(msgspec.Struct):
+    metadata: _ListMetadata
+    items: list[msgspec.Raw] | None = None
+
+
 class _PodList(msgspec.Struct):
     metadata: _ListMetadata
     items: list[podspec.PodObject] | None = None
@@ -74,8 +84,18 @@ class _NodeList(msgspec.Struct):
     items: list[nodespec.NodeObject] | None = None
 
 
+class _SliceList(msgspec.Struct):
+    metadata: _ListMetadata
+    items: list[resourceslices.SliceObject] | None = None
+
+
+class _RawClaimList(msgspec.Struct):
+    metadata: _ListMetadata
+    items: list[msgspec.Raw] | None = None
+
+
 class _Line(msgspec.Struct):
-    type: Kind
+    type: WatchEventType
     object: msgspec.Raw
 
 
@@ -93,8 +113,11 @@ class _Status(msgspec.Struct):
 
 
 _RAW = msgspec.json.Decoder(_RawList)
+_RAW_PODS = msgspec.json.Decoder(_RawPodList)
 _PODS = msgspec.json.Decoder(_PodList)
 _NODES = msgspec.json.Decoder(_NodeList)
+_SLICES = msgspec.json.Decoder(_SliceList)
+_CLAIMS = msgspec.json.Decoder(_RawClaimList)
 _LINE = msgspec.json.Decoder(_Line)
 _BOOKMARK = msgspec.json.Decoder(_Bookmark)
 _STATUS = msgspec.json.Decoder(_Status)
@@ -126,8 +149,25 @@ def decode_pods(raw: bytes) -> Page[Pod]:
     try:
         page = _PODS.decode(raw)
     except _BROKEN as error:
-        raise WireError(f"no list of pods: {error}") from error
+        raise WireError(f"invalid list of pods: {error}") from error
     return _page(tuple(map(podspec.flat, page.items or ())), page.metadata)
+
+
+def decode_constrained_pods(raw: bytes) -> Page[Pod]:
+    """Read a page of a pod list, each pod with its constraints.
+
+    Raises:
+        WireError: the bytes are no pod list.
+    """
+    try:
+        page = _RAW_PODS.decode(raw)
+    except _BROKEN as error:
+        raise WireError(f"invalid list of pods: {error}") from error
+    return _page(tuple(map(_constrained, page.items or ())), page.metadata)
+
+
+def _constrained(raw: msgspec.Raw) -> Pod:
+    return podspec.decode_pod(raw, all_constraints(raw))
 
 
 def decode_nodes(raw: bytes) -> Page[Node]:
@@ -139,38 +179,103 @@ def decode_nodes(raw: bytes) -> Page[Node]:
     try:
         page = _NODES.decode(raw)
     except _BROKEN as error:
-        raise WireError(f"no list of nodes: {error}") from error
+        raise WireError(f"invalid list of nodes: {error}") from error
     return _page(tuple(map(nodespec.flat, page.items or ())), page.metadata)
+
+
+def decode_slices(raw: bytes) -> Page[ResourceSlice]:
+    """Read a page of a list of ResourceSlices.
+
+    Raises:
+        WireError: the bytes are no list of ResourceSlices.
+    """
+    try:
+        page = _SLICES.decode(raw)
+    except _BROKEN as error:
+        raise WireError(f"no list of ResourceSlices: {error}") from error
+    return _page(tuple(map(resourceslices.flat, page.items or ())), page.metadata)
+
+
+def decode_claims(raw: bytes) -> Page[ResourceClaim]:
+    """Read a page of a list of ResourceClaims.
+
+    Raises:
+        WireError: the bytes are no list of ResourceClaims.
+    """
+    try:
+        page = _CLAIMS.decode(raw)
+    except _BROKEN as error:
+        raise WireError(f"no list of ResourceClaims: {error}") from error
+    return _page(tuple(map(decode_claim, page.items or ())), page.metadata)
 
 
 def _page(items: tuple[T, ...], metadata: _ListMetadata) -> Page[T]:
     return Page(items, metadata.resource_version, metadata.continue_token or "")
 
 
-def decode_pod_event(raw: bytes) -> Event[Pod]:
+def decode_pod_event(raw: bytes) -> WatchEvent[Pod]:
     """Read one line of a watch on pods.
 
     Raises:
         WireError: the bytes are no event of a pod.
     """
+    return _pod_event(raw, podspec.decode_pod)
+
+
+def decode_constrained_pod_event(raw: bytes) -> WatchEvent[Pod]:
+    """Read one line of a watch on pods, the pod with its constraints.
+
+    Raises:
+        WireError: the bytes are no event of a pod.
+    """
+    return _pod_event(raw, _constrained)
+
+
+def _pod_event(raw: bytes, decode: Callable[[msgspec.Raw], Pod]) -> WatchEvent[Pod]:
     line = _line(raw)
-    if line.type in {Kind.BOOKMARK, Kind.ERROR}:
+    if line.type in {WatchEventType.BOOKMARK, WatchEventType.ERROR}:
         return _notice(line)
-    pod = podspec.decode_pod(line.object)
-    return Event(line.type, pod, pod.resource_version)
+    pod = decode(line.object)
+    return WatchEvent(line.type, pod, pod.resource_version)
 
 
-def decode_node_event(raw: bytes) -> Event[Node]:
+def decode_node_event(raw: bytes) -> WatchEvent[Node]:
     """Read one line of a watch on nodes.
 
     Raises:
         WireError: the bytes are no event of a node.
     """
     line = _line(raw)
-    if line.type in {Kind.BOOKMARK, Kind.ERROR}:
+    if line.type in {WatchEventType.BOOKMARK, WatchEventType.ERROR}:
         return _notice(line)
     node = nodespec.decode_node(line.object)
-    return Event(line.type, node, node.resource_version)
+    return WatchEvent(line.type, node, node.resource_version)
+
+
+def decode_slice_event(raw: bytes) -> WatchEvent[ResourceSlice]:
+    """Read one line of a watch on ResourceSlices.
+
+    Raises:
+        WireError: the bytes are no event of a ResourceSlice.
+    """
+    line = _line(raw)
+    if line.type in {WatchEventType.BOOKMARK, WatchEventType.ERROR}:
+        return _notice(line)
+    item = resourceslices.decode_slice(line.object)
+    return WatchEvent(line.type, item, item.resource_version)
+
+
+def decode_claim_event(raw: bytes) -> WatchEvent[ResourceClaim]:
+    """Read one line of a watch on ResourceClaims.
+
+    Raises:
+        WireError: the bytes are no event of a ResourceClaim.
+    """
+    line = _line(raw)
+    if line.type in {WatchEventType.BOOKMARK, WatchEventType.ERROR}:
+        return _notice(line)
+    item = decode_claim(line.object)
+    return WatchEvent(line.type, item, item.resource_version)
 
 
 def _line(raw: bytes) -> _Line:
@@ -180,12 +285,12 @@ def _line(raw: bytes) -> _Line:
         raise WireError(f"no event: {error}") from error
 
 
-def _notice(line: _Line) -> Event[T]:
+def _notice(line: _Line) -> WatchEvent[T]:
     try:
-        if line.type is Kind.BOOKMARK:
+        if line.type is WatchEventType.BOOKMARK:
             version = _BOOKMARK.decode(line.object).metadata.resource_version
-            return Event(line.type, resource_version=version)
+            return WatchEvent(line.type, resource_version=version)
         status = _STATUS.decode(line.object)
     except _BROKEN as error:
         raise WireError(f"no event: {error}") from error
-    return Event(line.type, code=status.code or 0, message=status.message or "")
+    return WatchEvent(line.type, code=status.code or 0, message=status.message or "")

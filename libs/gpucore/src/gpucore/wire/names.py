@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-# Ours: explicit units and cards, which the originals lack.
+# Ours: explicit units and GPUs, which the originals lack.
 INVENTORY: Final = "gpushare/inventory"  # node annotation, versioned JSON
 INVENTORY_HASH: Final = "gpushare/inventory-hash"  # node label: which inventory it has
 UNIT: Final = "gpushare/unit"  # pod annotation: the unit its amounts are in
@@ -18,13 +18,31 @@ RETRY: Final = (
     "gpushare/retry"  # pod annotation: when a waiting pod was last sent back to its scheduler
 )
 POLICY: Final = "gpushare/policy"  # pod annotation: binpack, spread, fragmentation
-ISOLATION: Final = "gpushare/isolation"  # pod annotation: the rung it demands; node label: its own
-CARD_ISOLATION: Final = "gpushare/card-isolation"  # node annotation: "0=mps,1=none", by card
+ISOLATION: Final = (
+    "gpushare/isolation"  # pod annotation: the isolation mode it demands; node label: its own
+)
+MEMORY_LIMIT: Final = "gpushare/memory-limit"  # pod annotation: most units that it may use
+START_TURN: Final = "gpushare/start-turn"  # pod annotation: seconds to start alone on its GPU
+START_TURN_WORDS: Final = "waits for its turn"  # in kubelet's message about such a pod
+KAI_CONTAINER: Final = "nvidia.com/container."  # pod annotations of KAI: then the container's name
+KAI_MEMORY_LIMIT: Final = ".gpu-memory.limit"  # and this; MiB
+CARD_ISOLATION: Final = "gpushare/card-isolation"  # node annotation: "0=mps,1=none", by GPU
 POLICY_NAMES: Final = ("binpack", "spread", "fragmentation")
-TOPOLOGY: Final = "gpushare/topology"  # pod annotation: how cards that go together are chosen
+TOPOLOGY: Final = "gpushare/topology"  # pod annotation: how GPUs that go together are chosen
 TOPOLOGY_NAMES: Final = ("best-effort", "bandwidth", "static", "simple")
 
-# V2, per container and card.
+# Claims: GPU shares as ResourceClaims (Dynamic Resource Allocation).
+API: Final = "gpushare/api"  # node label: how the node offers its GPUs; device plugin by default
+API_DEVICES: Final = "devices"
+API_CLAIMS: Final = "claims"
+API_AUTO: Final = "auto"
+CLAIM_TEMPLATE: Final = (
+    "gpushare/claim-template"  # pod annotation: the claim template that a converted pod uses
+)
+CLAIM_MANAGER: Final = "gpushare-webhook"  # label value of the claim templates that it creates
+CLAIM_DRIVER: Final = "gpu.gpushare.io"  # driver name in ResourceSlices and ResourceClaims
+
+# V2, per container and GPU.
 V2_ALLOCATION: Final = "scheduler.framework.gpushare.allocation"
 V2_ASSIGNED: Final = "scheduler.framework.gpushare.assigned"
 V2_ASSUME_TIME: Final = "scheduler.framework.gpushare.assume-time"
@@ -70,7 +88,18 @@ ENV_PROCESS_FRACTION: Final = "GPUSHARE_PROCESS_MEM_FRACTION"  # less the head-r
 ENV_MPS_THREADS: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 ENV_MPS_MEMORY: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 ENV_MPS_PIPE: Final = "CUDA_MPS_PIPE_DIRECTORY"
-LIMITING_ENV: Final = frozenset({ENV_MPS_THREADS, ENV_MPS_MEMORY, ENV_MPS_PIPE, ENV_CGPU_DISABLE})
+ENV_DRIVER_REQUEST: Final = "NVIDIA_GPU_MEMORY_REQUEST"  # MiB; read by NVIDIA's container toolkit
+ENV_DRIVER_LIMIT: Final = "NVIDIA_GPU_MEMORY_LIMIT"
+LIMITING_ENV: Final = frozenset(
+    {
+        ENV_MPS_THREADS,
+        ENV_MPS_MEMORY,
+        ENV_MPS_PIPE,
+        ENV_CGPU_DISABLE,
+        ENV_DRIVER_REQUEST,
+        ENV_DRIVER_LIMIT,
+    }
+)
 """Variables that hold a container to its share; a pod that requests GPUs may not set them."""
 NO_DEVICES: Final = frozenset({"none", "void"})
 """Values of NVIDIA_VISIBLE_DEVICES that hide every GPU."""
@@ -85,7 +114,7 @@ NVIDIA_DEPLOY_PLUGIN: Final = "nvidia.com/gpu.deploy.device-plugin"  # node labe
 NVIDIA_HELD_AFFINITY: Final = "gpushare/nvidia-plugin-affinity"  # DaemonSet annotation
 NVIDIA_HELD_LABEL: Final = "gpushare/nvidia-plugin-label"  # node annotation
 
-# The legacy way to say that cards of a node are unhealthy.
+# The legacy list of a node's unhealthy GPUs.
 UNHEALTHY_NAMESPACE: Final = "kube-system"
 UNHEALTHY_PREFIX: Final = "unhealthy-gpu-"
 UNHEALTHY_KEY: Final = "gpus"
@@ -113,27 +142,27 @@ class Names(msgspec.Struct, frozen=True):
 
     @property
     def gpu_core(self) -> str:
-        """Resource: percent of one card's compute, 100 a card."""
+        """Resource: percent of one GPU's compute, 100 a GPU."""
         return f"{self.domain}/gpu-core.percentage"
 
     @property
     def gpu(self) -> str:
-        """Resource: whole cards."""
+        """Resource: exclusive GPUs."""
         return f"{self.domain}/gpu"
 
     @property
     def gpu_count(self) -> str:
-        """Resource on nodes (informational) and label on pods (cards to spread over)."""
+        """Resource on nodes (informational) and label on pods (GPUs to spread over)."""
         return f"{self.domain}/gpu-count"
 
     @property
     def mem_idx(self) -> str:
-        """V1: index of the card."""
+        """V1: index of the GPU."""
         return f"{self.prefix}_GPU_MEM_IDX"
 
     @property
     def mem_dev(self) -> str:
-        """V1: units of that card."""
+        """V1: units of that GPU."""
         return f"{self.prefix}_GPU_MEM_DEV"
 
     @property
@@ -148,7 +177,7 @@ class Names(msgspec.Struct, frozen=True):
 
     @property
     def mem_assigned(self) -> str:
-        """V1: ``false`` at bind, ``true`` when the node has handed the card out."""
+        """V1: ``false`` at bind, ``true`` when the node has handed the GPU out."""
         return f"{self.prefix}_GPU_MEM_ASSIGNED"
 
     @property
@@ -158,17 +187,17 @@ class Names(msgspec.Struct, frozen=True):
 
     @property
     def group(self) -> str:
-        """Whole cards: comma list of indexes."""
+        """Exclusive GPUs: comma list of indexes."""
         return f"{self.prefix}_GPU_GROUP"
 
     @property
     def group_assigned(self) -> str:
-        """Whole cards: as :attr:`mem_assigned`."""
+        """Exclusive GPUs: as :attr:`mem_assigned`."""
         return f"{self.prefix}_GPU_ASSIGNED"
 
     @property
     def group_assume_time(self) -> str:
-        """Whole cards: as :attr:`mem_assume_time`."""
+        """Exclusive GPUs: as :attr:`mem_assume_time`."""
         return f"{self.prefix}_GPU_ASSUME_TIME"
 
 

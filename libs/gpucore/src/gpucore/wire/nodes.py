@@ -1,13 +1,13 @@
-"""Nodes to and from the wire: the one name to import for a node's bytes and text."""
+"""Facade of the node codecs."""
 
-from gpucore.wire.inventories import (
+from gpucore.wire.node.inventories import (
     decode_inventory,
     encode_inventory,
     inventory_hash,
     inventory_of,
 )
-from gpucore.wire.nodespec import Node, decode_node
-from gpucore.wire.unhealthy import kept_by_plugin, unhealthy_indexes, unhealthy_node
+from gpucore.wire.node.spec import Node, decode_node
+from gpucore.wire.node.unhealthy import kept_by_plugin, unhealthy_indexes, unhealthy_node
 
 __all__ = [
     "Node",

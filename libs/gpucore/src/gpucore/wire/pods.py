@@ -1,8 +1,8 @@
-"""Pods to and from the wire: the one name to import for everything about a pod's bytes and text."""
+"""Facade of the pod codecs."""
 
-from gpucore.wire.claims import claim_of
-from gpucore.wire.demands import demand_of
-from gpucore.wire.placements import annotations_of
-from gpucore.wire.podspec import Container, Pod, decode_pod
+from gpucore.wire.pod.allocations import allocation_of
+from gpucore.wire.pod.placements import annotations_of
+from gpucore.wire.pod.requests import pod_request_of
+from gpucore.wire.pod.spec import Container, Pod, decode_pod
 
-__all__ = ["Container", "Pod", "annotations_of", "claim_of", "decode_pod", "demand_of"]
+__all__ = ["Container", "Pod", "allocation_of", "annotations_of", "decode_pod", "pod_request_of"]

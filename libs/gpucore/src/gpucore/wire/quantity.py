@@ -1,4 +1,4 @@
-"""Kubernetes quantities as whole numbers.
+"""Kubernetes quantities as integers.
 
 The API server rewrites amounts in canonical form, so 32000 units come back as ``32k``: an amount
 that is read with ``int`` is lost exactly on the largest nodes.
@@ -20,7 +20,7 @@ _DECIMAL: Final = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T"
 
 
 def amount(text: str) -> int:
-    """Whole number that a quantity says, a fraction rounded up as kubelet does.
+    """The integer value of a quantity, a fraction rounded up as kubelet does.
 
     Raises:
         WireError: the text is no quantity, or a negative one.
@@ -31,7 +31,7 @@ def amount(text: str) -> int:
 
 
 def milli(text: str) -> int:
-    """Thousandths that a quantity says, rounded up: how the scheduler counts cpu.
+    """The thousandths of a quantity, rounded up as the scheduler counts cpu.
 
     Raises:
         WireError: as :func:`amount`.

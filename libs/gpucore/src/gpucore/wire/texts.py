@@ -1,6 +1,6 @@
-"""The texts of a pod that say what it asks for and holds, as one value that can be looked up.
+"""The annotations, labels and limits of a pod that matter here, as one hashable value.
 
-Pods of one template say the same in the same words: thousands of them are read once. A reader is
+Pods of one template have the same texts: thousands of them are decoded once. A reader is
 given a pod made of nothing but these texts, so that it cannot depend on any that is left out here.
 """
 
@@ -12,9 +12,9 @@ import msgspec
 
 from gpucore.units import PodUid
 from gpucore.wire import names as wire_names
-from gpucore.wire.gangs import GANG_LABELS
 from gpucore.wire.names import Names
-from gpucore.wire.podspec import Container, Pod
+from gpucore.wire.pod.gangs import GANG_LABELS
+from gpucore.wire.pod.spec import Container, Pod
 
 KEPT: Final = 4096
 """Different texts whose reading is kept."""
@@ -24,7 +24,7 @@ _Limits = tuple[tuple[_Items, str], ...]
 
 
 class Texts(msgspec.Struct, frozen=True):
-    """What one pod says of GPUs.
+    """The texts of one pod that concern GPUs.
 
     Attributes:
         containers, init_containers: limits and restart policy of each.
@@ -36,7 +36,7 @@ class Texts(msgspec.Struct, frozen=True):
     init_containers: _Limits
 
     def pod(self) -> Pod:
-        """A pod without a name that says this and nothing else."""
+        """A pod without a name that has these texts and nothing else."""
         return Pod(
             uid=PodUid(""),
             namespace="",
@@ -88,7 +88,7 @@ def _keys(names: Names) -> _Keys:
                 *(wire_names.V2_ALLOCATION, wire_names.V2_ASSIGNED),
                 *(wire_names.V3_MEMORY, wire_names.V3_CORE_PERCENTAGE, wire_names.V3_ASSIGNED),
                 *(wire_names.GPU_GROUP, wire_names.UNIT, wire_names.EXCLUSIVE, wire_names.POLICY),
-                *(wire_names.ISOLATION, wire_names.TOPOLOGY),
+                *(wire_names.ISOLATION, wire_names.TOPOLOGY, wire_names.MEMORY_LIMIT),
             )
         ),
         labels=frozenset(

@@ -1,0 +1,1 @@
+"""State of nodes and GPUs: allocations and free capacity."""

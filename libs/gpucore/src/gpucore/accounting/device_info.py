@@ -1,0 +1,176 @@
+"""State of one GPU: its allocations and its free memory and compute.
+
+The state counts all allocations, also impossible ones (more than the GPU has, or on a GPU that the
+node no longer has): hiding them would allocate the same memory twice. ``free`` never goes below
+zero.
+"""
+
+from typing import Final
+
+import msgspec
+
+from gpucore.model import CORE_PER_CARD, Gpu
+from gpucore.units import GpuIndex, PodUid
+
+MILLI: Final = 1000
+"""Parts that a GPU is measured in where memory and compute are compared."""
+
+MPS_CLIENTS: Final = 48
+"""Clients that one MPS daemon serves (Volta and newer)."""
+
+
+class DeviceAllocation(msgspec.Struct, frozen=True):
+    """What one pod holds of one GPU.
+
+    Attributes:
+        mem: units of the node.
+        core: percent.
+        whole: the GPU was given away whole.
+        alone: a share that has its GPU to itself.
+    """
+
+    mem: int = 0
+    core: int = 0
+    whole: bool = False
+    alone: bool = False
+
+
+class DeviceInfo:
+    """The state of one GPU.
+
+    Attributes:
+        index: position on the node.
+        gpu: the GPU; ``None`` while the node has no such GPU but allocations on it remain.
+        total: units that may be allocated (oversell included).
+        healthy: it may be allocated at all.
+        max_pods: how many pods it takes; 0 any number.
+        used: units allocated.
+        core_used: percent allocated.
+        holders: its allocations.
+    """
+
+    __slots__ = (
+        "_alone",
+        "_whole",
+        "core_used",
+        "gpu",
+        "healthy",
+        "holders",
+        "index",
+        "max_pods",
+        "total",
+        "used",
+    )
+
+    def __init__(
+        self,
+        index: GpuIndex,
+        gpu: Gpu | None,
+        *,
+        total: int = 0,
+        healthy: bool = False,
+        max_pods: int = 0,
+    ) -> None:
+        self.index = index
+        self.gpu = gpu
+        self.total = total
+        self.healthy = healthy
+        self.max_pods = max_pods
+        self.used = 0
+        self.core_used = 0
+        self.holders: dict[PodUid, DeviceAllocation] = {}
+        self._whole = 0
+        self._alone = 0
+
+    @classmethod
+    def of(cls, gpu: Gpu, *, oversell: int, healthy: bool, max_pods: int) -> "DeviceInfo":
+        """The state of ``gpu`` without allocations, with the limits of its kind."""
+        limits = [max_pods] if max_pods else []
+        limits += [MPS_CLIENTS] if gpu.isolation.uses_mps else []
+        limits += [1] if gpu.mig else []
+        return cls(
+            gpu.index,
+            gpu,
+            total=gpu.units * oversell,
+            healthy=healthy,
+            max_pods=min(limits, default=0),
+        )
+
+    @property
+    def free(self) -> int:
+        """Units that are left; 0 on a GPU that is used exclusively or over-full."""
+        if self._whole or self._alone:
+            return 0
+        return self.total - self.used if self.used < self.total else 0
+
+    @property
+    def core_free(self) -> int:
+        """Percent that is left; 0 on a GPU that is used exclusively or over-full."""
+        return 0 if self.taken else max(CORE_PER_CARD - self.core_used, 0)
+
+    @property
+    def free_milli(self) -> int:
+        """Thousandths that are left, of memory or compute, whichever is scarcer."""
+        if not self.total:
+            return MILLI if self.empty else 0
+        return min(self.free * MILLI // self.total, self.core_free * MILLI // CORE_PER_CARD)
+
+    @property
+    def taken(self) -> bool:
+        """Somebody has it whole, or to itself."""
+        return bool(self._whole or self._alone)
+
+    @property
+    def empty(self) -> bool:
+        """Whether it has no allocation."""
+        return not self.holders
+
+    @property
+    def crowded(self) -> bool:
+        """It takes no further pod, however small."""
+        return bool(self.max_pods) and len(self.holders) >= self.max_pods
+
+    @property
+    def open(self) -> bool:
+        """A further share may come, if it is small enough."""
+        return self.healthy and not self._whole and not self._alone and not self.crowded
+
+    @property
+    def overfull(self) -> bool:
+        """More is held than it has, or by more than may."""
+        crowd = len(self.holders)
+        return (
+            self.used > self.total
+            or self.core_used > CORE_PER_CARD
+            or (self.taken and crowd > 1)
+            or bool(self.max_pods and crowd > self.max_pods)
+        )
+
+    @property
+    def excess(self) -> int:
+        """Units held beyond what the GPU has: their pods are, or will be, on another GPU."""
+        held = self.used + self._whole * self.total
+        return held - self.total if held > self.total and self.gpu is not None else 0
+
+    @property
+    def crowd(self) -> int:
+        """Pods beyond the one that has the GPU whole, or to itself."""
+        return len(self.holders) - 1 if self.gpu is not None and self.taken else 0
+
+    def take(self, uid: PodUid, hold: DeviceAllocation) -> None:
+        """Enter what ``uid`` holds; it holds nothing here yet."""
+        self.holders[uid] = hold
+        self.used += hold.mem
+        self.core_used += hold.core
+        self._whole += hold.whole
+        self._alone += hold.alone
+
+    def drop(self, uid: PodUid) -> None:
+        """Strike out what ``uid`` holds, if anything."""
+        hold = self.holders.pop(uid, None)
+        if hold is None:
+            return
+        self.used -= hold.mem
+        self.core_used -= hold.core
+        self._whole -= hold.whole
+        self._alone -= hold.alone

@@ -1,0 +1,243 @@
+"""State of one node: its GPUs, their allocations, and the aggregates that a filter reads.
+
+An account outlives its node while pods still claim it, and stands ready when the node returns. It
+changes only through :class:`gpucore.accounting.ledger.Ledger` (or on a copy, in
+:mod:`gpucore.simulate.whatif`). Aggregates are reckoned up when they are read, so that many changes
+in a row cost one reckoning.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from gpucore.accounting.device_info import DeviceAllocation, DeviceInfo
+from gpucore.accounting.node_capacity import ABSENT, NodeCapacity
+from gpucore.model import Allocation, Inventory
+from gpucore.units import GpuIndex, MemoryUnit, NodeName, PodUid
+
+
+class NodeInfo:
+    """The state of one node.
+
+    Attributes:
+        name: of the node.
+        shape: its capacity without allocations.
+        pending: units held on no known GPU; ``pending_core`` and ``pending_gpus`` likewise.
+    """
+
+    __slots__ = (
+        "_allocations",
+        "_cards",
+        "_crowd",
+        "_excess",
+        "_free",
+        "_free_parts",
+        "_largest",
+        "_reckoned",
+        "_share_room",
+        "_whole_room",
+        "name",
+        "pending",
+        "pending_core",
+        "pending_gpus",
+        "shape",
+    )
+
+    def __init__(self, name: NodeName, shape: NodeCapacity = ABSENT) -> None:
+        self.name = name
+        self.shape = shape
+        self._allocations: dict[PodUid, Allocation] = {}
+        self._cards: dict[GpuIndex, DeviceInfo] = {}
+        self._free_parts: Mapping[GpuIndex, int] | None = None
+        self.reshape(shape)
+
+    @property
+    def present(self) -> bool:
+        """The node exists; otherwise only claims on it do."""
+        return self.shape.present
+
+    @property
+    def inventory(self) -> Inventory | None:
+        """Its GPUs, where they are known."""
+        return self.shape.inventory
+
+    @property
+    def unit(self) -> MemoryUnit | None:
+        """The size of a unit; ``None`` where it is unknown."""
+        return self.shape.unit
+
+    @property
+    def cards(self) -> Mapping[GpuIndex, DeviceInfo]:
+        """Its GPUs by index, in order; then those that it lost and that are held, in order."""
+        return MappingProxyType(self._cards)
+
+    @property
+    def allocations(self) -> Mapping[PodUid, Allocation]:
+        """What pods hold here."""
+        return MappingProxyType(self._allocations)
+
+    @property
+    def total_units(self) -> int:
+        """Units of all GPUs."""
+        return sum(card.total for card in self._cards.values())
+
+    @property
+    def used_units(self) -> int:
+        """Units held, those on no known GPU included."""
+        return sum(card.used for card in self._cards.values()) + self.pending
+
+    @property
+    def overfull(self) -> tuple[GpuIndex, ...]:
+        """GPUs whose allocated memory exceeds their capacity."""
+        return tuple(sorted(i for i, card in self._cards.items() if card.overfull))
+
+    @property
+    def max_allocatable_memory(self) -> int:
+        """The largest one-card share of memory that fits now; -1 where none is offered."""
+        self._reckon()
+        return self._share_room
+
+    @property
+    def free_gpus(self) -> int:
+        """How many exclusive GPUs fit now; -1 where none are offered."""
+        self._reckon()
+        return self._whole_room
+
+    def reserved_units(self) -> int:
+        """Units to keep free: allocations on unknown GPUs, and amounts that exceed their GPU.
+
+        Two equal pods that swapped GPUs are corrected one after the other: in between, one GPU
+        looks over-full and the other looks free; the excess shows that it is in use.
+        """
+        self._reckon()
+        return self.pending + self._excess + self.pending_gpus * self._largest
+
+    def free_units(self) -> int:
+        """Units left on GPUs that may be given out, before anything is kept for pending pods."""
+        self._reckon()
+        return self._free
+
+    def free_parts(self) -> Mapping[GpuIndex, int]:
+        """Thousandths left on each healthy GPU."""
+        if self._free_parts is None:
+            cards = self._cards.items()
+            self._free_parts = {i: card.free_milli for i, card in cards if card.healthy}
+        return self._free_parts
+
+    def reshape(self, shape: NodeCapacity) -> None:
+        """Follow a change of the node; what pods hold is counted anew in its unit."""
+        allocations = list(self._allocations.values())
+        self.shape = shape
+        self._largest = shape.largest_gpu
+        self._allocations.clear()
+        self._cards = shape.devices_without_allocations()
+        self.pending = self.pending_core = self.pending_gpus = 0
+        for allocation in allocations:
+            self._enter(allocation)
+        self._changed()
+
+    def put(self, allocation: Allocation) -> None:
+        """Enter an allocation, in the place of an earlier one of the same pod."""
+        self._strike(allocation.uid)
+        self._enter(allocation)
+        self._changed()
+
+    def drop(self, uid: PodUid) -> None:
+        """Strike out the allocation of ``uid``, if there is one."""
+        self._strike(uid)
+        self._changed()
+
+    def copy(self) -> "NodeInfo":
+        """A copy that can be changed independently."""
+        twin = NodeInfo(self.name, self.shape)
+        for allocation in self._allocations.values():
+            twin._enter(allocation)
+        twin._changed()
+        return twin
+
+    def _enter(self, allocation: Allocation) -> None:
+        self._allocations[allocation.uid] = allocation
+        for index, hold in self._holds(allocation).items():
+            card = self._cards.get(index) or self._lost(index)
+            card.take(allocation.uid, hold)
+        if self._counts_elsewhere(allocation):
+            return
+        self.pending += self.shape.counted(allocation.pending, allocation.unit)
+        self.pending_core += allocation.pending_core
+        self.pending_gpus += allocation.pending_gpus
+
+    def _lost(self, index: GpuIndex) -> DeviceInfo:
+        """A new entry for a GPU that the node does not have, in its place among those."""
+        later = [i for i, card in self._cards.items() if card.gpu is None and i > index]
+        card = self._cards[index] = DeviceInfo(index, None)
+        for each in later:
+            self._cards[each] = self._cards.pop(each)
+        return card
+
+    def _strike(self, uid: PodUid) -> None:
+        allocation = self._allocations.pop(uid, None)
+        if allocation is None:
+            return
+        for index in _indexes(allocation):
+            card = self._cards[index]
+            card.drop(uid)
+            if card.gpu is None and card.empty:
+                del self._cards[index]
+        if self._counts_elsewhere(allocation):
+            return
+        self.pending -= self.shape.counted(allocation.pending, allocation.unit)
+        self.pending_core -= allocation.pending_core
+        self.pending_gpus -= allocation.pending_gpus
+
+    def _counts_elsewhere(self, allocation: Allocation) -> bool:
+        """Of a pod whose extended resource is allocated by a claim, the claim counts."""
+        return self.shape.claims and allocation.users is None
+
+    def _holds(self, allocation: Allocation) -> dict[GpuIndex, DeviceAllocation]:
+        placement = allocation.placement
+        return {
+            index: DeviceAllocation(
+                mem=self.shape.counted(placement.mem.get(index, 0), allocation.unit),
+                core=placement.core.get(index, 0),
+                whole=index in placement.group,
+                alone=allocation.exclusive,
+            )
+            for index in _indexes(allocation)
+        }
+
+    def _changed(self) -> None:
+        self._reckoned = False
+        self._free_parts = None
+
+    def _reckon(self) -> None:
+        """Bring the aggregates up to date; exact, so that a filter needs nothing else."""
+        if self._reckoned:
+            return
+        self._reckoned = True
+        widest = empties = self._free = self._excess = self._crowd = 0
+        for card in self._cards.values():
+            left = card.free
+            self._excess += card.excess
+            self._crowd += card.crowd
+            if card.healthy:
+                self._free += left
+                if card.open:
+                    widest = max(widest, left)
+                    empties += card.empty
+        self._share_room = self._whole_room = -1
+        if self.inventory is not None and not self.inventory.serving:
+            return
+        if self.shape.offers_shares:
+            self._share_room = max(min(widest, self._free - self.reserved_units()), 0)
+        if self.shape.offers_cards:
+            self._whole_room = max(empties - self.reserved_gpus(), 0)
+
+    def reserved_gpus(self) -> int:
+        """Exclusive GPUs to keep free, for the same reasons as units."""
+        self._reckon()
+        strays = -(-self.pending // self._largest) if self._largest else 0
+        return self.pending_gpus + self._crowd + strays
+
+
+def _indexes(allocation: Allocation) -> frozenset[GpuIndex]:
+    placement = allocation.placement
+    return frozenset((*placement.mem, *placement.core, *placement.group))

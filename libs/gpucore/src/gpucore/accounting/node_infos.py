@@ -1,0 +1,148 @@
+"""The nodes of the ledger: what each has, what is allocated there, and their aggregates.
+
+A node that vanishes stays while something is allocated on it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+
+from gpucore.accounting.node_capacity import ABSENT, capacity_of
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import Inventory
+from gpucore.units import GpuIndex, NodeName
+from gpucore.wire.names import Names
+from gpucore.wire.nodes import Node
+
+
+class NodeInfos:
+    """State of all nodes, by name.
+
+    Attributes:
+        names: resource domain and annotation prefix.
+        reshaped: called with the name of a node whose capacity has changed.
+    """
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.reshaped: Callable[[NodeName], object] = lambda _: None
+        self._largest_shares: dict[NodeName, int] = {}
+        self._free_gpu_counts: dict[NodeName, int] = {}
+        self._unpublished: dict[NodeName, None] = {}
+        self._node_infos: dict[NodeName, NodeInfo] = {}
+        self._objects: dict[NodeName, Node] = {}
+        self._unhealthy: dict[NodeName, frozenset[GpuIndex]] = {}
+        self._offered: dict[NodeName, Inventory] = {}
+
+    def node(self, name: NodeName) -> NodeInfo | None:
+        """State of one node, also of a removed one that still has allocations."""
+        return self._node_infos.get(name)
+
+    def nodes(self) -> Mapping[NodeName, NodeInfo]:
+        """State of all nodes, by name."""
+        return MappingProxyType(self._node_infos)
+
+    def node_objects(self) -> Mapping[NodeName, Node]:
+        """The nodes that exist, as they were last listed or watched."""
+        return MappingProxyType(self._objects)
+
+    @property
+    def largest_shares(self) -> Mapping[NodeName, int]:
+        """By node, the largest one-card share of memory that fits now; -1 where none is offered."""
+        self._publish()
+        return self._largest_shares
+
+    @property
+    def free_gpu_counts(self) -> Mapping[NodeName, int]:
+        """By node, how many exclusive GPUs fit now; -1 where none are offered."""
+        self._publish()
+        return self._free_gpu_counts
+
+    def node_changed(self, node: Node) -> None:
+        """A node was added or changed.
+
+        Raises:
+            WireError: a capacity is no Kubernetes quantity (the API server accepts no such node).
+        """
+        known = self._objects.get(node.name)
+        self._objects[node.name] = node
+        if known is None or not _same_shape(known, node):
+            self._reshape(node.name)
+
+    def node_gone(self, name: NodeName) -> None:
+        """A node was deleted; claims on it stay."""
+        if self._objects.pop(name, None) is not None:
+            self._reshape(name)
+
+    def relist_nodes(self, nodes: Iterable[Node]) -> None:
+        """These are all nodes there are."""
+        listed = {node.name: node for node in nodes}
+        for name in self._objects.keys() - listed.keys():
+            self.node_gone(name)
+        for node in listed.values():
+            self.node_changed(node)
+
+    def unhealthy_changed(self, node: NodeName, indexes: frozenset[GpuIndex]) -> None:
+        """The legacy ConfigMap withdraws these GPUs of ``node``; an empty set withdraws none."""
+        if self._unhealthy.get(node, frozenset()) == indexes:
+            return
+        self._unhealthy[node] = indexes
+        if not indexes:
+            del self._unhealthy[node]
+        if node in self._objects:
+            self._reshape(node)
+
+    def offered_changed(self, node: NodeName, offered: Inventory | None) -> None:
+        """The GPUs that a node offers as claims; ``None`` where it has no ResourceSlice."""
+        if self._offered.get(node) == offered:
+            return
+        if offered is None:
+            del self._offered[node]
+        else:
+            self._offered[node] = offered
+        if node in self._objects:
+            self._reshape(node)
+
+    def _node_info(self, name: NodeName) -> NodeInfo:
+        node_info = self._node_infos.get(name)
+        if node_info is None:
+            node_info = self._node_infos[name] = NodeInfo(name)
+        return node_info
+
+    def _reshape(self, name: NodeName) -> None:
+        node_info, node = self._node_info(name), self._objects.get(name)
+        unhealthy = self._unhealthy.get(name, frozenset())
+        shape = ABSENT
+        if node is not None:
+            shape = capacity_of(node, self.names, unhealthy, self._offered.get(name))
+        if shape != node_info.shape:
+            node_info.reshape(shape)
+            self.reshaped(name)
+        self._note(node_info)
+
+    def _note(self, node_info: NodeInfo) -> None:
+        """A node's state changed; remove it when neither node nor allocation is left."""
+        name = node_info.name
+        if node_info.present or node_info.allocations:
+            self._unpublished[name] = None
+            return
+        del self._node_infos[name]
+        self._unpublished.pop(name, None)
+        self._largest_shares.pop(name, None)
+        self._free_gpu_counts.pop(name, None)
+
+    def _publish(self) -> None:
+        """Update the largest shares and free GPUs of the nodes that changed since."""
+        for name in self._unpublished:
+            node_info = self._node_infos[name]
+            self._largest_shares[name] = node_info.max_allocatable_memory
+            self._free_gpu_counts[name] = node_info.free_gpus
+        self._unpublished.clear()
+
+
+def _same_shape(old: Node, new: Node) -> bool:
+    """Nothing that a shape is read from has changed; heartbeats end here."""
+    return (
+        old.capacity == new.capacity
+        and old.labels == new.labels
+        and old.annotations == new.annotations
+    )

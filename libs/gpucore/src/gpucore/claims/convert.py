@@ -1,0 +1,196 @@
+"""Pods of the device plugin as pods with claims: the same share, requested the other way.
+
+All containers of a pod get shares of one GPU, as from the extender. An init container uses the
+share of the first container, which is as large as the larger of the two. Requests that only the
+extender can serve (gangs, exact topology) are not converted; the reason is a value.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from gpucore.claims.share_template import (
+    MAX_MIB,
+    ShareRequest,
+    ShareTemplate,
+    decode_contents,
+    encode_contents,
+    request_name,
+    template_name,
+)
+from gpucore.model import CORE_PER_CARD, ContainerRequest, IsolationMode, PodRequest
+from gpucore.units import MemoryUnit
+from gpucore.wire.errors import WireError
+from gpucore.wire.names import CLAIM_TEMPLATE, Names
+from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pods import Pod, decode_pod, pod_request_of
+from gpucore.wire.quantity import amount
+
+CLAIM: Final = "gpushare"
+"""Name of the claim in the pod."""
+Change = Mapping[str, Any]
+"""An operation of a JSON patch."""
+
+
+class ClaimRequests(msgspec.Struct, frozen=True):
+    """How pods are converted.
+
+    Attributes:
+        unit: in which old manifests count memory.
+        device_class: of shares.
+    """
+
+    names: Names
+    unit: MemoryUnit
+    device_class: str = "gpushare"
+
+
+class Conversion(msgspec.Struct, frozen=True):
+    """What becomes of a pod.
+
+    Attributes:
+        template: contents of its ResourceClaimTemplate; ``None`` where it is not converted.
+        changes: JSON patch of the pod.
+        obstacle: why it requests shares and is not converted; empty otherwise.
+    """
+
+    template: ShareTemplate | None = None
+    changes: tuple[Change, ...] = ()
+    obstacle: str = ""
+
+
+def convert(raw: bytes | msgspec.Raw, how: ClaimRequests) -> Conversion:
+    """Convert a pod, or the template of one.
+
+    Raises:
+        WireError: the bytes are no pod, or an amount is no quantity.
+    """
+    pod = decode_pod(raw)
+    request = pod_request_of(pod, how.names)
+    if request is None or (request.gpus and not request.fault):
+        return Conversion()
+    if obstacle := _obstacle(pod, request):
+        return Conversion(obstacle=obstacle)
+    try:
+        body = msgspec.json.decode(raw, type=dict[str, Any])
+        template = _template(pod, request, how)
+        _refuse_twice(body)
+    except (msgspec.MsgspecError, ValueError, WireError) as error:
+        return Conversion(obstacle=str(error))
+    return Conversion(template, tuple(_changes(body, template, how)))
+
+
+def _obstacle(pod: Pod, request: PodRequest) -> str:
+    if request.fault:
+        return request.fault
+    if gang_of(pod) is not None:
+        return "pods of a gang are placed by the extender only"
+    if not request.mem and not request.whole_device:
+        return "a share of compute alone is placed by the extender only"
+    if request.mem % request.cards or request.core % request.cards:
+        return f"the amount does not divide evenly over {request.cards} GPUs"
+    return ""
+
+
+def _template(pod: Pod, request: PodRequest, how: ClaimRequests) -> ShareTemplate:
+    """Raises: ValueError: the claim would be more than the API allows."""
+    boxes = [ask for ask in _asks(pod, how.names) if ask]
+    if not boxes:
+        raise ValueError("only init containers request a share")
+    if request.cards > 1 and len(boxes) > 1:
+        raise ValueError("several GPUs need one container")
+    most = _init(pod, how.names)
+    boxes[0] = ContainerRequest(max(boxes[0].mem, most.mem), max(boxes[0].core, most.core))
+    requests = tuple(_request(ask, request, how.unit) for ask in boxes)
+    isolation = request.isolation
+    wanted = "" if isolation is IsolationMode.NONE else isolation.value
+    return decode_contents(encode_contents(ShareTemplate(requests, request.cards, wanted)))
+
+
+def _refuse_twice(body: Mapping[str, Any]) -> None:
+    claims: Sequence[Mapping[str, Any]] = body["spec"].get("resourceClaims") or ()
+    if any(each.get("name") == CLAIM for each in claims):
+        raise ValueError(f"the pod has a claim of the name {CLAIM} already")
+
+
+def _request(ask: ContainerRequest, request: PodRequest, unit: MemoryUnit) -> ShareRequest:
+    core = ask.core // request.cards
+    if core > CORE_PER_CARD:
+        raise ValueError("a container requests more than 100 percent of one GPU")
+    if request.whole_device:
+        return ShareRequest(compute=core)
+    if not ask.mem:
+        raise ValueError("a container requests compute without memory")
+    mib = ask.mem // request.cards * unit.mib
+    if mib > MAX_MIB:
+        raise ValueError(f"a container requests more than {MAX_MIB} MiB of one GPU")
+    return ShareRequest(mib, core)
+
+
+def _asks(pod: Pod, names: Names) -> Iterator[ContainerRequest]:
+    for box in (*pod.containers, *pod.sidecars):
+        yield _ask(box.limits, names)
+
+
+def _init(pod: Pod, names: Names) -> ContainerRequest:
+    """The largest amounts of init containers that end before the containers start."""
+    asks = [_ask(box.limits, names) for box in pod.init_containers if not box.is_sidecar]
+    return ContainerRequest(
+        max((ask.mem for ask in asks), default=0), max((ask.core for ask in asks), default=0)
+    )
+
+
+def _ask(limits: Mapping[str, str], names: Names) -> ContainerRequest:
+    return ContainerRequest(
+        amount(limits.get(names.gpu_mem, "0")), amount(limits.get(names.gpu_core, "0"))
+    )
+
+
+def _changes(body: dict[str, Any], template: ShareTemplate, how: ClaimRequests) -> Iterator[Change]:
+    spec = body["spec"]
+    claims: Sequence[Mapping[str, Any]] = spec.get("resourceClaims") or ()
+    places = iter(range(len(template.requests)))
+    for key in ("containers", "initContainers"):
+        for position, box in enumerate(spec.get(key) or ()):
+            path = f"/spec/{key}/{position}/resources"
+            sidecar = key == "containers" or box.get("restartPolicy") == "Always"
+            yield from _of_container(box, path, how.names, places if sidecar else None)
+    name = template_name(template, how.device_class)
+    reference = {"name": CLAIM, "resourceClaimTemplateName": name}
+    yield _appended("/spec/resourceClaims", claims, reference)
+    yield _annotated(body, CLAIM_TEMPLATE, encode_contents(template))
+
+
+def _of_container(
+    box: Mapping[str, Any], path: str, names: Names, places: Iterator[int] | None
+) -> Iterator[Change]:
+    resources: Mapping[str, Any] = box.get("resources") or {}
+    ours = (names.gpu_mem, names.gpu_core)
+    limits = resources.get("limits") or {}
+    asks = any(amount(str(limits.get(name, "0"))) for name in ours)
+    for kind in ("limits", "requests"):
+        for name in ours:
+            if name in (resources.get(kind) or {}):
+                yield {"op": "remove", "path": f"{path}/{kind}/{name.replace('/', '~1')}"}
+    if asks:
+        place = 0 if places is None else next(places)
+        reference = {"name": CLAIM, "request": request_name(place)}
+        yield _appended(f"{path}/claims", resources.get("claims") or (), reference)
+
+
+def _appended(path: str, present: Sequence[Any], item: Mapping[str, Any]) -> Change:
+    if present:
+        return {"op": "add", "path": f"{path}/-", "value": item}
+    return {"op": "add", "path": path, "value": [item]}
+
+
+def _annotated(body: Mapping[str, Any], key: str, text: str) -> Change:
+    metadata: Mapping[str, Any] = body.get("metadata") or {}
+    if metadata.get("annotations"):
+        return {
+            "op": "add",
+            "path": f"/metadata/annotations/{key.replace('/', '~1')}",
+            "value": text,
+        }
+    return {"op": "add", "path": "/metadata/annotations", "value": {key: text}}

@@ -1,0 +1,135 @@
+"""Whether one device can take one request of a claim, by kube-scheduler's rules."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from gpucore.accounting.device_info import DeviceInfo
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.claims.selectors import select
+from gpucore.explain.sentences import unit_of
+from gpucore.model import CORE_PER_CARD, Code, DeviceFitError
+from gpucore.units import GpuIndex, MemoryUnit
+from gpucore.wire.claim.claim_specs import DeviceChoice, DeviceClass
+from gpucore.wire.claim.devices import UNHEALTHY, SliceDevice
+
+
+class Device(msgspec.Struct, frozen=True):
+    """A device with what is left of it.
+
+    Attributes:
+        free_mib: memory in MiB; 0 on a GPU that is used exclusively.
+        core_free: percent of compute.
+        users: number of shares that are allocated.
+    """
+
+    index: GpuIndex
+    device: SliceDevice
+    free_mib: int
+    core_free: int
+    users: int
+
+    @property
+    def untouched(self) -> bool:
+        """No claim holds any of it."""
+        return not self.users
+
+    def less(self, choice: DeviceChoice) -> "Device":
+        """The device once the choice is allocated as well."""
+        return msgspec.structs.replace(
+            self,
+            free_mib=self.free_mib - memory_of(choice, self.device),
+            core_free=self.core_free - core_of(choice, self.device),
+            users=self.users + 1,
+        )
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A choice together with the selectors of its class.
+
+    Attributes:
+        driver: of the devices.
+    """
+
+    choice: DeviceChoice
+    selectors: tuple[str, ...]
+    driver: str
+
+
+def wanted(choice: DeviceChoice, classes: Mapping[str, DeviceClass], driver: str) -> Wanted:
+    """The choice with the selectors of its class, where the class is known."""
+    known = classes.get(choice.device_class)
+    of_class = known.selectors if known else ()
+    return Wanted(choice, (*of_class, *choice.selectors), driver)
+
+
+def devices_of(node_info: NodeInfo, devices: Mapping[GpuIndex, SliceDevice]) -> list[Device]:
+    """The devices of a node in the order of its slice."""
+    unit, cards = unit_of(node_info), node_info.cards
+    return [_device(cards[i], each, unit) for i, each in devices.items() if i in cards]
+
+
+def _device(card: DeviceInfo, device: SliceDevice, unit: MemoryUnit) -> Device:
+    used = card.used * unit.mib
+    free = 0 if card.taken else max(device.memory_mib - used, 0)
+    return Device(card.index, device, free, card.core_free, len(card.holders))
+
+
+def by_index(devices: tuple[SliceDevice, ...]) -> dict[GpuIndex, SliceDevice]:
+    """Devices by the index of their GPU, in the order given."""
+    return {GpuIndex(each.index): each for each in devices if each.index >= 0}
+
+
+def memory_of(choice: DeviceChoice, device: SliceDevice) -> int:
+    """MiB that the choice consumes: the next step, or all where none is requested."""
+    if choice.memory_mib is None or not device.shared:
+        return device.memory_mib
+    step = device.step_mib or 1
+    return max(-(-choice.memory_mib // step) * step, device.step_mib)
+
+
+def core_of(choice: DeviceChoice, device: SliceDevice) -> int:
+    """Percent of compute that the choice consumes."""
+    return choice.core if device.shared else CORE_PER_CARD
+
+
+def misfit(device: Device, want: Wanted, unit: MemoryUnit) -> DeviceFitError | None:
+    """Why the device cannot take the choice; ``None`` where it can. Amounts are in ``unit``."""
+    choice, found = want.choice, device.device
+    if not select(found, want.driver, want.selectors).matches:
+        return DeviceFitError(device.index, Code.SELECTOR)
+    if found.taint and not _tolerated(found, choice):
+        return DeviceFitError(device.index, Code.UNHEALTHY)
+    if choice.admin:
+        return None
+    return _short(device, choice, unit)
+
+
+def _tolerated(device: SliceDevice, choice: DeviceChoice) -> bool:
+    taint = (UNHEALTHY, "true", device.taint)
+    return any(each.tolerates(*taint) for each in choice.tolerations)
+
+
+def _short(device: Device, choice: DeviceChoice, unit: MemoryUnit) -> DeviceFitError | None:
+    found, index = device.device, device.index
+    memory, core = memory_of(choice, found), core_of(choice, found)
+    asked = unit.units_for(choice.memory_mib if choice.memory_mib is not None else memory)
+    figures = (unit.units_in(device.free_mib), unit.units_in(found.memory_mib), asked)
+    if memory > found.memory_mib or (choice.memory_mib or 0) > found.memory_mib:
+        return DeviceFitError(index, Code.TOO_LARGE, *figures)
+    if core > CORE_PER_CARD:
+        return DeviceFitError(index, Code.COMPUTE_TOO_LARGE, 0, CORE_PER_CARD, core)
+    if not found.shared and not device.untouched:
+        return DeviceFitError(index, Code.TAKEN_WHOLE)
+    if memory > device.free_mib:
+        return DeviceFitError(index, Code.INSUFFICIENT_MEMORY, *figures)
+    return _short_of_compute(device, core)
+
+
+def _short_of_compute(device: Device, core: int) -> DeviceFitError | None:
+    found, index = device.device, device.index
+    if core > device.core_free:
+        return DeviceFitError(index, Code.INSUFFICIENT_CORE, device.core_free, CORE_PER_CARD, core)
+    if found.max_shares and device.users >= found.max_shares:
+        return DeviceFitError(index, Code.MAX_PODS, 0, found.max_shares, 1)
+    return None

@@ -1,0 +1,284 @@
+"""Why the claims of a pod are pending, or what they hold: the sentences of ``explain``."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.claims.device_fit import Device, devices_of, misfit
+from gpucore.claims.node_fit import ClaimNode, ClaimRules, Need, needs_of, refusal
+from gpucore.claims.selectors import unknown_terms
+from gpucore.explain.groups import grouped
+from gpucore.explain.pod_states import Explanation, PodState
+from gpucore.explain.pods import gated
+from gpucore.explain.sentences import placement_sentence, unit_of
+from gpucore.kubescheduler.candidates import Candidates
+from gpucore.kubescheduler.constraints import PodConstraints
+from gpucore.kubescheduler.node_fit import constraint_refusals
+from gpucore.model import Allocation, Code, FitError
+from gpucore.steps import complete
+from gpucore.units import MIB, NodeName
+from gpucore.wire.claim.claim_specs import ALL, ClaimSpec, DeviceChoice
+from gpucore.wire.pod.scheduler_events import Sightings
+from gpucore.wire.pod.spec import Pod
+
+FIRST_FIT = "kube-scheduler took the first GPU that fits, in the order of the node's ResourceSlice"
+NO_PREEMPTION = "kube-scheduler does not preempt pods to free claims"
+
+
+class ClaimFacts(msgspec.Struct, frozen=True):
+    """What is known of a pod with claims.
+
+    Attributes:
+        rules: what its claims request.
+        held: what its claims hold.
+        missing: claims, templates and classes that do not exist, in words with what to do.
+    """
+
+    pod: Pod
+    rules: ClaimRules
+    held: tuple[Allocation, ...] = ()
+    missing: tuple[str, ...] = ()
+    constraints: PodConstraints = PodConstraints()
+    sightings: Sightings = Sightings()
+
+
+def claims_sentence(specs: Sequence[ClaimSpec]) -> str:
+    """What claims request, in words."""
+    parts = [
+        _choice_words(request.choices[0])
+        for spec in specs
+        for request in spec.requests
+        if request.choices
+    ]
+    return " and ".join(parts)
+
+
+def requested(specs: Sequence[ClaimSpec]) -> tuple[int, int]:
+    """MiB of shares and number of exclusive GPUs that claims request; "all devices" counts one."""
+    choices = [each.choices[0] for spec in specs for each in spec.requests if each.choices]
+    shares = (c.memory_mib * max(c.count, 1) for c in choices if c.memory_mib is not None)
+    return sum(shares), sum(max(c.count, 1) for c in choices if c.memory_mib is None)
+
+
+def _choice_words(choice: DeviceChoice) -> str:
+    count = "every GPU" if choice.count == ALL else "one GPU"
+    if choice.count > 1:
+        count = f"each of {choice.count} GPUs"
+    amounts = [_mib(choice.memory_mib)] if choice.memory_mib is not None else []
+    amounts += [f"{choice.core} percent of compute"] if choice.core else []
+    what = " and ".join(amounts) if choice.memory_mib is not None else "all memory"
+    return f"{what} of {count} (DeviceClass {choice.device_class})"
+
+
+def _mib(mib: int) -> str:
+    return f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"
+
+
+def explain_claims(
+    facts: ClaimFacts, nodes: Mapping[NodeName, ClaimNode], candidates: Candidates
+) -> Explanation:
+    """Why a pod with claims waits, or what it has."""
+    asks = claims_sentence(facts.rules.specs)
+    base = Explanation(facts.pod, PodState.FINISHED, asks=asks, sightings=facts.sightings)
+    if facts.pod.finished:
+        return base
+    if facts.held:
+        return _holding(base, facts, nodes)
+    return _waiting(base, facts, nodes, candidates)
+
+
+def _holding(
+    base: Explanation, facts: ClaimFacts, nodes: Mapping[NodeName, ClaimNode]
+) -> Explanation:
+    known = [each for each in facts.held if each.placement.mem or each.placement.group]
+    infos = {each.placement.node: nodes[each.placement.node].node_info for each in known}
+    words = [f"{_held_words(each, infos)} (claim {each.name})" for each in known]
+    return msgspec.structs.replace(
+        base,
+        state=PodState.PLACED if known else PodState.PENDING,
+        where="; ".join(words),
+        why=FIRST_FIT if known else "",
+        neighbours=tuple(line for each in known for line in _neighbours(each, infos)),
+    )
+
+
+def _held_words(held: Allocation, infos: Mapping[NodeName, NodeInfo]) -> str:
+    """In the unit of the node."""
+    info = infos[held.placement.node]
+    counted = {i: info.shape.counted(mem, held.unit) for i, mem in held.placement.mem.items()}
+    placement = msgspec.structs.replace(held.placement, mem=counted)
+    return placement_sentence(placement, unit_of(info))
+
+
+def _neighbours(held: Allocation, infos: Mapping[NodeName, NodeInfo]) -> Iterator[str]:
+    info = infos[held.placement.node]
+    for index, card in sorted(info.cards.items()):
+        if held.uid not in card.holders:
+            continue
+        others = sorted(
+            f"{user_of(info.allocations[uid])} ({hold.mem})"
+            for uid, hold in card.holders.items()
+            if uid != held.uid
+        )
+        beside = f"beside {', '.join(others)}" if others else "alone"
+        yield f"GPU {index}: {beside}; {card.free} of {card.total} {unit_of(info)} free"
+
+
+def user_of(held: Allocation) -> str:
+    """The pod that uses a claim; the claim where none or several do."""
+    users = held.users or ()
+    if len(users) == 1:
+        return f"{held.namespace}/{users[0][1]}"
+    return f"{held.namespace}/{held.name}" + ("" if held.users is None else " (claim)")
+
+
+def _waiting(
+    base: Explanation,
+    facts: ClaimFacts,
+    nodes: Mapping[NodeName, ClaimNode],
+    candidates: Candidates,
+) -> Explanation:
+    refused: dict[NodeName, FitError] = {}
+    for name, node in nodes.items():
+        found = _refusal(name, node, facts, candidates)
+        if found is not None:
+            refused[name] = found
+    fits = () if facts.missing else tuple(sorted(nodes.keys() - refused.keys()))
+    gates = facts.constraints.gates
+    helps = (*([gated(gates)] if gates else ()), *_helps(facts, nodes, refused, fits))
+    state = PodState.FITS if fits else PodState.WAITING
+    return msgspec.structs.replace(
+        base,
+        state=PodState.GATED if gates else state,
+        groups=complete(grouped(refused, candidates.node_infos)),
+        fits=fits,
+        helps=helps,
+        gates=gates,
+        refusals=refused,
+    )
+
+
+def _refusal(
+    name: NodeName, node: ClaimNode, facts: ClaimFacts, candidates: Candidates
+) -> FitError | None:
+    by_gpus = refusal(node, facts.rules)
+    if by_gpus is not None and by_gpus.code is Code.NO_RESOURCE_SLICE:
+        return by_gpus
+    known = candidates.nodes.get(name)
+    of_node = None if known is None else next(constraint_refusals(known, facts.constraints), None)
+    return of_node or by_gpus
+
+
+def _helps(
+    facts: ClaimFacts,
+    nodes: Mapping[NodeName, ClaimNode],
+    refused: Mapping[NodeName, FitError],
+    fits: Sequence[NodeName],
+) -> Iterator[str]:
+    yield from facts.missing
+    if not fits:
+        yield from list(dict.fromkeys(_steps(facts, nodes, refused)))[:4]
+    others = [each for each in facts.constraints.unsupported if "claim" not in each]
+    if others:
+        yield f"not evaluated here: {', '.join(others)}"
+    for term in unknown_terms(_selectors(facts.rules)):
+        yield f"selector {term} is not evaluated here: every GPU is taken to match it"
+
+
+def _selectors(rules: ClaimRules) -> Iterator[str]:
+    for spec in rules.specs:
+        for request in spec.requests:
+            for choice in request.choices:
+                known = rules.classes.get(choice.device_class)
+                yield from (*(known.selectors if known else ()), *choice.selectors)
+
+
+def _steps(
+    facts: ClaimFacts, nodes: Mapping[NodeName, ClaimNode], refused: Mapping[NodeName, FitError]
+) -> Iterator[str]:
+    """The smallest step first: request less, then GPUs that are unhealthy, then pods that end."""
+    near = [nodes[name] for name, why in refused.items() if why.cards]
+    if not near:
+        if not any(node.devices for node in nodes.values()):
+            yield "no node offers GPUs as claims: label a node gpushare/api=claims"
+        return
+    yield from _less(facts.rules, near)
+    yield from _unhealthy(facts.rules, near)
+    yield from _ended(facts.rules, near)
+
+
+def _less(rules: ClaimRules, nodes: Sequence[ClaimNode]) -> Iterator[str]:
+    best: tuple[int, str] = (0, "")
+    for node in nodes:
+        unit = unit_of(node.node_info)
+        for need, device in _single(rules, node):
+            smallest = _with_memory(need, device.device.step_mib)
+            free = device.free_mib // unit.mib
+            if device.device.shared and not misfit(device, smallest.ways[0], MIB) and free:
+                place = f"GPU {device.index} of node {node.node_info.name}"
+                best = max(best, (free * unit.mib, f"request at most {free} {unit}: {place} has"))
+    if best[0]:
+        yield f"{best[1]} that much free"
+
+
+def _with_memory(need: Need, mib: int) -> Need:
+    way = need.ways[0]
+    choice = msgspec.structs.replace(way.choice, memory_mib=mib)
+    return msgspec.structs.replace(need, ways=(msgspec.structs.replace(way, choice=choice),))
+
+
+def _single(rules: ClaimRules, node: ClaimNode) -> Iterator[tuple[Need, Device]]:
+    """The devices for claims that need one device; for several a single GPU is no help."""
+    needs = needs_of(rules, node)
+    if len(needs) == 1:
+        for device in devices_of(node.node_info, node.devices):
+            yield needs[0], device
+
+
+def _unhealthy(rules: ClaimRules, nodes: Sequence[ClaimNode]) -> Iterator[str]:
+    for node in nodes:
+        for need, device in _single(rules, node):
+            healthy = msgspec.structs.replace(
+                device, device=msgspec.structs.replace(device.device, taint="")
+            )
+            if device.device.taint and misfit(healthy, need.ways[0], MIB) is None:
+                yield (
+                    f"GPU {device.index} of node {node.node_info.name} would fit, but has the taint"
+                    " gpu.gpushare.io/unhealthy: repair it, see the events of the node"
+                )
+
+
+def _ended(rules: ClaimRules, nodes: Sequence[ClaimNode]) -> Iterator[str]:
+    """The GPU on which the fewest pods would have to end."""
+    options = [
+        (len(ended), node.node_info.name, device.index, ended)
+        for node in nodes
+        for need, device in _single(rules, node)
+        if (ended := _enough(node, need, device))
+    ]
+    if options:
+        _, name, index, ended = min(options)
+        yield (
+            f"it fits on GPU {index} of node {name} once {', '.join(ended)}"
+            f" {'has' if len(ended) == 1 else 'have'} ended; {NO_PREEMPTION}"
+        )
+
+
+def _enough(node: ClaimNode, need: Need, device: Device) -> tuple[str, ...]:
+    """Users whose end makes room, the largest shares first; empty where nothing helps."""
+    card, unit = node.node_info.cards[device.index], unit_of(node.node_info)
+    held = sorted(card.holders.items(), key=lambda pair: (-pair[1].mem, pair[0]))
+    ended: list[str] = []
+    for uid, hold in held:
+        whole = card.total if hold.whole else hold.mem
+        device = msgspec.structs.replace(
+            device,
+            free_mib=device.free_mib + whole * unit.mib,
+            core_free=min(device.core_free + (100 if hold.whole else hold.core), 100),
+            users=device.users - 1,
+        )
+        ended.append(user_of(node.node_info.allocations[uid]))
+        if misfit(device, need.ways[0], MIB) is None:
+            return tuple(ended)
+    return ()

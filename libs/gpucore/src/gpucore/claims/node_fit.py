@@ -1,0 +1,232 @@
+"""Whether the claims of a pod fit on one node: first fit in the order of the slice, as allocated.
+
+kube-scheduler tries devices in order and goes back where a later request or a constraint fails;
+so does this, within a bound.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.claims.device_fit import (
+    Device,
+    Wanted,
+    by_index,
+    devices_of,
+    memory_of,
+    misfit,
+    wanted,
+)
+from gpucore.claims.selectors import Value, attributes_of, excludes_driver, select
+from gpucore.explain.sentences import unit_of
+from gpucore.model import Code, DeviceFitError, FitError
+from gpucore.units import MIB, GpuIndex, NodeName
+from gpucore.wire.claim.claim_specs import ALL, ClaimSpec, DeviceClass, DeviceConstraint
+from gpucore.wire.claim.devices import SliceDevice
+from gpucore.wire.names import CLAIM_DRIVER
+
+STEPS: Final = 256
+"""Devices that are tried for the claims of one pod on one node, at most."""
+
+_NEAREST: Final = (
+    Code.INSUFFICIENT_MEMORY,
+    Code.INSUFFICIENT_CORE,
+    Code.MAX_PODS,
+    Code.TAKEN_WHOLE,
+    Code.UNHEALTHY,
+    Code.COMPUTE_TOO_LARGE,
+    Code.TOO_LARGE,
+    Code.SELECTOR,
+)
+"""Reasons of GPUs, the one that is nearest to a fit first."""
+
+
+class ClaimNode(msgspec.Struct, frozen=True):
+    """A node and its devices by GPU, in the order of its slice; empty without a slice."""
+
+    node_info: NodeInfo
+    devices: Mapping[GpuIndex, SliceDevice] = {}
+
+
+class ClaimRules(msgspec.Struct, frozen=True):
+    """What claims of a pod request, and the classes that they name."""
+
+    specs: tuple[ClaimSpec, ...]
+    classes: Mapping[str, DeviceClass] = {}
+    driver: str = CLAIM_DRIVER
+
+
+class Need(msgspec.Struct, frozen=True):
+    """One device that a claim needs: ways to satisfy it, and the constraints that include it."""
+
+    ways: tuple[Wanted, ...]
+    constraints: tuple[DeviceConstraint, ...] = ()
+    claim: int = 0
+
+
+def claim_node(node_info: NodeInfo, devices: tuple[SliceDevice, ...]) -> ClaimNode:
+    """A node with the devices of its slices."""
+    return ClaimNode(node_info, by_index(devices))
+
+
+def ours(want: Wanted) -> bool:
+    """The devices of the driver are not excluded; others are judged by their own driver."""
+    return not excludes_driver(want.driver, want.selectors)
+
+
+def needs_of(rules: ClaimRules, node: ClaimNode) -> list[Need]:
+    """One entry for each device that the claims need of this driver on this node."""
+    found: list[Need] = []
+    for number, spec in enumerate(rules.specs):
+        for request in spec.requests:
+            ways = [wanted(each, rules.classes, rules.driver) for each in request.choices]
+            mine = tuple(each for each in ways if ours(each))
+            if mine:
+                rest = [c for c in spec.constraints if not c.requests or request.name in c.requests]
+                found += [Need(mine, tuple(rest), number)] * _count(mine[0], node)
+    return found
+
+
+def _count(want: Wanted, node: ClaimNode) -> int:
+    if want.choice.count != ALL:
+        return want.choice.count
+    devices = node.devices.values()
+    return max(sum(select(d, want.driver, want.selectors).matches for d in devices), 1)
+
+
+def refusal(node: ClaimNode, rules: ClaimRules) -> FitError | None:
+    """Why the node cannot take the claims; ``None`` where it can."""
+    name = node.node_info.name
+    if not node.devices:
+        return FitError(name, Code.NO_RESOURCE_SLICE, unresolvable=True)
+    needs = needs_of(rules, node)
+    devices = devices_of(node.node_info, node.devices)
+    if _Search(needs).fits(devices):
+        return None
+    for need in needs:
+        alone = [misfit(each, need.ways[0], unit_of(node.node_info)) for each in devices]
+        if all(alone) and not _other_ways(devices, need, node):
+            return _of_need(node, need, [each for each in alone if each is not None])
+    return _together(node, needs, devices)
+
+
+def _other_ways(devices: Sequence[Device], need: Need, node: ClaimNode) -> bool:
+    unit = unit_of(node.node_info)
+    return any(misfit(d, way, unit) is None for way in need.ways[1:] for d in devices)
+
+
+def _of_need(node: ClaimNode, need: Need, cards: list[DeviceFitError]) -> FitError:
+    codes = {card.code for card in cards}
+    code = next(each for each in _NEAREST if each in codes)
+    choice = need.ways[0].choice
+    unit, first = unit_of(node.node_info), next(iter(node.devices.values()))
+    mib = memory_of(choice, first) if choice.memory_mib is None else choice.memory_mib
+    return FitError(
+        node=node.node_info.name,
+        code=code,
+        cards=tuple(sorted(cards, key=lambda card: card.index)),
+        unit=node.node_info.unit,
+        asked=unit.units_for(mib),
+        total=1,
+        detail=_failed(need, node) if code is Code.SELECTOR else "",
+        unresolvable=code in {Code.SELECTOR, Code.TOO_LARGE, Code.COMPUTE_TOO_LARGE},
+    )
+
+
+def _failed(need: Need, node: ClaimNode) -> str:
+    """The terms of selectors that exclude the GPUs."""
+    way = need.ways[0]
+    failed = (select(each, way.driver, way.selectors).failed for each in node.devices.values())
+    return "selector " + " and ".join(dict.fromkeys(filter(None, failed)))
+
+
+def _together(node: ClaimNode, needs: Sequence[Need], devices: list[Device]) -> FitError:
+    """Each need fits alone: constraints keep them apart, or there are too few GPUs."""
+    name, unit = node.node_info.name, unit_of(node.node_info)
+    loose = [msgspec.structs.replace(need, constraints=()) for need in needs]
+    if _Search(loose).fits(devices):
+        return FitError(name, Code.DEVICE_CONSTRAINT, detail=_constraints(needs), total=len(needs))
+    way = needs[0].ways[0]
+    free = sum(misfit(each, way, unit) is None for each in devices)
+    return FitError(
+        name,
+        Code.INSUFFICIENT_GPUS,
+        cards=tuple(m for d in devices if (m := misfit(d, way, unit)) is not None),
+        unit=node.node_info.unit,
+        asked=len(needs),
+        free=free,
+        total=len(devices),
+    )
+
+
+def _constraints(needs: Sequence[Need]) -> str:
+    all_of = dict.fromkeys(each for need in needs for each in need.constraints)
+    return " and ".join(
+        f"{'distinctAttribute' if each.distinct else 'matchAttribute'} {each.attribute}"
+        for each in all_of
+    )
+
+
+class _Search:
+    """First fit with a way back, within :data:`STEPS`."""
+
+    def __init__(self, needs: Sequence[Need]) -> None:
+        self._needs = needs
+        self._steps = STEPS
+
+    def fits(self, devices: list[Device]) -> bool:
+        """Every need has its device."""
+        chosen: list[SliceDevice] = []
+        return self._from(0, list(devices), chosen)
+
+    def _from(self, place: int, devices: list[Device], chosen: list[SliceDevice]) -> bool:
+        if place == len(self._needs):
+            return True
+        for position, taken in self._options(place, devices, chosen):
+            before, devices[position] = devices[position], taken
+            chosen.append(taken.device)
+            if self._from(place + 1, devices, chosen):
+                return True
+            chosen.pop()
+            devices[position] = before
+            if self._steps <= 0:
+                return False
+        return False
+
+    def _options(
+        self, place: int, devices: list[Device], chosen: list[SliceDevice]
+    ) -> Iterator[tuple[int, Device]]:
+        need = self._needs[place]
+        for way in need.ways:
+            for position, device in enumerate(devices):
+                self._steps -= 1
+                if misfit(device, way, MIB) is None and self._allowed(place, device, chosen):
+                    yield position, device.less(way.choice)
+
+    def _allowed(self, place: int, device: Device, chosen: list[SliceDevice]) -> bool:
+        need = self._needs[place]
+        for constraint in need.constraints:
+            mine = _value(device.device, constraint, need)
+            others = [
+                _value(each, constraint, need)
+                for each, other in zip(chosen, self._needs, strict=False)
+                if other.claim == need.claim and constraint in other.constraints
+            ]
+            if mine is None or (constraint.distinct and mine in others):
+                return False
+            if not constraint.distinct and any(mine != other for other in others):
+                return False
+        return True
+
+
+def _value(device: SliceDevice, constraint: DeviceConstraint, need: Need) -> Value | None:
+    return attributes_of(device, need.ways[0].driver).get(constraint.attribute)
+
+
+def claim_refusals(
+    nodes: Mapping[NodeName, ClaimNode], rules: ClaimRules
+) -> dict[NodeName, FitError | None]:
+    """The answer of every node."""
+    return {name: refusal(node, rules) for name, node in nodes.items()}

@@ -1,0 +1,173 @@
+"""CEL selectors of DeviceClasses and claims, as far as they are simple comparisons.
+
+Understood are terms that ``&&`` joins: the driver, ``allowMultipleAllocations``, attributes against
+a literal, and capacities with ``compareTo(quantity(...))``. Anything else is named as unknown and
+never guessed.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from gpucore.wire.claim.devices import COMPUTE, MEMORY, MIB_BYTES, PCIE_ROOT, SHARES, SliceDevice
+from gpucore.wire.errors import WireError
+from gpucore.wire.quantity import exact
+
+Value = str | int
+Truth = bool | None
+"""``None`` where an expression is not understood."""
+_Test = Callable[[SliceDevice, str], bool]
+
+_LONGEST: Final = 4096
+_SHOWN: Final = 200
+_TEXT: Final = r"""(?:'[^'\\]*'|"[^"\\]*")"""
+_OPERATOR: Final = r"(?P<op>==|!=|>=|<=|>|<)"
+_COMPARE: Final = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_FIELD: Final = (
+    rf"""\[\s*(?P<domain>{_TEXT})\s*\]\s*(?:\.(?P<dot>\w+)|\[\s*(?P<key>{_TEXT})\s*\])"""
+)
+_DRIVER: Final = re.compile(rf"device\.driver\s*(?P<op>==|!=)\s*(?P<value>{_TEXT})")
+_SHARED: Final = re.compile(
+    r"(?P<no>!)?device\.allowMultipleAllocations(?:\s*==\s*(?P<value>true|false))?"
+)
+_ATTRIBUTE: Final = re.compile(
+    rf"device\.attributes{_FIELD}\s*{_OPERATOR}\s*(?P<value>{_TEXT}|-?\d{{1,18}})"
+)
+_CAPACITY: Final = re.compile(
+    rf"device\.capacity{_FIELD}\s*\.compareTo\(\s*quantity\(\s*(?P<value>{_TEXT})\s*\)\s*\)"
+    rf"\s*{_OPERATOR}\s*0"
+)
+_PART: Final = re.compile(rf"({_TEXT})|(&&)")
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """What selectors say of a device.
+
+    Attributes:
+        matches: no selector that is understood excludes it.
+        failed: the term that excludes it; empty for none.
+    """
+
+    matches: bool = True
+    failed: str = ""
+
+
+def select(device: SliceDevice, driver: str, expressions: Iterable[str]) -> Selection:
+    """Apply the selectors; what is not understood is taken to match."""
+    for expression in expressions:
+        for text, test in _terms(expression):
+            if test is not None and not test(device, driver):
+                return Selection(matches=False, failed=text)
+    return Selection()
+
+
+def unknown_terms(expressions: Iterable[str]) -> tuple[str, ...]:
+    """The terms that are not understood, in order and once each."""
+    texts = (text for each in expressions for text, test in _terms(each) if test is None)
+    return tuple(dict.fromkeys(texts))
+
+
+def excludes_driver(driver: str, expressions: Iterable[str]) -> bool:
+    """The selectors exclude every device of this driver."""
+    for expression in expressions:
+        for text in _split(expression[:_LONGEST]) if "||" not in expression else ():
+            found = _DRIVER.fullmatch(text)
+            if found and not _COMPARE[found["op"]](driver, found["value"][1:-1]):
+                return True
+    return False
+
+
+def attributes_of(device: SliceDevice, driver: str) -> Mapping[str, Value]:
+    """The attributes of a device, by fully qualified name."""
+    texts = {
+        "uuid": device.uuid,
+        "productName": device.product,
+        "isolation": device.isolation,
+        "linkGroup": device.link_group,
+    }
+    numbers = {"index": device.index, "numaNode": device.numa}
+    found: dict[str, Value] = {f"{driver}/{key}": text for key, text in texts.items() if text}
+    found |= {f"{driver}/{key}": value for key, value in numbers.items() if value >= 0}
+    return found | ({PCIE_ROOT: device.pcie_root} if device.pcie_root else {})
+
+
+@lru_cache(1024)
+def _terms(expression: str) -> tuple[tuple[str, _Test | None], ...]:
+    if len(expression) > _LONGEST or "||" in expression or "?" in expression:
+        return ((_shown(expression), None),)
+    return tuple((_shown(text), _test(text)) for text in _split(expression))
+
+
+def _shown(text: str) -> str:
+    """A term for people: its author may have written anything, and much of it."""
+    plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}..."
+
+
+def _split(expression: str) -> list[str]:
+    """The terms between ``&&``; none is split inside quotes or parentheses."""
+    texts, start = [], 0
+    for found in _PART.finditer(expression):
+        inside = expression[start : found.start()]
+        if found[2] and inside.count("(") == inside.count(")"):
+            texts.append(inside)
+            start = found.end()
+    return [" ".join(text.split()) for text in (*texts, expression[start:])]
+
+
+def _test(text: str) -> _Test | None:
+    if text == "true":
+        return lambda _device, _driver: True
+    if found := _DRIVER.fullmatch(text):
+        same, value = _COMPARE[found["op"]], found["value"][1:-1]
+        return lambda _device, driver: bool(same(driver, value))
+    if found := _SHARED.fullmatch(text):
+        wanted = (found["value"] != "false") != bool(found["no"])
+        return lambda device, _driver: device.shared is wanted
+    if found := _ATTRIBUTE.fullmatch(text):
+        return _attribute(found)
+    if found := _CAPACITY.fullmatch(text):
+        return _capacity(found)
+    return None
+
+
+def _attribute(found: re.Match[str]) -> _Test:
+    compare, raw = _COMPARE[found["op"]], found["value"]
+    value: Value = raw[1:-1] if raw[0] in "'\"" else int(raw)
+    name = f"{found['domain'][1:-1]}/{_name(found)}"
+
+    def test(device: SliceDevice, driver: str) -> bool:
+        """A device without the attribute, or with another type, does not match."""
+        has = attributes_of(device, driver).get(name)
+        return isinstance(has, type(value)) and bool(compare(has, value))
+
+    return test
+
+
+def _capacity(found: re.Match[str]) -> _Test | None:
+    compare, domain, name = _COMPARE[found["op"]], found["domain"][1:-1], _name(found)
+    try:
+        wanted = exact(found["value"][1:-1])
+    except WireError:
+        return None
+
+    def test(device: SliceDevice, driver: str) -> bool:
+        amounts = {MEMORY: device.memory_mib * MIB_BYTES, COMPUTE: 100, SHARES: device.max_shares}
+        return domain == driver and bool(compare(amounts.get(name, 0), wanted))
+
+    return test
+
+
+def _name(found: re.Match[str]) -> str:
+    return found["dot"] or found["key"][1:-1]

@@ -1,0 +1,1 @@
+"""Why a pod is pending, or why it has its GPU: sentences, groups, suggestions, documents."""

@@ -1,0 +1,214 @@
+"""The one document that explains a pod: ``gpushare explain pod`` and the extender's ``/api/v1``.
+
+``apiVersion`` is the contract: within a version fields are added and nothing else.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gpucore.explain.groups import Group, figures
+from gpucore.explain.pod_states import Cluster, Explanation
+from gpucore.explain.sentences import sentence
+from gpucore.model import FitError, PodRequest
+from gpucore.scheduling.policy import score
+from gpucore.steps import Steps
+from gpucore.wire.documents import API_VERSION
+from gpucore.wire.pod.gangs import gang_of
+
+
+class GroupDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """Nodes that refuse the pod for one reason; amounts in ``measure``."""
+
+    code: str
+    reason: str
+    figures: str
+    nodes: list[str]
+    largest: int
+    asked: int
+    measure: str
+    example: str
+    remedy: str
+
+
+class RequestDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """What a pod requests, by kubelet's formula; ``fault`` is why no node can take it."""
+
+    mem: int
+    core: int
+    gpus: int
+    cards: int
+    policy: str
+    fault: str
+
+
+class ScoreDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """A node that admits the pod, and how good it is (0 to 10)."""
+
+    node: str
+    score: int
+
+
+class GpuRefusalDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """Why one GPU cannot take its part; figures are in the unit of the code."""
+
+    index: int
+    code: str
+    free: int
+    total: int
+    asked: int
+
+
+class RefusalDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """Why one node refuses the pod; ``unresolvable``: no eviction could help."""
+
+    node: str
+    code: str
+    text: str
+    unresolvable: bool
+    cards: list[GpuRefusalDoc]
+
+
+class PodExplanation(msgspec.Struct, frozen=True, rename="camel"):
+    """Why a pod waits, node by node, or where it is placed.
+
+    ``refused`` has the refusing nodes in groups by reason, ``refusals`` one by one.
+    """
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    state: str
+    asks: str
+    node: str
+    where: str
+    why: str
+    cards: list[str]
+    faults: list[str]
+    scheduler: str
+    scheduler_saw_it: bool
+    scheduler_says: str
+    fits: list[str]
+    refused: list[GroupDoc]
+    helps: list[str]
+    policy: str
+    topology_policy: str
+    policy_source: str
+    text: str
+    request: RequestDoc | None
+    scores: list[ScoreDoc]
+    refusals: list[RefusalDoc]
+
+
+def pod_explanation(found: Explanation, cluster: Cluster) -> Steps[PodExplanation]:
+    """The document of one pod.
+
+    Args:
+        found: what was explained.
+        cluster: on which it was.
+    """
+    pod, policy = found.pod, found.policy
+    scores = yield from _scores(found, cluster)
+    refusals = yield from refusal_docs(found.refusals[name] for name in sorted(found.refusals))
+    return PodExplanation(
+        api_version=API_VERSION,
+        kind="PodExplanation",
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        state=found.state.label,
+        asks=found.asks,
+        node=pod.node,
+        where=found.where,
+        why=found.why,
+        cards=list(found.neighbours),
+        faults=list(found.faults),
+        scheduler=pod.scheduler_name,
+        scheduler_saw_it=bool(pod.node) or found.sightings.scheduler_saw_it,
+        scheduler_says=found.sightings.last_words,
+        fits=list(found.fits),
+        refused=[group_doc(group) for group in found.groups],
+        helps=list(found.helps),
+        policy=policy.name,
+        topology_policy=policy.topology,
+        policy_source=policy.source,
+        text=_text(found, cluster),
+        request=request_doc(found.pod_request) if found.pod_request else None,
+        scores=scores,
+        refusals=refusals,
+    )
+
+
+def _scores(found: Explanation, cluster: Cluster) -> Steps[list[ScoreDoc]]:
+    scores: list[ScoreDoc] = []
+    if found.pod_request is None:
+        return scores
+    name, grouping = found.policy.name, found.policy.grouping
+    for node in found.fits:
+        node_info = cluster.nodes.node_infos[node]
+        scores.append(ScoreDoc(node, score(node_info, found.pod_request, name, grouping=grouping)))
+        yield
+    return scores
+
+
+def _text(found: Explanation, cluster: Cluster) -> str:
+    """The whole in one sentence."""
+    if not found.fits and not found.refusals:
+        return found.where or found.state.value
+    node_infos = cluster.nodes.node_infos
+    count = sum(bool(node_infos[name].cards) for name in (*found.fits, *found.refusals))
+    gates = ", once its scheduling gates are removed" if found.gates else ""
+    gang = gang_of(found.pod)
+    together = f", but only with all {gang.size} pods of gang {gang.name}" if gang else ""
+    return f"{len(found.fits)} of {count} nodes with GPUs can take it{gates}{together}"
+
+
+def request_doc(pod_request: PodRequest) -> RequestDoc:
+    """The document of a request."""
+    return RequestDoc(
+        pod_request.mem,
+        pod_request.core,
+        pod_request.gpus,
+        pod_request.cards,
+        pod_request.policy,
+        pod_request.fault,
+    )
+
+
+def group_doc(group: Group) -> GroupDoc:
+    """The document of one reason."""
+    return GroupDoc(
+        code=group.code.value,
+        reason=group.reason,
+        figures=figures(group),
+        nodes=list(group.nodes),
+        largest=group.largest,
+        asked=group.asked,
+        measure=group.measure,
+        example=group.example,
+        remedy=group.remedy,
+    )
+
+
+def refusal_docs(refusals: Iterable[FitError]) -> Steps[list[RefusalDoc]]:
+    """The documents of refusals, in their order."""
+    docs = []
+    for refusal in refusals:
+        docs.append(_refusal_doc(refusal))
+        yield
+    return docs
+
+
+def _refusal_doc(refusal: FitError) -> RefusalDoc:
+    return RefusalDoc(
+        node=refusal.node,
+        code=refusal.code.value,
+        text=sentence(refusal),
+        unresolvable=refusal.unresolvable,
+        cards=[
+            GpuRefusalDoc(card.index, card.code.value, card.free, card.total, card.asked)
+            for card in refusal.cards
+        ],
+    )

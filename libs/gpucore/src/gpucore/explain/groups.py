@@ -1,0 +1,147 @@
+"""Refusals of many nodes in groups: one for each reason, with its figures."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.explain.sentences import (
+    CATALOGUE,
+    CONSTRAINT_CODES,
+    amount_hint,
+    headline,
+    resource_words,
+    sentence,
+    unit_of,
+)
+from gpucore.model import Code, FitError
+from gpucore.steps import Steps
+from gpucore.units import NodeName
+
+_OF_COMPUTE: Final = frozenset({Code.INSUFFICIENT_CORE, Code.COMPUTE_TOO_LARGE})
+_MEASURED: Final = frozenset(
+    {
+        Code.INSUFFICIENT_MEMORY,
+        Code.INSUFFICIENT_CORE,
+        Code.INSUFFICIENT_GPUS,
+        Code.PENDING_UNITS,
+        Code.TOO_LARGE,
+    }
+)
+"""Reasons with figures; the others are given in words."""
+_Ranked = tuple[int, NodeName, FitError]
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Nodes that refuse the pod for one reason.
+
+    Attributes:
+        reason: without figures.
+        detail: what distinguishes a reason that is not about GPUs; or a hint about the amount.
+        nodes: by name.
+        largest: most that is free for it on any of them, in ``measure``; ``asked`` likewise.
+        example: the whole sentence for the node that comes nearest.
+    """
+
+    code: Code
+    reason: str
+    nodes: tuple[NodeName, ...]
+    largest: int
+    asked: int
+    measure: str
+    example: str
+    remedy: str
+    detail: str = ""
+
+
+def grouped(
+    refused: Mapping[NodeName, FitError], node_infos: Mapping[NodeName, NodeInfo]
+) -> Steps[tuple[Group, ...]]:
+    """Refusals by reason, most nodes first."""
+    by_reason: dict[tuple[Code, str], list[_Ranked]] = {}
+    for refusal in refused.values():
+        detail = refusal.detail if refusal.code in CONSTRAINT_CODES else ""
+        ranked = (-_largest(refusal), refusal.node, refusal)
+        by_reason.setdefault((refusal.code, detail), []).append(ranked)
+        yield
+    groups = []
+    for (code, _), alike in by_reason.items():
+        groups.append(_group(code, alike, node_infos))
+        yield
+    return tuple(sorted(groups, key=lambda group: (-len(group.nodes), group.code, group.detail)))
+
+
+def _group(code: Code, alike: Sequence[_Ranked], node_infos: Mapping[NodeName, NodeInfo]) -> Group:
+    _, _, nearest = min(alike, key=lambda ranked: ranked[:2])
+    return Group(
+        code=code,
+        reason=headline(nearest) if code is not Code.NOT_SHARED else _sentence_of(code),
+        nodes=tuple(sorted(name for _, name, _ in alike)),
+        largest=_largest(nearest),
+        asked=_asked(nearest),
+        measure=_measure(code, node_infos[nearest.node]),
+        example=sentence(nearest),
+        remedy=CATALOGUE[code].remedy,
+        detail=_detail(nearest),
+    )
+
+
+def _detail(refusal: FitError) -> str:
+    if refusal.code is Code.INSUFFICIENT_RESOURCES:
+        return f"{refusal.detail}: {resource_words(refusal)}"
+    return refusal.detail if refusal.code in CONSTRAINT_CODES else amount_hint(refusal)
+
+
+def _asked(refusal: FitError) -> int:
+    """The requested amount in the measure of the code: of compute, percent of a GPU."""
+    if refusal.code not in _OF_COMPUTE:
+        return refusal.asked
+    return max((card.asked for card in refusal.cards if card.code is refusal.code), default=0)
+
+
+def _sentence_of(code: Code) -> str:
+    return CATALOGUE[code].sentence.rstrip(".")
+
+
+def _largest(refusal: FitError) -> int:
+    """The largest free (or total) amount of one GPU; for exclusive GPUs, the number free."""
+    if refusal.code in CONSTRAINT_CODES:
+        return 0
+    if refusal.code in {Code.INSUFFICIENT_GPUS, Code.PENDING_UNITS}:
+        return refusal.free
+    cards = [card for card in refusal.cards if card.code is refusal.code]
+    if refusal.code in {Code.TOO_LARGE, Code.COMPUTE_TOO_LARGE}:
+        return max((card.total for card in cards), default=0)
+    return max((card.free for card in cards), default=0)
+
+
+def _measure(code: Code, node_info: NodeInfo) -> str:
+    if code is Code.INSUFFICIENT_GPUS:
+        return "cards"
+    return "percent" if code in _OF_COMPUTE else str(unit_of(node_info))
+
+
+def figures(group: Group) -> str:
+    """``largest free block 6 GiB, requested 8``, or the reason where no figure is known."""
+    if group.code in CONSTRAINT_CODES:
+        return group.detail
+    if group.code is Code.COMPUTE_TOO_LARGE:
+        return f"a GPU has {group.largest} percent, requested {group.asked}"
+    if not group.asked or group.code not in _MEASURED:
+        return group.reason.partition(":")[0]
+    noun = "largest GPU" if group.code is Code.TOO_LARGE else "largest free block"
+    if group.measure == "cards":
+        return (
+            f"{group.largest} GPU{'' if group.largest == 1 else 's'} free, requested {group.asked}"
+        )
+    asked = memory_asked(group.asked).removesuffix(" units")
+    return f"{noun} {group.largest} {group.measure}, requested {asked}{group.detail}"
+
+
+def memory_asked(amount: int) -> str:
+    """``8 units``, or ``8Gi`` where bytes were written."""
+    for size, suffix in ((30, "Gi"), (20, "Mi")):
+        if amount >> size and not amount % (1 << size):
+            return f"{amount >> size}{suffix}"
+    return f"{amount} units"

@@ -1,0 +1,103 @@
+"""The state of a pod and its full explanation."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from gpucore.accounting.ledger import Ledger
+from gpucore.explain.groups import Group
+from gpucore.gang.members import Members
+from gpucore.kubescheduler.candidates import Candidates
+from gpucore.kubescheduler.cluster_policy import ClusterPolicy
+from gpucore.kubescheduler.constraints import UNCONSTRAINED, PodConstraints
+from gpucore.model import FitError, PodRequest
+from gpucore.units import NodeName
+from gpucore.wire.pod.scheduler_events import Sightings
+from gpucore.wire.pod.spec import Pod
+
+
+class PodState(StrEnum):
+    """Where the pod stands."""
+
+    ASKS_NOTHING = "requests no GPU"
+    FINISHED = "finished: it has no allocation"
+    PLACED = "placed"
+    PENDING = "bound to a node, GPU unknown"
+    WAITING = "pending: it fits no node now"
+    UNDECIDED = "pending: what can be read does not tell whether it fits a node"
+    FITS = "pending, although it fits a node"
+    GATED = "pending: it has scheduling gates"
+    GANG_WAITS = "pending: not all pods of its gang fit"
+    GANG_INCOMPLETE = "pending: not all pods of its gang exist yet"
+
+    @property
+    def label(self) -> str:
+        """The name in documents, e.g. ``GangWaits``."""
+        return self.name.title().replace("_", "")
+
+
+class PodFacts(msgspec.Struct, frozen=True):
+    """What is known of the pod that is explained.
+
+    Attributes:
+        demand: what it requests of GPUs; ``None`` for nothing.
+        constraints: what it requires of its node besides GPUs.
+        sightings: what schedulers have recorded about it.
+        unseen: why no scheduler that calls the extender sees it; empty where one may.
+        members: the pods of its gang; ``None`` where it has none.
+    """
+
+    pod: Pod
+    pod_request: PodRequest | None
+    constraints: PodConstraints = UNCONSTRAINED
+    sightings: Sightings = Sightings()
+    unseen: str = ""
+    members: Members | None = None
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """What is known of the cluster.
+
+    Attributes:
+        ledger: allocations of the whole cluster; a gang is tried on it.
+        nodes: every node, by name; they must stay as they are while a question is answered.
+    """
+
+    ledger: Ledger
+    nodes: Candidates
+    policy: ClusterPolicy = ClusterPolicy()
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """The explanation of one pod.
+
+    Attributes:
+        asks: its request in words; empty for none.
+        where: its GPUs in words; empty when it has none.
+        why: why these GPUs; empty when it has none.
+        neighbours: for each of its GPUs, what is on it.
+        groups: refusing nodes by reason, most nodes first; for pods that wait.
+        fits: nodes that admit it now, by all rules that are evaluated.
+        helps: suggestions, the smallest step first.
+        gates: names of its scheduling gates.
+        policy: of the cluster.
+        demand: what it requests; ``None`` for nothing.
+        refusals: why nodes refuse it, by name of the node.
+    """
+
+    pod: Pod
+    state: PodState
+    asks: str = ""
+    where: str = ""
+    why: str = ""
+    neighbours: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    groups: tuple[Group, ...] = ()
+    fits: tuple[NodeName, ...] = ()
+    helps: tuple[str, ...] = ()
+    sightings: Sightings = Sightings()
+    gates: tuple[str, ...] = ()
+    policy: ClusterPolicy = ClusterPolicy()
+    pod_request: PodRequest | None = None
+    refusals: Mapping[NodeName, FitError] = {}

@@ -1,0 +1,172 @@
+"""Why a pod waits, or where it sits: the extender's own decision, taken again and written down.
+
+The same code decides as in the scheduler extender, so the reasons are the reasons; the rules of
+kube-scheduler that are not evaluated are named, and the scheduler's message is quoted.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.explain.groups import grouped, memory_asked
+from gpucore.explain.placement_reason import why
+from gpucore.explain.pod_states import Cluster, Explanation, PodFacts, PodState
+from gpucore.explain.sentences import placement_sentence, unit_of
+from gpucore.explain.suggestions import suggest
+from gpucore.gang.placement import GangPlacement, Shortage, seat
+from gpucore.gang.sentences import gang_words
+from gpucore.gang.spread import Rules
+from gpucore.kubescheduler.candidates import PodRequirements
+from gpucore.kubescheduler.cluster_policy import ClusterPolicy
+from gpucore.model import Allocation, FitError, PodRequest
+from gpucore.steps import Steps
+from gpucore.units import NodeName
+from gpucore.wire.pod.gangs import gang_of
+
+_UNPLACED: Final = (
+    "the scheduler that bound it did not call the extender: name the scheduler in its"
+    " spec.schedulerName and create it again (see 'gpushare doctor')"
+)
+
+
+def explain_pod(facts: PodFacts, cluster: Cluster) -> Steps[Explanation]:
+    """Why a pod waits or where it sits."""
+    pod, pod_request = facts.pod, facts.pod_request
+    if pod_request is None:
+        return Explanation(pod, PodState.ASKS_NOTHING, sightings=facts.sightings)
+    base = Explanation(
+        pod,
+        PodState.FINISHED,
+        asks=request_sentence(pod_request),
+        sightings=facts.sightings,
+        policy=cluster.policy,
+        pod_request=pod_request,
+    )
+    if pod.finished:
+        return base
+    allocation = cluster.ledger.allocation(pod.uid)
+    if allocation is not None:
+        return _placed(
+            base, allocation, pod_request, cluster.ledger.nodes()[allocation.placement.node]
+        )
+    found = yield from _waiting(base, facts, pod_request, cluster)
+    return _never_scheduled(found, facts)
+
+
+def request_sentence(pod_request: PodRequest) -> str:
+    """What a pod requests, in words."""
+    if pod_request.gpus:
+        return f"{pod_request.gpus} exclusive GPU{'s' if pod_request.gpus > 1 else ''}"
+    parts = [f"{memory_asked(pod_request.mem)} of memory"] if pod_request.mem else []
+    parts += [f"{pod_request.core} percent of compute"] if pod_request.core else []
+    spread = f", spread over {pod_request.cards} GPUs" if pod_request.cards > 1 else " on one GPU"
+    alone = ", alone on it" if pod_request.whole_device else ""
+    isolation = (
+        f", enforced by {pod_request.isolation.value}"
+        if pod_request.isolation.value != "none"
+        else ""
+    )
+    burst = f", up to {memory_asked(pod_request.burst)}" if pod_request.burst else ""
+    return " and ".join(parts) + spread + alone + burst + isolation
+
+
+def _placed(
+    base: Explanation, allocation: Allocation, pod_request: PodRequest, node_info: NodeInfo
+) -> Explanation:
+    known = allocation.placement.mem or allocation.placement.core or allocation.placement.group
+    return msgspec.structs.replace(
+        base,
+        state=PodState.PLACED if known else PodState.PENDING,
+        where=placement_sentence(allocation.placement, allocation.unit or unit_of(node_info)),
+        why=_why(allocation, pod_request, node_info, base.policy)
+        if known and node_info.present
+        else "",
+        neighbours=tuple(_neighbours(allocation, node_info)),
+        faults=allocation.faults,
+        helps=() if known else (_UNPLACED,),
+    )
+
+
+def _why(
+    allocation: Allocation, pod_request: PodRequest, node_info: NodeInfo, policy: ClusterPolicy
+) -> str:
+    return why(allocation, pod_request, node_info, policy.name, grouping=policy.grouping)
+
+
+def _neighbours(allocation: Allocation, node_info: NodeInfo) -> Iterator[str]:
+    unit = unit_of(node_info)
+    for index, card in sorted(node_info.cards.items()):
+        if allocation.uid not in card.holders:
+            continue
+        others = sorted(
+            f"{node_info.allocations[uid].namespace}/{node_info.allocations[uid].name} ({hold.mem})"
+            for uid, hold in card.holders.items()
+            if uid != allocation.uid
+        )
+        beside = f"beside {', '.join(others)}" if others else "alone"
+        yield f"GPU {index}: {beside}; {card.free} of {card.total} {unit} free"
+
+
+def _waiting(
+    base: Explanation, facts: PodFacts, pod_request: PodRequest, cluster: Cluster
+) -> Steps[Explanation]:
+    pod, nodes = PodRequirements(pod_request, facts.constraints), cluster.nodes
+    verdicts: dict[NodeName, FitError | None] = {}
+    for name in nodes.nodes:
+        verdicts[name] = nodes.refusal(name, pod)
+        yield
+    refused = {name: verdict for name, verdict in verdicts.items() if verdict is not None}
+    fits = tuple(sorted(verdicts.keys() - refused.keys()))
+    groups = yield from grouped(refused, nodes.node_infos)
+    helps = yield from suggest(pod, nodes, verdicts, grouping=base.policy.grouping)
+    found = msgspec.structs.replace(
+        base,
+        state=PodState.FITS if fits else PodState.WAITING,
+        groups=groups,
+        fits=fits,
+        helps=tuple(helps),
+        refusals=refused,
+    )
+    return _with_gang(found, facts, pod_request, cluster)
+
+
+def _with_gang(
+    found: Explanation, facts: PodFacts, pod_request: PodRequest, cluster: Cluster
+) -> Explanation:
+    """A pod of a gang that would fit alone: it waits until all pods can be placed."""
+    gang, members, ledger = gang_of(facts.pod), facts.members, cluster.ledger
+    if gang is None or members is None or not found.fits:
+        return found
+    rules = Rules(found.policy.name, found.policy.grouping)
+    fits = frozenset(found.fits)
+    answer = seat(ledger, gang, pod_request, fits, rules, members=members, now_ns=0)
+    words = tuple(gang_words(answer, ledger, rules))
+    if not isinstance(answer, GangPlacement):
+        waits = isinstance(answer, Shortage)
+        state = PodState.GANG_WAITS if waits else PodState.GANG_INCOMPLETE
+        return msgspec.structs.replace(found, state=state, helps=words)
+    return msgspec.structs.replace(found, helps=(*found.helps, *words))
+
+
+def _never_scheduled(found: Explanation, facts: PodFacts) -> Explanation:
+    """What keeps every scheduler, or every scheduler of ours, away goes before the rest."""
+    gates = facts.constraints.gates
+    first = [*([gated(gates)] if gates else []), *([facts.unseen] if facts.unseen else [])]
+    return msgspec.structs.replace(
+        found,
+        state=PodState.GATED if gates else found.state,
+        gates=gates,
+        helps=(*first, *found.helps),
+    )
+
+
+def gated(gates: Sequence[str]) -> str:
+    """What scheduling gates do, and who can remove them."""
+    names, one = ", ".join(gates), len(gates) == 1
+    return (
+        f"its scheduling gate{'' if one else 's'} {names} keep{'s' if one else ''} every scheduler "
+        f"away from it: the controller that set the gate{'' if one else 's'} must remove "
+        f"{'it' if one else 'them'}"
+    )

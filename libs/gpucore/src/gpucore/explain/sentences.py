@@ -1,0 +1,210 @@
+"""Messages for refusals and placements.
+
+Sentences begin with the originals' own text where they had one: people's tools look for it.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.explain.catalogue import CATALOGUE, Entry, catalogue_page
+from gpucore.kubescheduler.constraints import CPU
+from gpucore.model import Cards, Code, DeviceFitError, FitError, Placement, PodRequest
+from gpucore.units import GIB, MIB, MemoryUnit
+
+__all__ = [
+    "CATALOGUE",
+    "CONSTRAINT_CODES",
+    "Entry",
+    "amount_hint",
+    "catalogue_page",
+    "gpus_named",
+    "headline",
+    "placement_sentence",
+    "request_words",
+    "resource_words",
+    "sentence",
+    "unit_of",
+]
+
+GIB_CARDS_END: Final = 100
+"""The original's guess: a GPU of more units is counted in MiB. Wrong for 101 GiB and more."""
+
+_MIB: Final = 1 << 20
+INSUFFICIENT: Final = "Insufficient GPU Memory in one device"
+_SHARE_CODES: Final = frozenset(
+    {
+        Code.INSUFFICIENT_MEMORY,
+        Code.INSUFFICIENT_CORE,
+        Code.MAX_PODS,
+        Code.SHARED_CARD,
+        Code.TAKEN_WHOLE,
+        Code.UNHEALTHY,
+        Code.TOO_LARGE,
+        Code.COMPUTE_TOO_LARGE,
+        Code.ISOLATION_MODE_MISSING,
+        Code.PENDING_UNITS,
+    }
+)
+CONSTRAINT_CODES: Final = frozenset(
+    {
+        Code.NODE_UNSCHEDULABLE,
+        Code.TAINT_NOT_TOLERATED,
+        Code.NODE_AFFINITY,
+        Code.INSUFFICIENT_RESOURCES,
+        Code.SELECTOR,
+        Code.DEVICE_CONSTRAINT,
+    }
+)
+"""Codes of rules that are kube-scheduler's own, not about amounts of GPUs."""
+_MEMORY_CODES: Final = frozenset({Code.INSUFFICIENT_MEMORY, Code.TOO_LARGE, Code.PENDING_UNITS})
+
+
+def headline(refusal: FitError) -> str:
+    """The reason without figures of GPUs: equal for equal reasons, so that they can be counted."""
+    if refusal.code is Code.NOT_SHARED:
+        return f"The node {refusal.node} is not for GPU share, need skip"
+    if refusal.code in _MEMORY_CODES:
+        return INSUFFICIENT
+    if refusal.code is Code.INVALID_REQUEST:
+        return f"The pod's request is invalid: {refusal.detail}"
+    if refusal.code is Code.INSUFFICIENT_RESOURCES:
+        return f"Insufficient {refusal.detail}"
+    return CATALOGUE[refusal.code].sentence.rstrip(".")
+
+
+def sentence(refusal: FitError) -> str:
+    """The reason with every figure."""
+    words = _words(refusal)
+    return f"{headline(refusal)}: {words}" if words else headline(refusal)
+
+
+def _words(refusal: FitError) -> str:
+    unit = _unit(refusal.unit)
+    if refusal.code in _SHARE_CODES and refusal.code is not Code.PENDING_UNITS:
+        return _share_words(refusal, unit)
+    if refusal.code is Code.PENDING_UNITS:
+        return (
+            f"requested {refusal.asked}{unit}, {refusal.free} free on the node after "
+            f"{refusal.total} "
+            "are kept for pods on unknown GPUs"
+        )
+    if refusal.code is Code.INSUFFICIENT_GPUS:
+        return f"requested {refusal.asked}, {refusal.free} of {refusal.total} GPUs are free" + _and(
+            _cards(refusal)
+        )
+    if refusal.code is Code.UNEVEN_SPLIT:
+        return f"{refusal.asked}{unit} over {refusal.total} GPUs"
+    if refusal.code is Code.INSUFFICIENT_RESOURCES:
+        return resource_words(refusal)
+    return refusal.detail if refusal.code in CONSTRAINT_CODES else ""
+
+
+def resource_words(refusal: FitError) -> str:
+    """``requested 8, 1.5 of 4 free``, memory with its unit."""
+    asked, free, total = (
+        _quantity(refusal.detail, value) for value in (refusal.asked, refusal.free, refusal.total)
+    )
+    return f"requested {asked}, {free} of {total} free"
+
+
+def _quantity(resource: str, value: int) -> str:
+    if resource == CPU:
+        return f"{value / 1000:g}"
+    if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
+        return f"{value / 2**30:.4g} GiB"
+    return str(value)
+
+
+def _share_words(refusal: FitError, unit: str) -> str:
+    wanted = "no GPU" if refusal.total == 1 else f"{refusal.free} of {refusal.total} GPUs"
+    words = f"{wanted} can take {refusal.asked}{unit}"
+    if refusal.code is Code.INSUFFICIENT_MEMORY:
+        words = f"{wanted} has {refusal.asked}{unit} free"
+    return words + _and(_cards(refusal)) + amount_hint(refusal)
+
+
+def _and(cards: str) -> str:
+    return f": {cards}" if cards else ""
+
+
+def _cards(refusal: FitError) -> str:
+    return ", ".join(map(_card, refusal.cards))
+
+
+_CARD_WORDS: Final = {
+    Code.INSUFFICIENT_MEMORY: "has {free} of {total} free",
+    Code.INSUFFICIENT_CORE: "has {free} of {total} percent of compute free, requested {asked}",
+    Code.TOO_LARGE: "has {total} in total",
+    Code.COMPUTE_TOO_LARGE: "has {total} percent of compute in total, requested {asked}",
+    Code.MAX_PODS: "has its maximum of {total} pods",
+    Code.SHARED_CARD: "is shared",
+    Code.TAKEN_WHOLE: "is used exclusively",
+    Code.UNHEALTHY: "is unhealthy",
+    Code.SELECTOR: "does not match",
+    Code.ISOLATION_MODE_MISSING: "does not have the demanded isolation mode",
+}
+
+
+def _card(card: DeviceFitError) -> str:
+    words = _CARD_WORDS[card.code].format(free=card.free, total=card.total, asked=card.asked)
+    return f"GPU {card.index} {words}"
+
+
+def amount_hint(refusal: FitError) -> str:
+    """The probably intended amount for one in MiB or bytes (``8Gi``); a hint, never applied."""
+    largest = max((card.total for card in refusal.cards), default=0)
+    if refusal.code is not Code.TOO_LARGE or refusal.unit is None:
+        return ""
+    size = refusal.unit.mib
+    if refusal.asked % (size * _MIB) == 0 and refusal.asked // (size * _MIB) <= largest:
+        count = refusal.asked // (size * _MIB)
+        return f"; amounts are whole numbers of {refusal.unit}: write {count}"
+    if refusal.asked >= size // 4 > 0 and refusal.unit.units_for(refusal.asked) <= largest:
+        return f"; if you meant MiB, request {refusal.unit.units_for(refusal.asked)}"
+    return ""
+
+
+def _unit(unit: MemoryUnit | None) -> str:
+    if unit is None:
+        return " units"
+    text = str(unit)
+    return f" {text}" if not text[0].isdigit() else f" units of {text}"
+
+
+def placement_sentence(placement: Placement, unit: MemoryUnit | None) -> str:
+    """Where a pod sits, e.g. ``8 GiB on GPU 1 of node n1``."""
+    if placement.group:
+        return f"{gpus_named(placement.group)} of node {placement.node}, exclusive"
+    parts = [_amounts(placement.mem, _unit(unit))] if placement.mem else []
+    parts += [_amounts(placement.core, " percent of compute")] if placement.core else []
+    return (
+        f"{' and '.join(parts)} of node {placement.node}"
+        if parts
+        else (f"an unknown GPU of node {placement.node}")
+    )
+
+
+def _amounts(cards: Cards, unit: str) -> str:
+    return ", ".join(f"{amount}{unit} on GPU {index}" for index, amount in sorted(cards.items()))
+
+
+def gpus_named(cards: Collection[int]) -> str:
+    """``GPU 3`` or ``GPUs 3, 0``, in the order given."""
+    noun = "GPU" if len(cards) == 1 else "GPUs"
+    return f"{noun} {', '.join(map(str, cards))}"
+
+
+def unit_of(node_info: NodeInfo) -> MemoryUnit:
+    """The unit of the node: as its plugin publishes it, else as the original guesses it."""
+    largest = max((card.total for card in node_info.cards.values()), default=0)
+    return node_info.unit or (MIB if largest > GIB_CARDS_END else GIB)
+
+
+def request_words(pod_request: PodRequest) -> str:
+    """What a pod requests, in words."""
+    if pod_request.gpus:
+        return f"{pod_request.gpus} GPU" if pod_request.gpus == 1 else f"{pod_request.gpus} GPUs"
+    parts = [f"{pod_request.mem} units of GPU memory"] if pod_request.mem else []
+    parts += [f"{pod_request.core} % of compute"] if pod_request.core else []
+    return " and ".join(parts)

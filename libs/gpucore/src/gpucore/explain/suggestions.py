@@ -1,0 +1,298 @@
+"""Suggestions for a pending pod: the smallest steps after which it fits.
+
+Suggestions only; nothing is moved or deleted. A sentence that promises a fit was tried on a copy of
+the cluster; where nothing is certain, the catalogue's remedy for the reason is used instead.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import nsmallest
+from typing import Final
+
+import msgspec
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.explain.sentences import (
+    CATALOGUE,
+    CONSTRAINT_CODES,
+    amount_hint,
+    gpus_named,
+    resource_words,
+    unit_of,
+)
+from gpucore.kubescheduler.candidates import Candidates, PodRequirements
+from gpucore.model import Code, ContainerRequest, FitError, IsolationMode, PodRequest
+from gpucore.scheduling.device_fit import per_device
+from gpucore.scheduling.filter import fit
+from gpucore.simulate.endings import Step, for_gpus, for_share, smallest
+from gpucore.steps import Steps, complete
+from gpucore.topology.grouping import BY_LINKS, Grouping
+from gpucore.units import NodeName
+
+NAMED: Final = 3
+"""Pods or nodes that sentences name; the others are counted or left out."""
+
+_UNOFFERED: Final = frozenset({Code.NOT_SHARED, Code.NODE_UNKNOWN})
+Refusals = Mapping[NodeName, FitError | None]
+
+
+def suggestions(
+    pod: PodRequirements,
+    cluster: Candidates,
+    refusals: Refusals,
+    *,
+    grouping: Grouping = BY_LINKS,
+) -> Iterator[str]:
+    """Sentences, the smallest step first; arguments as of :func:`suggest`."""
+    return iter(complete(suggest(pod, cluster, refusals, grouping=grouping)))
+
+
+def suggest(
+    pod: PodRequirements,
+    cluster: Candidates,
+    refusals: Refusals,
+    *,
+    grouping: Grouping = BY_LINKS,
+) -> Steps[list[str]]:
+    """Sentences, the smallest step first.
+
+    Args:
+        pod: the pod that waits.
+        cluster: the nodes.
+        refusals: why each node does not admit the pod, ``None`` where it does.
+        grouping: how the cluster chooses several GPUs.
+    """
+    if pod.pod_request.fault:
+        return [f"correct the pod: {pod.pod_request.fault}"]
+    fits = sorted(name for name, refusal in refusals.items() if refusal is None)
+    if fits:
+        return [_fits(pod, cluster.node_infos[fits[0]], grouping)]
+    blocked = yield from _blocked(pod, cluster, refusals)
+    room = yield from _room(pod, cluster, refusals, grouping)
+    return [*blocked, *room] or list(_remedies(refusals))
+
+
+def _fits(pod: PodRequirements, node_info: NodeInfo, grouping: Grouping) -> str:
+    pod_request = pod.pod_request
+    if pod.constraints.unsupported:
+        return (
+            f"{node_info.name} has enough {_what(pod_request)}; not evaluated here: "
+            f"{', '.join(pod.constraints.unsupported)} "
+            "(the scheduler's message names what blocks the pod)"
+        )
+    where = (
+        f", on {_best(node_info, pod_request.gpus, pod_request, grouping)}"
+        if pod_request.gpus
+        else ""
+    )
+    return f"{node_info.name} can take it now{where}"
+
+
+def _what(pod_request: PodRequest) -> str:
+    return "GPUs" if pod_request.gpus else "GPU memory"
+
+
+def _blocked(pod: PodRequirements, cluster: Candidates, refusals: Refusals) -> Steps[list[str]]:
+    """Nodes with enough free GPUs that the scheduler's own rules exclude; one for each reason."""
+    reasons: dict[str, tuple[int, NodeName]] = {}
+    for name, refusal in refusals.items():
+        yield
+        if refusal is None or refusal.code not in CONSTRAINT_CODES:
+            continue
+        if fit(cluster.node_infos[name], pod.pod_request) is None:
+            blockers = list(cluster.blockers(name, pod))
+            place = (len(blockers), name)
+            words = _excluded(pod.pod_request, blockers)
+            reasons[words] = min(reasons.get(words, place), place)
+    nearest = sorted(reasons.items(), key=lambda pair: pair[1])[:NAMED]
+    return [f"{name} {words}" for words, (_, name) in nearest]
+
+
+def _excluded(pod_request: PodRequest, blockers: Sequence[FitError]) -> str:
+    if {refusal.code for refusal in blockers} == {Code.NODE_UNSCHEDULABLE}:
+        return "has enough capacity, but is cordoned or not ready"
+    words = " and ".join(map(_blocker, blockers))
+    return f"has enough {_what(pod_request)}; the pod is blocked by {words}"
+
+
+def _blocker(refusal: FitError) -> str:
+    if refusal.code is Code.INSUFFICIENT_RESOURCES:
+        return f"insufficient {refusal.detail} ({resource_words(refusal)})"
+    its = "its " if refusal.code is Code.NODE_AFFINITY else ""
+    return f"{its}{refusal.detail}"
+
+
+def _room(
+    pod: PodRequirements, cluster: Candidates, refusals: Refusals, grouping: Grouping
+) -> Steps[list[str]]:
+    """What GPUs of the nodes that the pod may use could become, and what of them is free."""
+    node_infos: dict[NodeName, NodeInfo] = {}
+    rooms: dict[NodeName, int] = {}
+    for name in refusals:
+        if _usable(pod, cluster, name):
+            node_infos[name] = cluster.node_infos[name]
+            rooms[name] = node_infos[name].max_allocatable_memory
+        yield
+    found: list[str] = []
+    if pod.pod_request.mem and not pod.pod_request.gpus:
+        found += yield from _for_share(pod, cluster, node_infos, refusals, rooms)
+    if pod.pod_request.gpus:
+        everywhere = len(node_infos) == len(refusals)
+        found += yield from _for_gpus(pod, cluster, node_infos, everywhere=everywhere)
+        found += _fewer(pod, cluster, node_infos, grouping)
+    return [*found, *_nothing_offered(pod, cluster)]
+
+
+def _nothing_offered(pod: PodRequirements, cluster: Candidates) -> Iterator[str]:
+    shapes = [node_info.shape for node_info in cluster.node_infos.values()]
+    if not any(s.offers_cards if pod.pod_request.gpus else s.offers_shares for s in shapes):
+        kind = "exclusive GPUs" if pod.pod_request.gpus else "shares"
+        yield f"no node offers {kind}: label one and check that the device plugin runs there"
+
+
+def _usable(pod: PodRequirements, cluster: Candidates, name: NodeName) -> bool:
+    """Nothing but resources that other pods hold keeps the pod off this node."""
+    curable = {Code.INSUFFICIENT_RESOURCES}
+    return all(
+        refusal.code in curable and not refusal.unresolvable
+        for refusal in cluster.blockers(name, pod)
+    )
+
+
+def _for_share(
+    pod: PodRequirements,
+    cluster: Candidates,
+    node_infos: Mapping[NodeName, NodeInfo],
+    refusals: Refusals,
+    rooms: Mapping[NodeName, int],
+) -> Steps[list[str]]:
+    pod_request = pod.pod_request
+    found = yield from _too_large(pod_request, node_infos, refusals)
+    steps = (for_share(node_info, pod_request) for node_info in node_infos.values())
+    step = yield from smallest(steps, pod, cluster)
+    if step is not None:
+        unit = unit_of(node_infos[step.node])
+        pods = " and ".join(_pods(step, node_infos[step.node]))
+        freed = f" ({step.units} {unit})" if step.units else ""  # none of an exclusive GPU
+        found.append(f"it fits GPU {step.card} of {step.node} once {pods} ends{freed}")
+    return [*found, *_smaller_share(pod, cluster, rooms)]
+
+
+def _too_large(
+    pod_request: PodRequest, node_infos: Mapping[NodeName, NodeInfo], refusals: Refusals
+) -> Steps[list[str]]:
+    """No GPU has that much memory: the unit is wrong, or several GPUs are needed."""
+    mem = per_device(pod_request)[0]
+    largest = max((node_info.shape.largest_gpu for node_info in node_infos.values()), default=0)
+    if not 0 < largest < mem:
+        return []
+    hint, most = "", 0
+    for name, node_info in node_infos.items():
+        refusal = refusals[name]
+        if not hint and refusal is not None and refusal.code is Code.TOO_LARGE:
+            hint = amount_hint(refusal)
+        most = max(most, _capacity(node_info))
+        yield
+    spread = ", or spread the pod over GPUs with the label gpu-count"
+    possible = not hint and pod_request.isolation is IsolationMode.NONE and mem <= largest * most
+    return [f"no GPU is that large: check the unit (GiB or MiB){spread if possible else hint}"]
+
+
+def _smaller_share(
+    pod: PodRequirements, cluster: Candidates, rooms: Mapping[NodeName, int]
+) -> Iterator[str]:
+    """The largest share that would be admitted at once, where less is free than requested."""
+    for name, room in nsmallest(NAMED, rooms.items(), key=lambda each: (-each[1], each[0])):
+        if not 0 < room < per_device(pod.pod_request)[0]:
+            return
+        less = msgspec.structs.replace(
+            pod.pod_request, mem=room, containers=(ContainerRequest(mem=room),), cards=1
+        )
+        if cluster.refusal(name, PodRequirements(less, pod.constraints)) is None:
+            yield f"a share of {room} {unit_of(cluster.node_infos[name])} fits now, on {name}"
+            return
+
+
+def _for_gpus(
+    pod: PodRequirements,
+    cluster: Candidates,
+    node_infos: Mapping[NodeName, NodeInfo],
+    *,
+    everywhere: bool,
+) -> Steps[list[str]]:
+    wanted, found = pod.pod_request.gpus, list[str]()
+    offering = [node_info for node_info in node_infos.values() if node_info.shape.offers_cards]
+    large: list[NodeInfo] = []
+    for node_info in offering:
+        large += [node_info] if _capacity(node_info) >= wanted else []
+        yield
+    step = yield from smallest((for_gpus(node_info, wanted) for node_info in large), pod, cluster)
+    if step is not None:
+        names = _pods(step, node_infos[step.node])
+        more = f" and {step.pods - NAMED} more" if step.pods > NAMED else ""
+        ends = "ends" if step.pods == 1 else "end"
+        found.append(f"it fits {step.node} once {', '.join(names[:NAMED])}{more} {ends}")
+    if offering and not large:
+        found.append(_too_many(wanted, offering, everywhere=everywhere))
+    elif large:
+        found += _short_of(wanted, max(large, key=lambda each: each.free_gpus))
+    return found
+
+
+def _too_many(wanted: int, offering: Sequence[NodeInfo], *, everywhere: bool) -> str:
+    roomy = max(offering, key=_capacity)
+    most = _capacity(roomy)
+    where = "no node" if everywhere else "no node that the pod can use"
+    least = f"; {roomy.name} has the most, {most}: request at most {most}" if most else ""
+    return f"{where} has {wanted} healthy GPUs{least}"
+
+
+def _short_of(wanted: int, roomy: NodeInfo) -> Iterator[str]:
+    missing = wanted - roomy.free_gpus
+    if missing > 0:
+        short = f"{roomy.name} is {missing} free GPU{'s' if missing > 1 else ''} short"
+        yield f"{short}; 'gpushare defrag --cards {wanted}' finds pods to move"
+
+
+def _fewer(
+    pod: PodRequirements,
+    cluster: Candidates,
+    node_infos: Mapping[NodeName, NodeInfo],
+    grouping: Grouping,
+) -> Iterator[str]:
+    """The most GPUs that are free at once, where they are fewer than requested."""
+    roomy = max(node_infos.values(), key=lambda each: each.free_gpus, default=None)
+    if roomy is None or not 0 < roomy.free_gpus < pod.pod_request.gpus:
+        return
+    less = msgspec.structs.replace(
+        pod.pod_request, gpus=roomy.free_gpus, containers=(ContainerRequest(gpus=roomy.free_gpus),)
+    )
+    if cluster.refusal(roomy.name, PodRequirements(less, pod.constraints)) is None:
+        best = _best(roomy, roomy.free_gpus, less, grouping)
+        yield f"{best} can be had now, on {roomy.name}"
+
+
+def _capacity(node_info: NodeInfo) -> int:
+    """GPUs that could all be free one day."""
+    return sum(card.healthy and card.gpu is not None for card in node_info.cards.values())
+
+
+def _pods(step: Step, node_info: NodeInfo) -> list[str]:
+    allocations = (node_info.allocations[uid] for uid in step.uids)
+    return sorted(f"{allocation.namespace}/{allocation.name}" for allocation in allocations)
+
+
+def _remedies(refusals: Refusals) -> Iterator[str]:
+    """The catalogue's remedies for the reasons, those of most nodes first."""
+    codes = Counter(refusal.code for refusal in refusals.values() if refusal is not None)
+    for code, _ in codes.most_common():
+        if code not in _UNOFFERED or len(codes) == 1:
+            yield CATALOGUE[code].remedy
+
+
+def _best(node_info: NodeInfo, count: int, pod_request: PodRequest, grouping: Grouping) -> str:
+    """The best group that is free, and its score where links are known."""
+    free = [index for index, card in node_info.cards.items() if card.open and card.empty]
+    group = grouping.whole(node_info, free, count, pod_request)
+    score = node_info.shape.matrix.sum_of(group)
+    return f"{gpus_named(group)} (score {score})" if score else gpus_named(group)

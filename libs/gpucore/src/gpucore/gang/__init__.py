@@ -1,0 +1,1 @@
+"""Gangs: pods of one job that are placed together or not at all."""

@@ -1,0 +1,81 @@
+"""The pods of each gang that exist, kept current as the watch brings and removes pods."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from gpucore.gang.members import Member, Members, member_of, members_of
+from gpucore.units import PodUid
+from gpucore.wire.names import Names
+from gpucore.wire.pod.gangs import Gang, gang_of
+from gpucore.wire.pods import Pod
+
+_NOBODY: Final[dict[PodUid, Member]] = {}
+
+
+class GangPods:
+    """Members by gang. A pod that only the scheduler has shown counts for itself alone.
+
+    Args:
+        holds: whether the pod with this UID holds a place.
+    """
+
+    def __init__(self, names: Names, holds: Callable[[PodUid], bool]) -> None:
+        self._names = names
+        self._holds = holds
+        self._watched: dict[tuple[str, str], dict[PodUid, Member]] = {}
+        self._gangs: dict[PodUid, tuple[str, str]] = {}
+
+    def note(self, pod: Pod) -> bool:
+        """The watch showed ``pod``; whether a gang has a new member."""
+        member = member_of(pod, self._names)
+        gang = gang_of(pod)
+        key = (pod.namespace, gang.name) if gang and member else None
+        known = self._gangs.get(pod.uid)
+        if known is not None and known != key:
+            self.drop(pod.uid)
+        if member is None or key is None:
+            return False
+        self._gangs[pod.uid] = key
+        self._watched.setdefault(key, {})[pod.uid] = member
+        return known != key
+
+    def drop(self, uid: PodUid) -> None:
+        """The pod is gone, or of no gang any more."""
+        key = self._gangs.pop(uid, None)
+        if key is None:
+            return
+        members = self._watched[key]
+        del members[uid]
+        if not members:
+            del self._watched[key]
+
+    def clear(self) -> None:
+        """Nothing is known."""
+        self._watched.clear()
+        self._gangs.clear()
+
+    def members(self, pending: Member, gang: Gang) -> Members:
+        """The gang as a pod sees it that has no place."""
+        found = self._members(gang)
+        return members_of(pending, found.values(), filter(self._holds, found))
+
+    def without_place(self, pending: Member, gang: Gang) -> list[Member]:
+        """The pods of the gang that could take the place of ``pending`` and hold none."""
+        found = self._members(gang)
+        return [
+            one
+            for uid, one in found.items()
+            if one.pending and not self._holds(uid) and one.like(pending)
+        ]
+
+    def waiting(self, gang: Gang, asked: Iterable[PodUid]) -> int:
+        """Pods of the gang without a placement, with those known only from scheduler requests.
+
+        Args:
+            asked: UIDs of the gang's pods in requests of the scheduler.
+        """
+        pending = {uid for uid, one in self._members(gang).items() if one.pending}
+        return sum(1 for uid in pending.union(asked) if not self._holds(uid))
+
+    def _members(self, gang: Gang) -> dict[PodUid, Member]:
+        return self._watched.get((gang.namespace, gang.name), _NOBODY)

@@ -1,0 +1,160 @@
+"""Members of a gang with reservations: only pods that exist, limited in number and time.
+
+A tenant writes the labels that make a gang, so they prove nothing. A reservation is made only for
+unscheduled pods that the API server has shown, never for more than :data:`MOST_RESERVED` in one
+namespace. A namespace whose reservations end without a pod owes that time: once it owes
+:data:`LIMIT_SECONDS` it reserves nothing until most of the debt is worked off, at one second for
+each :data:`RECOVERY` seconds. The debt belongs to the namespace, so new pods do not renew it.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from gpucore.model import PodRequest
+from gpucore.units import PodUid
+from gpucore.wire.names import Names
+from gpucore.wire.pod.gangs import Gang, gang_of
+from gpucore.wire.pods import Pod, pod_request_of
+
+MOST_RESERVED: Final = 1023
+"""Reserved places of one namespace: those of one gang of the largest size."""
+LIMIT_SECONDS: Final = 120.0
+RECOVERY: Final = 8
+_SECOND: Final = 1_000_000_000
+
+
+class Members(msgspec.Struct, frozen=True):
+    """The existing pods of a gang, from the view of the pod being scheduled.
+
+    Attributes:
+        exist: pods of the gang that have not ended, with the pod being scheduled.
+        alike: unscheduled ones with the same request, owner and scheduler, with the pod being
+            scheduled.
+    """
+
+    exist: int
+    alike: int
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A pod of a gang. ``demand`` is ``None`` where it requests nothing of ours."""
+
+    pod: Pod
+    pod_request: PodRequest | None
+
+    @property
+    def pending(self) -> bool:
+        """It has no node yet and requests something of ours."""
+        return self.pod_request is not None and not self.pod.node
+
+    def like(self, other: "Member") -> bool:
+        """Both could take each other's place."""
+        mine, theirs = self.pod, other.pod
+        same = (mine.owner, mine.scheduler_name) == (theirs.owner, theirs.scheduler_name)
+        return same and self.pod_request == other.pod_request
+
+
+def member_of(pod: Pod, names: Names) -> Member | None:
+    """``pod`` as a member of its gang; ``None`` where it has none, or has ended or is gated.
+
+    Raises:
+        WireError: an amount is no Kubernetes quantity (the API server accepts no such pod).
+    """
+    if pod.finished or pod.terminating or pod.gated or gang_of(pod) is None:
+        return None
+    return Member(pod, pod_request_of(pod, names))
+
+
+def members_of(asking: Member, others: Iterable[Member], placed: Iterable[PodUid]) -> Members:
+    """Count the pods of a gang.
+
+    Args:
+        others: existing pods of the gang; the pod being scheduled may be among them.
+        placed: UIDs of pods that hold a place, a node on the API server or not.
+    """
+    rest = [one for one in others if one.pod.uid != asking.pod.uid]
+    holding = frozenset(placed)
+    alike = sum(
+        1 for one in rest if one.pending and one.pod.uid not in holding and one.like(asking)
+    )
+    return Members(exist=len(rest) + 1, alike=alike + 1)
+
+
+class Postponed(msgspec.Struct, frozen=True):
+    """Why nothing is reserved for a gang yet, whatever capacity is free."""
+
+    gang: Gang
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        """The reason with its figures."""
+        return f"gang {self.gang.name} {self.reason} namespace {self.gang.namespace}"
+
+
+def incomplete(gang: Gang, exist: int) -> Postponed:
+    """Pods of the gang are missing."""
+    verb = "exists" if exist == 1 else "exist"
+    missing = gang.size - exist
+    return Postponed(gang, f"waits for {missing} of its {gang.size} pods: {exist} {verb} in")
+
+
+def too_many(gang: Gang) -> Postponed:
+    """The namespace has as many reserved places as it may have."""
+    return Postponed(gang, f"waits: {MOST_RESERVED} places are already reserved in")
+
+
+def resting(gang: Gang, seconds: float) -> Postponed:
+    """The namespace held GPUs in vain."""
+    return Postponed(
+        gang,
+        f"cannot reserve GPUs for another {max(round(seconds), 1)} s: earlier reservations"
+        " expired unused, in",
+    )
+
+
+class _Debt(msgspec.Struct):
+    """What a namespace owes. ``charged``: reservations until then are counted."""
+
+    owed_ns: int = 0
+    at_ns: int = 0
+    charged_ns: int = 0
+    paused: bool = False
+
+
+class ReservationTime:
+    """The time for which each namespace had GPUs reserved in vain; times in nanoseconds.
+
+    Args:
+        limit: seconds after which a namespace must pause.
+    """
+
+    def __init__(self, limit: float = LIMIT_SECONDS) -> None:
+        self._limit = int(limit * _SECOND)
+        self._debts: dict[str, _Debt] = {}
+
+    def charge(self, namespace: str, since: int, now: int) -> None:
+        """A reservation made at ``since`` ended without its pod; overlapping ones count once."""
+        debt = self._debts.setdefault(namespace, _Debt(at_ns=now))
+        self._recover(debt, now)
+        debt.owed_ns += max(now - max(since, debt.charged_ns), 0)
+        debt.charged_ns = max(debt.charged_ns, now)
+        debt.paused = debt.paused or debt.owed_ns >= self._limit
+
+    def pause(self, namespace: str, now: int) -> float:
+        """Seconds for which the namespace may reserve nothing; 0 where it may."""
+        debt = self._debts.get(namespace)
+        if debt is None:
+            return 0.0
+        self._recover(debt, now)
+        if not debt.owed_ns:
+            del self._debts[namespace]
+        left = (debt.owed_ns - self._limit // 2) * RECOVERY / _SECOND
+        debt.paused = debt.paused and left > 0
+        return left if debt.paused else 0.0
+
+    def _recover(self, debt: _Debt, now: int) -> None:
+        debt.owed_ns = max(debt.owed_ns - max(now - debt.at_ns, 0) // RECOVERY, 0)
+        debt.at_ns = max(debt.at_ns, now)

@@ -1,0 +1,244 @@
+"""Gang placement: all pods of a gang get GPUs on few, well connected nodes, or none does.
+
+Nothing is reserved before all pods of the gang exist (:mod:`gpucore.gang.members`). The filter call
+of the first pod then chooses placements for all pods with the same request. The ledger reserves
+those of the others (:data:`gpucore.model.AllocationState.RESERVED`) until the pods are scheduled or
+deleted, or the reservation expires. A later pod passes filter only on nodes with a reservation for
+its gang. After a restart the members that the API server shows are counted, and placements for the
+missing ones are chosen again.
+
+Not guaranteed: that a half-running gang completes when other pods took the capacity while nothing
+was reserved, that pods of one gang with different requests are placed together, and the best of all
+sets of nodes: their number is minimal, and each next one is the best linked.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from gpucore.accounting.ledger import Ledger
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.explain.sentences import request_words
+from gpucore.gang.members import MOST_RESERVED, Members, Postponed, incomplete, too_many
+from gpucore.gang.spread import NodeOffer, Rules, spread_over
+from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
+from gpucore.scheduling.device_fit import per_device
+from gpucore.scheduling.filter import filter_nodes, fit
+from gpucore.scheduling.policy import place
+from gpucore.units import GpuIndex, NodeName, PodUid
+from gpucore.wire.pod.gangs import Gang
+
+ROOMIEST: Final = 3
+"""Nodes that a shortage names; the others are counted."""
+_NO_LIMITS: Final[Mapping[NodeName, int]] = MappingProxyType({})
+
+
+class GangPlacement(msgspec.Struct, frozen=True):
+    """Placements for every pod of a gang that has none.
+
+    Attributes:
+        seats: allocations to reserve now, or already reserved.
+        given_up: reservations to forget first.
+    """
+
+    seats: tuple[Allocation, ...]
+    given_up: tuple[PodUid, ...] = ()
+
+
+class Shortage(msgspec.Struct, frozen=True):
+    """Why the gang as a whole cannot be placed: a value, not an error.
+
+    Attributes:
+        missing: pods that need a placement; some may be placed already.
+        room: how many could be placed, on how many ``nodes``.
+        roomiest: the nodes that fit most pods, and how many; :data:`ROOMIEST` of them.
+    """
+
+    gang: Gang
+    pod_request: PodRequest
+    missing: int
+    room: int
+    nodes: int
+    roomiest: tuple[tuple[NodeName, int], ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The reason with its figures."""
+        more = " more" if self.missing < self.gang.size else ""
+        room = f"capacity for {_count(self.room, 'member')} on {_count(self.nodes, 'node')}"
+        request = request_words(self.pod_request)
+        return f"gang {self.gang.name} needs {self.missing}{more} x {request}: {room}"
+
+
+def seat(
+    ledger: Ledger,
+    gang: Gang,
+    pod_request: PodRequest,
+    names: Collection[NodeName],
+    rules: Rules,
+    *,
+    members: Members,
+    now_ns: int,
+    limits: Mapping[NodeName, int] = _NO_LIMITS,
+) -> GangPlacement | Shortage | Postponed:
+    """Placements for the pods of ``gang`` without one: existing reservations, else new ones.
+
+    Args:
+        demand: of the pod being scheduled; it has no allocation.
+        names: nodes that may be used for new placements.
+        members: the pods of the gang that exist.
+        now_ns: when new reservations begin, in Unix nanoseconds; those that are chosen anew keep
+            the time of the first.
+        limits: maximum number of the pods by node, for other reasons than GPUs.
+    """
+    allocations = ledger.gang(gang.namespace, gang.name)
+    seats = [
+        allocation for allocation in allocations if allocation.state is AllocationState.RESERVED
+    ]
+    placed = len(allocations) - len(seats)
+    if not placed and members.exist < gang.size:
+        return incomplete(gang, members.exist)
+    missing = max(min(gang.size - placed, members.alike), 1)
+    books = _without(ledger, seats)
+    kept = tuple(one for one in seats if _stands(books[one.placement.node], one, pod_request))
+    if len(kept) >= missing and any(one.placement.node in names for one in kept):
+        return GangPlacement(kept)
+    if ledger.reserved(gang.namespace) - len(seats) + missing > MOST_RESERVED:
+        return too_many(gang)
+    home = {allocation.placement.node for allocation in allocations if allocation not in seats}
+    node_infos = _able(ledger, books, pod_request, names)
+    offers = [
+        NodeOffer(one, pod_request, rules, most=min(missing, limits.get(one.name, missing)))
+        for one in node_infos
+    ]
+    chosen = spread_over(offers, missing, home)
+    if not chosen:
+        most = nlargest(ROOMIEST, offers, key=lambda one: one.room)
+        roomiest = tuple((one.name, one.room) for one in most)
+        room = sum(one.room for one in offers)
+        return Shortage(gang, pod_request, missing, room, len(offers), roomiest)
+    placements = [placement for offer, count in chosen for placement in offer.load(count)]
+    since = min((one.assume_time for one in seats), default=now_ns)
+    fresh = _reserved(gang, placements, pod_request, ledger, since)
+    return GangPlacement(fresh, tuple(one.uid for one in seats))
+
+
+def taken(
+    ledger: Ledger, kept: Allocation, pod_request: PodRequest, rules: Rules
+) -> Placement | FitError:
+    """The placement of a pod that takes a place that is kept in ``ledger``."""
+    node_info = _without(ledger, [kept])[kept.placement.node]
+
+    def choose(_: NodeInfo, free: Sequence[GpuIndex], count: int) -> tuple[GpuIndex, ...]:
+        cards = tuple(card for card in _cards(kept.placement) if card in free)
+        return cards if len(cards) == count else tuple(free[:count])
+
+    return place(node_info, pod_request, rules.policy, choose_group=choose)
+
+
+def spare(allocations: Iterable[Allocation], size: int, *, waiting: int) -> list[PodUid]:
+    """Reservations of a gang that no pod will use.
+
+    Args:
+        claims: all that are of the gang.
+        size: pods it has in all.
+        waiting: pods of the gang that exist and have no place.
+    """
+    found = list(allocations)
+    seats = [allocation.uid for allocation in found if allocation.state is AllocationState.RESERVED]
+    members = len(found) - len(seats)
+    return seats[max(min(size - members, waiting), 0) :]
+
+
+def vanished_gangs(allocations: Iterable[Allocation], gangs: Collection[Gang]) -> set[Gang]:
+    """Gangs other than ``gangs`` for which something is reserved, as gangs without a pod."""
+    present = {(gang.namespace, gang.name) for gang in gangs}
+    return {
+        Gang(one.namespace, one.gang, 0)
+        for one in allocations
+        if one.state is AllocationState.RESERVED and (one.namespace, one.gang) not in present
+    }
+
+
+def seat_of(allocation: Allocation) -> Allocation:
+    """The place of a member whose bind failed, to be kept for it."""
+    uid = PodUid(f"gang/{allocation.namespace}/{allocation.gang}/{allocation.uid}")
+    return msgspec.structs.replace(
+        allocation, uid=uid, name=f"gang {allocation.gang}", state=AllocationState.RESERVED
+    )
+
+
+def _without(ledger: Ledger, seats: Iterable[Allocation]) -> dict[NodeName, NodeInfo]:
+    """Copies of the nodes with reservations of the gang, without those."""
+    books: dict[NodeName, NodeInfo] = {}
+    for one in seats:
+        node_info = ledger.node(one.placement.node)
+        if node_info is not None:
+            books.setdefault(node_info.name, node_info.copy()).drop(one.uid)
+    return books
+
+
+def _stands(node_info: NodeInfo, kept: Allocation, pod_request: PodRequest) -> bool:
+    """The place still is what a pod with ``demand`` needs and could be given."""
+    placement, (mem, _) = kept.placement, per_device(pod_request)
+    cards = [node_info.cards.get(index) for index in _cards(placement)]
+    alike = len(placement.group) == pod_request.gpus and len(cards) == (
+        pod_request.gpus or pod_request.cards
+    )
+    return (
+        alike
+        and all(units == mem for units in placement.mem.values())
+        and all(card and card.open and (card.empty or not pod_request.gpus) for card in cards)
+        and fit(node_info, pod_request) is None
+    )
+
+
+def _cards(placement: Placement) -> tuple[GpuIndex, ...]:
+    return placement.group or tuple(placement.mem or placement.core)
+
+
+def _able(
+    ledger: Ledger,
+    books: Mapping[NodeName, NodeInfo],
+    pod_request: PodRequest,
+    names: Collection[NodeName],
+) -> Iterator[NodeInfo]:
+    """State of the nodes that fit a pod, from ``books`` before the ledger."""
+    fits, _ = filter_nodes(ledger, pod_request, [name for name in names if name not in books])
+    for name in fits:
+        node_info = ledger.node(name)
+        if node_info is not None:
+            yield node_info
+    for name, node_info in books.items():
+        if name in names and fit(node_info, pod_request) is None:
+            yield node_info
+
+
+def _reserved(
+    gang: Gang,
+    placements: Iterable[Placement],
+    pod_request: PodRequest,
+    ledger: Ledger,
+    now_ns: int,
+) -> tuple[Allocation, ...]:
+    return tuple(
+        Allocation(
+            uid=PodUid(f"gang/{gang.namespace}/{gang.name}/{number}"),
+            namespace=gang.namespace,
+            name=f"gang {gang.name}",
+            state=AllocationState.RESERVED,
+            placement=placement,
+            exclusive=pod_request.whole_device,
+            unit=node_info.unit if (node_info := ledger.node(placement.node)) else None,
+            assume_time=now_ns,
+            gang=gang.name,
+        )
+        for number, placement in enumerate(placements)
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

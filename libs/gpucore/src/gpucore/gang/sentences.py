@@ -1,0 +1,63 @@
+"""Messages about gangs: why one is pending, or where its pods would be placed."""
+
+from collections.abc import Iterator
+
+from gpucore.accounting.ledger import Ledger
+from gpucore.explain.sentences import gpus_named
+from gpucore.gang.members import Postponed
+from gpucore.gang.placement import GangPlacement, Shortage
+from gpucore.gang.spread import Rules
+from gpucore.model import Allocation
+from gpucore.units import NodeName
+
+
+def gang_words(
+    answer: GangPlacement | Shortage | Postponed, ledger: Ledger, rules: Rules
+) -> Iterator[str]:
+    """The result of :func:`gpucore.gang.placement.seat`: the gang as a whole, then node by node.
+
+    Args:
+        answer: computed from ``ledger``, under ``rules``.
+    """
+    if isinstance(answer, Postponed):
+        yield answer.sentence
+        return
+    if isinstance(answer, Shortage):
+        yield answer.sentence
+        yield from _short(answer, ledger, rules)
+        return
+    by_node: dict[NodeName, list[Allocation]] = {}
+    for one in answer.seats:
+        by_node.setdefault(one.placement.node, []).append(one)
+    for name, seats in by_node.items():
+        yield (
+            f"{_members(len(seats))} of the gang would be placed on {name}: "
+            f"{_places(seats, ledger)}"
+        )
+
+
+def _short(shortage: Shortage, ledger: Ledger, rules: Rules) -> Iterator[str]:
+    gpus = shortage.pod_request.gpus
+    for name, room in shortage.roomiest:
+        node_info = ledger.nodes()[name]
+        if not gpus:
+            yield f"{name} has capacity for {_members(room)}"
+            continue
+        free = [index for index, card in node_info.cards.items() if card.open and card.empty]
+        best = rules.grouping.whole(node_info, free, gpus, shortage.pod_request)
+        score = node_info.shape.matrix.sum_of(best)
+        words = f", the best {gpus} of them {gpus_named(best)} (score {score})" if score else ""
+        count = f"{len(free)} GPU{'' if len(free) == 1 else 's'}"
+        yield f"{name} has {count} free, for {_members(room)}{words}"
+
+
+def _places(seats: list[Allocation], ledger: Ledger) -> str:
+    groups = [one.placement.group for one in seats]
+    if not all(groups):
+        return "shares"
+    matrix = ledger.nodes()[seats[0].placement.node].shape.matrix
+    return "; ".join(f"{gpus_named(group)} (score {matrix.sum_of(group)})" for group in groups)
+
+
+def _members(count: int) -> str:
+    return f"{count} member{'' if count == 1 else 's'}"

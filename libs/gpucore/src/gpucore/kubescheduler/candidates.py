@@ -1,0 +1,90 @@
+"""A pending pod and the nodes of a cluster: which nodes admit it, now and after pods have ended."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from gpucore.accounting.ledger import Ledger
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.kubescheduler.candidate_nodes import CandidateNodes
+from gpucore.kubescheduler.constraints import (
+    UNCONSTRAINED,
+    CandidateNode,
+    PodConstraints,
+    Resources,
+)
+from gpucore.kubescheduler.node_fit import admit, constraint_refusals
+from gpucore.model import FitError, PodRequest
+from gpucore.steps import Steps
+from gpucore.units import NodeName, PodUid
+
+PODS_A_STEP: Final = 100
+
+
+class PodRequirements(msgspec.Struct, frozen=True):
+    """GPU request and scheduling constraints of a pod."""
+
+    pod_request: PodRequest
+    constraints: PodConstraints = UNCONSTRAINED
+
+
+class Candidates(msgspec.Struct, frozen=True):
+    """The nodes that a pod could go to.
+
+    Attributes:
+        accounts: allocations of GPUs by node.
+        nodes: the same nodes as kube-scheduler's own rules see them.
+        requests: of pods that are bound or about to be.
+    """
+
+    node_infos: Mapping[NodeName, NodeInfo]
+    nodes: Mapping[NodeName, CandidateNode]
+    requests: Mapping[PodUid, Resources] = {}
+
+    def refusal(self, name: NodeName, pod: PodRequirements) -> FitError | None:
+        """Why the node does not admit the pod; ``None`` when it does."""
+        return admit(self.node_infos[name], pod.pod_request, self.nodes[name], pod.constraints)
+
+    def refusals(self, pod: PodRequirements) -> dict[NodeName, FitError | None]:
+        """The answer of every node."""
+        return {name: self.refusal(name, pod) for name in self.nodes}
+
+    def blockers(self, name: NodeName, pod: PodRequirements) -> Iterator[FitError]:
+        """Every rule of kube-scheduler's own that keeps the pod off the node."""
+        return constraint_refusals(self.nodes[name], pod.constraints)
+
+    def admits_without(
+        self, name: NodeName, pod: PodRequirements, ended: Collection[PodUid]
+    ) -> NodeInfo | None:
+        """The node's allocations once these pods have ended, where it admits the pod then."""
+        node_info, node = self.node_infos[name].copy(), self.nodes[name]
+        for uid in ended:
+            node_info.drop(uid)
+            node = node.plus(self.requests.get(uid, ()), pods=-1)
+        return None if admit(node_info, pod.pod_request, node, pod.constraints) else node_info
+
+
+def candidates_of(ledger: Ledger, known: CandidateNodes, *, copies: bool) -> Steps[Candidates]:
+    """Every node of the cluster, by name.
+
+    Args:
+        ledger: allocations of GPUs.
+        known: the nodes of the same cluster with the requests of their pods.
+        copies: take a copy of each node's allocations, where the ledger may change meanwhile.
+    """
+    node_infos: dict[NodeName, NodeInfo] = {}
+    nodes: dict[NodeName, CandidateNode] = {}
+    requests: dict[PodUid, Resources] = {}
+    for name in sorted(ledger.node_objects()):
+        node_info, node = ledger.node(name), known.node(name)
+        if node_info is None or node is None:
+            continue
+        node_infos[name] = node_info.copy() if copies else node_info
+        nodes[name] = node.copy() if copies else node
+        yield
+    for number, (uid, pod) in enumerate(list(known.counted())):
+        requests[uid] = pod.requests
+        if number % PODS_A_STEP == 0:
+            yield
+    return Candidates(node_infos, nodes, requests)

@@ -1,0 +1,49 @@
+"""Reasons why the node refuses an allocation; each becomes one gRPC error with one message.
+
+kubelet shows the sentence in the status of the pod, so it is written for the pod's owner.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+
+from gpucore.units import GpuIndex
+
+
+class AllocationErrorCode(StrEnum):
+    """The reasons, as they are counted in metrics."""
+
+    UNKNOWN_DEVICE = "UnknownDevice"
+    UNHEALTHY = "Unhealthy"
+    SPANS_GPUS = "SpansGpus"
+    SPLITS_POD = "SplitsPod"
+    TAKEN_WHOLE = "TakenWhole"
+    SHARED_CARD = "SharedCard"
+    NO_GPU_FITS = "NoGpuFits"
+    ISOLATION_MODE_MISSING = "IsolationModeMissing"
+    MAX_PODS = "MaxPods"
+    DEVICE_IN_USE = "DeviceInUse"
+    NO_CDI_FILE = "NoCdiFile"
+    OFFERED_AS_CLAIMS = "OfferedAsClaims"
+
+
+class AllocationError(msgspec.Struct, frozen=True):
+    """A request of kubelet that must not be granted.
+
+    Attributes:
+        sentence: for the pod's status.
+        cards: the GPUs concerned.
+    """
+
+    code: AllocationErrorCode
+    sentence: str
+    cards: tuple[GpuIndex, ...] = ()
+
+
+def gpu_list(cards: Iterable[GpuIndex]) -> str:
+    """``GPU 1``, ``GPUs 0 and 1``, ``GPUs 0, 1 and 2``."""
+    names = [str(card) for card in sorted(cards)]
+    if len(names) == 1:
+        return f"GPU {names[0]}"
+    return f"GPUs {', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,203 @@
+"""Choice of GPUs without a valid plan: best fit over the devices that are free on the node.
+
+A GPU fits when it has enough free devices for the pod's whole part, in every resource of the
+request, so that the pod is not split over GPUs at its second container. Devices planned for other
+pending pods are avoided while any other GPU fits.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from gpucore.accounting.device_info import MPS_CLIENTS
+from gpucore.model import Cards, IsolationMode
+from gpucore.node.allocation.admission_queue import AdmissionQueue
+from gpucore.node.allocation.allocation_error import AllocationError, AllocationErrorCode
+from gpucore.node.allocation.device_ids import SHARES, DeviceTable, Resource
+from gpucore.node.allocation.expected import Expected
+from gpucore.node.allocation.holdings import NOBODY_KNOWN, Holder, Holdings
+from gpucore.units import GpuIndex
+from gpucore.wire.pod.placements import split_evenly
+
+
+class NodeDevices(NamedTuple):
+    """What is known of the node's GPUs beside kubelet's question.
+
+    Attributes:
+        closed: GPUs that give nothing.
+        single: GPUs that one pod at a time may use (MIG instances).
+        isolation modes: what enforces shares on each GPU.
+    """
+
+    tables: Mapping[Resource, DeviceTable]
+    holdings: Holdings
+    queue: AdmissionQueue
+    closed: frozenset[GpuIndex]
+    single: frozenset[GpuIndex]
+    isolations: Mapping[GpuIndex, IsolationMode]
+
+    def clash(
+        self, resource: Resource, cards: Iterable[GpuIndex], pod: Expected | None
+    ) -> AllocationError | None:
+        """Whole and shared do not mix; nor is a share put where it is not enforced as demanded."""
+        shared = resource in SHARES
+        others = (Resource.GPU,) if shared else SHARES
+        for card in cards:
+            denial = self._unenforced(card, pod) or self._crowded(card, pod) if shared else None
+            if denial is not None:
+                return denial
+            holders = self._holders(others, card)
+            if card in self.single:
+                mine = (pod.namespace, pod.name) if pod else NOBODY_KNOWN[:2]
+                holders += [each for each in self._holders(SHARES, card) if each[:2] != mine]
+            if holders:
+                return _clash(card, shared=shared, who=holders[0])
+        return None
+
+    def _unenforced(self, card: GpuIndex, pod: Expected | None) -> AllocationError | None:
+        demanded = pod.pod_request.isolation if pod else IsolationMode.NONE
+        isolation = self.isolations.get(card, IsolationMode.NONE)
+        if isolation.gives(demanded):
+            return None
+        burst = pod.pod_request.burst if pod else 0
+        why = " (its annotation gpushare/memory-limit needs it)" if burst else ""
+        sentence = (
+            f"GPU {card} has isolation mode {isolation.value}, but the pod demands "
+            f"{demanded.value}{why}"
+        )
+        return AllocationError(AllocationErrorCode.ISOLATION_MODE_MISSING, sentence, (card,))
+
+    def _crowded(self, card: GpuIndex, pod: Expected | None) -> AllocationError | None:
+        """Maximum number of clients of a daemon; every pod is at least one."""
+        if not self.isolations.get(card, IsolationMode.NONE).uses_mps:
+            return None
+        pods = {holder[:2] for holder in self._holders(SHARES, card)}
+        if pod is not None:
+            pods.discard((pod.namespace, pod.name))
+        if len(pods) < MPS_CLIENTS:
+            return None
+        sentence = f"GPU {card} has {len(pods)} pods, the maximum for one MPS daemon"
+        return AllocationError(AllocationErrorCode.MAX_PODS, sentence, (card,))
+
+    def _holders(self, resources: Iterable[Resource], card: GpuIndex) -> list[Holder]:
+        found = {h for each in resources for h in self.holdings.holders(self.tables[each], card)}
+        return sorted(found)
+
+    def promised(self, resource: Resource, besides: Expected | None) -> Counter[GpuIndex]:
+        """What waiting pods other than ``besides`` were promised on each GPU."""
+        total: Counter[GpuIndex] = Counter()
+        for pod in self.queue:
+            if besides is None or pod.uid != besides.uid:
+                for step in pod.steps:
+                    total.update(step.plan.get(resource, {}))
+        return total
+
+
+def _clash(card: GpuIndex, *, shared: bool, who: Holder) -> AllocationError:
+    holder = f"pod {who.namespace}/{who.pod}" if who.pod else "another pod"
+    if shared:
+        return AllocationError(
+            AllocationErrorCode.TAKEN_WHOLE, f"GPU {card} is used exclusively by {holder}", (card,)
+        )
+    return AllocationError(
+        AllocationErrorCode.SHARED_CARD, f"GPU {card} is shared by {holder}", (card,)
+    )
+
+
+class DevicePicker(NamedTuple):
+    """One choice: an amount of a resource, from the ids that kubelet lists as available.
+
+    Attributes:
+        available: number of ids of each GPU that kubelet could take.
+    """
+
+    room: NodeDevices
+    table: DeviceTable
+    amount: int
+    available: Counter[GpuIndex]
+
+    def exactly(self, plan: Cards, pod: Expected | None) -> Cards | AllocationError:
+        """The plan, if every GPU of it fits and may be used."""
+        clash = self.room.clash(self.table.resource, plan, pod)
+        if clash is not None:
+            return clash
+        short = [card for card, amount in plan.items() if self.available[card] < amount]
+        return self._too_few_free(plan, tuple(short)) if short else plan
+
+    def on(self, cards: tuple[GpuIndex, ...], pod: Expected | None) -> Cards | AllocationError:
+        """The amount spread evenly over ``cards``."""
+        return self.exactly(split_evenly([self.amount], cards).get(0, {}), pod)
+
+    def anywhere(self, pod: Expected | None) -> Cards | AllocationError:
+        """Best fit: the GPUs with the fewest sufficient free devices, lowest index first."""
+        count = pod.cards if pod else 1
+        fitting = self._fitting(pod, leave_promised=True)
+        if len(fitting) < count:
+            fitting = self._fitting(pod, leave_promised=False)
+        if len(fitting) < count:
+            return self._unfit(pod) or self._too_few_free(self._need(pod), tuple(self.table.ids))
+        kind = Resource.MEM if pod and pod.pod_request.mem else self.table.resource
+        chosen = sorted(fitting, key=lambda card: (self._free(kind, card), card))[:count]
+        return self.on(tuple(sorted(chosen)), pod)
+
+    def whole(
+        self, pod: Expected, plan: Cards, required: tuple[GpuIndex, ...]
+    ) -> Cards | AllocationError:
+        """Exclusive GPUs: those of the plan that can be had, then the lowest free ones."""
+        free = self._fitting(pod, leave_promised=False)
+        wanted = [card for card in plan if card in free]
+        unpromised = self.room.promised(Resource.GPU, pod)
+        rest = sorted(free, key=lambda card: (unpromised[card] > 0, card))
+        chosen = list(dict.fromkeys((*required, *wanted, *rest)))[: self.amount]
+        if len(chosen) < self.amount:
+            return self._too_few_free(dict.fromkeys(chosen, 1), tuple(self.table.ids))
+        return dict.fromkeys(chosen, 1)
+
+    def _unfit(self, pod: Expected | None) -> AllocationError | None:
+        """A more precise reason than too few free devices."""
+        clashes = (self.room.clash(self.table.resource, (card,), pod) for card in self.table.ids)
+        reasons = {AllocationErrorCode.ISOLATION_MODE_MISSING, AllocationErrorCode.MAX_PODS}
+        return next((each for each in clashes if each and each.code in reasons), None)
+
+    def _need(self, pod: Expected | None) -> Cards:
+        return {card: self._share(pod, self.table.resource) for card in self.table.ids}
+
+    def _share(self, pod: Expected | None, resource: Resource) -> int:
+        """What one GPU must hold of ``resource`` for the pod as a whole."""
+        if resource is Resource.GPU:
+            return 1
+        if pod is None:
+            return self.amount if resource is self.table.resource else 0
+        total = pod.pod_request.mem if resource is Resource.MEM else pod.pod_request.core
+        return -(-total // pod.cards)
+
+    def _fitting(self, pod: Expected | None, *, leave_promised: bool) -> list[GpuIndex]:
+        kinds = SHARES if self.table.resource in SHARES else (Resource.GPU,)
+        promised = {
+            each: self.room.promised(each, pod) if leave_promised else Counter() for each in kinds
+        }
+        return [
+            card
+            for card in self.table.ids
+            if card not in self.room.closed
+            and self.room.clash(self.table.resource, (card,), pod) is None
+            and all(
+                self._free(each, card) - promised[each][card] >= self._share(pod, each)
+                for each in kinds
+            )
+        ]
+
+    def _free(self, resource: Resource, card: GpuIndex) -> int:
+        if resource is self.table.resource:
+            return self.available[card]
+        return self.room.holdings.free(self.room.tables[resource], card)
+
+    def _too_few_free(self, need: Cards, cards: tuple[GpuIndex, ...]) -> AllocationError:
+        figures = ", ".join(
+            f"GPU {card} has {self.available[card]} of {len(self.table.ids[card])} free"
+            for card in sorted(cards)
+            if card in self.table.ids
+        )
+        asked = max(need.values(), default=self.amount)
+        sentence = f"no GPU has {asked} of {self.table.resource} free: {figures}"
+        return AllocationError(AllocationErrorCode.NO_GPU_FITS, sentence, tuple(sorted(cards)))

@@ -1,0 +1,145 @@
+"""The pods kubelet is about to admit, as a list of steps in kubelet's own order.
+
+Kubelet takes one container after the other, init containers first, and for each one every resource
+in no particular order. A plan has the GPUs for a step; it is empty for a pod that bypassed the
+extender.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from gpucore.model import Cards, ContainerRequest, Placement, PodRequest
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.units import PodUid
+from gpucore.wire.errors import WireError
+from gpucore.wire.names import Names
+from gpucore.wire.pod.placements import split_evenly
+from gpucore.wire.pods import Container, Pod, allocation_of, pod_request_of
+from gpucore.wire.quantity import amount
+
+NOWHERE: Final[Mapping[Resource, Cards]] = {}
+
+
+class ExpectedContainer(msgspec.Struct, frozen=True):
+    """One container of a pod.
+
+    Attributes:
+        ask: its request; never empty.
+        plan: amount of each resource on each GPU; empty without a plan.
+        init: it is an init container.
+    """
+
+    container: str
+    ask: ContainerRequest
+    plan: Mapping[Resource, Cards] = NOWHERE
+    init: bool = False
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """A pod that is bound to this node and requests GPUs.
+
+    Attributes:
+        creation: RFC 3339 time; kubelet's order after it restarts.
+        cards: number of GPUs over which the request is spread.
+        demand: of the whole pod.
+        steps: containers with a request, in kubelet's order.
+        waiting: kubelet may still have to admit it.
+    """
+
+    uid: PodUid
+    namespace: str
+    name: str
+    creation: str
+    cards: int
+    pod_request: PodRequest
+    steps: tuple[ExpectedContainer, ...]
+    waiting: bool = True
+
+
+def expected_of(pod: Pod, names: Names) -> Expected | None:
+    """The expected calls for ``pod``; ``None`` without a GPU request or a readable amount."""
+    try:
+        pod_request = pod_request_of(pod, names)
+        steps = _steps(pod, names)
+    except WireError:
+        return None
+    if pod_request is None:
+        return None
+    return Expected(
+        uid=pod.uid,
+        namespace=pod.namespace,
+        name=pod.name,
+        creation=pod.creation,
+        cards=pod_request.cards,
+        pod_request=pod_request,
+        steps=steps,
+        waiting=pod.phase in {"", "Pending"},
+    )
+
+
+def _steps(pod: Pod, names: Names) -> tuple[ExpectedContainer, ...]:
+    placement = _planned(pod, names)
+    running = _running_steps(pod, names, placement)
+    inits = [
+        running[each.name]
+        if each.is_sidecar
+        else _init_step(each.name, _container_request(each, names), placement)
+        for each in pod.init_containers
+    ]
+    apps = [running[each.name] for each in pod.containers]
+    return tuple(step for step in (*inits, *apps) if step.ask)
+
+
+def _running_steps(pod: Pod, names: Names, placement: Placement) -> Mapping[str, ExpectedContainer]:
+    """The steps of containers and sidecars by name; names are unique within a pod."""
+    running = (*pod.containers, *pod.sidecars)
+    asks = [_container_request(each, names) for each in running]
+    mem = {**_evenly([ask.mem for ask in asks], placement), **placement.containers}
+    core = _evenly([ask.core for ask in asks], placement)
+    steps = {}
+    first = 0
+    for position, (container, ask) in enumerate(zip(running, asks, strict=True)):
+        whole = dict.fromkeys(placement.group[first : first + ask.gpus], 1)
+        plan = _plan(ask, mem.get(position, {}), core.get(position, {}), whole)
+        steps[container.name] = ExpectedContainer(
+            container.name, ask, plan, init=container.is_sidecar
+        )
+        first += ask.gpus
+    return steps
+
+
+def _container_request(container: Container, names: Names) -> ContainerRequest:
+    mem, core, gpus = (
+        amount(container.limits.get(name, "0"))
+        for name in (names.gpu_mem, names.gpu_core, names.gpu)
+    )
+    return ContainerRequest(mem, core, gpus)
+
+
+def _planned(pod: Pod, names: Names) -> Placement:
+    allocation = allocation_of(pod, names)
+    return allocation.placement if allocation else Placement(pod.node)
+
+
+def _init_step(name: str, ask: ContainerRequest, placement: Placement) -> ExpectedContainer:
+    mem = _evenly([ask.mem], placement).get(0, {})
+    core = _evenly([ask.core], placement).get(0, {})
+    whole = dict.fromkeys(placement.group[: ask.gpus], 1)
+    return ExpectedContainer(name, ask, _plan(ask, mem, core, whole), init=True)
+
+
+def _evenly(amounts: Sequence[int], placement: Placement) -> Mapping[int, Cards]:
+    cards = sorted(placement.mem or placement.core)
+    return split_evenly(amounts, cards) if cards else {}
+
+
+def _plan(ask: ContainerRequest, mem: Cards, core: Cards, whole: Cards) -> Mapping[Resource, Cards]:
+    """Only the parts that place the full amount."""
+    parts = {Resource.MEM: mem, Resource.CORE: core, Resource.GPU: whole}
+    return {
+        resource: cards
+        for resource, cards in parts.items()
+        if cards and sum(cards.values()) == resource.asked(ask)
+    }

@@ -1,0 +1,116 @@
+"""The device IDs of each pod on this node, by the latest information.
+
+kubelet is the authority: its PodResources answer replaces everything that is older than the
+question. What was handed out since stays on top, so that an answer that was under way cannot take
+it back.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+import msgspec
+
+from gpucore.node.allocation.device_ids import DeviceTable, Resource
+from gpucore.units import GpuIndex
+
+
+class Holder(NamedTuple):
+    """A container of a pod; all empty until kubelet reports its owner."""
+
+    namespace: str = ""
+    pod: str = ""
+    container: str = ""
+
+
+NOBODY_KNOWN = Holder()
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What one pod holds: container to resource to ids."""
+
+    namespace: str
+    name: str
+    containers: Mapping[str, Mapping[Resource, tuple[str, ...]]]
+
+
+class _Entry(NamedTuple):
+    holder: Holder
+    turn: int
+
+
+class Holdings:
+    """Holder of every id that is in use. Not safe for several threads."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Resource, dict[str, _Entry]] = {each: {} for each in Resource}
+        self._turn = 0
+
+    @property
+    def turn(self) -> int:
+        """Counts allocations; read it before the call to kubelet and pass it with the reply."""
+        return self._turn
+
+    def take(self, resource: Resource, ids: Iterable[str], holder: Holder) -> None:
+        """Note that ``holder`` was given ``ids``."""
+        self._turn += 1
+        self._entries[resource] |= dict.fromkeys(ids, _Entry(holder, self._turn))
+
+    def replace(
+        self, truth: Iterable[Held], *, asked_at: int, unlisted: Collection[Holder] = ()
+    ) -> None:
+        """Apply kubelet's reply to a request that was sent at turn ``asked_at``.
+
+        Entries of ``unlisted`` containers stay: kubelet does not list init containers.
+        """
+        for entries in self._entries.values():
+            old = [one for one, entry in entries.items() if entry.turn <= asked_at]
+            for one in [one for one in old if entries[one].holder not in unlisted]:
+                del entries[one]
+        for held in truth:
+            for container, resources in held.containers.items():
+                entry = _Entry(Holder(held.namespace, held.name, container), asked_at)
+                for resource, ids in resources.items():
+                    self._entries[resource] |= dict.fromkeys(ids, entry)
+
+    def release(self, namespace: str, pod: str) -> None:
+        """Forget a pod that has ended."""
+        for entries in self._entries.values():
+            for one in [
+                each for each, entry in entries.items() if entry.holder[:2] == (namespace, pod)
+            ]:
+                del entries[one]
+
+    def holders(self, table: DeviceTable, card: GpuIndex) -> frozenset[Holder]:
+        """The holders of ids of ``card`` in one resource."""
+        entries = self._entries[table.resource]
+        return frozenset(entries[one].holder for one in table.ids.get(card, ()) if one in entries)
+
+    def by_pod(self, table: DeviceTable, card: GpuIndex) -> Counter[tuple[str, str]]:
+        """How many ids of ``card`` each pod holds, by namespace and name."""
+        entries = self._entries[table.resource]
+        held = (entries[one].holder for one in table.ids.get(card, ()) if one in entries)
+        return Counter((holder.namespace, holder.pod) for holder in held)
+
+    def held_by(self, resource: Resource, namespace: str, pod: str) -> list[str]:
+        """Ids of one resource that a pod holds."""
+        entries = self._entries[resource]
+        return [one for one, entry in entries.items() if entry.holder[:2] == (namespace, pod)]
+
+    def rows_of(self, holder: Holder) -> dict[Resource, tuple[str, ...]]:
+        """Ids of every resource that one container holds."""
+        rows = {
+            resource: tuple(one for one, entry in entries.items() if entry.holder == holder)
+            for resource, entries in self._entries.items()
+        }
+        return {resource: ids for resource, ids in rows.items() if ids}
+
+    def taken(self, resource: Resource) -> AbstractSet[str]:
+        """Ids of one resource that somebody holds."""
+        return self._entries[resource].keys()
+
+    def free(self, table: DeviceTable, card: GpuIndex) -> int:
+        """Number of free ids of ``card``."""
+        entries = self._entries[table.resource]
+        return sum(one not in entries for one in table.ids.get(card, ()))

@@ -1,0 +1,326 @@
+"""Preferred device IDs for kubelet's call, and the check of the IDs that kubelet chose.
+
+The GPU that the scheduler chose takes precedence. If it has too few free devices (two schedulers, a
+pod that bypassed them), another GPU that fits the whole pod is chosen; if none fits, the pod is
+refused with a sentence. Later containers of a pod use the GPU that its first one got.
+
+This module does no I/O. The caller waits and retries when :meth:`AllocationMatcher.prefer`
+finds no pod for the call.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from gpucore.model import Cards, Inventory, IsolationMode
+from gpucore.node.allocation.admission_queue import AdmissionQueue, Turn
+from gpucore.node.allocation.allocation_error import AllocationError, AllocationErrorCode, gpu_list
+from gpucore.node.allocation.device_ids import SHARES, DeviceTable, Resource, device_table
+from gpucore.node.allocation.device_picker import DevicePicker, NodeDevices
+from gpucore.node.allocation.holdings import NOBODY_KNOWN, Held, Holder, Holdings
+from gpucore.units import GpuIndex
+
+
+class PreferenceRequest(msgspec.Struct, frozen=True):
+    """kubelet's GetPreferredAllocation request.
+
+    Attributes:
+        available: ids it could take, ``required`` among them.
+        required: ids it will take in any case (an init container of the pod had them).
+        amount: number of ids that it will take in all.
+    """
+
+    resource: Resource
+    available: frozenset[str]
+    required: tuple[str, ...]
+    amount: int
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """Ids that may be used.
+
+    Attributes:
+        turn: the container they are meant for; ``None`` when no known pod requests this.
+        cards: how many are on each GPU; exclusive GPUs in the order of their group.
+    """
+
+    resource: Resource
+    ids: tuple[str, ...]
+    cards: Cards
+    turn: Turn | None = None
+
+
+class _Answered(NamedTuple):
+    """What was advised last, so that the ids that follow are known to be for the same pod."""
+
+    turn: Turn | None
+    resource: Resource
+    ids: frozenset[str]
+
+
+class AllocationMatcher:
+    """The matching state of one node. Not safe for several threads."""
+
+    def __init__(self, served: tuple[Resource, ...], *, one_daemon: bool = False) -> None:
+        """Serve these resources; ``one_daemon``: one MPS daemon serves all GPUs of the node."""
+        self._one_daemon = one_daemon
+        self.queue = AdmissionQueue(served)
+        self.holdings = Holdings()
+        self.tables: dict[Resource, DeviceTable] = {}
+        self.closed: frozenset[GpuIndex] = frozenset()
+        self.single: frozenset[GpuIndex] = frozenset()
+        self.isolations: dict[GpuIndex, IsolationMode] = {}
+        self.displaced: Counter[GpuIndex] = Counter()
+        self.granted: set[str] = set()
+        self._reserved: dict[tuple[Resource, str], Holder] = {}
+        self._answered: _Answered | None = None
+        self._stranger: Granted | None = None
+        self.equip(Inventory(gpus=()))
+
+    def equip(self, inventory: Inventory, *, oversell: int = 1) -> None:
+        """The node has these GPUs from now on; unhealthy ones give nothing."""
+        self.tables = {each: device_table(inventory, each, oversell=oversell) for each in Resource}
+        self.single = frozenset(gpu.index for gpu in inventory.gpus if gpu.mig)
+        self.closed = frozenset(gpu.index for gpu in inventory.gpus if not gpu.healthy)
+        self.isolations = {gpu.index: gpu.isolation for gpu in inventory.gpus}
+
+    def believe(
+        self, truth: Iterable[Held], *, asked_at: int, unlisted: Collection[Holder] = ()
+    ) -> None:
+        """Apply kubelet's allocations, requested at a turn of the holdings.
+
+        Its reply lacks ``unlisted`` containers (init containers).
+        """
+        told = list(truth)
+        self.holdings.replace(told, asked_at=asked_at, unlisted=unlisted)
+        self.queue.believe(told, asked_at=asked_at)
+
+    def reserve(self, forgotten: Iterable[Held]) -> None:
+        """These pods hold devices that kubelet lists as free: no other pod gets them."""
+        self._reserved = {
+            (resource, one): Holder(held.namespace, held.name, container)
+            for held in forgotten
+            for container, row in held.containers.items()
+            for resource, ids in row.items()
+            for one in ids
+        }
+
+    def release(self, namespace: str, pod: str) -> None:
+        """A pod has ended: nothing is held by it or reserved for it."""
+        self.holdings.release(namespace, pod)
+        self._reserved = {
+            key: holder for key, holder in self._reserved.items() if holder[:2] != (namespace, pod)
+        }
+
+    def prefer(self, question: PreferenceRequest) -> tuple[str, ...] | AllocationError | None:
+        """Ids that kubelet should take; ``None`` when no known pod requests this (yet)."""
+        turn = self.queue.turn(question.resource, question.amount)
+        if turn is None:
+            return None
+        fixed = self._fixed(turn, question)
+        cards = self._where(turn, question, fixed)
+        return self._answer(turn, question, cards)
+
+    def adopt(self, question: PreferenceRequest) -> tuple[str, ...] | AllocationError:
+        """As :meth:`prefer`, for a pod of which nothing is known: best fit."""
+        table = self.tables[question.resource]
+        fixed = tuple(sorted(table.per_device(question.required))) or self._unplanned_gpus(question)
+        cards = self._choosing(question).on(fixed, None) if fixed else None
+        if cards is None or isinstance(cards, AllocationError):
+            cards = self._choosing(question).anywhere(None)
+        return self._answer(None, question, cards)
+
+    def allocate(self, resource: Resource, ids: tuple[str, ...]) -> Granted | AllocationError:
+        """Whether ``ids`` may be used, and for whom they are."""
+        turn = self._turn(resource, ids)
+        denial = self._denial(turn, resource, ids)
+        if denial is not None:
+            if turn is not None:
+                self.queue.turn_away(turn.pod.uid)
+            return denial
+        cards = _in_order(self.tables[resource].per_device(ids), turn, resource)
+        granted = Granted(resource, ids, cards, turn)
+        self._note(granted)
+        return granted
+
+    def gpus_held(self, namespace: str, pod: str) -> frozenset[GpuIndex]:
+        """GPUs of which a pod holds anything."""
+        return frozenset(
+            card
+            for resource, table in self.tables.items()
+            for card in table.per_device(self.holdings.held_by(resource, namespace, pod))
+        )
+
+    def _note(self, granted: Granted) -> None:
+        turn = granted.turn
+        holder = NOBODY_KNOWN
+        if turn is not None:
+            holder = Holder(turn.pod.namespace, turn.pod.name, turn.step.container)
+        self.holdings.take(granted.resource, granted.ids, holder)
+        self.granted.update(granted.ids)
+        self._stranger = granted if turn is None else None
+        if turn is not None:
+            self.queue.give(turn, granted.resource, granted.ids, at=self.holdings.turn)
+
+    def _room(self) -> NodeDevices:
+        return NodeDevices(
+            self.tables, self.holdings, self.queue, self.closed, self.single, self.isolations
+        )
+
+    def _choosing(self, question: PreferenceRequest) -> DevicePicker:
+        table = self.tables[question.resource]
+        available = table.per_device(self._free(question))
+        if question.resource is Resource.MEM:  # what inherited pods really use of a GPU
+            available -= self.displaced
+        return DevicePicker(self._room(), table, question.amount, available)
+
+    def _free(self, question: PreferenceRequest) -> frozenset[str]:
+        """What kubelet calls available, less what is reserved."""
+        if not self._reserved:
+            return question.available
+        kind = question.resource
+        return frozenset(one for one in question.available if (kind, one) not in self._reserved)
+
+    def _answer(
+        self, turn: Turn | None, question: PreferenceRequest, cards: Cards | AllocationError
+    ) -> tuple[str, ...] | AllocationError:
+        if isinstance(cards, AllocationError):
+            if turn is not None:
+                self.queue.turn_away(turn.pod.uid)
+            return cards
+        table = self.tables[question.resource]
+        ids = table.pick(cards, among=self._free(question), first=question.required)
+        self._answered = _Answered(turn, question.resource, frozenset(ids))
+        return ids
+
+    def _fixed(self, turn: Turn, question: PreferenceRequest) -> tuple[GpuIndex, ...]:
+        """GPUs that are settled already: by kubelet, by this container, by this pod."""
+        required = self.tables[question.resource].per_device(question.required)
+        if required or question.resource not in SHARES:
+            return tuple(sorted(required))
+        return self._pod_gpus(turn)
+
+    def _pod_gpus(self, turn: Turn) -> tuple[GpuIndex, ...]:
+        cards = (self.queue.cards(turn, self.tables[each]) for each in SHARES)
+        return next((each for each in cards if each), ())
+
+    def _where(
+        self, turn: Turn, question: PreferenceRequest, fixed: tuple[GpuIndex, ...]
+    ) -> Cards | AllocationError:
+        choosing, pod = self._choosing(question), turn.pod
+        plan = turn.step.plan.get(question.resource, {})
+        if question.resource is Resource.GPU:
+            return choosing.whole(pod, plan, fixed)
+        if fixed:
+            return (
+                choosing.exactly(plan, pod) if set(plan) == set(fixed) else choosing.on(fixed, pod)
+            )
+        if plan:
+            planned = choosing.exactly(plan, pod)
+            if not isinstance(planned, AllocationError):
+                return planned
+        return choosing.anywhere(pod)
+
+    def _unplanned_gpus(self, question: PreferenceRequest) -> tuple[GpuIndex, ...]:
+        """Compute follows memory: kubelet takes both for a container, one right after the other."""
+        last = self._stranger
+        if last is None or last.resource == question.resource or question.resource not in SHARES:
+            return ()
+        return tuple(sorted(last.cards)) if last.resource in SHARES else ()
+
+    def _turn(self, resource: Resource, ids: tuple[str, ...]) -> Turn | None:
+        answered, self._answered = self._answered, None
+        if answered and answered.resource is resource and answered.ids == frozenset(ids):
+            turn = answered.turn
+            if turn is None or turn.pod.uid in self.queue:
+                return turn
+        return self.queue.turn(resource, len(ids))
+
+    def _denial(
+        self, turn: Turn | None, resource: Resource, ids: tuple[str, ...]
+    ) -> AllocationError | None:
+        table = self.tables[resource]
+        unknown = [one for one in ids if one not in table.owner]
+        if unknown:
+            sentence = (
+                f"device {unknown[0]} belongs to no GPU of this node; the GPU may have been removed"
+            )
+            return AllocationError(AllocationErrorCode.UNKNOWN_DEVICE, sentence)
+        cards = tuple(sorted(table.per_device(ids)))
+        return (
+            self._in_use(resource, ids)
+            or self._closed(cards)
+            or self._spans(turn, resource, cards)
+            or self._behind_several(resource, cards)
+            or self._splits(turn, resource, cards)
+            or self._room().clash(resource, cards, turn.pod if turn else None)
+        )
+
+    def _in_use(self, resource: Resource, ids: tuple[str, ...]) -> AllocationError | None:
+        for one in ids:
+            holder = self._reserved.get((resource, one))
+            if holder is not None:
+                sentence = (
+                    f"device {one} is in use by pod {holder.namespace}/{holder.pod}, although "
+                    "kubelet has lost its record; delete that pod to release it"
+                )
+                return AllocationError(AllocationErrorCode.DEVICE_IN_USE, sentence)
+        return None
+
+    def _closed(self, cards: tuple[GpuIndex, ...]) -> AllocationError | None:
+        bad = tuple(card for card in cards if card in self.closed)
+        if not bad:
+            return None
+        verb = "is" if len(bad) == 1 else "are"
+        return AllocationError(
+            AllocationErrorCode.UNHEALTHY, f"{gpu_list(bad)} {verb} unhealthy", bad
+        )
+
+    def _spans(
+        self, turn: Turn | None, resource: Resource, cards: tuple[GpuIndex, ...]
+    ) -> AllocationError | None:
+        limit = turn.pod.cards if turn else 1
+        if resource is Resource.GPU or len(cards) <= limit:
+            return None
+        asked = "one GPU" if limit == 1 else f"{limit} GPUs"
+        sentence = (
+            f"the free devices of this node are spread over {gpu_list(cards)}, "
+            f"but the pod requests a share of {asked}"
+        )
+        return AllocationError(AllocationErrorCode.SPANS_GPUS, sentence, cards)
+
+    def _behind_several(
+        self, resource: Resource, cards: tuple[GpuIndex, ...]
+    ) -> AllocationError | None:
+        """A program speaks to one MPS daemon, so it would see one of these GPUs."""
+        modes = self.isolations
+        behind = tuple(card for card in cards if modes.get(card, IsolationMode.NONE).uses_mps)
+        if self._one_daemon or resource is Resource.GPU or len(cards) == 1 or not behind:
+            return None
+        verb = "has a daemon of its" if len(behind) == 1 else "have daemons of their"
+        sentence = (
+            f"{gpu_list(behind)} {verb} own for MPS, and a program connects to one daemon: "
+            "a share of several GPUs needs GPUs without MPS"
+        )
+        return AllocationError(AllocationErrorCode.SPANS_GPUS, sentence, cards)
+
+    def _splits(
+        self, turn: Turn | None, resource: Resource, cards: tuple[GpuIndex, ...]
+    ) -> AllocationError | None:
+        settled = self._pod_gpus(turn) if turn and resource in SHARES else ()
+        if turn is None or not settled or set(settled) >= set(cards):
+            return None
+        sentence = (
+            f"container {turn.step.container} would get {gpu_list(cards)}, "
+            f"but its pod is on {gpu_list(settled)}"
+        )
+        return AllocationError(AllocationErrorCode.SPLITS_POD, sentence, cards)
+
+
+def _in_order(cards: Cards, turn: Turn | None, resource: Resource) -> Cards:
+    """Exclusive GPUs in the planned order (which may be that of a ring), else by index."""
+    plan = turn.step.plan.get(resource, {}) if turn and resource is Resource.GPU else {}
+    order = {card: position for position, card in enumerate(plan)}
+    return dict(sorted(cards.items(), key=lambda each: (order.get(each[0], len(order)), each[0])))

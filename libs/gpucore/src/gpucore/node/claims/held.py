@@ -1,0 +1,87 @@
+"""The claims that hold GPUs of this node: those that are prepared for kubelet."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from gpucore.model import Allocation, Gpu
+from gpucore.node.claims.prepared import PreparedClaim
+from gpucore.units import GpuUuid, NodeName, PodUid
+from gpucore.wire.claim.devices import MIB_BYTES, device_indexes
+from gpucore.wire.claim.resource_claims import ResourceClaim, allocation_of_claim
+from gpucore.wire.names import CLAIM_DRIVER
+from gpucore.wire.pods import Pod
+
+
+class HeldClaims:
+    """Prepared claims by UID, and what they hold of which GPU."""
+
+    def __init__(self, driver: str = CLAIM_DRIVER) -> None:
+        self._driver = driver
+        self._claims: dict[str, PreparedClaim] = {}
+
+    def __bool__(self) -> bool:
+        """Any claim is prepared."""
+        return bool(self._claims)
+
+    def __contains__(self, uid: str) -> bool:
+        """The claim is prepared."""
+        return uid in self._claims
+
+    @property
+    def names(self) -> list[str]:
+        """``<namespace>/<name>`` of every prepared claim."""
+        return [f"{each.namespace}/{each.name}" for each in self._claims.values()]
+
+    def put(self, claim: PreparedClaim) -> bool:
+        """Note a prepared claim; false where that is no news."""
+        known = self._claims.get(claim.uid)
+        self._claims[claim.uid] = claim
+        return known != claim
+
+    def drop(self, uid: str) -> bool:
+        """Note that a claim is not prepared any more; false where that is no news."""
+        return self._claims.pop(uid, None) is not None
+
+    def on(self, uuid: GpuUuid) -> bool:
+        """Some claim holds a part of this GPU."""
+        return any(each.uuid == uuid for held in self._claims.values() for each in held.devices)
+
+    def uses(self, pod: Pod) -> bool:
+        """Some claim of the pod is prepared."""
+        return any(_uses(pod, claim) for claim in self._claims.values())
+
+    def allocations(self, node: NodeName, gpus: Iterable[Gpu]) -> list[Allocation]:
+        """What the claims hold, for the ledger's figures and the order of the devices."""
+        indexes = device_indexes(gpus)
+        claims = map(_claim, self._claims.values())
+        found = (allocation_of_claim(each, node, self._driver, indexes) for each in claims)
+        return [each for each in found if each is not None]
+
+    def bytes_on(self, gpu: Gpu, pods: Collection[Pod]) -> dict[PodUid, int]:
+        """Bytes of the GPU that each pod holds; pods that use one claim have equal parts of it."""
+        held: Counter[PodUid] = Counter()
+        for claim in self._claims.values():
+            users = [pod.uid for pod in pods if not pod.finished and _uses(pod, claim)]
+            for uid in users:
+                held[uid] += bytes_on(claim, gpu) // len(users)
+        return {uid: size for uid, size in held.items() if size}
+
+
+def bytes_on(claim: PreparedClaim, gpu: Gpu) -> int:
+    """Bytes of the GPU that a claim holds; all of them where it has no share."""
+    allocated = zip(claim.allocated.devices, claim.devices, strict=True)
+    whole = gpu.allocatable_mib * MIB_BYTES
+    return sum(
+        whole if share.memory is None else share.memory
+        for share, device in allocated
+        if device.uuid == gpu.uuid
+    )
+
+
+def _uses(pod: Pod, claim: PreparedClaim) -> bool:
+    return pod.namespace == claim.namespace and claim.name in pod.claims
+
+
+def _claim(claim: PreparedClaim) -> ResourceClaim:
+    shares = claim.allocated.devices
+    return ResourceClaim(PodUid(claim.uid), claim.namespace, claim.name, shares)

@@ -1,0 +1,1 @@
+"""Whether a GPU may be offered."""

@@ -1,0 +1,35 @@
+"""Whether the message of a container that did not start is evidence about its GPU.
+
+Container runtimes put text of the pod into their messages: the command, paths, volumes, and the
+environment that the NVIDIA hook reads. So only the part before the first quotation mark counts,
+only the first sentence of the hook, and a GPU that it names must be the one that the plugin gave.
+"""
+
+import re
+from collections.abc import Collection
+from typing import Final
+
+_DOCKER: Final = re.compile(
+    r'(?:Error: )?failed to start container "[a-z0-9-]+": Error response from daemon: '
+)
+_HOOK: Final = re.compile(r"nvidia-container-cli(?:\.real)?: ")
+_NO_DRIVER: Final = re.compile(r"(?:initialization|detection) error: ")
+_NO_DEVICE: Final = re.compile(r"device error: (?P<uuid>[A-Za-z0-9-]+): unknown device")
+_NO_CDI_DEVICE: Final = re.compile(
+    r"unresolvable CDI devices [a-z0-9./-]+=(?P<uuid>[A-Za-z0-9-]+)(?![A-Za-z0-9=-])"
+)
+_NO_DEVICE_FILE: Final = re.compile(r'[^"`]*adding custom device "/dev/nvidia[0-9]+":')
+
+
+def gpu_failed(message: str, gpus: Collection[str]) -> bool:
+    """Whether the runtime reports that it could not reach the driver or one of ``gpus`` (UUIDs)."""
+    message = _DOCKER.sub("", message, count=1)
+    if _NO_DEVICE_FILE.match(message):
+        return True
+    said = re.split(r'["`]', message, maxsplit=1)[0]
+    hook = _HOOK.search(said)
+    if hook is not None:
+        named = _NO_DEVICE.match(said, hook.end())
+        return bool(_NO_DRIVER.match(said, hook.end()) or (named and named["uuid"] in gpus))
+    named = _NO_CDI_DEVICE.search(said)
+    return named is not None and named["uuid"] in gpus

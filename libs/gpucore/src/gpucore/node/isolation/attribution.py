@@ -1,0 +1,60 @@
+"""Attribution of a host process to a pod, by the pod UID in its control group.
+
+Both drivers of kubelet are read, ``.../kubepods/burstable/pod<uid>/<id>`` and systemd's
+``kubepods-burstable-pod<uid>.slice`` with underscores, in both versions of control groups.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from gpucore.units import PodUid
+
+_POD: Final = re.compile(
+    r"pod([0-9a-f]{8}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{4}[-_]?[0-9a-f]{12})(?=[./]|$)",
+    re.MULTILINE,
+)
+
+
+def pod_of(cgroup: str) -> PodUid | None:
+    """The pod that ``/proc/<pid>/cgroup`` names, or ``None`` for a process of no pod."""
+    found = _POD.search(cgroup)
+    return PodUid(found[1].replace("_", "-")) if found else None
+
+
+class Attribution(msgspec.Struct, frozen=True):
+    """Bytes of one GPU by pod, and those of processes of no known pod."""
+
+    pods: Mapping[PodUid, int]
+    nobody: int
+
+
+def owners(cgroups: Mapping[int, str]) -> dict[int, PodUid]:
+    """The pod of each process (by pid) that belongs to one, by its control group."""
+    found = {pid: pod_of(cgroup) for pid, cgroup in cgroups.items()}
+    return {pid: uid for pid, uid in found.items() if uid is not None}
+
+
+def attribute(used: Mapping[int, int], cgroups: Mapping[int, str]) -> Attribution:
+    """Sum up bytes per process (by pid) with the control group of each (missing: it has ended)."""
+    owned = owners(cgroups)
+    pods: dict[PodUid, int] = {}
+    nobody = 0
+    for pid, size in used.items():
+        uid = owned.get(pid)
+        if uid is None:
+            nobody += size
+        else:
+            pods[uid] = pods.get(uid, 0) + size
+    return Attribution(pods, nobody)
+
+
+def corrected(found: Attribution, exact: Mapping[PodUid, int]) -> Attribution:
+    """Figures of processes, with the driver's own figure of each pod that it accounts for.
+
+    Unattributed processes of such a pod are then attributed to it.
+    """
+    known = sum(size for uid, size in exact.items() if uid not in found.pods)
+    return Attribution({**found.pods, **exact}, max(found.nobody - known, 0))

@@ -1,0 +1,63 @@
+"""How much memory a pod may use beyond its share, where the driver limits memory.
+
+The request is what the scheduler accounts for and what the driver guarantees (soft limit). The
+limit is the most that the pod can allocate (hard limit): it borrows what the GPU has idle, and may
+lose it again when others use what they are guaranteed.
+"""
+
+from typing import Final
+
+from gpucore.model import Gpu
+from gpucore.node.isolation.driver_limits import MemoryLimit
+from gpucore.units import MemoryUnit
+from gpucore.wire import names as wire_names
+from gpucore.wire.digits import number
+from gpucore.wire.errors import WireError
+from gpucore.wire.names import Names
+from gpucore.wire.pods import Pod, pod_request_of
+from gpucore.wire.quantity import amount
+
+_MIB: Final = 1 << 20
+
+
+def memory_limit(pod: Pod, gpu: Gpu, units: int, unit: MemoryUnit, names: Names) -> MemoryLimit:
+    """The driver's limit of a pod with so many units of a GPU; never more than the GPU has."""
+    share = units * unit.mib
+    try:
+        pod_request = pod_request_of(pod, names)
+    except WireError:
+        pod_request = None
+    burst = pod_request.burst if pod_request else 0
+    most = burst * unit.mib if burst else _of_kai(pod, unit, names)
+    each = most // (pod_request.cards if pod_request else 1)
+    hard = max(share, min(each, gpu.units * unit.mib))
+    return MemoryLimit(share * _MIB, hard * _MIB)
+
+
+def burst_units(burst: int, share: int, cards: int, total: int) -> int:
+    """Units of one GPU that a pod may use; its share where it has no limit of its own.
+
+    Args:
+        burst: units of the pod's limit in all.
+        share: units that it holds of the GPU.
+        cards: number of GPUs of the pod.
+        total: units of the GPU.
+    """
+    return max(share, min(burst // max(cards, 1), total))
+
+
+def _of_kai(pod: Pod, unit: MemoryUnit, names: Names) -> int:
+    """MiB of all containers where one has KAI's annotation; 0 otherwise."""
+    limits = {each.name: _annotated(pod, each.name) for each in pod.containers}
+    if not any(limits.values()):
+        return 0
+    try:
+        shares = {each.name: amount(each.limits.get(names.gpu_mem, "0")) for each in pod.containers}
+    except WireError:
+        return 0
+    return sum(limits[name] or share * unit.mib for name, share in shares.items() if share)
+
+
+def _annotated(pod: Pod, container: str) -> int:
+    key = f"{wire_names.KAI_CONTAINER}{container}{wire_names.KAI_MEMORY_LIMIT}"
+    return number(pod.annotations.get(key, ""), below=1 << 40) or 0

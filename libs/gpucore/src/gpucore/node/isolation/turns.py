@@ -1,0 +1,112 @@
+"""Whose turn it is to start on a GPU, among pods that must not start side by side.
+
+A model server measures the free memory of its GPU while it starts, so two that start at once
+mistake each other's memory. A pod with the annotation ``gpushare/start-turn`` has its turn from the
+moment that its container may start until the pod is ready, its container has ended, or its time
+is over. It waits for pods of its own namespace only: nobody can hold up the pods of others.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import msgspec
+
+from gpucore.units import GpuIndex, PodUid
+from gpucore.wire import names as wire_names
+from gpucore.wire.digits import number
+from gpucore.wire.pods import Pod
+
+MOST_SECONDS: Final = 3600
+BEGIN_SECONDS: Final = 30.0
+"""A container that does not run so long after it was let go has failed to start."""
+
+
+class StartTurn(msgspec.Struct, frozen=True):
+    """A pod that starts on GPUs.
+
+    Attributes:
+        since: when its container was allowed to start, in seconds of any steady clock.
+        seconds: its turn lasts so long at most.
+        ran: a container of it was seen running.
+    """
+
+    uid: PodUid
+    namespace: str
+    name: str
+    cards: frozenset[GpuIndex]
+    since: float
+    seconds: int
+    ran: bool = False
+
+    def lasts(self, now: float) -> bool:
+        """The pod may still be starting."""
+        return now - self.since < (self.seconds if self.ran else min(self.seconds, BEGIN_SECONDS))
+
+
+def turn_seconds(pod: Pod) -> int:
+    """For how many seconds the pod keeps its turn at most; 0 for a pod that takes none."""
+    text = pod.annotations.get(wire_names.START_TURN, "")
+    return min(number(text, below=1 << 31) or 0, MOST_SECONDS)
+
+
+def blocking(
+    pod: Pod, cards: Collection[GpuIndex], turns: Iterable[StartTurn], now: float
+) -> StartTurn | None:
+    """The pod of the same namespace that starts on one of these GPUs."""
+    others = (each for each in turns if each.uid != pod.uid and each.namespace == pod.namespace)
+    return next(
+        (each for each in others if each.lasts(now) and not each.cards.isdisjoint(cards)), None
+    )
+
+
+class StartingStatus(msgspec.Struct, frozen=True):
+    """What kubelet has written about the containers of a pod.
+
+    Attributes:
+        running: one of them runs.
+        ready: all of them are ready.
+    """
+
+    running: bool = False
+    ready: bool = False
+
+
+class _State(msgspec.Struct):
+    running: dict[str, object] | None = None
+
+
+class _Container(msgspec.Struct):
+    ready: bool = False
+    state: _State = msgspec.field(default_factory=_State)
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    container_statuses: list[_Container] | None = None
+
+
+class _Pod(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Line(msgspec.Struct):
+    object: _Pod
+
+
+_DECODER: Final = msgspec.json.Decoder(_Line)
+
+
+def starting_status(line: bytes) -> StartingStatus:
+    """From one line of a watch; of other text nothing is known."""
+    try:
+        containers = _DECODER.decode(line).object.status.container_statuses or []
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return StartingStatus()
+    running = any(each.state.running is not None for each in containers)
+    return StartingStatus(running, bool(containers) and all(each.ready for each in containers))
+
+
+def after(turn: StartTurn, status: StartingStatus) -> StartTurn | None:
+    """The turn once kubelet has written this; ``None`` when it is over."""
+    if status.ready or (turn.ran and not status.running):
+        return None
+    return msgspec.structs.replace(turn, ran=turn.ran or status.running)

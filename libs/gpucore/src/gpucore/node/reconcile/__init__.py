@@ -1,0 +1,1 @@
+"""Corrections of allocations to what kubelet has allocated."""

@@ -1,0 +1,79 @@
+"""Pods that the original plugin allocated, on a node that was migrated from it.
+
+Its device ids meant nothing: kubelet picked any, and the GPU was that of the annotation. So for
+these pods the annotation is the truth and kubelet's ids are not. They are known by what the
+original wrote: assigned in the first generation of annotations, and not in the second, which our
+plugin always writes with it. Ids that this plugin handed out are never believed to be inherited,
+whatever annotations a pod came with.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from gpucore.node.allocation.device_ids import DeviceTable, Resource
+from gpucore.node.allocation.holdings import Held
+from gpucore.units import GpuIndex
+from gpucore.wire.errors import WireError
+from gpucore.wire.names import V2_ASSIGNED, Names
+from gpucore.wire.pods import Pod, allocation_of
+
+
+class Inherited(msgspec.Struct, frozen=True):
+    """The inherited pods of a node.
+
+    Attributes:
+        pods: their namespaces and names.
+        displaced: units of memory that a GPU lacks although kubelet counts their ids elsewhere.
+    """
+
+    pods: frozenset[tuple[str, str]] = frozenset()
+    displaced: Counter[GpuIndex] = msgspec.field(default_factory=Counter)
+
+
+def inherited(
+    held: Iterable[Held],
+    pods: Iterable[Pod],
+    names: Names,
+    *,
+    table: DeviceTable,
+    granted: Collection[str],
+) -> Inherited:
+    """Which of ``pods`` the original plugin placed, by kubelet's allocations.
+
+    Args:
+        held: kubelet's allocations.
+        pods: of this node.
+        names: of annotations.
+        table: of the GPUs' memory.
+        granted: ids that this plugin has handed out.
+    """
+    given = {(each.namespace, each.name): _memory_ids(each) for each in held}
+    found = set()
+    missing: Counter[GpuIndex] = Counter()
+    for pod in pods:
+        key = (pod.namespace, pod.name)
+        ids = given.get(key, ())
+        cards = _by_the_original(pod, names) if ids else {}
+        if cards and not set(ids).intersection(granted):
+            found.add(key)
+            missing.update(cards)
+            missing.subtract(table.per_device(ids))
+    return Inherited(frozenset(found), +missing)
+
+
+def _memory_ids(held: Held) -> tuple[str, ...]:
+    return tuple(one for row in held.containers.values() for one in row.get(Resource.MEM, ()))
+
+
+def _by_the_original(pod: Pod, names: Names) -> dict[GpuIndex, int]:
+    """Units on each GPU where the original handed them out; empty where it did not."""
+    said = pod.annotations
+    if said.get(names.mem_assigned) != "true" or said.get(V2_ASSIGNED) == "true":
+        return {}
+    try:
+        allocation = allocation_of(pod, names)
+    except WireError:
+        return {}
+    return dict(allocation.placement.mem) if allocation else {}

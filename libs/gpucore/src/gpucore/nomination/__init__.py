@@ -1,0 +1,1 @@
+"""Nominations of pending pods: rules, and when a pod may be nominated again."""

@@ -1,0 +1,61 @@
+"""Rules of nominating: which pending pods, which of their nominations stand, who gives way to whom.
+
+kube-scheduler evaluates ``status.nominatedNodeName`` first and, where the pod fits there, no other
+node. A nomination is a hint for kube-scheduler and a reservation in the ledger for everyone else.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.kubescheduler.candidates import PodRequirements
+from gpucore.kubescheduler.constraints import CandidateNode
+from gpucore.kubescheduler.node_fit import admit
+from gpucore.units import PodUid
+from gpucore.wire.pod.spec import Pod
+
+
+def left_to_scheduler(pod: Pod) -> str:
+    """Why a pending pod is not nominated, in words; empty where it may be."""
+    if pod.constraints is None:
+        return "its constraints were not read"
+    if pod.gated or pod.terminating:
+        return "it has scheduling gates" if pod.gated else "it is being deleted"
+    return ", ".join(pod.constraints.unsupported)
+
+
+def nomination_stands(
+    node_info: NodeInfo, node: CandidateNode, pod: PodRequirements, uid: PodUid
+) -> bool:
+    """Whether the node admits the pod in the place that is reserved for it there."""
+    without = node_info.copy()
+    without.drop(uid)
+    return (
+        admit(
+            without,
+            pod.pod_request,
+            node.plus(pod.constraints.requests, pods=-1),
+            pod.constraints,
+        )
+        is None
+    )
+
+
+def giving_way(
+    node_info: NodeInfo,
+    node: CandidateNode,
+    pod: PodRequirements,
+    lower: Iterable[tuple[PodUid, PodRequirements]],
+) -> Sequence[PodUid]:
+    """Nominated pods that lose the node to one of higher priority; empty where that is no help.
+
+    Args:
+        lower: nominated pods of lower priority on this node, those to lose it first in front.
+    """
+    without, given_up = node_info.copy(), list[PodUid]()
+    for uid, other in lower:
+        without.drop(uid)
+        node = node.plus(other.constraints.requests, pods=-1)
+        given_up.append(uid)
+        if admit(without, pod.pod_request, node, pod.constraints) is None:
+            return given_up
+    return ()

@@ -1,0 +1,54 @@
+"""The order of a node's GPUs in which first fit is the policy's choice.
+
+kube-scheduler allocates the first device of a ResourceSlice that fits a claim. With binpack and
+spread the first GPU of this order that fits is what the policy chooses, for every size of a share.
+Fragmentation depends on the size: the order is exact for the usual share and close to it otherwise.
+"""
+
+from statistics import median_low
+
+from gpucore.accounting.device_info import DeviceInfo
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import ContainerRequest, PodRequest
+from gpucore.scheduling.policy import Policy, resolve
+from gpucore.units import GpuIndex
+
+_PARTS = 4
+"""The usual share of a node without any share is this part of its largest GPU."""
+
+
+def usual_share(node_info: NodeInfo) -> int:
+    """The median of the shares on the node in units; a quarter of a GPU while there are none."""
+    held = [hold.mem for card in node_info.cards.values() for hold in card.holders.values()]
+    shares = [mem for mem in held if mem]
+    return median_low(shares) if shares else max(node_info.shape.largest_gpu // _PARTS, 1)
+
+
+def device_order(
+    node_info: NodeInfo, policy: str | Policy = "", *, usual: int = 0
+) -> tuple[GpuIndex, ...]:
+    """All GPUs of the node, the one to fill first at the front; full GPUs come last.
+
+    Args:
+        node_info: what claims hold on the node.
+        policy: as in :func:`gpucore.scheduling.policy.place`.
+        usual: units of the usual share; 0 takes :func:`usual_share`.
+    """
+    size = usual or usual_share(node_info)
+    chosen = resolve(node_info, _share(size), policy)
+    cards = [card for card in node_info.cards.values() if card.gpu is not None]
+    ranked = sorted(cards, key=lambda card: _rank(node_info, card, chosen, size))
+    return tuple(card.index for card in ranked)
+
+
+def _rank(
+    node_info: NodeInfo, card: DeviceInfo, policy: Policy, size: int
+) -> tuple[bool, tuple[float, ...]]:
+    """The policy's key for the usual share, or for all that is left where that is less."""
+    if not card.open or not card.free:
+        return True, ()
+    return False, policy.key(node_info, card, _share(min(size, card.free)))
+
+
+def _share(units: int) -> PodRequest:
+    return PodRequest((ContainerRequest(mem=units),), mem=units)

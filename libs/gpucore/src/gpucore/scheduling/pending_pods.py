@@ -1,0 +1,141 @@
+"""Pods that wait for a node: what they request, and those nominated to each node."""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import FitError, PodRequest
+from gpucore.nomination.nominated import NominatedPod, before, refusal_beside
+from gpucore.units import NodeName, PodUid
+from gpucore.wire.pod.gangs import Gang, gang_of
+from gpucore.wire.pods import Pod
+
+SEEN_LIMIT: Final = 4096
+"""Maximum number of pods that are kept of scheduler requests alone."""
+
+
+class UnscheduledPod(msgspec.Struct, frozen=True):
+    """A pod that is not bound, with its request; ``None``: it requests no gpushare resource."""
+
+    pod: Pod
+    pod_request: PodRequest | None
+
+
+class PendingPods:
+    """Pods without a node: by name as the watch has them, by UID as a scheduler's request had them.
+
+    A request may come before the watch event of its pod.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, str], UnscheduledPod] = {}
+        self._seen: OrderedDict[PodUid, UnscheduledPod] = OrderedDict()
+
+    def get(self, namespace: str, name: str, uid: PodUid) -> UnscheduledPod | None:
+        """The pod with this very UID: as the watch has it, else as a request last had it."""
+        waiting = self._waiting.get((namespace, name))
+        if waiting is not None and waiting.pod.uid == uid:
+            return waiting
+        return self._seen.get(uid)
+
+    def find(self, namespace: str, name: str) -> UnscheduledPod | None:
+        """The pod of this name that the watch has."""
+        return self._waiting.get((namespace, name))
+
+    def waiting(self) -> Iterable[UnscheduledPod]:
+        """All pods that the watch has."""
+        return self._waiting.values()
+
+    def seen_of(self, gang: Gang) -> list[PodUid]:
+        """The pods of a gang that requests brought."""
+        return [uid for uid, one in self._seen.items() if gang_of(one.pod) == gang]
+
+    def saw(self, pending: UnscheduledPod) -> None:
+        """A request brought this pod; the one that was seen least recently is dropped."""
+        self._seen[pending.pod.uid] = pending
+        self._seen.move_to_end(pending.pod.uid)
+        if len(self._seen) > SEEN_LIMIT:
+            self._seen.popitem(last=False)
+
+    def put(self, pending: UnscheduledPod) -> None:
+        """The watch brought this pod."""
+        self._waiting[pending.pod.namespace, pending.pod.name] = pending
+
+    def placed(self, pod: Pod) -> None:
+        """The pod of this name waits no more."""
+        self._seen.pop(pod.uid, None)
+        self._waiting.pop((pod.namespace, pod.name), None)
+
+    def gone(self, pod: Pod) -> None:
+        """The pod was deleted; another of its name may wait."""
+        self._seen.pop(pod.uid, None)
+        waiting = self._waiting.get((pod.namespace, pod.name))
+        if waiting is not None and waiting.pod.uid == pod.uid:
+            del self._waiting[pod.namespace, pod.name]
+
+    def clear(self) -> None:
+        """The watch begins anew; what requests brought stays."""
+        self._waiting.clear()
+
+
+class Nominations:
+    """Nominated pods by node; few at any time, and usually none."""
+
+    def __init__(self) -> None:
+        self._pods: dict[NodeName, dict[PodUid, NominatedPod]] = {}
+        self._nodes: dict[PodUid, NodeName] = {}
+
+    def __bool__(self) -> bool:
+        """There is a nominated pod."""
+        return bool(self._pods)
+
+    def note(self, pod: Pod, pod_request: PodRequest) -> NodeName | None:
+        """A pod waits, nominated or not; the node that is no longer kept for it."""
+        left = self.drop(pod.uid)
+        if pod.nominated and not pod_request.fault:
+            one = NominatedPod(pod.uid, pod.name, pod_request, pod.priority, pod.namespace)
+            self._pods.setdefault(pod.nominated, {})[pod.uid] = one
+            self._nodes[pod.uid] = pod.nominated
+        return left if left != pod.nominated else None
+
+    def drop(self, uid: PodUid) -> NodeName | None:
+        """The pod waits no more; the node that was kept for it."""
+        node = self._nodes.pop(uid, None)
+        if node is not None:
+            del self._pods[node][uid]
+            if not self._pods[node]:
+                del self._pods[node]
+        return node
+
+    def clear(self) -> None:
+        """Nothing is known."""
+        self._pods.clear()
+        self._nodes.clear()
+
+    def refusal(
+        self, node_info: NodeInfo | None, pod: Pod, pod_request: PodRequest
+    ) -> tuple[FitError, str] | None:
+        """Why a node with enough free GPUs refuses ``pod``, and the pods they are reserved for."""
+        if node_info is None:
+            return None
+        held = self.before(node_info.name, pod)
+        refusal = refusal_beside(node_info, pod_request, held) if held else None
+        if refusal is None:
+            return None
+        names = ", ".join(sorted(one.name for one in held))
+        return refusal, f"capacity is reserved for {names}, nominated to this node"
+
+    def before(self, node: NodeName, pod: Pod) -> list[NominatedPod]:
+        """Pods nominated to the node whose requests take precedence over ``pod``."""
+        return before(self._pods.get(node, {}).values(), pod.uid, pod.priority)
+
+    def pods(self) -> list[NominatedPod]:
+        """The nominated pods."""
+        return [one for pods in self._pods.values() for one in pods.values()]
+
+    def nodes(self) -> frozenset[NodeName]:
+        """Nodes for which a pod is nominated."""
+        return frozenset(self._pods)

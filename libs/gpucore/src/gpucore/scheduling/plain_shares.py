@@ -1,0 +1,160 @@
+"""Decisions of one node for plain shares of every amount at once.
+
+A plain share is memory of one GPU and nothing else. Pods of many sizes request it, so a caller that
+keeps decisions for thousands of nodes keeps these instead of one for each amount. They equal
+:func:`gpucore.scheduling.policy.score` and :func:`gpucore.scheduling.filter.fit`.
+"""
+
+from array import array
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import msgspec
+
+from gpucore.accounting.device_info import DeviceInfo
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.utilization import rating, utilization
+from gpucore.explain.sentences import sentence
+from gpucore.model import CORE_PER_CARD, Code, ContainerRequest, PodRequest
+from gpucore.scheduling.filter import fit, is_plain
+from gpucore.scheduling.policy import points, resolve
+
+MAX_AMOUNT: Final = 511
+"""Largest GPU, in units, for which all amounts are computed; GPUs counted in MiB have too many."""
+ANY_SHARE: Final = PodRequest((ContainerRequest(1),), mem=1)
+"""A plain share of the default policy; its amount does not matter here."""
+_MARK: Final = 987_654_321_987
+"""An amount that no sentence contains otherwise."""
+_STATES: Final = 4096
+"""States of nodes whose rows are kept; most nodes of a cluster are in one of few states."""
+_BY_FULLNESS: Final = frozenset({"binpack", "spread"})
+
+
+class ShareRefusal(msgspec.Struct, frozen=True):
+    """Why a node cannot take a plain share: every GPU lacks free memory or takes no share at all.
+
+    The code is ``INSUFFICIENT_MEMORY``, and preemption may help.
+
+    Attributes:
+        least, most: amounts for which this holds.
+        before, after: the sentence around the amount.
+    """
+
+    least: int
+    most: int
+    before: str
+    after: str
+
+    def sentence(self, amount: int) -> str:
+        """The reason, as ``explain.sentence`` gives it; empty for other amounts."""
+        return f"{self.before}{amount}{self.after}" if self.least <= amount <= self.most else ""
+
+
+def is_plain_share(pod_request: PodRequest) -> bool:
+    """Whether it requests memory of one GPU and nothing else."""
+    return bool(pod_request.mem) and not pod_request.gpus and is_plain(pod_request)
+
+
+def share_scores(node_info: NodeInfo, pod_request: PodRequest, policy: str) -> Sequence[int] | None:
+    """Scores by amount of memory, from 0 to the units of the largest GPU.
+
+    The score is the part of the node's GPUs that is in use afterwards
+    (:mod:`gpucore.accounting.utilization`), which follows from a few figures of each GPU.
+
+    Args:
+        account: state of the node.
+        demand: a plain share, whose own policy counts and whose amount does not.
+        policy: name of the default policy.
+
+    Returns:
+        ``None`` where the scores do not follow from the amount alone.
+    """
+    state = _state(node_info, pod_request, policy)
+    return None if state is None else _scores(state)
+
+
+def share_ratings(
+    node_info: NodeInfo, pod_request: PodRequest, policy: str
+) -> Sequence[float] | None:
+    """As :func:`share_scores`, not rounded to whole points; the higher the better."""
+    state = _state(node_info, pod_request, policy)
+    return None if state is None else _ratings(state)
+
+
+def share_refusal(node_info: NodeInfo) -> ShareRefusal | None:
+    """Why the node cannot take amounts above its largest free share.
+
+    Up to the size of the smallest GPU, each GPU gives the same reason for all of these amounts.
+
+    Returns:
+        ``None`` where the reason does not follow from the amount alone.
+    """
+    least = node_info.max_allocatable_memory + 1
+    most = min((card.total for card in node_info.cards.values()), default=0)
+    if not 0 < least <= most or node_info.reserved_units():
+        return None
+    refusal = fit(node_info, PodRequest((ContainerRequest(least),), mem=least))
+    if refusal is None or refusal.code is not Code.INSUFFICIENT_MEMORY or refusal.unresolvable:
+        return None
+    text = sentence(msgspec.structs.replace(refusal, asked=_MARK))
+    before, mark, after = text.partition(str(_MARK))
+    return ShareRefusal(least, most, before, after) if mark and mark not in after else None
+
+
+class _GpuState(NamedTuple):
+    """What a rating depends on; ``core`` is the part of the compute that is in use."""
+
+    open: bool
+    free: int
+    total: int
+    used: int
+    core: float
+
+    def in_use(self, more: int = 0) -> float:
+        """Part of the GPU that is in use with ``more`` units allocated."""
+        return utilization(self.total, self.used + more, self.core)
+
+
+class _NodeState(NamedTuple):
+    """Nodes of equal state share one row, which then stays in the processor's caches."""
+
+    gpus: tuple[_GpuState, ...]
+    most: int
+    spread: bool
+
+
+def _state(node_info: NodeInfo, pod_request: PodRequest, policy: str) -> _NodeState | None:
+    """``None`` where the ratings do not follow from it."""
+    name = resolve(node_info, pod_request, policy).name
+    if name not in _BY_FULLNESS or node_info.shape.largest_gpu > MAX_AMOUNT:
+        return None
+    gpus = tuple(_gpu_state(card) for card in node_info.cards.values() if card.gpu is not None)
+    return _NodeState(gpus, node_info.max_allocatable_memory, name == "spread")
+
+
+def _gpu_state(card: DeviceInfo) -> _GpuState:
+    core = 1.0 if card.taken else card.core_used / CORE_PER_CARD
+    return _GpuState(card.open, card.free, card.total, card.used, core)
+
+
+@lru_cache(_STATES)
+def _scores(state: _NodeState) -> Sequence[int]:
+    return bytes(map(points, _ratings(state)))
+
+
+@lru_cache(_STATES)
+def _ratings(state: _NodeState) -> Sequence[float]:
+    """Each GPU, in the order of the policy, takes amounts that are too large for those before."""
+    gpus, most, spread = state
+    in_use = sum(gpu.in_use() for gpu in gpus)
+    ratings = array("d", [0.0]) * (1 + max((gpu.total for gpu in gpus), default=0))
+    first = 1
+    for gpu in sorted(
+        (gpu for gpu in gpus if gpu.open), key=lambda gpu: -gpu.free if spread else gpu.free
+    ):
+        others = in_use - gpu.in_use()
+        for amount in range(first, min(gpu.free, most) + 1):
+            ratings[amount] = rating(others + gpu.in_use(amount), len(gpus), spread=spread)
+        first = max(first, gpu.free + 1)
+    return ratings

@@ -1,0 +1,219 @@
+"""Placement policies as data over one loop: which of the GPUs that fit is chosen.
+
+A policy is a key: the GPUs with the smallest key are chosen, ties go to the lowest index. Scores
+of nodes are 0..10 as an extender returns them, higher is better, 0 for a node that cannot.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from gpucore.accounting.device_info import DeviceInfo
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.utilization import rating, utilization
+from gpucore.model import CORE_PER_CARD, Cards, FitError, Placement, PodRequest
+from gpucore.scheduling.device_fit import device_fit_error, per_device
+from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fragmentation import TYPICAL, Workload, growth
+from gpucore.topology.grouping import BY_LINKS, Grouping
+from gpucore.units import GpuIndex
+from gpucore.wire.pod.placements import split_evenly
+
+MAX_SCORE: Final = 10
+Key = Callable[[NodeInfo, DeviceInfo, PodRequest], tuple[float, ...]]
+Rate = Callable[[NodeInfo, PodRequest, Placement], tuple[float, ...]]
+ChooseGroup = Callable[[NodeInfo, Sequence[GpuIndex], int], tuple[GpuIndex, ...]]
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """How to choose.
+
+    Attributes:
+        key: of a GPU for a share; the smallest is chosen.
+        rate: of a placement on its node; first 0 (worst) to 1 (best), then what breaks ties.
+    """
+
+    name: str
+    key: Key
+    rate: Rate
+
+
+def place(
+    node_info: NodeInfo,
+    pod_request: PodRequest,
+    policy: str | Policy = "",
+    *,
+    grouping: Grouping = BY_LINKS,
+    choose_group: ChooseGroup | None = None,
+) -> Placement | FitError:
+    """The placement of ``demand`` on this node.
+
+    Args:
+        account: the state of the node, which is not changed.
+        demand: the request.
+        policy: a name is the default that the pod's own policy and the node's label overrule; a
+            :class:`Policy` is used as it is.
+        grouping: picks exclusive GPUs, and the GPUs of a share over several, by their links.
+        choose_group: picks n of the GPUs that can be taken (free ones for exclusive GPUs) instead.
+    """
+    refusal = fit(node_info, pod_request)
+    if refusal is not None:
+        return refusal
+    if pod_request.gpus:
+        return _whole(node_info, pod_request, grouping, choose_group)
+    chosen = resolve(node_info, pod_request, policy)
+    return _share(node_info, pod_request, chosen, grouping, choose_group)
+
+
+def score(
+    node_info: NodeInfo,
+    pod_request: PodRequest,
+    policy: str | Policy = "",
+    *,
+    grouping: Grouping = BY_LINKS,
+) -> int:
+    """How good this node is for ``demand``, 0..10; 0 also where it does not fit."""
+    chosen = resolve(node_info, pod_request, policy)
+    placement = place(node_info, pod_request, chosen, grouping=grouping)
+    if isinstance(placement, FitError):
+        return 0
+    best, *_ = rate(node_info, pod_request, placement, chosen, grouping=grouping)
+    return points(best)
+
+
+def points(rated: float) -> int:
+    """A rating from 0 to 1 as a scheduler reads it."""
+    return round(MAX_SCORE * rated)
+
+
+def rate(
+    node_info: NodeInfo,
+    pod_request: PodRequest,
+    placement: Placement,
+    policy: Policy,
+    *,
+    grouping: Grouping = BY_LINKS,
+) -> tuple[float, ...]:
+    """How good a placement is: 0 to 1 (several GPUs by their links), then what breaks ties."""
+    packing, *ties = policy.rate(node_info, pod_request, placement)
+    packing = min(max(packing, 0.0), 1.0)
+    cards = placement.group or tuple(placement.mem or placement.core)
+    return grouping.rate(node_info, pod_request, cards, packing), packing, *ties
+
+
+def resolve(node_info: NodeInfo, pod_request: PodRequest, policy: str | Policy) -> Policy:
+    """The policy that holds: a :class:`Policy` as it is; else the pod's, node's or default name."""
+    if isinstance(policy, Policy):
+        return policy
+    return POLICIES[pod_request.policy or node_info.shape.policy or policy or "binpack"]
+
+
+def _whole(
+    node_info: NodeInfo, pod_request: PodRequest, grouping: Grouping, choose: ChooseGroup | None
+) -> Placement:
+    free = [i for i, card in node_info.cards.items() if card.open and card.empty]
+    if choose is None:
+        group = grouping.whole(node_info, free, pod_request.gpus, pod_request)
+    else:
+        group = choose(node_info, free, pod_request.gpus)
+    return Placement(node_info.name, group=group)
+
+
+def _share(
+    node_info: NodeInfo,
+    pod_request: PodRequest,
+    policy: Policy,
+    grouping: Grouping,
+    choose: ChooseGroup | None,
+) -> Placement:
+    cards = [c for c in node_info.cards.values() if device_fit_error(c, pod_request) is None]
+    if choose is None:
+        cards.sort(key=lambda card: policy.key(node_info, card, pod_request))
+        chosen = grouping.shared(node_info, [card.index for card in cards], pod_request)
+    else:
+        chosen = choose(node_info, [card.index for card in cards], pod_request.cards)
+    mem, core = per_device(pod_request)
+    containers = split_evenly([ask.mem for ask in pod_request.containers], chosen)
+    return Placement(node_info.name, _on_each(chosen, mem), _on_each(chosen, core), containers)
+
+
+def _on_each(cards: Sequence[GpuIndex], amount: int) -> Cards:
+    return dict.fromkeys(cards, amount) if amount else {}
+
+
+def _least_free(
+    node_info: NodeInfo, card: DeviceInfo, pod_request: PodRequest
+) -> tuple[float, ...]:
+    """Best fit: the smallest remainder; by compute where the request has no memory."""
+    del node_info
+    return (card.free if pod_request.mem else card.core_free,)
+
+
+def _most_free(node_info: NodeInfo, card: DeviceInfo, pod_request: PodRequest) -> tuple[float, ...]:
+    return tuple(-part for part in _least_free(node_info, card, pod_request))
+
+
+def _fullness(
+    node_info: NodeInfo, pod_request: PodRequest, placement: Placement
+) -> tuple[float, ...]:
+    """Part of the node's GPUs that is in use once the request is on it."""
+    del pod_request
+    return (_rated(node_info, placement, spread=False),)
+
+
+def _emptiness(
+    node_info: NodeInfo, pod_request: PodRequest, placement: Placement
+) -> tuple[float, ...]:
+    del pod_request
+    return (_rated(node_info, placement, spread=True),)
+
+
+def _rated(node_info: NodeInfo, placement: Placement, *, spread: bool) -> float:
+    parts = [_used_part(c, placement) for c in node_info.cards.values() if c.gpu is not None]
+    return rating(sum(parts), len(parts), spread=spread)
+
+
+def _used_part(card: DeviceInfo, placement: Placement) -> float:
+    if card.taken or card.index in placement.group:
+        return 1.0
+    mem = card.used + placement.mem.get(card.index, 0)
+    core = card.core_used + placement.core.get(card.index, 0)
+    return utilization(card.total, mem, core / CORE_PER_CARD)
+
+
+def fragmentation_policy(workload: Workload, after: Workload | None = None) -> Policy:
+    """Least growth of fragmentation under ``workload``; best fit among equal GPUs.
+
+    Args:
+        workload: the work that usually comes.
+        after: as in :func:`gpucore.scheduling.fragmentation.growth`.
+    """
+
+    def key(node_info: NodeInfo, card: DeviceInfo, pod_request: PodRequest) -> tuple[float, float]:
+        mem, core = per_device(pod_request)
+        placement = Placement(node_info.name, {card.index: mem}, {card.index: core})
+        return round(growth(node_info, placement, workload, after), 9), card.free
+
+    def rate(
+        node_info: NodeInfo, pod_request: PodRequest, placement: Placement
+    ) -> tuple[float, ...]:
+        """One half where fragmentation stays as it is, more where it falls; then fullness."""
+        grown = round(growth(node_info, placement, workload, after), 9)
+        falls = 0.5 - grown / (2.0 * (1.0 + abs(grown)))
+        return (falls, *_fullness(node_info, pod_request, placement))
+
+    return Policy("fragmentation", key, rate)
+
+
+POLICIES: Final[Mapping[str, Policy]] = MappingProxyType(
+    {
+        policy.name: policy
+        for policy in (
+            Policy("binpack", _least_free, _fullness),
+            Policy("spread", _most_free, _emptiness),
+            fragmentation_policy(TYPICAL),
+        )
+    }
+)

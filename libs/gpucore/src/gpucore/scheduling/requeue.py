@@ -1,0 +1,196 @@
+"""Pending pods for which a node that refused them has capacity now.
+
+A scheduler retries a refused pod only after an event. An extender that refused the pod on an older
+state of the cluster must trigger a retry once its state changes, or the pod waits for minutes
+beside a free GPU.
+
+Each pod is stored with the nodes of the request and with the generation of the state that it was
+evaluated at. A node that changed later may fit it.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import Allocation, AllocationState, FitError, PodRequest
+from gpucore.scheduling.policy import place
+from gpucore.units import NodeName, PodUid
+from gpucore.wire.pods import Pod
+
+REMEMBERED: Final = 4096
+
+
+class RefusedPod(msgspec.Struct, frozen=True):
+    """A pod that no node could take.
+
+    Attributes:
+        creation: RFC 3339 time.
+    """
+
+    uid: PodUid
+    pod_request: PodRequest
+    priority: int = 0
+    creation: str = ""
+
+    @property
+    def rank(self) -> tuple[int, str, PodUid]:
+        """The order in which pods are tried: highest priority first, then the oldest."""
+        return -self.priority, self.creation, self.uid
+
+
+def fitting(node_info: NodeInfo, pods: Iterable[RefusedPod]) -> list[PodUid]:
+    """The pods that a node can take together, in the order given.
+
+    Args:
+        account: state of the node, which stays as it is.
+    """
+    books, found = node_info, list[PodUid]()
+    unresolvable: set[PodRequest] = set()
+    for pod in pods:
+        if pod.pod_request in unresolvable:
+            continue
+        placement = place(books, pod.pod_request)
+        if isinstance(placement, FitError):
+            unresolvable.add(pod.pod_request)  # the node only fills up from here
+            continue
+        books = node_info.copy() if books is node_info else books
+        alone = pod.pod_request.whole_device
+        books.put(Allocation(pod.uid, "", "", AllocationState.ASSUMED, placement, exclusive=alone))
+        found.append(pod.uid)
+    return found
+
+
+class RememberedPod(msgspec.Struct):
+    """One refused pod.
+
+    Attributes:
+        offered: 1 at the number of each node that the scheduler offered.
+        judged: the change up to which it was judged, or sent back to its scheduler.
+        wakeups: times it was sent back since it last fitted anywhere.
+        not_before: time of the loop before which it is not sent back again.
+        incomplete: pods of its gang were missing, which its scheduler reported as the reason.
+    """
+
+    pod: Pod
+    refused: RefusedPod
+    offered: bytes
+    judged: int
+    wakeups: int = 0
+    not_before: float = 0.0
+    incomplete: bool = False
+
+
+class NodeNumbers:
+    """A small number for each node, so that thousands of pods remember thousands of nodes each."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[NodeName, int] = {}
+        self._vacant: list[int] = []
+
+    def add(self, node: NodeName) -> None:
+        """The node exists."""
+        if node not in self._numbers:
+            vacant = self._vacant.pop() if self._vacant else len(self._numbers)
+            self._numbers[node] = vacant
+
+    def drop(self, node: NodeName) -> None:
+        """The node is gone; its number may become that of another node."""
+        number = self._numbers.pop(node, None)
+        if number is not None:
+            self._vacant.append(number)
+
+    def set_of(self, nodes: Iterable[NodeName]) -> bytes:
+        """A set of those nodes that exist."""
+        numbers = [self._numbers[node] for node in nodes if node in self._numbers]
+        found = bytearray(max(numbers, default=-1) + 1)
+        for number in numbers:
+            found[number] = 1
+        return bytes(found)
+
+    def contains(self, found: bytes, node: NodeName) -> bool:
+        """Whether a set has the node."""
+        number = self._numbers.get(node)
+        return number is not None and number < len(found) and bool(found[number])
+
+    def nodes(self, found: bytes) -> list[NodeName]:
+        """The nodes of a set that still exist."""
+        return [node for node in self._numbers if self.contains(found, node)]
+
+
+class RefusedPods:
+    """The refused pods and the changes of nodes, both bounded.
+
+    Attributes:
+        change: counts changes of nodes and of gangs.
+        members_changed: the last change that brought a pod.
+    """
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[PodUid, RememberedPod] = OrderedDict()
+        self._changes: OrderedDict[NodeName, int] = OrderedDict()
+        self._numbers = NodeNumbers()
+        self.change = 0
+        self.members_changed = 0
+
+    def __len__(self) -> int:
+        """How many pods are remembered."""
+        return len(self._entries)
+
+    def __contains__(self, uid: PodUid) -> bool:
+        """The pod is remembered."""
+        return uid in self._entries
+
+    def remember(
+        self, pod: Pod, refused: RefusedPod, nodes: Iterable[NodeName], *, judged: int
+    ) -> RememberedPod:
+        """No node of ``nodes`` can take the pod, as of the change ``judged``."""
+        known = self._entries.pop(refused.uid, None)
+        entry = RememberedPod(pod, refused, self._numbers.set_of(nodes), judged)
+        if known is not None:
+            entry.wakeups, entry.not_before = known.wakeups, known.not_before
+        self._entries[refused.uid] = entry
+        if len(self._entries) > REMEMBERED:
+            self._entries.popitem(last=False)
+        return entry
+
+    def was_offered(self, entry: RememberedPod, node: NodeName) -> bool:
+        """The scheduler offered this node."""
+        return self._numbers.contains(entry.offered, node)
+
+    def offered(self, entry: RememberedPod) -> list[NodeName]:
+        """The nodes that the scheduler offered."""
+        return self._numbers.nodes(entry.offered)
+
+    def forget(self, uid: PodUid) -> None:
+        """The pod fits somewhere, or is gone."""
+        self._entries.pop(uid, None)
+
+    def node_changed(self, node: NodeName, *, exists: bool) -> None:
+        """The books of a node changed, or it is gone."""
+        self.change += 1
+        self._changes.pop(node, None)
+        if exists:
+            self._changes[node] = self.change
+            self._numbers.add(node)
+        else:
+            self._numbers.drop(node)
+
+    def member_came(self) -> None:
+        """A pod came that may complete a gang."""
+        self.change += 1
+        self.members_changed = self.change
+
+    def ranked(self) -> list[RememberedPod]:
+        """All pods, those to be tried first in front."""
+        return sorted(self._entries.values(), key=lambda entry: entry.refused.rank)
+
+    def changed_nodes(self) -> Iterator[tuple[NodeName, int]]:
+        """Nodes that changed since the oldest judgement, with their last change."""
+        oldest = min((entry.judged for entry in self._entries.values()), default=self.change)
+        for node, change in reversed(list(self._changes.items())):
+            if change <= oldest:
+                return
+            yield node, change

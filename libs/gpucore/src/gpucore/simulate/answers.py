@@ -1,0 +1,153 @@
+"""What if these pods came, and these nodes: answered on a copy of the cluster.
+
+The pods are placed one after the other with the code that places real ones, on the nodes that
+kube-scheduler's own rules admit. The rules that are not evaluated are noted beside the answer.
+
+An answer also says why kube-scheduler may choose another node than the extender would.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.explain.groups import Group, grouped
+from gpucore.explain.sentences import unit_of
+from gpucore.kubescheduler.candidates import Candidates
+from gpucore.kubescheduler.cluster_policy import ClusterPolicy
+from gpucore.model import FitError
+from gpucore.simulate.whatif import Trial, WhatIfOutcome, WhatIfPod
+from gpucore.steps import Steps
+from gpucore.units import MemoryUnit, NodeName
+
+MOST_REFUSALS: Final = 100
+"""Nodes whose refusals are kept for one pod; the groups name all nodes."""
+KINDS: Final = 4
+"""Maximum number of different pods whose results on all nodes are cached."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What becomes of one pod.
+
+    Attributes:
+        outcome: its placement, or the first refusals by name of the node.
+        unit: what the placement is counted in.
+        groups: why it fits nowhere; empty where it does.
+        refusing: number of nodes that refuse it.
+        likely: why it may get another place, in words; empty where this one is certain.
+    """
+
+    outcome: WhatIfOutcome
+    unit: MemoryUnit | None = None
+    groups: tuple[Group, ...] = ()
+    refusing: int = 0
+    likely: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """It has a place."""
+        return self.outcome.placement is not None
+
+
+def answers(
+    cluster: Candidates, wishes: Iterable[WhatIfPod], policy: ClusterPolicy
+) -> Steps[list[Answer]]:
+    """The results of the pods, in order.
+
+    Args:
+        cluster: every node, by name; it is not changed.
+        wishes: the pods.
+        policy: what holds where neither pod nor node names a policy.
+    """
+    trial = Trial(
+        cluster.node_infos, policy.name, grouping=policy.grouping, nodes=cluster.nodes, kinds=KINDS
+    )
+    refused: dict[WhatIfPod, Answer] = {}
+    found: list[Answer] = []
+    for wish in wishes:
+        kind = msgspec.structs.replace(wish, name="")
+        if kind in refused:
+            found.append(_named(refused[kind], wish.name))
+            continue
+        outcome = yield from trial.granting(wish)
+        answer = yield from _answer(outcome, trial)
+        open_points = tuple(uncertainties(wish, outcome, policy, len(cluster.nodes)))
+        answer = msgspec.structs.replace(answer, likely=open_points)
+        found.append(answer)
+        if answer.fits:
+            refused.clear()
+        else:
+            refused[kind] = answer
+    return found
+
+
+def with_added(cluster: Candidates, *, count: int, like: NodeName) -> Candidates:
+    """The cluster with ``count`` more nodes, empty and made like one of its own."""
+    node_infos, nodes = dict(cluster.node_infos), dict(cluster.nodes)
+    shape, model = node_infos[like].shape, nodes[like]
+    for number in range(1, count + 1):
+        name = NodeName(f"{like}+{number}")
+        node_infos[name] = NodeInfo(name, shape)
+        nodes[name] = msgspec.structs.replace(
+            model, name=name, unschedulable=False, ready=True, requested={}, pods=0
+        )
+    return Candidates(node_infos, nodes, cluster.requests)
+
+
+def _named(answer: Answer, name: str) -> Answer:
+    """The same answer for an equal pod; nothing was placed in between."""
+    outcome = msgspec.structs.replace(answer.outcome, name=name)
+    return msgspec.structs.replace(answer, outcome=outcome)
+
+
+def _answer(outcome: WhatIfOutcome, trial: Trial) -> Steps[Answer]:
+    if outcome.placement is not None:
+        return Answer(outcome, unit=unit_of(trial.node_infos[outcome.placement.node]))
+    groups = yield from grouped(outcome.refusals, trial.node_infos)
+    few: dict[NodeName, FitError] = {
+        name: outcome.refusals[name] for name in sorted(outcome.refusals)[:MOST_REFUSALS]
+    }
+    return Answer(
+        WhatIfOutcome(outcome.name, refusals=few), groups=groups, refusing=len(outcome.refusals)
+    )
+
+
+LEAST_EVALUATED: Final = 100
+"""Nodes that fit by kube-scheduler's own rules and that it evaluates in any case."""
+
+
+def evaluated_nodes(nodes: int, percentage: int) -> int:
+    """How many of the nodes that fit by its own rules kube-scheduler passes to an extender.
+
+    Args:
+        nodes: of the cluster.
+        percentage: ``percentageOfNodesToScore``; 0 is the default, which depends on ``nodes``.
+    """
+    part = percentage or max(50 - nodes // 125, 5)
+    return nodes if part >= 100 else min(nodes, max(LEAST_EVALUATED, nodes * part // 100))
+
+
+def uncertainties(
+    wish: WhatIfPod, outcome: WhatIfOutcome, policy: ClusterPolicy, nodes: int
+) -> Iterator[str]:
+    """What may make the cluster decide otherwise, in words; nothing where the answer is certain.
+
+    Args:
+        nodes: of the cluster.
+    """
+    if wish.gang:
+        yield "the pods of its gang are placed together"
+    constraints = wish.constraints
+    if constraints.unsupported:
+        yield f"not evaluated: {', '.join(constraints.unsupported)}"
+    if outcome.fitting < 2:
+        return
+    if constraints.preferences:
+        yield f"kube-scheduler weighs {', '.join(constraints.preferences)}"
+    elif policy.candidates != 1:
+        among = min(policy.candidates or outcome.fitting, outcome.fitting)
+        yield f"kube-scheduler chooses among {among} nodes"
+    evaluated = evaluated_nodes(nodes, policy.percentage)
+    if evaluated < nodes:
+        yield f"kube-scheduler evaluates {evaluated} of {nodes} nodes"

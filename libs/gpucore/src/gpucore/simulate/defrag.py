@@ -1,0 +1,178 @@
+"""The fewest pods whose move frees exclusive GPUs of one node, or units on one GPU.
+
+Candidates are tried from the fewest pods up; the first whose pods all find another place is the
+answer. The goal is reserved first and the core then places the pods like new ones, largest first,
+so a returned plan can be carried out; a plan that needs another order may be missed. Rules of the
+scheduler besides GPUs are not looked at, and nothing is moved here.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import combinations, islice
+from typing import Final
+
+import msgspec
+
+from gpucore.accounting.device_info import DeviceInfo
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import Allocation, AllocationState, Cards, Placement, PodRequest
+from gpucore.simulate.whatif import Trial, WhatIfPod
+from gpucore.units import GpuIndex, NodeName, PodUid
+
+TRIES: Final = 200
+"""Maximum number of candidates; the first one of a request evaluates every node."""
+
+SPARE: Final = 4
+"""GPUs of a node that are considered beyond the wanted number, those with the fewest pods."""
+
+
+class Move(msgspec.Struct, frozen=True):
+    """One pod that would leave its GPU for another."""
+
+    allocation: Allocation
+    to: Placement
+
+
+class MovePlan(msgspec.Struct, frozen=True):
+    """What to move, and what that frees; no moves where the goal is already free.
+
+    Attributes:
+        cards: of ``node``, free as a whole or with the wanted block.
+    """
+
+    node: NodeName
+    cards: tuple[GpuIndex, ...]
+    moves: tuple[Move, ...] = ()
+
+
+class Goal(msgspec.Struct, frozen=True):
+    """The wanted capacity: a number of exclusive GPUs of one node, or units on one GPU."""
+
+    cards: int = 0
+    units: int = 0
+
+
+class _Candidate(msgspec.Struct, frozen=True, order=True):
+    """Pods that could leave; ordered by how many they are, then by how much they hold."""
+
+    pods: int
+    units: int
+    node: NodeName
+    cards: tuple[GpuIndex, ...]
+    uids: tuple[PodUid, ...]
+    first: bool = True
+
+
+def defragment(
+    node_infos: Mapping[NodeName, NodeInfo], pod_requests: Mapping[PodUid, PodRequest], goal: Goal
+) -> MovePlan | None:
+    """The plan with the fewest moves, or ``None`` where none was found.
+
+    Args:
+        accounts: state of the nodes that take new pods, which is not changed.
+        demands: the request of each pod that may be moved; other pods are not moved.
+        goal: the wanted capacity.
+    """
+    queue = [c for node_info in node_infos.values() for c in _candidates(node_info, goal)]
+    heapify(queue)
+    trial = Trial(node_infos)
+    for _ in range(TRIES):
+        if not queue:
+            return None
+        candidate = heappop(queue)
+        moves = _moves(trial, pod_requests, candidate, goal)
+        if moves is not None:
+            return MovePlan(candidate.node, candidate.cards, moves)
+        for other in _alternatives(node_infos[candidate.node], candidate, goal):
+            heappush(queue, other)
+    return None
+
+
+def _candidates(node_info: NodeInfo, goal: Goal) -> Iterator[_Candidate]:
+    cards = [card for card in node_info.cards.values() if card.gpu is not None and card.healthy]
+    if goal.cards:
+        cards.sort(key=lambda card: (len(card.holders), card.used, card.index))
+        for chosen in combinations(sorted(cards[: goal.cards + SPARE], key=_index), goal.cards):
+            yield _of(node_info, chosen, [uid for card in chosen for uid in card.holders])
+        return
+    for card in cards:
+        if goal.units <= card.total:
+            yield from _block(node_info, card, goal.units)
+
+
+def _index(card: DeviceInfo) -> GpuIndex:
+    return card.index
+
+
+def _block(node_info: NodeInfo, card: DeviceInfo, units: int) -> Iterator[_Candidate]:
+    """The largest holders until enough is free: the fewest there can be."""
+    missing, leaving = units - (card.total - card.used), []
+    for uid, hold in sorted(card.holders.items(), key=lambda pair: (-pair[1].mem, pair[0])):
+        if missing <= 0 and not card.taken:
+            break
+        leaving.append(uid)
+        missing -= hold.mem
+    if missing <= 0:
+        yield _of(node_info, [card], leaving)
+
+
+def _alternatives(node_info: NodeInfo, failed: _Candidate, goal: Goal) -> Iterator[_Candidate]:
+    """After the largest holders of a GPU found no place: as many others, or one more."""
+    if goal.cards or not failed.first:
+        return
+    card = node_info.cards[failed.cards[0]]
+    missing = goal.units - (card.total - card.used)
+    sizes = (failed.pods, failed.pods + 1)
+    chosen = (each for size in sizes for each in combinations(sorted(card.holders), size))
+    for uids in islice(chosen, TRIES):
+        if sum(card.holders[uid].mem for uid in uids) >= missing:
+            yield msgspec.structs.replace(_of(node_info, [card], list(uids)), first=False)
+
+
+def _of(node_info: NodeInfo, cards: Sequence[DeviceInfo], uids: list[PodUid]) -> _Candidate:
+    unique = tuple(dict.fromkeys(uids))
+    held = sum(card.holders[uid].mem for card in cards for uid in unique if uid in card.holders)
+    return _Candidate(
+        len(unique), held, node_info.name, tuple(card.index for card in cards), unique
+    )
+
+
+def _moves(
+    trial: Trial,
+    pod_requests: Mapping[PodUid, PodRequest],
+    candidate: _Candidate,
+    goal: Goal,
+) -> tuple[Move, ...] | None:
+    """The new placement of each pod once the goal is reserved; ``None`` where one does not fit."""
+    if not all(uid in pod_requests for uid in candidate.uids):
+        return None
+    node_info, books = trial.node_infos[candidate.node].copy(), trial.branch()
+    leaving = [node_info.allocations[uid] for uid in candidate.uids]
+    for uid in candidate.uids:
+        node_info.drop(uid)
+    node_info.put(_reservation(candidate, goal))
+    leaving.sort(
+        key=lambda allocation: (
+            -pod_requests[allocation.uid].mem,
+            allocation.namespace,
+            allocation.name,
+        )
+    )
+    books.change(node_info)
+    outcomes = [
+        books.grant(WhatIfPod(allocation.uid, pod_requests[allocation.uid]))
+        for allocation in leaving
+    ]
+    moves = [
+        Move(allocation, outcome.placement)
+        for allocation, outcome in zip(leaving, outcomes, strict=True)
+        if outcome.placement is not None
+    ]
+    return tuple(moves) if len(moves) == len(leaving) else None
+
+
+def _reservation(candidate: _Candidate, goal: Goal) -> Allocation:
+    block: Cards = dict.fromkeys(candidate.cards, goal.units) if goal.units else {}
+    whole = candidate.cards if goal.cards else ()
+    place = Placement(candidate.node, mem=block, group=whole)
+    return Allocation(PodUid("room"), "", "room", AllocationState.ASSUMED, place)

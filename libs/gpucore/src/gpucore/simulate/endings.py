@@ -1,0 +1,96 @@
+"""The fewest pods whose end frees enough of one GPU, or enough GPUs of one node.
+
+Every step is tried on a copy of the node before it is given, so that no other rule (isolation mode,
+cpu, taints) still keeps the pod off.
+"""
+
+from collections.abc import Iterable, Iterator
+from heapq import nsmallest
+from typing import Final, NamedTuple
+
+from gpucore.accounting.device_info import DeviceInfo
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.kubescheduler.candidates import Candidates, PodRequirements
+from gpucore.model import PodRequest
+from gpucore.scheduling.device_fit import CURABLE, device_fit_error, per_device
+from gpucore.steps import Steps
+from gpucore.units import GpuIndex, NodeName, PodUid
+
+TRIED: Final = 200
+"""Steps that are tried, the smallest first, before none is given."""
+
+
+class Step(NamedTuple):
+    """Pods of one GPU whose end frees enough; ordered by number, then by the memory they hold."""
+
+    pods: int
+    units: int
+    node: NodeName
+    card: GpuIndex
+    uids: tuple[PodUid, ...]
+
+
+def smallest(
+    steps: Iterable[Iterable[Step]], pod: PodRequirements, cluster: Candidates
+) -> Steps[Step | None]:
+    """The smallest step after which the pod is admitted.
+
+    Args:
+        steps: those of each node.
+    """
+    kept: list[Step] = []
+    for of_node in steps:
+        kept.extend(of_node)
+        if len(kept) > 2 * TRIED:
+            kept = nsmallest(TRIED, kept)
+        yield
+    for step in nsmallest(TRIED, kept):
+        if _suffices(step, pod, cluster):
+            return step
+        yield
+    return None
+
+
+def _suffices(step: Step, pod: PodRequirements, cluster: Candidates) -> bool:
+    node_info = cluster.admits_without(step.node, pod, step.uids)
+    if node_info is None:
+        return False
+    return (
+        bool(pod.pod_request.gpus)
+        or device_fit_error(node_info.cards[step.card], pod.pod_request) is None
+    )
+
+
+def for_share(node_info: NodeInfo, pod_request: PodRequest) -> Iterator[Step]:
+    """The fewest pods to end on each GPU that is large enough; for a share of one GPU."""
+    mem, _ = per_device(pod_request)
+    if pod_request.cards > 1 or pod_request.core or not node_info.shape.offers_shares:
+        return
+    for card in node_info.cards.values():
+        refusal = device_fit_error(card, pod_request)
+        if refusal is not None and refusal.code in CURABLE:
+            yield from _freeing_gpu(node_info, card, mem, alone=pod_request.whole_device)
+
+
+def _freeing_gpu(node_info: NodeInfo, card: DeviceInfo, mem: int, *, alone: bool) -> Iterator[Step]:
+    free, chosen, units = card.total - card.used, list[PodUid](), 0
+    by_size = sorted(card.holders.items(), key=lambda pair: (-pair[1].mem, pair[0]))
+    for uid, hold in by_size:
+        if free >= mem and not card.taken and not alone:
+            break
+        chosen.append(uid)
+        units += hold.mem
+        free += hold.mem
+    if chosen and free >= mem:
+        yield Step(len(chosen), units, node_info.name, card.index, tuple(chosen))
+
+
+def for_gpus(node_info: NodeInfo, wanted: int) -> Iterator[Step]:
+    """The pods of the GPUs that are cleared with the fewest, so that ``wanted`` are free."""
+    cards = [card for card in node_info.cards.values() if card.gpu is not None and card.healthy]
+    cards.sort(key=lambda card: (len(card.holders), card.used, card.index))
+    chosen = cards[:wanted]
+    uids = tuple(dict.fromkeys(uid for card in chosen for uid in card.holders))
+    if len(chosen) == wanted and uids:
+        held = sum(card.used for card in chosen)
+        yield Step(len(uids), held, node_info.name, chosen[0].index, uids)

@@ -1,0 +1,164 @@
+"""The body of a what-if question over HTTP, and the pods that it describes."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from gpucore.explain.pods import gated
+from gpucore.kubescheduler.constraints import PodConstraints
+from gpucore.model import ContainerRequest, PodRequest
+from gpucore.simulate.manifests import WorkloadPods, wanted_pods
+from gpucore.simulate.whatif import WhatIfPod
+from gpucore.wire.errors import WireError
+from gpucore.wire.names import POLICY_NAMES, Names
+from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pods import pod_request_of
+
+MOST_PODS: Final = 200
+MOST_BYTES: Final = 128 * 1024
+"""Of a question: a scheduler waits while it is decoded."""
+MOST_COMPARED: Final = 1000
+"""Size of the constraints of a pod: a scheduler waits while they are compared with one node."""
+Amount = Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
+
+
+class PodQuestion(msgspec.Struct, forbid_unknown_fields=True):
+    """A pod that does not exist yet; ``replicas`` of them.
+
+    Attributes:
+        mem: units of GPU memory.
+        core: percent of compute.
+        gpus: exclusive GPUs.
+        cards: number of GPUs to spread ``mem`` and ``core`` over evenly.
+    """
+
+    name: str
+    mem: Amount = 0
+    core: Amount = 0
+    gpus: Amount = 0
+    cards: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
+    policy: str = ""
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=MOST_PODS)] = 1
+
+
+class WhatIfQuestion(msgspec.Struct, forbid_unknown_fields=True):
+    """Pods in the order in which they would be scheduled: ``pods`` first, then ``manifests``.
+
+    Attributes:
+        manifests: Kubernetes objects: pods, or what creates pods (Deployment, Job and the like).
+    """
+
+    pods: Annotated[list[PodQuestion], msgspec.Meta(min_length=1, max_length=MOST_PODS)] = []
+    manifests: Annotated[list[dict[str, Any]], msgspec.Meta(max_length=MOST_PODS)] = []
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A decoded what-if request.
+
+    Attributes:
+        wishes: the pods.
+        notes: what the result does not cover, as sentences.
+    """
+
+    wishes: list[WhatIfPod]
+    notes: list[str]
+
+
+_QUESTION: Final = msgspec.json.Decoder(WhatIfQuestion)
+
+
+def read_question(body: bytes, names: Names) -> Question:
+    """The pods of a question.
+
+    Args:
+        body: a :class:`WhatIfQuestion` as JSON.
+        names: of the resources in manifests.
+
+    Raises:
+        WireError: the body is no such question.
+    """
+    if len(body) > MOST_BYTES:
+        raise WireError(f"{len(body)} bytes are too many, the most is {MOST_BYTES}")
+    try:
+        question = _QUESTION.decode(body)
+        wanted = wanted_pods(question.manifests, names)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise WireError(str(error)) from error
+    count = sum(pod.replicas for pod in question.pods) + sum(max(w.replicas, 0) for w in wanted)
+    if not count:
+        raise WireError("there is no pod: give pods, or manifests that create pods")
+    if count > MOST_PODS:
+        raise WireError(f"{count} pods are too many, the most is {MOST_PODS}")
+    for each in wanted:
+        check_size(each.pod.name, each.constraints)
+    wishes = [wish for pod in question.pods for wish in _wishes(pod)]
+    wishes += [wish for each in wanted for wish in wishes_of(each, names)]
+    if len({wish.name for wish in wishes}) < len(wishes):
+        raise WireError("names of pods must differ")
+    return Question(wishes, [note for each in wanted for note in notes_of(each)])
+
+
+def check_size(name: str, constraints: PodConstraints) -> None:
+    """Refuse constraints whose comparison with one node would take too long for a server.
+
+    Raises:
+        WireError: they are too many.
+    """
+    if constraints.size > MOST_COMPARED:
+        raise WireError(
+            f"{name} has {constraints.size} labels, values and tolerations to compare with each "
+            f"node; more than {MOST_COMPARED} are evaluated by the command gpushare only"
+        )
+
+
+def wishes_of(wanted: WorkloadPods, names: Names) -> list[WhatIfPod]:
+    """The pods of a manifest.
+
+    Raises:
+        WireError: they request nothing of GPUs.
+    """
+    pod_request = pod_request_of(wanted.pod, names)
+    name = wanted.pod.name
+    if pod_request is None:
+        resources = f"{names.gpu_mem}, {names.gpu_core} or {names.gpu}"
+        raise WireError(
+            f"{name} requests no GPU: no container has a limit of {resources};"
+            f" add one under resources.limits, such as {names.gpu_mem}: 4"
+        )
+    gang = gang_of(wanted.pod) is not None
+    return _replicas(WhatIfPod(name, pod_request, wanted.constraints, gang), wanted.replicas)
+
+
+def notes_of(wanted: WorkloadPods) -> Iterator[str]:
+    """What an answer leaves open about a pod, as sentences."""
+    name, needs = wanted.pod.name, wanted.constraints
+    if needs.gates:
+        yield f"{name}: {gated(needs.gates)}"
+    if needs.unsupported:
+        yield f"{name}: not evaluated: {', '.join(needs.unsupported)}"
+
+
+def _replicas(wish: WhatIfPod, count: int) -> list[WhatIfPod]:
+    """``count`` equal pods, numbered from 0 where they are several."""
+    if count == 1:
+        return [wish]
+    return [msgspec.structs.replace(wish, name=f"{wish.name}-{n}") for n in range(count)]
+
+
+def _wishes(pod: PodQuestion) -> list[WhatIfPod]:
+    if pod.policy and pod.policy not in POLICY_NAMES:
+        raise WireError(f"policy must be one of {', '.join(POLICY_NAMES)}")
+    if not (pod.mem or pod.core or pod.gpus):
+        raise WireError(f"pod {pod.name!r} requests nothing: set mem, core or gpus")
+    if pod.gpus and (pod.mem or pod.core):
+        raise WireError(f"pod {pod.name!r} requests both exclusive GPUs and shares")
+    pod_request = PodRequest(
+        containers=(ContainerRequest(pod.mem, pod.core, pod.gpus),),
+        mem=pod.mem,
+        core=pod.core,
+        gpus=pod.gpus,
+        cards=pod.cards,
+        policy=pod.policy,
+    )
+    return _replicas(WhatIfPod(pod.name, pod_request), pod.replicas)

@@ -1,0 +1,96 @@
+"""Pod templates anywhere in a Kubernetes object, with the number of pods of each.
+
+No kind is listed: a template is a mapping whose ``spec`` has containers, and the numbers
+``replicas`` and ``parallelism`` on the way to it multiply. That covers Deployments, CronJobs,
+RayJobs, JobSets, MPIJobs and objects of unknown kinds. A LeaderWorkerSet has a number of its own.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+MOST_DEPTH: Final = 12
+"""Levels of an object in which templates are looked for."""
+MOST_TEMPLATES: Final = 200
+_COUNTS: Final = ("replicas", "parallelism")
+_ENDINGS: Final = ("GroupSpec", "Template")
+_NAMES: Final = ("groupName", "name")
+
+
+class PodTemplate(msgspec.Struct, frozen=True):
+    """One template of an object.
+
+    Attributes:
+        role: such as ``worker``; empty where the object has one template.
+        replicas: number of its pods.
+    """
+
+    role: str
+    replicas: int
+    template: Mapping[str, Any]
+
+
+def pod_templates(document: Mapping[str, Any]) -> list[PodTemplate]:
+    """The templates below ``spec`` of an object, in its order.
+
+    Raises:
+        ValueError: too many templates, or a number that is none.
+    """
+    spec = document.get("spec")
+    found: list[PodTemplate] = []
+    for each in _below(spec, "", 1, MOST_DEPTH):
+        if len(found) == MOST_TEMPLATES:
+            raise ValueError(f"has more than {MOST_TEMPLATES} pod templates")
+        found.append(each)
+    if not found and isinstance(spec, dict) and isinstance(spec.get("template"), dict):
+        return [PodTemplate("", _count(spec), spec["template"])]  # without containers
+    return [msgspec.structs.replace(found[0], role="")] if len(found) == 1 else found
+
+
+def _below(value: Any, role: str, count: int, depth: int) -> Iterator[PodTemplate]:
+    if depth == 0:
+        return
+    if isinstance(value, list):
+        for each in value:
+            yield from _below(each, _named(each) or role, count, depth - 1)
+    elif isinstance(value, dict):
+        if _is_template(value):
+            yield PodTemplate(role, count, value)
+            return
+        count *= _count(value)
+        for key, each in value.items():
+            number = count * _group(value, key)
+            yield from _below(each, _role(key) or role, number, depth - 1)
+
+
+def _is_template(value: Mapping[str, Any]) -> bool:
+    spec = value.get("spec")
+    boxes = spec.get("containers") if isinstance(spec, dict) else None
+    return isinstance(boxes, list) and all(isinstance(box, dict) for box in boxes)
+
+
+def _count(value: Mapping[str, Any]) -> int:
+    """Pods by the first number that is set; 1 where none is."""
+    numbers = [value[key] for key in _COUNTS if value.get(key) is not None]
+    return max(int(numbers[0]), 0) if numbers else 1
+
+
+def _group(value: Mapping[str, Any], key: str) -> int:
+    """Pods of a template in one group of a LeaderWorkerSet: ``size`` counts the leader."""
+    if key != "workerTemplate" or value.get("size") is None:
+        return 1
+    return max(int(value["size"]) - ("leaderTemplate" in value), 0)
+
+
+def _named(value: Any) -> str:
+    names = [value.get(key) for key in _NAMES] if isinstance(value, dict) else []
+    return next((str(name).lower() for name in names if name), "")
+
+
+def _role(key: str) -> str:
+    """``head`` of ``headGroupSpec``, ``worker`` of the role ``Worker``; empty for other keys."""
+    for ending in _ENDINGS:
+        if key.endswith(ending) and key != ending:
+            return key.removesuffix(ending).lower()
+    return key.lower() if key[:1].isupper() else ""

@@ -1,0 +1,237 @@
+"""What-if: places new pods one after the other on a copy of the state.
+
+The same code decides as for real pods, and kube-scheduler's own rules as far as
+:mod:`gpucore.kubescheduler.node_fit` evaluates them. A node with PreferNoSchedule taints that a pod
+does not tolerate comes last; other soft constraints of the pod are not weighed.
+
+The result of each node for a pod is cached until the node's state changes, so a hundred equal pods
+cost one evaluation of every node and a hundred of the node that took the last one.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.kubescheduler.constraints import UNCONSTRAINED, CandidateNode, PodConstraints
+from gpucore.kubescheduler.node_fit import admit, avoided
+from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
+from gpucore.scheduling.policy import Policy, place, rate, resolve
+from gpucore.steps import Steps, complete
+from gpucore.topology.grouping import BY_LINKS, Grouping
+from gpucore.units import NodeName, PodUid
+
+NO_NODES: Final[Mapping[NodeName, CandidateNode]] = MappingProxyType({})
+
+
+class WhatIfPod(msgspec.Struct, frozen=True):
+    """A pod that might come; ``name`` is unique in one question.
+
+    Attributes:
+        constraints: what it requires besides GPUs; looked at on nodes that the trial has as
+            candidates.
+        gang: it belongs to a gang, which is not looked at here.
+    """
+
+    name: str
+    pod_request: PodRequest
+    constraints: PodConstraints = UNCONSTRAINED
+    gang: bool = False
+
+
+class WhatIfOutcome(msgspec.Struct, frozen=True):
+    """The result of one wanted pod.
+
+    Attributes:
+        placement: node and GPUs; ``None`` where it fits on no node.
+        refusals: why not, by node; empty where it is placed.
+        fitting: number of nodes that it fits.
+    """
+
+    name: str
+    placement: Placement | None = None
+    refusals: Mapping[NodeName, FitError] = {}
+    fitting: int = 0
+
+
+class WhatIfResult(msgspec.Struct, frozen=True):
+    """The answer.
+
+    Attributes:
+        outcomes: one for each wanted pod, in order.
+        accounts: the state of every node afterwards.
+        nodes: the candidate nodes likewise.
+    """
+
+    outcomes: tuple[WhatIfOutcome, ...]
+    node_infos: Mapping[NodeName, NodeInfo]
+    nodes: Mapping[NodeName, CandidateNode] = NO_NODES
+
+
+class Rated(msgspec.Struct, frozen=True):
+    """Where a node would put a request, and how good that is; more is better."""
+
+    placement: Placement
+    rating: tuple[float, ...]
+
+
+Verdicts = dict[NodeName, Rated | FitError]
+"""The result of every node for one request, in the order of the nodes."""
+
+_Kind = tuple[PodRequest, PodConstraints]
+
+
+class Trial:
+    """Copies of node states on which pods are placed; results are cached.
+
+    Args:
+        accounts: the current state, which is not changed.
+        policy, grouping: as in :func:`gpucore.scheduling.policy.place`.
+        nodes: the input of kube-scheduler's own rules; a node without one fits everything.
+        kinds: maximum number of different pods whose results are cached; ``None`` caches all.
+    """
+
+    def __init__(
+        self,
+        node_infos: Mapping[NodeName, NodeInfo],
+        policy: str | Policy = "",
+        *,
+        grouping: Grouping = BY_LINKS,
+        nodes: Mapping[NodeName, CandidateNode] = NO_NODES,
+        kinds: int | None = None,
+    ) -> None:
+        self._books = dict(node_infos)
+        self._kinds = kinds
+        self._nodes = dict(nodes)
+        self._policy = policy
+        self._grouping = grouping
+        self._parent: Trial | None = None
+        self._known: dict[_Kind, Verdicts] = {}
+        self._stale: dict[_Kind, set[NodeName]] = {}
+        self._changed: set[NodeName] = set()
+
+    @property
+    def node_infos(self) -> Mapping[NodeName, NodeInfo]:
+        """The current state."""
+        return self._books
+
+    @property
+    def nodes(self) -> Mapping[NodeName, CandidateNode]:
+        """The candidate nodes with the requests of the pods that were placed."""
+        return self._nodes
+
+    def branch(self) -> "Trial":
+        """A trial that begins here; this one must not change while the other is used."""
+        other = Trial(self._books, self._policy, grouping=self._grouping, nodes=self._nodes)
+        other._parent = self
+        return other
+
+    def change(self, node_info: NodeInfo) -> None:
+        """Replace the state of a node by another one, computed before."""
+        self._books[node_info.name] = node_info
+        self._changed.add(node_info.name)
+        for names in self._stale.values():
+            names.add(node_info.name)
+
+    def grant(self, wish: WhatIfPod) -> WhatIfOutcome:
+        """Place one pod on the best node of those that fit, the first of equals."""
+        return complete(self.granting(wish))
+
+    def granting(self, wish: WhatIfPod) -> Steps[WhatIfOutcome]:
+        """As :meth:`grant`, in steps between which the trial must not be used."""
+        verdicts = yield from self._verdicts((wish.pod_request, wish.constraints))
+        yield
+        best: Rated | None = None
+        fitting = 0
+        for verdict in verdicts.values():
+            if isinstance(verdict, FitError):
+                continue
+            fitting += 1
+            if best is None or verdict.rating > best.rating:
+                best = verdict
+        if best is None:
+            refused = {n: v for n, v in verdicts.items() if isinstance(v, FitError)}
+            return WhatIfOutcome(wish.name, refusals=refused)
+        node_info = self._books[best.placement.node].copy()
+        node_info.put(allocation_for(wish, best.placement))
+        self.change(node_info)
+        node = self._nodes.get(node_info.name)
+        if node is not None:
+            self._nodes[node_info.name] = node.plus(wish.constraints.requests)
+        return WhatIfOutcome(wish.name, best.placement, fitting=fitting)
+
+    def verdicts(
+        self, pod_request: PodRequest, constraints: PodConstraints = UNCONSTRAINED
+    ) -> Verdicts:
+        """The result of every node now; only changed nodes are evaluated again."""
+        return complete(self._verdicts((pod_request, constraints)))
+
+    def _verdicts(self, kind: _Kind) -> Steps[Verdicts]:
+        if kind not in self._known:
+            if len(self._known) == self._kinds:
+                oldest = next(iter(self._known))
+                del self._known[oldest], self._stale[oldest]
+            self._known[kind], self._stale[kind] = yield from self._learnt(kind)
+        verdicts, stale = self._known[kind], self._stale[kind]
+        for name in stale:
+            verdicts[name] = self._verdict(self._books[name], kind)
+        stale.clear()
+        return verdicts
+
+    def _learnt(self, kind: _Kind) -> Steps[tuple[Verdicts, set[NodeName]]]:
+        if self._parent is not None:
+            return dict(self._parent.verdicts(*kind)), set(self._changed)
+        found: Verdicts = {}
+        for name, node_info in self._books.items():
+            found[name] = self._verdict(node_info, kind)
+            yield
+        return found, set()
+
+    def _verdict(self, node_info: NodeInfo, kind: _Kind) -> Rated | FitError:
+        pod_request, constraints = kind
+        node = self._nodes.get(node_info.name)
+        refusal = admit(node_info, pod_request, node, constraints) if node is not None else None
+        if refusal is not None:
+            return refusal
+        placement = place(node_info, pod_request, self._policy, grouping=self._grouping)
+        if isinstance(placement, FitError):
+            return placement
+        chosen = resolve(node_info, pod_request, self._policy)
+        rated = rate(node_info, pod_request, placement, chosen, grouping=self._grouping)
+        last = avoided(node, constraints) if node is not None else 0
+        return Rated(placement, (-last, *rated))
+
+
+def what_if(
+    node_infos: Mapping[NodeName, NodeInfo],
+    wishes: Iterable[WhatIfPod],
+    policy: str | Policy = "",
+    *,
+    grouping: Grouping = BY_LINKS,
+    nodes: Mapping[NodeName, CandidateNode] = NO_NODES,
+) -> WhatIfResult:
+    """Place ``wishes`` in order, each on the best node of those that fit.
+
+    Args:
+        accounts: the current state, which is not changed.
+        wishes: the wanted pods.
+        policy, grouping: as in :func:`gpucore.scheduling.policy.place`.
+        nodes: as in :class:`Trial`.
+    """
+    trial = Trial(node_infos, policy, grouping=grouping, nodes=nodes)
+    outcomes = tuple(trial.grant(wish) for wish in wishes)
+    return WhatIfResult(outcomes, trial.node_infos, trial.nodes)
+
+
+def allocation_for(wish: WhatIfPod, placement: Placement) -> Allocation:
+    """The allocation of a placed pod."""
+    return Allocation(
+        uid=PodUid(f"wish/{wish.name}"),
+        namespace="",
+        name=wish.name,
+        state=AllocationState.ASSUMED,
+        placement=placement,
+        exclusive=wish.pod_request.whole_device,
+    )

@@ -1,0 +1,148 @@
+"""Choice of several GPUs of a node by their links, for placement.
+
+Used for exclusive GPUs, and for shares over several GPUs. A fitting request is never refused for
+its links: where a node publishes none, the lowest indexes are taken, and where ``static`` has no
+free configured set, ``best-effort`` chooses. Not guaranteed: the best group over GPUs that are
+allocated now; no pod is moved.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from gpucore.accounting.node_capacity import NodeCapacity
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import PodRequest
+from gpucore.topology import choice
+from gpucore.topology.choice import MAX_IMMEDIATE
+from gpucore.topology.links import Matrix
+from gpucore.topology.policies import MAX_RATING, GpuGroup, Impossible, plan, rating
+from gpucore.topology.static import StaticSets
+from gpucore.units import GpuIndex
+
+BEST_EFFORT: Final = "best-effort"
+STATIC: Final = "static"
+SIMPLE: Final = "simple"
+
+
+class Grouping(msgspec.Struct, frozen=True):
+    """How GPUs that go together are chosen.
+
+    Attributes:
+        policy: a name of :data:`gpucore.topology.policies.POLICIES`; a pod's own overrules it.
+        static: configured sets by node type, over those that are shipped.
+        wait: compute missing tables of links, however long it takes; the extender does not wait
+            and calls :func:`prepare` when a node's inventory arrives.
+    """
+
+    policy: str = BEST_EFFORT
+    static: Mapping[str, StaticSets] = {}
+    wait: bool = True
+
+    def whole(
+        self, node_info: NodeInfo, free: Sequence[GpuIndex], count: int, pod_request: PodRequest
+    ) -> tuple[GpuIndex, ...]:
+        """``count`` of the GPUs ``free`` (ascending, enough), in the order containers see them."""
+        return self._group(node_info, free, count, pod_request).gpus
+
+    def shared(
+        self, node_info: NodeInfo, ranked: Sequence[GpuIndex], pod_request: PodRequest
+    ) -> tuple[GpuIndex, ...]:
+        """GPUs for a share over several, from those that can take their part.
+
+        The group that the topology policy would choose says how well joined the GPUs must be; of
+        the groups that are, it takes the one with the GPU policy's first choices in it.
+
+        Args:
+            ranked: the GPUs that can take it, the GPU policy's first choice first; enough.
+        """
+        name, count = self._name(pod_request), pod_request.cards
+        if name == SIMPLE or count == 1 or not _known(node_info.shape.matrix):
+            return tuple(sorted(ranked[:count]))
+        free = sorted(ranked)
+        best = self._group(node_info, free, count, pod_request)
+        if name == STATIC:
+            return best.gpus
+        settled: list[GpuIndex] = []
+        for card in ranked:
+            if card not in best.gpus and len(settled) < count:
+                other = self._group(node_info, free, count, pod_request, require=(*settled, card))
+                best = other if other.score >= best.score else best
+            if card in best.gpus:
+                settled.append(card)
+        return best.gpus
+
+    def rate(
+        self,
+        node_info: NodeInfo,
+        pod_request: PodRequest,
+        cards: Sequence[GpuIndex],
+        packing: float,
+    ) -> float:
+        """How good ``cards`` are for ``demand``, 0 to 1: by their links where those matter.
+
+        A node with unknown links is rated by ``packing``, but never above a group that is linked
+            across CPU sockets: it must not win over GPUs with known links.
+
+        Args:
+            packing: rating by the GPU policy, 0 to 1.
+        """
+        matrix = node_info.shape.matrix
+        if len(cards) < 2 or self._name(pod_request) == SIMPLE:
+            return packing
+        if not matrix.links:
+            return packing / MAX_RATING
+        return rating(GpuGroup(tuple(cards), matrix.sum_of(cards), 0)) / MAX_RATING
+
+    def _name(self, pod_request: PodRequest) -> str:
+        return pod_request.topology or self.policy
+
+    def _group(
+        self,
+        node_info: NodeInfo,
+        free: Sequence[GpuIndex],
+        count: int,
+        pod_request: PodRequest,
+        require: Sequence[GpuIndex] = (),
+    ) -> GpuGroup:
+        shape, name = node_info.shape, self._name(pod_request)
+        if name != STATIC and (count == 1 or not _known(shape.matrix)):
+            return GpuGroup(tuple(free[:count]), 0, 0)
+        for policy in (name, BEST_EFFORT):
+            group = plan(
+                shape.matrix,
+                free,
+                count,
+                require,
+                policy=policy,
+                node_type=shape.node_type,
+                static=self.static,
+                wait=self.wait,
+            )
+            if not isinstance(group, Impossible):
+                return group
+        raise ValueError(f"{count} of {len(free)} GPUs: the caller found that they fit")
+
+
+BY_LINKS: Final = Grouping()
+"""The default choice."""
+
+
+def prepared(shape: NodeCapacity) -> bool:
+    """Whether groups on such a node are chosen without computing for long."""
+    gpus = len(shape.inventory.gpus) if shape.inventory else 0
+    if gpus <= MAX_IMMEDIATE or not _known(shape.matrix):
+        return True
+    return choice.prepared(shape.matrix.scores, shape.matrix.numas)
+
+
+def prepare(shape: NodeCapacity) -> Iterator[None]:
+    """Compute what :func:`prepared` finds missing, with a pause after every small step."""
+    if not prepared(shape):
+        yield from choice.prepare(shape.matrix.scores, shape.matrix.numas)
+
+
+def _known(matrix: Matrix) -> bool:
+    """Whether the links of the GPUs or their NUMA nodes are known."""
+    return bool(matrix.links or matrix.numa)

@@ -1,0 +1,1 @@
+"""ResourceSlices and ResourceClaims: bytes to values, and back."""

@@ -1,0 +1,254 @@
+"""What claims request: the specifications of ResourceClaims, templates and DeviceClasses."""
+
+from typing import Any, Final
+
+import msgspec
+
+from gpucore.wire.claim.devices import COMPUTE, MEMORY, MIB_BYTES
+from gpucore.wire.errors import WireError
+from gpucore.wire.quantity import amount
+
+ALL: Final = 0
+"""Number of devices of a request that takes every device that matches."""
+_MAX_COUNT: Final = 1024
+
+
+class DeviceToleration(msgspec.Struct, frozen=True):
+    """A toleration of a taint of a device; empty fields match everything."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, key: str, value: str, effect: str) -> bool:
+        """It tolerates this taint, by the rules of the API."""
+        if self.effect not in {"", effect} or self.key not in {"", key}:
+            return False
+        return self.operator == "Exists" or (bool(self.key) and self.value == value)
+
+
+class DeviceChoice(msgspec.Struct, frozen=True):
+    """One way to satisfy a request.
+
+    Attributes:
+        device_class: name of the DeviceClass.
+        count: number of devices; 0 takes all that match.
+        memory_mib: memory of each device in MiB, rounded up; ``None`` takes the default, all of it.
+        core: percent of compute of each device.
+        selectors: CEL expressions that a device must satisfy.
+    """
+
+    device_class: str
+    count: int = 1
+    memory_mib: int | None = None
+    core: int = 0
+    selectors: tuple[str, ...] = ()
+    tolerations: tuple[DeviceToleration, ...] = ()
+    admin: bool = False
+
+
+class DeviceRequest(msgspec.Struct, frozen=True):
+    """One request of a claim; ``choices`` in the order of preference, usually one."""
+
+    name: str
+    choices: tuple[DeviceChoice, ...]
+
+
+class DeviceConstraint(msgspec.Struct, frozen=True):
+    """A rule for several devices of a claim.
+
+    Attributes:
+        attribute: fully qualified name.
+        distinct: every device has another value; otherwise all have the same.
+        requests: names of the requests that it applies to; empty for all.
+    """
+
+    attribute: str
+    distinct: bool = False
+    requests: tuple[str, ...] = ()
+
+
+class ClaimSpec(msgspec.Struct, frozen=True):
+    """What a claim requests."""
+
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+
+
+class DeviceClass(msgspec.Struct, frozen=True):
+    """A DeviceClass; ``extended_resource`` is the resource of pods that it serves, or empty."""
+
+    name: str
+    selectors: tuple[str, ...] = ()
+    extended_resource: str = ""
+
+
+class _Cel(msgspec.Struct):
+    expression: str = ""
+
+
+class _Selector(msgspec.Struct):
+    cel: _Cel | None = None
+
+
+class _Toleration(msgspec.Struct):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class _Capacity(msgspec.Struct):
+    requests: dict[str, Any] | None = None
+
+
+class _Exact(msgspec.Struct, rename="camel"):
+    device_class_name: str = ""
+    allocation_mode: str | None = None
+    count: int | None = None
+    selectors: list[_Selector] | None = None
+    tolerations: list[_Toleration] | None = None
+    capacity: _Capacity | None = None
+    admin_access: bool | None = None
+
+
+class _Request(msgspec.Struct, rename="camel"):
+    name: str = ""
+    exactly: _Exact | None = None
+    first_available: list[_Exact] | None = None
+
+
+class _Constraint(msgspec.Struct, rename="camel"):
+    requests: list[str] | None = None
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class _Devices(msgspec.Struct):
+    requests: list[_Request] | None = None
+    constraints: list[_Constraint] | None = None
+
+
+class _Spec(msgspec.Struct):
+    devices: _Devices = msgspec.field(default_factory=_Devices)
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Claim(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+class _Template(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    spec: _Claim = msgspec.field(default_factory=_Claim)
+
+
+class _ClassSpec(msgspec.Struct, rename="camel"):
+    selectors: list[_Selector] | None = None
+    extended_resource_name: str | None = None
+
+
+class _Class(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    spec: _ClassSpec = msgspec.field(default_factory=_ClassSpec)
+
+
+_CLAIM: Final = msgspec.json.Decoder(_Claim)
+_TEMPLATE: Final = msgspec.json.Decoder(_Template)
+_CLASS: Final = msgspec.json.Decoder(_Class)
+
+
+def decode_claim_spec(raw: bytes | msgspec.Raw) -> tuple[str, str, ClaimSpec]:
+    """Namespace, name and specification of a ResourceClaim.
+
+    Raises:
+        WireError: the bytes are none, or an amount is no quantity.
+    """
+    found = _decoded(_CLAIM, raw, "ResourceClaim")
+    return found.metadata.namespace, found.metadata.name, _spec(found.spec)
+
+
+def decode_template(raw: bytes | msgspec.Raw) -> tuple[str, str, ClaimSpec]:
+    """Namespace and name of a ResourceClaimTemplate, and the specification of its claims.
+
+    Raises:
+        WireError: as :func:`decode_claim_spec`.
+    """
+    found = _decoded(_TEMPLATE, raw, "ResourceClaimTemplate")
+    return found.metadata.namespace, found.metadata.name, _spec(found.spec.spec)
+
+
+def decode_device_class(raw: bytes | msgspec.Raw) -> DeviceClass:
+    """A DeviceClass.
+
+    Raises:
+        WireError: the bytes are none.
+    """
+    found = _decoded(_CLASS, raw, "DeviceClass")
+    spec = found.spec
+    selectors = _expressions(spec.selectors)
+    return DeviceClass(found.metadata.name, selectors, spec.extended_resource_name or "")
+
+
+def _decoded(decoder: Any, raw: bytes | msgspec.Raw, kind: str) -> Any:
+    try:
+        return decoder.decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise WireError(f"no {kind}: {error}") from error
+
+
+def _spec(spec: _Spec) -> ClaimSpec:
+    devices = spec.devices
+    return ClaimSpec(
+        requests=tuple(map(_request, devices.requests or ())),
+        constraints=tuple(map(_constraint, devices.constraints or ())),
+    )
+
+
+def _request(request: _Request) -> DeviceRequest:
+    choices = [request.exactly] if request.exactly else request.first_available or []
+    return DeviceRequest(request.name, tuple(map(_choice, choices)))
+
+
+def _choice(exact: _Exact) -> DeviceChoice:
+    wanted = (exact.capacity.requests if exact.capacity else None) or {}
+    memory, core = (_wanted(wanted, name) for name in (MEMORY, COMPUTE))
+    count = ALL if exact.allocation_mode == "All" else max(exact.count or 1, 1)
+    return DeviceChoice(
+        device_class=exact.device_class_name,
+        count=min(count, _MAX_COUNT),
+        memory_mib=None if memory is None else -(-memory // MIB_BYTES),
+        core=core or 0,
+        selectors=_expressions(exact.selectors),
+        tolerations=tuple(map(_toleration, exact.tolerations or ())),
+        admin=bool(exact.admin_access),
+    )
+
+
+def _wanted(requests: dict[str, Any], name: str) -> int | None:
+    """An amount; the name may be written with the domain of the driver."""
+    found = [value for key, value in requests.items() if key.rpartition("/")[2] == name]
+    return amount(str(found[0])) if found else None
+
+
+def _expressions(selectors: list[_Selector] | None) -> tuple[str, ...]:
+    return tuple(each.cel.expression for each in selectors or () if each.cel)
+
+
+def _toleration(found: _Toleration) -> DeviceToleration:
+    return DeviceToleration(
+        found.key or "", found.operator or "Equal", found.value or "", found.effect or ""
+    )
+
+
+def _constraint(found: _Constraint) -> DeviceConstraint:
+    requests = tuple(found.requests or ())
+    if found.match_attribute is None and found.distinct_attribute is not None:
+        return DeviceConstraint(found.distinct_attribute, distinct=True, requests=requests)
+    return DeviceConstraint(found.match_attribute or "", requests=requests)

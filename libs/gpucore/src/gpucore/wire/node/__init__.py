@@ -1,0 +1,1 @@
+"""Nodes: bytes and text to values, and back."""

@@ -1,0 +1,1 @@
+"""Pods: bytes and text to values, and back."""

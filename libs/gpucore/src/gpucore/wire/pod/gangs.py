@@ -1,0 +1,58 @@
+"""Gang of a pod, by the labels that training launchers set.
+
+One label names the gang and another has its number of pods. Three pairs of labels mean the same;
+of several pairs on one pod the first counts. A gang lives in one namespace; pods of two namespaces
+never form one.
+"""
+
+from typing import Final
+
+import msgspec
+
+from gpucore.wire import names as wire_names
+from gpucore.wire.digits import number
+from gpucore.wire.pod.spec import Pod
+
+GANG_LABELS: Final = (
+    (wire_names.GANG, wire_names.GANG_REPLICA),
+    (wire_names.POD_GROUP, wire_names.POD_GROUP_SIZE),
+    (wire_names.ACK_POD_GROUP, wire_names.ACK_POD_GROUP_SIZE),
+)
+"""Label with the name, label with the number of pods."""
+
+
+class Gang(msgspec.Struct, frozen=True):
+    """A gang, as the labels of any of its pods describe it.
+
+    Attributes:
+        size: pods it has in all.
+    """
+
+    namespace: str
+    name: str
+    size: int
+
+
+def gang_of(pod: Pod) -> Gang | None:
+    """The gang ``pod`` belongs to; ``None`` for a pod of its own, or of a gang of one."""
+    for name_label, size_label in GANG_LABELS:
+        if name := pod.labels.get(name_label):
+            size = _size(pod.labels.get(size_label))
+            return Gang(pod.namespace, name, size) if size > 1 else None
+    return None
+
+
+def gang_fault(pod: Pod) -> str:
+    """What is wrong with the labels, in words; empty is well."""
+    for name_label, size_label in GANG_LABELS:
+        if pod.labels.get(name_label):
+            text = pod.labels.get(size_label)
+            if _size(text) or (text is None and name_label != wire_names.GANG):
+                return ""  # a pod group without a size has no minimum
+            return f"its label {size_label} is not a number of pods from 1 to 1023"
+    return ""
+
+
+def _size(text: str | None) -> int:
+    """Pods of the gang; 0 where the label is missing or no positive number."""
+    return number(text or "", below=1 << 10) or 0

@@ -1,0 +1,95 @@
+"""A placement as annotations: V1 and V2 always, V3 for compute.
+
+The values are those the originals wrote, so their tools keep reading. What they could not express
+(the unit of the amounts, and whether the GPU is exclusive) is in additional annotations.
+"""
+
+from collections.abc import Sequence
+
+from gpucore.model import Cards, Inventory, Placement, PodRequest
+from gpucore.units import GpuIndex
+from gpucore.wire import names as wire_names
+from gpucore.wire.names import Names
+from gpucore.wire.pod.allocation_map import encode_allocation
+
+
+def annotations_of(
+    placement: Placement,
+    pod_request: PodRequest,
+    names: Names,
+    *,
+    inventory: Inventory,
+    assume_time: int,
+    assigned: bool = False,
+    exclusive: bool | None = None,
+) -> dict[str, str]:
+    """The annotations for ``placement``, to be merged into the pod.
+
+    Args:
+        placement: node and GPUs of the pod.
+        demand: its request.
+        names: domain and prefix.
+        inventory: the GPUs of its node, which give DEV and the unit.
+        assume_time: Unix nanoseconds of the decision.
+        assigned: the node has handed the GPUs out.
+        exclusive: the share has its GPU alone; by default as the pod's label requests.
+    """
+    texts: dict[str, str] = {}
+    if placement.mem or placement.core:
+        texts |= _share(placement, pod_request, names, inventory)
+        alone = pod_request.whole_device if exclusive is None else exclusive
+        texts[wire_names.EXCLUSIVE] = str(alone).lower()
+        texts |= _flags((names.mem_assigned, wire_names.V2_ASSIGNED), assigned=assigned)
+        texts |= dict.fromkeys((names.mem_assume_time, wire_names.V2_ASSUME_TIME), str(assume_time))
+    if placement.group:
+        keys = (names.group, wire_names.GPU_GROUP, wire_names.GPU_VISIBLE)
+        texts |= dict.fromkeys(keys, ",".join(map(str, placement.group)))
+        texts |= _flags((names.group_assigned,), assigned=assigned)
+        texts[names.group_assume_time] = str(assume_time)
+    return texts
+
+
+def _flags(keys: Sequence[str], *, assigned: bool) -> dict[str, str]:
+    return dict.fromkeys(keys, "true" if assigned else "false")
+
+
+def _share(
+    placement: Placement, pod_request: PodRequest, names: Names, inventory: Inventory
+) -> dict[str, str]:
+    cards = sorted(placement.mem or placement.core)
+    texts = {
+        names.mem_idx: str(cards[0]),
+        names.mem_dev: str(_gpu_units(inventory, cards[0])),
+        names.mem_pod: str(pod_request.mem),
+    }
+    if placement.containers:
+        texts[wire_names.V2_ALLOCATION] = encode_allocation(placement.containers)
+    if placement.core:
+        cores = split_evenly([ask.core for ask in pod_request.containers], sorted(placement.core))
+        texts[wire_names.V3_CORE_PERCENTAGE] = encode_allocation(cores)
+    if inventory.unit is not None:
+        texts[wire_names.UNIT] = str(inventory.unit)
+    return texts
+
+
+def _gpu_units(inventory: Inventory, index: GpuIndex) -> int:
+    return next((gpu.units for gpu in inventory.gpus if gpu.index == index), 0)
+
+
+def split_evenly(amounts: Sequence[int], cards: Sequence[GpuIndex]) -> dict[int, Cards]:
+    """Spread each container's amount over ``cards`` so that the GPUs' totals stay equal.
+
+    What does not divide goes round the GPUs from container to container, so that totals differ by
+    at most one, and not at all where the sum divides. Containers without a request are left out.
+    """
+    split: dict[int, Cards] = {}
+    turn = 0
+    for position, amount in enumerate(amounts):
+        base, rest = divmod(amount, len(cards))
+        row = dict.fromkeys(cards, base)
+        for step in range(rest):
+            row[cards[(turn + step) % len(cards)]] += 1
+        turn = (turn + rest) % len(cards)
+        if amount:
+            split[position] = {index: units for index, units in row.items() if units}
+    return split

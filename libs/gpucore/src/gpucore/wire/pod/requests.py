@@ -1,0 +1,165 @@
+"""GPU request of a pod, by kubelet's own formula.
+
+Extended resources are immutable, so the specification is the only source of amounts; labels and
+annotations control how the amount may be placed. A request that no node could ever fit is still a
+value: its ``fault`` has the reason.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from gpucore.model import ContainerRequest, IsolationMode, PodRequest
+from gpucore.wire import names as wire_names
+from gpucore.wire.digits import number
+from gpucore.wire.names import Names
+from gpucore.wire.pod.gangs import gang_fault
+from gpucore.wire.pod.spec import Container, Pod
+from gpucore.wire.quantity import amount
+from gpucore.wire.texts import KEPT, Texts, texts_of
+
+_ISOLATION_MODES: Final = tuple(isolation.value for isolation in IsolationMode)
+
+
+def pod_request_of(pod: Pod, names: Names) -> PodRequest | None:
+    """The GPU request of ``pod``, or ``None`` without one.
+
+    Raises:
+        WireError: an amount is no Kubernetes quantity (the API server accepts no such pod).
+    """
+    texts = texts_of(pod, names)
+    return None if texts is None else asked_by(texts, names)
+
+
+@lru_cache(KEPT)
+def asked_by(texts: Texts, names: Names) -> PodRequest | None:
+    """The request in ``texts`` of a pod; otherwise as :func:`pod_request_of`."""
+    pod = texts.pod()
+    asks = tuple(_container_request(container, names) for container in pod.containers)
+    total = _effective(asks, pod.init_containers, names)
+    if not total:
+        return None
+    sidecars = tuple(_container_request(each, names) for each in pod.sidecars)
+    return _shaped(pod, names, asks + sidecars if any(sidecars) else asks, total)
+
+
+def _container_request(container: Container, names: Names) -> ContainerRequest:
+    limits = container.limits
+    return ContainerRequest(
+        mem=amount(limits.get(names.gpu_mem, "0")),
+        core=amount(limits.get(names.gpu_core, "0")),
+        gpus=amount(limits.get(names.gpu, "0")),
+    )
+
+
+def _plus(left: ContainerRequest, right: ContainerRequest) -> ContainerRequest:
+    return ContainerRequest(left.mem + right.mem, left.core + right.core, left.gpus + right.gpus)
+
+
+def _most(left: ContainerRequest, right: ContainerRequest) -> ContainerRequest:
+    return ContainerRequest(
+        max(left.mem, right.mem), max(left.core, right.core), max(left.gpus, right.gpus)
+    )
+
+
+def _effective(
+    asks: Sequence[ContainerRequest], inits: Sequence[Container], names: Names
+) -> ContainerRequest:
+    """Largest of: containers with all sidecars; each init container with the sidecars before it."""
+    running, peak = ContainerRequest(), ContainerRequest()
+    for container in inits:
+        ask = _container_request(container, names)
+        if container.is_sidecar:
+            running = _plus(running, ask)
+            peak = _most(peak, running)
+        else:
+            peak = _most(peak, _plus(running, ask))
+    for ask in asks:
+        running = _plus(running, ask)
+    return _most(peak, running)
+
+
+def _shaped(
+    pod: Pod, names: Names, asks: tuple[ContainerRequest, ...], total: ContainerRequest
+) -> PodRequest:
+    cards, policy, isolation = _cards(pod, names), _policy(pod), _isolation(pod)
+    burst = _burst(pod, total)
+    topology = pod.annotations.get(wire_names.TOPOLOGY, "").replace("_", "-")
+    return PodRequest(
+        containers=asks,
+        mem=total.mem,
+        core=total.core,
+        gpus=total.gpus,
+        cards=cards or 1,
+        whole_device=_wants_whole_device(pod),
+        isolation=_demanded(IsolationMode.parse(isolation) or IsolationMode.NONE, burst),
+        burst=burst or 0,
+        policy=policy if policy in wire_names.POLICY_NAMES else "",
+        topology=topology if topology in wire_names.TOPOLOGY_NAMES else "",
+        fault=_fault(total, cards, isolation)
+        or _policy_fault(policy, topology)
+        or _burst_fault(pod, total, burst)
+        or gang_fault(pod),
+    )
+
+
+def _cards(pod: Pod, names: Names) -> int | None:
+    """GPUs to spread over; ``None`` where the label is no positive number."""
+    text = pod.labels.get(names.gpu_count)
+    return 1 if text is None else number(text, below=1 << 10) or None
+
+
+def _policy(pod: Pod) -> str:
+    return pod.annotations.get(wire_names.POLICY, "")
+
+
+def _isolation(pod: Pod) -> str:
+    return pod.annotations.get(wire_names.ISOLATION, IsolationMode.NONE.value)
+
+
+def _burst(pod: Pod, total: ContainerRequest) -> int | None:
+    """Units of the pod's memory limit, 0 if it equals the request; ``None`` if it cannot be met."""
+    text = pod.annotations.get(wire_names.MEMORY_LIMIT)
+    limit = total.mem if text is None else number(text, below=1 << 40)
+    if limit is None or limit < total.mem or (text is not None and not total.mem):
+        return None
+    return limit if limit > total.mem else 0
+
+
+def _burst_fault(pod: Pod, total: ContainerRequest, burst: int | None) -> str:
+    if burst is not None:
+        return ""
+    text = pod.annotations[wire_names.MEMORY_LIMIT][:40]
+    needed = f"use a number of units from {total.mem} on" if total.mem else "it requests no memory"
+    return f"its annotation {wire_names.MEMORY_LIMIT} is {text!r}: {needed}"
+
+
+def _demanded(isolation: IsolationMode, burst: int | None) -> IsolationMode:
+    """Only the driver can give more than the share without taking it from others."""
+    if not burst or isolation.uses_driver:
+        return isolation
+    return IsolationMode.DRIVER_MPS if isolation.uses_mps else IsolationMode.DRIVER
+
+
+def _wants_whole_device(pod: Pod) -> bool:
+    return pod.labels.get(wire_names.LABEL_REQUIRE_WHOLE) == wire_names.REQUIRE_WHOLE_DEVICE
+
+
+def _fault(total: ContainerRequest, cards: int | None, isolation: str) -> str:
+    if total.gpus and (total.mem or total.core):
+        return "it requests both exclusive GPUs and shares; request only one"
+    if cards is None:
+        return "its label gpu-count is not a number of GPUs from 1 to 1023"
+    if IsolationMode.parse(isolation) is None:
+        return f"its isolation {isolation[:40]!r} is unknown; use {' or '.join(_ISOLATION_MODES)}"
+    return ""
+
+
+def _policy_fault(policy: str, topology: str) -> str:
+    for kind, text, known in (
+        ("policy", policy, wire_names.POLICY_NAMES),
+        ("topology policy", topology, wire_names.TOPOLOGY_NAMES),
+    ):
+        if text and text not in known:
+            return f"its {kind} {text[:40]!r} is unknown; use one of {', '.join(known)}"
+    return ""

@@ -1,0 +1,126 @@
+"""What schedulers have recorded about a pod: its condition PodScheduled, and its events.
+
+Read from the raw objects, since accounting never needs them.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from gpucore.wire.errors import WireError
+
+GATED: Final = "SchedulingGated"
+"""Reason of PodScheduled=False that the API server sets: no scheduler has seen the pod."""
+
+
+class Event(msgspec.Struct, frozen=True, rename="camel"):
+    """One event about the pod, repeats counted."""
+
+    reason: str = ""
+    message: str = ""
+    count: int | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+
+    @property
+    def when(self) -> str:
+        """RFC 3339 time of its last repeat; empty unknown."""
+        return self.last_timestamp or self.event_time or ""
+
+
+class Sightings(msgspec.Struct, frozen=True):
+    """What is on record about one pod.
+
+    Attributes:
+        unschedulable: message of the condition PodScheduled while it is false; empty otherwise.
+        events: oldest first.
+        complete: events could be read, so that none means none.
+    """
+
+    unschedulable: str = ""
+    events: tuple[Event, ...] = ()
+    complete: bool = True
+
+    @property
+    def scheduler_saw_it(self) -> bool:
+        """A scheduler has tried to place it."""
+        return bool(self.unschedulable) or any(
+            event.reason in {"FailedScheduling", "Scheduled"} for event in self.events
+        )
+
+    @property
+    def last_words(self) -> str:
+        """The scheduler's last message about why it does not fit."""
+        failures = [event.message for event in self.events if event.reason == "FailedScheduling"]
+        return self.unschedulable or (failures[-1] if failures else "")
+
+
+class _Ref(msgspec.Struct, frozen=True):
+    uid: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class _Event(Event, frozen=True, rename="camel"):
+    involved_object: _Ref = _Ref()
+
+
+class _Condition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True):
+    conditions: tuple[_Condition, ...] | None = None
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Ref
+    status: _Status | None = None
+
+
+_POD: Final = msgspec.json.Decoder(_Pod)
+_EVENT: Final = msgspec.json.Decoder(_Event)
+
+
+def sightings(
+    pod: bytes | msgspec.Raw, events: Iterable[msgspec.Raw] = (), *, complete: bool = False
+) -> Sightings:
+    """What is on record about the pod of a raw object.
+
+    Args:
+        pod: the object.
+        events: objects about any pod.
+        complete: these are all events.
+
+    Raises:
+        WireError: an object is none of the Kubernetes API.
+    """
+    try:
+        found = _POD.decode(pod)
+        about = sorted(_about(found.metadata, events), key=lambda event: event.when)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise WireError(f"no pod, or no event of one: {error}") from error
+    status = found.status or _Status()
+    return Sightings(_message(status.conditions or ()), tuple(about), complete)
+
+
+def _about(pod: _Ref, events: Iterable[msgspec.Raw]) -> Iterator[Event]:
+    for raw in events:
+        event = _EVENT.decode(raw)
+        about = event.involved_object
+        same = (about.namespace, about.name) == (pod.namespace, pod.name)
+        if same and about.uid in {"", pod.uid}:
+            yield event
+
+
+def _message(conditions: Iterable[_Condition]) -> str:
+    for condition in conditions:
+        if condition.type != "PodScheduled" or condition.reason == GATED:
+            continue
+        if condition.status == "False":
+            return condition.message
+    return ""

@@ -1,0 +1,282 @@
+"""Pods as the API server writes them, narrowed to what accounting and placement read.
+
+Everything else of a pod is skipped while parsing: fifty thousand pods are held in memory.
+"""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import msgspec
+
+from gpucore.kubescheduler.constraints import PodConstraints
+from gpucore.units import NodeName, PodUid
+from gpucore.wire.errors import WireError
+from gpucore.wire.names import ENV_VISIBLE_DEVICES, NO_DEVICES
+
+Quantity = Annotated[str, msgspec.Meta(pattern=r"^[-+.0-9eEinumkKMGTP]{1,64}\Z")]
+Texts = dict[str, str]
+Amounts = dict[str, str | int | float]
+"""Quantities by resource name, as found; a file made by hand may write numbers."""
+
+
+class Container(msgspec.Struct, frozen=True, gc=False):
+    """One container of a pod's specification.
+
+    Attributes:
+        limits: resource name to Kubernetes quantity, as text; of ours, requests are the same.
+        requests: likewise; the API server copies a limit that has no request.
+        restart_policy: ``Always`` makes an init container a sidecar; empty for the pod's.
+        env: names of the variables that the specification sets, but for NVIDIA_VISIBLE_DEVICES
+            where it hides every GPU.
+        env_prefixes: of the variables that it takes from ConfigMaps and Secrets.
+    """
+
+    name: str = ""
+    limits: Texts = {}
+    requests: Amounts = {}
+    restart_policy: str = ""
+    env: tuple[str, ...] = ()
+    env_prefixes: tuple[str, ...] = ()
+
+    @property
+    def is_sidecar(self) -> bool:
+        """As an init container: it keeps running beside the containers."""
+        return self.restart_policy == "Always"
+
+
+class Pod(msgspec.Struct, frozen=True, gc=False):
+    """One pod object.
+
+    Attributes:
+        node: where it is bound; empty while it is not.
+        phase: ``Pending``, ``Running``, ``Succeeded``, ``Failed``, ``Unknown`` or empty.
+        terminating: deletion was requested; its containers may still run.
+        deletion_time: RFC 3339 time of that deletion; empty if none.
+        deletion_grace: seconds of grace of that deletion; ``None`` if none.
+        priority: of preemption; 0 where none is set.
+        creation: RFC 3339 time.
+        reason, message: why the pod is in its phase, as kubelet reports.
+        owner: UID of the controller that created it; empty where none did.
+        gated: it has scheduling gates, so no scheduler tries it yet.
+        nominated: its ``status.nominatedNodeName``; empty where it has none.
+        requests: of the pod as a whole, which replace those of its containers.
+        overhead: of its runtime class, on top of what its containers request.
+        constraints: what it requires of its node; ``None`` where that was not read.
+        claims: names of its ResourceClaims, those made for extended resources included.
+    """
+
+    uid: PodUid
+    namespace: str
+    name: str
+    node: NodeName = NodeName("")
+    phase: str = ""
+    terminating: bool = False
+    deletion_time: str = ""
+    deletion_grace: int | None = None
+    annotations: Texts = {}
+    labels: Texts = {}
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[Container, ...] = ()
+    scheduler_name: str = ""
+    priority: int = 0
+    creation: str = ""
+    resource_version: str = ""
+    reason: str = ""
+    message: str = ""
+    owner: str = ""
+    gated: bool = False
+    nominated: NodeName = NodeName("")
+    requests: Amounts = {}
+    overhead: Amounts = {}
+    constraints: PodConstraints | None = None
+    claims: tuple[str, ...] = ()
+
+    @property
+    def finished(self) -> bool:
+        """All containers have ended for good, so nothing is held any more."""
+        return self.phase in {"Succeeded", "Failed"}
+
+    @property
+    def sidecars(self) -> tuple[Container, ...]:
+        """Restartable init containers, in order."""
+        return tuple(each for each in self.init_containers if each.is_sidecar)
+
+
+class _Source(msgspec.Struct, gc=False):
+    """Where a value comes from; it does not matter where."""
+
+
+class _Env(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
+    value: str = ""
+    value_from: _Source | None = None
+
+
+class _EnvSource(msgspec.Struct, gc=False):
+    prefix: str = ""
+
+
+class _Resources(msgspec.Struct, gc=False):
+    limits: dict[str, Quantity] | None = None
+    requests: Amounts | None = None
+
+
+class Resources(msgspec.Struct, gc=False):
+    """Limits and requests, as found."""
+
+    limits: Amounts | None = None
+    requests: Amounts | None = None
+
+
+class _Container(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
+    resources: _Resources | None = None
+    restart_policy: str | None = None
+    env: list[_Env] | None = None
+    env_from: list[_EnvSource] | None = None
+
+
+class _Owner(msgspec.Struct, gc=False):
+    uid: str = ""
+    controller: bool | None = None
+
+
+class _Gate(msgspec.Struct, gc=False):
+    pass
+
+
+class _Metadata(msgspec.Struct, rename="camel", gc=False):
+    uid: str = ""
+    namespace: str = ""
+    name: str = ""
+    annotations: Texts | None = None
+    labels: Texts | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    owner_references: list[_Owner] | None = None
+    resource_version: str = ""
+
+
+class _ClaimName(msgspec.Struct, rename="camel", gc=False):
+    resource_claim_name: str | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel", gc=False):
+    node_name: str | None = None
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+    ephemeral_containers: list[_Container] | None = None
+    scheduler_name: str | None = None
+    priority: int | None = None
+    scheduling_gates: list[_Gate] | None = None
+    resources: Resources | None = None
+    overhead: Amounts | None = None
+    resource_claims: list[_ClaimName] | None = None
+
+
+class _Status(msgspec.Struct, rename="camel", gc=False):
+    phase: str = ""
+    reason: str | None = None
+    message: str | None = None
+    nominated_node_name: str | None = None
+    resource_claim_statuses: list[_ClaimName] | None = None
+    extended_resource_claim_status: _ClaimName | None = None
+
+
+class PodObject(msgspec.Struct, gc=False):
+    """A pod in the nesting of the API; :func:`flat` makes it a :class:`Pod`."""
+
+    metadata: _Metadata
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+_DECODER = msgspec.json.Decoder(PodObject)
+
+
+def decode_pod(raw: bytes | msgspec.Raw, constraints: PodConstraints | None = None) -> Pod:
+    """Read one pod object.
+
+    Args:
+        constraints: of the same pod, where they were read.
+
+    Raises:
+        WireError: the bytes are no pod of the Kubernetes API.
+    """
+    try:
+        return flat(_DECODER.decode(raw), constraints)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise WireError(f"no pod: {error}") from error
+
+
+def flat(pod: PodObject, constraints: PodConstraints | None = None) -> Pod:
+    """The narrow value of a nested pod."""
+    meta, spec, status = pod.metadata, pod.spec or _Spec(), pod.status or _Status()
+    return Pod(
+        uid=PodUid(meta.uid),
+        namespace=meta.namespace,
+        name=meta.name,
+        node=NodeName(spec.node_name or ""),
+        phase=status.phase,
+        terminating=bool(meta.deletion_timestamp),
+        deletion_time=meta.deletion_timestamp or "",
+        deletion_grace=meta.deletion_grace_period_seconds,
+        annotations=meta.annotations or {},
+        labels=meta.labels or {},
+        containers=tuple(map(_container, spec.containers or ())),
+        init_containers=tuple(map(_container, spec.init_containers or ())),
+        ephemeral_containers=tuple(map(_container, spec.ephemeral_containers or ())),
+        scheduler_name=spec.scheduler_name or "",
+        priority=spec.priority or 0,
+        creation=meta.creation_timestamp or "",
+        resource_version=meta.resource_version,
+        reason=status.reason or "",
+        message=status.message or "",
+        owner=_controller(meta.owner_references or ()),
+        gated=bool(spec.scheduling_gates),
+        nominated=NodeName(status.nominated_node_name or ""),
+        requests=requested(spec.resources),
+        overhead=spec.overhead or {},
+        constraints=constraints,
+        claims=_claims(spec, status),
+    )
+
+
+def _claims(spec: _Spec, status: _Status) -> tuple[str, ...]:
+    made = [status.extended_resource_claim_status] if status.extended_resource_claim_status else []
+    found = [*(spec.resource_claims or ()), *(status.resource_claim_statuses or ()), *made]
+    names = [each.resource_claim_name for each in found if each.resource_claim_name]
+    return tuple(dict.fromkeys(names)) if names else ()
+
+
+def requested(resources: Resources | None) -> Amounts:
+    """Requests; a limit without a request is also the request."""
+    if resources is None:
+        return {}
+    return {**(resources.limits or {}), **(resources.requests or {})}
+
+
+def _controller(owners: Iterable[_Owner]) -> str:
+    return next((owner.uid for owner in owners if owner.controller), "")
+
+
+def _container(container: _Container) -> Container:
+    resources, env, sources = container.resources, container.env, container.env_from
+    return Container(
+        name=container.name,
+        limits=(resources.limits if resources else None) or {},
+        requests=(resources.requests if resources else None) or {},
+        restart_policy=container.restart_policy or "",
+        env=tuple([each.name for each in env if not _hides_gpus(each)]) if env else (),
+        env_prefixes=tuple([each.prefix for each in sources if each.prefix]) if sources else (),
+    )
+
+
+def _hides_gpus(variable: _Env) -> bool:
+    return (
+        variable.name == ENV_VISIBLE_DEVICES
+        and variable.value_from is None
+        and variable.value in NO_DEVICES
+    )

@@ -1,0 +1,97 @@
+"""Selectors of claims: what is understood, what is named as unknown, and hostile texts."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucore.claims.selectors import excludes_driver, select, unknown_terms
+from gpucore.wire.claim.devices import SliceDevice
+from gpucore.wire.names import CLAIM_DRIVER
+
+GPU = SliceDevice(
+    "gpu-0", 0, uuid="GPU-0", product="Tesla T4", isolation="mps", memory_mib=15 * 1024
+)
+DOMAIN = f"['{CLAIM_DRIVER}']"
+
+
+@pytest.mark.parametrize(
+    ("expression", "matches"),
+    [
+        (f"device.driver == '{CLAIM_DRIVER}'", True),
+        ('device.driver == "gpu.nvidia.com"', False),
+        (f"device.driver != '{CLAIM_DRIVER}'", False),
+        ("device.allowMultipleAllocations", True),
+        ("!device.allowMultipleAllocations", False),
+        ("device.allowMultipleAllocations == false", False),
+        (f"device.driver == '{CLAIM_DRIVER}' && device.allowMultipleAllocations", True),
+        (f"device.attributes{DOMAIN}.productName == 'Tesla T4'", True),
+        (f"device.attributes{DOMAIN}['productName'] == 'A && B'", False),
+        (f"device.attributes{DOMAIN}.index >= 1", False),
+        (f"device.attributes{DOMAIN}.index == 0", True),
+        (f"device.attributes{DOMAIN}.missing != 'x'", False),
+        ("device.attributes['other.example'].index == 0", False),
+        (f"device.capacity{DOMAIN}.memory.compareTo(quantity('15Gi')) >= 0", True),
+        (f"device.capacity{DOMAIN}.memory.compareTo(quantity('16Gi')) >= 0", False),
+        (f"device.capacity{DOMAIN}.memory.compareTo( quantity( '15Gi' ) ) < 0", False),
+        ("true", True),
+    ],
+)
+def test_simple_comparisons_are_evaluated(expression: str, matches: bool) -> None:
+    """As kube-scheduler evaluates them."""
+    assert select(GPU, CLAIM_DRIVER, [expression]).matches is matches
+    assert unknown_terms([expression]) == ()
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f"device.attributes{DOMAIN}.productName.startsWith('Tesla')",
+        "device.driver == 'a' || device.driver == 'b'",
+        "device.allowMultipleAllocations ? true : false",
+        f"device.capacity{DOMAIN}.memory.compareTo(quantity('many')) >= 0",
+        "cel.bind(x, device.driver, x == 'a' && x == 'b')",
+        "x" * 5000,
+    ],
+)
+def test_what_is_not_understood_excludes_nothing_and_is_named(expression: str) -> None:
+    """A guess could make a pod look impossible."""
+    assert select(GPU, CLAIM_DRIVER, [expression]).matches
+    (named,) = unknown_terms([expression])
+    assert len(named) <= 203
+
+
+def test_a_term_that_is_understood_still_excludes() -> None:
+    """Beside one that is not."""
+    unknown = f"device.attributes{DOMAIN}.productName.startsWith('Tesla')"
+    found = select(GPU, CLAIM_DRIVER, [f"{unknown} && device.driver == 'gpu.nvidia.com'"])
+    assert (found.matches, found.failed) == (False, "device.driver == 'gpu.nvidia.com'")
+
+
+def test_another_driver_is_recognized() -> None:
+    """Its devices are judged by that driver."""
+    assert excludes_driver(CLAIM_DRIVER, ["device.driver == 'nic.example.com'"])
+    assert not excludes_driver(CLAIM_DRIVER, [f"device.driver == '{CLAIM_DRIVER}'"])
+    assert not excludes_driver(CLAIM_DRIVER, ["device.driver == 'a' || true"])
+
+
+def test_control_characters_are_not_shown() -> None:
+    """The author of a claim writes to the terminal of whoever explains it."""
+    (named,) = unknown_terms(["device.x == '\x1b[2J' + '\x07'"])
+    assert named.isprintable()
+
+
+@given(st.text(alphabet="'\"&|()!=<>device.drivattributes[]\\ \n", max_size=400))
+def test_no_text_is_an_error(expression: str) -> None:
+    """Whatever the API server let through."""
+    select(GPU, CLAIM_DRIVER, [expression])
+    assert all(text.isprintable() for text in unknown_terms([expression]))
+
+
+def test_a_hostile_text_takes_no_time() -> None:
+    """4,096 characters of every kind that the patterns repeat."""
+    begin = time.process_time()
+    for part in ("'", "&&", "(&&", "device.attributes['", "!", "a' && 'b"):
+        select(GPU, CLAIM_DRIVER, [part * (4000 // len(part))])
+    assert time.process_time() - begin < 5

@@ -1,0 +1,216 @@
+"""Pods of the device plugin as pods with claims, and the templates that they use."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucore.claims.convert import ClaimRequests, Conversion, convert
+from gpucore.claims.share_template import (
+    ShareRequest,
+    ShareTemplate,
+    decode_contents,
+    encode_contents,
+    spec_of,
+    template_name,
+    template_object,
+)
+from gpucore.units import GIB
+from gpucore.wire.errors import WireError
+from gpucore.wire.names import CLAIM_TEMPLATE, DEFAULT_NAMES
+
+HOW = ClaimRequests(DEFAULT_NAMES, GIB)
+MEM, CORE, GPU = DEFAULT_NAMES.gpu_mem, DEFAULT_NAMES.gpu_core, DEFAULT_NAMES.gpu
+Object = dict[str, Any]
+
+
+def pod(*limits: dict[str, str], inits: tuple[dict[str, str], ...] = (), **fields: Any) -> Object:
+    """A pod with a container for each of the limits."""
+    boxes = [
+        {"name": f"c{i}", "resources": {"limits": dict(each)}} for i, each in enumerate(limits)
+    ]
+    before = [
+        {"name": f"i{i}", "resources": {"limits": dict(each)}} for i, each in enumerate(inits)
+    ]
+    spec = {"containers": boxes, **({"initContainers": before} if before else {})}
+    return {"metadata": {"name": "p", "namespace": "ns", **fields}, "spec": spec}
+
+
+def converted(item: Object) -> Conversion:
+    """The conversion of a pod."""
+    return convert(msgspec.json.encode(item), HOW)
+
+
+def patched(item: Object, found: Conversion) -> Object:
+    """The pod with the changes, by the rules of JSON patch that are used here."""
+    body: Object = msgspec.json.decode(msgspec.json.encode(item))
+    for change in found.changes:
+        *way, last = [part.replace("~1", "/") for part in change["path"].split("/")[1:]]
+        at: Any = body
+        for part in way:
+            at = at[int(part)] if isinstance(at, list) else at[part]
+        if change["op"] == "remove":
+            del at[last]
+        elif last == "-":
+            at.append(change["value"])
+        else:
+            at[last] = change["value"]
+    return body
+
+
+def test_a_share_becomes_a_claim_of_the_same_size() -> None:
+    """7 units of GiB and 10 percent; the resource goes, so that no device plugin is needed."""
+    item = pod({MEM: "7", CORE: "10", "cpu": "1"})
+    item["spec"]["containers"][0]["resources"]["requests"] = {MEM: "7", CORE: "10", "cpu": "1"}
+    found = converted(item)
+    assert found.template == ShareTemplate((ShareRequest(7 * 1024, 10),))
+    body = patched(item, found)
+    resources = body["spec"]["containers"][0]["resources"]
+    assert resources["limits"] == resources["requests"] == {"cpu": "1"}
+    assert resources["claims"] == [{"name": "gpushare", "request": "gpu-0"}]
+    name = template_name(found.template, "gpushare")
+    assert body["spec"]["resourceClaims"] == [
+        {"name": "gpushare", "resourceClaimTemplateName": name}
+    ]
+    assert decode_contents(body["metadata"]["annotations"][CLAIM_TEMPLATE]) == found.template
+
+
+def test_the_template_requests_what_the_pod_did() -> None:
+    """As kube-scheduler reads it."""
+    found = converted(pod({MEM: "7", CORE: "10"}))
+    assert found.template is not None
+    item = template_object(found.template, "ns", "gpushare")
+    exactly = item["spec"]["spec"]["devices"]["requests"][0]["exactly"]
+    assert exactly == {
+        "deviceClassName": "gpushare",
+        "capacity": {"requests": {"memory": "7168Mi", "compute": "10"}},
+    }
+    choice = spec_of(found.template, "gpushare").requests[0].choices[0]
+    assert (choice.memory_mib, choice.core, choice.count) == (7168, 10, 1)
+
+
+def test_containers_of_one_pod_share_one_gpu() -> None:
+    """Each has its own part, on the same GPU."""
+    found = converted(pod({MEM: "2"}, {}, {MEM: "3"}))
+    assert found.template is not None
+    devices = template_object(found.template, "ns", "gpushare")["spec"]["spec"]["devices"]
+    assert [each["name"] for each in devices["requests"]] == ["gpu-0", "gpu-1"]
+    assert devices["constraints"] == [{"matchAttribute": "gpu.gpushare.io/uuid"}]
+    boxes = patched(pod({MEM: "2"}, {}, {MEM: "3"}), found)["spec"]["containers"]
+    assert [box["resources"].get("claims") for box in boxes] == [
+        [{"name": "gpushare", "request": "gpu-0"}],
+        None,
+        [{"name": "gpushare", "request": "gpu-1"}],
+    ]
+
+
+def test_an_init_container_uses_the_first_share() -> None:
+    """It is as large as the larger of the two."""
+    item = pod({MEM: "2"}, inits=({MEM: "5"},))
+    found = converted(item)
+    assert found.template == ShareTemplate((ShareRequest(5 * 1024),))
+    box = patched(item, found)["spec"]["initContainers"][0]
+    assert box["resources"]["claims"] == [{"name": "gpushare", "request": "gpu-0"}]
+
+
+def test_a_share_over_several_gpus_needs_distinct_gpus() -> None:
+    """The label gpu-count; each GPU has its part."""
+    found = converted(pod({MEM: "8", CORE: "20"}, labels={DEFAULT_NAMES.gpu_count: "2"}))
+    assert found.template == ShareTemplate((ShareRequest(4 * 1024, 10),), count=2)
+    devices = template_object(found.template, "ns", "gpushare")["spec"]["spec"]["devices"]
+    assert devices["requests"][0]["exactly"]["count"] == 2
+    assert devices["constraints"] == [{"distinctAttribute": "gpu.gpushare.io/uuid"}]
+
+
+def test_an_isolation_mode_is_a_selector() -> None:
+    """A GPU without it is never taken."""
+    found = converted(pod({MEM: "1"}, annotations={"gpushare/isolation": "mps", "other": "x"}))
+    assert found.template is not None
+    item = template_object(found.template, "ns", "gpushare")
+    exactly = item["spec"]["spec"]["devices"]["requests"][0]["exactly"]
+    assert exactly["selectors"] == [
+        {"cel": {"expression": 'device.attributes["gpu.gpushare.io"].isolation == "mps"'}}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        (pod({MEM: "1"}, labels={"gpu-topology": "g", "gpu-topology-replica": "2"}), "gang"),
+        (pod({CORE: "10"}), "compute alone"),
+        (pod({MEM: "3"}, labels={DEFAULT_NAMES.gpu_count: "2"}), "evenly over 2 GPUs"),
+        (pod({MEM: "2"}, {MEM: "2"}, labels={DEFAULT_NAMES.gpu_count: "2"}), "one container"),
+        (pod({MEM: "1", GPU: "1"}), "both exclusive GPUs and shares"),
+        (pod({}, inits=({MEM: "1"},)), "only init containers"),
+        (pod({MEM: "99999999999"}), "more than 16777215 MiB"),
+    ],
+)
+def test_what_is_not_converted_says_why(item: Object, words: str) -> None:
+    """The pod stays as it is."""
+    found = converted(item)
+    assert (found.template, found.changes) == (None, ())
+    assert words in found.obstacle
+
+
+def test_other_pods_are_left_alone() -> None:
+    """No GPU, or exclusive GPUs, which kube-scheduler maps to claims itself."""
+    assert converted(pod({"cpu": "1"})) == Conversion()
+    assert converted(pod({GPU: "2"})) == Conversion()
+
+
+def test_a_claim_of_the_pods_own_stays() -> None:
+    """Ours is added behind it."""
+    item = pod({MEM: "1"})
+    item["spec"]["resourceClaims"] = [{"name": "nic", "resourceClaimName": "n"}]
+    item["spec"]["containers"][0]["resources"]["claims"] = [{"name": "nic"}]
+    body = patched(item, converted(item))
+    assert [each["name"] for each in body["spec"]["resourceClaims"]] == ["nic", "gpushare"]
+    claims = body["spec"]["containers"][0]["resources"]["claims"]
+    assert [each["name"] for each in claims] == ["nic", "gpushare"]
+
+
+def test_a_claim_of_our_name_is_refused() -> None:
+    """Two claims of one name are no pod."""
+    item = pod({MEM: "1"})
+    item["spec"]["resourceClaims"] = [{"name": "gpushare", "resourceClaimName": "n"}]
+    assert "claim of the name gpushare" in converted(item).obstacle
+
+
+@given(st.integers(0, (1 << 24) - 1), st.integers(0, 100), st.integers(1, 32))
+def test_names_are_bounded_and_follow_from_the_contents(mem: int, core: int, count: int) -> None:
+    """Equal contents have one template, others another; the annotation reads back."""
+    contents = ShareTemplate((ShareRequest(mem, core),), count)
+    name = template_name(contents, "gpushare")
+    assert len(name) == 25
+    assert decode_contents(encode_contents(contents)) == contents
+    assert name != template_name(contents, "other")
+    other = msgspec.structs.replace(contents, isolation="mps")
+    assert name != template_name(other, "gpushare")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"requests":[]}',
+        '{"requests":[{"memoryMiB":-1}]}',
+        '{"requests":[{"memoryMiB":99999999999}]}',
+        '{"requests":[{"compute":101}]}',
+        '{"requests":[{}],"count":33}',
+        '{"requests":[{},{}],"count":2}',
+        '{"requests":[{}],"isolation":"mps\\" || true"}',
+        '{"requests":[{}],"deviceClass":"admin"}',
+        '{"requests":[{}],"namespace":"other"}',
+        '{"requests":[{"deviceClassName":"admin"}]}',
+        '{"requests":[' + ",".join(["{}"] * 17) + "]}",
+        '{"requests":' + "[" * 5000,
+    ],
+)
+def test_a_hostile_annotation_is_refused(text: str) -> None:
+    """It chooses amounts within limits, and neither class, selector nor namespace."""
+    with pytest.raises(WireError, match="gpushare/claim-template"):
+        decode_contents(text)

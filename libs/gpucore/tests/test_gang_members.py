@@ -1,0 +1,195 @@
+"""Reservations are for pods that exist, and a namespace cannot hold GPUs in vain for ever."""
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from corebuilders import NAMES, cards, ledger, pod, pod_request, share_node
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucore.gang.members import (
+    LIMIT_SECONDS,
+    MOST_RESERVED,
+    RECOVERY,
+    Member,
+    Members,
+    Postponed,
+    ReservationTime,
+    member_of,
+    members_of,
+)
+from gpucore.gang.placement import GangPlacement, seat
+from gpucore.gang.spread import Rules
+from gpucore.units import NodeName, PodUid
+from gpucore.wire.pod.gangs import GANG_LABELS, Gang, gang_fault, gang_of
+from gpucore.wire.pods import Pod, decode_pod
+
+SECOND = 1_000_000_000
+RULES = Rules()
+
+
+def labelled(name: str, size: int, mem: int = 1, gang: str = "g") -> Pod:
+    """A pod of a gang."""
+    return pod(name, mem, labels={"gpu-topology": gang, "gpu-topology-replica": str(size)})
+
+
+def as_member(item: Pod) -> Member:
+    """The pod as a member of its gang."""
+    found = member_of(item, NAMES)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("labels", GANG_LABELS)
+def test_each_pair_of_labels_makes_a_gang(labels: tuple[str, str]) -> None:
+    """The labels of arena's topology jobs, of its pod groups and of the vendor mean the same."""
+    name, size = labels
+    item = pod("p", 1, labels={name: "train", size: "3"})
+    assert gang_of(item) == Gang("default", "train", 3)
+    assert "3x" not in gang_fault(item)
+    assert size in gang_fault(pod("p", 1, labels={name: "train", size: "3x"}))
+    assert size in pod_request(pod("p", 1, labels={name: "train", size: "0"})).fault
+
+
+def test_a_pod_group_without_a_size_is_no_gang() -> None:
+    """Other schedulers take such a pod for one of its own; so does this one."""
+    item = pod("p", 1, labels={"pod-group.scheduling.sigs.k8s.io/name": "train"})
+    assert gang_of(item) is None
+    assert pod_request(item).fault == ""
+
+
+def test_the_first_pair_of_labels_counts() -> None:
+    """A job that carries both families is one gang, under the name of the topology labels."""
+    item = labelled("p", 2)
+    group = {"pod-group.scheduling.sigs.k8s.io/name": "x", GANG_LABELS[1][1]: "9"}
+    both = msgspec.structs.replace(item, labels=item.labels | group)
+    assert gang_of(both) == gang_of(item)
+
+
+def test_owner_gates_and_nomination_are_read_from_the_pod() -> None:
+    """What decides who is a member comes from fields that the API server checks."""
+    raw = {
+        "metadata": {
+            "name": "p",
+            "ownerReferences": [{"uid": "other"}, {"uid": "job", "controller": True}],
+        },
+        "spec": {"schedulingGates": [{"name": "g"}]},
+        "status": {"nominatedNodeName": "n"},
+    }
+    found = decode_pod(msgspec.json.encode(raw))
+    assert (found.owner, found.gated, found.nominated) == ("job", True, "n")
+    bare = decode_pod(msgspec.json.encode({"metadata": {"name": "p"}}))
+    assert (bare.owner, bare.gated, bare.nominated) == ("", False, "")
+
+
+def test_members_are_those_that_could_take_the_place() -> None:
+    """Same request, owner and scheduler, no node, no place yet; the asking pod always counts."""
+    asking = as_member(labelled("a", 9))
+    replace = msgspec.structs.replace
+    others = [
+        asking.pod,
+        labelled("b", 9),
+        labelled("large", 9, 2),
+        replace(labelled("owned", 9), owner="job"),
+        replace(labelled("other-scheduler", 9), scheduler_name="other"),
+        replace(labelled("bound", 9), node=NodeName("n")),
+        labelled("assumed", 9),
+        pod("server", labels=labelled("x", 9).labels),
+    ]
+    found = members_of(asking, map(as_member, others), [PodUid("uid-assumed")])
+    assert found == Members(exist=8, alike=2)
+    for gone in ({"gated": True}, {"terminating": True}, {"phase": "Failed"}):
+        assert member_of(replace(labelled("b", 9), **gone), NAMES) is None  # type: ignore[arg-type]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    gangs=st.lists(
+        st.tuples(st.integers(2, 6), st.integers(1, 8), st.integers(0, 8)), min_size=1, max_size=5
+    )
+)
+def test_no_gang_holds_more_than_its_pods_request(gangs: Sequence[tuple[int, int, int]]) -> None:
+    """Whatever the labels claim, a gang holds at most one place for each pod that exists."""
+    book = ledger(*(share_node(name, cards(16, 16)) for name in "ab"))
+    for number, (size, mem, exist) in enumerate(gangs):
+        asking = labelled(f"p{number}", size, mem, f"g{number}")
+        gang = gang_of(asking)
+        assert gang is not None
+        members = Members(exist=max(exist, 1), alike=max(exist, 1))
+        names = [NodeName(name) for name in "ab"]
+        found = seat(book, gang, pod_request(asking), names, RULES, members=members, now_ns=number)
+        if isinstance(found, GangPlacement):
+            for allocation in found.seats:
+                book.reserve(allocation)
+        held = book.gang("default", gang.name)
+        assert len(held) <= max(min(exist, size), 0)
+        assert isinstance(found, Postponed) == (members.exist < size)
+    assert book.reserved("default") <= sum(exist for _, _, exist in gangs)
+    assert book.reserved("elsewhere") == 0
+
+
+def test_a_namespace_reserves_a_bounded_number_of_places() -> None:
+    """Many gangs of one namespace together have no more places than one of the largest size."""
+    book = ledger(share_node("n", cards(*[MOST_RESERVED] * 2)))
+    names, members = [NodeName("n")], Members(exist=1023, alike=1023)
+    first, second = labelled("a", 1023, 1, "first"), labelled("b", 2, 1, "second")
+    for asking, fits in ((first, True), (second, False)):
+        gang = gang_of(asking)
+        assert gang is not None
+        found = seat(book, gang, pod_request(asking), names, RULES, members=members, now_ns=1)
+        assert isinstance(found, GangPlacement) == fits
+        if isinstance(found, GangPlacement):
+            for allocation in found.seats:
+                book.reserve(allocation)
+        else:
+            assert isinstance(found, Postponed)
+            assert found.sentence == (
+                "gang second waits: 1023 places are already reserved in namespace default"
+            )
+
+
+def test_places_that_are_chosen_anew_are_as_old_as_the_first() -> None:
+    """Pods with different requests that ask in turn do not renew their reservations."""
+    book = ledger(share_node("n", cards(16)))
+    members = Members(exist=2, alike=2)
+    for now, mem in ((5, 1), (900, 2)):
+        asking = labelled("a", 2, mem)
+        gang = gang_of(asking)
+        assert gang is not None
+        found = seat(
+            book, gang, pod_request(asking), [NodeName("n")], RULES, members=members, now_ns=now
+        )
+        assert isinstance(found, GangPlacement)
+        for uid in found.given_up:
+            book.forget(uid)
+        for allocation in found.seats:
+            book.reserve(allocation)
+    assert [allocation.assume_time for allocation in book.gang("default", "g")] == [5, 5]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    held=st.lists(
+        st.tuples(st.floats(0.1, 300, allow_nan=False), st.floats(0, 600, allow_nan=False)),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_a_namespace_that_reserves_in_vain_soon_holds_little(
+    held: list[tuple[float, float]],
+) -> None:
+    """However a tenant times its pods, in the long run it holds GPUs for a small part of time."""
+    times, now, wasted = ReservationTime(), 0, 0
+    for hold, idle in held:
+        pause = times.pause("ns", now)
+        now += int((pause + idle) * SECOND)
+        assert times.pause("ns", now) <= 1e-6
+        since, hold_ns = now, int(min(hold, LIMIT_SECONDS) * SECOND)
+        now += hold_ns
+        wasted += hold_ns
+        times.charge("ns", since, now)
+        times.charge("ns", since, now)  # another place of the same time costs nothing more
+        assert times.pause("other", now) == 0
+    burst = 2 * LIMIT_SECONDS * SECOND
+    assert wasted <= burst + now / RECOVERY

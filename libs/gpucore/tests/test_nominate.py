@@ -1,0 +1,108 @@
+"""Which pending pods are nominated, and which nominations stand."""
+
+import msgspec
+import pytest
+from corebuilders import cards, ledger, pod, pod_request, share_node
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.kubescheduler.candidates import PodRequirements
+from gpucore.kubescheduler.constraints import CandidateNode, PodConstraints
+from gpucore.model import FitError
+from gpucore.nomination.rules import giving_way, left_to_scheduler, nomination_stands
+from gpucore.scheduling.policy import place
+from gpucore.units import NodeName, PodUid
+from gpucore.wire.constraints import all_constraints
+from gpucore.wire.pods import Pod
+
+N = NodeName("n")
+
+
+def read(spec: dict[str, object]) -> PodConstraints:
+    """The constraints of a pod with this specification."""
+    return all_constraints(msgspec.json.encode({"spec": spec}))
+
+
+def pending(constraints: PodConstraints | None = None, **fields: object) -> Pod:
+    """A pending pod."""
+    return msgspec.structs.replace(pod("p", 1), constraints=constraints, **fields)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({}, ""),
+        ({"nodeSelector": {"a": "b"}}, ""),
+        ({"affinity": {"podAntiAffinity": {}}}, ""),
+        (
+            {
+                "affinity": {
+                    "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}
+                }
+            },
+            "inter-pod anti-affinity",
+        ),
+        (
+            {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
+            "topology spread constraints",
+        ),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, ""),
+        ({"volumes": [{"name": "v", "persistentVolumeClaim": {}}]}, "volumes"),
+        ({"volumes": [{"name": "v", "emptyDir": {}}]}, ""),
+        ({"containers": [{"ports": [{"hostPort": 80}]}]}, "host ports"),
+        ({"resourceClaims": [{}]}, "resource claims"),
+    ],
+)
+def test_pods_with_constraints_that_are_not_evaluated_are_left_alone(
+    spec: dict[str, object], words: str
+) -> None:
+    """Soft preferences keep nobody from being nominated."""
+    assert left_to_scheduler(pending(read(spec))) == words
+
+
+def test_pods_that_cannot_be_placed_yet_are_left_alone() -> None:
+    """Gated and terminating pods, and pods that were read without constraints."""
+    free = PodConstraints()
+    assert left_to_scheduler(pending()) == "its constraints were not read"
+    assert left_to_scheduler(pending(free, gated=True)) == "it has scheduling gates"
+    assert left_to_scheduler(pending(free, terminating=True)) == "it is being deleted"
+
+
+def nominated(*amounts: int, units: int = 16) -> NodeInfo:
+    """The node n with one GPU and nominated pods p0, p1, ... of these amounts."""
+    books = ledger(share_node("n", cards(units)))
+    for number, mem in enumerate(amounts):
+        item = pod(f"p{number}", mem)
+        placement = place(books.nodes()[N], pod_request(item))
+        assert not isinstance(placement, FitError)
+        books.nominate(item, placement, now_ns=1)
+    return books.nodes()[N]
+
+
+def kind(mem: int, **requests: int) -> PodRequirements:
+    """What a pod of so many units requests."""
+    return PodRequirements(
+        pod_request(pod("x", mem)), PodConstraints(requests=tuple(requests.items()))
+    )
+
+
+def test_a_nomination_stands_while_the_node_admits_the_pod_in_its_place() -> None:
+    """Its own reservation does not count against it; a cordon and a lack of cpu do."""
+    node_info, uid = nominated(16), PodUid("uid-p0")
+    node = CandidateNode(N, allocatable={"cpu": 1000}, requested={"cpu": 1000}, pods=1)
+    asks = kind(16, cpu=600)
+    assert nomination_stands(node_info, node, asks, uid)
+    cordoned = msgspec.structs.replace(node, unschedulable=True)
+    assert not nomination_stands(node_info, cordoned, asks, uid)
+    full = msgspec.structs.replace(node, requested={"cpu": 1100})
+    assert not nomination_stands(node_info, full, asks, uid)
+    assert not nomination_stands(node_info, node, kind(17), uid)
+
+
+def test_nominated_pods_of_lower_priority_give_way_as_few_as_needed() -> None:
+    """The lowest first; nobody gives way where that does not help."""
+    node_info, node = nominated(4, 4, 8), CandidateNode(N)
+    lower = [(PodUid(f"uid-p{number}"), kind(mem)) for number, mem in enumerate((4, 4, 8))]
+    assert giving_way(node_info, node, kind(3), lower) == ["uid-p0"]
+    assert giving_way(node_info, node, kind(8), lower) == ["uid-p0", "uid-p1"]
+    assert giving_way(node_info, node, kind(17), lower) == ()
+    assert giving_way(node_info, node, kind(8), lower[:1]) == ()

@@ -1,0 +1,153 @@
+"""Why a placed pod sits where it sits, and what would make room for one that waits."""
+
+from collections.abc import Iterable
+
+from corebuilders import assumed, bound, cards, ledger, pod, pod_request, share_node
+from linkedcards import BRIDGED, indexes, joined_cards, linked_node
+
+from gpucore.accounting.ledger import Ledger
+from gpucore.explain.placement_reason import why
+from gpucore.explain.suggestions import suggestions
+from gpucore.gang.members import Members
+from gpucore.gang.placement import seat
+from gpucore.gang.sentences import gang_words
+from gpucore.gang.spread import Rules
+from gpucore.kubescheduler.candidates import Candidates, PodRequirements
+from gpucore.kubescheduler.constraints import CandidateNode
+from gpucore.model import Placement
+from gpucore.units import NodeName
+from gpucore.wire.pod.gangs import Gang
+from gpucore.wire.pods import Pod
+
+RULES = Rules()
+
+
+def holding(book: Ledger, of: Pod, *gpus: int) -> Pod:
+    """The pod with these exclusive GPUs of ``n``, entered in the books."""
+    placed = bound(of, Placement(NodeName("n"), group=indexes(*gpus)), joined_cards(BRIDGED))
+    book.pod_changed(placed)
+    return placed
+
+
+def reason(book: Ledger, of: Pod) -> str:
+    """What is said of a placed pod."""
+    allocation, node_info = book.allocation(of.uid), book.node(NodeName("n"))
+    assert allocation is not None
+    assert node_info is not None
+    return why(allocation, pod_request(of), node_info)
+
+
+def words(book: Ledger, asks: Pod, *open_nodes: str) -> list[str]:
+    """What would help a pod that waits; all nodes take new pods unless some are named."""
+    node_infos, waiting = book.nodes(), PodRequirements(pod_request(asks))
+    closed = set(node_infos).difference(open_nodes) if open_nodes else set[str]()
+    nodes = {name: CandidateNode(name, unschedulable=name in closed) for name in node_infos}
+    cluster = Candidates(node_infos, nodes)
+    return list(suggestions(waiting, cluster, cluster.refusals(waiting)))
+
+
+def of_gang(book: Ledger, asks: Pod, size: int, names: Iterable[str]) -> list[str]:
+    """What is said of a gang whose pods ask so."""
+    gang, offered = Gang("default", "train", size), [NodeName(name) for name in names]
+    members = Members(exist=size, alike=size)
+    answer = seat(book, gang, pod_request(asks), offered, RULES, members=members, now_ns=0)
+    return list(gang_words(answer, book, RULES))
+
+
+def test_whole_cards_that_would_be_chosen_again() -> None:
+    """The policy, how many GPUs there were to choose from, and what they score."""
+    book = ledger(linked_node("n", BRIDGED))
+    mine = holding(book, pod("p", gpus=2), 0, 3)
+    assert reason(book, mine) == (
+        "best-effort (the default) would choose the same of the 4 GPUs that are free "
+        "without this pod; "
+        "they score 200"
+    )
+
+
+def test_whole_cards_that_are_not_the_best() -> None:
+    """The better group is named with both scores; a policy of the pod's own is named as such."""
+    book = ledger(linked_node("n", BRIDGED))
+    own = {"gpushare/topology": "bandwidth"}
+    mine = holding(book, pod("p", gpus=2, annotations=own), 0, 1)
+    assert reason(book, mine) == (
+        "bandwidth would choose GPUs 0, 3 now, of the 4 GPUs that are free without this pod: they "
+        "score 200, its own 20"
+    )
+
+
+def test_whole_cards_without_known_links() -> None:
+    """Without links there is no score, and that is said where the choice differs."""
+    book = ledger(share_node("n", cards(15, 15, 15), whole=True))
+    first, last = holding(book, pod("a", gpus=1), 0), holding(book, pod("b", gpus=1), 2)
+    assert reason(book, first).endswith("the same of the 2 GPUs that are free without this pod")
+    assert reason(book, last).endswith(
+        "choose GPU 1 now, of the 2 GPUs that are free without this pod; the node reports no links"
+    )
+
+
+def test_shares_are_asked_of_their_own_policy() -> None:
+    """A share is explained by the GPU policy and its rule."""
+    book = ledger(share_node("n", cards(15, 15)))
+    assumed(book, "n", pod("p", 4))
+    assert reason(book, pod("p", 4)).startswith("binpack would choose the same again: the fullest")
+
+
+def test_what_whole_cards_wait_for() -> None:
+    """Whose end frees enough GPUs, what is short, and the best group of what is free."""
+    book = ledger(linked_node("n", BRIDGED))
+    for name, gpu in (("a", 1), ("b", 2)):
+        holding(book, pod(name, gpus=1), gpu)
+    assert words(book, pod("p", gpus=3)) == [
+        "it fits n once default/a ends",
+        "n is 1 free GPU short; 'gpushare defrag --cards 3' finds pods to move",
+        "GPUs 0, 3 (score 200) can be had now, on n",
+    ]
+    assert words(book, pod("p", gpus=4))[0] == "it fits n once default/a, default/b end"
+
+
+def test_what_is_free_is_named_with_its_score() -> None:
+    """Where exclusive GPUs fit, the answer names the group that a pod would get."""
+    book = ledger(linked_node("n", BRIDGED))
+    (sentence,) = words(book, pod("p", gpus=2))
+    assert sentence == "n can take it now, on GPUs 0, 3 (score 200)"
+    (closed,) = words(book, pod("p", gpus=2), "elsewhere")
+    assert closed == "n has enough capacity, but is cordoned or not ready"
+
+
+def test_a_machine_that_is_too_small_is_not_promised() -> None:
+    """No end of pods makes more GPUs than a node has."""
+    book = ledger(linked_node("n", BRIDGED))
+    holding(book, pod("a", gpus=1), 0)
+    assert words(book, pod("p", gpus=5)) == [
+        "no node has 5 healthy GPUs; n has the most, 4: request at most 4",
+        "GPUs 1, 2, 3 (score 230) can be had now, on n",
+    ]
+
+
+def test_a_gang_that_is_short_names_the_roomiest_nodes() -> None:
+    """The shortage as a whole, then each node with its free GPUs and its best group."""
+    book = ledger(linked_node("n", BRIDGED), linked_node("m", BRIDGED))
+    holding(book, pod("a", gpus=1), 1)
+    assert of_gang(book, pod("p", gpus=2), 4, ["n", "m"]) == [
+        "gang train needs 4 x 2 GPUs: capacity for 3 members on 2 nodes",
+        "m has 4 GPUs free, for 2 members, the best 2 of them GPUs 0, 3 (score 200)",
+        "n has 3 GPUs free, for 1 member, the best 2 of them GPUs 0, 3 (score 200)",
+    ]
+
+
+def test_a_gang_that_fits_says_where_each_would_go() -> None:
+    """Node by node, with every member's GPUs and their score; shares in a word."""
+    book = ledger(linked_node("n", BRIDGED))
+    assert of_gang(book, pod("p", gpus=2), 2, ["n"]) == [
+        "2 members of the gang would be placed on n: GPUs 0, 3 (score 200); GPUs 1, 2 (score 200)"
+    ]
+    assert of_gang(book, pod("p", 8), 2, ["n"]) == [
+        "2 members of the gang would be placed on n: shares"
+    ]
+
+
+def test_a_gang_of_shares_that_is_short() -> None:
+    """For shares the members that a node has room for are counted."""
+    book = ledger(share_node("n", cards(15)))
+    assert of_gang(book, pod("p", 8), 2, ["n"])[1:] == ["n has capacity for 1 member"]

@@ -1,0 +1,158 @@
+"""What a pod asks for, by kubelet's formula."""
+
+import msgspec
+import pytest
+from corebuilders import NAMES, limits, pod, pod_request
+
+from gpucore.model import ContainerRequest, IsolationMode
+from gpucore.wire import names as wire_names
+from gpucore.wire.errors import WireError
+from gpucore.wire.names import Names
+from gpucore.wire.pods import Container, Pod, decode_pod, pod_request_of
+
+
+def init(mem: int, *, sidecar: bool = False) -> Container:
+    """An init container, or a restartable one."""
+    return Container(limits=limits(mem), restart_policy="Always" if sidecar else "")
+
+
+def with_inits(of: Pod, *inits: Container) -> Pod:
+    """The pod with these init containers."""
+    return msgspec.structs.replace(of, init_containers=inits)
+
+
+@pytest.mark.parametrize(
+    ("inits", "effective"),
+    [
+        ((), 5),
+        ((init(4),), 5),
+        ((init(7),), 7),
+        ((init(7), init(6)), 7),
+        ((init(2, sidecar=True),), 7),
+        ((init(2, sidecar=True), init(4)), 7),
+        ((init(2, sidecar=True), init(6)), 8),
+        ((init(6), init(2, sidecar=True)), 7),
+        ((init(2, sidecar=True), init(5), init(3, sidecar=True)), 10),
+        ((init(2, sidecar=True), init(3, sidecar=True), init(9)), 14),
+        ((init(9, sidecar=True),), 14),
+    ],
+)
+def test_init_containers_and_sidecars(inits: tuple[Container, ...], effective: int) -> None:
+    """Largest of: containers with all sidecars; an init container with the sidecars before it."""
+    assert pod_request(with_inits(pod("p", (2, 3)), *inits)).mem == effective
+
+
+def test_only_init_containers_ask() -> None:
+    """A pod whose init container alone asks still asks."""
+    asked = pod_request(with_inits(pod("p"), init(4)))
+    assert asked.mem == 4
+    assert asked.containers == (ContainerRequest(),)
+
+
+def test_sidecars_alone_peak_before_the_last_starts() -> None:
+    """Sidecars add up with one another when no container asks."""
+    sidecars = init(2, sidecar=True), init(3, sidecar=True)
+    assert pod_request(with_inits(pod("p"), *sidecars)).mem == 5
+
+
+def test_each_resource_has_its_own_maximum() -> None:
+    """Compute of one container and memory of another are not mixed."""
+    inits = Container(limits=limits(mem=1, core=90)), Container(limits=limits(mem=9, core=10))
+    asked = pod_request(with_inits(pod("p", 3, core=20), *inits))
+    assert (asked.mem, asked.core) == (9, 90)
+
+
+def test_a_pod_without_gpus_asks_nothing() -> None:
+    """No limit, or a limit of zero, is no demand."""
+    zero = Container(limits={NAMES.gpu_mem: "0"})
+    assert pod_request_of(pod("p"), NAMES) is None
+    assert pod_request_of(msgspec.structs.replace(pod("p"), containers=(zero,)), NAMES) is None
+
+
+def test_requests_are_not_read() -> None:
+    """Only limits count: the API server makes requests equal."""
+    asks = {"containers": [{"name": "c", "resources": {"requests": limits(8)}}]}
+    item = {"metadata": {"uid": "u", "namespace": "ns", "name": "p"}, "spec": asks}
+    assert pod_request_of(decode_pod(msgspec.json.encode(item)), NAMES) is None
+
+
+def test_the_domain_is_a_parameter() -> None:
+    """Another domain reads other resources and its own gpu-count label."""
+    mine = Names(domain="example.com", prefix="EXAMPLE")
+    asks = (Container(limits={"example.com/gpu-mem": "6"}),)
+    labels = {"example.com/gpu-count": "3", "aliyun.com/gpu-count": "2"}
+    asked = pod_request_of(msgspec.structs.replace(pod("p", labels=labels), containers=asks), mine)
+    assert asked is not None
+    assert (asked.mem, asked.cards) == (6, 3)
+    assert pod_request_of(pod("p", 6), mine) is None
+
+
+def test_canonical_amounts_are_read() -> None:
+    """32000 units that the API server writes as 32k are 32000 units."""
+    asks = Container(limits={NAMES.gpu_mem: "32k"})
+    assert pod_request(msgspec.structs.replace(pod("p"), containers=(asks,))).mem == 32_000
+
+
+def test_an_amount_that_is_none_is_the_modules_error() -> None:
+    """A limit that no API server accepts is a WireError."""
+    asks = Container(limits={NAMES.gpu_mem: "many"})
+    with pytest.raises(WireError):
+        pod_request_of(msgspec.structs.replace(pod("p"), containers=(asks,)), NAMES)
+
+
+def test_wishes_are_read_from_labels_and_annotations() -> None:
+    """GPUs to spread over, whole device, isolation and policy."""
+    asked = pod_request(
+        pod(
+            "p",
+            8,
+            labels={NAMES.gpu_count: "2", wire_names.LABEL_REQUIRE_WHOLE: "require-whole-device"},
+            annotations={wire_names.ISOLATION: "mps", wire_names.POLICY: "spread"},
+        )
+    )
+    assert (asked.cards, asked.whole_device, asked.isolation) == (2, True, IsolationMode.MPS)
+    assert (asked.policy, asked.fault) == ("spread", "")
+
+
+def test_wishes_default_to_the_originals_behaviour() -> None:
+    """Without labels and annotations: one GPU, shared, unprotected, the node's policy."""
+    asked = pod_request(pod("p", 8, labels={wire_names.LABEL_REQUIRE_WHOLE: "other"}))
+    assert (asked.cards, asked.whole_device, asked.isolation) == (1, False, IsolationMode.NONE)
+    assert (asked.policy, asked.fault) == ("", "")
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "two", "", "1024", " 2"])
+def test_a_count_that_is_none_is_a_fault(count: str) -> None:
+    """A label that is no number of GPUs makes a request that says so."""
+    asked = pod_request(pod("p", 8, labels={NAMES.gpu_count: count}))
+    assert asked.fault == "its label gpu-count is not a number of GPUs from 1 to 1023"
+    assert asked.cards == 1
+
+
+def test_both_modes_are_demanded_by_either_spelling() -> None:
+    """The one that a label can have is read in annotations too."""
+    for text in ("driver+mps", "driver-mps"):
+        asked = pod_request(pod("p", 8, annotations={wire_names.ISOLATION: text}))
+        assert (asked.isolation, asked.fault) == (IsolationMode.DRIVER_MPS, "")
+
+
+def test_an_unknown_isolation_is_a_fault() -> None:
+    """A pod that demands protection nobody knows is not run without."""
+    asked = pod_request(pod("p", 8, annotations={wire_names.ISOLATION: "cgpu"}))
+    assert asked.fault == "its isolation 'cgpu' is unknown; use none or mps or driver or driver+mps"
+
+
+def test_an_unknown_policy_is_a_fault() -> None:
+    """A misspelt policy is said, not guessed."""
+    asked = pod_request(pod("p", 8, annotations={wire_names.POLICY: "bin-pack"}))
+    words = "its policy 'bin-pack' is unknown; use one of binpack, spread, fragmentation"
+    assert asked.fault == words
+    assert asked.policy == ""
+
+
+@pytest.mark.parametrize("more", [{"core": 10, "gpus": 1}, {"gpus": 1}])
+def test_shares_and_whole_cards_at_once_are_a_fault(more: dict[str, int]) -> None:
+    """A pod asks for one kind; both amounts are still known."""
+    asked = pod_request(pod("p", 8, **more))
+    assert asked.fault == "it requests both exclusive GPUs and shares; request only one"
+    assert (asked.mem, asked.gpus) == (8, 1)

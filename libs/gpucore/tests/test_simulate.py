@@ -1,0 +1,123 @@
+"""Answers to what-if questions as one document, and what keeps them small."""
+
+import json
+
+import msgspec
+import pytest
+from corebuilders import NAMES, ledger, legacy_node, pod, pod_request
+
+from gpucore.kubescheduler.candidate_nodes import CandidateNodes
+from gpucore.kubescheduler.candidates import Candidates, candidates_of
+from gpucore.kubescheduler.cluster_policy import ClusterPolicy
+from gpucore.simulate.answers import KINDS, MOST_REFUSALS, Answer, answers, with_added
+from gpucore.simulate.documents import WhatIfDoc, what_if_document
+from gpucore.simulate.questions import MOST_PODS, read_question
+from gpucore.simulate.whatif import Trial, WhatIfPod
+from gpucore.steps import complete
+from gpucore.units import NodeName
+from gpucore.wire.errors import WireError
+
+POLICY = ClusterPolicy()
+
+
+def cluster(count: int) -> Candidates:
+    """Nodes of one GPU of 15, with names that sort by number."""
+    names = [f"n{number:03}" for number in range(count)]
+    nodes = [msgspec.structs.replace(legacy_node(name, 15, 1), ready=True) for name in names]
+    return complete(candidates_of(ledger(*nodes), CandidateNodes(NAMES, nodes), copies=False))
+
+
+def asked(*amounts: int) -> list[WhatIfPod]:
+    """Pods of so many units."""
+    return [WhatIfPod(f"w{place}", pod_request(pod("w", mem))) for place, mem in enumerate(amounts)]
+
+
+def answered(nodes: Candidates, wishes: list[WhatIfPod]) -> list[Answer]:
+    """The answers."""
+    return complete(answers(nodes, wishes, POLICY))
+
+
+def document(nodes: Candidates, wishes: list[WhatIfPod]) -> WhatIfDoc:
+    """The document."""
+    return complete(what_if_document(answered(nodes, wishes), POLICY))
+
+
+def test_pods_that_fit_nowhere_name_the_first_nodes() -> None:
+    """Groups name all nodes; single refusals are the first hundred by name, and counted."""
+    [item] = document(cluster(MOST_REFUSALS + 5), asked(16)).items
+    assert [len(group.nodes) for group in item.refused] == [MOST_REFUSALS + 5]
+    assert [doc.node for doc in item.refusals] == [f"n{n:03}" for n in range(MOST_REFUSALS)]
+    assert item.text == f"fits no node; refusals of 100 of {MOST_REFUSALS + 5} nodes:"
+
+
+def test_an_equal_pod_is_refused_for_the_same_reasons() -> None:
+    """Equal pods with nothing placed in between share their answer under their own names."""
+    first, second = answered(cluster(2), asked(16, 16))
+    assert (first.outcome.name, second.outcome.name) == ("w0", "w1")
+    assert first.groups is second.groups
+
+
+def test_a_pod_that_is_placed_changes_later_answers() -> None:
+    """The second pod of ten finds the GPU taken; the reasons are those of then."""
+    large, placed, again = answered(cluster(1), asked(16, 10, 16))
+    assert placed.fits
+    assert (large.groups[0].largest, again.groups[0].largest) == (15, 15)
+    refused = answered(cluster(1), asked(10, 10, 10))[1:]
+    assert [each.groups[0].largest for each in refused] == [5, 5]
+
+
+def test_added_nodes_are_empty_and_open() -> None:
+    """A node like a cordoned one admits pods; the cluster itself stays as it is."""
+    nodes = cluster(1)
+    more = with_added(nodes, count=2, like=NodeName("n000"))
+    assert list(more.nodes) == ["n000", "n000+1", "n000+2"]
+    assert list(nodes.nodes) == ["n000"]
+    assert all(each.fits for each in answered(more, asked(10, 10, 10)))
+
+
+def test_verdicts_are_kept_for_a_few_kinds_of_pods() -> None:
+    """Many different pods on a large cluster take memory for a few of them only."""
+    nodes = cluster(2)
+    trial = Trial(nodes.node_infos, nodes=nodes.nodes, kinds=KINDS)
+    for wish in asked(*range(1, 9)):
+        trial.verdicts(wish.pod_request)
+    assert len(trial._known) == len(trial._stale) == KINDS
+
+
+def test_a_question_is_read_or_refused_with_a_sentence() -> None:
+    """Replicas are numbered; too many pods, equal names and empty requests are refused."""
+    body = b'{"pods": [{"name": "a", "mem": 2, "replicas": 2}, {"name": "b", "gpus": 1}]}'
+    assert [wish.name for wish in read_question(body, NAMES).wishes] == ["a-0", "a-1", "b"]
+    for bad, words in (
+        (b"{", "truncated"),
+        (b"{}", "there is no pod"),
+        (b'{"pods": [{"name": "a"}]}', "requests nothing"),
+        (b'{"manifests": [{"kind": "Pod", "metadata": {"name": "p"}}]}', "requests no GPU"),
+        (
+            b'{"manifests": [{"kind": "Deployment", "spec": {"replicas": 1e9, "template": {}}}]}',
+            "too many",
+        ),
+        (b'{"manifests": [{"kind": "Pod", "spec": 3}]}', "int"),
+        (
+            b'{"manifests": [{"kind": "Pod", "spec": {"containers": [%s]}}]}'
+            % b",".join([b"{}"] * 101),
+            "101 containers",
+        ),
+        (b'{"pods": [{"name": "a", "mem": 1}, {"name": "a", "mem": 1}]}', "must differ"),
+    ):
+        with pytest.raises(WireError, match=words):
+            read_question(bad, NAMES)
+    many = ",".join(f'{{"name": "{n}", "mem": 1, "replicas": 150}}' for n in "ab")
+    with pytest.raises(WireError, match=f"most is {MOST_PODS}"):
+        read_question(f'{{"pods": [{many}]}}'.encode(), NAMES)
+
+
+def test_a_question_may_have_manifests() -> None:
+    """Objects of the Kubernetes API, with what their pods require besides GPUs."""
+    container = {"resources": {"limits": {NAMES.gpu_mem: 2}}}
+    spec = {"containers": [container], "nodeSelector": {"zone": "a"}, "resourceClaims": [{}]}
+    made = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {"spec": spec}}}
+    found = read_question(json.dumps({"manifests": [made]}).encode(), NAMES)
+    [wish] = found.wishes
+    assert wish.constraints.node_selector == (("zone", "a"),)
+    assert found.notes == ["j: not evaluated: resource claims"]
