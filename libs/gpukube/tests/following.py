@@ -11,10 +11,10 @@ from gpucore.wire.lists import decode_node_event, decode_nodes
 from gpucore.wire.nodes import Node
 from gpukube.backoff import Backoff
 from gpukube.client import HttpKubeClient
-from gpukube.collection import Collection
-from gpukube.informer import Informer
 from gpukube.testing.apiserver import FakeApiServer
 from gpukube.testing.waiting import WAIT_SECONDS
+from gpukube.watch.collection import Collection
+from gpukube.watch.informer import Informer
 
 NODES = Collection(
     "nodes", "/api/v1/nodes", decode_nodes, decode_node_event, version_path="/api/v1/nodes"

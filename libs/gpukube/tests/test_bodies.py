@@ -8,8 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from gpukube.bodies import BodyLimits, LimitedBodies, Message
-from gpukube.connections import Gate, Limits, Phase
+from gpukube.server.bodies import BodyLimits, LimitedBodies, Message
+from gpukube.server.connections import ConnectionGate, ConnectionPhase, Limits
 
 END = b"END"
 PEER = ("10.0.0.1", 40000)
@@ -30,7 +30,7 @@ class Caller:
     """One request to an application that reads its body whole."""
 
     def __init__(self, limits: BodyLimits = LIMITS, app: Any = None) -> None:
-        self.gate = Gate(Limits(connections=10), lambda: 0.0)
+        self.gate = ConnectionGate(Limits(connections=10), lambda: 0.0)
         self.app = LimitedBodies(app or self._echo, self.gate, limits)
         self.bodies: list[bytes] = []
 
@@ -87,7 +87,7 @@ async def test_a_body_within_the_limit_arrives_whole() -> None:
     caller.connect()
     assert await caller.call(b"a" * 60, b"b" * 40, length=100) == 200
     assert caller.bodies == [b"a" * 60 + b"b" * 40]
-    assert caller.gate._open[PEER].phase is Phase.IDLE
+    assert caller.gate._open[PEER].phase is ConnectionPhase.IDLE
 
 
 async def test_a_length_over_the_limit_is_refused_unread() -> None:

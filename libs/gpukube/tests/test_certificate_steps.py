@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from gpukube.certificates import CertificateWatcher
+from gpukube.server.certificates import CertificateWatcher
 from gpukube.testing.certificates import make_certificate
 from gpukube.testing.clock import FakeClock
 
@@ -111,7 +111,7 @@ async def test_a_file_that_cannot_be_used_is_read_again_and_logged(
         (tmp_path / "tls.crt").write_text("nothing")
         with structlog.testing.capture_logs() as logs:
             await asyncio.sleep(2 * EVERY)
-        assert [line["event"] for line in logs] == ["certificates not taken"] * 2
+        assert [line["event"] for line in logs] == ["certificates not loaded"] * 2
         assert {line["folder"] for line in logs} == {str(tmp_path)}
         assert (watcher.loads, used(context)) == (1, None)
         (tmp_path / "tls.crt").write_text(good)

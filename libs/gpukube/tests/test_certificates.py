@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpukube.certificates import CertificateWatcher
+from gpukube.server.certificates import CertificateWatcher
 from gpukube.testing.certificates import make_certificate
 from gpukube.testing.waiting import until
 

@@ -1,6 +1,8 @@
 """The one file that knows a Kubernetes client: failures by kind, credentials, lines."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from kubeobjects import node
 from gpukube.client import HttpKubeClient
 from gpukube.errors import (
     ConflictError,
+    ForbiddenError,
     GoneError,
     KubeError,
     NotFoundError,
@@ -39,7 +42,9 @@ async def connect(cluster: FakeApiServer, folder: Path) -> HttpKubeClient:
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (403, StatusError),
+        (401, ForbiddenError),
+        (403, ForbiddenError),
+        (422, StatusError),
         (404, NotFoundError),
         (409, ConflictError),
         (410, GoneError),
@@ -137,7 +142,7 @@ async def test_what_was_asked_ahead_and_never_taken_ends_with_the_rest(
         api.prefetch("/api/v1/nodes", {})
         await until("asked", lambda: cluster.lists("nodes") == 1)
     release.set()
-    assert not [task for task in asyncio.all_tasks() if "_get_from_pool" in repr(task)]
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("prefetch")]
 
 
 async def test_a_silent_watch_is_an_error(cluster: FakeApiServer, tmp_path: Path) -> None:
@@ -200,3 +205,103 @@ async def test_a_watch_left_in_the_middle_is_hung_up_at_the_end(tmp_path: Path) 
             assert await anext(watch) == []
             await watch.aclose()  # type: ignore[attr-defined]  # a generator, as it happens
         await asyncio.wait_for(server.hung_up.wait(), timeout=20)
+
+
+async def test_a_refused_watch_makes_credentials_be_read_again(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """A service may do nothing but watch for hours; its token ends all the same."""
+    seen: list[str] = []
+
+    def refuse(request: web.Request) -> web.Response:
+        seen.append(request.headers["Authorization"])
+        return status(401, "expired")
+
+    cluster.fail_next("watch", refuse)
+    cluster.fail_next("watch", refuse)
+    async with await connect(cluster, tmp_path) as api:
+        path = tmp_path / "kubeconfig"
+        path.write_text(cluster.kubeconfig().replace('"token": "t"', '"token": "fresh"'))
+        for _ in range(2):
+            with pytest.raises(StatusError, match="expired"):
+                async for _lines in api.watch("/api/v1/nodes", params={}, silence=60):
+                    pass
+    assert seen == ["Bearer t", "Bearer fresh"]
+
+
+@pytest.mark.parametrize("code", [403, 500])
+async def test_only_expired_credentials_are_read_again(
+    cluster: FakeApiServer, tmp_path: Path, code: int
+) -> None:
+    """Another failure says nothing about the token, and the file is left alone."""
+    seen: list[str] = []
+    cluster.fail_next("get", lambda _: status(code, "no"))
+    cluster.fail_next("get", lambda r: seen.append(r.headers["Authorization"]))
+    async with await connect(cluster, tmp_path) as api:
+        path = tmp_path / "kubeconfig"
+        path.write_text(cluster.kubeconfig().replace('"token": "t"', '"token": "fresh"'))
+        for _ in range(2):
+            with pytest.raises(StatusError):
+                await api.get("/api/v1/nodes/none")
+    assert seen == ["Bearer t"]
+
+
+class Heads:
+    """An API server that keeps the heads of requests, and replies with an empty object."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, dict[str, str]]] = []
+        self.status = 200
+
+    async def __call__(self, request: web.BaseRequest) -> web.Response:
+        self.seen.append((request.method, dict(request.headers)))
+        await request.read()
+        return web.json_response({}, status=self.status)
+
+
+@asynccontextmanager
+async def served(heads: Heads) -> AsyncIterator[str]:
+    """Its address."""
+    runner = web.ServerRunner(web.Server(heads))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+async def test_every_request_says_who_sends_it_and_what_it_carries(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """Credentials, a name for the audit log, no compression, and the kind of patch."""
+    heads = Heads()
+    async with served(heads) as cluster.url, await connect(cluster, tmp_path) as api:
+        await api.get("/x")
+        await api.post("/x", {"a": 1})
+        await api.patch("/x", b"{}")
+        await api.delete("/x")
+        api.prefetch("/y", {})
+        await api.get("/y")
+        async for _lines in api.watch("/x", params={}, silence=60):
+            pass
+    assert [method for method, _ in heads.seen] == ["GET", "POST", "PATCH", "DELETE", "GET", "GET"]
+    for _, head in heads.seen:
+        assert (head["Authorization"], head["User-Agent"]) == ("Bearer t", "test")
+        assert (head["Accept"], head["Accept-Encoding"]) == ("application/json", "identity")
+    kinds = [head.get("Content-Type") for _, head in heads.seen]
+    assert kinds[1:3] == ["application/json", "application/merge-patch+json"]
+
+
+@pytest.mark.parametrize("code", [300, 304, 399])
+async def test_a_redirect_is_no_success(cluster: FakeApiServer, tmp_path: Path, code: int) -> None:
+    """An API server sends none, and what a proxy sends is no object."""
+    heads = Heads()
+    heads.status = code
+    async with served(heads) as cluster.url, await connect(cluster, tmp_path) as api:
+        with pytest.raises(StatusError):
+            await api.post("/x", b"{}")
+        with pytest.raises(StatusError):
+            await api.get("/x")
+        with pytest.raises(StatusError):
+            async for _lines in api.watch("/x", params={}, silence=60):
+                pass

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from gpukube import config
-from gpukube.config import TokenConfig, in_cluster, load
+from gpukube import config, kubeconfig
+from gpukube.config import TokenConfig, in_cluster
 from gpukube.errors import ConfigError
-from gpukube.kubeconfig import KubeconfigFile
+from gpukube.kubeconfig import KubeconfigFile, default_namespace, found_by_kubectl, load
 from gpukube.testing.certificates import make_certificate
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
@@ -31,7 +31,7 @@ def write(folder: Path, *, cluster: dict[str, Any], user: dict[str, Any]) -> Pat
     return path
 
 
-async def test_a_pod_shows_the_token_of_its_in_cluster(tmp_path: Path) -> None:
+def test_a_pod_shows_the_token_of_its_in_cluster(tmp_path: Path) -> None:
     """Address from the environment, authority and token from where kubelet mounts them."""
     make_certificate(tmp_path, "localhost")
     (tmp_path / "tls.crt").rename(tmp_path / "ca.crt")
@@ -40,28 +40,28 @@ async def test_a_pod_shows_the_token_of_its_in_cluster(tmp_path: Path) -> None:
     assert found.host == "https://10.0.0.1:443"
     assert found.tls is not None
     assert found.tls.verify_mode is ssl.CERT_REQUIRED
-    assert await found.authorization() == "Bearer first"
+    assert found.authorization() == "Bearer first"
     assert in_cluster(POD | {"KUBERNETES_SERVICE_HOST": "fd::1"}, tmp_path).host == (
         "https://[fd::1]:443"
     )
 
 
-async def test_a_token_that_kubelet_replaced_is_read_again(
+def test_a_token_that_kubelet_replaced_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After its time, and not while the file is missing or empty."""
     token = tmp_path / "token"
     token.write_text("first")
     one = TokenConfig("https://x", None, token)
-    assert await one.authorization() == "Bearer first"
+    assert one.authorization() == "Bearer first"
     token.write_text("second")
-    assert await one.authorization() == "Bearer first"
+    assert one.authorization() == "Bearer first"
     monkeypatch.setattr(config, "TOKEN_SECONDS", 0)
-    assert await one.authorization() == "Bearer second"
+    assert one.authorization() == "Bearer second"
     token.write_text("")
-    assert await one.authorization() == "Bearer second"
+    assert one.authorization() == "Bearer second"
     token.unlink()
-    assert await one.authorization() == "Bearer second"
+    assert one.authorization() == "Bearer second"
 
 
 @pytest.mark.parametrize("missing", ["environment", "token", "ca.crt"])
@@ -79,11 +79,126 @@ async def test_a_kubeconfig_is_read_by_the_official_client(tmp_path: Path) -> No
     """A token or basic credentials, here; and it has the words for what cannot be read."""
     found = await load(write(tmp_path, cluster={}, user={"token": "t"}))
     assert isinstance(found, KubeconfigFile)
-    assert (found.host, await found.authorization()) == ("http://127.0.0.1:1", "Bearer t")
+    assert (found.host, found.authorization()) == ("http://127.0.0.1:1", "Bearer t")
     found = await load(write(tmp_path, cluster={}, user={"username": "u", "password": "p"}))
-    assert await found.authorization() == "Basic dTpw"
+    assert found.authorization() == "Basic dTpw"
     (tmp_path / "kubeconfig").write_text("current-context: [")
     with pytest.raises(ConfigError):
         await load(tmp_path / "kubeconfig")
     with pytest.raises(ConfigError):
         await load(tmp_path / "not-there")
+
+
+async def test_a_context_names_cluster_and_user(tmp_path: Path) -> None:
+    """An empty name is the current context; an unknown one is an error that names it."""
+    path = write(tmp_path, cluster={}, user={"token": "t"})
+    document = yaml.safe_load(path.read_text())
+    document["contexts"].append({"name": "o", "context": {"cluster": "c", "user": "v"}})
+    document["users"].append({"name": "v", "user": {"token": "other"}})
+    path.write_text(yaml.safe_dump(document))
+    assert (await load(path)).authorization() == "Bearer t"
+    assert (await load(path, "o")).authorization() == "Bearer other"
+    with pytest.raises(ConfigError, match="none"):
+        await load(path, "none")
+
+
+async def test_a_certificate_may_have_another_name_than_the_host(tmp_path: Path) -> None:
+    """The authority is checked against the ``tls-server-name`` of the cluster, or not at all."""
+    make_certificate(tmp_path, "localhost")
+    authority = str(tmp_path / "tls.crt")
+    cluster = {"server": "https://127.0.0.1:1", "certificate-authority": authority}
+    found = await load(write(tmp_path, cluster=cluster | {"tls-server-name": "n"}, user={}))
+    assert (found.server_name, found.authorization()) == ("n", "")
+    assert found.tls is not None
+    assert found.tls.verify_mode is ssl.CERT_REQUIRED
+    skipping = {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": True}
+    found = await load(write(tmp_path, cluster=skipping, user={}))
+    assert found.tls is not None
+    assert (found.tls.verify_mode, found.tls.check_hostname) == (ssl.CERT_NONE, False)
+
+
+async def test_a_client_certificate_is_part_of_tls(tmp_path: Path) -> None:
+    """A pair that cannot be read is an error at the start, not at the first request."""
+    make_certificate(tmp_path, "localhost")
+    user = {"client-certificate": str(tmp_path / "tls.crt")}
+    cluster = {"server": "https://127.0.0.1:1"}
+    pair = user | {"client-key": str(tmp_path / "tls.key")}
+    assert (await load(write(tmp_path, cluster=cluster, user=pair))).tls is not None
+    (tmp_path / "tls.key").write_text("no key")
+    with pytest.raises(ConfigError, match="no usable kubeconfig"):
+        await load(write(tmp_path, cluster=cluster, user=pair))
+
+
+async def test_a_credential_plugin_renews_the_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token that expires soon is replaced by another run of the plugin."""
+    plugin = tmp_path / "plugin"
+    plugin.write_text(
+        "#!/bin/sh\n"
+        f"echo run >> {tmp_path}/runs\n"
+        "cat <<EOF\n"
+        '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status":'
+        f' {{"token": "t$(wc -l < {tmp_path}/runs | tr -d " ")",'
+        ' "expirationTimestamp": "2001-01-01T00:00:00Z"}}\n'
+        "EOF\n"
+    )
+    plugin.chmod(0o755)
+    run = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": str(plugin),
+        "interactiveMode": "Never",
+    }
+    found = await load(write(tmp_path, cluster={}, user={"exec": run}))
+    first = found.authorization()
+    assert found.authorization() == first
+    monkeypatch.setattr(kubeconfig, "TOKEN_SECONDS", 0)
+    assert found.authorization() != first
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_the_kubeconfig_is_the_one_that_kubectl_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, inside: bool
+) -> None:
+    """A flag goes first, then KUBECONFIG, then the file in the home, then the pod's account."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    if inside:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    home = tmp_path / ".kube" / "config"
+    assert found_by_kubectl(None) == (None if inside else home)
+    assert found_by_kubectl(None, "a-context") == home
+    home.parent.mkdir()
+    home.touch()
+    assert found_by_kubectl(None) == home
+    monkeypatch.setenv("KUBECONFIG", "/a:/b")
+    assert found_by_kubectl(None) == Path("/a:/b")
+    assert found_by_kubectl(Path("/c")) == Path("/c")
+
+
+def test_the_namespace_is_that_of_the_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a kubeconfig it is the namespace of the pod, and outside of one ``default``."""
+    monkeypatch.setattr(kubeconfig, "MOUNTED", tmp_path)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    path = write(tmp_path, cluster={}, user={})
+    (tmp_path / "namespace").write_text("of-the-pod\n")
+    assert default_namespace(path) == "n"
+    assert default_namespace(tmp_path / "none") == "default"
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert default_namespace(tmp_path / "none") == "of-the-pod"
+
+
+async def test_several_kubeconfigs_are_one(tmp_path: Path) -> None:
+    """KUBECONFIG may name files with colons between them; the first has the current context."""
+    first = write(tmp_path, cluster={}, user={"token": "t"}).rename(tmp_path / "first")
+    document = yaml.safe_load(first.read_text())
+    document["contexts"].append({"name": "o", "context": {"cluster": "c", "user": "v"}})
+    first.write_text(yaml.safe_dump(document))
+    second = tmp_path / "second"
+    second.write_text(yaml.safe_dump({"users": [{"name": "v", "user": {"token": "other"}}]}))
+    both = Path(f"{first}:{second}")
+    assert (await load(both)).authorization() == "Bearer t"
+    assert (await load(both, "o")).authorization() == "Bearer other"

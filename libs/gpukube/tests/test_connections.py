@@ -5,7 +5,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from gpukube.connections import MOST_ADDRESSES, Gate, Limits, Phase, Rates
+from gpukube.server.connections import (
+    MOST_ADDRESSES,
+    ConnectionGate,
+    ConnectionPhase,
+    Limits,
+    Rates,
+)
 
 LIMITS = Limits(connections=4, head=10, busy=60, idle=120, rate=1, burst=100)
 
@@ -36,19 +42,19 @@ class Clients:
 
     def __init__(self, limits: Limits = LIMITS) -> None:
         self.clock = Clock()
-        self.gate = Gate(limits, self.clock)
+        self.gate = ConnectionGate(limits, self.clock)
         self.transports: dict[tuple[str, int], Transport] = {}
 
-    def open(self, address: str, port: int, phase: Phase = Phase.HEAD) -> bool:
+    def open(self, address: str, port: int, phase: ConnectionPhase = ConnectionPhase.HEAD) -> bool:
         """Whether the gate takes the connection in; a second passes."""
         self.clock.now += 1
         connection = self.gate.admit(Mock(socket.socket), (address, port))
         if connection is None:
             return False
         connection.transport = self.transports[address, port] = Transport()
-        if phase is not Phase.HEAD:
+        if phase is not ConnectionPhase.HEAD:
             self.gate.asked(connection)
-        if phase is Phase.IDLE:
+        if phase is ConnectionPhase.IDLE:
             self.gate.answered((address, port))
         return True
 
@@ -81,8 +87,8 @@ def test_a_full_listener_closes_the_oldest_connection_of_the_address_with_most(
 def test_a_request_that_is_being_answered_outlives_those_that_wait(clients: Clients) -> None:
     """A verb in flight is not given up for a client that has not even asked."""
     for port in (1, 2, 3):
-        clients.open("10.0.0.1", port, Phase.BUSY)
-    clients.open("10.0.0.2", 1, Phase.IDLE)
+        clients.open("10.0.0.1", port, ConnectionPhase.BUSY)
+    clients.open("10.0.0.2", 1, ConnectionPhase.IDLE)
     clients.open("10.0.0.3", 1)
     assert clients.closed == [("10.0.0.2", 1)]
 
@@ -90,15 +96,16 @@ def test_a_request_that_is_being_answered_outlives_those_that_wait(clients: Clie
 def test_of_requests_alone_the_oldest_is_closed(clients: Clients) -> None:
     """A new client comes in even where every place is taken by a slow request."""
     for port in (1, 2, 3, 4):
-        clients.open("10.0.0.66", port, Phase.BUSY)
+        clients.open("10.0.0.66", port, ConnectionPhase.BUSY)
     assert clients.open("10.0.0.1", 1)
     assert clients.closed == [("10.0.0.66", 1)]
 
 
 @pytest.mark.parametrize(
-    ("phase", "seconds"), [(Phase.HEAD, 10), (Phase.BUSY, 60), (Phase.IDLE, 120)]
+    ("phase", "seconds"),
+    [(ConnectionPhase.HEAD, 10), (ConnectionPhase.BUSY, 60), (ConnectionPhase.IDLE, 120)],
 )
-def test_each_phase_has_its_time(clients: Clients, phase: Phase, seconds: int) -> None:
+def test_each_phase_has_its_time(clients: Clients, phase: ConnectionPhase, seconds: int) -> None:
     """Who is slower than the limit of the phase is disconnected, and nobody before."""
     clients.open("10.0.0.1", 1, phase)
     clients.clock.now += seconds
@@ -114,7 +121,7 @@ def test_each_phase_has_its_time(clients: Clients, phase: Phase, seconds: int) -
 def test_a_response_may_be_endless_where_that_is_allowed() -> None:
     """An event stream of the dashboard lasts as long as its page is open."""
     clients = Clients(Limits(connections=4, busy=None))
-    clients.open("10.0.0.1", 1, Phase.BUSY)
+    clients.open("10.0.0.1", 1, ConnectionPhase.BUSY)
     clients.clock.now += 86_400
     clients.gate.sweep()
     assert not clients.closed
@@ -122,7 +129,7 @@ def test_a_response_may_be_endless_where_that_is_allowed() -> None:
 
 def test_the_next_request_has_its_own_time(clients: Clients) -> None:
     """A kept connection that begins a request and stalls is closed like a new one."""
-    clients.open("10.0.0.1", 1, Phase.IDLE)
+    clients.open("10.0.0.1", 1, ConnectionPhase.IDLE)
     connection = clients.gate._open["10.0.0.1", 1]
     clients.clock.now += 100
     clients.gate.received(connection)

@@ -12,7 +12,7 @@ import structlog
 from gpukube import events
 from gpukube.client import Body
 from gpukube.errors import NotFoundError, UnreachableError
-from gpukube.events import EventRecorder, ObjectReference, Source
+from gpukube.events import EventRecorder, EventSource, ObjectReference
 from gpukube.rate_limiter import RateLimiter
 from gpukube.testing.clock import FakeClock
 
@@ -59,7 +59,7 @@ class FakeClient:
 
 def recorder_of(client: FakeClient, *, may_patch: bool = True) -> EventRecorder:
     """The recorder of a test."""
-    return EventRecorder(client, Source("test", "replica", may_patch=may_patch))
+    return EventRecorder(client, EventSource("test", "replica", may_patch=may_patch))
 
 
 async def written(recorder: EventRecorder) -> None:
@@ -107,9 +107,9 @@ async def test_repetitions_are_aggregated_by_topic() -> None:
     recorder = recorder_of(api)
     node = ObjectReference("Node", "n1", uid="n1")
     for card in (0, 1, 0, 1, 0):
-        recorder.record(node, "Warning", "GpuUnhealthy", f"card {card}", topic=f"card {card}")
+        recorder.record(node, "Warning", "GpuUnhealthy", f"GPU {card}", topic=f"GPU {card}")
     await written(recorder)
-    assert [event["message"] for event in api.posted] == ["card 0", "card 1"]
+    assert [event["message"] for event in api.posted] == ["GPU 0", "GPU 1"]
     assert api.posted[0]["metadata"]["namespace"] == "default"
     assert api.posted[0]["involvedObject"] == {
         "apiVersion": "v1",
@@ -180,7 +180,7 @@ def test_a_burst_goes_at_once_and_the_rest_in_step() -> None:
 async def test_an_event_carries_what_kubectl_shows() -> None:
     """Source, times, the object and its namespace; a program of a node names the node."""
     api = FakeClient()
-    recorder = EventRecorder(api, Source("test", "replica", host="n1"))
+    recorder = EventRecorder(api, EventSource("test", "replica", host="n1"))
     recorder.record(POD, "Normal", "GpuPlaced", "m")
     await written(recorder)
     [event] = api.posted
@@ -207,7 +207,7 @@ async def test_an_event_carries_what_kubectl_shows() -> None:
 async def test_repetitions_are_written_again_after_the_quiet_time(clock: FakeClock) -> None:
     """Within it they are only counted; the next writing is a patch with all of them."""
     api, outcomes = FakeClient(), list[str]()
-    recorder = EventRecorder(api, Source("test", "replica"), counted=outcomes.append)
+    recorder = EventRecorder(api, EventSource("test", "replica"), counted=outcomes.append)
     recorder.record(POD, "Warning", "R", "first")
     await written(recorder)
     clock.seconds += events.QUIET_SECONDS - 0.1
@@ -228,7 +228,7 @@ async def test_what_becomes_of_each_event_is_counted(monkeypatch: pytest.MonkeyP
     """An event without room in the queue, and one that the API server refuses, are dropped."""
     monkeypatch.setattr(events, "QUEUE_LIMIT", 1)
     api, outcomes = FakeClient(), list[str]()
-    recorder = EventRecorder(api, Source("test", "replica"), counted=outcomes.append)
+    recorder = EventRecorder(api, EventSource("test", "replica"), counted=outcomes.append)
     recorder.record(POD, "Normal", "A", "m")
     recorder.record(POD, "Normal", "B", "m")
     assert outcomes == ["dropped"]
@@ -293,4 +293,4 @@ async def test_a_stop_waits_for_events_a_bounded_time(clock: FakeClock) -> None:
     with structlog.testing.capture_logs() as logs:
         await recorder.flush(seconds=1)
     assert clock.now() - began == pytest.approx(1)
-    assert logs == [{"event": "events left unwritten", "count": 1, "log_level": "warning"}]
+    assert logs == [{"event": "events not written", "count": 1, "log_level": "warning"}]

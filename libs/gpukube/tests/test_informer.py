@@ -9,10 +9,10 @@ from aiohttp import web
 from following import following
 from kubeobjects import node
 
-from gpukube import lister
 from gpukube.testing.answers import status
 from gpukube.testing.apiserver import FakeApiServer
 from gpukube.testing.waiting import until
+from gpukube.watch import lister
 
 
 async def test_it_lists_then_follows(cluster: FakeApiServer, tmp_path: Path) -> None:

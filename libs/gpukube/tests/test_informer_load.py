@@ -8,11 +8,12 @@ from aiohttp import web
 from following import following
 from kubeobjects import node
 
-from gpukube import firstlist, informer
 from gpukube.backoff import Backoff
 from gpukube.testing.answers import status
 from gpukube.testing.apiserver import FakeApiServer, Fault
 from gpukube.testing.waiting import until
+from gpukube.watch import first_list as firstlist
+from gpukube.watch import informer
 
 ROUNDS = 20
 

@@ -11,10 +11,10 @@ from aiohttp import web
 from following import NODES, UNCHECKED, following
 from kubeobjects import node
 
-from gpukube import informer
 from gpukube.testing.answers import status_of, too_large
 from gpukube.testing.apiserver import FakeApiServer, Snapshot
 from gpukube.testing.waiting import until
+from gpukube.watch import informer
 
 Line = Callable[[], dict[str, Any]]
 
@@ -84,6 +84,7 @@ async def test_a_lost_connection_alone_needs_no_list(
         assert cluster.lists("nodes") == 1
 
 
+@pytest.mark.slow
 async def test_a_long_absence_is_followed_by_a_list(cluster: FakeApiServer, tmp_path: Path) -> None:
     """The restored server has passed the old version before anybody could look."""
     backup = await backed_up(cluster)

@@ -14,13 +14,13 @@ from following import NODES, UNCHECKED, FakeHandler
 from kubeobjects import node
 
 from gpucore.wire.nodes import Node
-from gpukube import informer as informer_module
 from gpukube.backoff import Backoff
-from gpukube.collection import Collection
 from gpukube.errors import UnreachableError
-from gpukube.informer import Informer
 from gpukube.testing.clock import FakeClock
 from gpukube.testing.scripted import Reply, ScriptedClient, Stream, failure
+from gpukube.watch import informer as informer_module
+from gpukube.watch.collection import Collection
+from gpukube.watch.informer import Informer
 
 LOST = UnreachableError("connection reset")
 FOREVER = 1e9

@@ -1,6 +1,7 @@
 """The listener over real sockets: half-open clients lose their connections, others are served."""
 
 import asyncio
+import resource
 import socket
 import ssl
 import subprocess
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from gpukube import listening
-from gpukube.connections import Gate, Limits
-from gpukube.listening import HEAD_BYTES, Listener, bound
+from gpukube.server import listening
+from gpukube.server.connections import ConnectionGate, Limits
+from gpukube.server.listening import HEAD_BYTES, Listener, bound
+from gpukube.testing.clock import FakeClock
+from gpukube.testing.waiting import until
 
 SECONDS = 30.0
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -22,7 +25,7 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 class Greets(asyncio.Protocol):
     """Answers each chunk that ends a head, and tells the gate as a server would."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: ConnectionGate) -> None:
         self._gate = gate
         self._got = b""
 
@@ -40,9 +43,9 @@ class Greets(asyncio.Protocol):
 @asynccontextmanager
 async def served(
     limits: Limits, context: ssl.SSLContext | None = None
-) -> AsyncIterator[tuple[int, Gate]]:
+) -> AsyncIterator[tuple[int, ConnectionGate]]:
     """A listener on a free port of this machine."""
-    gate = Gate(limits, asyncio.get_running_loop().time)
+    gate = ConnectionGate(limits, asyncio.get_running_loop().time)
     listener = Listener(gate, lambda: Greets(gate), await bound("127.0.0.1", 0), context)
     listener.start()
     try:
@@ -166,7 +169,7 @@ async def test_a_handshake_that_stalls_ends_in_time(
 
 async def test_who_opens_too_fast_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused connection is closed at once, and costs no place."""
-    monkeypatch.setattr("gpukube.connections.LOOPBACK", frozenset())
+    monkeypatch.setattr("gpukube.server.connections.LOOPBACK", frozenset())
     async with served(Limits(connections=20, rate=0.001, burst=2)) as (port, gate):
         assert await greeted(port) == b"hello"
         assert await greeted(port) == b"hello"
@@ -178,7 +181,7 @@ async def test_who_opens_too_fast_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 async def test_pipelined_requests_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many requests in one packet are no way around the rate."""
-    monkeypatch.setattr("gpukube.connections.LOOPBACK", frozenset())
+    monkeypatch.setattr("gpukube.server.connections.LOOPBACK", frozenset())
     limits = Limits(connections=20, rate=0.001, burst=50, each_request=True)
     async with served(limits) as (port, gate):
         reader, writer = await half_open(port, REQUEST * 40)
@@ -209,3 +212,98 @@ async def test_an_address_in_use_is_an_error() -> None:
     async with served(Limits(connections=1)) as (port, _):
         with pytest.raises(OSError, match="in use"):
             await bound("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "set_to"),
+    [
+        (1024, 1_000_000, 65_536),
+        (1024, 4096, 4096),
+        (1024, -1, 65_536),
+        (65_536, 1_000_000, None),
+        (100_000, 1_000_000, None),
+        (-1, -1, None),
+        (4096, 4096, None),
+    ],
+)
+def test_the_process_may_open_more_files(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, set_to: int | None
+) -> None:
+    """Up to the hard limit, at most 65,536; a limit that is higher already is left."""
+    assert resource.RLIM_INFINITY == -1
+    calls: list[Any] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, pair: calls.append((kind, pair)))
+    listening.raise_file_limit()
+    expected = [] if set_to is None else [(resource.RLIMIT_NOFILE, (set_to, hard))]
+    assert calls == expected
+
+
+async def test_both_families_can_have_one_port() -> None:
+    """IPv4 and IPv6 are bound side by side, and a port is free again at once after a restart."""
+    (first,) = await bound("127.0.0.1", 0)
+    port = first.getsockname()[1]
+    assert first.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
+    assert first.gettimeout() == 0
+    first.close()
+    try:
+        found = await bound("", port)
+    except OSError:  # no IPv6 on this machine
+        pytest.skip("IPv6 is not there")
+    try:
+        for one in found:
+            if one.family == socket.AF_INET6:
+                assert one.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+        assert {one.getsockname()[1] for one in found} == {port}
+    finally:
+        for one in found:
+            one.close()
+
+
+class FakeSocket:
+    """A listening socket without descriptors left."""
+
+    def accept(self) -> Any:
+        raise OSError(24, "Too many open files")
+
+
+async def test_a_listener_without_descriptors_looks_away_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The socket stays readable, so that looking at it at once would take the whole processor."""
+    watched: list[tuple[str, object]] = []
+    gate = ConnectionGate(Limits(connections=1), asyncio.get_running_loop().time)
+    one: Any = FakeSocket()
+    listener = Listener(gate, lambda: Greets(gate), [])
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "remove_reader", lambda sock: watched.append(("off", sock)))
+    monkeypatch.setattr(loop, "add_reader", lambda sock, *_: watched.append(("on", sock)))
+    monkeypatch.setattr(listening, "PAUSE_SECONDS", 0.01)
+    listener.start()
+    listener._accept(one)
+    assert watched == [("off", one)]
+    await until("it looks again", lambda: len(watched) == 2)
+    assert watched == [("off", one), ("on", one)]
+    listener._accept(one)
+    listener.close()
+    assert not listener.is_serving()
+    await asyncio.sleep(0.05)
+    assert watched[2:] == [("off", one)]
+
+
+async def test_closed_connections_are_reported_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, clock: FakeClock
+) -> None:
+    """The log tells of an attack without becoming a part of it; a quiet listener writes nothing."""
+    gate = ConnectionGate(Limits(connections=1), clock.now)
+    listener = Listener(gate, lambda: Greets(gate), [])
+    listener.start()
+    await asyncio.sleep(100)
+    assert caplog.messages == []
+    for _ in range(100):
+        gate.closed["rate"] += 1
+        await asyncio.sleep(1)
+    assert len(caplog.messages) == 2
+    assert caplog.messages[0] == "connections closed by limits: {'rate': 1}"
+    listener.close()
+    await listener.wait_closed()

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from gpukube.scrapes import PIECE_BYTES, SharedScrape, pieces
+from gpukube.server.scrapes import PIECE_BYTES, SharedScrape, pieces
 
 SECONDS = 30.0
 

@@ -40,7 +40,7 @@ class Backoff:
 
         Args:
             lasted: seconds of success before the failure.
-            asked: minimum wait in seconds that the server requested (``Retry-After``).
+            asked: minimum wait in seconds requested by the server (``Retry-After``).
         """
         self._failures = 1 if lasted >= self._healthy else self._failures + 1
         step = min(self._last, self._first * 2.0 ** min(self._failures - 1, 30))

@@ -1,103 +1,104 @@
 """The client of the Kubernetes API server: bytes in, bytes out.
 
-The narrow decoders of ``gpucore.wire`` read the replies. :mod:`gpukube.config` finds the server and
-the credentials. Nothing is retried here, because only the caller knows what a failure means; all
-failures are those of :mod:`gpukube.errors`.
+The narrow decoders of ``gpucore.wire`` read the replies. :mod:`gpukube.kubeconfig` finds the server
+and the credentials. Nothing is retried here, because only the caller knows what a failure means;
+all failures are those of :mod:`gpukube.errors`.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
-from urllib import request
-from urllib.parse import urlsplit
+from typing import Any, Final, Self
 
 import msgspec
 
-from gpukube import config
-from gpukube.config import ClientConfig
-from gpukube.errors import ConfigError, StatusError, UnreachableError, failure_of
-from gpukube.http1 import ConnectionPool, Reply
-
-if TYPE_CHECKING:
-    from gpukube.session import Session
+from gpukube import kubeconfig as configs
+from gpukube.config import ClientConfig, environment_proxy
+from gpukube.errors import ConfigError, StatusError
+from gpukube.interface import (
+    JSON,
+    JSON_PATCH,
+    MERGE_PATCH,
+    Body,
+    KubeClient,
+    Reply,
+    encoded,
+    failure_in,
+    headers_of,
+)
+from gpukube.session import Session
 
 CONNECT_SECONDS: Final = 3.0
 REQUEST_SECONDS: Final = 30.0
 UNAUTHORIZED: Final = 401
-JSON: Final = "application/json"
-MERGE_PATCH: Final = "application/merge-patch+json"
+__all__ = ["Body", "HttpKubeClient", "KubeClient"]
 
-Body = bytes | Mapping[str, Any]
-"""Encoded JSON, or an object that the client encodes."""
 _Query = tuple[str, tuple[tuple[str, str], ...]]
 
 
-class KubeClient(Protocol):
-    """The calls that services make; paths are absolute, bodies are JSON."""
-
-    async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
-        """GET an object or a list."""
-        ...
-
-    async def post(self, path: str, body: Body) -> bytes:
-        """Create an object."""
-        ...
-
-    async def patch(self, path: str, body: Body) -> bytes:
-        """Apply a JSON merge patch; ``None`` removes a field."""
-        ...
-
-    async def delete(self, path: str) -> bytes:
-        """Delete an object."""
-        ...
-
-    def watch(
-        self, path: str, *, params: Mapping[str, str], silence: float
-    ) -> AsyncIterator[list[bytes]]:
-        """Lines of a watch as they arrive, starting with an empty list once the server accepted it.
-
-        Raises:
-            StatusError: the server refused the watch.
-            UnreachableError: the connection broke, or nothing came for ``silence`` seconds.
-        """
-        ...
+DRY_RUN: Final = {"dryRun": "All"}
 
 
 class HttpKubeClient:
     """A :class:`KubeClient` over kept connections; create it with :meth:`connect`.
 
-    POST and prefetched GET requests use the small client of :mod:`gpukube.http1`. Everything else,
-    and everything through a proxy, uses aiohttp (:mod:`gpukube.session`).
-
     Args:
         found: address and credentials of the API server.
         kubeconfig: file that is read again when the server answers 401.
+        context: name of the context in it; empty for the current one.
         user_agent: name of this program in the audit log of the API server.
+        seconds: timeout of a request.
+        as_user: user to impersonate; empty for none.
     """
 
-    def __init__(self, found: ClientConfig, kubeconfig: Path | None, *, user_agent: str) -> None:
+    def __init__(
+        self,
+        found: ClientConfig,
+        kubeconfig: Path | None,
+        *,
+        context: str = "",
+        user_agent: str,
+        seconds: float = REQUEST_SECONDS,
+        as_user: str = "",
+    ) -> None:
         self._config = found
-        self._kubeconfig = kubeconfig
-        self._headers = {
-            "User-Agent": user_agent,
-            "Accept": JSON,
-            "Accept-Encoding": "identity",  # compressing the first lists would delay the start
-        }
-        self._proxy = found.proxy or _proxy(found.host)
-        self._pool = None if self._proxy else _pool(found)
-        self._session: Session | None = None
+        self._kubeconfig, self._context = kubeconfig, context
+        self._headers = headers_of(user_agent, as_user)
+        self._session = Session(
+            found.host,
+            found.tls,
+            server_name=found.server_name,
+            proxy=found.proxy or environment_proxy(found.host),
+            connect_seconds=CONNECT_SECONDS,
+            seconds=seconds,
+        )
         self._prefetched: dict[_Query, asyncio.Task[bytes]] = {}
 
     @classmethod
-    async def connect(cls, kubeconfig: Path | None, *, user_agent: str) -> Self:
+    async def connect(
+        cls,
+        kubeconfig: Path | None,
+        *,
+        context: str = "",
+        user_agent: str,
+        seconds: float = REQUEST_SECONDS,
+        as_user: str = "",
+    ) -> Self:
         """Read a kubeconfig file, or the service account of this pod without one.
 
         Raises:
             ConfigError: neither names an API server.
         """
-        return cls(await config.load(kubeconfig), kubeconfig, user_agent=user_agent)
+        found = await configs.load(kubeconfig, context)
+        return cls(
+            found,
+            kubeconfig,
+            context=context,
+            user_agent=user_agent,
+            seconds=seconds,
+            as_user=as_user,
+        )
 
     async def __aenter__(self) -> Self:
         """No connection is opened before the first request."""
@@ -111,16 +112,14 @@ class HttpKubeClient:
         for task in self._prefetched.values():
             task.cancel()
         await asyncio.gather(*self._prefetched.values(), return_exceptions=True)
-        if self._pool is not None:
-            await self._pool.close()
-        if self._session is not None:
-            await self._session.close()
+        await self._session.close()
 
     def prefetch(self, path: str, params: Mapping[str, str]) -> None:
         """Send a GET now; the next :meth:`get` of the same takes its reply, or its failure."""
-        if self._pool is not None:
-            task = asyncio.create_task(self._get_from_pool(self._pool, path, params))
-            self._prefetched[_query(path, params)] = task
+        request = self._request("GET", path, params=params)
+        self._prefetched[_query(path, params)] = asyncio.create_task(
+            request, name=f"prefetch {path}"
+        )
 
     async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
         """GET an object or a list."""
@@ -132,18 +131,20 @@ class HttpKubeClient:
 
     async def post(self, path: str, body: Body) -> bytes:
         """Create an object."""
-        if self._pool is None:
-            return await self._request("POST", path, body=body, content=JSON)
-        headers = {**self._headers, "Content-Type": JSON, **await self._credentials()}
-        try:
-            reply = await self._pool.post(path, _encoded(body), headers)
-        except (OSError, TimeoutError) as error:
-            raise UnreachableError.because(f"POST {path}", error) from error
-        return await self._body_of(f"POST {path}", reply)
+        return await self._request("POST", path, body=body, content=JSON)
+
+    async def dry_run(self, path: str, body: Body) -> bytes:
+        """The object as the API server would store it; nothing is created."""
+        return await self._request("POST", path, params=DRY_RUN, body=body, content=JSON)
 
     async def patch(self, path: str, body: Body) -> bytes:
         """Apply a JSON merge patch; ``None`` removes a field."""
         return await self._request("PATCH", path, body=body, content=MERGE_PATCH)
+
+    async def json_patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> bytes:
+        """Apply a JSON patch (RFC 6902): all of its operations, or none."""
+        body = msgspec.json.encode(operations)
+        return await self._request("PATCH", path, body=body, content=JSON_PATCH)
 
     async def delete(self, path: str) -> bytes:
         """Delete an object."""
@@ -154,7 +155,7 @@ class HttpKubeClient:
     ) -> AsyncGenerator[list[bytes], None]:
         """Lines of a watch as they arrive; see :meth:`KubeClient.watch`."""
         headers = {**self._headers, **await self._credentials()}
-        stream = self._aiohttp().watch(path, params=params, headers=headers, silence=silence)
+        stream = self._session.watch(path, params=params, headers=headers, silence=silence)
         async with aclosing(stream):
             try:
                 async for lines in stream:
@@ -162,16 +163,6 @@ class HttpKubeClient:
             except StatusError as error:
                 await self._renew_credentials(error.status)
                 raise
-
-    async def _get_from_pool(
-        self, pool: ConnectionPool, path: str, params: Mapping[str, str]
-    ) -> bytes:
-        headers = {**self._headers, **await self._credentials()}
-        try:
-            reply = await pool.get(path, params, headers)
-        except (OSError, TimeoutError) as error:
-            raise UnreachableError.because(f"GET {path}", error) from error
-        return await self._body_of(f"GET {path}", reply)
 
     async def _request(
         self,
@@ -185,10 +176,8 @@ class HttpKubeClient:
         headers = {**self._headers, **await self._credentials()}
         if content:
             headers["Content-Type"] = content
-        data = None if body is None else _encoded(body)
-        reply = await self._aiohttp().request(
-            method, path, params=params, body=data, headers=headers
-        )
+        data = None if body is None else encoded(body)
+        reply = await self._session.request(method, path, params=params, body=data, headers=headers)
         return await self._body_of(f"{method} {path}", reply)
 
     async def _body_of(self, request: str, reply: Reply) -> bytes:
@@ -196,55 +185,22 @@ class HttpKubeClient:
         if reply.status < 300:
             return reply.body
         await self._renew_credentials(reply.status)
-        after = reply.headers.get("retry-after", "")
-        raise failure_of(request, reply.status, reply.reason, reply.body, retry_after=after)
-
-    def _aiohttp(self) -> "Session":
-        """The aiohttp session, imported at its first use because the import takes a while."""
-        if self._session is None:
-            from gpukube.session import Session  # noqa: PLC0415 - see above
-
-            self._session = Session(
-                self._config.host,
-                self._config.tls,
-                proxy=self._proxy,
-                connect_seconds=CONNECT_SECONDS,
-                seconds=REQUEST_SECONDS,
-            )
-        return self._session
+        raise failure_in(request, reply)
 
     async def _renew_credentials(self, status: int) -> None:
         """Read the kubeconfig again after a 401; token files are read again every minute anyway."""
         if status == UNAUTHORIZED and self._kubeconfig is not None:
             with suppress(ConfigError):  # the file may be in the middle of a replacement
-                self._config = await config.load(self._kubeconfig)
+                self._config = await configs.load(self._kubeconfig, self._context)
 
     async def _credentials(self) -> dict[str, str]:
         """The Authorization header; client certificates are part of the TLS context."""
-        found = await self._config.authorization()
+        config = self._config
+        found = (
+            await asyncio.to_thread(config.authorization) if config.due else config.authorization()
+        )
         return {"Authorization": found} if found else {}
-
-
-def _encoded(body: Body) -> bytes:
-    return body if isinstance(body, bytes) else msgspec.json.encode(body)
-
-
-def _pool(found: ClientConfig) -> ConnectionPool:
-    return ConnectionPool(
-        found.host, found.tls, connect_seconds=CONNECT_SECONDS, seconds=REQUEST_SECONDS
-    )
 
 
 def _query(path: str, params: Mapping[str, str]) -> _Query:
     return path, tuple(sorted(params.items()))
-
-
-def _proxy(host: str) -> str | None:
-    """The proxy that the environment names for ``host``, unless ``host`` is exempt.
-
-    It is looked up once, because aiohttp would look it up for every request in a thread, which
-    takes longer than the rest of the request.
-    """
-    parts = urlsplit(host)
-    exempt = request.proxy_bypass(parts.hostname or "")
-    return None if exempt else request.getproxies().get(parts.scheme)

@@ -1,15 +1,15 @@
 """Client configuration: the address of the API server and the credentials of this process.
 
-The service account of a pod is read here. A kubeconfig file is read by the official client, which
-is imported only then because the import takes longer than everything else at start.
+The service account of a pod is read here, a kubeconfig file by :mod:`gpukube.kubeconfig`.
 """
 
-import os
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol
+from urllib import request
+from urllib.parse import urlsplit
 
 from gpukube.errors import ConfigError
 
@@ -24,15 +24,25 @@ class ClientConfig(Protocol):
     Attributes:
         host: URL without a slash at its end.
         tls: for an https host.
+        server_name: name in the certificate of the server where it is not that of the host.
         proxy: URL of the proxy that the configuration names, if any.
     """
 
     host: str
     tls: ssl.SSLContext | None
+    server_name: str | None
     proxy: str | None
 
-    async def authorization(self) -> str:
-        """Value of the Authorization header for the next request; empty for none."""
+    def authorization(self) -> str:
+        """Value of the Authorization header for the next request; empty for none.
+
+        It may read a file or run a credential plugin, if :attr:`due` is true.
+        """
+        ...
+
+    @property
+    def due(self) -> bool:
+        """The credentials have to be read again, which may take a while."""
         ...
 
 
@@ -45,11 +55,14 @@ class TokenConfig:
 
     def __init__(self, host: str, tls: ssl.SSLContext | None, token: Path) -> None:
         self.host, self.tls = host.rstrip("/"), tls
+        self.server_name: str | None = None
         self.proxy: str | None = None
         self._token = token
         self._text, self._read = "", float("-inf")
 
-    async def authorization(self) -> str:
+    due = False  # a file in memory is read at once
+
+    def authorization(self) -> str:
         """The current token; the last one read while its file is missing or empty."""
         if monotonic() - self._read >= TOKEN_SECONDS:
             self._text = self._now()
@@ -61,19 +74,6 @@ class TokenConfig:
             return self._token.read_text().strip() or self._text
         except OSError:
             return self._text
-
-
-async def load(kubeconfig: Path | None) -> ClientConfig:
-    """Read a kubeconfig file, or the service account of this pod without one.
-
-    Raises:
-        ConfigError: neither names an API server.
-    """
-    if kubeconfig is None:
-        return in_cluster(os.environ, MOUNTED)
-    from gpukube.kubeconfig import read  # noqa: PLC0415 - see above
-
-    return await read(kubeconfig)
 
 
 def in_cluster(environ: Mapping[str, str], folder: Path) -> ClientConfig:
@@ -88,13 +88,24 @@ def in_cluster(environ: Mapping[str, str], folder: Path) -> ClientConfig:
     """
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
-        raise ConfigError("this is no pod, and no kubeconfig is given")
+        raise ConfigError("not running in a pod, and no kubeconfig is given")
     token = folder / "token"
     if not token.is_file():
-        raise ConfigError(f"no service account: {token} is not there")
+        raise ConfigError(f"no service account: {token} does not exist")
     try:
         tls = ssl.create_default_context(cafile=folder / "ca.crt")
     except OSError as error:
         raise ConfigError(f"no service account: {folder / 'ca.crt'}: {error}") from error
     name = f"[{host}]" if ":" in host else host
     return TokenConfig(f"https://{name}:{port}", tls, token)
+
+
+def environment_proxy(host: str) -> str | None:
+    """The proxy that the environment names for ``host``, unless ``host`` is exempt.
+
+    It is looked up once, because aiohttp would look it up for every request in a thread, which
+    takes longer than the rest of the request.
+    """
+    parts = urlsplit(host)
+    exempt = request.proxy_bypass(parts.hostname or "")
+    return None if exempt else request.getproxies().get(parts.scheme)

@@ -6,7 +6,9 @@ The text of every error names the request::
     ├── UnreachableError        no reply: refused, reset, timed out; the request may have been done
     ├── SilentWatchError        a watch delivered nothing
     ├── VersionWentBackError    the server has an older resource version than before
+    ├── InvalidReplyError       a success whose body is not what the API defines
     └── StatusError             a reply other than success
+        ├── ForbiddenError      401 and 403
         ├── NotFoundError       404
         ├── ConflictError       409
         ├── GoneError           410, the resource version is too old
@@ -69,6 +71,10 @@ class VersionWentBackError(KubeError):
     shows_restore = True
 
 
+class InvalidReplyError(KubeError):
+    """The body of a reply cannot be read."""
+
+
 class StatusError(KubeError):
     """The API server replied with a failure.
 
@@ -102,6 +108,10 @@ class StatusError(KubeError):
         return self.version_too_large
 
 
+class ForbiddenError(StatusError):
+    """401 or 403: the credentials do not allow the request."""
+
+
 class NotFoundError(StatusError):
     """404."""
 
@@ -123,6 +133,8 @@ class ServerError(StatusError):
 
 
 _ERRORS: Final[Mapping[int, type[StatusError]]] = {
+    401: ForbiddenError,
+    403: ForbiddenError,
     404: NotFoundError,
     409: ConflictError,
     GONE: GoneError,

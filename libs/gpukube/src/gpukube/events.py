@@ -43,7 +43,7 @@ class ObjectReference(msgspec.Struct, frozen=True, omit_defaults=True, rename="c
     uid: str = ""
 
 
-class Source(msgspec.Struct, frozen=True):
+class EventSource(msgspec.Struct, frozen=True):
     """Who records.
 
     Attributes:
@@ -77,7 +77,7 @@ _Key = tuple[ObjectReference, str, str]
 
 
 def no_count(_: Outcome) -> None:
-    """Nobody counts."""
+    """Metrics that are not collected."""
 
 
 class EventRecorder:
@@ -90,7 +90,7 @@ class EventRecorder:
     def __init__(
         self,
         client: KubeClient,
-        source: Source,
+        source: EventSource,
         *,
         counted: Callable[[Outcome], None] = no_count,
     ) -> None:
@@ -151,7 +151,7 @@ class EventRecorder:
             async with asyncio.timeout(seconds):
                 await self._queue.join()
         except TimeoutError:
-            log.warning("events left unwritten", count=self._queue.qsize())
+            log.warning("events not written", count=self._queue.qsize())
 
     def _known(self, about: ObjectReference, type_: EventType, reason: str, topic: str) -> _Event:
         key = (about, reason, topic)

@@ -1,4 +1,4 @@
-"""How fast events may be written, so that they give way to the requests that they report.
+"""Rate limit of event writes, so that they do not delay the requests that they report.
 
 A burst goes at once. More than that is written at a steady rate, a lower one while new events
 arrive, because then pods are being bound and every event would take a request from a bind. This

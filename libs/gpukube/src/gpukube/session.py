@@ -1,8 +1,4 @@
-"""Requests of every kind through aiohttp: proxies, PATCH, DELETE and watches.
-
-The import of aiohttp takes a while and each request costs more than with :mod:`gpukube.http1`, so
-this module is imported when it is first needed.
-"""
+"""Requests and watches through aiohttp, for programs with an event loop."""
 
 import ssl
 from collections.abc import AsyncGenerator, Mapping
@@ -11,8 +7,8 @@ from typing import Final
 import aiohttp
 from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 
-from gpukube.errors import UnreachableError, failure_of
-from gpukube.http1 import Reply
+from gpukube.errors import UnreachableError
+from gpukube.interface import Reply, failure_in
 
 CONNECTIONS: Final = 128
 READ_BUFFER: Final = 2**18
@@ -31,6 +27,7 @@ class Session:
     Args:
         host: with its scheme and port.
         tls: where the scheme is https.
+        server_name: name in the certificate of the server where it is not that of the host.
         proxy: URL of a proxy for all of it.
         connect_seconds: timeout of a new connection.
         seconds: timeout of a whole request; watches have none.
@@ -41,11 +38,13 @@ class Session:
         host: str,
         tls: ssl.SSLContext | None,
         *,
+        server_name: str | None = None,
         proxy: str | None,
         connect_seconds: float,
         seconds: float,
     ) -> None:
         self._host = host
+        self._server_name = server_name
         self._connect_seconds = connect_seconds
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
@@ -80,7 +79,13 @@ class Session:
         """
         try:
             async with self._session.request(
-                method, self._host + path, params=params, data=body, headers=headers
+                method,
+                self._host + path,
+                params=params,
+                data=body,
+                headers=headers,
+                server_hostname=self._server_name,
+                allow_redirects=False,  # credentials are for this server alone
             ) as reply:
                 return await _whole(reply)
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -103,9 +108,11 @@ class Session:
                 params={**params, "watch": "1"},
                 headers=headers,
                 timeout=timeout,
+                server_hostname=self._server_name,
+                allow_redirects=False,  # credentials are for this server alone
             ) as reply:
                 if reply.status != 200:
-                    raise _failure(request, await _whole(reply))
+                    raise failure_in(request, await _whole(reply))
                 yield []  # the server accepted the watch
                 rest = b""
                 async for chunk in reply.content.iter_any():
@@ -118,8 +125,3 @@ class Session:
 async def _whole(reply: aiohttp.ClientResponse) -> Reply:
     headers = {name.lower(): value for name, value in reply.headers.items()}
     return Reply(reply.status, reply.reason or "", headers, await reply.read())
-
-
-def _failure(request: str, reply: Reply) -> Exception:
-    after = reply.headers.get("retry-after", "")
-    return failure_of(request, reply.status, reply.reason, reply.body, retry_after=after)

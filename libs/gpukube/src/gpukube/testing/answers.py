@@ -42,10 +42,11 @@ def key_in(request: web.Request) -> Key:
 def selector_of(request: web.Request) -> Selector:
     """Which objects the path and the field selector of a list or watch select."""
     namespace = request.match_info.get("namespace")
-    field, _, value = request.query.get("fieldSelector", "").partition("=")
+    text = request.query.get("fieldSelector", "")
+    terms = [term.partition("=") for term in text.split(",") if term]
     return lambda item: (
         (namespace is None or item["metadata"].get("namespace") == namespace)
-        and (not field or _field(item, field) == value)
+        and all(_field(item, field) == value for field, _, value in terms)
     )
 
 

@@ -1,9 +1,10 @@
-"""A Kubernetes API server over real HTTP, as far as a service can tell the difference.
+"""A fake Kubernetes API server over real HTTP that services cannot distinguish from a real one.
 
-It keeps pods, nodes, events and config maps under one revision; lists in pages; watches with field
-selectors, bookmarks, history and 410; applies merge patches and bindings as the real one does (UID
-precondition, annotations merged, 409 for a pod that is bound). It can be restored to an earlier
-revision. Tests request faults once by verb, or for as long as they are set.
+It keeps pods, nodes, events, config maps, secrets, webhook configurations, resource slices and
+claims under one revision; lists in pages; watches with field selectors, bookmarks, history and 410;
+applies merge patches and bindings as the real one does (UID and version preconditions, annotations
+merged, 409 for a pod that is bound). It can be restored to an earlier revision. Tests request
+faults once by verb, or for as long as they are set.
 """
 
 import asyncio
@@ -16,16 +17,25 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from gpukube.collection import PROBE
 from gpukube.testing.answers import Key, Object, selector_of, status, too_large
 from gpukube.testing.objectrequests import ObjectRequests
 from gpukube.testing.store import Revision, Store
 from gpukube.testing.watches import Flow, Watches
+from gpukube.watch.collection import PROBE
 
 Fault = Callable[[web.Request], Any]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Snapshot = tuple[int, dict[str, dict[Key, Object]]]
-KINDS = {"pods": "Pod", "nodes": "Node", "events": "Event", "configmaps": "ConfigMap"}
+KINDS = {
+    "pods": "Pod",
+    "nodes": "Node",
+    "events": "Event",
+    "configmaps": "ConfigMap",
+    "resourceslices": "ResourceSlice",
+    "secrets": "Secret",
+    "mutatingwebhookconfigurations": "MutatingWebhookConfiguration",
+    "resourceclaims": "ResourceClaim",
+}
 
 
 class FakeApiServer:
@@ -83,7 +93,13 @@ class FakeApiServer:
     async def __aenter__(self) -> Self:
         app = web.Application(middlewares=[self._failing])
         one = "/{plural}/{name}"
-        for prefix in ("/api/v1", "/api/v1/namespaces/{namespace}"):
+        for prefix in (
+            "/api/v1",
+            "/api/v1/namespaces/{namespace}",
+            "/apis/resource.k8s.io/v1",
+            "/apis/admissionregistration.k8s.io/v1",
+            "/apis/resource.k8s.io/v1/namespaces/{namespace}",
+        ):
             app.router.add_get(prefix + "/{plural}", self._collection)
             app.router.add_post(prefix + "/{plural}", self._unless("create", self._objects.create))
             app.router.add_get(prefix + one, self._unless("get", self._objects.get))
@@ -224,10 +240,10 @@ class FakeApiServer:
     def _unless(self, verb: str, handler: Handler) -> Handler:
         """A handler that a requested fault of the verb replaces."""
 
-        async def answer(request: web.Request) -> web.StreamResponse:
+        async def handle(request: web.Request) -> web.StreamResponse:
             return await self._fault(verb, request) or await handler(request)
 
-        return answer
+        return handle
 
     async def apply_binding(self, request: web.Request) -> web.StreamResponse:
         """Bind as the real server does; a fault may call this and still answer otherwise."""

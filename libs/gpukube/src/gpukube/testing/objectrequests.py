@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
+from typing import Any
 
 from aiohttp import web
 
@@ -26,7 +27,7 @@ class ObjectRequests:
         return web.json_response(item) if item else _not_found(request)
 
     async def create(self, request: web.Request) -> web.StreamResponse:
-        """Create an object in the namespace of the path."""
+        """Create an object in the namespace of the path; a dry run only shows it."""
         item = await request.json()
         namespace = item["metadata"].setdefault(
             "namespace", request.match_info.get("namespace", "")
@@ -34,17 +35,23 @@ class ObjectRequests:
         store = self._stores[request.match_info["plural"]]
         if (namespace, item["metadata"]["name"]) in store.objects:
             return status(409, "already exists")
+        if request.query.get("dryRun"):
+            return web.json_response(item, status=201)
         return web.json_response(store.put(item), status=201)
 
     async def patch(self, request: web.Request) -> web.StreamResponse:
-        """Apply a merge patch; a UID in it is a precondition."""
+        """Apply a merge patch; a UID and a resource version in it are preconditions."""
         item, patch = self._found(request), await request.json()
         if item is None:
             return _not_found(request)
-        if conflict := _uid_conflict(patch.get("metadata", {}), item):
+        metadata = patch.get("metadata", {})
+        if conflict := _uid_conflict(metadata, item) or _version_conflict(metadata, item):
             return conflict
         store = self._stores[request.match_info["plural"]]
-        return web.json_response(store.put(merged(item, patch)))
+        changed = merged(item, patch)
+        if manager := request.query.get("fieldManager", ""):
+            changed["metadata"] |= {"managedFields": [_managed(manager, patch)]}
+        return web.json_response(store.put(changed))
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
         """Delete an object at once."""
@@ -86,3 +93,18 @@ def _uid_conflict(metadata: Object, item: Object) -> web.Response | None:
     if uid and uid != item["metadata"].get("uid"):
         return status(409, f"Precondition failed: UID in precondition: {uid}")
     return None
+
+
+def _version_conflict(metadata: Object, item: Object) -> web.Response | None:
+    version = metadata.get("resourceVersion")
+    if version and version != item["metadata"]["resourceVersion"]:
+        return status(409, "the object has been modified")
+    return None
+
+
+def _managed(manager: str, patch: dict[str, Any]) -> dict[str, Any]:
+    """Who wrote the fields of the status that the patch sets, as managedFields say it."""
+    written: dict[str, Any] = {
+        f"f:{key}": {} for key, value in patch.get("status", {}).items() if value
+    }
+    return {"manager": manager, "fieldsV1": {"f:status": written}}

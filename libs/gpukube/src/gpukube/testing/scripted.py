@@ -1,4 +1,4 @@
-"""A client of the API server that replies what a test wrote down, and records every request."""
+"""A client of the API server with prepared responses that records every request."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from gpukube.client import Body
 from gpukube.errors import StatusError, failure_of
 
 
-class Request(NamedTuple):
+class RecordedRequest(NamedTuple):
     """One request.
 
     Attributes:
@@ -25,7 +25,7 @@ class Request(NamedTuple):
     at: float
 
 
-Reply = bytes | Exception | Callable[[Request], Awaitable[bytes]]
+Reply = bytes | Exception | Callable[[RecordedRequest], Awaitable[bytes]]
 Stream = list[list[bytes] | float | Exception]
 """A watch: lines that come together, seconds without any, and the error at its end."""
 
@@ -40,7 +40,7 @@ class ScriptedClient:
 
     def __init__(self, *replies: Reply | Stream) -> None:
         self.replies = deque(replies)
-        self.requests: list[Request] = []
+        self.requests: list[RecordedRequest] = []
 
     async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
         return await self._reply("GET", path, dict(params) if params else None)
@@ -77,15 +77,15 @@ class ScriptedClient:
         assert not isinstance(reply, list), f"a stream for {method} {path}"
         return reply if isinstance(reply, bytes) else await reply(request)
 
-    def _next(self, method: str, path: str, body: Any) -> tuple[Request, Reply | Stream]:
-        request = Request(method, path, body, asyncio.get_running_loop().time())
+    def _next(self, method: str, path: str, body: Any) -> tuple[RecordedRequest, Reply | Stream]:
+        request = RecordedRequest(method, path, body, asyncio.get_running_loop().time())
         self.requests.append(request)
         if not self.replies:
             raise AssertionError(f"a request is not expected: {method} {path}")
         return request, self.replies.popleft()
 
 
-async def no_reply(_: Request) -> bytes:
+async def no_reply(_: RecordedRequest) -> bytes:
     """Nothing comes back, for as long as the client waits."""
     await asyncio.get_running_loop().create_future()
     raise AssertionError("the future of nobody is done")

@@ -1,7 +1,7 @@
-"""Metrics for many scrapers at the price of one.
+"""Renders metrics at most once a second for all scrapers.
 
-The text is made at most once a second, for everybody who asked since it was made last. So clients
-that scrape in a loop are slowed down to that pace, and a single Prometheus never waits.
+All requests since the last rendering share the next one. Clients that scrape in a loop are
+therefore limited to one reply a second, and a single Prometheus never waits.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class SharedScrape:
         try:
             await asyncio.sleep(max(0.0, self._last + self._every - loop.time()))
         finally:
-            self._next = None  # who asks from here on gets the one after
+            self._next = None  # later requests wait for the next rendering
         self._last = loop.time()
         return await self._render()
 

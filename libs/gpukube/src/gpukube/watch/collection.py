@@ -1,11 +1,11 @@
-"""What an informer follows, and the interfaces of those that it tells."""
+"""Collections that an informer watches, and the interfaces of its event handlers."""
 
 from collections.abc import Callable, Iterable
 from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from gpucore.wire.lists import Event, Page
+from gpucore.wire.lists import Page, WatchEvent
 
 PROBE: Final = "gpushare-version-probe"
 
@@ -31,7 +31,7 @@ class Collection(msgspec.Struct, Generic[T], frozen=True):
     name: str
     path: str
     page_of: Callable[[bytes], Page[T]]
-    event_of: Callable[[bytes], Event[T]]
+    event_of: Callable[[bytes], WatchEvent[T]]
     params: dict[str, str] = msgspec.field(default_factory=dict)
     version_path: str = ""
     version_name: str = PROBE

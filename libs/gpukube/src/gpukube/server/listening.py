@@ -1,4 +1,4 @@
-"""A TCP listener whose connections pass a :class:`~gpukube.connections.Gate`.
+"""A TCP listener whose connections pass a :class:`~gpukube.server.connections.ConnectionGate`.
 
 ``loop.create_server`` accepts whatever comes, so sockets are accepted here, and handed to any
 asyncio protocol: uvicorn's and aiohttp's alike.
@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
-from gpukube.connections import Connection, Gate, Phase
+from gpukube.server.connections import Connection, ConnectionGate, ConnectionPhase
 
 HEAD_BYTES: Final = 64 * 1024
 """Maximum size of a request's head; clients send a few hundred bytes."""
@@ -36,9 +36,11 @@ def raise_file_limit() -> None:
 
 
 class Guarded(asyncio.Protocol):
-    """Stands between a transport and the protocol of an HTTP server, and tells the gate."""
+    """A protocol between a transport and an HTTP server that notifies the gate."""
 
-    def __init__(self, gate: Gate, connection: Connection, inner: asyncio.Protocol) -> None:
+    def __init__(
+        self, gate: ConnectionGate, connection: Connection, inner: asyncio.Protocol
+    ) -> None:
         self._gate, self._connection, self._inner = gate, connection, inner
         self._size = 0
         self._tail = b""
@@ -49,7 +51,7 @@ class Guarded(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._gate.received(self._connection)
-        followed = self._connection.phase is Phase.HEAD or self._gate.limits.each_request
+        followed = self._connection.phase is ConnectionPhase.HEAD or self._gate.limits.each_request
         if not followed or self._fits(data):
             self._inner.data_received(data)
 
@@ -92,7 +94,7 @@ class Listener:
 
     def __init__(
         self,
-        gate: Gate,
+        gate: ConnectionGate,
         make: Callable[[], asyncio.Protocol],
         sockets: Sequence[socket.socket],
         context: ssl.SSLContext | None = None,

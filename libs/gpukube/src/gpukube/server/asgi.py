@@ -9,8 +9,8 @@ from collections.abc import Callable
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
-from gpukube.connections import Gate
-from gpukube.listening import Listener, bound
+from gpukube.server.connections import ConnectionGate
+from gpukube.server.listening import Listener, bound
 
 log = logging.getLogger("uvicorn.error")
 
@@ -22,7 +22,7 @@ class GatedServer(uvicorn.Server):
         gate: limits its connections.
     """
 
-    def __init__(self, config: uvicorn.Config, gate: Gate) -> None:
+    def __init__(self, config: uvicorn.Config, gate: ConnectionGate) -> None:
         super().__init__(config)
         self.gate = gate
 

@@ -7,8 +7,8 @@ from typing import Final, Generic, TypeVar
 
 from gpucore.wire.lists import Page, cut
 from gpukube.client import KubeClient
-from gpukube.collection import Collection, EventHandler
-from gpukube.firstlist import FIRST_LIST, PAGE
+from gpukube.watch.collection import Collection, EventHandler
+from gpukube.watch.first_list import FIRST_LIST, PAGE
 
 PIECE: Final = 500
 """Items of the first list that are decoded at once, between other work of the event loop."""

@@ -30,10 +30,9 @@ from typing import Final, Generic, TypeVar
 import structlog
 
 from gpucore.wire.errors import WireError
-from gpucore.wire.lists import Kind
+from gpucore.wire.lists import WatchEventType
 from gpukube.backoff import Backoff
 from gpukube.client import KubeClient
-from gpukube.collection import Collection, EventHandler, InformerObserver, NoObserver
 from gpukube.errors import (
     KubeError,
     SilentWatchError,
@@ -42,8 +41,9 @@ from gpukube.errors import (
     VersionWentBackError,
     failure_in_watch,
 )
-from gpukube.lister import Lister
-from gpukube.versions import went_back
+from gpukube.watch.collection import Collection, EventHandler, InformerObserver, NoObserver
+from gpukube.watch.lister import Lister
+from gpukube.watch.versions import went_back
 
 WATCH_SECONDS: Final = (300, 600)
 SHORT_SECONDS: Final = 1.0
@@ -229,11 +229,11 @@ class Informer(Generic[T]):
     def _apply(self, line: bytes) -> None:
         """Hand one event over."""
         event = self._collection.event_of(line)
-        if event.kind is Kind.ERROR:
+        if event.kind is WatchEventType.ERROR:
             raise failure_in_watch(line)
         self._demand_progress(event.resource_version)
         if event.item is not None:
-            if event.kind is Kind.DELETED:
+            if event.kind is WatchEventType.DELETED:
                 self._handler.on_delete(event.item)
             else:
                 self._handler.on_update(event.item, line)

@@ -93,7 +93,7 @@ class CertificateWatcher:
         try:
             return self.context()
         except OSError as error:
-            log.warning("certificates not taken", folder=str(self.folder), error=str(error))
+            log.warning("certificates not loaded", folder=str(self.folder), error=str(error))
             return None
 
 

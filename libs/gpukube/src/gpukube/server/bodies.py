@@ -1,4 +1,6 @@
-"""Limits of request bodies, for ASGI applications behind a :class:`~gpukube.connections.Gate`.
+"""Limits of request bodies for ASGI applications.
+
+The applications run behind a :class:`~gpukube.server.connections.ConnectionGate`.
 
 A body over the limit is refused by its Content-Length before it is read. A body without one, or one
 that comes too slowly, is refused while it is read. What all requests of the listener hold together
@@ -10,7 +12,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gpukube.connections import Gate, Peer
+from gpukube.server.connections import ConnectionGate, Peer
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -51,12 +53,12 @@ class BodyError(Exception):
 
 
 class LimitedBodies:
-    """An ASGI application that limits the bodies of requests to another.
+    """An ASGI application that limits the size of request bodies for another application.
 
-    It also tells the gate when a response is complete.
+    It also notifies the gate when a response is complete.
     """
 
-    def __init__(self, app: App, gate: Gate, limits: BodyLimits) -> None:
+    def __init__(self, app: App, gate: ConnectionGate, limits: BodyLimits) -> None:
         self._app, self._gate, self._limits = app, gate, limits
         self._held: dict[_Body, int] = {}
 
@@ -145,7 +147,7 @@ class _Answer:
     Frameworks answer any exception with a response of their own, such as 500.
     """
 
-    def __init__(self, gate: Gate, peer: Peer | None, send: Send) -> None:
+    def __init__(self, gate: ConnectionGate, peer: Peer | None, send: Send) -> None:
         self._gate, self._peer, self._send = gate, peer, send
         self._started = False
         self.error = 0

@@ -1,7 +1,8 @@
 """Connection limits of a listener: how many are open, how fast they come, how long they may take.
 
 HTTP servers limit requests, but a client that never completes one has made none, and holds a file
-descriptor for as long as it likes. A :class:`Gate` decides below the HTTP server and below TLS.
+descriptor for as long as it likes. A :class:`ConnectionGate` decides below the HTTP server and
+below TLS.
 When the listener is full, a new connection replaces the one that is least likely to be missed. So
 a client that sends its request at once, such as kubelet's probe, is answered while others hold
 every place.
@@ -60,7 +61,7 @@ class Limits:
         return replace(self, connections=max(1, min(self.connections, int(soft * part))))
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """What a connection is doing."""
 
     HEAD = "head"
@@ -96,7 +97,7 @@ class Connection:
     def __init__(self, sock: socket.socket, peer: Peer, now: float) -> None:
         self._sock = sock
         self.peer = peer
-        self.phase, self.since = Phase.HEAD, now
+        self.phase, self.since = ConnectionPhase.HEAD, now
         self.requests = 0
         self.transport: Transport | None = None
 
@@ -109,7 +110,7 @@ class Connection:
             self._sock.shutdown(socket.SHUT_RDWR)
 
 
-class Gate:
+class ConnectionGate:
     """Decides about the connections of one listener.
 
     Args:
@@ -147,7 +148,7 @@ class Gate:
         if len(self._open) >= self.limits.connections:
             self._close(self._least_missed(), "full")
         connection = self._open[peer] = Connection(sock, peer, now)
-        self._enter(connection, Phase.HEAD)
+        self._enter(connection, ConnectionPhase.HEAD)
         return connection
 
     def forget(self, connection: Connection) -> None:
@@ -158,14 +159,14 @@ class Gate:
 
     def received(self, connection: Connection) -> None:
         """Bytes came; the first ones after a response begin the next request."""
-        if connection.phase is Phase.IDLE:
-            self._enter(connection, Phase.HEAD)
+        if connection.phase is ConnectionPhase.IDLE:
+            self._enter(connection, ConnectionPhase.HEAD)
 
     def asked(self, connection: Connection, requests: int = 1) -> bool:
         """The heads of requests are complete; false where its address sends too many per second."""
         more = requests - (connection.requests == 0)  # accepting it has counted for the first
         connection.requests += requests
-        self._enter(connection, Phase.BUSY)
+        self._enter(connection, ConnectionPhase.BUSY)
         counted = self.limits.each_request and more > 0
         allowed = not counted or self._rates.allow(connection.peer[0], self._clock(), more)
         if not allowed:
@@ -176,7 +177,7 @@ class Gate:
         """The client has the response to its request."""
         connection = self._find(peer)
         if connection is not None:
-            self._enter(connection, Phase.IDLE)
+            self._enter(connection, ConnectionPhase.IDLE)
 
     def close(self, peer: Peer | None, reason: str) -> None:
         """Close the connection of a client, if it is open."""
@@ -185,7 +186,7 @@ class Gate:
             self._close(connection, reason)
 
     def transport_info(self, peer: Peer | None, name: str) -> Any:
-        """What the transport of a client's connection knows, such as its certificate."""
+        """Extra information of a client connection's transport, such as its certificate."""
         connection = self._find(peer)
         transport = connection.transport if connection is not None else None
         return None if transport is None else transport.get_extra_info(name)
@@ -193,7 +194,11 @@ class Gate:
     def sweep(self) -> None:
         """Close every connection that exceeds the time limit of its phase."""
         now, limits = self._clock(), self.limits
-        longest = {Phase.HEAD: limits.head, Phase.BUSY: limits.busy, Phase.IDLE: limits.idle}
+        longest = {
+            ConnectionPhase.HEAD: limits.head,
+            ConnectionPhase.BUSY: limits.busy,
+            ConnectionPhase.IDLE: limits.idle,
+        }
         for connection in list(self._open.values()):
             limit = longest[connection.phase]
             if limit is not None and now - connection.since > limit:
@@ -214,13 +219,13 @@ class Gate:
         heaviest = max(self._waiting.values(), key=len)
         return next(iter(heaviest))
 
-    def _enter(self, connection: Connection, phase: Phase) -> None:
+    def _enter(self, connection: Connection, phase: ConnectionPhase) -> None:
         """Begin a phase, as the youngest in it."""
         if self._open.get(connection.peer) is not connection:
             return  # it was closed, and what it had sent before is still being worked on
         self._leave(connection)
         connection.phase, connection.since = phase, self._clock()
-        if phase is Phase.BUSY:
+        if phase is ConnectionPhase.BUSY:
             self._busy[connection] = None
         else:
             self._waiting.setdefault(connection.peer[0], {})[connection] = None
@@ -241,7 +246,7 @@ class Rates:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def allow(self, address: str, now: float, count: int = 1) -> bool:
-        """Take so many tokens, if they are there."""
+        """Take this number of tokens if the bucket holds them; false otherwise."""
         if address in LOOPBACK:
             return True
         tokens, then = self._buckets.pop(address, (self._burst, now))

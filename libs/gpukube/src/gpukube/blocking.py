@@ -1,0 +1,165 @@
+"""The client for programs that have no event loop, such as a command line.
+
+It goes through urllib3, which the official client has imported already where a kubeconfig is read.
+Several threads may use one client.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Final, Self
+from urllib.parse import quote, urlencode
+
+import msgspec
+from urllib3 import PoolManager, ProxyManager, Timeout
+from urllib3.exceptions import HTTPError, ProtocolError
+
+from gpukube.config import ClientConfig, environment_proxy
+from gpukube.errors import InvalidReplyError, UnreachableError
+from gpukube.interface import JSON, JSON_PATCH, Body, Reply, encoded, failure_in, headers_of
+from gpukube.kubeconfig import configuration, found_by_kubectl
+
+CONNECT_SECONDS: Final = 3.0
+CONNECTIONS: Final = 16
+PAGE: Final = 500
+"""Maximum number of items of one page, as kubectl has it."""
+
+
+class _ListMetadata(msgspec.Struct):
+    continue_token: str | None = msgspec.field(name="continue", default=None)
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMetadata
+
+
+class BlockingClient:
+    """One API server; every call blocks until its reply is complete.
+
+    All calls raise the errors of :mod:`gpukube.errors`.
+
+    Attributes:
+        seconds: timeout of a request.
+    """
+
+    def __init__(self, found: ClientConfig, headers: Mapping[str, str], seconds: float) -> None:
+        self._config, self._headers, self.seconds = found, headers, seconds
+        self._server = _server(found, seconds)
+
+    @classmethod
+    def connect(
+        cls,
+        kubeconfig: Path | None = None,
+        *,
+        context: str = "",
+        user_agent: str,
+        seconds: float,
+        as_user: str = "",
+    ) -> Self:
+        """Credentials as kubectl finds them, or those of the pod this runs in.
+
+        Args:
+            kubeconfig: that the user names, if any.
+            context: name of a context in it; empty for the current one.
+            user_agent: name of this program in the audit log of the API server.
+            seconds: timeout of a request.
+            as_user: user to impersonate; empty for none.
+
+        Raises:
+            ConfigError: there are none, or they cannot be read.
+        """
+        found = configuration(found_by_kubectl(kubeconfig, context), context)
+        return cls(found, headers_of(user_agent, as_user), seconds)
+
+    def __enter__(self) -> Self:
+        """The client itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._server.clear()
+
+    def get(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
+        """GET an object or a list."""
+        query = f"?{urlencode(params)}" if params else ""
+        return self._request("GET", path, query)
+
+    def post(self, path: str, body: Body) -> bytes:
+        """Create an object."""
+        return self._request("POST", path, body=encoded(body), kind=JSON)
+
+    def json_patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> bytes:
+        """Apply a JSON patch (RFC 6902): all of its operations, or none."""
+        body = msgspec.json.encode(operations)
+        return self._request("PATCH", path, body=body, kind=JSON_PATCH)
+
+    def pages(
+        self, path: str, params: Mapping[str, str] | None = None, *, cached: bool = False
+    ) -> Iterator[bytes]:
+        """The pages of a list in order.
+
+        Args:
+            path: of the list.
+            params: query of the list, such as a selector.
+            cached: read from the watch cache of the API server, which spares etcd; for lists that
+                are read again and again.
+        """
+        query = {"limit": str(PAGE), **(params or {})}
+        token = ""
+        while True:
+            # A token stands for a version already, and the API server takes no second one.
+            fresh = {"resourceVersion": "0"} if cached else {}
+            body = self.get(path, query | ({"continue": token} if token else fresh))
+            yield body
+            token = _continue(path, body)
+            if not token:
+                return
+
+    def _request(
+        self, method: str, path: str, query: str = "", *, body: bytes | None = None, kind: str = ""
+    ) -> bytes:
+        headers = {**self._headers, "Content-Type": kind} if kind else dict(self._headers)
+        if credentials := self._config.authorization():
+            headers["Authorization"] = credentials
+        request = f"{method} {path}"
+        url = self._config.host + quote(path) + query
+        try:
+            reply = self._server.request(method, url, body=body, headers=headers, redirect=False)
+        except HTTPError as error:
+            raise UnreachableError.because(request, _reason(error)) from error
+        if reply.status < 300:
+            return reply.data
+        named = {name.lower(): value for name, value in reply.headers.items()}
+        raise failure_in(request, Reply(reply.status, reply.reason or "", named, reply.data))
+
+
+def _reason(error: HTTPError) -> Exception:
+    """What went wrong with a connection, without the layers of urllib3 around it."""
+    cause = error.args[-1] if isinstance(error, ProtocolError) else error
+    if isinstance(cause, HTTPException) and not isinstance(cause, ConnectionError):
+        words = " ".join(str(cause).split())  # what the server sent, as one line
+        return ConnectionError(f"no HTTP: {words}")
+    return cause if isinstance(cause, Exception) else error
+
+
+def _server(found: ClientConfig, seconds: float) -> PoolManager:
+    """The connections; one that the server closed is replaced, and nothing is sent twice."""
+    options: dict[str, Any] = {
+        "maxsize": CONNECTIONS,
+        "timeout": Timeout(connect=min(CONNECT_SECONDS, seconds), read=seconds),
+        "retries": False,
+    }
+    if found.tls is not None:
+        options |= {"ssl_context": found.tls, "server_hostname": found.server_name}
+    proxy = found.proxy or environment_proxy(found.host)
+    return ProxyManager(proxy, **options) if proxy else PoolManager(**options)
+
+
+def _continue(path: str, body: bytes) -> str:
+    try:
+        return msgspec.json.decode(body, type=_List).metadata.continue_token or ""
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise InvalidReplyError(f"GET {path}: not a list: {error}") from error

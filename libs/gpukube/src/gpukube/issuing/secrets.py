@@ -1,0 +1,136 @@
+"""Fill the Secrets of a release with certificates, and renew those that expire.
+
+Every write carries the resource version that was read, so that two runs at the same time cannot mix
+certificates of different authorities: the later one fails, and is repeated by its Job.
+"""
+
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from gpukube.interface import KubeClient
+from gpukube.issuing.authority import Authority, Pair
+from gpukube.issuing.plan import Plan, SecretPlan
+
+CERTIFICATE: Final = "tls.crt"
+KEY: Final = "tls.key"
+AUTHORITY: Final = "ca.crt"
+WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/"
+
+log = structlog.get_logger(__name__)
+
+
+class SecretData(msgspec.Struct, frozen=True):
+    """The decoded data of a Secret and the version that it was read in."""
+
+    version: str
+    values: dict[str, bytes]
+
+    def pair(self, certificate: str, key: str) -> Pair:
+        """Two of the values; empty ones where they are missing."""
+        return Pair(self.values.get(certificate, b""), self.values.get(key, b""))
+
+
+class CertificateIssuer:
+    """Carries out a plan.
+
+    Args:
+        now: the time at which certificates are judged and issued.
+    """
+
+    def __init__(self, client: KubeClient, plan: Plan, now: datetime) -> None:
+        self._client, self._plan, self._now = client, plan, now
+
+    async def run(self) -> int:
+        """Issue what is missing or due; the number of objects that were written.
+
+        Raises:
+            KubeError: the API server refused, or an object changed meanwhile.
+        """
+        authorities, written = await self._authorities()
+        bundles: dict[str, bytes] = {}
+        for each in self._plan.secrets:
+            bundle = authorities[each.authority].pair.certificate
+            written += await self._secret(each, authorities[each.authority])
+            bundles[each.secret] = bundle
+        for configuration, secret in self._plan.webhooks:
+            written += await self._trust(configuration, bundles[secret])
+        return written
+
+    async def _authorities(self) -> tuple[dict[str, Authority], int]:
+        """The authority of each server, created where it is missing, broken or near its end."""
+        path = self._path(self._plan.authorities)
+        stored = await self._read(path)
+        found: dict[str, Authority] = {}
+        new: dict[str, bytes] = {}
+        for name in dict.fromkeys(each.authority for each in self._plan.secrets):
+            kept = _authority(stored.pair(f"{name}.crt", f"{name}.key"))
+            if kept is None or kept.expired(self._now):
+                kept = Authority.create(f"{name}-ca", self._now)
+                new |= {f"{name}.crt": kept.pair.certificate, f"{name}.key": kept.pair.key}
+                log.info("authority created", secret=self._plan.authorities, authority=name)
+            found[name] = kept
+        if new:
+            await self._write(path, stored.version, new)
+        return found, int(bool(new))
+
+    async def _secret(self, each: SecretPlan, authority: Authority) -> int:
+        path = self._path(each.secret)
+        stored = await self._read(path)
+        bundle = authority.pair.certificate
+        reason = authority.renewal_reason(stored.pair(CERTIFICATE, KEY), each.request, self._now)
+        if not reason and stored.values.get(AUTHORITY) == bundle:
+            return 0
+        pair = authority.sign(each.request, self._now)
+        data = {CERTIFICATE: pair.certificate, KEY: pair.key, AUTHORITY: bundle}
+        await self._write(path, stored.version, data)
+        log.info("certificate issued", secret=each.secret, reason=reason or "another authority")
+        return 1
+
+    async def _trust(self, configuration: str, bundle: bytes) -> int:
+        """Make the API server trust the webhook's certificate."""
+        path = f"{WEBHOOKS}{configuration}"
+        document: dict[str, Any] = msgspec.json.decode(await self._client.get(path))
+        text = b64encode(bundle).decode()
+        webhooks = document.get("webhooks", [])
+        if all(one["clientConfig"].get("caBundle") == text for one in webhooks):
+            return 0
+        for one in webhooks:
+            one["clientConfig"]["caBundle"] = text
+        version = document["metadata"]["resourceVersion"]
+        await self._client.patch(
+            path, {"metadata": {"resourceVersion": version}, "webhooks": webhooks}
+        )
+        log.info("webhook trusted", configuration=configuration)
+        return 1
+
+    def _path(self, secret: str) -> str:
+        return f"/api/v1/namespaces/{self._plan.namespace}/secrets/{secret}"
+
+    async def _read(self, path: str) -> SecretData:
+        document: dict[str, Any] = msgspec.json.decode(await self._client.get(path))
+        data = document.get("data") or {}
+        values = {name: _decoded(text) for name, text in data.items()}
+        return SecretData(document["metadata"]["resourceVersion"], values)
+
+    async def _write(self, path: str, version: str, values: dict[str, bytes]) -> None:
+        data = {name: b64encode(value).decode() for name, value in values.items()}
+        await self._client.patch(path, {"metadata": {"resourceVersion": version}, "data": data})
+
+
+def _authority(pair: Pair) -> Authority | None:
+    try:
+        return Authority(pair)
+    except (ValueError, TypeError):
+        return None
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except (NotBase64, ValueError):
+        return b""

@@ -1,0 +1,1 @@
+"""Listeners: ASGI servers, limits, TLS certificates."""

@@ -1,0 +1,1 @@
+"""List and watch: informers and their collections."""

@@ -1,0 +1,198 @@
+"""The client of programs without an event loop."""
+
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpukube.blocking import BlockingClient
+from gpukube.errors import (
+    ConfigError,
+    ForbiddenError,
+    InvalidReplyError,
+    NotFoundError,
+    StatusError,
+    UnreachableError,
+)
+
+PAGES = {
+    "": b'{"metadata": {"continue": "2"}, "items": [1]}',
+    "2": b'{"metadata": {}, "items": [2]}',
+}
+
+
+class FakeServer:
+    """Replies by path; keeps method, path, body and media type of every request."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str, bytes, str | None]] = []
+        self.replies: dict[str, tuple[int, bytes]] = {}
+        self.ports: list[int] = []
+        seen, replies, ports = self.requests, self.replies, self.ports
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def reply(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+                seen.append((self.command, self.path, body, self.headers["Content-Type"]))
+                token = self.path.partition("continue=")[2]
+                status, text = replies.get(self.path.partition("?")[0], (200, PAGES[token]))
+                ports.append(self.client_address[1])
+                if status < 0:
+                    self.close_connection = True
+                    return
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            do_GET = do_POST = do_PATCH = reply  # noqa: N815 - the names of the standard library
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+                """Tests print enough."""
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http.daemon_threads = True
+
+    def kubeconfig(self, folder: Path) -> Path:
+        """Two contexts; the other one has a user without credentials."""
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "here",
+            "contexts": [
+                {"name": "here", "context": {"cluster": "c", "user": "me"}},
+                {"name": "other", "context": {"cluster": "c", "user": "you"}},
+            ],
+            "clusters": [
+                {"name": "c", "cluster": {"server": f"http://127.0.0.1:{self.http.server_port}"}}
+            ],
+            "users": [
+                {"name": "me", "user": {"token": "t"}},
+                {"name": "you", "user": {"username": "u", "password": "p"}},
+            ],
+        }
+        path = folder / "kubeconfig"
+        path.write_text(yaml.safe_dump(document))
+        return path
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    """A server in a thread."""
+    fake = FakeServer()
+    thread = threading.Thread(target=fake.http.serve_forever, args=(0.01,))
+    thread.start()
+    yield fake
+    fake.http.shutdown()
+    thread.join(60)
+    fake.http.server_close()
+
+
+@pytest.fixture
+def client(server: FakeServer, tmp_path: Path) -> Iterator[BlockingClient]:
+    """A client of it."""
+    path = server.kubeconfig(tmp_path)
+    with BlockingClient.connect(path, user_agent="test", seconds=60) as found:
+        yield found
+
+
+def test_a_list_is_read_page_by_page(client: BlockingClient, server: FakeServer) -> None:
+    """The selector is part of every request; the version is part of the first one alone."""
+    found = list(client.pages("/api/v1/pods", {"labelSelector": "a=b"}, cached=True))
+    assert found == [PAGES[""], PAGES["2"]]
+    assert [path for _, path, _, _ in server.requests] == [
+        "/api/v1/pods?limit=500&labelSelector=a%3Db&resourceVersion=0",
+        "/api/v1/pods?limit=500&labelSelector=a%3Db&continue=2",
+    ]
+
+
+def test_what_is_sent_is_json_of_its_kind(client: BlockingClient, server: FakeServer) -> None:
+    """A review is posted; a JSON patch has a media type of its own."""
+    client.post("/reviews", {"spec": {}})
+    client.json_patch("/nodes/n", [{"op": "remove", "path": "/a"}])
+    assert server.requests == [
+        ("POST", "/reviews", b'{"spec":{}}', "application/json"),
+        ("PATCH", "/nodes/n", b'[{"op":"remove","path":"/a"}]', "application/json-patch+json"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(401, ForbiddenError), (403, ForbiddenError), (404, NotFoundError)]
+)
+def test_failures_are_those_of_the_client(
+    client: BlockingClient, server: FakeServer, status: int, kind: type[Exception]
+) -> None:
+    """The request, the status and the words of the server reach the caller's thread."""
+    server.replies["/api/v1/pods"] = status, b'{"message": "no"}'
+    with pytest.raises(kind, match=f"GET /api/v1/pods: {status} no"):
+        client.get("/api/v1/pods")
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'{"items": []}', b"\xff"])
+def test_what_is_no_list_is_an_error(
+    client: BlockingClient, server: FakeServer, body: bytes
+) -> None:
+    """A page without metadata does not end the list in silence."""
+    server.replies["/api/v1/pods"] = 200, body
+    with pytest.raises(InvalidReplyError, match="GET /api/v1/pods: not a list"):
+        list(client.pages("/api/v1/pods"))
+
+
+def test_a_context_names_its_user(server: FakeServer, tmp_path: Path) -> None:
+    """The credentials are those of the context; a context that is not there is an error."""
+    path = server.kubeconfig(tmp_path)
+    with BlockingClient.connect(path, context="other", user_agent="test", seconds=60) as client:
+        client.get("/api/v1/pods")
+    with pytest.raises(ConfigError, match="no usable kubeconfig"):
+        BlockingClient.connect(path, context="none", user_agent="test", seconds=60)
+
+
+def test_a_server_that_is_gone_is_unreachable(server: FakeServer, tmp_path: Path) -> None:
+    """The error names the request."""
+    path = server.kubeconfig(tmp_path)
+    path.write_text(path.read_text().replace(str(server.http.server_port), "1"))
+    with (
+        BlockingClient.connect(path, user_agent="test", seconds=60) as client,
+        pytest.raises(UnreachableError, match="GET /api/v1/pods"),
+    ):
+        client.get("/api/v1/pods")
+
+
+def test_several_threads_use_one_client(client: BlockingClient) -> None:
+    """A dashboard reads in one thread and reviews tokens in others."""
+    found: list[bytes] = []
+    read: Callable[[], None] = lambda: found.append(client.get("/api/v1/pods"))  # noqa: E731
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(60)
+    assert found == [PAGES[""]] * 8
+
+
+def test_a_redirect_is_no_success(client: BlockingClient, server: FakeServer) -> None:
+    """Credentials are for this server alone."""
+    server.replies["/api/v1/pods"] = 307, b"elsewhere"
+    with pytest.raises(StatusError, match="307"):
+        client.get("/api/v1/pods")
+    assert len(server.requests) == 1
+
+
+def test_a_lost_connection_is_not_tried_again(server: FakeServer, client: BlockingClient) -> None:
+    """Only the caller knows whether a request may be sent twice."""
+    server.replies["/reviews"] = -1, b""
+    with pytest.raises(UnreachableError, match="POST /reviews"):
+        client.post("/reviews", {})
+    assert len(server.requests) == 1
+
+
+def test_a_connection_is_kept(server: FakeServer, client: BlockingClient) -> None:
+    """A dashboard sends a request each second."""
+    for _ in range(3):
+        client.get("/api/v1/pods")
+    assert len(set(server.ports)) == 1

@@ -1,0 +1,261 @@
+"""Certificates that the Job of the chart issues, over a fake API server and real TLS."""
+
+import asyncio
+import ssl
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpukube.client import HttpKubeClient
+from gpukube.errors import ConflictError
+from gpukube.issuing.__main__ import main
+from gpukube.issuing.authority import Authority, CertificateRequest
+from gpukube.issuing.plan import Plan, PlanError, client_plan, server_plan, webhook_plan
+from gpukube.issuing.secrets import CertificateIssuer
+from gpukube.testing.apiserver import FakeApiServer
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+NAMES = ("authorities", "server", "client", "other")
+PLAN = Plan(
+    "ns",
+    "authorities",
+    (
+        server_plan("server=server.ns.svc", 365),
+        client_plan("client@server=scheduler", 365),
+        server_plan("other=other.ns.svc,localhost,127.0.0.1", 365),
+    ),
+    (webhook_plan("hook=server"),),
+)
+
+
+def secret(name: str) -> dict[str, Any]:
+    """A Secret as the chart renders it."""
+    return {"kind": "Secret", "metadata": {"name": name, "namespace": "ns"}, "type": "Opaque"}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeApiServer]:
+    """A cluster in which the chart was just installed."""
+    async with FakeApiServer() as running:
+        for name in NAMES:
+            await running.put("secrets", secret(name))
+        hook = {"name": "pods.gpushare.io", "clientConfig": {"service": {"name": "server"}}}
+        await running.put(
+            "mutatingwebhookconfigurations", {"metadata": {"name": "hook"}, "webhooks": [hook]}
+        )
+        yield running
+
+
+@pytest.fixture
+async def client(server: FakeApiServer, tmp_path: Path) -> AsyncIterator[HttpKubeClient]:
+    """A client of it."""
+    config = server.write_kubeconfig(tmp_path)
+    async with await HttpKubeClient.connect(config, user_agent="test") as connected:
+        yield connected
+
+
+def data(server: FakeApiServer, name: str) -> dict[str, bytes]:
+    """The decoded data of a Secret."""
+    found = server.find("secrets", name, "ns").get("data", {})
+    return {key: b64decode(text) for key, text in found.items()}
+
+
+def context(server: FakeApiServer, name: str, folder: Path, purpose: int) -> ssl.SSLContext:
+    """A TLS context of the files of a Secret."""
+    folder.mkdir(exist_ok=True)
+    for key, value in data(server, name).items():
+        (folder / key).write_bytes(value)
+    made = ssl.SSLContext(purpose)
+    made.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    made.load_verify_locations(folder / "ca.crt")
+    made.verify_mode = ssl.CERT_REQUIRED
+    return made
+
+
+def shake_hands(serving: ssl.SSLContext, calling: ssl.SSLContext, host: str) -> None:
+    """Let two contexts agree in memory; raises what a real handshake would."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        calling.wrap_bio(down, up, server_hostname=host),
+        serving.wrap_bio(up, down, server_side=True),
+    ]
+    waiting = list(ends)
+    for _ in range(10):
+        for end in list(waiting):
+            try:
+                end.do_handshake()
+                waiting.remove(end)
+            except ssl.SSLWantReadError:
+                continue
+    assert not waiting
+
+
+async def test_empty_secrets_are_filled_with_pairs_that_trust_each_other(
+    server: FakeApiServer, client: HttpKubeClient, tmp_path: Path
+) -> None:
+    """The client's pair opens a connection to the server, under the server's name alone."""
+    assert await CertificateIssuer(client, PLAN, datetime.now(UTC)).run() == 5
+    serving = context(server, "server", tmp_path / "s", ssl.PROTOCOL_TLS_SERVER)
+    calling = context(server, "client", tmp_path / "c", ssl.PROTOCOL_TLS_CLIENT)
+    shake_hands(serving, calling, "server.ns.svc")
+    with pytest.raises(ssl.SSLError):
+        shake_hands(serving, calling, "other.ns.svc")
+
+
+@pytest.mark.parametrize("stranger", ["other", "server"])
+async def test_the_key_of_a_server_authenticates_no_client(
+    server: FakeApiServer, client: HttpKubeClient, tmp_path: Path, stranger: str
+) -> None:
+    """Neither that of another component nor the server's own: each is limited to its use."""
+    await CertificateIssuer(client, PLAN, datetime.now(UTC)).run()
+    serving = context(server, "server", tmp_path / "s", ssl.PROTOCOL_TLS_SERVER)
+    calling = context(server, stranger, tmp_path / "c", ssl.PROTOCOL_TLS_CLIENT)
+    calling.load_verify_locations(tmp_path / "s" / "ca.crt")
+    with pytest.raises(ssl.SSLError):
+        shake_hands(serving, calling, "server.ns.svc")
+
+
+async def test_a_second_run_writes_nothing(server: FakeApiServer, client: HttpKubeClient) -> None:
+    """Whoever runs it again, by a CronJob or by hand, changes no certificate."""
+    await CertificateIssuer(client, PLAN, NOW).run()
+    before = {name: data(server, name) for name in NAMES}
+    assert await CertificateIssuer(client, PLAN, NOW + timedelta(days=200)).run() == 0
+    assert {name: data(server, name) for name in NAMES} == before
+
+
+async def test_a_certificate_is_renewed_in_the_last_third_of_its_validity(
+    server: FakeApiServer, client: HttpKubeClient
+) -> None:
+    """The authority stays, so that nobody distrusts the new certificate."""
+    await CertificateIssuer(client, PLAN, NOW).run()
+    before = {name: data(server, name) for name in NAMES}
+    assert await CertificateIssuer(client, PLAN, NOW + timedelta(days=244)).run() == 3
+    after = {name: data(server, name) for name in NAMES}
+    assert after["authorities"] == before["authorities"]
+    for name in ("server", "client", "other"):
+        assert after[name]["ca.crt"] == before[name]["ca.crt"]
+        assert after[name]["tls.crt"] != before[name]["tls.crt"]
+
+
+async def test_an_authority_near_its_end_is_replaced_with_all_that_it_signed(
+    server: FakeApiServer, client: HttpKubeClient
+) -> None:
+    """No certificate outlives its authority, and the webhook trusts the new one."""
+    await CertificateIssuer(client, PLAN, NOW).run()
+    before = data(server, "authorities")
+    await CertificateIssuer(client, PLAN, NOW + timedelta(days=3300)).run()
+    assert data(server, "authorities")["server.crt"] != before["server.crt"]
+    assert data(server, "server")["ca.crt"] == data(server, "authorities")["server.crt"]
+    assert data(server, "client")["ca.crt"] == data(server, "authorities")["server.crt"]
+    assert trusted(server) == [data(server, "authorities")["server.crt"]]
+
+
+def trusted(server: FakeApiServer) -> list[bytes]:
+    """What the API server trusts when it calls the webhook."""
+    found = server.find("mutatingwebhookconfigurations", "hook")["webhooks"]
+    return [b64decode(one["clientConfig"]["caBundle"]) for one in found]
+
+
+async def test_the_webhook_keeps_everything_but_its_bundle(
+    server: FakeApiServer, client: HttpKubeClient
+) -> None:
+    """The rules of the chart stay; only the authority is added."""
+    await CertificateIssuer(client, PLAN, NOW).run()
+    (hook,) = server.find("mutatingwebhookconfigurations", "hook")["webhooks"]
+    assert trusted(server) == [data(server, "server")["ca.crt"]]
+    assert hook["name"] == "pods.gpushare.io"
+    assert hook["clientConfig"]["service"] == {"name": "server"}
+
+
+async def test_a_certificate_for_other_names_is_issued_again(
+    server: FakeApiServer, client: HttpKubeClient
+) -> None:
+    """A release that was renamed does not keep the certificate of its old name."""
+    await CertificateIssuer(client, PLAN, NOW).run()
+    renamed = server_plan("other=renamed.ns.svc", 365)
+    plan = Plan("ns", "authorities", (renamed,))
+    assert await CertificateIssuer(client, plan, NOW).run() == 1
+
+
+@pytest.mark.parametrize("broken", ["tls.crt", "tls.key", "ca.crt"])
+@pytest.mark.parametrize("value", [b"", b"no PEM"])
+async def test_a_broken_secret_is_mended(
+    server: FakeApiServer, client: HttpKubeClient, broken: str, value: bytes
+) -> None:
+    """Whatever stands in it, the next run makes a pair that works."""
+    await CertificateIssuer(client, PLAN, NOW).run()
+    found = server.find("secrets", "other", "ns")
+    changed = found["data"] | {broken: b64encode(value).decode()}
+    await server.put("secrets", found | {"data": changed})
+    assert await CertificateIssuer(client, PLAN, NOW).run() == 1
+    assert await CertificateIssuer(client, PLAN, NOW).run() == 0
+
+
+async def test_two_runs_at_once_leave_one_authority(
+    server: FakeApiServer, client: HttpKubeClient
+) -> None:
+    """The later write is refused; what it would have signed is never stored."""
+    runs = [CertificateIssuer(client, PLAN, NOW).run() for _ in range(4)]
+    ended = await asyncio.gather(*runs, return_exceptions=True)
+    assert all(isinstance(each, int | ConflictError) for each in ended)
+    await CertificateIssuer(client, PLAN, NOW).run()
+    assert data(server, "server")["ca.crt"] == data(server, "authorities")["server.crt"]
+    assert data(server, "client")["ca.crt"] == data(server, "authorities")["server.crt"]
+
+
+def test_certificates_last_as_long_as_the_chart_says() -> None:
+    """And an authority signs none for longer than it lives."""
+    authority = Authority.create("ca", NOW)
+    request = CertificateRequest(("a",), valid_days=30)
+    pair = authority.sign(request, NOW)
+    assert authority.renewal_reason(pair, request, NOW + timedelta(days=19)) == ""
+    late = authority.renewal_reason(pair, request, NOW + timedelta(days=21))
+    assert late == "it expires soon"
+
+
+@pytest.mark.parametrize("text", ["", "a", "a=", "=b", "a@=b", "@a=b"])
+def test_a_plan_that_cannot_be_read_is_refused(text: str) -> None:
+    """With the text in the sentence."""
+    with pytest.raises(PlanError, match="has not the form"):
+        client_plan(text, 365)
+
+
+async def test_the_command_fills_the_secrets(
+    server: FakeApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the Job of the chart calls it; a second call says that all are valid."""
+    config = server.write_kubeconfig(tmp_path)
+    arguments = [
+        *("--kubeconfig", str(config), "--namespace", "ns", "--authorities", "authorities"),
+        *("--server", "server=server.ns.svc", "--client", "client@server=scheduler"),
+        *("--webhook", "hook=server"),
+    ]
+    assert await asyncio.to_thread(main, arguments) == 0
+    assert await asyncio.to_thread(main, arguments) == 0
+    said = capsys.readouterr().out
+    assert "4 objects written" in said
+    assert "all are valid" in said
+
+
+def test_a_client_of_no_server_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is written."""
+    arguments = ["--namespace", "ns", "--authorities", "a", "--client", "client@server=x"]
+    assert main(arguments) == 1
+    assert "no --server names the Secret server" in capsys.readouterr().err
+
+
+async def test_a_missing_secret_ends_with_a_sentence(
+    server: FakeApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rights of the Job do not let it create one."""
+    config = server.write_kubeconfig(tmp_path)
+    arguments = [
+        *("--kubeconfig", str(config), "--namespace", "ns", "--authorities", "authorities"),
+        *("--server", "absent=absent.ns.svc"),
+    ]
+    assert await asyncio.to_thread(main, arguments) == 1
+    assert "absent not found" in capsys.readouterr().err
