@@ -165,6 +165,19 @@ typedef struct {
     uint8_t healthSummary; /* absent from version 2 */
 } nvmlGpuFabricInfoV_t;
 
+/* What nvmlDeviceSetMemoryLimits_v1 takes; the name space is the path of a cgroup in sysfs. */
+typedef struct {
+    const char *nameSpace;
+    unsigned long long softLimit, hardLimit; /* bytes */
+} nvmlSetMemoryLimits_v1_t;
+
+typedef struct {
+    const char *nameSpace;
+    unsigned long long softLimit, hardLimit, currentUsed; /* bytes */
+} nvmlGetMemoryLimits_v1_t;
+
+#define NVML_DEVICE_MEMORY_LIMIT_MAX 0xFFFFFFFFFFFFFFFFULL
+
 /* NVML spells a struct version as its size with the number in the top byte. */
 #define NVML_MEMORY_V2 0x02000028U
 #define NVML_PCI_INFO_EXT_V1 0x01000040U
@@ -181,6 +194,8 @@ _Static_assert(sizeof(nvmlEventData_t) == 32, "nvmlEventData_t");
 _Static_assert(sizeof(nvmlProcessInfo_v1_t) == 16, "nvmlProcessInfo_v1_t");
 _Static_assert(sizeof(nvmlEventData_v1_t) == 24, "nvmlEventData_v1_t");
 _Static_assert(sizeof(nvmlBAR1Memory_t) == 24, "nvmlBAR1Memory_t");
+_Static_assert(sizeof(nvmlSetMemoryLimits_v1_t) == 24, "nvmlSetMemoryLimits_v1_t");
+_Static_assert(sizeof(nvmlGetMemoryLimits_v1_t) == 32, "nvmlGetMemoryLimits_v1_t");
 _Static_assert(sizeof(nvmlGpuFabricInfo_t) == 28, "nvmlGpuFabricInfo_t");
 _Static_assert(sizeof(nvmlGpuFabricInfoV_t) == 0x28, "nvmlGpuFabricInfoV_t");
 

@@ -73,12 +73,30 @@ static bool lists(const char *list, const char *word)
     return false;
 }
 
+/* Functions that came with a later driver than the others, and the branch that has them first. */
+static const struct {
+    const char *function;
+    unsigned int branch;
+} newer[] = {
+    {"nvmlDeviceSetMemoryLimits_v1", 615},
+    {"nvmlDeviceGetMemoryLimits_v1", 615},
+};
+
+static bool too_old(const char *version, const char *function)
+{
+    for (size_t i = 0; i < sizeof newer / sizeof *newer; i++) {
+        if (strcmp(newer[i].function, function) == 0)
+            return strtoul(version, NULL, 10) < newer[i].branch;
+    }
+    return false;
+}
+
 static nvmlReturn_t gate(const char *function)
 {
     const struct driver *driver = &the_session.machine.driver;
     if (the_session.users == 0)
         return NVML_ERROR_UNINITIALIZED;
-    if (lists(driver->missing, function))
+    if (lists(driver->missing, function) || too_old(driver->version, function))
         return NVML_ERROR_FUNCTION_NOT_FOUND;
     if (lists(driver->unsupported, function))
         return NVML_ERROR_NOT_SUPPORTED;

@@ -99,7 +99,7 @@ static bool ends_in_line(int file)
 
 bool state_append(struct state *state, const char *line)
 {
-    char text[128];
+    char text[MAX_CGROUP + 128];
     int file = open(state->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
     if (file < 0)
         return false;
@@ -108,6 +108,17 @@ bool state_append(struct state *state, const char *line)
     written = close(file) == 0 && written;
     state_refresh(state);
     return written;
+}
+
+const struct memory_limit *state_limit(const struct state *state, unsigned int gpu,
+                                       const char *cgroup)
+{
+    const struct snapshot *now = &state->now;
+    for (unsigned int i = 0; i < now->limit_count; i++) {
+        if (now->limits[i].gpu == gpu && strcmp(now->limits[i].cgroup, cgroup) == 0)
+            return &now->limits[i];
+    }
+    return NULL;
 }
 
 void state_close(struct state *state)

@@ -15,6 +15,8 @@
 
 #include "machine.h"
 
+enum { MAX_LIMITS = 512, MAX_CGROUP = 256 };
+
 struct card_state {
     bool lost;
     unsigned int losses; /* how often it went from well to lost */
@@ -32,6 +34,13 @@ struct xid_list {
     size_t count;
 };
 
+/* Memory of one card for the processes below one cgroup, in bytes. */
+struct memory_limit {
+    unsigned int gpu;
+    unsigned long long soft, hard, used;
+    char cgroup[MAX_CGROUP];
+};
+
 /* One reading of the file. */
 struct snapshot {
     bool driver_loaded;
@@ -39,6 +48,8 @@ struct snapshot {
     struct xid_list xids;
     unsigned int process_count; /* beside those of the machine file */
     struct process processes[MAX_LATE_PROCESSES];
+    unsigned int limit_count;
+    struct memory_limit limits[MAX_LIMITS];
 };
 
 /* Enough of a stat to notice an edit. */
@@ -66,6 +77,10 @@ void state_refresh(struct state *state);
 
 /* Adds a line to the file, so that other processes see it too; false when it cannot be written. */
 bool state_append(struct state *state, const char *line);
+
+/* The ledger's entry of a card and a cgroup; NULL where nothing was set and nothing is used. */
+const struct memory_limit *state_limit(const struct state *state, unsigned int gpu,
+                                       const char *cgroup);
 
 void state_close(struct state *state);
 

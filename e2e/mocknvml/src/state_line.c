@@ -39,6 +39,57 @@ static bool add_process(const struct source *at, char *rest, unsigned int gpu,
     return true;
 }
 
+/* The entry of a card and a cgroup, made without limit where there is none; NULL when full. */
+static struct memory_limit *find_limit(struct snapshot *snapshot, unsigned int gpu,
+                                       const char *cgroup)
+{
+    for (unsigned int i = 0; i < snapshot->limit_count; i++) {
+        struct memory_limit *limit = &snapshot->limits[i];
+        if (limit->gpu == gpu && strcmp(limit->cgroup, cgroup) == 0)
+            return limit;
+    }
+    if (snapshot->limit_count == MAX_LIMITS)
+        return NULL;
+    struct memory_limit *limit = &snapshot->limits[snapshot->limit_count];
+    *limit = (struct memory_limit){.gpu = gpu, .hard = NVML_DEVICE_MEMORY_LIMIT_MAX};
+    if (!text_copy(cgroup, limit->cgroup, sizeof limit->cgroup))
+        return NULL;
+    snapshot->limit_count++;
+    return limit;
+}
+
+/* An entry without a limit and without use is none, so that ended pods leave room for others. */
+static void drop_if_idle(struct snapshot *snapshot, struct memory_limit *limit)
+{
+    if (!limit->soft && !limit->used && limit->hard == NVML_DEVICE_MEMORY_LIMIT_MAX)
+        *limit = snapshot->limits[--snapshot->limit_count];
+}
+
+/* What follows "gpu N memory_limit": "SOFT HARD CGROUP"; after memory_used: "BYTES CGROUP". */
+static bool limit_words(char *rest, unsigned int gpu, bool used, struct snapshot *snapshot)
+{
+    unsigned long long first, hard = 0;
+    const char *word = text_word(&rest);
+    if (!word || !text_bytes(word, &first))
+        return false;
+    if (!used && (!(word = text_word(&rest)) || !text_bytes(word, &hard)))
+        return false;
+    const char *cgroup = text_word(&rest);
+    struct memory_limit *limit = cgroup && *cgroup == '/' && !text_word(&rest)
+                                     ? find_limit(snapshot, gpu, cgroup)
+                                     : NULL;
+    if (!limit)
+        return false;
+    if (used) {
+        limit->used = first;
+    } else {
+        limit->soft = first;
+        limit->hard = hard;
+    }
+    drop_if_idle(snapshot, limit);
+    return true;
+}
+
 /* "gpu N lost", "gpu N recovered", "gpu N compute_mode MODE", "gpu N process pid P ...". */
 static bool gpu_words(const struct source *at, char *rest, struct state_reading *reading)
 {
@@ -51,6 +102,8 @@ static bool gpu_words(const struct source *at, char *rest, struct state_reading 
         return false;
     if (strcmp(what, "process") == 0)
         return add_process(at, rest, gpu, reading->snapshot);
+    if (strcmp(what, "memory_limit") == 0 || strcmp(what, "memory_used") == 0)
+        return limit_words(rest, gpu, strcmp(what, "memory_used") == 0, reading->snapshot);
     if (strcmp(what, "compute_mode") == 0 && !set_compute_mode(text_word(&rest), card))
         return false;
     if (strcmp(what, "lost") == 0) {
@@ -119,7 +172,8 @@ bool state_line(const struct source *at, char *line, void *context)
         good = driver_words(rest, reading);
     return good || source_refuse(at, "'%s' is not one of: gpu N lost; gpu N recovered; gpu N "
                                      "compute_mode MODE; gpu N process pid P used_mib M "
-                                     "name WORD ...; xid X gpu N [gi N ci N]; driver loaded; "
+                                     "name WORD ...; gpu N memory_limit SOFT HARD CGROUP; "
+                                     "gpu N memory_used BYTES CGROUP; xid X gpu N [gi N ci N]; driver loaded; "
                                      "driver unloaded (N below %u)",
                                  shown, reading->gpu_count);
 }

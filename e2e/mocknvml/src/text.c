@@ -54,6 +54,19 @@ bool text_number(const char *text, unsigned int least, unsigned int most, unsign
     return true;
 }
 
+bool text_bytes(const char *text, unsigned long long *bytes)
+{
+    char *end;
+    if (!isdigit((unsigned char)*text))
+        return false;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (errno || *end)
+        return false;
+    *bytes = value;
+    return true;
+}
+
 bool text_copy(const char *text, char *target, size_t size)
 {
     size_t length = strlen(text);

@@ -30,6 +30,9 @@ char *text_word(char **cursor);
 /* Decimal or 0x-hexadecimal number within [least, most]; false leaves *number alone. */
 bool text_number(const char *text, unsigned int least, unsigned int most, unsigned int *number);
 
+/* Decimal number of 64 bits; false leaves *bytes alone. */
+bool text_bytes(const char *text, unsigned long long *bytes);
+
 /* Copies text that fits size bytes with its end; false when it is empty or too long. */
 bool text_copy(const char *text, char *target, size_t size);
 

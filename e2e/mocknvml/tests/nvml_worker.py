@@ -19,7 +19,7 @@ import pynvml
 HANDLE_TYPES = (pynvml.c_nvmlDevice_t, pynvml.c_nvmlEventSet_t)
 
 
-class Worker:
+class NvmlWorker:
     """The handles given out so far, and the calls made with them."""
 
     def __init__(self) -> None:
@@ -29,11 +29,12 @@ class Worker:
         """Return `{"value": ...}`, or `{"error": "<class of pynvml's exception>", "text": ...}`.
 
         An argument `{"struct": NAME}` is a fresh struct of pynvml for the library to fill; the
-        reply then has it as `"filled"`.
+        reply then has it as `"filled"`. With `"fields"` it has these values, and is handed to a
+        function of pynvml that takes the address itself.
         """
         structs = [self._struct(item) for item in call["arguments"]]
         arguments = [
-            self._argument(item) if struct is None else ctypes.byref(struct)
+            self._argument(item) if struct is None else self._passed(item, struct)
             for item, struct in zip(call["arguments"], structs, strict=True)
         ]
         try:
@@ -55,6 +56,15 @@ class Worker:
             struct.version = item["version"]
         return struct
 
+    @staticmethod
+    def _passed(item: dict[str, Any], struct: Any) -> Any:
+        """Return the struct, filled as the test says, or else its address."""
+        if "fields" not in item:
+            return ctypes.byref(struct)
+        for name, value in item["fields"].items():
+            setattr(struct, name, value.encode() if isinstance(value, str) else value)
+        return struct
+
     def _argument(self, item: Any) -> Any:
         """Return the handle behind a number, and anything else as it is."""
         return self._handles[item["handle"]] if isinstance(item, dict) else item
@@ -72,7 +82,7 @@ class Worker:
             return value.value
         if isinstance(value, list | tuple | ctypes.Array):
             return [self._plain(item) for item in value]
-        return value
+        return value.decode() if isinstance(value, bytes) else value
 
 
 ORDER_BYTES = 65536
@@ -80,7 +90,7 @@ ORDER_BYTES = 65536
 
 def work() -> None:
     """Serve until stdin ends."""
-    worker = Worker()
+    worker = NvmlWorker()
     for line in sys.stdin:
         print(json.dumps(worker.answer(json.loads(line))), flush=True)
 

@@ -16,7 +16,7 @@ PIX, PHB, NODE, SYS = 10, 30, 40, 50
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expected:
+class ExpectedGpu:
     """What a machine must report: cards, their names, MiB, and driver."""
 
     names: tuple[str, ...]
@@ -25,29 +25,32 @@ class Expected:
 
 
 EXPECTED = {
-    "t4-2x16": Expected(names=("Tesla T4",) * 2, memory_mib=(16130,) * 2, driver="418.87.01"),
-    "a100-pcie-4x40": Expected(
+    "t4-2x16": ExpectedGpu(names=("Tesla T4",) * 2, memory_mib=(16130,) * 2, driver="418.87.01"),
+    "a100-pcie-4x40": ExpectedGpu(
         names=("NVIDIA A100-PCIE-40GB",) * 4, memory_mib=(40960,) * 4, driver="535.161.08"
     ),
-    "a100-mig-2x40": Expected(
+    "a100-mig-2x40": ExpectedGpu(
         names=("NVIDIA A100-SXM4-40GB",) * 2, memory_mib=(40960,) * 2, driver="535.161.08"
     ),
-    "dgx1-volta": Expected(
+    "dgx1-volta": ExpectedGpu(
         names=("Tesla V100-SXM2-16GB",) * 8, memory_mib=(16160,) * 8, driver="450.80.02"
     ),
-    "dgx1-pascal": Expected(
+    "dgx1-pascal": ExpectedGpu(
         names=("Tesla P100-SXM2-16GB",) * 8, memory_mib=(16280,) * 8, driver="450.80.02"
     ),
-    "h100-nvswitch-8x80": Expected(
+    "h100-nvswitch-8x80": ExpectedGpu(
         names=("NVIDIA H100 80GB HBM3",) * 8, memory_mib=(81559,) * 8, driver="535.161.08"
     ),
-    "h200-8x141": Expected(
+    "h200-8x141": ExpectedGpu(
         names=("NVIDIA H200",) * 8, memory_mib=(143771,) * 8, driver="550.90.07"
     ),
-    "nvlink-bridge-8x48": Expected(
+    "h100-r615-2x80": ExpectedGpu(
+        names=("NVIDIA H100 PCIe",) * 2, memory_mib=(81559,) * 2, driver="615.36.01"
+    ),
+    "nvlink-bridge-8x48": ExpectedGpu(
         names=("NVIDIA RTX A6000",) * 8, memory_mib=(49140,) * 8, driver="535.161.08"
     ),
-    "mixed-t4-a100": Expected(
+    "mixed-t4-a100": ExpectedGpu(
         names=("Tesla T4", "NVIDIA A100-PCIE-40GB"), memory_mib=(16130, 40960), driver="535.161.08"
     ),
 }
