@@ -51,6 +51,14 @@ async def extender(cluster: FakeApiServer, tmp_path: Path) -> AsyncIterator[Runn
 
 
 @pytest.fixture
+async def requeue_only(cluster: FakeApiServer, tmp_path: Path) -> AsyncIterator[Running]:
+    """The same without nominations, where nothing else wakes a refused pod."""
+    async with Running(cluster, tmp_path, nominate="off") as running:
+        await running.ready()
+        yield running
+
+
+@pytest.fixture
 async def clock() -> AsyncIterator[FakeClock]:
     """Waits of this test take no time."""
     fake = FakeClock(asyncio.get_running_loop())

@@ -5,12 +5,15 @@ from typing import Any
 
 from objects import Object, node
 
-from gpucore.model import Demand, Placement
-from gpucore.policy import place
+from gpucore.model import Placement, PodRequest
+from gpucore.scheduling.policy import place
+from gpucore.topology.grouping import BY_LINKS
 from gpucore.units import NodeName
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.nodes import Node, decode_node
 from gpucore.wire.pods import Pod, decode_pod
+from gpuextender.scheduling.cache import NodeCache
+from gpuextender.scheduling.filter import BestNodes
 from gpuextender.state import State
 
 
@@ -38,14 +41,19 @@ def state_of(*nodes: Node, **options: Any) -> State:
 
 def assume(state: State, pod: Pod, node: str, *, now_ns: int = 0) -> Placement:
     """Reserve GPU memory of a node for a waiting pod."""
-    account = state.ledger.node(NodeName(node))
-    demand = state.saw(pod).demand
-    assert account is not None
-    assert isinstance(demand, Demand)
-    placement = place(account, demand)
+    node_info = state.ledger.node(NodeName(node))
+    pod_request = state.saw(pod).pod_request
+    assert node_info is not None
+    assert isinstance(pod_request, PodRequest)
+    placement = place(node_info, pod_request)
     assert isinstance(placement, Placement)
     state.assume(pod, placement, now_ns=now_ns)
     return placement
+
+
+def best_of(state: State, cache: NodeCache, limit: int = 0, policy: str = "binpack") -> BestNodes:
+    """The choice of candidates; by default all nodes that fit."""
+    return BestNodes(state, cache, policy=policy, grouping=BY_LINKS, limit=limit)
 
 
 class Touched:

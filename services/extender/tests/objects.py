@@ -9,7 +9,7 @@ _counter = itertools.count(1)
 
 
 def node(name: str, *units: int, unit: str | None = None, **labels: str) -> Object:
-    """A node with a card for each of ``units``; with ``unit`` it has our inventory."""
+    """A node with a GPU for each of ``units``; with ``unit`` it has our inventory."""
     annotations = {}
     if unit is not None:
         gpus = [
@@ -24,19 +24,23 @@ def node(name: str, *units: int, unit: str | None = None, **labels: str) -> Obje
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": labels, "annotations": annotations},
-        "status": {"capacity": capacity, "allocatable": capacity},
+        "status": {
+            "capacity": capacity,
+            "allocatable": capacity,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
     }
 
 
 def whole_node(name: str, cards: int) -> Object:
-    """A node of the topology plugin: whole cards."""
+    """A node of the topology plugin: exclusive GPUs."""
     found = node(name)
     found["status"]["capacity"]["aliyun.com/gpu"] = str(cards)
     return found
 
 
 def pod(name: str, *mem: int, uid: str = "", gpus: int = 0, core: int = 0, **more: Any) -> Object:
-    """A pod with a container for each of ``mem``, or one that asks ``gpus`` whole cards."""
+    """A pod with a container for each of ``mem``, or one that asks ``gpus`` exclusive GPUs."""
     limits = [{"aliyun.com/gpu-mem": str(amount)} for amount in mem] or [{}]
     if gpus:
         limits[0]["aliyun.com/gpu"] = str(gpus)
@@ -62,7 +66,7 @@ def pod(name: str, *mem: int, uid: str = "", gpus: int = 0, core: int = 0, **mor
 
 
 def placed(item: Object, node_name: str, card: int, *, phase: str = "Running") -> Object:
-    """The pod as it is once it runs on a card, by the first generation's annotations."""
+    """The pod as it is once it runs on a GPU, by the first generation's annotations."""
     limits = (c["resources"]["limits"] for c in item["spec"]["containers"])
     amount = sum(int(limit.get("aliyun.com/gpu-mem", 0)) for limit in limits)
     metadata = item["metadata"] | {

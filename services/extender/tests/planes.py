@@ -1,13 +1,11 @@
-"""A real control plane for tests of this service, and where its kubeconfig is."""
+"""A control plane for tests of this service, and where an extender finds its kubeconfig."""
 
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
-from cluster.errors import ClusterError
 from environments.controlplane import ControlPlane
+from environments.testing.planes import control_plane
 
 
 class Source:
@@ -19,26 +17,6 @@ class Source:
     def kubeconfig(self) -> str:
         """The control plane's own."""
         return self._plane.kubeconfig.read_text()
-
-
-@contextmanager
-def control_plane(version: str | None = None) -> Iterator[ControlPlane]:
-    """Etcd and an API server, started; their absence is a failure only with CI=true.
-
-    Args:
-        version: of Kubernetes; the chosen one by default.
-    """
-    try:
-        one = ControlPlane(version)
-    except ClusterError as reason:
-        if os.environ.get("CI", "").lower() in {"1", "true"}:
-            raise
-        pytest.skip(f"no control plane: {reason}")
-    try:
-        one.start()
-        yield one
-    finally:
-        one.stop()
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import aiohttp
 
-from gpuextender.service import Service
-from gpuextender.settings import Settings
+from gpuextender.service import ExtenderService
+from gpuextender.settings import ExtenderSettings
 from gpukube.client import HttpKubeClient
 from gpukube.testing.apiserver import FakeApiServer
 from gpukube.testing.waiting import WAIT_SECONDS, until
@@ -31,8 +31,8 @@ class Running:
         self._kubeconfig.write_text(self._cluster.kubeconfig())
         self.api = await HttpKubeClient.connect(self._kubeconfig, user_agent="test")
         patient = {"bind_deadline": WAIT_SECONDS, **self._settings}
-        settings = Settings(port=0, host="127.0.0.1", **patient)
-        self.service = Service(self.api, settings)
+        settings = ExtenderSettings(port=0, host="127.0.0.1", **patient)
+        self.service = ExtenderService(self.api, settings)
         self.task = asyncio.create_task(self.service.run())
         await until("the server listens", lambda: self.service.listeners.verbs.started)
         self.url = f"http://127.0.0.1:{self.service.listeners.verbs.port}"
@@ -61,7 +61,7 @@ class Running:
 
     async def knows_pod(self, uid: str) -> None:
         """Wait until the watch brought a bound pod."""
-        await until(f"claim of {uid}", lambda: self.state.ledger.claim(uid))
+        await until(f"claim of {uid}", lambda: self.state.ledger.allocation(uid))
 
     async def post(self, path: str, body: object) -> tuple[int, Any]:
         """POST JSON; answers status and decoded body."""

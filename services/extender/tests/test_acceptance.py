@@ -6,7 +6,7 @@ import pytest
 from objects import node, placed, pod
 from running import Running, until
 
-from gpuextender.messages import ExtenderArgs, decode, names_of
+from gpuextender.scheduling.messages import ExtenderArgs, decode, names_of
 from gpukube.testing.answers import status
 from gpukube.testing.apiserver import FakeApiServer
 
@@ -20,7 +20,7 @@ ONE_CARD = "Insufficient GPU Memory in one device"
 async def fill(
     cluster: FakeApiServer, extender: Running, name: str, *used: int, total: int, unit: str
 ) -> None:
-    """A node whose cards hold ``used`` of ``total`` each."""
+    """A node whose GPUs hold ``used`` of ``total`` each."""
     await cluster.put("nodes", node(name, *(total for _ in used), unit=unit))
     for card, amount in enumerate(used):
         if amount:
@@ -31,7 +31,7 @@ async def fill(
 
 
 async def bound(cluster: FakeApiServer, extender: Running, node_name: str, *mem: int) -> str:
-    """Create a pod, bind it, and answer the index of its card."""
+    """Create a pod, bind it, and answer the index of its GPU."""
     item = await cluster.put("pods", pod(f"pod-{len(cluster.all('pods'))}", *mem))
     code, error = await extender.bind(item, node_name)
     assert (code, error) == (200, "")
@@ -43,7 +43,7 @@ async def bound(cluster: FakeApiServer, extender: Running, node_name: str, *mem:
 async def test_a1_the_fullest_card_that_fits_is_chosen(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """A1: free 12207, 8138, 4069, 16276 MiB; a pod of 8138 goes to card 1."""
+    """A1: free 12207, 8138, 4069, 16276 MiB; a pod of 8138 goes to GPU 1."""
     await fill(cluster, extender, "n", 4069, 8138, 12207, 0, total=16276, unit="MiB")
     assert await bound(cluster, extender, "n", 8138) == "1"
 
@@ -51,7 +51,7 @@ async def test_a1_the_fullest_card_that_fits_is_chosen(
 async def test_a2_only_the_node_with_one_large_enough_card_passes(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """A2: the total of a node is not enough, one card must have it."""
+    """A2: the total of a node is not enough, one GPU must have it."""
     await fill(cluster, extender, "n1", 4069, total=8138, unit="MiB")
     await fill(cluster, extender, "n2", 4069, 4069, total=8138, unit="MiB")
     await fill(cluster, extender, "n3", 0, 8138, total=8138, unit="MiB")
@@ -65,7 +65,7 @@ async def test_a2_only_the_node_with_one_large_enough_card_passes(
 async def test_a3_three_small_pods_share_the_first_card(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """A3: three pods of 2 on 2 x 15 all land on card 0."""
+    """A3: three pods of 2 on 2 x 15 all land on GPU 0."""
     await fill(cluster, extender, "n", 0, 0, total=15, unit="GiB")
     assert [await bound(cluster, extender, "n", 2) for _ in range(3)] == ["0", "0", "0"]
     assert extender.state.ledger.node("n").cards[0].used == 6
@@ -78,7 +78,7 @@ async def test_a4_an_amount_in_the_wrong_unit_never_passes_and_says_so(
     await fill(cluster, extender, "n", 0, total=16, unit="GiB")
     answer = await extender.filter(pod("p", 16276), "n")
     assert answer["NodeNames"] == []
-    assert "if MiB were meant, ask for 16" in answer["FailedNodes"]["n"]
+    assert "if you meant MiB, request 16" in answer["FailedNodes"]["n"]
     assert "n" in answer["FailedAndUnresolvableNodes"]
 
 
@@ -98,12 +98,12 @@ async def test_a5_two_nodes_show_six_and_three_of_fifteen(
 async def test_a6_a_sequence_packs_refuses_and_goes_on(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """A6: 3, 3, 3, 8 fit, the next 8 does not (6 and 7 free), then 4 takes the tighter card."""
+    """A6: 3, 3, 3, 8 fit, the next 8 does not (6 and 7 free), then 4 takes the tighter GPU."""
     await fill(cluster, extender, "n", 0, 0, total=15, unit="GiB")
     cards = [await bound(cluster, extender, "n", amount) for amount in (3, 3, 3, 8)]
     assert cards == ["0", "0", "0", "1"]
     answer = await extender.filter(pod("p", 8), "n")
-    assert "card 0 has 6 of 15 free, card 1 has 7 of 15 free" in answer["FailedNodes"]["n"]
+    assert "GPU 0 has 6 of 15 free, GPU 1 has 7 of 15 free" in answer["FailedNodes"]["n"]
     assert answer["FailedAndUnresolvableNodes"] == {}
     assert await bound(cluster, extender, "n", 4) == "0"
 
@@ -234,7 +234,7 @@ async def test_a14_cards_of_the_legacy_config_map_are_not_used(
     await until("withdrawn", lambda: not legacy.state.ledger.node("n").cards[0].healthy)
     assert [await bound(cluster, legacy, "n", 15) for _ in range(2)] == ["1", "3"]
     answer = await legacy.filter(pod("p", 1), "n")
-    assert "card 0 is unhealthy" in answer["FailedNodes"]["n"]
+    assert "GPU 0 is unhealthy" in answer["FailedNodes"]["n"]
     await cluster.delete("configmaps", "unhealthy-gpu-n", "kube-system")
     await until("given back", lambda: legacy.state.ledger.node("n").cards[0].healthy)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from objects import node, placed, pod
 from running import WAIT_SECONDS, Running, until
 
@@ -52,29 +53,112 @@ async def test_nodes_show_every_card_and_who_is_on_it(
 async def test_a_waiting_pod_is_explained_node_by_node(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """Every node says why not, card by card, or how well."""
+    """Every node says why not, GPU by GPU, or how well."""
     await two_cards(cluster, extender)
     await cluster.put("nodes", node("big", 40, unit="GiB"))
     await extender.knows_node("big")
     await cluster.put("pods", pod("wants", 12))
     await until("known", lambda: extender.state.find("default", "wants"))
     code, answer = await get(extender, "/api/v1/pods/default/wants/explain")
-    assert (code, answer["state"]) == (200, "waiting")
+    assert (code, answer["kind"], answer["state"]) == (200, "PodExplanation", "Fits")
     assert answer["text"] == "1 of 2 nodes with GPUs can take it"
-    assert [fit["node"] for fit in answer["fits"]] == ["big"]
+    assert answer["request"]["mem"] == 12
+    assert answer["fits"] == ["big"]
+    assert [score["node"] for score in answer["scores"]] == ["big"]
     [refusal] = answer["refusals"]
     assert (refusal["node"], refusal["code"]) == ("n", "InsufficientMemory")
     assert [(card["free"], card["asked"]) for card in refusal["cards"]] == [(6, 12), (11, 12)]
 
 
+async def test_the_rules_of_the_scheduler_count_too(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """A cordoned node, and one whose cpu other pods request, admit no pod, whatever is free."""
+    cordoned = node("cordoned", 15, unit="GiB") | {"spec": {"unschedulable": True}}
+    for item in (node("busy", 15, unit="GiB"), cordoned):
+        await cluster.put("nodes", item)
+        await extender.knows_node(item["metadata"]["name"])
+    other = pod("other", uid="other")
+    other["spec"] |= {"nodeName": "busy"}
+    other["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "6"}}
+    await cluster.put("pods", other)
+    waits = pod("wants", 2)
+    waits["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "3"}
+    await cluster.put("pods", waits)
+    await until("known", lambda: extender.state.find("default", "wants"))
+    _, answer = await get(extender, "/api/v1/pods/default/wants/explain")
+    codes = {refusal["node"]: refusal["code"] for refusal in answer["refusals"]}
+    assert codes == {"busy": "InsufficientResources", "cordoned": "NodeUnschedulable"}
+    _, answer = await extender.post("/api/v1/whatif", {"pods": [{"name": "a", "mem": 2}]})
+    assert [item["node"] for item in answer["items"]] == ["busy"]
+
+
+async def test_a_pod_that_the_api_server_does_not_give_is_not_explained(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """Its constraints are read when somebody asks; 503 says why they could not be."""
+    await cluster.put("pods", pod("wants", 12))
+    await until("known", lambda: extender.state.find("default", "wants"))
+    cluster.fail_next("get", lambda _: web.Response(status=403, text="forbidden"))
+    code, answer = await get(extender, "/api/v1/pods/default/wants/explain")
+    assert code == 503
+    assert "pod default/wants cannot be explained" in answer["error"]
+
+
+async def test_a_pod_with_thousands_of_constraints_makes_nobody_wait(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """Whoever writes such a pod gets no explanation of it here; the command evaluates them all."""
+    large = pod("large", 12)
+    large["spec"]["tolerations"] = [{"key": f"k{n}", "operator": "Exists"} for n in range(1001)]
+    await cluster.put("pods", large)
+    code, answer = await get(extender, "/api/v1/pods/default/large/explain")
+    assert code == 503
+    assert "evaluated by the command gpushare only" in answer["error"]
+    code, answer = await extender.post("/api/v1/whatif", {"manifests": [large]})
+    assert code == 400
+    assert "evaluated by the command gpushare only" in answer["error"]
+
+
+async def test_one_question_is_answered_at_a_time(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """A question works on a copy of the cluster; a second one waits, so copies do not add up."""
+    await two_cards(cluster, extender)
+    await cluster.put("pods", pod("wants", 12))
+    held = asyncio.Event()
+
+    async def wait(_: object) -> None:
+        await held.wait()
+
+    path = "/api/v1/namespaces/default/pods/wants"
+    cluster.fail_next("get", wait)
+    first = asyncio.create_task(get(extender, "/api/v1/pods/default/wants/explain"))
+    await until("the first question", lambda: cluster.count("GET", path) == 1)
+    second = asyncio.create_task(get(extender, "/api/v1/pods/default/wants/explain"))
+    assert (await extender.get("/healthz"))[0] == 200
+    assert (await extender.filter(pod("p", 2), "n"))["NodeNames"] == ["n"]
+    assert cluster.count("GET", path) == 1
+    held.set()
+    assert (await first) == (await second)
+    assert cluster.count("GET", path) == 2
+
+
+@pytest.mark.parametrize("name", ["..", "a%3Fwatch=true", "A", "-"])
+async def test_no_other_path_of_the_api_server_is_read(extender: Running, name: str) -> None:
+    """A name that no pod can have is answered without a request to the API server."""
+    code, _ = await extender.get(f"/api/v1/pods/default/{name}/explain")
+    assert code == 404
+
+
 async def test_a_placed_pod_is_explained_by_its_place(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """Node and card, in a sentence."""
+    """Node and GPU, in a sentence."""
     await two_cards(cluster, extender)
     code, answer = await get(extender, "/api/v1/pods/default/held-1/explain")
-    assert (code, answer["state"], answer["node"]) == (200, "placed", "n")
-    assert answer["text"] == "4 GiB on card 1 of node n"
+    assert (code, answer["state"], answer["node"]) == (200, "Placed", "n")
+    assert answer["text"] == "4 GiB on GPU 1 of node n"
 
 
 @pytest.mark.parametrize("path", ["nodes/ghost", "pods/default/ghost/explain"])
@@ -93,11 +177,11 @@ async def test_whatif_places_in_order_and_changes_nothing(
     question = {"pods": [{"name": "a", "mem": 6, "replicas": 2}, {"name": "b", "mem": 6}]}
     code, answer = await extender.post("/api/v1/whatif", question)
     assert code == 200
-    fates = {one["name"]: (one["fits"], one["text"]) for one in answer["pods"]}
+    fates = {one["name"]: (one["fits"], one["text"]) for one in answer["items"]}
     assert fates == {
-        "a-0": (True, "6 GiB on card 0 of node n"),
-        "a-1": (True, "6 GiB on card 1 of node n"),
-        "b": (False, "fits nowhere"),
+        "a-0": (True, "6 GiB on GPU 0 of node n"),
+        "a-1": (True, "6 GiB on GPU 1 of node n"),
+        "b": (False, "fits no node"),
     }
     assert extender.state.ledger.node("n").used_units == 13
 
@@ -107,11 +191,12 @@ async def test_whatif_places_in_order_and_changes_nothing(
     [
         (b"{", "truncated"),
         ({"pods": []}, "length >= 1"),
-        ({"pods": [{"name": "a"}]}, "asks for nothing"),
+        ({"pods": [{"name": "a"}]}, "requests nothing"),
         ({"pods": [{"name": "a", "mem": 1, "policy": "best"}]}, "policy must be one of"),
         ({"pods": [{"name": "a", "mem": 1}, {"name": "a", "mem": 1}]}, "names of pods must differ"),
-        ({"pods": [{"name": "a", "mem": 1, "gpus": 1}]}, "whole cards and for shares"),
+        ({"pods": [{"name": "a", "mem": 1, "gpus": 1}]}, "both exclusive GPUs and shares"),
         ({"pods": [{"name": n, "mem": 1, "replicas": 150} for n in "ab"]}, "too many"),
+        (b" " * (128 * 1024 + 1), "bytes are too many"),
     ],
 )
 async def test_a_question_that_makes_no_sense_is_answered_with_400(
@@ -217,9 +302,9 @@ async def test_nothing_stale_is_decided_on_and_readiness_comes_back(
         await until("unready", extender.service.health.obstacle)
         code, text = await extender.get("/readyz")
         assert code == 503
-        assert "has said nothing about" in text
+        assert "has sent nothing about" in text
         assert "gpushare_extender_ready 0.0" in (await extender.get("/metrics"))[1]
-        assert "has said nothing" in (await extender.filter(pod("p", 2), "n"))["Error"]
+        assert "has sent nothing" in (await extender.filter(pod("p", 2), "n"))["Error"]
         cluster.refuse = False
         async with asyncio.timeout(WAIT_SECONDS):
             while await extender.get("/readyz") != (200, "ok"):

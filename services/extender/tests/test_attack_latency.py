@@ -18,6 +18,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from objects import node, pod
+from running import WAIT_SECONDS
 from test_attacks import FILTER, Attacked, asked, attacked
 
 from gpukube.testing.apiserver import FakeApiServer
@@ -25,18 +26,22 @@ from gpukube.testing.apiserver import FakeApiServer
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 MEASURED = os.environ.get("ATTACK_SECONDS")
-SECONDS = float(MEASURED or "10")
+SECONDS = float(MEASURED or "4")
 ADDRESSES = [f"127.0.0.{number}" for number in range(2, 10)]
 HALF_OPEN = 2000
 HALF_HTTP = b"GET /metrics HTTP/1.1\r\nHost: "
 HALF_TLS = b"\x16\x03\x01"
 NODES = 200
 PAUSE = 0.01
-NICE = (*(("chrt", "-o", "0") if MEASURED else ()), "nice", "-n", "39")
-"""Attackers are on other machines: here they leave the processors to the extender."""
+NICE = ("chrt", "-o", "0", "nice", "-n", "39") if MEASURED else ()
+"""Where time is measured, attackers leave the processors to the extender, as other machines do."""
 MOST = 2.0
 """Times the quiet figure."""
 SETTLED = 3.0
+QUICK = 0.1
+"""Seconds of a phase whose time is of no interest to the suite."""
+CROWD = 300
+"""Connections that the attacked process has when the attack is under way."""
 
 
 @asynccontextmanager
@@ -65,10 +70,10 @@ async def filtering(extender: Attacked, seconds: float) -> float:
     took = []
     async with aiohttp.ClientSession() as http:
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        while len(took) < 2 or time.monotonic() < end:
             began = time.perf_counter()
             async with http.post(extender.verbs + FILTER, json=body) as reply:
-                assert len((await reply.json())["NodeNames"]) == NODES
+                assert len((await reply.json())["NodeNames"]) == 1  # the best candidate
             took.append(1000 * (time.perf_counter() - began))
             await asyncio.sleep(PAUSE)
     return statistics.quantiles(took, n=100)[98]
@@ -86,6 +91,13 @@ async def probe(extender: Attacked) -> list[int]:
         return statuses
 
 
+async def under_way(extender: Attacked) -> None:
+    """Wait until the clients of the attack have connected."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while extender.files() < CROWD:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(PAUSE)
+
+
 async def test_an_attack_on_every_open_port_delays_nobody(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -94,13 +106,14 @@ async def test_an_attack_on_every_open_port_delays_nobody(
         await cluster.put("nodes", node(f"n{number}", 80, 80, unit="GiB"))
     async with attacked(cluster, tmp_path) as extender, AsyncExitStack() as stack:
         probing = asyncio.create_task(probe(extender))
-        await filtering(extender, 2)
+        await filtering(extender, 2 if MEASURED else QUICK)
         usual = extender.processor_seconds()
-        quiet = await filtering(extender, SECONDS)
+        quiet = await filtering(extender, SECONDS if MEASURED else QUICK)
         usual = (extender.processor_seconds() - usual) / SECONDS
         for url, half in ((extender.metrics, HALF_HTTP), (extender.webhook, HALF_TLS)):
             await stack.enter_async_context(attack(int(url.rpartition(":")[2]), half))
-        await filtering(extender, SETTLED)
+        await under_way(extender)
+        await filtering(extender, SETTLED if MEASURED else QUICK)
         spent = extender.processor_seconds()
         slowed = await filtering(extender, SECONDS)
         spent = (extender.processor_seconds() - spent) / SECONDS

@@ -21,6 +21,7 @@ from certificates import make_certificate
 from objects import node, pod
 from running import WAIT_SECONDS
 
+from environments.processes import free_port
 from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -50,14 +51,9 @@ class Attacked(NamedTuple):
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+    def files(self) -> int:
+        """Number of its open files, connections among them."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
 
 @asynccontextmanager
@@ -66,7 +62,7 @@ async def attacked(cluster: FakeApiServer, folder: Path) -> AsyncIterator[Attack
     await cluster.put("nodes", node("n", 15, unit="GiB"))
     (folder / "kubeconfig").write_text(cluster.kubeconfig())
     make_certificate(folder / "webhook", "webhook")
-    verbs, metrics, webhook = free_ports(3)
+    verbs, metrics, webhook = (free_port() for _ in range(3))
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "gpuextender", "--host=127.0.0.1", f"--port={verbs}"),
         *("--metrics-host=127.0.0.1", f"--metrics-port={metrics}"),

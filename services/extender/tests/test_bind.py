@@ -110,7 +110,7 @@ async def test_the_same_bind_at_once_is_one_write(
 async def test_many_binds_at_once_never_overfill_a_card(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """Forty pods of 4 race for 2 x 15: three fit on each card, whatever the order of answers."""
+    """Forty pods of 4 race for 2 x 15: three fit on each GPU, whatever the order of answers."""
     await cluster.put("nodes", node("n", 15, 15, unit="GiB"))
     await extender.knows_node("n")
     items = [await cluster.put("pods", pod(f"p{i}", 4)) for i in range(40)]
@@ -148,7 +148,7 @@ async def test_a_pod_that_asks_nothing_is_simply_bound(
 async def test_compute_and_whole_cards_are_bound_too(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """Percent of compute goes with memory, whole cards are named as a group."""
+    """Percent of compute goes with memory, exclusive GPUs are named as a group."""
     both = node("n", 15, 15, 15, unit="GiB")
     both["status"]["capacity"]["aliyun.com/gpu"] = "3"
     await cluster.put("nodes", both)
@@ -161,7 +161,7 @@ async def test_compute_and_whole_cards_are_bound_too(
     assert first["gpushare.alibabacloud.com/core-percentage"] == '{"0":{"0":30}}'
     assert second["ALIYUN_COM_GPU_GROUP"] == "1,2"
     answer = await extender.filter(pod("late", gpus=1), "n")
-    assert "card 0 is shared" in answer["FailedNodes"]["n"]
+    assert "GPU 0 is shared" in answer["FailedNodes"]["n"]
 
 
 async def test_the_pod_is_told_where_it_went_and_why_it_did_not(
@@ -179,7 +179,7 @@ async def test_the_pod_is_told_where_it_went_and_why_it_did_not(
     assert (warning["type"], warning["involvedObject"]["name"]) == ("Warning", "large")
     assert "Insufficient GPU Memory in one device" in warning["message"]
     assert (normal["type"], normal["reason"]) == ("Normal", "GpuPlaced")
-    assert normal["message"] == "Placed: 2 GiB on card 0 of node n"
+    assert normal["message"] == "Placed: 2 GiB on GPU 0 of node n"
     assert metrics.EVENTS.labels("aggregated")._value.get() == before + 4
 
 

@@ -9,18 +9,19 @@ import structlog
 from decoded import a_node, a_pod, assume, encoded, state_of
 from objects import Object, placed, pod
 
-from gpucore.gangplaces import Rules
-from gpucore.grouping import BY_LINKS
+from gpucore.gang.spread import Rules
+from gpucore.topology.grouping import BY_LINKS
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pods import Pod
-from gpuextender import binding, metrics
-from gpuextender.bind import Bind, Outcome
-from gpuextender.binding import Writer
-from gpuextender.gangs import Gangs
-from gpuextender.messages import BindingArgs
+from gpuextender import metrics
+from gpuextender.scheduling import binding
+from gpuextender.scheduling.bind import Bind, BindResult
+from gpuextender.scheduling.binding import BindingWriter
+from gpuextender.scheduling.gangs import Gangs
+from gpuextender.scheduling.messages import BindingArgs
 from gpukube.errors import UnreachableError
 from gpukube.testing.clock import FakeClock
-from gpukube.testing.scripted import Reply, Request, ScriptedClient, failure, no_reply
+from gpukube.testing.scripted import RecordedRequest, Reply, ScriptedClient, failure, no_reply
 
 UID = PodUid("u")
 ITEM = pod("p", 4, uid="u")
@@ -53,7 +54,7 @@ class Bench:
             self.state,
             self.api,
             self.recorder,  # type: ignore[arg-type] - as far as a bind uses it
-            Writer(self.api, deadline=DEADLINE),
+            BindingWriter(self.api, deadline=DEADLINE),
             Gangs(self.state, Rules(), clock=clock.now_ns),
             policy=policy,
             grouping=BY_LINKS,
@@ -61,14 +62,14 @@ class Bench:
         )
         self.state.pod_changed(a_pod(ITEM))
 
-    async def answer(self, node: str = "n", uid: str = "u", name: str = "p") -> Outcome:
+    async def run_bind(self, node: str = "n", uid: str = "u", name: str = "p") -> BindResult:
         """The answer to a scheduler."""
-        return await self.bind.answer(BindingArgs(name, "default", uid, node))
+        return await self.bind.bind(BindingArgs(name, "default", uid, node))
 
     def used(self, node: str = "n") -> int:
         """Units that are held on a node."""
-        account = self.state.ledger.node(NodeName(node))
-        return account.used_units if account else 0
+        node_info = self.state.ledger.node(NodeName(node))
+        return node_info.used_units if node_info else 0
 
     def sent(self) -> list[tuple[str, str]]:
         """Method and last part of the path of each request."""
@@ -93,7 +94,7 @@ async def test_gpu_memory_is_reserved_before_the_write_and_kept_after_it(clock: 
     """Nothing is read; the Binding carries what was reserved; the event names the place."""
     seen: list[int] = []
 
-    async def look(request: Request) -> bytes:
+    async def look(request: RecordedRequest) -> bytes:
         seen.append(bench.used())
         written.update(request.body["metadata"]["annotations"])
         return b"{}"
@@ -101,13 +102,13 @@ async def test_gpu_memory_is_reserved_before_the_write_and_kept_after_it(clock: 
     written: dict[str, str] = {}
     bench = Bench(clock, look)
     before = metrics.BINDS.labels("bound")._value.get()
-    assert await bench.answer() == Outcome("bound")
+    assert await bench.run_bind() == BindResult("bound")
     assert bench.sent() == [("POST", "binding")]
     assert (seen, bench.used()) == ([4], 4)
     assert written["ALIYUN_COM_GPU_MEM_IDX"] == "0"
     assert written["ALIYUN_COM_GPU_MEM_ASSUME_TIME"] == str(clock.now_ns())
     assert bench.recorder.events == [
-        ("Normal", "p", "GpuPlaced", "Placed: 4 GiB on card 0 of node n")
+        ("Normal", "p", "GpuPlaced", "Placed: 4 GiB on GPU 0 of node n")
     ]
     assert metrics.BINDS.labels("bound")._value.get() == before + 1
 
@@ -116,17 +117,17 @@ async def test_a_pod_without_a_request_is_bound_without_annotations(clock: FakeC
     """Nothing is reserved and no event is written for it."""
     bench = Bench(clock, b"{}")
     bench.state.saw(a_pod(pod("plain", uid="plain")))
-    assert await bench.answer("elsewhere", "plain", "plain") == Outcome("bound")
+    assert await bench.run_bind("elsewhere", "plain", "plain") == BindResult("bound")
     [request] = bench.api.requests
     assert request.body["metadata"]["annotations"] == {}
     assert request.body["target"]["name"] == "elsewhere"
-    assert (bench.recorder.events, bench.state.ledger.claims()) == ([], {})
+    assert (bench.recorder.events, bench.state.ledger.allocations()) == ([], {})
 
 
 async def test_a_pod_that_is_not_known_is_read_and_remembered(clock: FakeClock) -> None:
     """The bind may come before the watch: one GET, then the Binding."""
     bench = Bench(clock, encoded(pod("q", 3, uid="q")), b"{}")
-    assert await bench.answer(uid="q", name="q") == Outcome("bound")
+    assert await bench.run_bind(uid="q", name="q") == BindResult("bound")
     assert [request.path for request in bench.api.requests] == [
         "/api/v1/namespaces/default/pods/q",
         "/api/v1/namespaces/default/pods/q/binding",
@@ -139,20 +140,20 @@ async def test_a_plain_pod_that_was_read_once_is_not_read_again(clock: FakeClock
     """It is not among the waiting pods, so it is remembered as one that a scheduler asked for."""
     plain = encoded(pod("q", uid="q"))
     bench = Bench(clock, plain, failure(403, "no"), plain, b"{}")
-    assert (await bench.answer(uid="q", name="q")).fate == "rejected"
-    assert await bench.answer(uid="q", name="q") == Outcome("bound")
+    assert (await bench.run_bind(uid="q", name="q")).fate == "rejected"
+    assert await bench.run_bind(uid="q", name="q") == BindResult("bound")
     assert [method for method, _ in bench.sent()] == ["GET", "POST", "GET", "POST"]
 
 
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
-        (failure(404), Outcome("lost", "pod default/q not found")),
-        (failure(500, "etcd"), Outcome("unreadable", "REQUEST: 500 etcd")),
-        (LOST, Outcome("unreadable", "reset")),
+        (failure(404), BindResult("lost", "pod default/q not found")),
+        (failure(500, "etcd"), BindResult("unreadable", "REQUEST: 500 etcd")),
+        (LOST, BindResult("unreadable", "reset")),
         (
             encoded(pod("q", 3, uid="new")),
-            Outcome(
+            BindResult(
                 "lost",
                 "The pod q in ns default's uid is new, and it's not equal with expected q",
             ),
@@ -160,19 +161,19 @@ async def test_a_plain_pod_that_was_read_once_is_not_read_again(clock: FakeClock
     ],
 )
 async def test_a_pod_that_cannot_be_found_is_not_bound(
-    clock: FakeClock, reply: Reply, expected: Outcome
+    clock: FakeClock, reply: Reply, expected: BindResult
 ) -> None:
     """Nothing is reserved, written or recorded, and the scheduler learns why."""
     bench = Bench(clock, reply)
-    assert await bench.answer(uid="q", name="q") == expected
+    assert await bench.run_bind(uid="q", name="q") == expected
     assert bench.sent() == [("GET", "q")]
-    assert (bench.recorder.events, bench.state.ledger.claims()) == ([], {})
+    assert (bench.recorder.events, bench.state.ledger.allocations()) == ([], {})
     assert bench.state.find("default", "q") is None
 
 
 async def test_what_is_no_pod_is_not_bound(clock: FakeClock) -> None:
     """A broken reply ends the attempt with its own error."""
-    found = await Bench(clock, b"[]").answer(uid="q", name="q")
+    found = await Bench(clock, b"[]").run_bind(uid="q", name="q")
     assert found.fate == "unreadable"
     assert found.error
 
@@ -182,7 +183,7 @@ async def test_a_pod_that_fits_nowhere_is_refused_without_a_write(clock: FakeClo
     bench = Bench(clock)
     bench.state.pod_changed(a_pod(pod("large", 40, uid="large")))
     with structlog.testing.capture_logs() as logs:
-        found = await bench.answer(uid="large", name="large")
+        found = await bench.run_bind(uid="large", name="large")
     assert found.fate == "refused"
     start = "The node n can't place the pod large in ns default,and the pod spec is 40 GiB"
     assert found.error.startswith(start.removesuffix(" GiB"))
@@ -191,12 +192,12 @@ async def test_a_pod_that_fits_nowhere_is_refused_without_a_write(clock: FakeClo
     assert logs == [
         {"event": "not bound", "fate": "refused", "error": found.error, "log_level": "warning"}
     ]
-    assert not bench.state.ledger.claims()
+    assert not bench.state.ledger.allocations()
 
 
 async def test_an_unknown_node_is_refused(clock: FakeClock) -> None:
     """A node that the watch never showed takes no pod with a request."""
-    assert await Bench(clock).answer("ghost") == Outcome("refused", "node ghost is not known")
+    assert await Bench(clock).run_bind("ghost") == BindResult("refused", "node ghost is not known")
 
 
 async def test_room_that_is_kept_for_a_nominated_pod_is_not_given_away(clock: FakeClock) -> None:
@@ -205,25 +206,25 @@ async def test_room_that_is_kept_for_a_nominated_pod_is_not_given_away(clock: Fa
     urgent = pod("urgent", 15, uid="urgent", priority=10)
     urgent["status"]["nominatedNodeName"] = "n"
     bench.state.pod_changed(a_pod(urgent))
-    found = await bench.answer()
+    found = await bench.run_bind()
     assert found.fate == "refused"
-    assert found.error.endswith("; room is kept for urgent, for which pods are evicted here")
+    assert found.error.endswith("; capacity is reserved for urgent, nominated to this node")
     assert "; " in found.error
     assert bench.used() == 0
 
 
 @pytest.mark.parametrize(
     ("node", "expected"),
-    [("n", Outcome("already")), ("m", Outcome("lost", "pod is already bound to node n"))],
+    [("n", BindResult("already")), ("m", BindResult("lost", "pod is already bound to node n"))],
 )
 async def test_a_pod_that_is_bound_is_not_written_again(
-    clock: FakeClock, node: str, expected: Outcome
+    clock: FakeClock, node: str, expected: BindResult
 ) -> None:
     """On its own node that is a success, elsewhere an error; both without a request."""
     bench = Bench(clock)
     bench.state.saw(a_pod(ITEM))
     bench.state.ledger.pod_changed(a_pod(placed(ITEM, "n", 0)))
-    assert await bench.answer(node) == expected
+    assert await bench.run_bind(node) == expected
     assert (bench.sent(), bench.used("m")) == ([], 0)
 
 
@@ -233,19 +234,19 @@ async def test_a_second_bind_to_another_node_waits_for_the_first_and_is_refused(
     """One decision for each UID: the pod gets one Binding and holds memory on one node."""
     release = asyncio.Event()
 
-    async def slow(_: Request) -> bytes:
+    async def slow(_: RecordedRequest) -> bytes:
         await release.wait()
         bench.state.pod_changed(a_pod(placed(ITEM, "n", 0)))
         return b"{}"
 
     bench = Bench(clock, slow)
-    first = asyncio.create_task(bench.answer("n"))
-    second = asyncio.create_task(bench.answer("m"))
+    first = asyncio.create_task(bench.run_bind("n"))
+    second = asyncio.create_task(bench.run_bind("m"))
     await asyncio.sleep(1)
     assert (first.done(), second.done()) == (False, False)
     release.set()
-    assert await first == Outcome("bound")
-    assert await second == Outcome("lost", "pod is already bound to node n")
+    assert await first == BindResult("bound")
+    assert await second == BindResult("lost", "pod is already bound to node n")
     assert bench.sent() == [("POST", "binding")]
     assert (bench.used("n"), bench.used("m")) == (4, 0)
 
@@ -254,8 +255,8 @@ async def test_a_second_bind_goes_on_where_the_first_failed(clock: FakeClock) ->
     """The pod is free again, so the other node gets it; each attempt is counted once."""
     before = metrics.BINDS.labels("bound")._value.get()
     bench = Bench(clock, failure(403, "quota"), encoded(ITEM), b"{}")
-    first, second = await asyncio.gather(bench.answer("n"), bench.answer("m"))
-    assert (first, second) == (Outcome("rejected", "REQUEST: 403 quota"), Outcome("bound"))
+    first, second = await asyncio.gather(bench.run_bind("n"), bench.run_bind("m"))
+    assert (first, second) == (BindResult("rejected", "REQUEST: 403 quota"), BindResult("bound"))
     assert [one.body["target"]["name"] for one in bench.api.requests if one.body] == ["n", "m"]
     assert (bench.used("n"), bench.used("m")) == (0, 4)
     assert metrics.BINDS.labels("bound")._value.get() == before + 1
@@ -265,12 +266,12 @@ async def test_an_attempt_outlives_the_request_that_began_it(clock: FakeClock) -
     """A scheduler that gives up does not leave a half-done bind; a stop waits for it."""
     release = asyncio.Event()
 
-    async def slow(_: Request) -> bytes:
+    async def slow(_: RecordedRequest) -> bytes:
         await release.wait()
         return b"{}"
 
     bench = Bench(clock, slow)
-    gone = asyncio.create_task(bench.answer())
+    gone = asyncio.create_task(bench.run_bind())
     await asyncio.sleep(0.1)
     gone.cancel()
     await asyncio.gather(gone, return_exceptions=True)
@@ -286,7 +287,7 @@ async def test_an_attempt_outlives_the_request_that_began_it(clock: FakeClock) -
 async def test_a_reservation_stays_where_the_binding_may_have_been_stored(clock: FakeClock) -> None:
     """A 500 and then 429s to the deadline: the pod is not read, and its memory stays reserved."""
     bench = Bench(clock, failure(500, "lost"), *[failure(429, "busy")] * 30)
-    assert await bench.answer() == Outcome("unknown", "REQUEST: 429 busy")
+    assert await bench.run_bind() == BindResult("unknown", "REQUEST: 429 busy")
     assert {method for method, _ in bench.sent()} == {"POST"}
     assert bench.used() == 4
     assert bench.recorder.events == [("Warning", "p", "GpuPlacementFailed", "REQUEST: 429 busy")]
@@ -295,7 +296,7 @@ async def test_a_reservation_stays_where_the_binding_may_have_been_stored(clock:
 async def test_a_server_that_was_only_busy_leaves_no_reservation(clock: FakeClock) -> None:
     """429 says that nothing was done: the pod is read, and its memory is free again."""
     bench = Bench(clock, failure(429, "busy", retry_after="60"), encoded(ITEM))
-    assert await bench.answer() == Outcome("rejected", "REQUEST: 429 busy")
+    assert await bench.run_bind() == BindResult("rejected", "REQUEST: 429 busy")
     assert bench.sent() == [("POST", "binding"), ("GET", "p")]
     assert bench.used() == 0
 
@@ -303,17 +304,17 @@ async def test_a_server_that_was_only_busy_leaves_no_reservation(clock: FakeCloc
 async def test_a_conflict_that_our_own_lost_write_caused_is_a_success(clock: FakeClock) -> None:
     """The pod carries our annotations on our node: bound, and confirmed by what was read."""
 
-    async def conflict(request: Request) -> bytes:
+    async def conflict(request: RecordedRequest) -> bytes:
         bench.api.replies.append(
             bound("n", other="kept", **request.body["metadata"]["annotations"])
         )
         raise failure(409, "already assigned")
 
     bench = Bench(clock, failure(500), conflict)
-    assert await bench.answer() == Outcome("bound")
-    claim = bench.state.ledger.claim(UID)
-    assert claim is not None
-    assert claim.state == "bound"
+    assert await bench.run_bind() == BindResult("bound")
+    allocation = bench.state.ledger.allocation(UID)
+    assert allocation is not None
+    assert allocation.state == "bound"
     assert [event[2] for event in bench.recorder.events] == ["GpuPlaced"]
 
 
@@ -325,10 +326,10 @@ async def test_a_pod_that_somebody_else_bound_counts_where_it_is(
 ) -> None:
     """Another node, or our node with other annotations: not our bind, and theirs is counted."""
     bench = Bench(clock, failure(409, "already assigned"), bound(node, **annotations))
-    assert await bench.answer() == Outcome("lost", "REQUEST: 409 already assigned")
-    claim = bench.state.ledger.claim(UID)
-    assert claim is not None
-    assert (claim.placement.node, claim.state) == (node, "bound")
+    assert await bench.run_bind() == BindResult("lost", "REQUEST: 409 already assigned")
+    allocation = bench.state.ledger.allocation(UID)
+    assert allocation is not None
+    assert (allocation.placement.node, allocation.state) == (node, "bound")
     assert bench.state.find("default", "p") is None
 
 
@@ -337,7 +338,7 @@ async def test_a_pod_that_is_being_deleted_holds_nothing(clock: FakeClock) -> No
     item = json.loads(json.dumps(ITEM))
     item["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     bench = Bench(clock, failure(409, "being deleted"), encoded(item))
-    assert await bench.answer() == Outcome("lost", "REQUEST: 409 being deleted")
+    assert await bench.run_bind() == BindResult("lost", "REQUEST: 409 being deleted")
     assert bench.used() == 0
 
 
@@ -345,10 +346,10 @@ async def test_a_pod_that_is_being_deleted_holds_nothing(clock: FakeClock) -> No
 async def test_a_pod_that_vanished_is_forgotten(clock: FakeClock, reply: Reply) -> None:
     """Deleted, or created again under its name: neither memory nor the waiting pod stays."""
     bench = Bench(clock, failure(404, "no pod"), reply)
-    assert await bench.answer() == Outcome("lost", "REQUEST: 404 no pod")
+    assert await bench.run_bind() == BindResult("lost", "REQUEST: 404 no pod")
     assert bench.used() == 0
     assert bench.state.find("default", "p") is None
-    assert bench.state.ledger.claim(UID) is None
+    assert bench.state.ledger.allocation(UID) is None
 
 
 @pytest.mark.parametrize(
@@ -359,7 +360,7 @@ async def test_a_reservation_stays_where_the_pod_cannot_be_read(
 ) -> None:
     """Nobody knows whether an earlier try was stored; both errors are reported."""
     bench = Bench(clock, failure(409, "conflict"), reply)
-    found = await bench.answer()
+    found = await bench.run_bind()
     assert found.fate == "unknown"
     assert found.error.startswith(f"REQUEST: 409 conflict; then {text}")
     assert bench.used() == 4
@@ -369,8 +370,8 @@ async def test_binds_of_two_pods_at_once_are_two_attempts(clock: FakeClock) -> N
     """Each pod gets its own answer, its own Binding and its own memory."""
     bench = Bench(clock, b"{}", b"{}")
     bench.state.pod_changed(a_pod(pod("q", 3, uid="v")))
-    found = await asyncio.gather(bench.answer(), bench.answer(uid="v", name="q"))
-    assert found == [Outcome("bound")] * 2
+    found = await asyncio.gather(bench.run_bind(), bench.run_bind(uid="v", name="q"))
+    assert found == [BindResult("bound")] * 2
     assert [one.body["metadata"]["uid"] for one in bench.api.requests] == ["u", "v"]
     assert bench.used() == 7
 
@@ -380,7 +381,7 @@ async def test_the_setting_chooses_the_gpu(clock: FakeClock, policy: str, card: 
     """A second share joins the first, or goes to the empty GPU."""
     bench = Bench(clock, b"{}", policy=policy)
     bench.state.pod_changed(a_pod(placed(pod("other", 2, uid="other"), "two", 0)))
-    assert await bench.answer("two") == Outcome("bound")
+    assert await bench.run_bind("two") == BindResult("bound")
     [request] = bench.api.requests
     assert request.body["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_IDX"] == card
 
@@ -390,11 +391,11 @@ async def test_every_line_in_the_log_names_pod_and_node(clock: FakeClock) -> Non
     bench = Bench(clock, b"{}")
     merge = structlog.contextvars.merge_contextvars
     with structlog.testing.capture_logs(processors=[merge]) as logs:
-        await bench.answer()
+        await bench.run_bind()
         structlog.get_logger().info("after")
     about = {"pod": "default/p", "uid": "u", "node": "n", "log_level": "info"}
     assert logs == [
-        about | {"event": "bound", "where": "4 GiB on card 0 of node n"},
+        about | {"event": "bound", "where": "4 GiB on GPU 0 of node n"},
         {"event": "after", "log_level": "info"},
     ]
 
@@ -403,16 +404,16 @@ async def test_a_stop_waits_for_every_attempt_although_one_breaks(clock: FakeClo
     """A fault of one attempt is the answer to its own request alone."""
     release = asyncio.Event()
 
-    async def slow(_: Request) -> bytes:
+    async def slow(_: RecordedRequest) -> bytes:
         await release.wait()
         return b"{}"
 
-    async def broken(_: Request) -> bytes:
+    async def broken(_: RecordedRequest) -> bytes:
         raise ZeroDivisionError
 
     bench = Bench(clock, broken, slow)
     bench.state.pod_changed(a_pod(pod("q", 3, uid="v")))
-    answers = [bench.answer(), bench.answer(uid="v", name="q")]
+    answers = [bench.run_bind(), bench.run_bind(uid="v", name="q")]
     both = asyncio.gather(*answers, return_exceptions=True)
     await asyncio.sleep(0)
     settled = asyncio.create_task(bench.bind.settle())
@@ -422,7 +423,7 @@ async def test_a_stop_waits_for_every_attempt_although_one_breaks(clock: FakeClo
     await settled
     first, second = await both
     assert isinstance(first, ZeroDivisionError)
-    assert second == Outcome("bound")
+    assert second == BindResult("bound")
 
 
 class TestAfterSilence:
@@ -431,7 +432,7 @@ class TestAfterSilence:
     async def bench(self, clock: FakeClock, *replies: Reply) -> Bench:
         """After a bind that got no reply."""
         bench = Bench(clock, no_reply, *replies)
-        assert await bench.answer() == Outcome("unknown", "the API server is silent")
+        assert await bench.run_bind() == BindResult("unknown", "the API server is silent")
         assert bench.used() == 4
         bench.api.requests.clear()
         bench.recorder.events.clear()
@@ -440,29 +441,31 @@ class TestAfterSilence:
     async def test_a_pod_that_is_bound_needs_no_write(self, clock: FakeClock) -> None:
         """The first Binding was stored."""
         bench = await self.bench(clock, bound("n", ALIYUN_COM_GPU_MEM_IDX="0"))
-        assert await bench.answer() == Outcome("bound")
+        assert await bench.run_bind() == BindResult("bound")
         assert bench.sent() == [("GET", "p")]
         assert bench.recorder.events == []
 
     async def test_a_pod_that_waits_is_placed_again(self, clock: FakeClock) -> None:
         """The first Binding was not stored: the other node may have the pod."""
         bench = await self.bench(clock, encoded(ITEM), b"{}")
-        assert await bench.answer("m") == Outcome("bound")
+        assert await bench.run_bind("m") == BindResult("bound")
         assert bench.sent() == [("GET", "p"), ("POST", "binding")]
         assert (bench.used("n"), bench.used("m")) == (0, 4)
 
     async def test_a_pod_that_is_bound_elsewhere_is_lost(self, clock: FakeClock) -> None:
         """The error says that the earlier bind may be the cause."""
         bench = await self.bench(clock, bound("n"))
-        assert await bench.answer("m") == Outcome("lost", "an earlier bind went unanswered")
+        assert await bench.run_bind("m") == BindResult(
+            "lost", "the outcome of an earlier bind is unknown"
+        )
         assert (bench.used("n"), bench.used("m")) == (4, 0)
 
     async def test_a_pod_that_cannot_be_read_stays_reserved(self, clock: FakeClock) -> None:
         """Nothing is written before the truth is known."""
         bench = await self.bench(clock, failure(503, "down"))
-        found = await bench.answer()
+        found = await bench.run_bind()
         assert found.fate == "unknown"
-        assert found.error == "an earlier bind went unanswered; then REQUEST: 503 down"
+        assert found.error == "the outcome of an earlier bind is unknown; then REQUEST: 503 down"
         assert (bench.sent(), bench.used()) == ([("GET", "p")], 4)
 
 
@@ -478,12 +481,12 @@ class TestGangs:
         """One of two members reserves and writes nothing."""
         bench = Bench(clock)
         bench.state.pod_changed(a_pod(self.member("g0")))
-        found = await bench.answer(uid="g0", name="g0")
+        found = await bench.run_bind(uid="g0", name="g0")
         assert found.fate == "refused"
         assert found.error.endswith(
             ": gang g waits for 1 of its 2 pods: 1 exists in namespace default"
         )
-        assert not bench.state.ledger.claims()
+        assert not bench.state.ledger.allocations()
 
     async def test_the_place_of_a_member_whose_binding_is_refused_is_kept_for_it(
         self, clock: FakeClock
@@ -492,11 +495,11 @@ class TestGangs:
         bench = Bench(clock, failure(403, "quota"), encoded(self.member("g0")), b"{}")
         for name in ("g0", "g1"):
             bench.state.pod_changed(a_pod(self.member(name)))
-        assert (await bench.answer(uid="g0", name="g0")).fate == "rejected"
-        states = [claim.state for claim in bench.state.ledger.gang("default", "g")]
+        assert (await bench.run_bind(uid="g0", name="g0")).fate == "rejected"
+        states = [allocation.state for allocation in bench.state.ledger.gang("default", "g")]
         assert states == ["reserved", "reserved"]
         assert bench.used() == 8
-        assert await bench.answer(uid="g0", name="g0") == Outcome("bound")
+        assert await bench.run_bind(uid="g0", name="g0") == BindResult("bound")
         assert bench.used() == 8
 
 
@@ -504,5 +507,5 @@ async def test_an_older_reservation_elsewhere_does_not_stop_a_bind(clock: FakeCl
     """What was assumed for another attempt is given back once the pod is read as waiting."""
     bench = Bench(clock, encoded(ITEM), b"{}")
     assume(bench.state, a_pod(ITEM), "m")
-    assert await bench.answer("n") == Outcome("bound")
+    assert await bench.run_bind("n") == BindResult("bound")
     assert (bench.used("n"), bench.used("m")) == (4, 0)

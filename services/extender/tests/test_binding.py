@@ -8,8 +8,9 @@ from objects import pod
 
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES
-from gpuextender import binding, metrics
-from gpuextender.binding import Result, Writer
+from gpuextender import metrics
+from gpuextender.scheduling import binding
+from gpuextender.scheduling.binding import BindingWriter, WriteResult
 from gpukube.errors import UnreachableError
 from gpukube.testing.clock import FakeClock
 from gpukube.testing.scripted import Reply, ScriptedClient, failure, no_reply
@@ -26,9 +27,9 @@ def one_clock(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
     monkeypatch.setattr(binding, "monotonic", clock.now)
 
 
-async def write(api: ScriptedClient, deadline: float = DEADLINE) -> Result:
+async def write(api: ScriptedClient, deadline: float = DEADLINE) -> WriteResult:
     """Write a Binding with one annotation."""
-    return await Writer(api, deadline=deadline).write(POD, NODE, {"key": "value"})
+    return await BindingWriter(api, deadline=deadline).write(POD, NODE, {"key": "value"})
 
 
 def pauses(api: ScriptedClient) -> list[float]:
@@ -39,7 +40,7 @@ def pauses(api: ScriptedClient) -> list[float]:
 async def test_the_binding_names_pod_uid_node_and_annotations() -> None:
     """One request carries the UID precondition, the node and every annotation."""
     api = ScriptedClient(b"{}")
-    assert await write(api) == Result(written=True)
+    assert await write(api) == WriteResult(written=True)
     [request] = api.requests
     assert (request.method, request.path) == ("POST", "/api/v1/namespaces/team/pods/p/binding")
     assert request.body == {
@@ -60,7 +61,7 @@ async def test_a_failure_that_may_pass_is_retried_after_a_pause(error: Exception
     """429, 5xx and a lost connection lead to the same request again, which is counted."""
     before = metrics.BIND_WRITES._value.get()
     api = ScriptedClient(error, error, b"{}")
-    assert await write(api) == Result(written=True)
+    assert await write(api) == WriteResult(written=True)
     assert len({str(request[:3]) for request in api.requests}) == 1
     first, second = pauses(api)
     assert 0.025 <= first <= 0.05
@@ -90,7 +91,7 @@ async def test_a_retry_that_would_begin_at_the_deadline_or_later_is_not_waited_f
     """The scheduler gets the error at once instead of after a wait that helps nobody."""
     api = ScriptedClient(failure(429, "busy", retry_after=str(seconds)))
     began = clock.now()
-    assert await write(api) == Result(error="REQUEST: 429 busy")
+    assert await write(api) == WriteResult(error="REQUEST: 429 busy")
     assert clock.now() == began
 
 
@@ -104,7 +105,7 @@ async def test_a_write_that_may_have_been_done_stays_silent_whatever_follows(
     api = ScriptedClient(first, *[failure(429, "busy")] * 30)
     began = clock.now()
     found = await write(api)
-    assert found == Result(silent=silent, error="REQUEST: 429 busy")
+    assert found == WriteResult(silent=silent, error="REQUEST: 429 busy")
     assert len(api.requests) > 5
     assert DEADLINE - 1.0 <= clock.now() - began < DEADLINE
 
@@ -113,7 +114,7 @@ async def test_a_request_without_a_reply_is_given_up_at_the_deadline(clock: Fake
     """The Binding may have been stored; the error says what happened."""
     began = clock.now()
     found = await write(ScriptedClient(no_reply))
-    assert found == Result(silent=True, error="the API server is silent")
+    assert found == WriteResult(silent=True, error="the API server is silent")
     assert clock.now() - began == pytest.approx(DEADLINE)
 
 
@@ -131,25 +132,25 @@ async def test_the_deadline_is_that_of_all_requests_together(clock: FakeClock) -
 async def test_a_refusal_is_final(code: int, before: tuple[Reply, ...]) -> None:
     """A 4xx ends the attempt, and does not count as silence: the pod tells what happened."""
     api = ScriptedClient(*before, failure(code, "no"))
-    assert await write(api) == Result(error=f"REQUEST: {code} no")
+    assert await write(api) == WriteResult(error=f"REQUEST: {code} no")
 
 
 def test_a_claim_becomes_annotations_only_where_the_node_has_an_inventory() -> None:
     """The annotations name the GPU and the time of the reservation."""
     state = state_of(a_node("n", 8, 15))
     assume(state, POD, "n", now_ns=77)
-    claim = state.ledger.claim(PodUid("u"))
-    account = state.ledger.node(NODE)
-    demand = state.saw(POD).demand
-    assert claim is not None
-    assert account is not None
-    assert demand is not None
-    found = binding.annotations(claim, demand, DEFAULT_NAMES, account)
+    allocation = state.ledger.allocation(PodUid("u"))
+    node_info = state.ledger.node(NODE)
+    pod_request = state.saw(POD).pod_request
+    assert allocation is not None
+    assert node_info is not None
+    assert pod_request is not None
+    found = binding.annotations(allocation, pod_request, DEFAULT_NAMES, node_info)
     assert found["ALIYUN_COM_GPU_MEM_IDX"] == "0"
     assert found["ALIYUN_COM_GPU_MEM_POD"] == "2"
     assert found["ALIYUN_COM_GPU_MEM_ASSUME_TIME"] == "77"
     state.node_gone(NODE)
     ghost = state.ledger.node(NODE)
     assert ghost is not None
-    with pytest.raises(ValueError, match="a claim on n, which has no cards"):
-        binding.annotations(claim, demand, DEFAULT_NAMES, ghost)
+    with pytest.raises(ValueError, match="an allocation on n, which has no GPUs"):
+        binding.annotations(allocation, pod_request, DEFAULT_NAMES, ghost)

@@ -86,7 +86,7 @@ async def test_a_pod_created_again_is_not_bound_by_an_old_decision(
     assert code == 500
     assert new["metadata"]["uid"] in error or "UID" in error
     assert "nodeName" not in (await read(calls, "again"))["spec"]
-    assert extender.state.ledger.claim(old["metadata"]["uid"]) is None
+    assert extender.state.ledger.allocation(old["metadata"]["uid"]) is None
 
 
 async def test_a_pod_that_another_scheduler_bound_is_a_conflict(
@@ -101,8 +101,8 @@ async def test_a_pod_that_another_scheduler_bound_is_a_conflict(
     code, error = await extender.bind(item, "node-00000")
     assert code == 500
     assert "node-00001" in error
-    claim = extender.state.ledger.claim(item["metadata"]["uid"])
-    assert claim.placement.node == "node-00001"
+    allocation = extender.state.ledger.allocation(item["metadata"]["uid"])
+    assert allocation.placement.node == "node-00001"
     assert extender.state.ledger.node("node-00000").used_units == 0
 
 
@@ -160,8 +160,8 @@ async def _told(calls: ApiCalls, name: str, word: str) -> None:
 async def test_two_schedulers_with_an_extender_each_never_overfill_a_card(
     plane: ControlPlane, calls: ApiCalls, tmp_path: Path
 ) -> None:
-    """Replicas race for every card; the node refuses the loser, who is created and placed again."""
-    wanted = 16  # three fit a card, so eighteen would fit in all
+    """Replicas race for every GPU; the node refuses the loser, who is created and placed again."""
+    wanted = 16  # three fit a GPU, so eighteen would fit in all
     async with AsyncExitStack() as stack:
         racers = []
         for name in ("racer-a", "racer-b"):
@@ -179,12 +179,14 @@ async def test_two_schedulers_with_an_extender_each_never_overfill_a_card(
         assert max(kubelet.used.values()) <= UNITS
         assert sum(kubelet.used.values()) == wanted * 4
         for racer in racers:
-            accounts = racer.state.ledger.nodes().values()
+            node_infos = racer.state.ledger.nodes().values()
             await until(
                 "both ledgers agree with the nodes",
-                lambda accounts=accounts: sum(one.used_units for one in accounts) == wanted * 4,
+                lambda node_infos=node_infos: (
+                    sum(one.used_units for one in node_infos) == wanted * 4
+                ),
             )
-            assert not any(account.overfull for account in accounts)
+            assert not any(node_info.overfull for node_info in node_infos)
 
 
 async def _replace_losers(calls: ApiCalls, kubelet: FakeKubelet, wanted: int) -> None:

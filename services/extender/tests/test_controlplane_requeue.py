@@ -1,4 +1,4 @@
-"""A pod that waits for a whole GPU is placed soon after the share on it ends, by real schedulers.
+"""Real schedulers place a pod that waits for an exclusive GPU soon after the share on it ends.
 
 The extender's watch is held back here, so that its view is older than the scheduler's whenever a
 share ends: what happens now and then on a busy machine happens every time.

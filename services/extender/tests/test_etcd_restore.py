@@ -13,20 +13,21 @@ from typing import Any
 
 import msgspec
 import pytest
-from planes import Source, control_plane
+from planes import Source
 from running import Running, until
 
 from environments import fakenodes
 from environments.apicall import ApiCalls
 from environments.controlplane import ControlPlane
-from gpucore.ledger import Ledger, rebuilt
-from gpucore.node.grant import GrantPolicy
+from environments.testing.planes import control_plane
+from gpucore.accounting.ledger import Ledger, rebuilt
+from gpucore.node.allocation.grant import GrantPolicy
 from gpucore.wire.lists import decode_nodes, decode_pods
 from gpucore.wire.names import DEFAULT_NAMES
-from gpudeviceplugin.followed import SILENCE_SECONDS, pods_of
+from gpudeviceplugin.cluster.informers import SILENCE_SECONDS, pods_of
 from gpudeviceplugin.state import NodeState
 from gpukube.client import HttpKubeClient
-from gpukube.informer import Informer
+from gpukube.watch.informer import Informer
 
 PODS = "/api/v1/namespaces/default/pods"
 NODE, CARDS, UNITS, SHARE = "node-00000", 2, 15, 4
@@ -74,7 +75,7 @@ async def test_an_etcd_restore_is_survived_without_ghosts_and_without_over_commi
 ) -> None:
     """Within 60 s the books equal a fresh list, though binds were requested all the time.
 
-    The backup has four pods that were deleted since, so the extender believes the cards to be free
+    The backup has four pods that were deleted since, so the extender believes the GPUs to be free
     that they hold again; and it lacks two pods that the extender knows to be running.
     """
     file = tmp_path / "backup"
@@ -92,10 +93,10 @@ async def test_an_etcd_restore_is_survived_without_ghosts_and_without_over_commi
         for number in range(40):  # the versions of the backup are far behind
             await create(calls, f"later-{number}")
         await until("all is known", lambda: names(plugin) == {"ghost-0", "ghost-1"})
-        await until("the cards are free", lambda: used(extender.state.ledger) == 2 * SHARE)
+        await until("the GPUs are free", lambda: used(extender.state.ledger) == 2 * SHARE)
     async with AsyncExitStack() as stack:
         restoring = asyncio.create_task(asyncio.to_thread(plane.restore, file))
-        vital = extender.service._following.vital
+        vital = extender.service._informers.vital
         await until("the API server is away", lambda: not any(one.confirmed for one in vital))
         binding = asyncio.create_task(bind_for_ever(extender, waiting))
         stack.callback(binding.cancel)
@@ -106,13 +107,13 @@ async def test_an_etcd_restore_is_survived_without_ghosts_and_without_over_commi
         seconds = monotonic() - began
         print(f"correct {seconds:.1f} s after the API server was ready")
         assert seconds < BOUND
-        await until("the waiting pods fill the cards", lambda: used(extender.state.ledger) == 24)
+        await until("the waiting pods fill the GPUs", lambda: used(extender.state.ledger) == 24)
         binding.cancel()
         with suppress(asyncio.CancelledError):
             await binding
         truth = await fresh(calls)
         assert used(truth) == 24
-        assert not any(account.overfull for account in truth.nodes().values())
+        assert not any(node_info.overfull for node_info in truth.nodes().values())
 
 
 async def create(calls: ApiCalls, name: str) -> Object:
@@ -142,8 +143,8 @@ async def correct(calls: ApiCalls, extender: Running, plugin: NodeState) -> None
     async with asyncio.timeout(2 * BOUND):
         while True:
             truth = await fresh(calls)
-            assert not any(account.overfull for account in truth.nodes().values())
-            bound = {claim.name for claim in truth.claims().values()}
+            assert not any(node_info.overfull for node_info in truth.nodes().values())
+            bound = {allocation.name for allocation in truth.allocations().values()}
             agreed = not extender.service.health.obstacle() and (
                 by_card(extender.state.ledger) == by_card(truth)
             )
@@ -154,9 +155,11 @@ async def correct(calls: ApiCalls, extender: Running, plugin: NodeState) -> None
 
 
 def by_card(ledger: Ledger) -> Counter[int]:
-    """Units in use on each card."""
-    account = ledger.node(NODE)
-    return Counter({index: card.used for index, card in account.cards.items()} if account else {})
+    """Units in use on each GPU."""
+    node_info = ledger.node(NODE)
+    return Counter(
+        {index: card.used for index, card in node_info.cards.items()} if node_info else {}
+    )
 
 
 def used(ledger: Ledger) -> int:

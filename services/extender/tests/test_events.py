@@ -8,7 +8,7 @@ from objects import pod
 
 from gpucore.wire.pods import decode_pod
 from gpuextender import metrics
-from gpuextender.events import Recorder
+from gpuextender.scheduling.binding import Recorder
 from gpukube.client import HttpKubeClient
 from gpukube.testing.apiserver import FakeApiServer
 
@@ -24,7 +24,7 @@ async def test_an_event_names_its_pod_and_its_recorder(
     async with await HttpKubeClient.connect(path, user_agent="test") as api:
         recorder = Recorder(api, instance="replica-1")
         task = asyncio.create_task(recorder.run())
-        recorder.note(POD, "GpuPlaced", "Placed: card 0")
+        recorder.note(POD, "GpuPlaced", "Placed: GPU 0")
         recorder.warn(POD, "GpuPlacementFailed", "no room")
         await recorder.flush(seconds=45)
         task.cancel()

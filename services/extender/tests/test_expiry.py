@@ -12,8 +12,8 @@ from certificates import make_certificate
 from running import Running, until
 
 from gpuextender import metrics
-from gpuextender.certificates import Certificates
-from gpuextender.expiry import ExpiryError, not_after
+from gpuextender.http.server import ServingCertificate
+from gpukube.server.expiry import ExpiryError, not_after
 from gpukube.testing.apiserver import FakeApiServer
 from gpukube.testing.clock import FakeClock
 
@@ -60,10 +60,19 @@ def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:
         not_after("\n".join([body[0], *body[1:3], body[-1]]))
 
 
+@pytest.mark.parametrize("missing", [1, 2, 3, 50])
+def test_a_certificate_that_is_cut_off_is_an_error(tmp_path: Path, missing: int) -> None:
+    """A file that is being written may lack no more than its last byte."""
+    make_certificate(tmp_path, "x")
+    whole = ssl.PEM_cert_to_DER_cert((tmp_path / "tls.crt").read_text())
+    with pytest.raises(ExpiryError):
+        not_after(ssl.DER_cert_to_PEM_cert(whole[:-missing]))
+
+
 async def test_the_metric_follows_a_renewal(tmp_path: Path, clock: FakeClock) -> None:
     """The date is that of the new certificate once it is used; a broken file changes nothing."""
     make_certificate(tmp_path, "one")
-    watcher = Certificates(tmp_path, every=10.0)
+    watcher = ServingCertificate(tmp_path, every=10.0)
     metric = metrics.CERTIFICATE_EXPIRY.labels(str(tmp_path))
     known, context = watcher.stamps(), watcher.context()
     task = asyncio.create_task(watcher.follow(context, known))
@@ -89,7 +98,7 @@ async def test_the_metric_follows_a_renewal(tmp_path: Path, clock: FakeClock) ->
 def test_a_certificate_without_a_readable_date_leaves_the_metric(tmp_path: Path) -> None:
     """The log names the directory; the listener goes on."""
     make_certificate(tmp_path, "one")
-    watcher = Certificates(tmp_path)
+    watcher = ServingCertificate(tmp_path)
     watcher.loaded()
     metric = metrics.CERTIFICATE_EXPIRY.labels(str(tmp_path))
     before = metric._value.get()
@@ -105,6 +114,7 @@ def test_a_certificate_without_a_readable_date_leaves_the_metric(tmp_path: Path)
     ] * 2
 
 
+@pytest.mark.slow
 async def test_the_date_is_among_the_metrics(cluster: FakeApiServer, tmp_path: Path) -> None:
     """An alert can tell of a certificate weeks before it stops the scheduler."""
     folder = tmp_path / "tls"

@@ -1,4 +1,4 @@
-"""Verbs are answered the same in front of the framework and within it."""
+"""SchedulerRoutes are answered the same in front of the framework and within it."""
 
 import asyncio
 import json
@@ -9,8 +9,8 @@ import pytest
 from objects import node, pod
 from running import Running
 
-from gpuextender.app import TRACING
-from gpuextender.front import Front, Reply
+from gpuextender.http.app import TRACING
+from gpuextender.http.routes import DirectRoutes, JsonReply
 from gpukube.testing.apiserver import FakeApiServer
 
 
@@ -27,6 +27,7 @@ async def answers(cluster: FakeApiServer, folder: Path) -> list[tuple[int, Any]]
         ]
 
 
+@pytest.mark.slow
 async def test_front_and_framework_say_the_same(
     cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -38,7 +39,7 @@ async def test_front_and_framework_say_the_same(
     assert {status for status, _ in quick} == {200, 500}
 
 
-async def asked(front: Front, scope: dict[str, Any], *messages: dict[str, Any]) -> list[Any]:
+async def asked(front: DirectRoutes, scope: dict[str, Any], *messages: dict[str, Any]) -> list[Any]:
     """What is sent for a request that comes in these messages."""
     sent: list[Any] = []
     coming = iter(messages)
@@ -54,9 +55,9 @@ async def asked(front: Front, scope: dict[str, Any], *messages: dict[str, Any]) 
     return sent
 
 
-async def echo(body: bytes) -> Reply:
+async def echo(body: bytes) -> JsonReply:
     """The length of what came."""
-    return Reply(json.dumps(len(body)).encode())
+    return JsonReply(json.dumps(len(body)).encode())
 
 
 async def behind(scope: Any, receive: Any, send: Any) -> None:
@@ -70,7 +71,9 @@ VERB = {"type": "http", "method": "POST", "path": "/v"}
 async def test_a_body_comes_in_parts() -> None:
     """Thousands of names are more than one read."""
     part = {"type": "http.request", "body": b"12", "more_body": True}
-    sent = await asked(Front({"/v": echo}, behind), VERB, part, part, {"type": "http.request"})
+    sent = await asked(
+        DirectRoutes({"/v": echo}, behind), VERB, part, part, {"type": "http.request"}
+    )
     assert sent[1]["body"] == b"4"
     assert (b"content-length", b"1") in sent[0]["headers"]
 
@@ -78,7 +81,7 @@ async def test_a_body_comes_in_parts() -> None:
 async def test_nobody_is_answered_who_is_gone() -> None:
     """A scheduler that gave up does not have its question decided."""
     gone = {"type": "http.disconnect"}
-    assert await asked(Front({"/v": echo}, behind), VERB, gone) == []
+    assert await asked(DirectRoutes({"/v": echo}, behind), VERB, gone) == []
 
 
 @pytest.mark.parametrize(
@@ -86,4 +89,4 @@ async def test_nobody_is_answered_who_is_gone() -> None:
 )
 async def test_all_else_is_the_frameworks(scope: dict[str, Any]) -> None:
     """Other methods, other paths, and what is no request."""
-    assert await asked(Front({"/v": echo}, behind), scope) == [{"behind": scope["path"]}]
+    assert await asked(DirectRoutes({"/v": echo}, behind), scope) == [{"behind": scope["path"]}]

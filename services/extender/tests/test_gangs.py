@@ -6,13 +6,14 @@ import pytest
 from decoded import a_node, a_pod, encoded, state_of
 from objects import Object, placed, pod, whole_node
 
-from gpucore.gangplaces import Rules
+from gpucore.gang.spread import Rules
 from gpucore.model import Code, Placement
-from gpucore.policy import MAX_SCORE
+from gpucore.scheduling.pending_pods import UnscheduledPod
+from gpucore.scheduling.policy import MAX_SCORE
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.nodes import decode_node
-from gpuextender.gangs import Gangs
-from gpuextender.state import Asking, State
+from gpuextender.scheduling.gangs import Gangs
+from gpuextender.state import State
 
 NOW = 500_000_000_000
 A, B, C = (NodeName(name) for name in "abc")
@@ -38,28 +39,28 @@ class Bench:
         self.state: State = state_of(*nodes, clock=self.clock, **options)
         self.gangs = Gangs(self.state, Rules(), clock=self.clock)
 
-    def come(self, *items: Object) -> Asking:
+    def come(self, *items: Object) -> UnscheduledPod:
         """The watch brings pods; the first one is asked about."""
         for item in items:
             self.state.pod_changed(a_pod(item))
         return self.state.saw(a_pod(items[0]))
 
-    def take(self, asking: Asking, node: NodeName) -> Placement | str | None:
+    def take(self, pending: UnscheduledPod, node: NodeName) -> Placement | str | None:
         """Take a place and assume it, as a bind does."""
-        assert asking.demand is not None
-        found = self.gangs.take(asking, asking.demand, node)
+        assert pending.pod_request is not None
+        found = self.gangs.take(pending, pending.pod_request, node)
         if isinstance(found, Placement):
-            self.state.assume(asking.pod, found, now_ns=self.clock())
+            self.state.assume(pending.pod, found, now_ns=self.clock())
         return found
 
     def states(self) -> list[str]:
-        """What the gang holds, by the state of each claim."""
-        return [claim.state for claim in self.state.ledger.gang("default", "g")]
+        """What the gang holds, by the state of each allocation."""
+        return [allocation.state for allocation in self.state.ledger.gang("default", "g")]
 
     def used(self) -> dict[str, int]:
         """Units held on each node that has some."""
-        accounts = self.state.ledger.nodes().values()
-        return {one.name: one.used_units for one in accounts if one.used_units}
+        node_infos = self.state.ledger.nodes().values()
+        return {one.name: one.used_units for one in node_infos if one.used_units}
 
 
 def member(name: str, size: int = 2, mem: int = 6, **more: Any) -> Object:
@@ -71,22 +72,24 @@ def member(name: str, size: int = 2, mem: int = 6, **more: Any) -> Object:
 def test_a_pod_of_no_gang_is_left_to_the_other_rules() -> None:
     """No method answers for it, and nothing is reserved."""
     bench = Bench()
-    asking = bench.come(pod("p", 6))
-    assert bench.gangs.admit(asking, NODES) is None
-    assert bench.gangs.sift(asking, NODES) is None
-    assert bench.gangs.marks(asking, NODES) is None
-    assert bench.take(asking, A) is None
-    assert not bench.gangs.could_go(asking, NODES)
-    assert not bench.state.ledger.claims()
+    pending = bench.come(pod("p", 6))
+    assert bench.gangs.admit(pending, NODES) is None
+    assert bench.gangs.filter(pending, NODES) is None
+    assert bench.gangs.scores(pending, NODES) is None
+    assert bench.take(pending, A) is None
+    assert not bench.gangs.could_go(pending, NODES)
+    assert not bench.state.ledger.allocations()
 
 
 def test_a_member_that_requests_no_gpu_is_left_to_the_other_rules() -> None:
     """A parameter server counts as a member and needs no place."""
     bench = Bench()
-    asking = bench.come(pod("ps", uid="ps", labels=member("x")["metadata"]["labels"]), member("g1"))
-    assert bench.gangs.admit(asking, NODES) is None
-    assert not bench.gangs.could_go(asking, NODES)
-    assert not bench.state.ledger.claims()
+    pending = bench.come(
+        pod("ps", uid="ps", labels=member("x")["metadata"]["labels"]), member("g1")
+    )
+    assert bench.gangs.admit(pending, NODES) is None
+    assert not bench.gangs.could_go(pending, NODES)
+    assert not bench.state.ledger.allocations()
 
 
 def test_a_member_with_a_broken_request_is_left_to_the_other_rules() -> None:
@@ -94,44 +97,44 @@ def test_a_member_with_a_broken_request_is_left_to_the_other_rules() -> None:
     bench = Bench()
     broken = member("g0")
     broken["metadata"]["labels"]["aliyun.com/gpu-count"] = "x"
-    asking = bench.come(broken, member("g1"))
-    assert asking.demand is not None
-    assert asking.demand.fault
-    assert bench.gangs.admit(asking, NODES) is None
-    assert bench.take(asking, A) is None
-    assert not bench.gangs.could_go(asking, NODES)
+    pending = bench.come(broken, member("g1"))
+    assert pending.pod_request is not None
+    assert pending.pod_request.fault
+    assert bench.gangs.admit(pending, NODES) is None
+    assert bench.take(pending, A) is None
+    assert not bench.gangs.could_go(pending, NODES)
 
 
 def test_the_first_member_that_is_filtered_reserves_for_all() -> None:
     """The reservation has the time of the clock, and the same question changes nothing."""
     bench = Bench()
-    asking = bench.come(member("g0"), member("g1"))
-    admitted = bench.gangs.admit(asking, NODES)
-    claims = bench.state.ledger.gang("default", "g")
-    assert {claim.placement.node for claim in claims} == admitted
-    assert [claim.assume_time for claim in claims] == [NOW, NOW]
+    pending = bench.come(member("g0"), member("g1"))
+    admitted = bench.gangs.admit(pending, NODES)
+    allocations = bench.state.ledger.gang("default", "g")
+    assert {allocation.placement.node for allocation in allocations} == admitted
+    assert [allocation.assume_time for allocation in allocations] == [NOW, NOW]
     assert bench.used() == dict.fromkeys(admitted or (), 6)
     bench.clock.now += 7
-    assert bench.gangs.admit(asking, NODES) == admitted
-    assert bench.state.ledger.gang("default", "g") == claims
+    assert bench.gangs.admit(pending, NODES) == admitted
+    assert bench.state.ledger.gang("default", "g") == allocations
 
 
 def test_only_offered_nodes_are_admitted() -> None:
     """Reserved places on other nodes stay, and are not offered to this question."""
     bench = Bench()
-    asking = bench.come(member("g0"), member("g1"))
-    assert bench.gangs.admit(asking, [A, B]) == {A, B}
-    assert bench.gangs.admit(asking, [A, C]) == {A}
+    pending = bench.come(member("g0"), member("g1"))
+    assert bench.gangs.admit(pending, [A, B]) == {A, B}
+    assert bench.gangs.admit(pending, [A, C]) == {A}
     assert bench.used() == {"a": 6, "b": 6}
 
 
 def test_places_on_nodes_that_are_no_longer_offered_are_chosen_anew() -> None:
     """The old reservations are given back first, and the new ones keep the age of the first."""
     bench = Bench()
-    asking = bench.come(member("g0", mem=4), member("g1", mem=4))
-    assert bench.gangs.admit(asking, [A]) == {A}
+    pending = bench.come(member("g0", mem=4), member("g1", mem=4))
+    assert bench.gangs.admit(pending, [A]) == {A}
     bench.clock.now += 7
-    assert bench.gangs.admit(asking, [B, C]) in ({B}, {C})
+    assert bench.gangs.admit(pending, [B, C]) in ({B}, {C})
     assert sorted(bench.used().values()) == [8]
     assert "a" not in bench.used()
     assert {c.assume_time for c in bench.state.ledger.gang("default", "g")} == {NOW}
@@ -140,99 +143,99 @@ def test_places_on_nodes_that_are_no_longer_offered_are_chosen_anew() -> None:
 def test_places_that_are_given_up_are_free_although_fewer_are_needed() -> None:
     """One member holds memory on its node; the places of the others move away from there."""
     bench = Bench()
-    asking = bench.come(*(member(f"g{number}", 3, mem=2) for number in range(3)))
-    assert bench.gangs.admit(asking, [A]) == {A}
-    assert isinstance(bench.take(asking, A), Placement)
-    asking = bench.come(member("g1", 3, mem=2))
-    assert bench.gangs.admit(asking, [B]) == {B}
+    pending = bench.come(*(member(f"g{number}", 3, mem=2) for number in range(3)))
+    assert bench.gangs.admit(pending, [A]) == {A}
+    assert isinstance(bench.take(pending, A), Placement)
+    pending = bench.come(member("g1", 3, mem=2))
+    assert bench.gangs.admit(pending, [B]) == {B}
     assert bench.used() == {"a": 2, "b": 4}
 
 
 def test_a_member_that_holds_a_place_may_go_to_that_node_alone() -> None:
     """A second question about an assumed member reserves nothing more."""
     bench = Bench()
-    asking = bench.come(member("g0"), member("g1"))
-    bench.gangs.admit(asking, [A, B])
-    assert isinstance(bench.take(asking, A), Placement)
-    assert bench.gangs.admit(asking, NODES) == {A}
-    assert bench.gangs.admit(asking, [B, C]) == frozenset()
+    pending = bench.come(member("g0"), member("g1"))
+    bench.gangs.admit(pending, [A, B])
+    assert isinstance(bench.take(pending, A), Placement)
+    assert bench.gangs.admit(pending, NODES) == {A}
+    assert bench.gangs.admit(pending, [B, C]) == frozenset()
     assert sorted(bench.states()) == ["assumed", "reserved"]
 
 
 def test_a_gang_without_room_for_all_gets_nothing() -> None:
     """The reason has the figures, and no member reserves."""
     bench = Bench()
-    asking = bench.come(*(member(f"g{number}", 4) for number in range(4)))
-    reason = bench.gangs.admit(asking, NODES)
-    assert reason == "gang g needs 4 x 6 units of GPU memory: room for 3 members on 3 nodes"
-    assert not bench.gangs.could_go(asking, NODES)
-    assert not bench.state.ledger.claims()
+    pending = bench.come(*(member(f"g{number}", 4) for number in range(4)))
+    reason = bench.gangs.admit(pending, NODES)
+    assert reason == "gang g needs 4 x 6 units of GPU memory: capacity for 3 members on 3 nodes"
+    assert not bench.gangs.could_go(pending, NODES)
+    assert not bench.state.ledger.allocations()
 
 
 def test_whether_a_gang_could_go_reserves_nothing() -> None:
     """The answer follows the nodes that are asked about."""
     bench = Bench()
-    asking = bench.come(member("g0"), member("g1"))
-    assert bench.gangs.could_go(asking, NODES)
-    assert not bench.gangs.could_go(asking, [A])
-    assert not bench.state.ledger.claims()
+    pending = bench.come(member("g0"), member("g1"))
+    assert bench.gangs.could_go(pending, NODES)
+    assert not bench.gangs.could_go(pending, [A])
+    assert not bench.state.ledger.allocations()
 
 
 def test_filter_names_the_places_of_the_gang() -> None:
     """Nodes without a place say where the places are; each counts as refused for a gang."""
     bench = Bench()
-    asking = bench.come(member("g0"), member("g1"))
-    bench.gangs.admit(asking, [A, B])
-    found = bench.gangs.sift(asking, [C, B, A])
+    pending = bench.come(member("g0"), member("g1"))
+    bench.gangs.admit(pending, [A, B])
+    found = bench.gangs.filter(pending, [C, B, A])
     assert found is not None
     fits, said = found
     assert fits == [B, A]
-    text = "the gang of pod g0 has its places on a, b"
+    text = "the gang of pod g0 has reserved places on a, b"
     assert said.failed == {"c": text}
-    assert said.hopeless == {"c": text}
+    assert said.unresolvable == {"c": text}
     assert said.counts == {Code.GANG: 1}
 
 
 def test_filter_of_nodes_without_a_place() -> None:
     """A member whose only node is not offered is told so."""
     bench = Bench()
-    asking = bench.come(member("g0"), member("g1"))
-    bench.gangs.admit(asking, [A, B])
-    bench.take(asking, A)
-    found = bench.gangs.sift(asking, [B])
+    pending = bench.come(member("g0"), member("g1"))
+    bench.gangs.admit(pending, [A, B])
+    bench.take(pending, A)
+    found = bench.gangs.filter(pending, [B])
     assert found is not None
     assert found[0] == []
     assert found[1].failed == {
-        "b": "the gang of pod g0 has its places on nodes that are not offered"
+        "b": "the gang of pod g0 has reserved places on nodes that are not offered"
     }
 
 
 def test_a_gang_that_waits_is_refused_by_every_node() -> None:
     """The reason is that of the gang, whatever the node."""
     bench = Bench()
-    asking = bench.come(member("g0"))
-    found = bench.gangs.sift(asking, [A, B])
+    pending = bench.come(member("g0"))
+    found = bench.gangs.filter(pending, [A, B])
     assert found is not None
     waits = "gang g waits for 1 of its 2 pods: 1 exists in namespace default"
     assert (found[0], found[1].failed) == ([], {"a": waits, "b": waits})
     assert found[1].counts == {Code.GANG: 2}
-    assert bench.gangs.marks(asking, [A, B]) == {A: 0, B: 0}
+    assert bench.gangs.scores(pending, [A, B]) == {A: 0, B: 0}
 
 
 def test_nodes_with_a_place_get_the_best_score() -> None:
     """All others get none."""
     bench = Bench()
-    asking = bench.come(member("g0"), member("g1"))
-    bench.gangs.admit(asking, [A, B])
-    assert bench.gangs.marks(asking, NODES) == {A: MAX_SCORE, B: MAX_SCORE, C: 0}
+    pending = bench.come(member("g0"), member("g1"))
+    bench.gangs.admit(pending, [A, B])
+    assert bench.gangs.scores(pending, NODES) == {A: MAX_SCORE, B: MAX_SCORE, C: 0}
 
 
 def test_a_member_takes_the_place_that_is_kept_on_its_node() -> None:
     """The place is no longer reserved, the other one is, and the sum stays."""
     bench = Bench()
-    asking = bench.come(member("g0"), member("g1"))
-    bench.gangs.admit(asking, [A, B])
-    placement = bench.take(asking, B)
+    pending = bench.come(member("g0"), member("g1"))
+    bench.gangs.admit(pending, [A, B])
+    placement = bench.take(pending, B)
     assert isinstance(placement, Placement)
     assert (placement.node, placement.mem) == (B, {0: 6})
     assert sorted(bench.states()) == ["assumed", "reserved"]
@@ -243,10 +246,10 @@ def test_a_member_takes_one_of_two_places_of_a_node() -> None:
     """The place on the named node is taken, not the first of the gang."""
     bench = Bench()
     bench.state.node_changed(a_node("a", 8, 8))
-    asking = bench.come(member("g0", 3), member("g1", 3), member("g2", 3))
-    bench.gangs.admit(asking, [A, B])
+    pending = bench.come(member("g0", 3), member("g1", 3), member("g2", 3))
+    bench.gangs.admit(pending, [A, B])
     assert bench.used() == {"a": 12, "b": 6}
-    placement = bench.take(asking, B)
+    placement = bench.take(pending, B)
     assert isinstance(placement, Placement)
     assert placement.node == B
     assert sorted(bench.states()) == ["assumed", "reserved", "reserved"]
@@ -256,46 +259,46 @@ def test_a_member_takes_one_of_two_places_of_a_node() -> None:
 def test_a_member_of_a_gang_that_waits_takes_no_place() -> None:
     """A bind without a filter before it gets the reason."""
     bench = Bench()
-    asking = bench.come(member("g0"))
+    pending = bench.come(member("g0"))
     waits = "gang g waits for 1 of its 2 pods: 1 exists in namespace default"
-    assert bench.take(asking, A) == waits
-    assert not bench.state.ledger.claims()
+    assert bench.take(pending, A) == waits
+    assert not bench.state.ledger.allocations()
 
 
 def test_a_namespace_that_reserved_in_vain_pauses() -> None:
     """Reservations that expired count as debt: new ones are refused, those that stand are not."""
     bench = Bench(reservation_limit=10.0)
-    asking = bench.come(member("g0"), member("g1"))
-    bench.gangs.admit(asking, [A, B])
+    pending = bench.come(member("g0"), member("g1"))
+    bench.gangs.admit(pending, [A, B])
     bench.clock.now += 20_000_000_000
     assert len(bench.state.expire(now_ns=bench.clock.now, ttl_ns=10_000_000_000)) == 2
-    reason = bench.gangs.admit(asking, [A, B])
+    reason = bench.gangs.admit(pending, [A, B])
     assert reason == (
-        "gang g may reserve nothing for another 120 s: GPUs were reserved for pods that did not"
-        " take them, in namespace default"
+        "gang g cannot reserve GPUs for another 120 s: earlier reservations expired unused, in"
+        " namespace default"
     )
-    assert not bench.gangs.could_go(asking, [A, B])
+    assert not bench.gangs.could_go(pending, [A, B])
     assert bench.used() == {}
     bench.clock.now += 120_000_000_000
-    assert bench.gangs.admit(asking, [A, B]) == {A, B}
+    assert bench.gangs.admit(pending, [A, B]) == {A, B}
 
 
 def test_standing_reservations_are_used_while_the_namespace_pauses() -> None:
     """A gang that waits in vain does not take places away from one that has them."""
     bench = Bench(reservation_limit=10.0)
-    asking = bench.come(member("g0"), member("g1"))
-    bench.gangs.admit(asking, [A, B])
+    pending = bench.come(member("g0"), member("g1"))
+    bench.gangs.admit(pending, [A, B])
     bench.state.reservation_time.charge("default", NOW - 60_000_000_000, NOW)
-    assert bench.gangs.admit(asking, [A, B]) == {A, B}
-    assert isinstance(bench.take(asking, A), Placement)
+    assert bench.gangs.admit(pending, [A, B]) == {A, B}
+    assert isinstance(bench.take(pending, A), Placement)
 
 
 @pytest.mark.parametrize("gone", ["deleted", "failed", "elsewhere"])
 def test_a_member_that_goes_takes_its_place_with_it(gone: str) -> None:
     """Nothing stays reserved for a pod that will not come."""
     bench = Bench()
-    asking = bench.come(member("g0"), member("g1"))
-    bench.gangs.admit(asking, [A, B])
+    pending = bench.come(member("g0"), member("g1"))
+    bench.gangs.admit(pending, [A, B])
     if gone == "deleted":
         bench.state.pod_gone(a_pod(member("g1")))
     elif gone == "failed":
@@ -314,14 +317,14 @@ def test_a_whole_gpu_that_was_taken_meanwhile_is_refused_with_the_reason() -> No
     items = [pod(f"g{number}", uid=f"g{number}", gpus=1, labels=labels) for number in range(2)]
     for item in items:
         state.pod_changed(a_pod(item))
-    asking = state.saw(a_pod(items[0]))
-    assert asking.demand is not None
-    assert gangs.admit(asking, [NodeName("w")]) == {"w"}
-    found = gangs.take(asking, asking.demand, NodeName("w"))
+    pending = state.saw(a_pod(items[0]))
+    assert pending.pod_request is not None
+    assert gangs.admit(pending, [NodeName("w")]) == {"w"}
+    found = gangs.take(pending, pending.pod_request, NodeName("w"))
     assert isinstance(found, Placement)
     assert len(found.group) == 1
-    assert state.ledger.claim(PodUid("g0")) is None
+    assert state.ledger.allocation(PodUid("g0")) is None
     state.node_changed(decode_node(encoded(whole_node("w", 1))))
-    found = gangs.take(asking, asking.demand, NodeName("w"))
+    found = gangs.take(pending, pending.pod_request, NodeName("w"))
     assert isinstance(found, str)
     assert found.startswith("gang g needs 2 x ")

@@ -1,4 +1,4 @@
-"""Several cards for one pod: those that are well linked, over HTTP to the Binding."""
+"""Several GPUs for one pod: those that are well linked, over HTTP to the Binding."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ GROUP = "ALIYUN_COM_GPU_GROUP"
 
 
 def linked(name: str, *pairs: str, cards: int = 4, kind: str = "NV2") -> dict[str, Any]:
-    """A node of whole cards and shares; ``pairs`` are joined by ``kind``, all others by SYS."""
+    """A node of exclusive GPUs and shares; ``pairs`` are joined by ``kind``, all others by SYS."""
     item = node(name, *(16 for _ in range(cards)), unit="GiB")
     item["status"]["capacity"]["aliyun.com/gpu"] = str(cards)
     inventory = json.loads(item["metadata"]["annotations"]["gpushare/inventory"])
@@ -36,7 +36,7 @@ async def annotations(cluster: FakeApiServer, extender: Running, item: Any) -> d
 async def test_whole_cards_are_the_best_linked_free_ones(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """Cards 1 and 3 share NVLinks: two cards are those, two more are what is left."""
+    """GPUs 1 and 3 share NVLinks: two GPUs are those, two more are what is left."""
     await cluster.put("nodes", linked("n", "1-3"))
     await extender.knows_node("n")
     assert (await annotations(cluster, extender, pod("a", gpus=2)))[GROUP] == "1,3"
@@ -46,7 +46,7 @@ async def test_whole_cards_are_the_best_linked_free_ones(
 async def test_a_share_over_two_cards_takes_linked_ones(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """The gpu-count label spreads a share over cards that are well joined."""
+    """The gpu-count label spreads a share over GPUs that are well joined."""
     await cluster.put("nodes", linked("n", "1-2"))
     await extender.knows_node("n")
     item = pod("a", 8, labels={"aliyun.com/gpu-count": "2"})
@@ -58,7 +58,7 @@ async def test_a_share_over_two_cards_takes_linked_ones(
 async def test_a_share_of_one_card_stays_with_its_policy(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """Links do not matter to a pod on one card: the fullest that fits, the first of equals."""
+    """Links do not matter to a pod on one GPU: the fullest that fits, the first of equals."""
     await cluster.put("nodes", linked("n", "2-3"))
     await extender.knows_node("n")
     cards = [(await annotations(cluster, extender, pod(name, 8))) for name in "abc"]

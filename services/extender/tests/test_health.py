@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from gpuextender import metrics
-from gpuextender.bind import Outcome
-from gpuextender.health import CONFIRM_SECONDS, Health
-from gpuextender.messages import FilterResult
-from gpuextender.verbs import Verbs
+from gpuextender.health import CONFIRM_SECONDS, Readiness
+from gpuextender.http.routes import SchedulerRoutes
+from gpuextender.scheduling.bind import BindResult
+from gpuextender.scheduling.messages import FilterResult
 from gpukube.testing.clock import FakeClock
 
 STALE = 60.0
@@ -39,7 +39,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.nodes, self.pods = FakeInformer("nodes"), FakeInformer("pods")
-        self.health = Health([self.nodes, self.pods], stale_after=STALE)
+        self.health = Readiness([self.nodes, self.pods], stale_after=STALE)
         self.health.loaded = True
 
 
@@ -50,9 +50,11 @@ class FakeVerb:
         self.found = found
         self.asked: list[Any] = []
 
-    async def answer(self, request: Any) -> Any:
+    async def bind(self, request: Any) -> Any:
         self.asked.append(request)
         return self.found
+
+    filter = bind
 
 
 def test_both_collections_must_be_listed_and_entered() -> None:
@@ -64,7 +66,7 @@ def test_both_collections_must_be_listed_and_entered() -> None:
     bench.nodes.age = 0.0
     assert bench.health.obstacle() == "pods are not listed yet"
     bench.pods.age = 0.0
-    assert bench.health.obstacle() == "what was listed is not entered yet"
+    assert bench.health.obstacle() == "initial list not applied yet"
     bench.health.loaded = True
     assert bench.health.obstacle() == ""
 
@@ -75,7 +77,7 @@ def test_an_old_collection_is_not_decided_on() -> None:
     bench.pods.age = STALE
     assert bench.health.obstacle() == ""
     bench.pods.age = STALE + 1
-    assert bench.health.obstacle() == "the API server has said nothing about pods for 61 s"
+    assert bench.health.obstacle() == "the API server has sent nothing about pods for 61 s"
 
 
 def test_a_process_that_drains_is_unready_and_still_decides() -> None:
@@ -153,12 +155,12 @@ async def test_an_unready_process_refuses_a_bind_at_once(clock: FakeClock) -> No
 class TestVerbs:
     """What the scheduler's requests need."""
 
-    def verbs(self, bench: Bench) -> tuple[Verbs, FakeVerb, FakeVerb]:
+    def verbs(self, bench: Bench) -> tuple[SchedulerRoutes, FakeVerb, FakeVerb]:
         """The verbs, with the filter and the bind behind them."""
-        filter_, bind = FakeVerb(FilterResult()), FakeVerb(Outcome("bound"))
+        filter_, bind = FakeVerb(FilterResult()), FakeVerb(BindResult("bound"))
         unused: Any = None
         parts: dict[str, Any] = {"filter_": filter_, "bind": bind}
-        verbs = Verbs(prioritize=unused, preempt=unused, health=bench.health, **parts)
+        verbs = SchedulerRoutes(prioritize=unused, preempt=unused, health=bench.health, **parts)
         return verbs, filter_, bind
 
     async def test_filter_and_bind_are_refused_while_unready(self, clock: FakeClock) -> None:
@@ -202,6 +204,6 @@ class TestVerbs:
         assert (reply.status, json.loads(reply.body)) == (200, {"Error": ""})
         [args] = bind.asked
         assert (args.pod_name, args.pod_namespace, args.pod_uid, args.node) == ("p", "d", "u", "n")
-        bind.found = Outcome("lost", "too late")
+        bind.found = BindResult("lost", "too late")
         reply = await verbs.bind(body.encode())
         assert (reply.status, json.loads(reply.body)) == (500, {"Error": "too late"})

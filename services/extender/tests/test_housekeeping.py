@@ -11,10 +11,10 @@ import structlog
 from decoded import a_node, a_pod, assume, state_of
 from objects import pod
 
-from gpucore.gang import seat_of
+from gpucore.gang.placement import seat_of
 from gpucore.units import PodUid
 from gpuextender import housekeeping
-from gpuextender.health import Health
+from gpuextender.health import Readiness
 from gpuextender.state import State
 from gpukube.testing.clock import FakeClock
 
@@ -62,7 +62,7 @@ async def running(job: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[
 def reserve(state: State, clock: FakeClock, name: str) -> Callable[[], bool]:
     """Reserve for a pod now; the function tells whether that stands."""
     assume(state, a_pod(pod(name, 2, uid=name)), "n", now_ns=clock.now_ns())
-    return lambda: state.ledger.claim(PodUid(name)) is not None
+    return lambda: state.ledger.allocation(PodUid(name)) is not None
 
 
 async def test_a_reservation_expires_when_its_time_to_live_is_over(
@@ -133,15 +133,15 @@ async def test_a_list_leaves_what_a_gang_reserves(state: State, clock: FakeClock
     """A reserved place has no Binding that a list could confirm."""
     listed = asyncio.Event()
     stands = reserve(state, clock, "p")
-    claim = state.ledger.claim(PodUid("p"))
-    assert claim is not None
-    place = seat_of(claim)
+    allocation = state.ledger.allocation(PodUid("p"))
+    assert allocation is not None
+    place = seat_of(allocation)
     state.reserve(place)
     async with running(housekeeping.forget_after_lists(state, listed, seconds=5.0)):
         listed.set()
         await asyncio.sleep(5.5)
         assert not stands()
-        assert state.ledger.claim(place.uid) is not None
+        assert state.ledger.allocation(place.uid) is not None
 
 
 async def test_a_list_that_comes_while_one_is_worked_off_counts_too(
@@ -225,9 +225,9 @@ async def test_the_collector_works_again_where_the_start_fails(broken: str) -> N
     assert (gc.isenabled(), gc.get_freeze_count(), gc.get_threshold()) == (True, 0, before)
 
 
-def health_of(informer: FakeInformer) -> Health:
+def health_of(informer: FakeInformer) -> Readiness:
     """The health of a process that follows one collection."""
-    health = Health([informer], stale_after=60.0)
+    health = Readiness([informer], stale_after=60.0)
     health.loaded = True
     return health
 

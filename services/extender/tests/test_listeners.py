@@ -15,9 +15,8 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp
 from running import WAIT_SECONDS, Running, until
 
-from gpuextender.certificates import Certificates
-from gpuextender.server import Server
-from gpuextender.settings import Settings
+from gpuextender.http.server import ExtenderServer, ServingCertificate
+from gpuextender.settings import ExtenderSettings
 from gpukube.testing.apiserver import FakeApiServer
 
 
@@ -28,7 +27,9 @@ async def text(url: str, **how: object) -> tuple[int, str]:
 
 
 @asynccontextmanager
-async def over_tls(cluster: FakeApiServer, tmp_path: Path, folder: Path) -> AsyncIterator[Server]:
+async def over_tls(
+    cluster: FakeApiServer, tmp_path: Path, folder: Path
+) -> AsyncIterator[ExtenderServer]:
     """The metrics port of an extender, under a certificate of ``folder`` that it follows."""
     make_certificate(folder, "first")
     own_port = {"metrics_port": 0, "metrics_host": "127.0.0.1"}
@@ -40,6 +41,7 @@ async def over_tls(cluster: FakeApiServer, tmp_path: Path, folder: Path) -> Asyn
         yield probes
 
 
+@pytest.mark.slow
 async def test_probes_and_metrics_have_a_port_of_their_own(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -61,6 +63,7 @@ async def test_probes_and_metrics_have_a_port_of_their_own(
     assert probes.should_exit
 
 
+@pytest.mark.slow
 async def test_metrics_over_tls_follow_their_certificate(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -80,6 +83,7 @@ async def test_metrics_over_tls_follow_their_certificate(
                 assert probes.started
 
 
+@pytest.mark.slow
 async def test_a_broken_certificate_changes_nothing(cluster: FakeApiServer, tmp_path: Path) -> None:
     """A key that does not fit is not taken, and the port goes on with what it has."""
     folder = tmp_path / "metrics"
@@ -87,7 +91,7 @@ async def test_a_broken_certificate_changes_nothing(cluster: FakeApiServer, tmp_
         good = await shown(probes.port)
         with structlog.testing.capture_logs() as said:
             (folder / "tls.key").write_text("no key")
-            refused = {"event": "certificates not taken", "folder": str(folder)}
+            refused = {"event": "certificates not loaded", "folder": str(folder)}
             await until("it was looked at", lambda: any(refused.items() <= x.items() for x in said))
         assert await shown(probes.port) == good
 
@@ -97,7 +101,7 @@ async def test_a_certificate_that_changes_while_it_is_being_read_is_read_again(
 ) -> None:
     """A Secret may be renewed between the first reading and the first look for changes."""
     make_certificate(tmp_path, "one")
-    certificates = Certificates(tmp_path, every=0.01)
+    certificates = ServingCertificate(tmp_path, every=0.01)
     known, context = certificates.stamps(), certificates.context()
     make_certificate(tmp_path, "two")
     following = asyncio.create_task(certificates.follow(context, known))
@@ -105,6 +109,7 @@ async def test_a_certificate_that_changes_while_it_is_being_read_is_read_again(
     following.cancel()
 
 
+@pytest.mark.slow
 async def test_unready_is_told_on_the_metrics_port(cluster: FakeApiServer, tmp_path: Path) -> None:
     """Both ports say the same of readiness, for kubelet may ask either."""
     async with Running(cluster, tmp_path, metrics_port=0, metrics_host="127.0.0.1") as extender:
@@ -116,6 +121,7 @@ async def test_unready_is_told_on_the_metrics_port(cluster: FakeApiServer, tmp_p
         assert answer == (503, "shutting down") == await extender.get("/readyz")
 
 
+@pytest.mark.slow
 async def test_verbs_over_tls_follow_their_certificate(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -141,6 +147,7 @@ async def test_verbs_over_tls_follow_their_certificate(
                 assert extender.service.listeners.verbs.started
 
 
+@pytest.mark.slow
 async def test_a_client_without_a_certificate_is_turned_away(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -163,6 +170,7 @@ async def test_a_client_without_a_certificate_is_turned_away(
         assert (await text(url, ssl=known))[0] == 200
 
 
+@pytest.mark.slow
 async def test_only_the_named_clients_of_an_authority_are_let_in(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -190,6 +198,7 @@ async def test_only_the_named_clients_of_an_authority_are_let_in(
     assert statuses == {"scheduler": 200, "somebody": 403, "san": 200}
 
 
+@pytest.mark.slow
 async def test_an_authority_that_was_replaced_lets_nobody_in(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -223,6 +232,7 @@ async def let_in(url: str, folder: Path, client: ssl.SSLContext) -> bool:
         return False
 
 
+@pytest.mark.slow
 async def test_it_can_be_stopped_while_it_waits_for_certificates(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -233,6 +243,7 @@ async def test_it_can_be_stopped_while_it_waits_for_certificates(
         assert not extender.service.listeners.admission.started
 
 
+@pytest.mark.slow
 async def test_what_is_in_flight_beside_the_verbs_is_answered_before_the_end(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -257,14 +268,16 @@ async def test_what_is_in_flight_beside_the_verbs_is_answered_before_the_end(
 def test_an_authority_for_clients_needs_tls() -> None:
     """Without TLS it would be silently in vain."""
     with pytest.raises(ValidationError, match="tls-client-ca needs tls-certificates"):
-        CliApp.run(Settings, cli_args=["--tls-client-ca", "ca.crt", "--tls-client-names", "me"])
+        CliApp.run(
+            ExtenderSettings, cli_args=["--tls-client-ca", "ca.crt", "--tls-client-names", "me"]
+        )
 
 
 @pytest.mark.parametrize("given", ["--tls-client-ca=ca.crt", "--tls-client-names=me"])
 def test_an_authority_and_the_names_of_its_clients_belong_together(given: str) -> None:
     """Without names whoever has a certificate of the authority could bind pods."""
     with pytest.raises(ValidationError, match="tls-client-ca and tls-client-names"):
-        CliApp.run(Settings, cli_args=["--tls-certificates=tls", given])
+        CliApp.run(ExtenderSettings, cli_args=["--tls-certificates=tls", given])
 
 
 def test_variables_of_a_service_of_our_name_are_passed_over(
@@ -273,5 +286,5 @@ def test_variables_of_a_service_of_our_name_are_passed_over(
     """Kubernetes sets GPUSHARE_METRICS_PORT=tcp://... where a service is named gpushare-metrics."""
     monkeypatch.setenv("GPUSHARE_METRICS_PORT", "tcp://10.96.0.7:9090")
     monkeypatch.setenv("GPUSHARE_WEBHOOK_PORT", "9443")
-    settings = CliApp.run(Settings, cli_args=[])
+    settings = CliApp.run(ExtenderSettings, cli_args=[])
     assert (settings.metrics_port, settings.webhook_port) == (None, 9443)

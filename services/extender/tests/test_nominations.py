@@ -30,6 +30,7 @@ async def one_gpu(cluster: FakeApiServer, extender: Running, used: int) -> None:
         await extender.knows_pod(holder["metadata"]["uid"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("priority", "fits"), [(0, False), (10, False), (11, True)])
 async def test_room_of_a_nominated_pod_goes_to_higher_priorities_only(
     cluster: FakeApiServer, extender: Running, priority: int, *, fits: bool
@@ -42,14 +43,15 @@ async def test_room_of_a_nominated_pod_goes_to_higher_priorities_only(
     answer = await extender.filter(other, "n")
     assert answer["NodeNames"] == (["n"] if fits else [])
     if not fits:
-        assert "room is kept for urgent" in answer["FailedNodes"]["n"]
+        assert "capacity is reserved for urgent" in answer["FailedNodes"]["n"]
         assert answer["FailedAndUnresolvableNodes"] == {}
         code, error = await extender.bind(other, "n")
-        assert (code, "room is kept for urgent" in error) == (500, True)
+        assert (code, "capacity is reserved for urgent" in error) == (500, True)
     assert (await extender.filter(item, "n"))["NodeNames"] == ["n"]
     assert (await extender.bind(item, "n"))[0] == 200
 
 
+@pytest.mark.slow
 async def test_room_is_kept_while_only_part_of_it_is_there(
     cluster: FakeApiServer, extender: Running
 ) -> None:
@@ -61,25 +63,26 @@ async def test_room_is_kept_while_only_part_of_it_is_there(
 
 
 async def test_nothing_is_kept_once_the_pod_waits_no_more(
-    cluster: FakeApiServer, extender: Running
+    cluster: FakeApiServer, requeue_only: Running
 ) -> None:
     """A nominated pod that is deleted, or nominated elsewhere, keeps nothing."""
-    await one_gpu(cluster, extender, used=0)
-    other = await wait_for(cluster, extender, pod("other", 8))
+    await one_gpu(cluster, requeue_only, used=0)
+    other = await wait_for(cluster, requeue_only, pod("other", 8))
     item = pod("urgent", 16, priority=10)
     for change in ("deleted", "elsewhere"):
-        await wait_for(cluster, extender, nominated(item, "n"))
-        await until("it is nominated", lambda: extender.state.nominations.nodes() == {"n"})
-        assert (await extender.filter(other, "n"))["NodeNames"] == []
+        await wait_for(cluster, requeue_only, nominated(item, "n"))
+        await until("it is nominated", lambda: requeue_only.state.nominations.nodes() == {"n"})
+        assert (await requeue_only.filter(other, "n"))["NodeNames"] == []
         if change == "deleted":
             await cluster.delete("pods", "urgent", "default")
         else:
             await cluster.put("pods", nominated(item, "m"))
-        await until("it is known", lambda: extender.state.nominations.nodes() != {"n"})
+        await until("it is known", lambda: requeue_only.state.nominations.nodes() != {"n"})
         await until("the other is sent back", lambda: cluster.count("PATCH", "/pods/other/status"))
-        assert (await extender.filter(other, "n"))["NodeNames"] == ["n"]
+        assert (await requeue_only.filter(other, "n"))["NodeNames"] == ["n"]
 
 
+@pytest.mark.slow
 async def test_room_for_both_is_given_to_both(cluster: FakeApiServer, extender: Running) -> None:
     """Only what the nominated pod needs is kept."""
     await one_gpu(cluster, extender, used=0)

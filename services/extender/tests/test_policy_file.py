@@ -8,15 +8,17 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from planes import Source, control_plane
+from chartconfig import chart_config
+from planes import Source
 from running import Running
 from test_steering import CHART, PODS, SECONDS, UNITS, create, get
 
-from cluster import release
+import offline
 from environments import fakenodes, helm
 from environments.apicall import ApiCalls
 from environments.controlplane import ControlPlane
 from environments.fakekubelet import FakeKubelet
+from environments.testing.planes import control_plane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -24,7 +26,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     """The oldest control plane."""
-    with control_plane(release.OLDEST) as one:
+    with control_plane(offline.OLDEST) as one:
         yield one
 
 
@@ -65,3 +67,23 @@ async def test_kube_scheduler_reads_the_policy_that_the_chart_offers(
                 assert sorted(kubelet.used.values()) == [4]
         finally:
             await asyncio.to_thread(process.stop)
+
+
+async def test_the_oldest_scheduler_starts_with_the_profile_of_the_chart(
+    plane: ControlPlane, calls: ApiCalls, tmp_path: Path
+) -> None:
+    """Score plugins have other names there; weights that are given back are read as well."""
+    every = dict.fromkeys(("NodeResourcesFit", "ImageLocality", "PodTopologySpread"), 2)
+    for name, scheduler in (("plain", {}), ("weighed", {"scoreWeights": every})):
+        config = await chart_config(plane, calls, scheduler=scheduler)
+        assert config["apiVersion"].endswith("v1beta1")
+        async with Running(Source(plane), tmp_path) as running:
+            await running.ready()
+            url = f"{running.url}/gpushare-scheduler"
+            process = await asyncio.to_thread(plane.scheduler, url, name=name, like=config)
+            try:
+                async with FakeKubelet(calls, UNITS) as kubelet:
+                    await create(calls, fakenodes.pod(f"by-{name}", 4, scheduler=name))
+                    await kubelet.wait(1, seconds=SECONDS)
+            finally:
+                await asyncio.to_thread(process.stop)

@@ -1,4 +1,4 @@
-"""preempt: only victims whose cards make room, fewest first, then lowest priority."""
+"""preempt: only victims whose GPUs make room, fewest first, then lowest priority."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ PATH = "/gpushare-scheduler/preempt"
 async def run(
     cluster: FakeApiServer, extender: Running, *pods: tuple[str, int, int, int]
 ) -> dict[str, Object]:
-    """Running pods on a node of 2 x 15: name, units, card, priority."""
+    """Running pods on a node of 2 x 15: name, units, GPU, priority."""
     await cluster.put("nodes", node("n", 15, 15, unit="GiB"))
     await extender.knows_node("n")
     items = {}
@@ -45,7 +45,7 @@ async def ask(extender: Running, pending: Object, victims: Object) -> Object:
 async def test_a_victim_on_another_card_is_spared(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """Ten units are free over two cards and 12 are asked: only card 1's pod makes room."""
+    """Ten units are free over two GPUs and 12 are asked: only GPU 1's pod makes room."""
     await run(cluster, extender, ("a", 10, 0, 9), ("b", 4, 0, 0), ("c", 6, 1, 0))
     answer = await ask(extender, pod("p", 12, priority=10), {"n": meta("a", "b", "c")})
     assert answer == {"n": ["c"]}
@@ -111,7 +111,7 @@ async def test_a_pod_is_not_in_its_own_way(cluster: FakeApiServer, extender: Run
 async def test_a_node_where_no_eviction_helps_is_left_out(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """Units of two cards do not make one card free; an unknown node never helps."""
+    """Units of two GPUs do not make one GPU free; an unknown node never helps."""
     await run(
         cluster, extender, ("a", 6, 0, 0), ("kept", 9, 0, 50), ("b", 6, 1, 0), ("k", 9, 1, 50)
     )
@@ -131,7 +131,7 @@ async def test_victims_of_other_resources_stay_victims(
 async def test_all_victims_stay_where_cards_are_not_the_trouble(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """The pod fits its cards already, so the scheduler has another reason for each victim."""
+    """The pod fits its GPUs already, so the scheduler has another reason for each victim."""
     await run(cluster, extender, ("a", 4, 0, 0))
     assert await ask(extender, pod("p", 8, priority=10), {"n": meta("a")}) == {"n": ["a"]}
 
@@ -139,7 +139,7 @@ async def test_all_victims_stay_where_cards_are_not_the_trouble(
 async def test_several_victims_of_one_card_are_the_fewest(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """Three on a card, two must go: the one of highest priority that can stay, stays."""
+    """Three on a GPU, two must go: the one of highest priority that can stay, stays."""
     await run(cluster, extender, ("a", 5, 0, 1), ("b", 5, 0, 2), ("c", 5, 0, 3), ("k", 15, 1, 99))
     answer = await ask(extender, pod("p", 10, priority=10), {"n": meta("a", "b", "c")})
     assert answer == {"n": ["a", "b"]}

@@ -18,7 +18,7 @@ from objects import node, pod
 from pydantic_settings import CliApp
 from running import WAIT_SECONDS, Running
 
-from gpuextender.settings import Settings
+from gpuextender.settings import ExtenderSettings
 from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -156,7 +156,7 @@ def test_port_follows_the_originals_rule(
     monkeypatch.delenv("PORT", raising=False)
     if text is not None:
         monkeypatch.setenv("PORT", text)
-    assert CliApp.run(Settings, cli_args=[]).port == port
+    assert CliApp.run(ExtenderSettings, cli_args=[]).port == port
 
 
 def test_the_command_line_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +164,7 @@ def test_the_command_line_goes_before_the_environment(monkeypatch: pytest.Monkey
     monkeypatch.setenv("PORT", "1")
     monkeypatch.setenv("LOG_LEVEL", "debug")
     monkeypatch.setenv("GPUSHARE_DOMAIN", "example.com")
-    settings = CliApp.run(Settings, cli_args=["--port", "2"])
+    settings = CliApp.run(ExtenderSettings, cli_args=["--port", "2"])
     assert (settings.port, settings.log_level) == (2, "debug")
     assert settings.names.gpu_mem == "example.com/gpu-mem"
 

@@ -6,7 +6,7 @@ import pytest
 from objects import Object, node, placed, pod, whole_node
 from running import WAIT_SECONDS, Running, until
 
-from gpuextender import requeue
+from gpuextender.scheduling import requeue
 from gpukube.testing.apiserver import FakeApiServer
 
 RETRY = "gpushare/retry"
@@ -56,6 +56,7 @@ async def settled(extender: Running) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 async def test_a_refused_pod_goes_back_when_room_is_there(
     cluster: FakeApiServer, extender: Running
 ) -> None:
@@ -72,18 +73,19 @@ async def test_a_refused_pod_goes_back_when_room_is_there(
 
 
 async def test_the_next_pod_goes_back_when_the_first_does_not_take_the_room(
-    cluster: FakeApiServer, extender: Running
+    cluster: FakeApiServer, requeue_only: Running
 ) -> None:
     """A pod whose affinity excludes the node keeps nobody else waiting, and goes back once."""
-    holder = await full_node(cluster, extender, "n")
+    holder = await full_node(cluster, requeue_only, "n")
     for name, priority in (("first", 2), ("second", 1)):
-        await refused(cluster, extender, pod(name, 16, priority=priority), "n")
+        await refused(cluster, requeue_only, pod(name, 16, priority=priority), "n")
     await cluster.delete("pods", holder["metadata"]["name"], "default")
     await until("the second is sent back", lambda: retries(cluster, "second"))
-    await settled(extender)
+    await settled(requeue_only)
     assert (retries(cluster, "first"), retries(cluster, "second")) == (1, 1)
 
 
+@pytest.mark.slow
 async def test_a_gang_goes_back_when_its_last_pod_is_created(
     cluster: FakeApiServer, extender: Running
 ) -> None:
@@ -98,7 +100,7 @@ async def test_a_gang_goes_back_when_its_last_pod_is_created(
     assert retries(cluster, "m0") == 0
     await cluster.put("pods", pod("m2", gpus=1, labels=labels))
     await until("both are sent back", lambda: retries(cluster, "m0") and retries(cluster, "m1"))
-    assert not extender.state.ledger.claims()
+    assert not extender.state.ledger.allocations()
 
 
 async def test_a_gang_that_becomes_complete_goes_back_to_report_what_it_lacks(
@@ -139,7 +141,7 @@ async def test_a_gang_goes_back_when_there_is_room_for_all(
     for item in items:
         await refused(cluster, extender, item, "n")
     await cluster.delete("pods", holders[0], "default")
-    await until("the room is known", lambda: len(extender.state.ledger.claims()) == 1)
+    await until("the room is known", lambda: len(extender.state.ledger.allocations()) == 1)
     await settled(extender)
     assert retries(cluster, "m0") == retries(cluster, "m1") == 0
     await cluster.delete("pods", holders[1], "default")

@@ -9,13 +9,13 @@ import structlog
 from decoded import a_node, a_pod, state_of
 from objects import Object, placed, pod
 
-from gpucore.gangplaces import Rules
+from gpucore.gang.spread import Rules
+from gpucore.scheduling import requeue as queue
 from gpucore.units import NodeName
-from gpuextender import metrics, refused, requeue
-from gpuextender.gangs import Gangs
-from gpuextender.listings import Listings
-from gpuextender.requeue import Requeue
-from gpuextender.roster import Roster
+from gpuextender import metrics
+from gpuextender.scheduling import requeue
+from gpuextender.scheduling.gangs import Gangs
+from gpuextender.scheduling.requeue import Requeue
 from gpuextender.state import State
 from gpukube.errors import UnreachableError
 from gpukube.testing.clock import FakeClock
@@ -29,13 +29,9 @@ class Bench:
         self.clock = clock
         self.state: State = state_of(*(a_node(name, 8) for name in nodes), clock=clock.now_ns)
         self.api = ScriptedClient()
-        roster = Roster(self.state.ledger)
-        self._listings = Listings(roster)
         gangs = Gangs(self.state, Rules(), clock=clock.now_ns)
-        self.requeue = Requeue(self.state, self.api, gangs, roster)
-        self.state.tell(
-            lambda node: self.requeue.node_changed(roster.touch(node)), self.requeue.pod_came
-        )
+        self.requeue = Requeue(self.state, self.api, gangs)
+        self.state.add_event_handler(self.requeue.node_changed, self.requeue.pod_came)
         for name in nodes:
             self.state.pod_changed(a_pod(self.holder(name)))
 
@@ -50,11 +46,11 @@ class Bench:
     def refuse(self, item: Object, *nodes: str, judged: int | None = None) -> None:
         """Filter refused a pod on all of these nodes."""
         self.state.pod_changed(a_pod(item))
-        asking = self.state.saw(a_pod(item))
-        assert asking.demand is not None
-        listing = self._listings.of([NodeName(name) for name in nodes])
+        pending = self.state.saw(a_pod(item))
+        assert pending.pod_request is not None
+        names = [NodeName(name) for name in nodes]
         change = self.requeue.change if judged is None else judged
-        self.requeue.refused(asking, asking.demand, listing, judged=change)
+        self.requeue.refused(pending, pending.pod_request, names, judged=change)
 
     def create(self, *items: Object) -> None:
         """Pods that the watch has shown, and that no filter was asked about."""
@@ -181,7 +177,7 @@ async def test_only_so_many_pods_are_remembered(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that was refused least recently is forgotten."""
-    monkeypatch.setattr(refused, "REMEMBERED", 2)
+    monkeypatch.setattr(queue, "REMEMBERED", 2)
     bench = Bench(clock, "n")
     for name in ("x", "y", "x", "z"):
         bench.refuse(waits(name, 2), "n")
@@ -189,6 +185,18 @@ async def test_only_so_many_pods_are_remembered(
     bench.reply(b"{}", b"{}")
     await bench.requeue.look()
     assert sorted(bench.sent()) == ["x", "z"]
+
+
+async def test_a_change_that_the_refusal_has_seen_is_no_reason_to_go_back(
+    clock: FakeClock,
+) -> None:
+    """The node had room when the pod was refused, so the pod was refused for something else."""
+    bench = Bench(clock, "a", "b")
+    bench.free("a")
+    bench.refuse(waits("p"), "a")
+    bench.refuse(waits("old"), "b", judged=0)
+    assert not await bench.requeue.look()
+    assert bench.sent() == []
 
 
 async def test_a_node_that_came_after_the_refusal_was_not_offered(clock: FakeClock) -> None:
@@ -312,7 +320,7 @@ async def test_a_gang_goes_back_together_once_it_fits(clock: FakeClock) -> None:
     bench.reply(b"{}", b"{}")
     await bench.requeue.look()
     assert sorted(bench.sent()) == ["g0", "g1"]
-    assert not bench.state.ledger.claims()
+    assert not bench.state.ledger.allocations()
 
 
 async def test_a_gang_goes_back_when_its_last_member_comes(clock: FakeClock) -> None:

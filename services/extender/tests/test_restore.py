@@ -8,7 +8,7 @@ from aiohttp import web
 from objects import node, placed, pod
 from running import Running, until
 
-from gpucore.model import ClaimState
+from gpucore.model import AllocationState
 from gpuextender import health
 from gpukube.testing.apiserver import FakeApiServer
 
@@ -19,15 +19,16 @@ async def away(cluster: FakeApiServer, extender: Running) -> None:
     """The API server goes, and the extender has noticed."""
     cluster.refuse = True
     cluster.drop_watches()
-    followed = extender.service._following.vital
+    followed = extender.service._informers.vital
     await until("noticed", lambda: not any(one.confirmed for one in followed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rejecting", [True, False], ids=["504", "silence"])
 async def test_ghosts_of_before_a_restore_vanish(
     cluster: FakeApiServer, tmp_path: Path, *, rejecting: bool
 ) -> None:
-    """Pods that the backup does not have release their cards, and those that it has hold theirs."""
+    """Pods that the backup does not have release their GPUs, and those that it has hold theirs."""
     cluster.reject_future_watches = rejecting
     await cluster.put("nodes", node(NODE, 80, 80, unit="GiB"))
     for number in range(5):
@@ -40,18 +41,19 @@ async def test_ghosts_of_before_a_restore_vanish(
     async with Running(cluster, tmp_path) as extender:
         await extender.ready()
         ledger = extender.state.ledger
-        assert len(ledger.claims()) == 25
+        assert len(ledger.allocations()) == 25
         await away(cluster, extender)
         cluster.restore(backup)
         cluster.refuse = False
         await until(
             "the books of the backup",
-            lambda: set(ledger.claims()) == {"o0", "o1", "o2", "o3", "o4"},
+            lambda: set(ledger.allocations()) == {"o0", "o1", "o2", "o3", "o4"},
         )
         assert [card.used for card in ledger.node(NODE).cards.values()] == [0, 10]
         await extender.ready()
 
 
+@pytest.mark.slow
 async def test_nothing_is_decided_between_a_restore_and_the_list(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -76,6 +78,7 @@ async def test_nothing_is_decided_between_a_restore_and_the_list(
         assert cluster.bindings == []
 
 
+@pytest.mark.slow
 async def test_a_card_that_a_restored_pod_holds_is_not_given_away(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -100,6 +103,7 @@ async def test_a_card_that_a_restored_pod_holds_is_not_given_away(
         assert "4" in error
 
 
+@pytest.mark.slow
 async def test_a_bind_is_refused_while_the_api_server_has_not_confirmed_what_is_known(
     cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,11 +119,12 @@ async def test_a_bind_is_refused_while_the_api_server_has_not_confirmed_what_is_
         assert code == 500
         assert "has not confirmed" in error
         cluster.refuse = False
-        vital = extender.service._following.vital
+        vital = extender.service._informers.vital
         await until("confirmed", lambda: all(one.confirmed for one in vital))
         assert await extender.bind(item, NODE) == (200, "")
 
 
+@pytest.mark.slow
 async def test_a_reservation_whose_binding_the_restore_lost_ends(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -132,12 +137,12 @@ async def test_a_reservation_whose_binding_the_restore_lost_ends(
         await extender.ready()
         await until("known", lambda: extender.state.find("default", "p"))
         assert await extender.bind(item, NODE) == (200, "")
-        assert extender.state.ledger.claim("u").state is ClaimState.ASSUMED
+        assert extender.state.ledger.allocation("u").state is AllocationState.ASSUMED
         await cluster.put("nodes", node("node-1"))
         await extender.knows_node("node-1")
         await away(cluster, extender)
         cluster.restore(backup)
         cluster.refuse = False
-        await until("released", lambda: extender.state.ledger.claim("u") is None)
+        await until("released", lambda: extender.state.ledger.allocation("u") is None)
         await extender.ready()
         assert await extender.bind(item, NODE) == (200, "")

@@ -3,19 +3,17 @@
 import json
 from typing import Any
 
-from decoded import Touched, a_node, a_pod, state_of
+from decoded import Touched, a_node, a_pod, best_of, state_of
 from objects import pod
 
-from gpucore.gangplaces import Rules
+from gpucore.gang.spread import Rules
 from gpucore.units import NodeName
 from gpucore.wire.names import MANAGED_BY, PLUGIN
-from gpuextender.configmaps import ConfigMap
-from gpuextender.filter import Filter
-from gpuextender.gangs import Gangs
-from gpuextender.listings import Listings
-from gpuextender.requeue import Requeue
-from gpuextender.roster import Roster
-from gpuextender.sinks import ConfigMapSink, NodeSink, PodSink
+from gpuextender.informers import ConfigMap, ConfigMapHandler, NodeHandler, PodHandler
+from gpuextender.scheduling.cache import NodeCache
+from gpuextender.scheduling.filter import Filter
+from gpuextender.scheduling.gangs import Gangs
+from gpuextender.scheduling.requeue import Requeue
 from gpuextender.state import State
 from gpukube.testing.scripted import ScriptedClient
 
@@ -27,25 +25,24 @@ def config_map(node: str, text: str, **labels: str) -> ConfigMap:
 
 def unhealthy(state: State, node: str = "n") -> list[int]:
     """Indexes of GPUs that take no pod."""
-    account = state.ledger.node(NodeName(node))
-    assert account is not None
-    return [index for index, card in account.cards.items() if not card.open]
+    node_info = state.ledger.node(NodeName(node))
+    assert node_info is not None
+    return [index for index, card in node_info.cards.items() if not card.open]
 
 
 class Verdicts:
     """The filter of a state, which keeps what nodes refuse until they change."""
 
     def __init__(self, state: State) -> None:
-        roster = Roster(state.ledger)
-        gangs, listings = Gangs(state, Rules()), Listings(roster)
-        requeue = Requeue(state, ScriptedClient(), gangs, roster)
-        self._filter = Filter(state, gangs, roster, listings, requeue)
-        state.tell(lambda node: self._filter.touch(roster.touch(node)))
+        gangs, cache = Gangs(state, Rules()), NodeCache(state.ledger)
+        requeue = Requeue(state, ScriptedClient(), gangs)
+        self._filter = Filter(state, gangs, cache, requeue, best_of(state, cache))
+        state.add_event_handler(cache.node_changed)
 
     async def of(self, units: int, node: str = "n") -> str:
         """Why a pod with this request is refused; empty where it fits."""
         body = {"Pod": pod("p", units), "NodeNames": [node]}
-        found = await self._filter.answer(json.dumps(body).encode())
+        found = await self._filter.filter(json.dumps(body).encode())
         assert not found.error
         return found.failed_nodes.get(node, "")
 
@@ -53,16 +50,16 @@ class Verdicts:
 async def test_a_config_map_changes_verdicts_that_were_kept() -> None:
     """A refusal that was kept gets the new reason, and is gone when the ConfigMap is deleted."""
     state = state_of(a_node("n", 8, 8))
-    sink, verdicts = ConfigMapSink(state), Verdicts(state)
+    sink, verdicts = ConfigMapHandler(state), Verdicts(state)
     assert "unhealthy" not in await verdicts.of(9)
     assert await verdicts.of(8) == ""
     sink.on_update(config_map("n", "0,1"), b"")
-    assert "card 0 is unhealthy" in await verdicts.of(9)
-    assert "card 1 is unhealthy" in await verdicts.of(8)
+    assert "GPU 0 is unhealthy" in await verdicts.of(9)
+    assert "GPU 1 is unhealthy" in await verdicts.of(8)
     sink.on_update(config_map("n", "1"), b"")
     assert await verdicts.of(8) == ""
-    assert "card 0 is unhealthy" not in await verdicts.of(9)
-    assert "card 1 is unhealthy" in await verdicts.of(9)
+    assert "GPU 0 is unhealthy" not in await verdicts.of(9)
+    assert "GPU 1 is unhealthy" in await verdicts.of(9)
     sink.on_delete(config_map("n", "1"))
     assert "unhealthy" not in await verdicts.of(9)
 
@@ -70,7 +67,7 @@ async def test_a_config_map_changes_verdicts_that_were_kept() -> None:
 def test_an_unhealthy_gpu_touches_its_node_alone() -> None:
     """Verdicts of other nodes are kept."""
     state, touched = state_of(a_node("a", 8), a_node("b", 8)), Touched()
-    state.tell(touched)
+    state.add_event_handler(touched)
     touched.taken()
     state.unhealthy_changed(NodeName("a"), "0")
     assert touched.taken() == {"a"}
@@ -83,7 +80,7 @@ def test_an_unhealthy_gpu_touches_its_node_alone() -> None:
 def test_a_list_without_a_config_map_makes_its_gpus_healthy() -> None:
     """A ConfigMap that was deleted while the watch was away is noticed by its absence."""
     state = state_of(a_node("n", 8, 8), a_node("m", 8))
-    sink = ConfigMapSink(state)
+    sink = ConfigMapHandler(state)
     sink.on_replace([config_map("n", "1"), config_map("m", "0")])
     assert (unhealthy(state), unhealthy(state, "m")) == ([1], [0])
     sink.on_replace([config_map("m", "0")])
@@ -96,7 +93,7 @@ def test_a_list_without_a_config_map_makes_its_gpus_healthy() -> None:
 def test_a_config_map_that_was_deleted_is_not_looked_for_in_lists() -> None:
     """Only what came since the last list can have vanished."""
     state = state_of(a_node("n", 8))
-    sink = ConfigMapSink(state)
+    sink = ConfigMapHandler(state)
     sink.on_update(config_map("n", "0"), b"")
     sink.on_delete(config_map("n", "0"))
     state.unhealthy_changed(NodeName("n"), "0")
@@ -107,7 +104,7 @@ def test_a_config_map_that_was_deleted_is_not_looked_for_in_lists() -> None:
 def test_other_config_maps_are_not_read() -> None:
     """The name says which ones count; one without the key, or of our plugin, lists no GPU."""
     state = state_of(a_node("n", 8))
-    sink = ConfigMapSink(state)
+    sink = ConfigMapHandler(state)
     other = ConfigMap("kube-root-ca.crt", {}, {"gpus": "0"}, "1")
     sink.on_replace([other])
     sink.on_update(other, b"")
@@ -120,7 +117,7 @@ def test_other_config_maps_are_not_read() -> None:
 def test_nodes_and_pods_reach_the_state() -> None:
     """Lists, updates and deletions of both informers."""
     state: Any = state_of()
-    nodes, pods = NodeSink(state), PodSink(state)
+    nodes, pods = NodeHandler(state), PodHandler(state)
     nodes.on_replace([a_node("a", 8)])
     nodes.on_update(a_node("b", 8), b"")
     assert set(state.ledger.nodes()) == {"a", "b"}

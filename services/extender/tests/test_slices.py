@@ -5,21 +5,28 @@ import gc
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from time import process_time
+from typing import Any, cast
 
 import msgspec
 import pytest
 from objects import node, placed, pod
+from podapi import OnePod
 
-from gpucore.grouping import BY_LINKS
-from gpucore.model import Ask, Demand
-from gpucore.whatif import Wish
+from gpucore.kubescheduler.cluster_policy import ClusterPolicy
+from gpucore.model import ContainerRequest, PodRequest
+from gpucore.simulate.answers import MOST_REFUSALS
+from gpucore.simulate.documents import WhatIfDoc
+from gpucore.simulate.questions import Question
+from gpucore.simulate.whatif import WhatIfPod
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.nodes import decode_node
 from gpucore.wire.pods import decode_pod
-from gpuextender import questions, views
-from gpuextender.inspection import inspect_all
-from gpuextender.slices import Slices, encoded
+from gpuextender.http import views
+from gpuextender.http.readapi import PodQuestions
+from gpuextender.http.views import inspect_all
 from gpuextender.state import State
+from gpukube.client import KubeClient
+from gpukube.server.time_slices import TimeSlices, encoded
 
 NODES = 800
 BAR_SECONDS = 0.005
@@ -32,7 +39,7 @@ TRIES = 3
 
 @pytest.fixture
 def state() -> Iterator[State]:
-    """Nodes with eight cards that differ, and a collector that stays out, as in production."""
+    """Nodes with eight GPUs that differ, and a collector that stays out, as in production."""
     state = State(DEFAULT_NAMES)
     for number in range(NODES):
         name = f"n{number:04}"
@@ -59,34 +66,50 @@ async def longest_wait(work: Awaitable[object]) -> tuple[float, object]:
     return sorted(waits)[int(len(waits) * 0.99)] / bar, task.result()
 
 
+def questions(state: State, item: dict[str, Any]) -> PodQuestions:
+    """As the service has it, with an API server that has this pod."""
+    api = cast("KubeClient", OnePod(item))
+    return PodQuestions(state, api, ClusterPolicy())
+
+
 async def explain(state: State) -> msgspec.Struct:
-    """Why a pod waits."""
-    asking = state.saw(decode_pod(json.dumps(pod("asked", 30, core=10)).encode()))
-    return await views.waiting_view(
-        state.ledger, asking, Slices(), policy="binpack", grouping=BY_LINKS
-    )
+    """Why a pod waits: no node has room, so that all suggestions are worked out."""
+    item = pod("asked", 40, core=10)
+    found = await questions(state, item).explain("default", "asked", TimeSlices())
+    assert found is not None
+    return found
+
+
+async def whole(state: State) -> msgspec.Struct:
+    """The same for exclusive GPUs."""
+    item = pod("asked", gpus=8)
+    found = await questions(state, item).explain("default", "asked", TimeSlices())
+    assert found is not None
+    return found
 
 
 async def whatif(state: State) -> msgspec.Struct:
     """What becomes of pods that fit and of one that does not."""
-    wishes = [Wish(f"w{number}", Demand((Ask(mem),), mem=mem)) for number, mem in enumerate((3, 3))]
-    wishes.append(Wish("large", Demand((Ask(41),), mem=41)))
-    return await questions.answer(
-        state.ledger, wishes, Slices(), policy="binpack", grouping=BY_LINKS
-    )
+    wishes = [
+        WhatIfPod(f"w{number}", PodRequest((ContainerRequest(mem),), mem=mem))
+        for number, mem in enumerate((3, 3))
+    ]
+    wishes.append(WhatIfPod("large", PodRequest((ContainerRequest(41),), mem=41)))
+    return await questions(state, pod("none")).what_if(Question(wishes, []), TimeSlices())
 
 
 async def nodes(state: State) -> msgspec.Struct:
-    """All nodes with their cards and pods."""
-    return await views.nodes_view(state.ledger, Slices())
+    """All nodes with their GPUs and pods."""
+    return await views.nodes_view(state.ledger, TimeSlices())
 
 
 async def inspect(state: State) -> msgspec.Struct:
     """The original's view of them."""
-    return await inspect_all(state.ledger, Slices())
+    return await inspect_all(state.ledger, TimeSlices())
 
 
-@pytest.mark.parametrize("question", [explain, whatif, nodes, inspect])
+@pytest.mark.slow
+@pytest.mark.parametrize("question", [explain, whole, whatif, nodes, inspect])
 async def test_others_are_answered_meanwhile(
     state: State, question: Callable[[State], Awaitable[msgspec.Struct]]
 ) -> None:
@@ -94,7 +117,7 @@ async def test_others_are_answered_meanwhile(
 
     async def written() -> tuple[msgspec.Struct, bytes]:
         view = await question(state)
-        return view, await encoded(view, Slices())
+        return view, await encoded(view, TimeSlices())
 
     waits = []
     for _ in range(TRIES):
@@ -104,12 +127,14 @@ async def test_others_are_answered_meanwhile(
     assert min(waits) < 1
 
 
+@pytest.mark.slow
 async def test_a_pod_that_fits_nowhere_hears_a_hundred_nodes(state: State) -> None:
     """Each later wish sees the earlier ones; refusals are few enough to be sent, and counted."""
     found = await whatif(state)
-    first, second, large = found.pods
+    assert isinstance(found, WhatIfDoc)
+    first, second, large = found.items
     assert first.fits
     assert second.fits
     assert not large.fits
-    assert len(large.refusals) == questions.MOST_REFUSALS
-    assert large.text == f"fits nowhere; what 100 of {NODES} nodes say:"
+    assert len(large.refusals) == MOST_REFUSALS
+    assert large.text == f"fits no node; refusals of 100 of {NODES} nodes:"

@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_a_start_does_not_wait_for_what_it_can_do_without() -> None:
     """Neither the official client nor the framework is loaded before the API server is asked."""
     code = (

@@ -7,11 +7,11 @@ from decoded import Touched, a_node, a_pod
 from objects import placed, pod
 
 from gpucore.model import Placement
-from gpucore.policy import place
+from gpucore.scheduling import pending_pods
+from gpucore.scheduling.policy import place
 from gpucore.units import NodeName
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.pods import decode_pod
-from gpuextender import state as state_module
 from gpuextender.state import State
 
 
@@ -19,7 +19,7 @@ def test_only_nodes_that_changed_are_touched() -> None:
     """Heartbeats and equal lists touch nothing; claims touch the node they leave and come to."""
     touched = Touched()
     state = State(DEFAULT_NAMES)
-    state.tell(touched)
+    state.add_event_handler(touched)
     nodes = [a_node("a", 15), a_node("b", 15)]
     state.relist_nodes(nodes)
     assert touched.taken() == {"a", "b"}
@@ -45,7 +45,7 @@ def test_what_changed_before_anybody_asked_is_told_once() -> None:
     state.relist_nodes([a_node("a", 15), a_node("b", 15)])
     for number in range(3):
         state.pod_changed(a_pod(placed(pod(f"p{number}", 4, uid=f"u{number}"), "a", 0)))
-    state.tell(told.append)
+    state.add_event_handler(told.append)
     assert told == ["a", "b"]
     state.pod_changed(a_pod(placed(pod("late", 2, uid="late"), "b", 0)))
     assert told == ["a", "b", "b"]
@@ -55,44 +55,44 @@ def test_waiting_pods_are_found_by_name_and_uid() -> None:
     """A pod that was created again under its name is another pod."""
     state = State(DEFAULT_NAMES)
     state.pod_changed(a_pod(pod("p", 4, uid="old")))
-    assert state.asking("default", "p", "old")
-    assert state.asking("default", "p", "new") is None
+    assert state.pending_pod("default", "p", "old")
+    assert state.pending_pod("default", "p", "new") is None
     state.pod_changed(a_pod(pod("p", 4, uid="new")))
     state.pod_gone(a_pod(pod("p", 4, uid="old")))
-    assert state.asking("default", "p", "new")
-    assert [asking.pod.uid for asking in state.waiting()] == ["new"]
+    assert state.pending_pod("default", "p", "new")
+    assert [pending.pod.uid for pending in state.waiting()] == ["new"]
     state.pod_changed(a_pod(pod("p", 4, uid="new", phase="Failed")))
     assert state.find("default", "p") is None
 
 
 def test_memory_of_seen_pods_is_bounded(monkeypatch: Any) -> None:
     """Pods that a scheduler asked about long ago are forgotten, the oldest first."""
-    monkeypatch.setattr(state_module, "SEEN_LIMIT", 2)
+    monkeypatch.setattr(pending_pods, "SEEN_LIMIT", 2)
     state = State(DEFAULT_NAMES)
     for name in "abc":
         state.saw(a_pod(pod(name, 1, uid=name)))
-    assert state.asking("default", "a", "a") is None
-    assert state.asking("default", "c", "c")
+    assert state.pending_pod("default", "a", "a") is None
+    assert state.pending_pod("default", "c", "c")
 
 
 def test_a_reservation_that_expires_touches_its_node() -> None:
     """Its units are free again, and answers that counted them are dropped."""
     touched = Touched()
     state = State(DEFAULT_NAMES)
-    state.tell(touched)
+    state.add_event_handler(touched)
     state.relist_nodes([a_node("a", 15)])
     waiting = a_pod(pod("p", 4, uid="u"))
-    account = state.ledger.node(NodeName("a"))
-    assert account is not None
-    demand = state.saw(waiting).demand
-    assert demand is not None
-    placement = place(account, demand)
+    node_info = state.ledger.node(NodeName("a"))
+    assert node_info is not None
+    pod_request = state.saw(waiting).pod_request
+    assert pod_request is not None
+    placement = place(node_info, pod_request)
     assert isinstance(placement, Placement)
     state.assume(waiting, placement, now_ns=0)
     touched.taken()
     assert state.expire(now_ns=100, ttl_ns=50) == ["u"]
     assert touched.taken() == {"a"}
-    assert account.used_units == 0
+    assert node_info.used_units == 0
 
 
 def test_a_pod_with_scheduling_gates_does_not_wait() -> None:
@@ -101,10 +101,10 @@ def test_a_pod_with_scheduling_gates_does_not_wait() -> None:
     item = pod("gated", 4)
     item["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
     state.pod_changed(decode_pod(json.dumps(item).encode()))
-    assert not [*state.waiting(), *state.waiting_demands()]
+    assert not [*state.waiting(), *state.waiting_requests()]
     found = state.find("default", "gated")
     assert found is not None
     assert found.pod.gated
     del item["spec"]["schedulingGates"]
     state.pod_changed(decode_pod(json.dumps(item).encode()))
-    assert [asking.pod.name for asking in state.waiting()] == ["gated"]
+    assert [pending.pod.name for pending in state.waiting()] == ["gated"]

@@ -6,11 +6,11 @@ import pytest
 from decoded import Touched, a_node, a_pod, assume, state_of
 from objects import Object, placed, pod
 
-from gpucore.gangplaces import Rules
+from gpucore.gang.spread import Rules
+from gpucore.scheduling import pending_pods
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.gangs import gang_of
-from gpuextender import state as state_module
-from gpuextender.gangs import Gangs
+from gpucore.wire.pod.gangs import gang_of
+from gpuextender.scheduling.gangs import Gangs
 from gpuextender.state import State
 
 A, B = NodeName("a"), NodeName("b")
@@ -32,28 +32,28 @@ def nominated(name: str, node: str) -> Object:
 def two_nodes(**options: Any) -> tuple[State, Touched]:
     """Nodes ``a`` and ``b`` of one GPU of 8 units, and what was touched since."""
     state, touched = state_of(a_node("a", 8), a_node("b", 8), **options), Touched()
-    state.tell(touched)
+    state.add_event_handler(touched)
     touched.taken()
     return state, touched
 
 
 def waiting(state: State) -> list[str]:
     """Names of the waiting pods."""
-    return [asking.pod.name for asking in state.waiting()]
+    return [pending.pod.name for pending in state.waiting()]
 
 
 def reserve_gang(state: State) -> None:
     """Reserve for both pods of the gang, which exist."""
     for name in ("g0", "g1"):
         state.pod_changed(a_pod(member(name)))
-    asking = state.asking("default", "g0", PodUid("g0"))
-    assert asking is not None
-    assert Gangs(state, Rules(), clock=lambda: 0).admit(asking, [A, B]) == {A, B}
+    pending = state.pending_pod("default", "g0", PodUid("g0"))
+    assert pending is not None
+    assert Gangs(state, Rules(), clock=lambda: 0).admit(pending, [A, B]) == {A, B}
 
 
 def gang_states(state: State) -> list[str]:
-    """The states of the claims of the gang."""
-    return [claim.state for claim in state.ledger.gang("default", "g")]
+    """The states of the allocations of the gang."""
+    return [allocation.state for allocation in state.ledger.gang("default", "g")]
 
 
 def test_waiting_pods_that_vanish_during_a_relist_are_forgotten() -> None:
@@ -64,8 +64,8 @@ def test_waiting_pods_that_vanish_during_a_relist_are_forgotten() -> None:
     state.relist_pods([a_pod(pod("q", 4, uid="q"))])
     assert waiting(state) == ["q"]
     assert state.find("default", "p") is None
-    assert state.asking("default", "p", PodUid("p")) is None
-    assert [demand.mem for demand in state.waiting_demands()] == [4]
+    assert state.pending_pod("default", "p", PodUid("p")) is None
+    assert [pod_request.mem for pod_request in state.waiting_requests()] == [4]
 
 
 def test_members_that_vanish_during_a_relist_leave_their_gang() -> None:
@@ -76,10 +76,10 @@ def test_members_that_vanish_during_a_relist_leave_their_gang() -> None:
     assert touched.taken() == {"a", "b"}
     first = a_pod(member("g0"))
     state.relist_pods([first])
-    asking, gang = state.asking("default", "g0", PodUid("g0")), gang_of(first)
-    assert asking is not None
+    pending, gang = state.pending_pod("default", "g0", PodUid("g0")), gang_of(first)
+    assert pending is not None
     assert gang is not None
-    assert (state.members(asking, gang).exist, gang_states(state)) == (1, ["reserved"])
+    assert (state.members(pending, gang).exist, gang_states(state)) == (1, ["reserved"])
     assert len(touched.taken()) == 1
 
 
@@ -141,7 +141,7 @@ def test_a_pod_that_waits_no_more_is_forgotten(end: str) -> None:
         gone = {**item["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
         state.pod_changed(a_pod(item | {"metadata": gone}))
     assert waiting(state) == []
-    assert state.asking("default", "p", PodUid("p")) is None
+    assert state.pending_pod("default", "p", PodUid("p")) is None
     assert not state.nominations
     assert touched.taken() == ({"a", "b"} if end == "placed" else {"b"})
 
@@ -165,10 +165,10 @@ def test_the_end_of_a_pod_touches_its_node_and_ends_its_membership() -> None:
     touched.taken()
     state.pod_gone(second)
     assert touched.taken() == {"a"}
-    asking, gang = state.asking("default", "g0", PodUid("g0")), gang_of(first)
-    assert asking is not None
+    pending, gang = state.pending_pod("default", "g0", PodUid("g0")), gang_of(first)
+    assert pending is not None
     assert gang is not None
-    assert state.members(asking, gang).exist == 1
+    assert state.members(pending, gang).exist == 1
 
 
 def test_a_deleted_pod_does_not_take_its_successor_along() -> None:
@@ -185,9 +185,9 @@ def test_a_pod_without_a_request_does_not_wait() -> None:
     plain = a_pod(pod("plain", uid="plain"))
     state.pod_changed(plain)
     assert waiting(state) == []
-    assert state.asking("default", "plain", PodUid("plain")) is None
-    assert state.saw(plain).demand is None
-    assert state.asking("default", "plain", PodUid("plain")) is not None
+    assert state.pending_pod("default", "plain", PodUid("plain")) is None
+    assert state.saw(plain).pod_request is None
+    assert state.pending_pod("default", "plain", PodUid("plain")) is not None
 
 
 def test_what_the_watch_has_goes_before_what_a_filter_saw() -> None:
@@ -195,18 +195,18 @@ def test_what_the_watch_has_goes_before_what_a_filter_saw() -> None:
     state, _ = two_nodes()
     state.saw(a_pod(pod("p", 4, uid="p")))
     state.pod_changed(a_pod(pod("p", 4, uid="p", priority=9)))
-    asking = state.asking("default", "p", PodUid("p"))
-    assert asking is not None
-    assert asking.pod.priority == 9
+    pending = state.pending_pod("default", "p", PodUid("p"))
+    assert pending is not None
+    assert pending.pod.priority == 9
 
 
 def test_pods_that_are_seen_again_stay_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound holds exactly, and the one that was seen least recently goes."""
-    monkeypatch.setattr(state_module, "SEEN_LIMIT", 2)
+    monkeypatch.setattr(pending_pods, "SEEN_LIMIT", 2)
     state, _ = two_nodes()
     for name in ("x", "y", "x", "z"):
         state.saw(a_pod(pod(name, 1, uid=name)))
-    known = [name for name in "xyz" if state.asking("default", name, PodUid(name))]
+    known = [name for name in "xyz" if state.pending_pod("default", name, PodUid(name))]
     assert known == ["x", "z"]
 
 
@@ -214,7 +214,7 @@ def test_a_member_that_comes_is_announced_once() -> None:
     """A gang may be complete now; equal events and other pods say nothing new."""
     state, _ = two_nodes()
     came: list[str] = []
-    state.tell(Touched(), lambda: came.append("came"))
+    state.add_event_handler(Touched(), lambda: came.append("came"))
     state.pod_changed(a_pod(pod("p", 4)))
     assert came == []
     state.pod_changed(a_pod(member("g0")))
@@ -231,7 +231,7 @@ def test_a_node_that_goes_is_touched_and_keeps_its_claims() -> None:
     touched.taken()
     state.node_gone(A)
     assert touched.taken() == {"a"}
-    assert state.ledger.claim(PodUid("p")) is not None
+    assert state.ledger.allocation(PodUid("p")) is not None
     state.relist_nodes([a_node("c", 8)])
     assert {"b", "c"} <= touched.taken()
 
@@ -245,7 +245,7 @@ def test_reserving_and_forgetting_touch_the_node() -> None:
     assert touched.taken() == set()
     state.forget(PodUid("p"))
     assert touched.taken() == {"a"}
-    assert state.ledger.claim(PodUid("p")) is None
+    assert state.ledger.allocation(PodUid("p")) is None
 
 
 def test_a_bound_pod_is_not_forgotten_and_does_not_expire() -> None:
@@ -257,7 +257,7 @@ def test_a_bound_pod_is_not_forgotten_and_does_not_expire() -> None:
     touched.taken()
     state.forget(PodUid("p"))
     assert state.expire(now_ns=100, ttl_ns=50) == []
-    assert state.ledger.claim(PodUid("p")) is not None
+    assert state.ledger.allocation(PodUid("p")) is not None
     assert touched.taken() == set()
 
 
@@ -320,8 +320,8 @@ def test_the_place_of_a_refused_member_is_kept_for_it() -> None:
     state.forget(reserved.uid)
     assert gang_states(state) == ["reserved"]
     pod_0 = a_pod(member("g0"))
-    claim = state.assume(pod_0, reserved.placement, now_ns=9)
-    state.forget(claim.uid)
+    allocation = state.assume(pod_0, reserved.placement, now_ns=9)
+    state.forget(allocation.uid)
     assert gang_states(state) == ["reserved", "reserved"]
     kept = [one for one in state.ledger.gang("default", "g") if one.assume_time == 9]
     assert [one.placement for one in kept] == [reserved.placement]

@@ -13,14 +13,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from planes import Source, control_plane
+from planes import Source
 from running import Running, until
 
 from environments import fakenodes, helm, originals
 from environments.apicall import MERGE_PATCH, ApiCalls
 from environments.controlplane import SCHEDULER_NAME, ControlPlane
 from environments.fakekubelet import FakeKubelet
+from environments.testing.planes import control_plane
 from gpucore.wire.names import POLICY
+from gpukube.issuing.__main__ import main as issuing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # a start of the plane is in it
 
@@ -29,6 +31,7 @@ CHART = Path(__file__).parents[3] / "helm" / "gpushare"
 RELEASE, SPACE, WEBHOOK = "gpushare", "gpushare", "gpushare-webhook"
 PODS = "/api/v1/namespaces/default/pods"
 SECRET = f"/api/v1/namespaces/{SPACE}/secrets/{WEBHOOK}"
+JOBS = f"/apis/batch/v1/namespaces/{SPACE}/jobs"
 SERVICE = f"/api/v1/namespaces/{SPACE}/services/{WEBHOOK}"
 HOOK = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{WEBHOOK}"
 UNITS = 15
@@ -62,6 +65,7 @@ async def calls(plane: ControlPlane) -> AsyncIterator[ApiCalls]:
 @pytest.fixture
 async def stack(plane: ControlPlane, calls: ApiCalls, tmp_path: Path) -> AsyncIterator[Running]:
     """Extender and webhook with the chart's certificate, our scheduler, and the cluster's own."""
+    assert await issue(plane, calls) == 0
     folder = tmp_path / "certificates"
     folder.mkdir()
     for name, text in (await get(calls, SECRET))["data"].items():
@@ -77,6 +81,14 @@ async def stack(plane: ControlPlane, calls: ApiCalls, tmp_path: Path) -> AsyncIt
             process = await asyncio.to_thread(plane.scheduler, extender_url, name=name)
             ends.push_async_callback(asyncio.to_thread, process.stop)
         yield running
+
+
+async def issue(plane: ControlPlane, calls: ApiCalls) -> int:
+    """Run the command of the chart's Job, which no controller starts here; its exit status."""
+    (job,) = (await get(calls, JOBS))["items"]
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    arguments = [*container["args"], f"--kubeconfig={plane.kubeconfig}"]
+    return await asyncio.to_thread(issuing, arguments)
 
 
 async def lead_to(calls: ApiCalls, port: int) -> None:
@@ -168,8 +180,10 @@ async def test_pods_are_created_while_the_webhook_is_down(calls: ApiCalls) -> No
 
 async def test_an_upgrade_keeps_the_certificate(plane: ControlPlane, calls: ApiCalls) -> None:
     """The API server trusts what the pods show, before and after; nothing waits for new files."""
+    assert await issue(plane, calls) == 0
     before = await get(calls, SECRET)
     await asyncio.to_thread(install, plane)
+    assert await issue(plane, calls) == 0
     after, hook = await get(calls, SECRET), await get(calls, HOOK)
     assert after["data"] == before["data"]
     assert hook["webhooks"][0]["clientConfig"]["caBundle"] == before["data"]["ca.crt"]

@@ -1,4 +1,4 @@
-"""Whole cards and gangs through filter, prioritize and bind, as a scheduler would ask."""
+"""Exclusive GPUs and gangs through filter, prioritize and bind, as a scheduler would ask."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from running import Running, until
 
 from gpucore.topology.machines import DGX1_VOLTA
-from gpuextender.settings import Settings
+from gpuextender.settings import ExtenderSettings
 from gpukube.testing.answers import status
 from gpukube.testing.apiserver import FakeApiServer
 
@@ -81,8 +81,8 @@ async def schedule(
 
 def kept(extender: Running) -> int:
     """Places that are reserved for pods to come."""
-    claims = extender.state.ledger.claims().values()
-    return sum(claim.state == "reserved" for claim in claims)
+    allocations = extender.state.ledger.allocations().values()
+    return sum(allocation.state == "reserved" for allocation in allocations)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ async def test_a_volta_is_filled_group_by_group_and_then_says_no(
         assert found == ("n", group)
     where, why = await schedule(cluster, extender, pod("late", gpus=gpus), "n")
     assert where == ""
-    assert f"asked {gpus}, 0 of 8 cards are free" in why
+    assert f"requested {gpus}, 0 of 8 GPUs are free" in why
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
@@ -124,7 +124,7 @@ async def test_every_prefix_answers_for_whole_cards(
 async def test_whole_cards_and_shares_keep_out_of_each_others_way(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """One ledger: a card with a share is in no group, a card of a group takes no share."""
+    """One ledger: a GPU with a share is in no group, a GPU of a group takes no share."""
     await nodes(cluster, extender, volta("n"))
     share = await cluster.put("pods", pod("share", 4))
     assert await extender.bind(share, "n") == (200, "")
@@ -132,7 +132,7 @@ async def test_whole_cards_and_shares_keep_out_of_each_others_way(
     assert await schedule(cluster, extender, pod("r", gpus=3), "n") == ("n", "1,2,3")
     where, why = await schedule(cluster, extender, pod("s", gpus=1), "n")
     assert where == ""
-    assert "0 of 8 cards are free" in why
+    assert "0 of 8 GPUs are free" in why
 
 
 async def test_the_setting_chooses_and_a_pod_overrules_it(
@@ -147,7 +147,7 @@ async def test_the_setting_chooses_and_a_pod_overrules_it(
         await nodes(cluster, extender, volta("n", NODE_TYPE="ring"))
         question = {"pods": [{"name": "w", "gpus": 2}]}
         _, answer = await extender.post("/api/v1/whatif", question)
-        assert "5, 1" in answer["pods"][0]["text"]
+        assert "5, 1" in answer["items"][0]["text"]
         best = {"gpushare/topology": "best-effort"}
         first = await schedule(cluster, extender, pod("a", gpus=2, annotations=best), "n")
         assert first == ("n", "0,3")
@@ -168,13 +168,13 @@ def test_a_file_of_sets_that_cannot_be_read_stops_the_start(
     if text is not None:
         config.write_text(text)
     with pytest.raises(ValidationError, match="topology-config: "):
-        Settings(topology_config=config)
+        ExtenderSettings(topology_config=config)
 
 
 async def test_a_gang_lands_on_one_node_and_nobody_gets_between(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """While one member is placed the other's cards are kept from everyone else."""
+    """While one member is placed the other's GPUs are kept from everyone else."""
     await nodes(cluster, extender, volta("a"), volta("b"))
     pods = await gang(cluster, extender, 2, 4)
     first = await schedule(cluster, extender, pods[0], "a", "b")
@@ -198,12 +198,12 @@ async def test_a_gang_that_does_not_fit_places_nobody_and_says_so(
     await nodes(cluster, extender, volta("a"))
     item, *_ = await gang(cluster, extender, 3, 3)
     found = await ask(extender, PREFIXES[0], "filter", item, "a")
-    sentence = "gang train needs 3 x 3 cards: room for 2 members on 1 node"
+    sentence = "gang train needs 3 x 3 GPUs: capacity for 2 members on 1 node"
     assert found["NodeNames"] == []
     assert found["FailedNodes"] == {"a": sentence}
     assert found["FailedAndUnresolvableNodes"] == {"a": sentence}
     code, error = await extender.bind(item, "a")
-    words = "The node a can't place the pod m0 in ns default,and the pod spec is 3 cards"
+    words = "The node a can't place the pod m0 in ns default,and the pod spec is 3 GPUs"
     assert (code, error) == (500, f"{words}: {sentence}")
     assert await ask(extender, PREFIXES[0], "sort", item, "a") == [{"Host": "a", "Score": 0}]
     victims = {"Pod": item, "NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "x"}]}}}
@@ -214,7 +214,7 @@ async def test_a_gang_that_does_not_fit_places_nobody_and_says_so(
     assert json.loads(text)["text"] == (
         "1 of 1 nodes with GPUs can take it, but only with all 3 pods of gang train"
     )
-    assert not extender.state.ledger.claims()
+    assert not extender.state.ledger.allocations()
 
 
 async def test_a_bind_alone_places_a_gang_too(cluster: FakeApiServer, extender: Running) -> None:
@@ -234,7 +234,7 @@ async def test_a_gang_passes_only_to_its_places(cluster: FakeApiServer, extender
     item, _ = await gang(cluster, extender, 2, 4)
     found = await ask(extender, PREFIXES[0], "filter", item, "a", "b")
     assert found["NodeNames"] == ["a"]
-    assert found["FailedNodes"] == {"b": "the gang of pod m0 has its places on a"}
+    assert found["FailedNodes"] == {"b": "the gang of pod m0 has reserved places on a"}
     marks = await ask(extender, PREFIXES[1], "sort", item, "a", "b")
     assert marks == [{"Host": "a", "Score": 10}, {"Host": "b", "Score": 0}]
     assert kept(extender) == 2
@@ -254,7 +254,7 @@ async def test_places_are_given_back_when_the_pods_are_gone(
 
 
 async def test_places_expire(cluster: FakeApiServer, tmp_path: Path) -> None:
-    """Members that never come cost their cards no longer than assume_ttl."""
+    """Members that never come cost their GPUs no longer than assume_ttl."""
     async with Running(cluster, tmp_path, assume_ttl=0.2) as extender:
         await extender.ready()
         await nodes(cluster, extender, volta("a"))
@@ -300,7 +300,7 @@ async def test_a_restarted_extender_goes_on_with_half_a_gang(
 async def test_members_that_come_at_once_are_placed_at_once(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """Eight members bound together over one node get a card each, none twice."""
+    """Eight members bound together over one node get a GPU each, none twice."""
     await nodes(cluster, extender, volta("a"))
     pods = await gang(cluster, extender, 8, 1)
     answers = await asyncio.gather(*(extender.bind(item, "a") for item in pods))

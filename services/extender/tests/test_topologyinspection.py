@@ -8,7 +8,7 @@ import pytest
 from objects import Object, node, pod, whole_node
 from running import Running
 
-from gpuextender.settings import Settings
+from gpuextender.settings import ExtenderSettings
 from gpukube.testing.apiserver import FakeApiServer
 
 PREFIXES = ("gputopology-scheduler", "gpu-scheduler-extender")
@@ -32,6 +32,7 @@ async def seen(extender: Running, path: str) -> Any:
     return json.loads(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", PREFIXES)
 async def test_whole_gpus_are_counted_also_on_nodes_without_pods(
     cluster: FakeApiServer, extender: Running, prefix: str
@@ -57,6 +58,7 @@ async def test_whole_gpus_are_counted_also_on_nodes_without_pods(
     assert missing == {"nodes": None, "error": "node none is not known"}
 
 
+@pytest.mark.slow
 async def test_details_have_the_links_as_the_original_numbered_them(
     cluster: FakeApiServer, extender: Running
 ) -> None:
@@ -79,6 +81,7 @@ async def test_details_have_the_links_as_the_original_numbered_them(
     assert after["topology"] == [[0, 2, 6, 0], [2, 0, 0, 0], [6, 0, 0, 0], [0, 0, 0, 0]]
 
 
+@pytest.mark.slow
 async def test_details_have_the_configured_sets_of_the_node_type(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -97,9 +100,10 @@ async def test_details_have_the_configured_sets_of_the_node_type(
 
 def test_the_original_spelling_of_the_policy_is_accepted() -> None:
     """The topology extender of 2019 was started with `-policy best_effort`."""
-    assert Settings(topology_policy="best_effort").topology_policy == "best-effort"  # type: ignore[arg-type]
+    assert ExtenderSettings(topology_policy="best_effort").topology_policy == "best-effort"  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 async def test_profiles_of_go_are_answered_with_where_to_look(extender: Running) -> None:
     """The original served pprof; a tool that asks for it gets a sentence."""
     for path in ("", "heap", "goroutine"):

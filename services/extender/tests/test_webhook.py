@@ -9,9 +9,14 @@ from typing import Any
 import aiohttp
 import pytest
 from certificates import make_certificate, shown
+from decoded import a_node, state_of
 from objects import node, pod
 from running import WAIT_SECONDS, Running, until
 
+from gpucore.claims.convert import ClaimRequests
+from gpucore.units import GIB
+from gpuextender.health import Readiness
+from gpuextender.webhook import AdmissionWebhook
 from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = pytest.mark.slow
@@ -55,6 +60,29 @@ async def review(
     return response
 
 
+class Known:
+    """An informer that has just heard of everything."""
+
+    name = "nodes"
+    confirmed = True
+    age = 0.0
+
+    async def wait_for_confirmation(self) -> None:
+        raise AssertionError("the webhook waits for nothing")
+
+
+def answered(item: object, namespace: str = "default", sub_resource: str = "") -> Object:
+    """The response to a review, without a server; the cluster has a GPU of 15 GiB."""
+    health = Readiness([Known()], stale_after=60)
+    health.loaded = True
+    hook = AdmissionWebhook(state_of(a_node("n", 15)), health, scheduler="gpushare-scheduler")
+    asked = {"uid": "r1", "namespace": namespace, "operation": "CREATE", "object": item}
+    if sub_resource:
+        asked["subResource"] = sub_resource
+    found: Object = hook.review(json.dumps({"request": asked}).encode())["response"]
+    return found
+
+
 async def started(extender: Running) -> None:
     """Wait until the webhook listens."""
     await extender.ready()
@@ -78,16 +106,10 @@ async def test_a_pod_of_ours_gets_our_scheduler(cluster: FakeApiServer, tmp_path
         assert "volcano" in response["warnings"][0]
 
 
-async def test_pods_that_are_not_ours_pass_untouched(
-    cluster: FakeApiServer, tmp_path: Path
-) -> None:
+def test_pods_that_are_not_ours_pass_untouched() -> None:
     """No request for our resources, kube-system, or no object at all: allowed, unchanged."""
-    make_certificate(tmp_path / "certificates", "one")
-    async with webhook(cluster, tmp_path) as extender:
-        await started(extender)
-        for item, namespace in ((pod("p"), "default"), (pod("p", 2), "kube-system"), (None, "d")):
-            response = await review(extender, item, namespace)
-            assert response == {"uid": "r1", "allowed": True}
+    for item, namespace in ((pod("p"), "default"), (pod("p", 2), "kube-system"), (None, "d")):
+        assert answered(item, namespace) == {"uid": "r1", "allowed": True}
 
 
 def broken(kind: str) -> Object:
@@ -112,26 +134,19 @@ def broken(kind: str) -> Object:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("both", "whole cards and for shares at once"),
+        ("both", "both exclusive GPUs and shares"),
         ("nvidia", "aliyun.com/gpu-mem and nvidia.com/gpu, which would allocate GPUs twice"),
         ("sibling", "aliyun.com/gpu-mem and nvidia.com/gpu, which would allocate GPUs twice"),
         ("visible", "container c0: sets NVIDIA_VISIBLE_DEVICES"),
-        ("uneven", "does not divide over its 3 cards"),
+        ("uneven", "does not divide evenly over its 3 GPUs"),
     ],
 )
-async def test_what_can_never_be_right_is_refused_in_one_sentence(
-    cluster: FakeApiServer, tmp_path: Path, kind: str, words: str
-) -> None:
+def test_what_can_never_be_right_is_refused_in_one_sentence(kind: str, words: str) -> None:
     """The author reads what to change, at once."""
-    make_certificate(tmp_path / "certificates", "one")
-    async with webhook(cluster, tmp_path) as extender:
-        await started(extender)
-        await cluster.put("nodes", node("n", 15, unit="GiB"))
-        await extender.knows_node("n")
-        response = await review(extender, broken(kind))
-        assert not response["allowed"]
-        assert response["status"]["code"] == 422
-        assert words in response["status"]["message"]
+    response = answered(broken(kind))
+    assert not response["allowed"]
+    assert response["status"]["code"] == 422
+    assert words in response["status"]["message"]
 
 
 def choosing(name: str, **item: object) -> Object:
@@ -153,43 +168,32 @@ def choosing(name: str, **item: object) -> Object:
         (2, {"name": "x", "envFrom": [{"prefix": "CUDA_MPS_", "configMapRef": {"name": "c"}}]}),
     ],
 )
-async def test_no_pod_replaces_its_gpu_or_its_limit(
-    cluster: FakeApiServer, tmp_path: Path, place: str, amount: int, box: Object
-) -> None:
+def test_no_pod_replaces_its_gpu_or_its_limit(place: str, amount: int, box: Object) -> None:
     """In any container of the pod, also in one that requests nothing."""
-    make_certificate(tmp_path / "certificates", "one")
-    async with webhook(cluster, tmp_path) as extender:
-        await started(extender)
-        item = pod("p", amount)
-        item["spec"].setdefault(place, []).append(box)
-        response = await review(extender, item)
-        assert not response["allowed"]
-        assert "container x: sets " in response["status"]["message"]
+    item = pod("p", amount)
+    item["spec"].setdefault(place, []).append(box)
+    response = answered(item)
+    assert not response["allowed"]
+    assert "container x: sets " in response["status"]["message"]
 
 
-async def test_hiding_every_gpu_is_allowed(cluster: FakeApiServer, tmp_path: Path) -> None:
+def test_hiding_every_gpu_is_allowed() -> None:
     """Arena sets NVIDIA_VISIBLE_DEVICES=void in pods that need no GPU; so may everybody."""
-    make_certificate(tmp_path / "certificates", "one")
-    async with webhook(cluster, tmp_path) as extender:
-        await started(extender)
-        item = pod("p", 2)
-        item["spec"]["containers"].append(choosing("NVIDIA_VISIBLE_DEVICES", value="void"))
-        item["spec"]["containers"].append(choosing("CUDA_VISIBLE_DEVICES"))
-        assert (await review(extender, item))["allowed"]
+    item = pod("p", 2)
+    item["spec"]["containers"].append(choosing("NVIDIA_VISIBLE_DEVICES", value="void"))
+    item["spec"]["containers"].append(choosing("CUDA_VISIBLE_DEVICES"))
+    assert answered(item)["allowed"]
 
 
-async def test_a_debug_container_chooses_no_gpu(cluster: FakeApiServer, tmp_path: Path) -> None:
+def test_a_debug_container_chooses_no_gpu() -> None:
     """Ephemeral containers are reviewed by themselves, and the pod is not changed any more."""
-    make_certificate(tmp_path / "certificates", "one")
-    async with webhook(cluster, tmp_path) as extender:
-        await started(extender)
-        item = pod("p", 2)
-        item["spec"]["containers"].append(choosing("NVIDIA_VISIBLE_DEVICES"))
-        item["spec"]["ephemeralContainers"] = [{"name": "debug"}]
-        fine = await review(extender, item, sub_resource="ephemeralcontainers")
-        assert fine == {"uid": "r1", "allowed": True}
-        item["spec"]["ephemeralContainers"] = [choosing("NVIDIA_VISIBLE_DEVICES")]
-        assert not (await review(extender, item, sub_resource="ephemeralcontainers"))["allowed"]
+    item = pod("p", 2)
+    item["spec"]["containers"].append(choosing("NVIDIA_VISIBLE_DEVICES"))
+    item["spec"]["ephemeralContainers"] = [{"name": "debug"}]
+    fine = answered(item, sub_resource="ephemeralcontainers")
+    assert fine == {"uid": "r1", "allowed": True}
+    item["spec"]["ephemeralContainers"] = [choosing("NVIDIA_VISIBLE_DEVICES")]
+    assert not answered(item, sub_resource="ephemeralcontainers")["allowed"]
 
 
 async def test_an_amount_that_was_meant_in_mib_waits_with_a_warning(
@@ -205,22 +209,15 @@ async def test_an_amount_that_was_meant_in_mib_waits_with_a_warning(
         assert response["allowed"]
         (warning,) = response["warnings"]
         assert warning == (
-            "this pod requests 8192 aliyun.com/gpu-mem, the largest GPU has 15: if MiB were meant, "
+            "this pod requests 8192 aliyun.com/gpu-mem, the largest GPU has 15: if you meant MiB, "
             "request 8"
         )
         assert "gpushare-scheduler" in base64.b64decode(response["patch"]).decode()
 
 
-async def test_a_large_pod_may_wait_for_a_larger_node(
-    cluster: FakeApiServer, tmp_path: Path
-) -> None:
-    """Too large for today's cards is no mistake: 80 units fit no card of 15, but may tomorrow."""
-    make_certificate(tmp_path / "certificates", "one")
-    async with webhook(cluster, tmp_path) as extender:
-        await started(extender)
-        await cluster.put("nodes", node("n", 15, unit="GiB"))
-        await extender.knows_node("n")
-        assert (await review(extender, pod("p", 80)))["allowed"]
+def test_a_large_pod_may_wait_for_a_larger_node() -> None:
+    """Too large for today's GPUs is no mistake: 80 units fit no GPU of 15, but may tomorrow."""
+    assert answered(pod("p", 80))["allowed"]
 
 
 async def test_certificates_rotate_without_a_restart(
@@ -268,3 +265,42 @@ async def test_what_is_no_review_is_answered_with_400(
         ):
             assert reply.status == 400
             assert "AdmissionReview" in await reply.text()
+
+
+def claimed(item: object, namespace: str = "default") -> Object:
+    """The response for a pod of a namespace whose shares are claims."""
+    health = Readiness([Known()], stale_after=60)
+    health.loaded = True
+    state = state_of(a_node("n", 15))
+    how = ClaimRequests(state.names, GIB)
+    hook = AdmissionWebhook(state, health, scheduler="gpushare-scheduler", claims=how)
+    asked = {"uid": "r1", "namespace": namespace, "operation": "CREATE", "object": item}
+    found: Object = hook.review(json.dumps({"request": asked}).encode(), how)["response"]
+    return found
+
+
+def test_in_a_namespace_of_claims_a_share_becomes_a_claim() -> None:
+    """The cluster's own scheduler places it: the name of ours is not set."""
+    changes = json.loads(base64.b64decode(claimed(pod("p", 2))["patch"]))
+    paths = [change["path"] for change in changes]
+    assert "/spec/resourceClaims" in paths
+    assert "/spec/containers/0/resources/limits/aliyun.com~1gpu-mem" in paths
+    assert "/spec/schedulerName" not in paths
+
+
+def test_what_cannot_be_a_claim_is_steered_as_before_with_a_warning() -> None:
+    """A gang stays with the extender."""
+    item = pod("p", 2)
+    item["metadata"]["labels"] = {"gpu-topology": "g", "gpu-topology-replica": "2"}
+    response = claimed(item)
+    assert json.loads(base64.b64decode(response["patch"])) == [
+        {"op": "add", "path": "/spec/schedulerName", "value": "gpushare-scheduler"}
+    ]
+    assert "not converted to a ResourceClaim: pods of a gang" in response["warnings"][0]
+
+
+def test_claims_change_neither_refusals_nor_exempt_pods() -> None:
+    """What is wrong stays wrong, and kube-system passes untouched."""
+    assert claimed(broken("visible"))["allowed"] is False
+    assert claimed(pod("p", 2), "kube-system") == {"uid": "r1", "allowed": True}
+    assert claimed(pod("p")) == {"uid": "r1", "allowed": True}

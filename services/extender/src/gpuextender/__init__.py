@@ -1,3 +1,3 @@
-"""The scheduler extender: decides which card a pod gets, and says so in the write that binds it."""
+"""The scheduler extender: chooses GPUs and records them in the write that binds the pod."""
 
 VERSION = "0.1.0"

@@ -1,7 +1,7 @@
-"""The command: settings, an API server, a service, until a signal.
+"""The command: settings, a client of the API server and the service, until a signal.
 
-An API server takes seconds to write down a large cluster. So it is asked before anything else, and
-what reads its answer and answers questions is loaded meanwhile.
+An API server takes seconds to encode the pods of a large cluster. So both lists are requested
+first, and the modules that read the replies are imported meanwhile.
 """
 
 import asyncio
@@ -14,19 +14,19 @@ import uvloop
 from pydantic import ValidationError
 from pydantic_settings import CliApp
 
-from gpuextender.first import FIRST_PATHS
-from gpuextender.settings import Settings
+from gpuextender.settings import ExtenderSettings
 from gpukube.client import HttpKubeClient
 from gpukube.errors import ConfigError
-from gpukube.firstlist import FIRST_LIST
+from gpukube.watch.first_list import FIRST_LIST, NODES_PATH, PODS_PATH
 
 NAME: Final = "gpushare-extender"
+LONGEST_FIRST: Final = (PODS_PATH, NODES_PATH)
 
 
 def main() -> None:
     """Run the extender: exit 0 after a signal, 2 when the settings make no sense, 1 on failure."""
     try:
-        settings = CliApp.run(Settings)
+        settings = CliApp.run(ExtenderSettings)
     except ValidationError as error:
         sys.exit(_complain(str(error)))
     try:
@@ -35,19 +35,14 @@ def main() -> None:
         sys.exit(_complain(f"no API server: {error}"))
 
 
-async def _run(settings: Settings) -> None:
+async def _run(settings: ExtenderSettings) -> None:
+    """Serve until a signal, then finish what is in flight."""
     gc.disable()  # nothing is garbage before the cluster is read; the service turns it on
     async with await HttpKubeClient.connect(settings.kubeconfig, user_agent=NAME) as api:
-        for path in FIRST_PATHS:
+        for path in LONGEST_FIRST:
             api.prefetch(path, FIRST_LIST)
-        await asyncio.to_thread(import_module, "gpuextender.running")
-        await _follow(api, settings)
-
-
-async def _follow(api: HttpKubeClient, settings: Settings) -> None:
-    from gpuextender.running import run  # noqa: PLC0415 - loaded just before
-
-    await run(api, settings)
+        service = await asyncio.to_thread(import_module, "gpuextender.service")
+        await service.serve(api, settings)
 
 
 def _complain(text: str) -> int:

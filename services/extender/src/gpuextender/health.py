@@ -1,11 +1,11 @@
-"""May decisions be taken: only on what was listed completely and heard of lately.
+"""Whether the extender may decide: only with complete lists and recent watches.
 
-Ready means that every followed collection is synced and that the API server said something about
-each within ``stale_after`` seconds. Nothing older than that is ever decided on. Alive means no more
-than that this process answers: restarting it does not bring an API server back.
+Ready means that every watched collection is synced and that the API server sent something for each
+within ``stale_after`` seconds. The extender never decides on older data. Alive means only that this
+process responds: restarting it does not bring an API server back.
 
 A bind waits for more: after a lost connection the API server may have been restored from a backup,
-and hold pods that no watch told of. No card is given away until it has confirmed the version.
+and hold pods that no watch reported. No GPU is allocated until it has confirmed the version.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class Followed(Protocol):
 
     @property
     def age(self) -> float:
-        """Seconds since it was last heard of; infinite before the first list."""
+        """Seconds since the last data from the API server; infinite before the first list."""
         ...
 
     @property
@@ -42,12 +42,12 @@ CONFIRM_SECONDS: Final = 1.0
 """How long a bind waits for a confirmation: longer than the first pause of an informer."""
 
 
-class Health:
+class Readiness:
     """Readiness of this process.
 
     Attributes:
-        draining: it was asked to stop.
-        loaded: what was listed is in the books that verbs read.
+        draining: the process received SIGTERM.
+        loaded: the ledger contains the first lists.
     """
 
     def __init__(self, followed: Sequence[Followed], *, stale_after: float) -> None:
@@ -57,18 +57,18 @@ class Health:
         self.loaded = False
 
     def obstacle(self) -> str:
-        """Why no decision may be taken now; empty when one may.
+        """Why the extender may not decide now; empty when it may.
 
-        A process that was asked to stop still decides: requests come until everyone knows.
+        A stopping process still decides: clients send requests until they see it as not ready.
         """
         for one in self._followed:
             age = one.age
             if age > self._stale_after:
                 return _sentence(one.name, age)
-        return "" if self.loaded else "what was listed is not entered yet"
+        return "" if self.loaded else "initial list not applied yet"
 
     async def unconfirmed(self) -> str:
-        """Why no card may be given away now; empty when one may. Waits a moment for that."""
+        """Why no GPU may be given away now; empty when one may. Waits a moment for that."""
         if obstacle := self.obstacle():
             return obstacle
         for one in self._followed:
@@ -93,4 +93,4 @@ class Health:
 def _sentence(name: str, age: float) -> str:
     if age == float("inf"):
         return f"{name} are not listed yet"
-    return f"the API server has said nothing about {name} for {age:.0f} s"
+    return f"the API server has sent nothing about {name} for {age:.0f} s"

@@ -1,44 +1,56 @@
-"""The parts of the extender put together, and what they do besides answering.
+"""The parts of the extender put together, and the jobs that run beside the requests.
 
 Everything is made here, from settings and an API server, so that a test runs what production runs.
 """
 
 import asyncio
 import socket
+from collections.abc import Coroutine
+from time import monotonic
 from typing import Any, Final
 
 import structlog
 from starlette.types import ASGIApp
 
-from gpucore.gangplaces import Rules
+from gpucore.gang.spread import Rules
 from gpucore.units import NodeName
-from gpuextender.api import ReadApi
-from gpuextender.app import make_app
-from gpuextender.bind import Bind
-from gpuextender.binding import Writer
-from gpuextender.events import Recorder
-from gpuextender.filter import Filter
-from gpuextender.following import Following
-from gpuextender.gangs import Gangs
-from gpuextender.gauges import LedgerGauges
-from gpuextender.health import Health
+from gpuextender import VERSION
+from gpuextender.claims.templates import ClaimTemplates
+from gpuextender.health import Readiness
 from gpuextender.housekeeping import (
+    TopologyTables,
     expire_reservations,
     forget_after_lists,
     settle_memory,
 )
-from gpuextender.listeners import Listeners
-from gpuextender.listings import Listings
-from gpuextender.preempt import Preempt
-from gpuextender.prioritize import Prioritize
-from gpuextender.probes import probes_app
-from gpuextender.requeue import Requeue
-from gpuextender.roster import Roster
-from gpuextender.settings import Settings
-from gpuextender.topologyinspection import TopologyInspector
-from gpuextender.verbs import Verbs
-from gpuextender.webhook import Webhook
+from gpuextender.http.app import make_app, probes_app
+from gpuextender.http.readapi import PodQuestions, ReadApi
+from gpuextender.http.routes import SchedulerRoutes
+from gpuextender.http.server import Listeners, stop_on_signal
+from gpuextender.http.views import TopologyInspector
+from gpuextender.informers import Informers
+from gpuextender.metrics import LedgerMetrics
+from gpuextender.nomination.nominator import Nominator
+from gpuextender.nomination.rounds import (
+    Adoption,
+    Leadership,
+    NominationRounds,
+    evaluates_nominated_first,
+)
+from gpuextender.nomination.writes import NominationWrites
+from gpuextender.scheduling.bind import Bind
+from gpuextender.scheduling.binding import BindingWriter, Recorder
+from gpuextender.scheduling.cache import NodeCache
+from gpuextender.scheduling.filter import BestNodes, Filter
+from gpuextender.scheduling.gangs import Gangs
+from gpuextender.scheduling.preempt import Preempt
+from gpuextender.scheduling.prioritize import Prioritize
+from gpuextender.scheduling.requeue import Requeue
+from gpuextender.settings import ExtenderSettings
+from gpuextender.webhook import AdmissionWebhook
 from gpukube.client import KubeClient
+from gpukube.logs import configure_logs
+from gpukube.server.listening import raise_file_limit
 
 LIST_MARGIN: Final = 1.0
 """Seconds beyond the deadline of a bind."""
@@ -46,37 +58,43 @@ LIST_MARGIN: Final = 1.0
 log = structlog.get_logger(__name__)
 
 
-class Service:
+class ExtenderService:
     """One extender.
 
     Attributes:
-        state: what it knows.
+        state: ledger and pending pods.
         health: whether it may decide.
-        requeue: pods that it refused and that go back to their scheduler.
-        listeners: its HTTP side.
+        requeue: refused pods to be sent back to their scheduler.
+        listeners: its HTTP servers.
     """
 
-    def __init__(self, api: KubeClient, settings: Settings) -> None:
-        self._settings = settings
-        self._following = Following(api, settings)
-        self.state = self._following.state
+    def __init__(self, api: KubeClient, settings: ExtenderSettings) -> None:
+        self._settings, self._api = settings, api
+        converts = settings.claims_convert
+        self._templates = ClaimTemplates(api, settings.claims_class) if converts else None
+        further = () if self._templates is None else (self._templates,)
+        self._informers = Informers(api, settings, further)
+        self.state = self._informers.state
         self._recorder = Recorder(api, instance=socket.gethostname())
         self._grouping = settings.grouping()
         gangs = Gangs(self.state, Rules(settings.policy, self._grouping))
-        self._roster = Roster(self.state.ledger)
-        listings = Listings(self._roster)
-        self.requeue = Requeue(self.state, api, gangs, self._roster)
-        self._filter = Filter(self.state, gangs, self._roster, listings, self.requeue)
-        self._prioritize = Prioritize(
+        self._cache = NodeCache(self.state.ledger)
+        self.requeue = Requeue(self.state, api, gangs)
+        best = BestNodes(
             self.state,
-            gangs,
-            self._roster,
-            listings,
+            self._cache,
             policy=settings.policy,
             grouping=self._grouping,
+            limit=settings.candidates,
         )
-        self._gauges = LedgerGauges(self.state.ledger, self.state.waiting_demands)
-        writer = Writer(api, deadline=settings.bind_deadline)
+        self._filter = Filter(self.state, gangs, self._cache, self.requeue, best)
+        self._prioritize = Prioritize(
+            self.state, gangs, self._cache, policy=settings.policy, grouping=self._grouping
+        )
+        self._warm = best.warm if settings.candidates else self._prioritize.warm
+        self._gauges = LedgerMetrics(self.state.ledger, self.state.waiting_requests)
+        self._tables = TopologyTables(self.state.ledger, self._node_changed)
+        writer = BindingWriter(api, deadline=settings.bind_deadline)
         self._bind = Bind(
             self.state,
             api,
@@ -86,8 +104,33 @@ class Service:
             policy=settings.policy,
             grouping=self._grouping,
         )
-        self.health = Health(self._following.vital, stale_after=settings.stale_after)
-        hook = Webhook(self.state, self.health, scheduler=settings.webhook_scheduler)
+        self.health = Readiness(self._informers.vital, stale_after=settings.stale_after)
+        self._writes = NominationWrites(self.state, api, self.requeue)
+        self._nominator = Nominator(
+            self.state,
+            self.requeue,
+            self._writes,
+            gangs,
+            policy=settings.policy,
+            grouping=self._grouping,
+            after=settings.nominate_after if settings.nominate == "backlog" else None,
+            limit=settings.nominate_limit,
+        )
+        lease, host = settings.nominate_lease, socket.gethostname()
+        leadership = Leadership(api, lease=lease, host=host, now=monotonic)
+        self._writes.leads = leadership.leads
+        self._rounds = NominationRounds(
+            self._nominator,
+            self.health,
+            leadership,
+            Adoption(self.state, api, self._nominator.adopt, monotonic),
+        )
+        hook = AdmissionWebhook(
+            self.state,
+            self.health,
+            scheduler=settings.webhook_scheduler,
+            claims=settings.claim_requests(),
+        )
         self.listeners = Listeners(
             settings,
             verbs=self._make_app(),
@@ -99,18 +142,21 @@ class Service:
     async def run(self) -> None:
         """Serve until :meth:`stop`, then finish what is in flight."""
         jobs = (
-            *(informer.run() for informer in self._following.all),
+            *(informer.run() for informer in self._informers.all),
             self._recorder.run(),
             self.requeue.run(),
+            self._tables.run(),
             expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
             forget_after_lists(
                 self.state,
-                self._following.relisted,
+                self._informers.relisted,
                 seconds=self._settings.bind_deadline + LIST_MARGIN,
             ),
-            settle_memory(self._loaded(), self._prioritize.warm),
+            settle_memory(self._loaded(), self._warm),
         )
-        tasks = [asyncio.create_task(job) for job in jobs]
+        if self._templates is not None:
+            jobs = (*jobs, self._templates.run())
+        tasks = [asyncio.create_task(job) for job in (*jobs, *self._nominating())]
         serving = [asyncio.create_task(server.run_here()) for server in self.listeners.all]
         try:
             await self._serve(serving, tasks)
@@ -121,6 +167,12 @@ class Service:
                 task.cancel()
             await asyncio.gather(*serving, *tasks, return_exceptions=True)
 
+    def _nominating(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """The jobs that nominate pending pods."""
+        if self._settings.nominate == "off":
+            return ()
+        return self._writes.run(), self._rounds.run()
+
     def stop(self) -> None:
         """Be unready at once, and gone after the drain."""
         if self._stopping is None:
@@ -130,12 +182,15 @@ class Service:
 
     async def _loaded(self) -> None:
         """Wait until the cluster is read, and be ready for questions about it."""
-        await self._following.synced()
-        self.state.tell(self._touch, self.requeue.pod_came)
-        self._roster.settle()
+        await self._informers.synced()
+        self.state.add_event_handler(self._node_changed, self.requeue.pod_came)
+        if self._settings.nominate != "off" and await evaluates_nominated_first(self._api):
+            self.state.asked = self._nominator.asked
+            self.state.candidates.on_change = self._nominator.node_changed
+            self.requeue.on_refused = self._nominator.refused
         self.health.loaded = True
         ledger = self.state.ledger
-        log.info("cluster read", nodes=len(ledger.nodes()), claims=len(ledger.claims()))
+        log.info("cluster read", nodes=len(ledger.nodes()), allocations=len(ledger.allocations()))
 
     async def _serve(
         self, serving: list[asyncio.Task[None]], tasks: list[asyncio.Task[Any]]
@@ -151,29 +206,41 @@ class Service:
         await asyncio.sleep(self._settings.drain_seconds)
         self.listeners.close()
 
-    def _touch(self, node: NodeName) -> None:
-        number = self._roster.touch(node)
-        self._filter.touch(number)
-        self.requeue.node_changed(number)
-        self._prioritize.touch(number)
-        self._gauges.touch(node)
+    def _node_changed(self, node: NodeName) -> None:
+        self._cache.node_changed(node)
+        self._filter.node_changed()
+        self.requeue.node_changed(node)
+        self._nominator.node_changed(node)
+        self._gauges.node_changed(node)
+        self._tables.node_changed(node)
 
     def _make_app(self) -> ASGIApp:
-        verbs = Verbs(
+        preempt = Preempt(self.state)
+        if self._settings.nominate != "off":
+            preempt.fits_elsewhere = self._nominator.fits_elsewhere
+        verbs = SchedulerRoutes(
             filter_=self._filter,
             prioritize=self._prioritize,
             bind=self._bind,
-            preempt=Preempt(self.state),
+            preempt=preempt,
             health=self.health,
         )
-        read = ReadApi(
-            self.state, self.health, policy=self._settings.policy, grouping=self._grouping
-        )
+        questions = PodQuestions(self.state, self._api, self._settings.cluster_policy())
         return make_app(
             state=self.state,
             health=self.health,
             gauges=self._gauges,
             verbs=verbs,
-            read=read,
+            read=ReadApi(self.state, self.health, questions),
             topology=TopologyInspector(self.state.ledger, self._grouping),
         )
+
+
+async def serve(api: KubeClient, settings: ExtenderSettings) -> None:
+    """Serve until a signal, then finish what is in flight."""
+    configure_logs(settings.log_level)
+    log.info("settings", version=VERSION, **settings.model_dump(mode="json"))
+    raise_file_limit()
+    service = ExtenderService(api, settings)
+    async with stop_on_signal(service.stop):
+        await service.run()

@@ -11,16 +11,21 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from gpucore.grouping import Grouping
+from gpucore.claims.convert import ClaimRequests
+from gpucore.kubescheduler.cluster_policy import ClusterPolicy
+from gpucore.topology.grouping import Grouping
 from gpucore.topology.links import TopologyError
 from gpucore.topology.static import decode_static
+from gpucore.units import MemoryUnit
 from gpucore.wire.names import Names
 
 DEFAULT_PORT: Final = 39999
+SOURCE: Final = "settings of this extender"
+"""Where the policies in a document come from."""
 LogLevel = Literal["debug", "info", "warn", "error"]
 
 
-class Settings(BaseSettings):
+class ExtenderSettings(BaseSettings):
     """Settings of one process; times are in seconds."""
 
     model_config = SettingsConfigDict(
@@ -36,81 +41,175 @@ class Settings(BaseSettings):
 
     kubeconfig: Annotated[
         Path | None,
-        Field(validation_alias="kubeconfig", description="file; in-cluster without one"),
+        Field(
+            validation_alias="kubeconfig",
+            description="path of a kubeconfig file; default: the pod's service account",
+        ),
     ] = None
     host: Annotated[str, Field(description="address to listen on")] = "0.0.0.0"  # noqa: S104 - in a pod the scheduler may be in another one
     port: Annotated[
-        int, Field(validation_alias="port", ge=0, le=65535, description="port; 0 picks one")
+        int,
+        Field(
+            validation_alias="port",
+            ge=0,
+            le=65535,
+            description="port to listen on; 0 selects a free port",
+        ),
     ] = DEFAULT_PORT
     tls_certificates: Annotated[
         Path | None,
-        Field(description="folder with tls.crt and tls.key: the verbs over TLS; plain without"),
+        Field(description="directory with tls.crt and tls.key; serves the endpoints over TLS"),
     ] = None
     tls_client_ca: Annotated[
         Path | None,
-        Field(description="file of the authority whose certificate a client of the verbs shows"),
+        Field(description="CA bundle used to verify client certificates"),
     ] = None
     tls_client_names: Annotated[
         str,
-        Field(description="comma-separated common or DNS names of client certificates to accept"),
+        Field(
+            description="accepted common or DNS names of client certificates, separated by commas"
+        ),
     ] = ""
-    metrics_host: Annotated[str, Field(description="address of the metrics port")] = "0.0.0.0"  # noqa: S104 - Prometheus and kubelet come from outside the pod
+    metrics_host: Annotated[
+        str, Field(description="address that serves metrics and health checks")
+    ] = "0.0.0.0"  # noqa: S104 - Prometheus and kubelet come from outside the pod
     metrics_port: Annotated[
         int | None,
-        Field(ge=0, le=65535, description="/metrics, /healthz, /readyz alone; off without"),
+        Field(
+            ge=0,
+            le=65535,
+            description="port that serves /metrics, /healthz and /readyz; default: none",
+        ),
     ] = None
     metrics_certificates: Annotated[
         Path | None,
-        Field(description="folder with tls.crt and tls.key: that port over TLS; plain without"),
+        Field(description="directory with tls.crt and tls.key; serves that port over TLS"),
     ] = None
-    log_level: Annotated[
-        LogLevel, Field(validation_alias="log_level", description="least severity to log")
-    ] = "warn"
+    log_level: Annotated[LogLevel, Field(validation_alias="log_level", description="log level")] = (
+        "warn"
+    )
     domain: Annotated[str, Field(description="domain of the extended resources")] = "aliyun.com"
     annotation_prefix: Annotated[
-        str, Field(description="prefix of the first generation's annotations")
+        str, Field(description="prefix of the original gpushare annotations")
     ] = "ALIYUN_COM"
     policy: Annotated[
         Literal["binpack", "spread", "fragmentation"],
-        Field(description="card choice where neither pod nor node says"),
+        Field(description="default policy for choosing a GPU"),
     ] = "binpack"
     topology_policy: Annotated[
         Literal["best-effort", "static", "simple", "bandwidth"],
-        Field(description="choice of several cards by their links"),
+        Field(description="default policy for choosing connected GPUs"),
     ] = "best-effort"
     topology_config: Annotated[
-        Path | None, Field(description="JSON file with the sets of cards of the static policy")
+        Path | None, Field(description="JSON file with the GPU sets of the static policy")
     ] = None
     unhealthy_configmaps: Annotated[
         bool,
         Field(
-            description="read the ConfigMaps of kube-system and withdraw the GPUs that"
-            " unhealthy-gpu-<node> lists"
+            description="treat the GPUs as unhealthy that ConfigMap"
+            " kube-system/unhealthy-gpu-<node> lists"
         ),
     ] = False
     stale_after: Annotated[
-        float, Field(gt=0, description="refuse to decide when the API server was silent so long")
+        float,
+        Field(
+            gt=0,
+            description="refuse requests after this many seconds of API server silence",
+        ),
     ] = 90.0
     assume_ttl: Annotated[
-        float, Field(gt=0, description="free a reservation that nothing confirmed for so long")
+        float, Field(gt=0, description="release an unconfirmed reservation after this many seconds")
     ] = 120.0
     bind_deadline: Annotated[
-        float, Field(gt=0, description="give up a bind after; below the scheduler's httpTimeout")
+        float,
+        Field(
+            gt=0, description="timeout of a bind in seconds; less than the scheduler's httpTimeout"
+        ),
     ] = 4.0
+    candidates: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="maximum number of nodes in a reply of filter, the best by the policy;"
+            " 0: all that fit. Pods with preferred affinity or ScheduleAnyway always get all",
+        ),
+    ] = 1
+    percentage_of_nodes: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=100,
+            description="percentageOfNodesToScore of the scheduler that calls, for what-if;"
+            " 0: kube-scheduler's default",
+        ),
+    ] = 0
+    nominate: Annotated[
+        Literal["off", "refused", "backlog"],
+        Field(
+            description="write status.nominatedNodeName, so that kube-scheduler evaluates the best"
+            " node first (Kubernetes 1.22 and later): of pods that it refused although a node"
+            " admits them, or also of a backlog of pending pods"
+        ),
+    ] = "refused"
+    nominate_lease: Annotated[
+        str,
+        Field(
+            pattern=r"^([a-z0-9-]+/[a-z0-9.-]+)?$",
+            description="namespace/name of the Lease of the kube-scheduler in this pod; nominate"
+            " only while it holds the Lease; default: always",
+        ),
+    ] = ""
+    nominate_after: Annotated[
+        int,
+        Field(ge=0, description="number of pending pods of a backlog that are not nominated"),
+    ] = 16
+    nominate_limit: Annotated[
+        int, Field(gt=0, description="maximum number of nominated pods that are not bound yet")
+    ] = 4096
     webhook_port: Annotated[
-        int | None, Field(ge=0, le=65535, description="admission webhook over TLS; off without")
+        int | None,
+        Field(ge=0, le=65535, description="port of the admission webhook (TLS); default: none"),
     ] = None
     webhook_certificates: Annotated[
-        Path, Field(description="folder with tls.crt and tls.key, read again when they change")
+        Path,
+        Field(description="directory with the webhook's tls.crt and tls.key, reloaded on change"),
     ] = Path("/etc/gpushare/webhook")
     webhook_scheduler: Annotated[
-        str, Field(description="schedulerName the webhook gives to pods; empty leaves it")
+        str, Field(description="schedulerName set by the webhook; empty: unchanged")
     ] = "gpushare-scheduler"
+    claims: Annotated[
+        bool,
+        Field(
+            description="read ResourceSlices and ResourceClaims (resource.k8s.io/v1), so that"
+            " metrics and /api/v1 cover GPUs that nodes offer as claims"
+        ),
+    ] = False
+    claims_convert: Annotated[
+        bool,
+        Field(
+            description="let the webhook turn requests for GPU memory into ResourceClaims in"
+            " namespaces that the API server sends to /admit-claims, and create their templates"
+        ),
+    ] = False
+    claims_unit: Annotated[
+        str,
+        Field(
+            pattern=r"^([1-9][0-9]{0,6})?(MiB|GiB)$",
+            description="size of a unit of GPU memory in pods that are converted",
+        ),
+    ] = "GiB"
+    claims_class: Annotated[
+        str,
+        Field(
+            pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$",
+            description="DeviceClass of shares in the templates that are created",
+        ),
+    ] = "gpushare"
     certificates_reload: Annotated[
-        float, Field(gt=0, description="look for new certificates so often")
+        float, Field(gt=0, description="interval in seconds between checks for new certificates")
     ] = 10.0
     drain_seconds: Annotated[
-        float, Field(ge=0, description="stay up, but not ready, so long after SIGTERM")
+        float, Field(ge=0, description="seconds between SIGTERM, when readiness fails, and exit")
     ] = 0.0
 
     @field_validator("port", mode="before")
@@ -135,11 +234,13 @@ class Settings(BaseSettings):
         return None if isinstance(value, str) and "://" in value else value
 
     @model_validator(mode="after")
-    def _sensible(self) -> "Settings":
+    def _sensible(self) -> "ExtenderSettings":
         """Complain of what cannot be before anything is served."""
         self.grouping()
         if self.tls_client_ca is not None and self.tls_certificates is None:
-            raise ValueError("tls-client-ca needs tls-certificates: without TLS nobody shows any")
+            raise ValueError(
+                "tls-client-ca needs tls-certificates: without TLS clients send no certificate"
+            )
         if bool(self.client_names) != (self.tls_client_ca is not None):
             raise ValueError(
                 "tls-client-ca and tls-client-names: set both or none, for an authority may"
@@ -148,22 +249,44 @@ class Settings(BaseSettings):
         return self
 
     def grouping(self) -> Grouping:
-        """How several cards are chosen, the configured sets included.
+        """How several GPUs are chosen, the configured sets included.
 
         Raises:
             ValueError: the file of sets cannot be read, or is none.
         """
         if self.topology_config is None:
-            return Grouping(self.topology_policy)
+            return Grouping(self.topology_policy, wait=False)
         try:
             static = decode_static(self.topology_config.read_bytes())
         except (OSError, TopologyError) as error:
             raise ValueError(f"topology-config: {error}") from error
-        return Grouping(self.topology_policy, static)
+        return Grouping(self.topology_policy, static, wait=False)
+
+    def cluster_policy(self) -> ClusterPolicy:
+        """What decides where a pod goes, for what-if and explain.
+
+        Raises:
+            ValueError: as :meth:`grouping`.
+        """
+        grouping = self.grouping()
+        return ClusterPolicy(
+            self.policy,
+            grouping.policy,
+            SOURCE,
+            grouping.static,
+            candidates=self.candidates,
+            percentage=self.percentage_of_nodes,
+        )
+
+    def claim_requests(self) -> ClaimRequests | None:
+        """How the webhook turns shares into claims; ``None`` where it does not."""
+        if not self.claims_convert:
+            return None
+        return ClaimRequests(self.names, MemoryUnit.parse(self.claims_unit), self.claims_class)
 
     @property
     def client_names(self) -> frozenset[str]:
-        """Names of the clients that may call the verbs; empty where no certificate is asked for."""
+        """Permitted client names of the scheduler routes; empty where TLS needs no client."""
         return frozenset(filter(None, map(str.strip, self.tls_client_names.split(","))))
 
     @property

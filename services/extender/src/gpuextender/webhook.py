@@ -1,27 +1,173 @@
-"""The admission webhook: ``AdmissionReview`` in, verdict out, over TLS.
+"""The admission webhook: checks pods before they exist, and gives them their scheduler.
 
-Optional, and never in the way: the cluster's failure policy for it is Ignore, and what it would
-have refused is refused again by filter, only later and less kindly.
+Only what can never be right is refused. A request that is too large for every GPU is not such a
+thing, because a larger node may come. Where the amount would fit if it were meant in MiB, the
+author gets a warning, and the pod waits as it did with the original extender. A pod that requests
+no GPU is refused only where it chooses GPUs by NVIDIA_VISIBLE_DEVICES. Pods of ``kube-system`` pass
+untouched.
+
+The webhook is optional and never in the way: its failure policy in the cluster is Ignore, and
+filter refuses what it would have refused, only later and less kindly.
 """
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 from fastapi import FastAPI, Request, Response
 
-from gpucore.account import NodeAccount
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.claims.convert import ClaimRequests, convert
+from gpucore.model import PodRequest
+from gpucore.node.isolation.overrides import overrides
+from gpucore.units import MIB
 from gpucore.wire.errors import WireError
-from gpucore.wire.pods import decode_pod
+from gpucore.wire.names import Names
+from gpucore.wire.pods import Container, Pod, decode_pod, pod_request_of
 from gpuextender import VERSION, metrics
-from gpuextender.admission import Verdict, judge, judge_debugging
-from gpuextender.front import JSON
-from gpuextender.health import Health
-from gpuextender.messages import NOTHING, MessageError, given
+from gpuextender.health import Readiness
+from gpuextender.http.routes import JSON
+from gpuextender.scheduling.messages import NOTHING, MessageError, given
 from gpuextender.state import State
 
+EXEMPT: Final = "kube-system"
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+NVIDIA_GPU: Final = "nvidia.com/gpu"
+
+
+class AdmissionAnswer(msgspec.Struct, frozen=True):
+    """What becomes of a pod.
+
+    Attributes:
+        refusal: why it is refused; empty lets it pass.
+        scheduler: name to set; empty leaves it.
+        warning: for its author; empty is none.
+        changes: JSON patch that turns its share into a claim.
+    """
+
+    refusal: str = ""
+    scheduler: str = ""
+    warning: str = ""
+    changes: tuple[Mapping[str, Any], ...] = ()
+
+
+def review_pod(
+    pod: Pod, *, namespace: str, node_infos: Iterable[NodeInfo], names: Names, scheduler: str
+) -> AdmissionAnswer:
+    """Review a pod that is about to be created.
+
+    Args:
+        namespace: of the request; the object may lack it.
+        accounts: state of all nodes; none while it is unknown.
+        scheduler: configured to call this extender; empty where every scheduler is.
+
+    Raises:
+        WireError: an amount is no Kubernetes quantity.
+    """
+    if namespace == EXEMPT:
+        return AdmissionAnswer()
+    pod_request = pod_request_of(pod, names)
+    containers = (*pod.containers, *pod.init_containers)
+    if refusal := override_refusal(containers, requests_gpus=pod_request is not None):
+        return AdmissionAnswer(refusal=refusal)
+    if pod_request is None:
+        return AdmissionAnswer()
+    if refusal := _refusal(pod, pod_request, names):
+        return AdmissionAnswer(refusal=refusal)
+    return _steered(pod, scheduler, warning=_unit_mistake(pod_request, node_infos, names))
+
+
+def _steered(pod: Pod, scheduler: str, *, warning: str) -> AdmissionAnswer:
+    """The scheduler to set, or a warning where the pod names another."""
+    if not scheduler or pod.node or pod.scheduler_name == scheduler:
+        return AdmissionAnswer(warning=warning)
+    if pod.scheduler_name in {"", DEFAULT_SCHEDULER}:
+        return AdmissionAnswer(scheduler=scheduler, warning=warning)
+    return AdmissionAnswer(
+        warning=f"scheduler {pod.scheduler_name} places this pod: "
+        f"unless it calls the gpushare extender, use {scheduler}"
+    )
+
+
+def review_debug_containers(pod: Pod, *, namespace: str, names: Names) -> AdmissionAnswer:
+    """Look at a pod to which an ephemeral container is added.
+
+    Raises:
+        WireError: an amount is no Kubernetes quantity.
+    """
+    if namespace == EXEMPT:
+        return AdmissionAnswer()
+    asks = pod_request_of(pod, names) is not None
+    return AdmissionAnswer(refusal=override_refusal(pod.ephemeral_containers, requests_gpus=asks))
+
+
+def override_refusal(containers: Iterable[Container], *, requests_gpus: bool) -> str:
+    """Why containers are refused that would choose their GPU or widen their limit."""
+    for name, variables in overrides(containers, requests_gpus=requests_gpus).items():
+        return (
+            f"container {name}: sets {' and '.join(variables)}, "
+            "which would bypass the share: remove it"
+        )
+    return ""
+
+
+def _refusal(pod: Pod, pod_request: PodRequest, names: Names) -> str:
+    if pod_request.fault:
+        return pod_request.fault
+    if pod_request.mem % pod_request.cards or pod_request.core % pod_request.cards:
+        return f"requests an amount that does not divide evenly over its {pod_request.cards} GPUs"
+    requested = {name for box in (*pod.containers, *pod.init_containers) for name in box.limits}
+    ours = requested & {names.gpu_mem, names.gpu_core, names.gpu}
+    if ours and NVIDIA_GPU in requested:
+        return f"requests {min(ours)} and {NVIDIA_GPU}, which would allocate GPUs twice: use one"
+    return ""
+
+
+def _unit_mistake(pod_request: PodRequest, node_infos: Iterable[NodeInfo], names: Names) -> str:
+    """The amount is too large for every GPU, and would fit if it were meant in MiB."""
+    request = pod_request.mem // pod_request.cards
+    largest, fitting = 0, 0
+    for node_info in node_infos:
+        largest = max(largest, node_info.shape.largest_gpu)
+        if node_info.unit is not None and node_info.unit > MIB and request >= node_info.unit.mib:
+            needed = node_info.unit.units_for(request)
+            fitting = needed if needed <= node_info.shape.largest_gpu else fitting
+    if largest and fitting and request > largest:
+        return (
+            f"this pod requests {request} {names.gpu_mem}, the largest GPU has {largest}: "
+            f"if you meant MiB, request {fitting}"
+        )
+    return ""
+
+
+def review_claims(
+    pod: Pod, raw: msgspec.Raw, answer: AdmissionAnswer, how: ClaimRequests
+) -> AdmissionAnswer:
+    """The answer for a pod of a namespace whose shares are claims.
+
+    Args:
+        raw: the object of the pod.
+        answer: what :func:`review_pod` said.
+        how: pods are converted.
+
+    Raises:
+        WireError: an amount is no Kubernetes quantity.
+    """
+    if answer.refusal or pod.node:
+        return answer
+    found = convert(raw, how)
+    if found.obstacle:
+        warning = f"this share is not converted to a ResourceClaim: {found.obstacle}"
+        return msgspec.structs.replace(answer, warning=warning)
+    if found.template is None:
+        return answer
+    return AdmissionAnswer(changes=found.changes)
+
+
 PATH: Final = "/admit"
+CLAIMS_PATH: Final = "/admit-claims"
+"""For pods whose shares become claims; the API server chooses by the label of the namespace."""
 
 
 class _Request(msgspec.Struct, rename="camel"):
@@ -38,82 +184,110 @@ class _Review(msgspec.Struct):
 _REVIEW: Final = msgspec.json.Decoder(_Review)
 
 
-class Webhook:
+class AdmissionWebhook:
     """Judges pods against what is known of the cluster.
 
     Args:
         scheduler: name to give pods of ours; empty to leave them.
+        claims: how shares become claims; ``None`` where they do not.
     """
 
-    def __init__(self, state: State, health: Health, *, scheduler: str) -> None:
+    def __init__(
+        self,
+        state: State,
+        health: Readiness,
+        *,
+        scheduler: str,
+        claims: ClaimRequests | None = None,
+    ) -> None:
         self._state, self._health, self._scheduler = state, health, scheduler
+        self._claims = claims
 
     def app(self) -> FastAPI:
         """An application of its own, for it listens elsewhere."""
         app = FastAPI(title="gpushare admission", version=VERSION, openapi_url=None)
         app.add_api_route(PATH, self.admit, methods=["POST"])
+        if self._claims is not None:
+            app.add_api_route(CLAIMS_PATH, self.admit_claims, methods=["POST"])
         return app
 
     async def admit(self, request: Request) -> Response:
         """Answer one review; 400 where it is none."""
+        return await self._answer(request, None)
+
+    async def admit_claims(self, request: Request) -> Response:
+        """As :meth:`admit`, and shares become claims."""
+        return await self._answer(request, self._claims)
+
+    async def _answer(self, request: Request, claims: ClaimRequests | None) -> Response:
         try:
-            review = self.answer(await request.body())
+            review = self.review(await request.body(), claims)
         except MessageError as error:
             return Response(str(error), status_code=400)
         return Response(msgspec.json.encode(review), media_type=JSON)
 
-    def answer(self, body: bytes) -> dict[str, Any]:
+    def review(self, body: bytes, claims: ClaimRequests | None = None) -> dict[str, Any]:
         """The review with its response.
+
+        Args:
+            claims: how shares become claims; ``None`` where they do not.
 
         Raises:
             MessageError: the body is no review of a pod.
         """
         try:
-            asked = _REVIEW.decode(body).request
-            verdict = self._judge(asked)
+            request = _REVIEW.decode(body).request
+            answer = self._judge(request, claims)
         except (msgspec.MsgspecError, UnicodeDecodeError, WireError) as error:
             raise MessageError(f"cannot decode AdmissionReview: {error}") from error
-        metrics.ADMISSIONS.labels(_result(verdict)).inc()
+        metrics.ADMISSIONS.labels(_result(answer)).inc()
         return {
             "apiVersion": "admission.k8s.io/v1",
             "kind": "AdmissionReview",
-            "response": {"uid": asked.uid, **_response(verdict)},
+            "response": {"uid": request.uid, **_response(answer)},
         }
 
-    def _judge(self, asked: _Request) -> Verdict:
-        if not given(asked.object):
-            return Verdict()
-        pod, names = decode_pod(asked.object), self._state.names
-        if asked.sub_resource:
-            return judge_debugging(pod, namespace=asked.namespace, names=names)
-        return judge(
+    def _judge(self, request: _Request, claims: ClaimRequests | None) -> AdmissionAnswer:
+        if not given(request.object):
+            return AdmissionAnswer()
+        pod, names = decode_pod(request.object), self._state.names
+        if request.sub_resource:
+            return review_debug_containers(pod, namespace=request.namespace, names=names)
+        answer = review_pod(
             pod,
-            namespace=asked.namespace,
-            accounts=self._accounts(),
+            namespace=request.namespace,
+            node_infos=self._node_infos(),
             names=names,
             scheduler=self._scheduler,
         )
+        if claims is None or request.namespace == EXEMPT:
+            return answer
+        return review_claims(pod, request.object, answer, claims)
 
-    def _accounts(self) -> Iterable[NodeAccount]:
-        """Books to compare with; none while they cannot be trusted."""
+    def _node_infos(self) -> Iterable[NodeInfo]:
+        """State to compare with; none while it is not current."""
         return () if self._health.obstacle() else self._state.ledger.nodes().values()
 
 
-def _result(verdict: Verdict) -> str:
-    if verdict.refusal:
+def _result(answer: AdmissionAnswer) -> str:
+    if answer.refusal:
         return "refused"
-    return "steered" if verdict.scheduler else "passed"
+    if answer.changes:
+        return "converted"
+    return "steered" if answer.scheduler else "passed"
 
 
-def _response(verdict: Verdict) -> dict[str, Any]:
-    if verdict.refusal:
-        text = f"gpushare: {verdict.refusal}"
+def _response(answer: AdmissionAnswer) -> dict[str, Any]:
+    if answer.refusal:
+        text = f"gpushare: {answer.refusal}"
         return {"allowed": False, "status": {"code": 422, "reason": "Invalid", "message": text}}
     response: dict[str, Any] = {"allowed": True}
-    if verdict.warning:
-        response["warnings"] = [verdict.warning]
-    if verdict.scheduler:
-        change = [{"op": "add", "path": "/spec/schedulerName", "value": verdict.scheduler}]
-        patch = base64.b64encode(msgspec.json.encode(change)).decode()
+    if answer.warning:
+        response["warnings"] = [answer.warning]
+    changes = list(answer.changes)
+    if answer.scheduler:
+        changes += [{"op": "add", "path": "/spec/schedulerName", "value": answer.scheduler}]
+    if changes:
+        patch = base64.b64encode(msgspec.json.encode(changes)).decode()
         response |= {"patchType": "JSONPatch", "patch": patch}
     return response

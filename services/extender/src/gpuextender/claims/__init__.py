@@ -1,0 +1,1 @@
+"""GPUs that nodes offer as ResourceClaims: what is read of them; templates for old pods."""

@@ -1,0 +1,1 @@
+"""The HTTP servers of the extender: listeners, routes and their OpenAPI document."""

@@ -1,0 +1,209 @@
+"""Writes ``status.nominatedNodeName`` of pending pods: one merge patch a pod, several at a time.
+
+The patch names the pod's UID, so that it never meets another pod of the same name, and the version
+of the pod that was known, so that it never replaces a nomination that kube-scheduler wrote for a
+preemption meanwhile: the API server then answers 409, and the pod is looked at again. Where the
+scheduler refused the pod before, the same patch sets the annotation ``gpushare/retry``: a change of
+the pod's metadata makes kube-scheduler try it again at once, a change of its status does not.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from time import time_ns
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from gpucore.units import NodeName, PodUid
+from gpucore.wire.names import RETRY
+from gpucore.wire.pods import Pod
+from gpuextender import metrics
+from gpuextender.scheduling.binding import pod_path
+from gpuextender.scheduling.requeue import Requeue
+from gpuextender.state import State
+from gpukube.client import KubeClient
+from gpukube.errors import ConflictError, KubeError
+from gpukube.rate_limiter import RateLimiter
+
+AT_ONCE: Final = 8
+BURST: Final = 200
+PER_SECOND: Final = 500
+MANAGER: Final = "gpushare-nominator"
+"""Name of the field manager: ``metadata.managedFields`` says by it who wrote a nomination."""
+
+log = structlog.get_logger(__name__)
+
+
+class _ManagedFields(msgspec.Struct, rename="camel"):
+    manager: str = ""
+    fields_v1: dict[str, Any] = msgspec.field(name="fieldsV1", default_factory=dict)
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+    managed_fields: list[_ManagedFields] = []
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    nominated_node_name: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class Written(msgspec.Struct, frozen=True):
+    """A nomination that the API server has.
+
+    Attributes:
+        version: of the pod as it was written.
+    """
+
+    pod: Pod
+    node: NodeName
+    version: str
+
+
+class NominationWrites:
+    """The queue of patches and the workers that send them.
+
+    Attributes:
+        written: nominations that this process wrote, by UID, until they are cleared.
+        api: the API server.
+        failed: called with the UID of a pod whose patch failed or came too late.
+        leads: whether this process is the one that nominates.
+    """
+
+    def __init__(self, state: State, api: KubeClient, requeue: Requeue) -> None:
+        self._state, self.api, self._requeue = state, api, requeue
+        self._queue: deque[tuple[Pod, NodeName]] = deque()
+        self._asked: set[PodUid] = set()
+        self._work = asyncio.Event()
+        self._rate = RateLimiter(burst=BURST, quiet=PER_SECOND, busy=PER_SECOND)
+        self.written: dict[PodUid, Written] = {}
+        self.failed: Callable[[PodUid], object] = lambda _: None
+        self.leads: Callable[[], Awaitable[bool]] = _always
+
+    def __len__(self) -> int:
+        """How many patches wait."""
+        return len(self._queue)
+
+    def put(self, pod: Pod, node: NodeName) -> None:
+        """Nominate the pod, for which the node is reserved; empty clears the nomination."""
+        self._queue.append((pod, node))
+        self._work.set()
+
+    def asked(self, uid: PodUid) -> None:
+        """The scheduler is placing the pod: a nomination that is not written yet comes too late."""
+        if uid in self._state.ledger.nominations() and uid not in self.written:
+            self._asked.add(uid)
+
+    async def run(self) -> None:
+        """Send for ever."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(AT_ONCE):
+                group.create_task(self._worker())
+
+    async def _worker(self) -> None:
+        while True:
+            while not self._queue:
+                self._work.clear()
+                await self._work.wait()
+            await asyncio.sleep(self._rate.turn(asyncio.get_running_loop().time()))
+            await self.send_next()
+
+    async def send_next(self) -> None:
+        """Send the next patch that is still needed; none where another process leads now."""
+        leads = await self.leads()
+        while self._queue:
+            pod, node = self._queue.popleft()
+            if leads and self._needed(pod, node):
+                await self._send(pod, node)
+                return
+
+    def _needed(self, pod: Pod, node: NodeName) -> bool:
+        if not node:
+            return True
+        asked = pod.uid in self._asked
+        self._asked.discard(pod.uid)
+        reserved = self._state.ledger.nomination(pod.uid)
+        if reserved is None or reserved.placement.node != node:
+            return False
+        known = self._state.find(pod.namespace, pod.name)
+        if known is not None and known.pod.nominated:
+            self._state.forget_nomination(pod.uid)
+            return False
+        if asked and not self._requeue.is_refused(pod.uid):
+            metrics.NOMINATIONS.labels("overtaken").inc()
+            return False
+        return True
+
+    async def _send(self, pod: Pod, node: NodeName) -> None:
+        path = f"{pod_path(pod.namespace, pod.name)}/status?fieldManager={MANAGER}"
+        version = self._version(pod) if node else await version_written_by_us(self.api, pod)
+        if not node and not version:
+            return
+        body = self._body(pod, node, version)
+        try:
+            reply = await self.api.patch(path, msgspec.json.encode(body))
+        except KubeError as error:
+            self._not_sent(pod, node, error)
+            return
+        if not node:
+            self.written.pop(pod.uid, None)
+            metrics.NOMINATIONS.labels("cleared").inc()
+            return
+        version = msgspec.json.decode(reply, type=_Object).metadata.resource_version
+        self.written[pod.uid] = Written(pod, node, version)
+        self._state.ledger.nomination_written(pod.uid, version)
+        metrics.NOMINATIONS.labels("written").inc()
+        if self._state.ledger.nomination(pod.uid) is None:
+            self.failed(pod.uid)  # given back while the patch was on its way
+
+    def _not_sent(self, pod: Pod, node: NodeName, error: KubeError) -> None:
+        """A pod that changed meanwhile keeps what its status says; a clear is tried again."""
+        if not node and isinstance(error, ConflictError):
+            self.written[pod.uid] = Written(pod, pod.nominated, pod.resource_version)
+        elif node:
+            self._state.forget_nomination(pod.uid)
+        metrics.NOMINATIONS.labels("failed").inc()
+        self.failed(pod.uid)
+        log.info("not nominated", pod=f"{pod.namespace}/{pod.name}", error=str(error))
+
+    def _version(self, pod: Pod) -> str:
+        """Of the pod as it is known; empty where it is not."""
+        known = self._state.find(pod.namespace, pod.name)
+        return known.pod.resource_version if known and known.pod.uid == pod.uid else ""
+
+    def _body(self, pod: Pod, node: NodeName, version: str) -> dict[str, Any]:
+        metadata: dict[str, Any] = {"uid": pod.uid}
+        if version:
+            metadata["resourceVersion"] = version
+        if self._requeue.is_refused(pod.uid):
+            metadata["annotations"] = {RETRY: str(time_ns())}
+        return {"metadata": metadata, "status": {"nominatedNodeName": node or None}}
+
+
+async def _always() -> bool:
+    return True
+
+
+async def version_written_by_us(api: KubeClient, pod: Pod) -> str:
+    """The version of a pod whose nomination an extender wrote; empty where it is somebody else's.
+
+    A scheduler that nominates for a preemption writes the same field.
+    """
+    try:
+        found = msgspec.json.decode(await api.get(pod_path(pod.namespace, pod.name)), type=_Object)
+    except (KubeError, msgspec.MsgspecError):
+        return ""
+    same = found.metadata.uid == pod.uid and found.status.nominated_node_name == pod.nominated
+    ours = any(
+        one.manager == MANAGER and "f:nominatedNodeName" in one.fields_v1.get("f:status", {})
+        for one in found.metadata.managed_fields
+    )
+    return found.metadata.resource_version if same and ours else ""

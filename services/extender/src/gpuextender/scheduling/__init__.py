@@ -1,0 +1,1 @@
+"""The calls of kube-scheduler: filter, prioritize, bind and preempt, gangs, and the requeue."""

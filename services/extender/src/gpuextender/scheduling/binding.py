@@ -1,0 +1,146 @@
+"""The writes of a bind: a Binding, and an event with the node and the GPUs.
+
+The Binding has the node, a UID precondition and every annotation. The API server merges the
+annotations into the pod in the same update that sets its node, so there is no half state to clean
+up. Sending it again is safe: a bound pod answers 409.
+
+Events are recorded by :mod:`gpukube.events`, in the background: a bind never waits for one.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from time import monotonic
+from typing import Final
+
+import msgspec
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import Allocation, PodRequest
+from gpucore.units import NodeName
+from gpucore.wire.names import Names
+from gpucore.wire.pods import Pod, annotations_of
+from gpuextender import metrics
+from gpukube.backoff import Backoff
+from gpukube.client import KubeClient
+from gpukube.errors import KubeError, ServerError, ThrottledError, UnreachableError
+from gpukube.events import EventRecorder, EventSource, ObjectReference, Outcome
+
+FIRST_PAUSE: Final = 0.05
+LAST_PAUSE: Final = 1.0
+
+
+class WriteResult(msgspec.Struct, frozen=True):
+    """The result of the write.
+
+    Attributes:
+        written: the API server confirmed it.
+        silent: no reply, so it may have been done.
+        error: of the last try.
+    """
+
+    written: bool = False
+    silent: bool = False
+    error: str = ""
+
+
+class BindingWriter:
+    """Writes Bindings.
+
+    Args:
+        deadline: seconds after which no further try begins and a running one is given up.
+    """
+
+    def __init__(self, api: KubeClient, *, deadline: float) -> None:
+        self._api = api
+        self._deadline = deadline
+
+    async def write(self, pod: Pod, node: NodeName, annotations: Mapping[str, str]) -> WriteResult:
+        """Send until it is done, refused, or late."""
+        path = pod_path(pod.namespace, pod.name) + "/binding"
+        body = _body(pod, node, annotations)
+        backoff = Backoff(first=FIRST_PAUSE, last=LAST_PAUSE)
+        until = monotonic() + self._deadline
+        silent = False
+        while True:
+            metrics.BIND_WRITES.inc()
+            try:
+                async with asyncio.timeout(max(0.0, until - monotonic())):
+                    await self._api.post(path, body)
+                return WriteResult(written=True)
+            except (ThrottledError, ServerError, UnreachableError, TimeoutError) as error:
+                silent = silent or not isinstance(error, ThrottledError)
+                pause = backoff.after_failure(lasted=0, asked=getattr(error, "retry_after", 0.0))
+                if monotonic() + pause >= until:
+                    return WriteResult(
+                        silent=silent, error=str(error) or "the API server is silent"
+                    )
+            except KubeError as error:
+                return WriteResult(error=str(error))
+            await asyncio.sleep(pause)
+
+
+def pod_path(namespace: str, name: str) -> str:
+    """Path of a pod on the API server."""
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+def annotations(
+    allocation: Allocation, pod_request: PodRequest, names: Names, node_info: NodeInfo
+) -> dict[str, str]:
+    """The annotations for ``claim``; its node has an inventory."""
+    if node_info.inventory is None:
+        raise ValueError(f"an allocation on {node_info.name}, which has no GPUs")
+    return annotations_of(
+        allocation.placement,
+        pod_request,
+        names,
+        inventory=node_info.inventory,
+        assume_time=allocation.assume_time,
+        exclusive=allocation.exclusive,
+    )
+
+
+def _body(pod: Pod, node: NodeName, annotations: Mapping[str, str]) -> bytes:
+    return msgspec.json.encode(
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {
+                "name": pod.name,
+                "namespace": pod.namespace,
+                "uid": pod.uid,
+                "annotations": annotations,
+            },
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+    )
+
+
+COMPONENT: Final = "gpushare-extender"
+
+
+class Recorder(EventRecorder):
+    """Records events on pods.
+
+    Args:
+        instance: name of this replica.
+    """
+
+    def __init__(self, api: KubeClient, *, instance: str) -> None:
+        super().__init__(api, EventSource(COMPONENT, instance), counted=_count)
+
+    def note(self, pod: Pod, reason: str, message: str) -> None:
+        """Something went as it should."""
+        self.record(_reference(pod), "Normal", reason, message)
+
+    def warn(self, pod: Pod, reason: str, message: str) -> None:
+        """Record an event for the pod's owner."""
+        self.record(_reference(pod), "Warning", reason, message)
+
+
+def _reference(pod: Pod) -> ObjectReference:
+    return ObjectReference("Pod", pod.name, pod.namespace, pod.uid)
+
+
+def _count(outcome: Outcome) -> None:
+    metrics.EVENTS.labels(outcome).inc()

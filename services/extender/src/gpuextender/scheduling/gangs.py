@@ -1,0 +1,187 @@
+"""Gangs in the scheduling calls: the nodes a gang's pod may use, and its reserved placement.
+
+The core chooses placements; this module keeps them in the state. Every scheduling call uses it,
+because a scheduler may be configured to make any of them alone, and a repeated call changes
+nothing. A gang never preempts: evictions for one of its pods do not help the others.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from time import time_ns
+from types import MappingProxyType
+from typing import Final
+
+from gpucore.explain.sentences import sentence
+from gpucore.gang.members import Postponed, resting
+from gpucore.gang.placement import GangPlacement, Shortage, seat, taken
+from gpucore.gang.spread import Rules
+from gpucore.model import Allocation, Code, FitError, Placement, PodRequest
+from gpucore.scheduling.pending_pods import UnscheduledPod
+from gpucore.scheduling.policy import MAX_SCORE
+from gpucore.units import NodeName, PodUid
+from gpucore.wire.pod.gangs import Gang, gang_of
+from gpuextender.scheduling.messages import FilterStatuses
+from gpuextender.state import State
+
+_NO_LIMITS: Final[Mapping[NodeName, int]] = MappingProxyType({})
+
+
+class Gangs:
+    """The gangs of one cluster.
+
+    Args:
+        rules: how GPUs are chosen.
+        clock: Unix nanoseconds.
+    """
+
+    def __init__(self, state: State, rules: Rules, *, clock: Callable[[], int] = time_ns) -> None:
+        self._state = state
+        self._rules = rules
+        self._clock = clock
+
+    def admit(
+        self, pending: UnscheduledPod, names: Sequence[NodeName]
+    ) -> frozenset[NodeName] | str | None:
+        """Nodes of ``names`` that the pod may go to, or why to none; ``None``: it has no gang."""
+        gang = gang_of(pending.pod)
+        if gang is None or pending.pod_request is None or pending.pod_request.fault:
+            return None
+        standing = self._state.ledger.allocation(pending.pod.uid)
+        if standing is not None:
+            return frozenset({standing.placement.node}.intersection(names))
+        seats = self._seats(gang, pending, pending.pod_request, names)
+        if isinstance(seats, str):
+            return seats
+        return frozenset(one.placement.node for one in seats).intersection(names)
+
+    def could_go(self, pending: UnscheduledPod, names: Sequence[NodeName]) -> bool:
+        """Its gang could be placed now, the pod on one of ``names``; nothing is reserved."""
+        gang = gang_of(pending.pod)
+        if gang is None or pending.pod_request is None or pending.pod_request.fault:
+            return False
+        return not isinstance(self._seated(gang, pending, pending.pod_request, names), str)
+
+    def complete(self, pending: UnscheduledPod) -> bool:
+        """All pods of its gang exist; a pod without a gang is complete."""
+        gang = gang_of(pending.pod)
+        return gang is None or self._state.members(pending, gang).exist >= gang.size
+
+    def filter(
+        self, pending: UnscheduledPod, names: Sequence[NodeName]
+    ) -> tuple[list[NodeName], FilterStatuses] | None:
+        """Node names for the pod, and the refusals of the others; ``None`` for a pod of no gang."""
+        admitted = self.admit(pending, names)
+        if admitted is None:
+            return None
+        if isinstance(admitted, str):
+            fits, text = [], admitted
+        else:
+            fits = [name for name in names if name in admitted]
+            places = ", ".join(sorted(admitted)) or "nodes that are not offered"
+            text = f"the gang of pod {pending.pod.name} has reserved places on {places}"
+        failed: dict[str, str] = dict.fromkeys(set(names).difference(fits), text)
+        return fits, FilterStatuses(failed, failed, Counter({Code.GANG: len(failed)}))
+
+    def scores(
+        self, pending: UnscheduledPod, names: Sequence[NodeName]
+    ) -> dict[NodeName, int] | None:
+        """The best mark for nodes where a place is kept, 0 for others; ``None``: it has no gang."""
+        found = self.filter(pending, names)
+        if found is None:
+            return None
+        return dict.fromkeys(names, 0) | dict.fromkeys(found[0], MAX_SCORE)
+
+    def plan(
+        self, pending: UnscheduledPod, limits: Mapping[NodeName, int]
+    ) -> tuple[tuple[Allocation, ...], tuple[PodUid, ...]]:
+        """Places for the pods of its gang that have none, and reservations to forget first.
+
+        Nothing is reserved. Both are empty where the gang cannot be placed.
+
+        Args:
+            limits: nodes that may be used, with the maximum number of pods by kube-scheduler's
+                rules.
+        """
+        gang = gang_of(pending.pod)
+        if gang is None or pending.pod_request is None or pending.pod_request.fault:
+            return (), ()
+        found = self._seated(gang, pending, pending.pod_request, limits, limits)
+        if isinstance(found, str):
+            return (), ()
+        counts = Counter(one.placement.node for one in found.seats)
+        if any(count > limits.get(name, 0) for name, count in counts.items()):
+            return (), ()
+        kept = tuple(one.uid for one in found.seats if self._state.ledger.allocation(one.uid))
+        return found.seats, (*found.given_up, *kept)
+
+    def take(
+        self, pending: UnscheduledPod, pod_request: PodRequest, node: NodeName
+    ) -> Placement | str | None:
+        """The place of a pod on ``node``, no longer kept: assume it at once.
+
+        Answers why it has none there, or ``None`` for a pod of no gang.
+        """
+        gang = gang_of(pending.pod)
+        if gang is None or pod_request.fault:
+            return None
+        nominated = self._state.ledger.nomination(pending.pod.uid)
+        if nominated is not None and nominated.placement.node == node:
+            placement = self._taken(nominated, pod_request)
+            self._state.forget(pending.pod.uid)
+            return placement
+        seats = self._seats(gang, pending, pod_request, (node,))
+        if isinstance(seats, str):
+            return seats
+        return self._taken(next(one for one in seats if one.placement.node == node), pod_request)
+
+    def _taken(self, kept: Allocation, pod_request: PodRequest) -> Placement | str:
+        """The GPUs of a place that is kept, which is given back."""
+        placement = taken(self._state.ledger, kept, pod_request, self._rules)
+        if isinstance(placement, FitError):
+            return sentence(placement)
+        self._state.forget(kept.uid)
+        return placement
+
+    def _seats(
+        self,
+        gang: Gang,
+        pending: UnscheduledPod,
+        pod_request: PodRequest,
+        names: Sequence[NodeName],
+    ) -> tuple[Allocation, ...] | str:
+        """The places of the pods of the gang that have none, kept from now on; or why none."""
+        found = self._seated(gang, pending, pod_request, names)
+        if isinstance(found, str):
+            return found
+        for uid in found.given_up:
+            self._state.forget(uid)
+        for allocation in found.seats:
+            self._state.reserve(allocation)
+        return found.seats
+
+    def _seated(
+        self,
+        gang: Gang,
+        pending: UnscheduledPod,
+        pod_request: PodRequest,
+        names: Collection[NodeName],
+        limits: Mapping[NodeName, int] = _NO_LIMITS,
+    ) -> GangPlacement | str:
+        """The places that the gang would get, or why it gets none."""
+        ledger, now_ns = self._state.ledger, self._clock()
+        members = self._state.members(pending, gang)
+        found = seat(
+            ledger,
+            gang,
+            pod_request,
+            frozenset(names),
+            self._rules,
+            members=members,
+            now_ns=now_ns,
+            limits=limits,
+        )
+        if isinstance(found, Shortage | Postponed):
+            return found.sentence
+        fresh = any(ledger.allocation(allocation.uid) is None for allocation in found.seats)
+        pause = self._state.reservation_time.pause(gang.namespace, now_ns) if fresh else 0.0
+        return resting(gang, pause).sentence if pause else found

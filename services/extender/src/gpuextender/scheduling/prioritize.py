@@ -1,0 +1,110 @@
+"""prioritize: a score from 0 to 10 for each node, so that shares pack nodes and not only GPUs.
+
+A node that is unknown, or that does not fit, scores 0, and the others keep their scores. Scores of
+plain shares are kept for all amounts at once, because pods request many amounts; others by request.
+"""
+
+from collections.abc import Sequence
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import PodRequest
+from gpucore.scheduling.pending_pods import UnscheduledPod
+from gpucore.scheduling.plain_shares import ANY_SHARE, is_plain_share, share_scores
+from gpucore.scheduling.policy import score
+from gpucore.topology.grouping import Grouping
+from gpucore.units import NodeName
+from gpucore.wire.errors import WireError
+from gpucore.wire.pods import decode_pod
+from gpuextender.scheduling import messages
+from gpuextender.scheduling.cache import NodeCache
+from gpuextender.scheduling.gangs import Gangs
+from gpuextender.scheduling.messages import ExtenderArgs, HostPriority, MessageError
+from gpuextender.state import State
+
+
+class Prioritize:
+    """The prioritize call.
+
+    Args:
+        policy: name of the default policy, which pods and nodes may override.
+        grouping: how several GPUs are chosen by their links.
+    """
+
+    def __init__(
+        self, state: State, gangs: Gangs, cache: NodeCache, *, policy: str, grouping: Grouping
+    ) -> None:
+        self._state = state
+        self._gangs = gangs
+        self._cache = cache
+        self._grouping = grouping
+        self._policy = policy
+
+    async def prioritize(self, body: bytes) -> bytes:
+        """The encoded ``HostPriorityList``; empty where the request cannot be read."""
+        try:
+            args = messages.decode(body, ExtenderArgs)
+            names = _names(args)
+            pending = self._state.saw(decode_pod(args.pod)) if messages.given(args.pod) else None
+        except (MessageError, WireError):
+            return messages.encode([])
+        scores = await self._scores(pending, names) if pending else [0] * len(names)
+        return messages.encode(list(map(HostPriority, names, scores)))
+
+    async def warm(self) -> None:
+        """Compute beforehand what is requested for pods without a policy."""
+        await self._plain(ANY_SHARE, list(self._state.ledger.nodes()))
+
+    async def _scores(self, pending: UnscheduledPod, names: Sequence[NodeName]) -> Sequence[int]:
+        marks = self._gangs.scores(pending, names)
+        if marks is not None:
+            return [marks[name] for name in names]
+        if pending.pod_request is None:
+            return [0] * len(names)
+        if is_plain_share(pending.pod_request):
+            return await self._plain(pending.pod_request, names)
+        return await self._exact(pending.pod_request, names)
+
+    async def _plain(self, pod_request: PodRequest, names: Sequence[NodeName]) -> Sequence[int]:
+        """Scores of a plain share, out of the scores of all amounts."""
+        rows = await self._cache.results(
+            ("share scores", pod_request.policy),
+            names,
+            lambda node: share_scores(node, pod_request, self._policy),
+            unknown=lambda _: None,
+        )
+        try:
+            return [row[pod_request.mem] for row in rows]  # type: ignore[index]
+        except (IndexError, TypeError):  # a GPU is smaller than the amount, or there is no row
+            return await self._beside(pod_request, names, rows)
+
+    async def _beside(
+        self,
+        pod_request: PodRequest,
+        names: Sequence[NodeName],
+        rows: Sequence[Sequence[int] | None],
+    ) -> Sequence[int]:
+        """Scores where some nodes have no row, or one that ends before the amount."""
+        rowless = [name for name, row in zip(names, rows, strict=True) if row is None]
+        exact = dict(zip(rowless, await self._exact(pod_request, rowless), strict=True))
+        return [
+            exact[name] if row is None else (*row[pod_request.mem : pod_request.mem + 1], 0)[0]
+            for name, row in zip(names, rows, strict=True)
+        ]
+
+    async def _exact(self, pod_request: PodRequest, names: Sequence[NodeName]) -> list[int]:
+        """Scores as the core gives them, one node at a time."""
+        return await self._cache.results(
+            ("score", pod_request),
+            names,
+            lambda node: self._score(node, pod_request),
+            unknown=lambda _: 0,
+        )
+
+    def _score(self, node: NodeInfo, pod_request: PodRequest) -> int:
+        return score(node, pod_request, self._policy, grouping=self._grouping)
+
+
+def _names(args: ExtenderArgs) -> list[NodeName]:
+    if messages.given(args.node_names):
+        return messages.names_of(args.node_names)
+    return list(messages.items_of(args.nodes)) if messages.given(args.nodes) else []

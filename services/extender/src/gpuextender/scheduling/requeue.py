@@ -1,0 +1,228 @@
+"""Sends a refused pod back to its scheduler once it fits on a node.
+
+kube-scheduler and this process have separate watches. If the scheduler receives a pod's end first,
+it calls filter at once, filter refuses on a state that is a moment older, and the pod then waits
+for the next event, up to minutes. So this module stores every pod that was refused on all nodes,
+and when a changed node fits the pod, it patches one annotation of the pod: kube-scheduler tries a
+waiting pod again when the pod itself is updated (1.20: any change of its metadata; newer ones: an
+extender that refused it is registered for every event of a pod).
+
+The patch goes to ``pods/status``, which carries metadata and cannot change what the pod runs: a
+scheduler has this right anyway, to write conditions.
+
+A pod is sent back once for a change, never twice a second, and after longer waits each time; all
+of them together at a bounded rate, those of highest priority first.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from time import time_ns
+from typing import Final
+
+import msgspec
+import structlog
+
+from gpucore.model import PodRequest
+from gpucore.scheduling.pending_pods import UnscheduledPod
+from gpucore.scheduling.requeue import RefusedPod, RefusedPods, RememberedPod, fitting
+from gpucore.units import NodeName, PodUid
+from gpucore.wire.names import RETRY
+from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pods import Pod
+from gpuextender import metrics
+from gpuextender.scheduling.gangs import Gangs
+from gpuextender.state import State
+from gpukube.client import KubeClient
+from gpukube.errors import KubeError, NotFoundError
+from gpukube.rate_limiter import RateLimiter
+from gpukube.server.time_slices import TimeSlices
+
+GRACE_SECONDS: Final = 0.15
+"""A scheduler that received the change itself retries its pods within this time."""
+AGAIN_SECONDS: Final = 1.0
+"""The least time between two wake-ups of one pod; doubled with each."""
+LONGEST_SECONDS: Final = 15.0
+BURST: Final = 100
+PER_SECOND: Final = 50
+AT_ONCE: Final = 16
+
+log = structlog.get_logger(__name__)
+
+
+class Requeue:
+    """Remembers refused pods; :meth:`run` sends them back."""
+
+    def __init__(self, state: State, api: KubeClient, gangs: Gangs) -> None:
+        self._state, self._api, self._gangs = state, api, gangs
+        self._pods = RefusedPods()
+        self.on_refused: Callable[[UnscheduledPod], object] = lambda _: None
+        self._changed = asyncio.Event()
+        self._sending = asyncio.Semaphore(AT_ONCE)
+        self._rate = RateLimiter(burst=BURST, quiet=PER_SECOND, busy=PER_SECOND)
+
+    @property
+    def change(self) -> int:
+        """The generation of the state that evaluations use now."""
+        return self._pods.change
+
+    def refused(
+        self,
+        pending: UnscheduledPod,
+        pod_request: PodRequest,
+        nodes: Sequence[NodeName],
+        *,
+        judged: int,
+    ) -> None:
+        """No node of ``nodes`` could take the pod when it was judged.
+
+        Args:
+            judged: :attr:`change` before that.
+        """
+        pod = pending.pod
+        refused = RefusedPod(pod.uid, pod_request, pod.priority, pod.creation)
+        entry = self._pods.remember(pod, refused, nodes, judged=judged)
+        entry.incomplete = not self._gangs.complete(pending)
+        self.on_refused(pending)
+        if self._pods.change > judged:
+            self._changed.set()
+
+    def is_refused(self, uid: PodUid) -> bool:
+        """No node that the scheduler offered could take the pod."""
+        return uid in self._pods
+
+    def refused_pods(self) -> list[Pod]:
+        """The pods that no offered node could take, those to be tried first in front."""
+        return [entry.pod for entry in self._pods.ranked()]
+
+    def accepted(self, pending: UnscheduledPod) -> None:
+        """Some node can take the pod."""
+        self._pods.forget(pending.pod.uid)
+
+    def node_changed(self, node: NodeName) -> None:
+        """A node's ledger entry changed or was removed."""
+        self._pods.node_changed(node, exists=self._state.ledger.node(node) is not None)
+        if self._pods:
+            self._changed.set()
+
+    def pod_came(self) -> None:
+        """A pod came that may complete a gang."""
+        self._pods.member_came()
+        if self._pods:
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Work for ever."""
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(GRACE_SECONDS)
+            self._changed.clear()
+            if await self.look():
+                asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._changed.set)
+
+    async def look(self) -> bool:
+        """Send back every pod that fits now; whether there is more to do later."""
+        self._prune()
+        now, ranked = asyncio.get_running_loop().time(), self._pods.ranked()
+        ready = [entry for entry in ranked if entry.not_before <= now]
+        found = await self._alone(ready)
+        crowd, more = self._together(ready)
+        found += crowd
+        await asyncio.gather(*(self._in_turn(entry) for entry in found))
+        return more or bool(found) or len(ready) < len(ranked)
+
+    async def _alone(self, ranked: Sequence[RememberedPod]) -> list[RememberedPod]:
+        """Pods of no gang that fit on a changed node."""
+        waiting = {one.refused.uid: one for one in ranked if gang_of(one.pod) is None}
+        found, slices = list[RememberedPod](), TimeSlices()
+        for node, change in self._pods.changed_nodes():
+            node_info = self._state.ledger.node(node)
+            if node_info is None or not waiting:
+                continue
+            candidates = (
+                one.refused
+                for one in waiting.values()
+                if one.judged < change and self._pods.was_offered(one, node)
+            )
+            found += [waiting.pop(uid) for uid in fitting(node_info, candidates)]
+            await slices.yield_to_loop()
+        return sorted(found, key=lambda one: one.refused.rank)
+
+    def _together(self, ranked: Sequence[RememberedPod]) -> tuple[list[RememberedPod], bool]:
+        """The pods of one gang if they can be placed now, and whether other gangs may fit too.
+
+        Pods that were refused because some of the gang were missing go back too once all exist:
+        their scheduler has to report the reason that holds now.
+
+        Planning a gang takes long on a large cluster, so that one is planned at a time.
+        """
+        hopeful = [one for one in ranked if gang_of(one.pod) and self._may_fit(one)]
+        if not hopeful:
+            return [], False
+        first = hopeful[0]
+        gang = gang_of(first.pod)
+        crowd = [one for one in hopeful if gang_of(one.pod) == gang]
+        pending = self._state.pending_pod(first.pod.namespace, first.pod.name, first.refused.uid)
+        more = len(crowd) < len(hopeful)
+        if pending is not None and self._worth_a_try(pending, first):
+            return crowd, more
+        for one in crowd:
+            one.judged = self._pods.change
+        return [], more
+
+    def _worth_a_try(self, pending: UnscheduledPod, entry: RememberedPod) -> bool:
+        """The gang can be placed, or is refused for another reason than before."""
+        if entry.incomplete and self._gangs.complete(pending):
+            return True
+        return self._gangs.could_go(pending, self._pods.offered(entry))
+
+    def _may_fit(self, entry: RememberedPod) -> bool:
+        """Whether a gang's pod may fit: new members exist, or this pod fits on a changed node."""
+        if self._pods.members_changed > entry.judged:
+            return True
+        node_infos = (
+            self._state.ledger.node(node)
+            for node, change in self._pods.changed_nodes()
+            if entry.judged < change and self._pods.was_offered(entry, node)
+        )
+        return any(node_info and fitting(node_info, [entry.refused]) for node_info in node_infos)
+
+    def _prune(self) -> None:
+        for entry in list(self._gone()):
+            self._pods.forget(entry.refused.uid)
+
+    def _gone(self) -> Iterator[RememberedPod]:
+        """Pods that are placed, or not there any more."""
+        for entry in self._pods.ranked():
+            pod = entry.pod
+            known = self._state.pending_pod(pod.namespace, pod.name, pod.uid)
+            if known is None or known.pod.gated or self._holds(pod.uid):
+                yield entry
+
+    def _holds(self, uid: PodUid) -> bool:
+        """The pod is bound or being bound; one that is nominated may still be refused."""
+        ledger = self._state.ledger
+        return ledger.allocation(uid) is not None and ledger.nomination(uid) is None
+
+    async def _in_turn(self, entry: RememberedPod) -> None:
+        """Several at a time: a busy API server takes tenths of a second for each."""
+        await asyncio.sleep(self._rate.turn(asyncio.get_running_loop().time()))
+        async with self._sending:
+            await self._send_back(entry)
+
+    async def _send_back(self, entry: RememberedPod) -> None:
+        pod, judged = entry.pod, entry.judged
+        entry.judged = self._pods.change
+        wait = min(AGAIN_SECONDS * 2.0 ** min(entry.wakeups, 30), LONGEST_SECONDS)
+        entry.wakeups += 1
+        entry.not_before = asyncio.get_running_loop().time() + wait
+        metadata = {"uid": pod.uid, "annotations": {RETRY: str(time_ns())}}
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+        try:
+            await self._api.patch(path, msgspec.json.encode({"metadata": metadata}))
+            metrics.REQUEUES.labels("written").inc()
+        except NotFoundError:
+            self._pods.forget(pod.uid)
+        except KubeError as error:
+            entry.judged = judged
+            metrics.REQUEUES.labels("failed").inc()
+            log.info("pod not sent back", pod=f"{pod.namespace}/{pod.name}", error=str(error))

@@ -1,0 +1,231 @@
+"""Old manifests as claims on a real API server, with the real scheduler and claim controller.
+
+Part of ``make e2e``: the programs come from the same cache as the kind cluster's.
+"""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from planes import Source, control_plane, plane  # noqa: F401 - the fixture of that name
+from running import Running, until
+
+from environments.apicall import ApiCalls
+from environments.controlplane import ControlPlane
+from gpucore.units import NodeName
+from gpukube.testing.certificates import make_certificate
+
+API = "/apis/resource.k8s.io/v1"
+HOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+DRIVER = "gpu.gpushare.io"
+SCHEDULER = "default-scheduler"
+SECONDS = 60
+NODE = NodeName("claims-1")
+Object = dict[str, Any]
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+async def calls(plane: ControlPlane) -> AsyncIterator[ApiCalls]:  # noqa: F811
+    """A session with the API server."""
+    async with ApiCalls.to(plane) as found:
+        yield found
+
+
+@pytest.fixture
+async def stack(plane: ControlPlane, calls: ApiCalls, tmp_path: Path) -> AsyncIterator[Running]:  # noqa: F811
+    """Extender with webhook, the scheduler, and the controller that makes claims of templates."""
+    folder = tmp_path / "certificates"
+    make_certificate(folder, "webhook")
+    options = {
+        "webhook_port": 0,
+        "webhook_certificates": folder,
+        "claims": True,
+        "claims_convert": True,
+    }
+    scheduler = await asyncio.to_thread(plane.scheduler, None, name=SCHEDULER)
+    controller = await asyncio.to_thread(claim_controller, plane)
+    try:
+        async with Running(Source(plane), tmp_path, **options) as running:  # type: ignore[arg-type]
+            await running.ready()
+            await until("the webhook listens", lambda: running.service.listeners.admission.started)
+            bundle = (folder / "tls.crt").read_bytes()
+            await prepare(calls, running.service.listeners.admission.port, bundle)
+            yield running
+    finally:
+        controller.stop()
+        scheduler.stop()
+
+
+def claim_controller(plane: ControlPlane) -> Any:  # noqa: F811
+    """kube-controller-manager with the one controller that makes claims and frees them."""
+    program = plane._programs / "kube-controller-manager"
+    flags = [
+        f"--kubeconfig={plane.kubeconfig}",
+        "--controllers=resourceclaim-controller",
+        "--leader-elect=false",
+        "--secure-port=0",
+        "--kube-api-qps=500",
+        "--kube-api-burst=500",
+    ]
+    return plane.start_program("claim-controller", [program, *flags])
+
+
+async def prepare(calls: ApiCalls, port: int, bundle: bytes) -> None:
+    """A node with one GPU of 15 GiB as claims, the class, the namespaces and the webhook."""
+    amounts = {"cpu": "8", "memory": "16Gi", "pods": "50"}
+    conditions = [{"type": "Ready", "status": "True"}]
+    status = {"capacity": amounts, "allocatable": amounts, "conditions": conditions}
+    node = {"metadata": {"name": NODE, "labels": {"gpushare/api": "claims"}}, "status": status}
+    await calls.create("/api/v1/nodes", [node])
+    selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
+    await calls.create(
+        f"{API}/deviceclasses", [kind("DeviceClass", "gpushare", {"selectors": [selector]})]
+    )
+    await calls.create(f"{API}/resourceslices", [resource_slice()])
+    namespaces = [
+        {"metadata": {"name": "team", "labels": {"gpushare/api": "claims"}}},
+        {"metadata": {"name": "other"}},
+    ]
+    await calls.create("/api/v1/namespaces", namespaces)
+    await calls.create(HOOKS, [configuration(port, bundle)])
+    await following(calls)
+
+
+def configuration(port: int, bundle: bytes) -> Object:
+    """The chart's second webhook, by an address of this machine."""
+    url = f"https://127.0.0.1:{port}/admit-claims"
+    selected = {"key": "gpushare/api", "operator": "In", "values": ["claims"]}
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["pods"],
+        "operations": ["CREATE"],
+    }
+    hook = {
+        "name": "claims.pods.gpushare.io",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Fail",
+        "clientConfig": {"url": url, "caBundle": base64.b64encode(bundle).decode()},
+        "rules": [rule],
+        "namespaceSelector": {"matchExpressions": [selected]},
+    }
+    return {"metadata": {"name": "claims"}, "webhooks": [hook]}
+
+
+def kind(name_of_kind: str, name: str, spec: Object) -> Object:
+    """An object of the API of claims."""
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": name_of_kind}
+    return head | {"metadata": {"name": name}, "spec": spec}
+
+
+def resource_slice() -> Object:
+    """One GPU."""
+    memory = {"default": "15Gi", "validRange": {"min": "1Gi", "max": "15Gi", "step": "1Gi"}}
+    compute = {"default": "0", "validRange": {"min": "0", "max": "100", "step": "1"}}
+    device = {
+        "name": "gpu-0",
+        "allowMultipleAllocations": True,
+        "attributes": {"uuid": {"string": "GPU-0"}, "index": {"int": 0}},
+        "capacity": {
+            "memory": {"value": "15Gi", "requestPolicy": memory},
+            "compute": {"value": "100", "requestPolicy": compute},
+        },
+    }
+    pool = {"name": NODE, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": NODE, "pool": pool, "devices": [device]}
+    return kind("ResourceSlice", f"{NODE}-{DRIVER}", spec)
+
+
+def pod(name: str, units: int) -> Object:
+    """A pod as of 2019."""
+    limits = {"aliyun.com/gpu-mem": str(units)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "main", "image": "none", "resources": {"limits": limits}}],
+        },
+    }
+
+
+async def following(calls: ApiCalls) -> None:
+    """Until the API server follows the webhook configuration, of which it hears by a watch."""
+    path = "/api/v1/namespaces/team/pods?dryRun=All"
+    async with asyncio.timeout(SECONDS):
+        while not await converted(calls, path):  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.05)
+
+
+async def converted(calls: ApiCalls, path: str) -> bool:
+    """A probe is converted."""
+    return "resourceClaims" in (await create(calls, path, pod("probe", 1)))["spec"]
+
+
+async def create(calls: ApiCalls, path: str, body: Object) -> Object:
+    """The object as it was made."""
+    made: Object = msgspec.json.decode(await calls.call("POST", path, body))
+    return made
+
+
+async def read(calls: ApiCalls, path: str) -> Object:
+    """An object or a list."""
+    found: Object = msgspec.json.decode(await calls.call("GET", path))
+    return found
+
+
+async def waited(calls: ApiCalls, path: str, true: Callable[[Object], object]) -> Object:
+    """Until something is true of an object."""
+    async with asyncio.timeout(SECONDS):
+        while not true(found := await read(calls, path)):  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.05)
+    return found
+
+
+async def test_an_old_manifest_becomes_an_allocated_claim(calls: ApiCalls, stack: Running) -> None:
+    """From ``aliyun.com/gpu-mem: 7`` to a share of a GPU, without extender; and dry runs."""
+    pods = "/api/v1/namespaces/team/pods"
+    templates = f"{API}/namespaces/team/resourceclaimtemplates"
+    dry = await create(calls, f"{pods}?dryRun=All", pod("dry", 7))
+    assert dry["spec"]["resourceClaims"][0]["resourceClaimTemplateName"].startswith("gpushare-")
+    assert (await read(calls, templates))["items"] == []
+    for name, units in (("a", 7), ("b", 8)):
+        made = await create(calls, pods, pod(name, units))
+        assert "aliyun.com/gpu-mem" not in str(made["spec"]["containers"][0]["resources"])
+        await waited(calls, f"{pods}/{name}", lambda found: found["spec"].get("nodeName"))
+    claims = (await read(calls, f"{API}/namespaces/team/resourceclaims"))["items"]
+    consumed = {
+        claim["status"]["reservedFor"][0]["name"]: claim["status"]["allocation"]["devices"][
+            "results"
+        ][0]["consumedCapacity"]["memory"]
+        for claim in claims
+    }
+    assert consumed == {"a": "7Gi", "b": "8Gi"}
+    info = stack.state.ledger
+    await until("the extender's ledger has both", lambda: info.node(NODE).used_units == 15)
+    assert info.node(NODE).overfull == ()
+    await create(calls, pods, pod("c", 1))
+    message = await waited(calls, f"{pods}/c", refused)
+    assert "cannot allocate all claims" in refused(message)
+    await calls.call("DELETE", f"{pods}/a")
+    await waited(calls, f"{pods}/c", lambda found: found["spec"].get("nodeName"))
+    await create(calls, "/api/v1/namespaces/other/pods", pod("plain", 7))
+    plain = await read(calls, "/api/v1/namespaces/other/pods/plain")
+    assert "resourceClaims" not in plain["spec"]
+    status, text = await stack.get("/metrics")
+    assert status == 200
+    assert f'node="{NODE}"' in text
+
+
+def refused(found: Object) -> str:
+    """The message of a scheduler that found no node."""
+    conditions = found.get("status", {}).get("conditions", ())
+    return next((each["message"] for each in conditions if each["status"] == "False"), "")

@@ -1,0 +1,176 @@
+"""A burst of pods packs a live cluster as the offline replay of the same policy does.
+
+``GPUSHARE_TRACE`` names a folder with the node list and the default pod list of the public trace of
+2023 (``openb_*.csv``): 2,000 of its pods with GPUs then go to nodes of it that can hold ten in
+eleven of them. Without it, nodes and pods are drawn here.
+"""
+
+import asyncio
+import csv
+import os
+import random
+from collections.abc import AsyncIterator, Iterable, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+import msgspec
+import pytest
+from chartconfig import chart_config
+from planes import Source, plane
+from running import Running
+
+from environments import fakenodes
+from environments.apicall import ApiCalls
+from environments.controlplane import ControlPlane
+from gpucore.simulate.hosts import HostWorkload
+from gpucore.simulate.replay import replay
+from gpucore.simulate.traces import TraceNode, TracePod
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+__all__ = ["plane"]  # a fixture
+
+Object = dict[str, Any]
+ENVIRONMENT: Final = dict(os.environ)  # before a fixture takes our settings away
+TRACE: Final = ENVIRONMENT.get("GPUSHARE_TRACE", "")
+PODS: Final = "/api/v1/namespaces/default/pods"
+UNITS: Final = 1000
+"""Of a GPU, as in the trace."""
+COUNT: Final = 2000 if TRACE else 150
+REQUESTED: Final = 1.1
+"""Times the GPUs of the nodes."""
+SCHEDULER: Final = "packing"
+QUIET_SECONDS: Final = 8.0
+"""Without a bind, after which the rest of the pods count as refused."""
+LIMIT_SECONDS: Final = 400.0
+
+
+def cluster() -> tuple[list[TraceNode], list[TracePod]]:
+    """Nodes by name, and the pods in the order in which they come."""
+    chance = random.Random(18)
+    known = traced(Path(TRACE)) if TRACE else drawn(chance)
+    pods = chance.sample(known[1], COUNT)
+    wanted = sum(pod.milli for pod in pods) / REQUESTED
+    nodes: list[TraceNode] = []
+    for node in chance.sample(known[0], len(known[0])):
+        if sum(one.gpus for one in nodes) * UNITS < wanted:
+            nodes.append(node)
+    return sorted(nodes, key=lambda node: node.name), pods
+
+
+def traced(folder: Path) -> tuple[list[TraceNode], list[TracePod]]:
+    """The trace's nodes, and its pods with GPUs."""
+    with (folder / "openb_node_list_gpu_node.csv").open() as file:
+        nodes = [
+            TraceNode(r["sn"], int(r["cpu_milli"]), int(r["memory_mib"]), int(r["gpu"]), r["model"])
+            for r in csv.DictReader(file)
+        ]
+    with (folder / "openb_pod_list_default.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if int(row["num_gpu"])]
+    return nodes, [
+        TracePod(
+            row["name"],
+            *(int(row[key]) for key in ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")),
+            models=frozenset(filter(None, row["gpu_spec"].split("|"))),
+        )
+        for row in rows
+    ]
+
+
+def drawn(chance: random.Random) -> tuple[list[TraceNode], list[TracePod]]:
+    """Nodes and pods of several sizes."""
+    nodes = [TraceNode(f"node-{n:03}", 64000, 262144, chance.choice((2, 4, 8))) for n in range(60)]
+    shares = [(1, milli) for milli in (100, 250, 330, 460, 500, 700)]
+    sizes = [*shares, *((gpus, UNITS) for gpus in (1, 1, 2, 4))]
+    pods = [
+        TracePod(f"pod-{n:04}", chance.choice((1000, 4000, 12000)), 8192, *chance.choice(sizes))
+        for n in range(COUNT)
+    ]
+    return nodes, pods
+
+
+def node_object(node: TraceNode) -> Object:
+    """The node as a device plugin would have left it, for shares and exclusive GPUs."""
+    (item,) = fakenodes.nodes(1, cards=node.gpus, units=UNITS)
+    item["metadata"]["name"] = node.name
+    item["metadata"]["labels"] |= {"gputopology": "true", "model": node.model or "any"}
+    text = fakenodes.inventory(node.name, node.gpus, UNITS)
+    item["metadata"]["annotations"] = {"gpushare/inventory": text}
+    amounts = item["status"]["allocatable"]
+    amounts |= {"cpu": f"{node.cpu_milli}m", "memory": f"{node.memory_mib}Mi"}
+    amounts["aliyun.com/gpu"] = str(node.gpus)
+    return item
+
+
+def pod_object(pod: TracePod) -> Object:
+    """The pod of a user who wants this."""
+    item = fakenodes.pod(pod.name, pod.gpu_milli, scheduler=SCHEDULER)
+    limits = {"cpu": f"{pod.cpu_milli}m", "memory": f"{pod.memory_mib}Mi"}
+    if pod.gpu_milli == UNITS:
+        limits["aliyun.com/gpu"] = str(pod.gpus)
+    else:
+        limits["aliyun.com/gpu-mem"] = str(pod.milli)
+    item["spec"]["containers"][0]["resources"]["limits"] = limits
+    if pod.models:
+        one = {"key": "model", "operator": "In", "values": sorted(pod.models)}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [one]}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        item["spec"]["affinity"] = {"nodeAffinity": required}
+    return item
+
+
+@pytest.fixture
+async def calls(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[ApiCalls]:
+    """An API server with an extender, and a scheduler as the chart configures it."""
+    async with ApiCalls.to(plane) as session:
+        config = await chart_config(plane, session)
+        await session.create("/api/v1/nodes", map(node_object, cluster()[0]))
+        async with Running(Source(plane), tmp_path, bind_deadline=30) as extender:
+            await extender.ready()
+            url = f"{extender.url}/gpushare-scheduler"
+            process = await asyncio.to_thread(plane.scheduler, url, name=SCHEDULER, like=config)
+            try:
+                yield session
+            finally:
+                await asyncio.to_thread(process.stop)
+
+
+async def bound(calls: ApiCalls) -> set[str]:
+    """Names of the pods with a node."""
+    found: Object = msgspec.json.decode(await calls.call("GET", PODS))
+    return {one["metadata"]["name"] for one in found["items"] if one["spec"].get("nodeName")}
+
+
+async def settled(calls: ApiCalls, pods: Sequence[TracePod]) -> set[str]:
+    """The pods that are bound once nothing has been bound for a while."""
+    names: set[str] = set()
+    begin = last = monotonic()
+    while monotonic() - last < QUIET_SECONDS and len(names) < len(pods):
+        assert monotonic() - begin < LIMIT_SECONDS
+        await asyncio.sleep(0.5)
+        found = await bound(calls)
+        names, last = found, monotonic() if len(found) > len(names) else last
+    return names
+
+
+async def create_in_order(calls: ApiCalls, pods: Iterable[TracePod]) -> None:
+    """One after the other, as fast as the API server takes them."""
+    for pod in pods:
+        await calls.call("POST", PODS, pod_object(pod))
+
+
+async def test_a_burst_packs_as_the_replay_of_its_policy(calls: ApiCalls) -> None:
+    """Within one per cent of the GPUs that the replay allocates."""
+    nodes, pods = cluster()
+    offline = replay(
+        nodes, pods, "binpack", workload=HostWorkload(()), pick=lambda _: 0, target=100.0
+    )
+    await create_in_order(calls, pods)
+    names = await settled(calls, pods)
+    live = sum(pod.milli for pod in pods if pod.name in names) / UNITS
+    print(
+        f"{len(nodes)} nodes, {offline.gpus} GPUs, {len(pods)} pods, {offline.requested:.0f} GPUs: "
+        f"replay {offline.placed:.1f} GPUs ({offline.failed_pods} pods refused), "
+        f"live {live:.1f} ({len(pods) - len(names)})"
+    )
+    assert abs(live - offline.placed) <= 0.01 * offline.placed

@@ -1,0 +1,112 @@
+"""Which replica nominates: the one beside the scheduler that holds the Lease."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from gpuextender.nomination.rounds import FRESH_SECONDS, Leadership
+from gpukube.errors import NotFoundError
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+PATH = "/apis/coordination.k8s.io/v1/namespaces/gpushare/leases/gpushare-scheduler"
+
+
+class Leases:
+    """An API server with one Lease, or none."""
+
+    def __init__(self) -> None:
+        self.spec: dict[str, Any] | None = None
+        self.reads = 0
+
+    def held(self, holder: str | None, since: float = 0.0) -> None:
+        """The holder renewed the Lease so many seconds ago."""
+        renewed = (NOON - timedelta(seconds=since)).isoformat().replace("+00:00", "Z")
+        self.spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}
+
+    async def get(self, path: str) -> bytes:
+        """The Lease."""
+        assert path == PATH
+        self.reads += 1
+        if self.spec is None:
+            raise NotFoundError("no lease", status=404, message="not found")
+        return json.dumps({"spec": self.spec}).encode()
+
+
+class Bench:
+    """A process on the host ``pod-a``."""
+
+    def __init__(self, lease: str = "gpushare/gpushare-scheduler") -> None:
+        self.api, self.now = Leases(), 0.0
+        self.leadership = Leadership(
+            self.api,  # type: ignore[arg-type]
+            lease=lease,
+            host="pod-a",
+            now=lambda: self.now,
+            clock=lambda: NOON,
+        )
+
+
+async def test_a_process_without_a_lease_always_leads() -> None:
+    """In mode extender no scheduler is elected beside it."""
+    bench = Bench(lease="")
+    assert await bench.leadership.leads()
+    assert bench.api.reads == 0
+
+
+@pytest.mark.parametrize(
+    ("holder", "since", "leads"),
+    [
+        ("pod-a_1234", 0, True),
+        ("pod-a_1234", 14, True),
+        ("pod-a_1234", 15, False),
+        ("pod-b_1234", 0, False),
+        ("pod-a2_1234", 0, False),
+        ("pod-a", 0, False),
+        ("", 0, False),
+        (None, 0, False),
+    ],
+)
+async def test_the_holder_of_the_lease_is_the_scheduler_of_this_pod(
+    holder: str | None, since: float, *, leads: bool
+) -> None:
+    """By the hostname in front of the identity; a Lease that was not renewed counts no more."""
+    bench = Bench()
+    bench.api.held(holder, since)
+    assert await bench.leadership.leads() is leads
+
+
+async def test_without_an_answer_nobody_leads() -> None:
+    """Nor with an odd one."""
+    bench = Bench()
+    assert not await bench.leadership.leads()
+    bench.now += FRESH_SECONDS
+    bench.api.spec = {"holderIdentity": 7}
+    assert not await bench.leadership.leads()
+
+
+async def test_the_lease_is_read_once_a_second() -> None:
+    """However often it is needed."""
+    bench = Bench()
+    bench.api.held("pod-a_1")
+    assert await bench.leadership.leads()
+    bench.api.held("pod-b_1")
+    assert await bench.leadership.leads()
+    bench.now += FRESH_SECONDS
+    assert not await bench.leadership.leads()
+    assert bench.api.reads == 2
+
+
+async def test_a_lease_that_was_lost_between_two_looks_begins_another_term() -> None:
+    """Another scheduler may have led meanwhile, and its extender may have nominated."""
+    bench = Bench()
+    terms = list[int]()
+    for transitions in (3, 3, 5):
+        bench.api.held("pod-a_1")
+        assert bench.api.spec is not None
+        bench.api.spec["leaseTransitions"] = transitions
+        bench.now += FRESH_SECONDS
+        assert await bench.leadership.leads()
+        terms.append(bench.leadership.term)
+    assert terms[0] == terms[1] != terms[2]

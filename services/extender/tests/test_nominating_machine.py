@@ -1,0 +1,328 @@
+"""Two replicas that nominate, at random: no memory is nominated twice, no reservation is orphaned.
+
+Each node has one GPU, so that the memory of a node is that of its GPU. Watches bring events late; a
+new leader has heard of everything that was written before it took the Lease.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+from decoded import a_pod
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from nominating import pending, ready
+from objects import Object
+
+from gpucore.gang.spread import Rules
+from gpucore.model import Placement
+from gpucore.scheduling.policy import place
+from gpucore.topology.grouping import BY_LINKS
+from gpucore.units import NodeName, PodUid
+from gpucore.wire.lists import decode_constrained_pods
+from gpucore.wire.names import DEFAULT_NAMES
+from gpucore.wire.nodes import decode_node
+from gpucore.wire.pods import Pod
+from gpuextender.nomination.nominator import Nominator
+from gpuextender.nomination.rounds import Adoption, NominationRounds
+from gpuextender.nomination.writes import MANAGER, NominationWrites
+from gpuextender.scheduling.gangs import Gangs
+from gpuextender.scheduling.requeue import Requeue
+from gpuextender.state import State
+from gpukube.errors import ConflictError, NotFoundError
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+SIZES = {"a": 16, "b": 12, "c": 8}
+FOUND_OUT = 100.0
+"""Seconds after which every pause and every reservation is over."""
+
+
+class Cluster:
+    """An API server with pods, and the log of their changes."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Object] = {}
+        self.log: list[tuple[str, Object]] = []
+        self.version = 0
+
+    def put(self, item: Object) -> Object:
+        """Write a pod."""
+        self.version += 1
+        stored = json.loads(json.dumps(item))
+        stored["metadata"]["resourceVersion"] = str(self.version)
+        self.pods[stored["metadata"]["name"]] = stored
+        self.log.append(("put", stored))
+        return stored
+
+    def delete(self, name: str) -> None:
+        """Delete a pod."""
+        self.log.append(("delete", self.pods.pop(name)))
+
+    def _named(self, path: str) -> Object:
+        name = path.split("/pods/")[1].split("/", maxsplit=1)[0].split("?", maxsplit=1)[0]
+        if name not in self.pods:
+            raise NotFoundError("no pod", status=404, message="not found")
+        return self.pods[name]
+
+    async def get(self, path: str) -> bytes:
+        """A pod."""
+        return json.dumps(self._named(path)).encode()
+
+    async def patch(self, path: str, body: bytes) -> bytes:
+        """A nomination, or none any more, under the preconditions of the patch."""
+        item, patch = json.loads(json.dumps(self._named(path))), json.loads(body)
+        wanted, metadata = patch["metadata"], item["metadata"]
+        if any(
+            wanted.get(key, metadata[key]) != metadata[key] for key in ("uid", "resourceVersion")
+        ):
+            raise ConflictError("changed", status=409, message="conflict")
+        nominate(item, patch["status"]["nominatedNodeName"] or "", MANAGER)
+        return json.dumps(self.put(item)).encode()
+
+    def shown(self, name: str) -> Iterator[Object]:
+        """Pending pods that an extender nominated to a node."""
+        for item in self.pods.values():
+            by = item["metadata"].get("managedFields", [{}])[0].get("manager")
+            here = item["status"].get("nominatedNodeName") == name
+            if here and by == MANAGER and not item["spec"].get("nodeName"):
+                yield item
+
+
+def nominate(item: Object, node: str, manager: str) -> None:
+    """Somebody writes the nomination of a pod; who writes what is there writes nothing."""
+    if item["status"].get("nominatedNodeName", "") == node:
+        return
+    item["status"].pop("nominatedNodeName", None)
+    if node:
+        item["status"]["nominatedNodeName"] = node
+    fields = {"f:status": {"f:nominatedNodeName": {}}} if node else {}
+    item["metadata"]["managedFields"] = [{"manager": manager, "fieldsV1": fields}]
+
+
+def read(item: Object) -> Pod:
+    """A pod as the informer reads it."""
+    raw = json.dumps({"metadata": {}, "items": [item]}).encode()
+    return decode_constrained_pods(raw).items[0]
+
+
+class _Healthy:
+    def obstacle(self) -> str:
+        return ""
+
+    async def unconfirmed(self) -> str:
+        return ""
+
+
+class Replica:
+    """An extender without its sockets."""
+
+    def __init__(
+        self, cluster: Cluster, now: Callable[[], float], leads: Callable[[], bool]
+    ) -> None:
+        self.cluster, self.now, self.heard = cluster, now, 0
+        self.loop = asyncio.new_event_loop()
+        self.state = State(DEFAULT_NAMES, clock=self.clock)
+        for name, size in SIZES.items():
+            self.state.node_changed(decode_node(json.dumps(ready(name, size)).encode()))
+        gangs = Gangs(self.state, Rules(), clock=self.clock)
+        requeue = Requeue(self.state, cluster, gangs)  # type: ignore[arg-type]
+        self.writes = NominationWrites(self.state, cluster, requeue)  # type: ignore[arg-type]
+
+        async def leading() -> bool:
+            return leads()
+
+        self.writes.leads = leading
+        self.nominator = Nominator(
+            self.state, requeue, self.writes, gangs, policy="binpack", grouping=BY_LINKS,
+            after=0, limit=64, clock=self.clock, now=now,
+        )  # fmt: skip
+        adoption = Adoption(self.state, cluster, self.nominator.adopt, now)  # type: ignore[arg-type]
+        self.rounds = NominationRounds(
+            self.nominator, _Healthy(), self, adoption, now=now,  # type: ignore[arg-type]
+        )  # fmt: skip
+        self.leads, self.term = leading, 0
+        self.state.asked = self.nominator.asked
+        self.state.candidates.on_change = self.nominator.node_changed
+        self.state.add_event_handler(self.nominator.node_changed)
+
+    def clock(self) -> int:
+        """Nanoseconds."""
+        return int(self.now() * 1e9)
+
+    def hear(self, count: int | None = None) -> None:
+        """The watch brings the next changes, or all."""
+        log = self.cluster.log
+        until = len(log) if count is None else min(self.heard + count, len(log))
+        for what, item in log[self.heard : until]:
+            pod = read(item)
+            self.state.pod_gone(pod) if what == "delete" else self.state.pod_changed(pod)
+        self.heard = until
+
+    def round(self) -> None:
+        """The scheduler calls, and a round follows."""
+        self.state.saw(a_pod(pending("caller", 1)))
+        self.loop.run_until_complete(self.rounds.round())
+
+    def send(self) -> None:
+        """One patch is sent."""
+        self.loop.run_until_complete(self.writes.send_next())
+
+
+class Replicas(RuleBasedStateMachine):
+    """Two replicas, one Lease, a scheduler that binds, clears and preempts, and users."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster, self.time, self.leader, self.serial = Cluster(), 0.0, 0, 0
+        self.both = [
+            Replica(self.cluster, lambda: self.time, lambda i=i: self.leader == i)  # type: ignore[misc]
+            for i in range(2)
+        ]
+
+    @property
+    def leading(self) -> Replica:
+        return self.both[self.leader]
+
+    def _pending(self) -> list[Object]:
+        return [one for one in self.cluster.pods.values() if not one["spec"].get("nodeName")]
+
+    @rule(mem=st.sampled_from([4, 8, 12]), priority=st.sampled_from([0, 0, 9]))
+    def pod_comes(self, mem: int, priority: int) -> None:
+        self.serial += 1
+        self.cluster.put(pending(f"p{self.serial}", mem, priority=priority))
+
+    @rule(size=st.integers(2, 3), mem=st.sampled_from([4, 8]))
+    def gang_comes(self, size: int, mem: int) -> None:
+        self.serial += 1
+        labels = {"gpu-topology": f"g{self.serial}", "gpu-topology-replica": str(size)}
+        for number in range(size):
+            self.cluster.put(pending(f"g{self.serial}-{number}", mem, labels=labels))
+
+    @rule(which=st.integers(0, 1), count=st.integers(1, 6))
+    def watch_brings(self, which: int, count: int) -> None:
+        self.both[which].hear(count)
+
+    @rule(which=st.sampled_from([0, 1]), seconds=st.sampled_from([0.0, 0.3, 1.0, 20.0, 70.0]))
+    def round_happens(self, which: int, seconds: float) -> None:
+        self.time += seconds
+        self.both[which].round()
+
+    @rule(which=st.integers(0, 1), count=st.integers(1, 8))
+    def patches_are_sent(self, which: int, count: int) -> None:
+        for _ in range(count):
+            self.both[which].send()
+
+    @rule()
+    def the_lease_moves(self) -> None:
+        self.leader = 1 - self.leader
+        self.leading.hear()
+        self.leading.term += 1
+
+    @precondition(lambda self: self._pending())
+    @rule(pick=st.integers(0, 20))
+    def scheduler_binds(self, pick: int) -> None:
+        """On the node that is reserved for the pod, else on any that fits."""
+        item = self._pending()[pick % len(self._pending())]
+        uid, state = PodUid(item["metadata"]["uid"]), self.leading.state
+        pod = read(item)
+        reserved = state.ledger.nomination(uid)
+        names = [reserved.placement.node] if reserved else [NodeName(name) for name in SIZES]
+        self.leading.hear()
+        for name in names:
+            standing = state.ledger.nomination(uid)
+            if standing is not None and standing.placement.node == name:
+                state.forget(uid)
+            request, info = state.saw(pod).pod_request, state.ledger.node(name)
+            assert request is not None
+            assert info is not None
+            if state.nominations.refusal(info, pod, request) is not None:
+                continue
+            placement = place(info, request)
+            if isinstance(placement, Placement) and state.ledger.allocation(uid) is None:
+                state.assume(pod, placement, now_ns=self.leading.clock())
+                changed = json.loads(json.dumps(self.cluster.pods[item["metadata"]["name"]]))
+                changed["spec"]["nodeName"] = name
+                index = str(next(iter(placement.mem)))
+                changed["metadata"]["annotations"] = {"ALIYUN_COM_GPU_MEM_IDX": index}
+                self.cluster.put(changed)
+                return
+
+    @precondition(lambda self: self._pending())
+    @rule(pick=st.integers(0, 20), node=st.sampled_from(["", "", "a"]))
+    def scheduler_writes(self, pick: int, node: str) -> None:
+        """It clears the nomination of a pod, or nominates one for which it evicts others."""
+        item = json.loads(json.dumps(self._pending()[pick % len(self._pending())]))
+        nominate(item, node, "kube-scheduler")
+        self.cluster.put(item)
+
+    @precondition(lambda self: self.cluster.pods)
+    @rule(pick=st.integers(0, 20))
+    def pod_goes(self, pick: int) -> None:
+        names = sorted(self.cluster.pods)
+        self.cluster.delete(names[pick % len(names)])
+
+    @invariant()
+    def no_gpu_is_nominated_twice(self) -> None:
+        """In the books of the leader, once it has begun, nominations only take what is free."""
+        if self.leading.rounds._term == self.leading.term:
+            for name, info in self.leading.state.ledger.nodes().items():
+                assert info.used_units <= SIZES[name]
+
+    @invariant()
+    def nominations_of_the_scheduler_stay(self) -> None:
+        """Whatever it writes is changed by the scheduler or by the end of the pod alone."""
+        for what, item in self.cluster.log[-1:]:
+            if what == "put":
+                uid = item["metadata"]["uid"]
+                before = [one for _, one in self.cluster.log[:-1] if one["metadata"]["uid"] == uid]
+                mine = item["metadata"].get("managedFields", [{}])[0].get("manager") == MANAGER
+                if mine and before:
+                    fields = before[-1]["metadata"].get("managedFields", [{}])[0]
+                    theirs = fields.get("manager") == "kube-scheduler" and fields["fieldsV1"]
+                    assert not theirs
+
+    def teardown(self) -> None:
+        """Once everything is heard of and sent, what is shown and what is reserved are the same."""
+        for _ in range(4):
+            self.time += FOUND_OUT
+            for replica in self.both:
+                replica.hear()
+                replica.round()
+                while len(replica.writes):
+                    replica.send()
+        self.leading.hear()
+        held, waiting = self.leading.state.ledger, {}
+        for one in self._pending():
+            waiting[one["metadata"]["uid"]] = one["status"].get("nominatedNodeName")
+        for uid in held.nominations():
+            assert waiting[uid] == held.nomination(uid).placement.node
+        for name in SIZES:
+            for item in self.cluster.shown(name):
+                assert item["metadata"]["uid"] in held.nominations()
+        assert not self.both[1 - self.leader].state.ledger.nominations()
+        for replica in self.both:
+            replica.loop.close()
+
+
+CHECK = settings(
+    max_examples=25,
+    phases=[Phase.generate],
+    stateful_step_count=30,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def test_two_replicas_never_nominate_memory_twice() -> None:
+    """Whatever happens in whatever order; and reservations never outlive their pods."""
+    run_state_machine_as_test(Replicas, settings=CHECK)

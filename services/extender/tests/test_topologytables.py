@@ -1,0 +1,98 @@
+"""Tables of large machines are computed when a node's inventory arrives, beside the requests."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from time import process_time
+
+import pytest
+from objects import node
+from running import until
+
+from gpucore.topology.grouping import prepared
+from gpucore.wire.names import DEFAULT_NAMES
+from gpucore.wire.nodes import Node, decode_node
+from gpuextender.housekeeping import TopologyTables
+from gpuextender.settings import ExtenderSettings
+from gpuextender.state import State
+
+BAR_SECONDS = 0.005
+"""What a filter may take in all; the tables must fit into it as well."""
+
+
+def machine(name: str, gpus: int, link: str) -> Node:
+    """A node whose GPUs are joined in pairs by NVLinks, and otherwise by ``link``."""
+    item = node(name, *[16] * gpus, unit="GiB")
+    inventory = json.loads(item["metadata"]["annotations"]["gpushare/inventory"])
+    pairs = [(a, b) for a in range(gpus) for b in range(a + 1, gpus)]
+    inventory["links"] = {f"{a}-{b}": ["NV4" if a // 2 == b // 2 else link] for a, b in pairs}
+    item["metadata"]["annotations"]["gpushare/inventory"] = json.dumps(inventory)
+    return decode_node(json.dumps(item).encode())
+
+
+class Background:
+    """The job, and what it completed."""
+
+    def __init__(self) -> None:
+        self.state = State(DEFAULT_NAMES)
+        self.completed: list[str] = []
+        self.tables = TopologyTables(self.state.ledger, self.completed.append)
+        self.state.add_event_handler(self.tables.node_changed)
+
+    def ready(self, name: str) -> bool:
+        """The tables of this node are complete."""
+        node_info = self.state.ledger.node(name)
+        return node_info is not None and prepared(node_info.shape)
+
+
+@pytest.fixture
+async def background() -> AsyncIterator[Background]:
+    """The job, running."""
+    found = Background()
+    task = asyncio.create_task(found.tables.run())
+    yield found
+    task.cancel()
+
+
+async def test_an_inventory_has_its_tables_computed_and_the_node_evaluated_again(
+    background: Background,
+) -> None:
+    """Both nodes of a kind are named once their tables are complete; others are left alone."""
+    background.state.node_changed(machine("small", 8, "PIX"))
+    background.state.node_changed(machine("a", 10, "PIX"))
+    background.state.node_changed(machine("b", 10, "PIX"))
+    assert not background.ready("a")
+    await until("tables", lambda: background.completed == ["a", "b"])
+    assert background.ready("a")
+
+
+async def test_a_node_that_goes_or_changes_meanwhile_is_no_obstacle(
+    background: Background,
+) -> None:
+    """The tables are those of the inventory that the node has when its turn comes."""
+    background.state.node_changed(machine("a", 9, "PHB"))
+    background.state.node_changed(machine("b", 9, "PXB"))
+    background.state.node_changed(machine("b", 9, "NODE"))
+    background.state.node_gone("a")
+    await until("tables", lambda: len(background.completed) == 2)
+    assert background.ready("b")
+    background.state.node_changed(machine("a", 9, "PHB"))
+    await until("tables", lambda: background.ready("a"))
+
+
+@pytest.mark.slow
+async def test_requests_are_answered_meanwhile(background: Background) -> None:
+    """While sixteen GPUs are computed nobody waits longer than a filter's bar."""
+    background.state.node_changed(machine("n", 16, "SYS"))
+    waits = []
+    while not background.completed:
+        began = process_time()
+        await asyncio.sleep(0)
+        waits.append(process_time() - began)
+    assert len(waits) > 100
+    assert sorted(waits)[int(len(waits) * 0.99)] < BAR_SECONDS
+
+
+def test_the_extender_never_waits_for_tables() -> None:
+    """Requests are answered by a grown group while tables are missing."""
+    assert not ExtenderSettings().grouping().wait
