@@ -11,7 +11,15 @@ from pathlib import Path
 from grpc_tools import protoc
 
 SOURCE = Path(__file__).resolve().parent / "src"
-PROTOCOLS = ("deviceplugin", "podresources")
+PROTOCOLS = (
+    "deviceplugin",
+    "podresources",
+    "pluginregistration",
+    "dra_v1",
+    "dra_v1beta1",
+    "dra_health_v1",
+    "dra_health_v1alpha1",
+)
 MADE = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
 
 

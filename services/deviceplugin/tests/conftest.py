@@ -1,15 +1,18 @@
 """The stage of the plugin's tests.
 
-A cluster over HTTP, a kubelet on unix sockets, the cards of a machine.
+A cluster over HTTP, a kubelet on unix sockets, the GPUs of a machine.
 """
 
+import asyncio
 import os
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from gpudeviceplugin.settings import Settings
+from gpudeviceplugin.settings import DevicePluginSettings
+from gpukube.testing.clock import FakeClock
 
 sys.path.insert(0, str(Path(__file__).parent))  # the fakes are packages beside the tests
 
@@ -17,5 +20,13 @@ sys.path.insert(0, str(Path(__file__).parent))  # the fakes are packages beside 
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every setting may come from a variable: those of whoever runs the tests are none."""
-    for name in [name for name in os.environ if name.lower() in Settings.model_fields]:
+    for name in [name for name in os.environ if name.lower() in DevicePluginSettings.model_fields]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture
+async def clock() -> AsyncIterator[FakeClock]:
+    """Waits of this test take no time."""
+    fake = FakeClock(asyncio.get_running_loop())
+    yield fake
+    fake.restore()

@@ -1,34 +1,40 @@
-"""Cards that a test can break: the driver's port without a driver."""
+"""GPUs that a test can break: the driver's port without a driver."""
 
 import queue
 import threading
 
-from gpudeviceplugin.cards import (
-    Card,
-    CardLostError,
+from msgspec.structs import replace
+
+from gpucore.node.isolation.driver_limits import NO_LIMIT, MemoryLimit
+from gpudeviceplugin.gpus.devices import (
     DriverError,
+    DriverGpu,
     DriverUnavailableError,
-    Machine,
+    GpuLostError,
+    NodeHardware,
     Usage,
     Xid,
 )
 
 
-def t4(index: int, *, memory_mib: int = 16130) -> Card:
-    """A card of 15 units."""
+def t4(index: int, *, memory_mib: int = 16130) -> DriverGpu:
+    """A GPU of 15 units."""
     uuid = f"GPU-00000000-0000-0000-0000-00000000000{index}"
-    return Card(index, uuid, "Tesla T4", memory_mib, minor=index, numa=index % 2)
+    return DriverGpu(index, uuid, "Tesla T4", memory_mib, minor=index, numa=index % 2)
 
 
 class FakeDriver:
-    """A driver whose cards a test changes.
+    """A driver whose GPUs a test changes.
 
     Attributes:
-        lost: uuids of cards that do not answer.
+        lost: uuids of GPUs that do not answer.
         absent: there is no driver.
+        limits: in force, by uuid and cgroup.
+        refuses_limits: no limit can be set.
+        answers_limits: every GPU is known to have memory limits.
     """
 
-    def __init__(self, *cards: Card) -> None:
+    def __init__(self, *cards: DriverGpu) -> None:
         self.cards = cards
         self.lost: set[str] = set()
         self.absent = False
@@ -37,6 +43,11 @@ class FakeDriver:
         self.usages: dict[str, Usage] = {}
         self.xids: queue.Queue[Xid] = queue.Queue()
         self.probes = 0
+        self.limits: dict[tuple[str, str], MemoryLimit] = {}
+        self.cgroup_use: dict[tuple[str, str], int] = {}
+        self.refuses_limits = False
+        self.answers_limits = False
+        self.version = "535.1"
         self._deaf: set[str] = set()
 
     def open(self) -> None:
@@ -47,19 +58,20 @@ class FakeDriver:
     def close(self) -> None:
         self.block.set()
 
-    def machine(self) -> Machine:
+    def machine(self) -> NodeHardware:
         self.open()
-        there = tuple(card for card in self.cards if card.uuid not in self.lost)
+        cards = [replace(card, memory_limits=self.answers_limits) for card in self.cards]
+        there = tuple(card for card in cards if card.uuid not in self.lost)
         silent = tuple(card.index for card in self.cards if card.uuid in self.lost)
         pairs = [(a.index, b.index) for a in there for b in there if a.index < b.index]
-        return Machine("535.1", there, silent, {f"{a}-{b}": ("SYS",) for a, b in pairs})
+        return NodeHardware(self.version, there, silent, {f"{a}-{b}": ("SYS",) for a, b in pairs})
 
     def probe(self, uuid: str) -> None:
         self.probes += 1
         self.block.wait(30)
         self.open()
         if uuid in self.lost:
-            raise CardLostError(f"{uuid} is lost")
+            raise GpuLostError(f"{uuid} is lost")
 
     def usage(self, uuid: str) -> Usage:
         self.probe(uuid)
@@ -67,12 +79,28 @@ class FakeDriver:
             raise DriverError("not told")
         return self.usages[uuid]
 
+    def memory_limit(self, uuid: str, cgroup: str) -> MemoryLimit:
+        """What is in force, by GPU and cgroup."""
+        self.probe(uuid)
+        return self.limits.get((uuid, cgroup), NO_LIMIT)
+
+    def memory_used(self, uuid: str, cgroup: str) -> int:
+        """What a test says, by GPU and cgroup."""
+        self.probe(uuid)
+        return self.cgroup_use.get((uuid, cgroup), 0)
+
+    def set_memory_limit(self, uuid: str, cgroup: str, limit: MemoryLimit) -> None:
+        """Set it, as long as the driver lets us."""
+        if self.refuses_limits:
+            raise DriverError("nvmlDeviceSetMemoryLimits_v1: Insufficient Permissions")
+        self.limits[uuid, cgroup] = limit
+
     def resubscribe(self) -> None:
-        """Cards that came back are in the event set again."""
+        """GPUs that came back are in the event set again."""
         self._deaf = set(self.lost)
 
     def next_xid(self, timeout_ms: int) -> Xid | None:
-        """As with NVML, a card that was lost tells nothing until somebody subscribes anew."""
+        """As with NVML, a GPU that was lost tells nothing until somebody subscribes anew."""
         self._deaf |= self.lost
         try:
             event = self.xids.get(timeout=min(timeout_ms, 50) / 1000)

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gpudeviceplugin.mps.control import Control
-from gpudeviceplugin.mps.folders import Folders, prepare
-from gpudeviceplugin.mps.supervisor import Phase, Program, Supervisor, Timing
+from gpudeviceplugin.isolation.mps.control import Control
+from gpudeviceplugin.isolation.mps.folders import Folders, prepare
+from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase, Program, Supervisor, Timing
 
 PROGRAM = Path(__file__).parents[3] / "e2e/standins/mps/nvidia-cuda-mps-control"
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
@@ -25,18 +25,18 @@ CURT = Timing(check=0.05, answer=30, start=60, first_pause=0.01, longest_pause=0
 
 
 class MpsStage:
-    """A card's daemon, its directories, and what its supervisor said of it."""
+    """A GPU's daemon, its directories, and what its supervisor said of it."""
 
     def __init__(self, root: Path, program: Program, timing: Timing) -> None:
         self.folders = Folders(root / UUID / "pipe", root / UUID / "log")
         self.control = Control(str(PROGRAM), self.folders)
         self.supervisor = Supervisor(UUID, program, self.folders, timing)
-        self.said: list[tuple[Phase, str]] = []
+        self.said: list[tuple[MpsDaemonPhase, str]] = []
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.supervisor.on_change = self._heard
 
-    def _heard(self, _before: Phase, after: Phase) -> None:
+    def _heard(self, _before: MpsDaemonPhase, after: MpsDaemonPhase) -> None:
         self.said.append((after, self.supervisor.why))
         self._news.set()
 
@@ -65,12 +65,14 @@ class MpsStage:
 
     async def serving(self, times: int = 1) -> None:
         """Until it has come to serve so many times."""
-        await self.until(lambda: [phase for phase, _ in self.said].count(Phase.SERVING) >= times)
+        await self.until(
+            lambda: [phase for phase, _ in self.said].count(MpsDaemonPhase.SERVING) >= times
+        )
 
     async def failure(self) -> str:
         """Until it fails; returns why."""
-        await self.until(lambda: any(phase is Phase.FAILED for phase, _ in self.said))
-        return next(why for phase, why in self.said if phase is Phase.FAILED)
+        await self.until(lambda: any(phase is MpsDaemonPhase.FAILED for phase, _ in self.said))
+        return next(why for phase, why in self.said if phase is MpsDaemonPhase.FAILED)
 
     def faults(self, *words: str) -> None:
         """These things go wrong from now on."""

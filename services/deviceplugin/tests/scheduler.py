@@ -10,15 +10,15 @@ from msgspec import json
 from gpucore.model import Inventory, Placement
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.placements import annotations_of
-from gpucore.wire.pods import claim_of, decode_pod, demand_of
+from gpucore.wire.pod.placements import annotations_of
+from gpucore.wire.pods import allocation_of, decode_pod, pod_request_of
 from gpukube.testing.apiserver import FakeApiServer
 
 Asks = list[dict[str, int]]
 
 
 class FakeScheduler:
-    """Places pods on the cards of one node."""
+    """Places pods on the GPUs of one node."""
 
     def __init__(self, cluster: FakeApiServer, inventory: Inventory, *, seed: int = 0) -> None:
         self._cluster = cluster
@@ -26,35 +26,37 @@ class FakeScheduler:
         self.random = random.Random(seed)
 
     def used(self) -> Counter[GpuIndex]:
-        """Units on each card, by the annotations of pods that have not ended."""
+        """Units on each GPU, by the annotations of pods that have not ended."""
         total: Counter[GpuIndex] = Counter()
         for item in self._cluster.pods.objects.values():
-            claim = claim_of(decode_pod(json.encode(item)), DEFAULT_NAMES)
-            if claim is not None:
-                total.update(claim.placement.mem)
+            allocation = allocation_of(decode_pod(json.encode(item)), DEFAULT_NAMES)
+            if allocation is not None:
+                total.update(allocation.placement.mem)
         return total
 
     def create(self, name: str, containers: Asks, *, inits: Asks = [], plan: bool = True) -> bool:  # noqa: B006
-        """Create a bound pod with a plan (or without one); false where no card has room."""
+        """Create a bound pod with a plan (or without one); false where no GPU has room."""
         item = pod(name, containers, inits=inits)
-        demand = demand_of(decode_pod(json.encode(item)), DEFAULT_NAMES)
-        assert demand is not None
+        pod_request = pod_request_of(decode_pod(json.encode(item)), DEFAULT_NAMES)
+        assert pod_request is not None
         used = self.used()
-        fitting = [g for g in self._inventory.gpus if g.units - used[g.index] >= demand.mem]
+        fitting = [g for g in self._inventory.gpus if g.units - used[g.index] >= pod_request.mem]
         if not fitting:
             return False
         best = min(fitting, key=lambda gpu: (gpu.units - used[gpu.index], gpu.index))
         if plan:
-            item["metadata"]["annotations"] = self._annotations(best.index, demand)
+            item["metadata"]["annotations"] = self._annotations(best.index, pod_request)
         self._cluster.pods.put(item)
         return True
 
-    def _annotations(self, card: GpuIndex, demand: Any) -> dict[str, str]:
-        mem = {place: {card: ask.mem} for place, ask in enumerate(demand.containers) if ask.mem}
-        core = {card: demand.core} if demand.core else {}
-        placement = Placement(NodeName("n1"), {card: demand.mem}, core, mem)
+    def _annotations(self, card: GpuIndex, pod_request: Any) -> dict[str, str]:
+        mem = {
+            place: {card: ask.mem} for place, ask in enumerate(pod_request.containers) if ask.mem
+        }
+        core = {card: pod_request.core} if pod_request.core else {}
+        placement = Placement(NodeName("n1"), {card: pod_request.mem}, core, mem)
         return annotations_of(
-            placement, demand, DEFAULT_NAMES, inventory=self._inventory, assume_time=1
+            placement, pod_request, DEFAULT_NAMES, inventory=self._inventory, assume_time=1
         )
 
     def end(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""A node on stage: fake cluster, fake kubelet, fake cards, and the real plugin between them."""
+"""A node on stage: fake cluster, fake kubelet, fake GPUs, and the real plugin between them."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from fakedriver import FakeDriver, t4
 from fakekubelet.kubelet import FakeKubelet
 
 from gpudeviceplugin.plugin import Plugin
-from gpudeviceplugin.settings import Settings
+from gpudeviceplugin.settings import DevicePluginSettings
 from gpukube.testing.apiserver import FakeApiServer
 
 SECONDS = 60.0
@@ -47,7 +47,7 @@ class Stage:
 
     async def start_plugin(self) -> None:
         """Start the plugin's process, as a task."""
-        settings = Settings(
+        settings = DevicePluginSettings(
             **{
                 "node_name": "n1",
                 "kubelet_dir": self.kubelet.directory,
@@ -139,7 +139,7 @@ class Stage:
         return self.cluster.nodes.objects["", "n1"]
 
     def inventory(self) -> dict[str, Any]:
-        """The published inventory; without any card before there is one.
+        """The published inventory; without any GPU before there is one.
 
         Another task publishes than the one that registers with kubelet: wait for what it says.
         """
@@ -148,11 +148,11 @@ class Stage:
         return found
 
     def gpus(self, *fields: str) -> list[tuple[Any, ...]]:
-        """These fields of every card of the published inventory."""
+        """These fields of every GPU of the published inventory."""
         return [tuple(gpu[field] for field in fields) for gpu in self.inventory()["gpus"]]
 
     def cards_of(self, name: str) -> set[int]:
-        """Cards on which a pod's memory devices really are."""
+        """GPUs on which a pod's memory devices really are."""
         cards = {card.uuid: card.index for card in self.driver.cards}
         rows = self.kubelet.devices(name).values()
         return {cards[one.split("-_-")[0]] for ids in rows for one in ids}

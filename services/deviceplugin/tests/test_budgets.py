@@ -17,13 +17,13 @@ from msgspec import json
 from stage import Stage
 
 from gpucore.model import Gpu, Inventory
-from gpucore.node.devices import Resource
-from gpucore.node.grant import GrantPolicy
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.grant import GrantPolicy
 from gpucore.units import GpuIndex, GpuUuid
 from gpucore.wire.pods import decode_pod
+from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.proto.deviceplugin_pb2_grpc import DevicePluginStub
-from gpudeviceplugin.servicer import Servicer
 from gpudeviceplugin.state import NodeState
 
 pytestmark = pytest.mark.slow
@@ -50,7 +50,7 @@ CONTEXT = cast("grpc.aio.ServicerContext[Any, Any]", NoContext())
 
 
 def busy_state() -> NodeState:
-    """Eight cards of 141 units, and so many planned pods that they fill them."""
+    """Eight GPUs of 141 units, and so many planned pods that they fill them."""
     state = NodeState(GrantPolicy())
     gpus = tuple(
         Gpu(GpuIndex(i), GpuUuid(f"GPU-00000000-0000-0000-0000-{i:012}"), UNITS)
@@ -69,12 +69,12 @@ def servicer(state: NodeState) -> Servicer:
 
 
 async def fill(serve: Servicer, state: NodeState) -> tuple[list[float], list[float]]:
-    """Admit pods until the cards are full; returns seconds of each call.
+    """Admit pods until the GPUs are full; returns seconds of each call.
 
     Seconds of this thread's processor: a call does no I/O and waits for nothing, so that is all it
     costs, and a busy machine does not blur it.
     """
-    free = set(state.steering.tables[Resource.MEM].owner)
+    free = set(state.matcher.tables[Resource.MEM].owner)
     preferred, allocated = [], []
     while free:
         asked = api.ContainerPreferredAllocationRequest(
@@ -149,7 +149,7 @@ async def test_answers_are_given_within_their_budget() -> None:
     preferred, allocated, passes = [], [], []
     for _ in range(ROUNDS):
         state = busy_state()
-        passes.append(plain(frozenset(state.steering.tables[Resource.MEM].owner)))
+        passes.append(plain(frozenset(state.matcher.tables[Resource.MEM].owner)))
         one, other = await fill(servicer(state), state)
         preferred.append(one)
         allocated.append(other)

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from fakekubelet.kubelet import FakeKubelet
 
-from gpucore.node.devices import Resource
-from gpucore.node.grant import GrantPolicy
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.grant import GrantPolicy
 from gpudeviceplugin.cancelling import spawn
-from gpudeviceplugin.endpoint import Endpoint, RegistrationError
+from gpudeviceplugin.kubelet.endpoint import Endpoint, RegistrationError
+from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
-from gpudeviceplugin.servicer import Servicer
 from gpudeviceplugin.state import NodeState
 from gpukube.testing.apiserver import FakeApiServer
 
@@ -96,6 +96,7 @@ async def test_a_registration_that_is_cancelled_leaves_nothing_served(tmp_path: 
         assert not waiting.socket.exists()
 
 
+@pytest.mark.slow
 async def test_a_registration_that_is_cancelled_at_any_step_leaves_nothing_served(
     tmp_path: Path,
 ) -> None:

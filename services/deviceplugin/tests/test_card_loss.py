@@ -1,4 +1,4 @@
-"""A card falls ill: it alone is withdrawn, everybody concerned is told, and it comes back."""
+"""A GPU becomes unhealthy: it alone is withdrawn, its pods get events, and it comes back."""
 
 import json
 from pathlib import Path
@@ -9,12 +9,12 @@ from stage import Stage
 
 from gpucore.wire.names import INVENTORY, INVENTORY_HASH
 from gpucore.wire.nodes import inventory_hash
-from gpudeviceplugin.cards import Xid
+from gpudeviceplugin.gpus.devices import Xid
 
 pytestmark = pytest.mark.slow
 
 NEVER = 1_000_000
-"""Clean probes until a card is back: more than there are before any deadline."""
+"""Clean probes until a GPU is back: more than there are before any deadline."""
 NO_DRIVER = "nvidia-container-cli: initialization error: nvml error: driver not loaded"
 WRONG_COMMAND = 'exec: "/no-such-program": stat /no-such-program: no such file or directory'
 CONFIG_MAP = ("kube-system", "unhealthy-gpu-n1")
@@ -34,7 +34,7 @@ def unhealthy(stage: Stage) -> str:
 
 
 async def test_a_fatal_xid_withdraws_one_card_everywhere(tmp_path: Path) -> None:
-    """B9: kubelet, inventory, ConfigMap, and events on the pods of that card only."""
+    """B9: kubelet, inventory, ConfigMap, and events on the pods of that GPU only."""
     async with Stage(tmp_path, clean_probes=NEVER) as stage:
         await stage.offered(30)
         stage.create("on0", {"gpu-mem": 3}, annotations=planned(0, 3))
@@ -74,7 +74,7 @@ async def test_an_application_xid_changes_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_lost_card_leaves_the_others_working_and_returns(tmp_path: Path) -> None:
-    """While card 0 does not answer, card 1 is handed out; after clean probes card 0 is back."""
+    """While GPU 0 does not answer, GPU 1 is handed out; after clean probes GPU 0 is back."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         stage.driver.lost.add(stage.driver.cards[0].uuid)
@@ -92,7 +92,7 @@ async def test_a_lost_card_leaves_the_others_working_and_returns(tmp_path: Path)
 
 
 async def test_a_card_that_hangs_is_withdrawn_and_holds_up_nobody(tmp_path: Path) -> None:
-    """Probes that never return make every card doubtful, but kubelet is answered at once."""
+    """Probes that never return make every GPU doubtful, but kubelet is answered at once."""
     async with Stage(tmp_path, probe_seconds=0.05) as stage:
         await stage.offered(30)
         stage.driver.block.clear()
@@ -119,7 +119,7 @@ async def test_somebody_elses_list_of_unhealthy_cards_is_left_alone(tmp_path: Pa
 
 
 async def test_pods_that_the_gpu_hook_cannot_start_withdraw_the_card(tmp_path: Path) -> None:
-    """Pods of two namespaces fail in the GPU hook on card 0: it is withdrawn, and stays away."""
+    """Pods of two namespaces fail in the GPU hook on GPU 0: it is withdrawn, and stays away."""
     async with Stage(tmp_path, breaker_failures=3, probe_seconds=0.02) as stage:
         await stage.offered(30)
         stage.kubelet.unstartable = dict.fromkeys(("p0", "p1", "p2"), NO_DRIVER)
@@ -191,7 +191,7 @@ async def test_the_type_of_the_machine_comes_from_its_label(tmp_path: Path) -> N
 
 
 async def test_a_driver_that_is_reloaded_is_asked_again(tmp_path: Path) -> None:
-    """The driver goes away under the plugin: all cards are withdrawn, and return with it."""
+    """The driver goes away under the plugin: all GPUs are withdrawn, and return with it."""
     async with Stage(tmp_path, refresh_seconds=0.2, driver_retry_seconds=0.1) as stage:
         await stage.offered(30)
         stage.driver.absent = True

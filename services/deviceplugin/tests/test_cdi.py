@@ -10,12 +10,12 @@ from nodeinfo import with_versions
 from stage import Stage
 
 from gpucore.model import Gpu, Inventory
-from gpucore.node.cdi import CdiDevice
-from gpucore.node.devices import Resource
-from gpucore.node.grant import GrantPolicy, grant
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.grant import GrantPolicy, grant
+from gpucore.node.isolation.cdi import CdiDevice
 from gpucore.units import GpuIndex, GpuUuid, NodeName
 from gpucore.wire.nodes import Node
-from gpudeviceplugin.cdi import NOTED_SECONDS, CdiFiles
+from gpudeviceplugin.isolation.cdi import NOTED_SECONDS, CdiFiles
 
 INVENTORY = Inventory(gpus=(Gpu(GpuIndex(0), GpuUuid("GPU-0"), 15),))
 NEW = ("v1.36.2", "containerd://2.1.9")

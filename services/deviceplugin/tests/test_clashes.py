@@ -1,4 +1,4 @@
-"""Two schedulers, none, or a slow watch: cards are never over-full and pods end where they fit."""
+"""Two schedulers, none, or a slow watch: GPUs are never over-full and pods end where they fit."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 
 async def test_sixteen_halves_on_eight_cards_are_two_on_each(tmp_path: Path) -> None:
-    """A burst of 16 pods of half a card, planned in no order: each is where it was planned."""
+    """A burst of 16 pods of half a GPU, planned in no order: each is where it was planned."""
     driver = FakeDriver(*(t4(index) for index in range(8)))
     async with Stage(tmp_path, driver) as stage:
         await stage.offered(120)
@@ -24,7 +24,7 @@ async def test_sixteen_halves_on_eight_cards_are_two_on_each(tmp_path: Path) -> 
 
 
 async def test_pods_of_different_sizes_are_never_swapped(tmp_path: Path) -> None:
-    """Unequal pods bound at once, watched late: every one has its own amount on its own card."""
+    """Unequal pods bound at once, watched late: every one has its own amount on its own GPU."""
     async with Stage(tmp_path, match_patience=5.0) as stage:
         await stage.offered(30)
         stage.cluster.watch_delay = 0.05
@@ -62,7 +62,7 @@ async def test_a_pod_that_never_shows_is_placed_by_best_fit_and_adopted(tmp_path
 
 
 async def test_the_loser_of_a_clash_is_placed_anew_and_told(tmp_path: Path) -> None:
-    """Two schedulers gave card 0 away twice: the second pod gets card 1, its annotation follows."""
+    """Two schedulers gave GPU 0 away twice: the second pod gets GPU 1, its annotation follows."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         stage.create("a", {"gpu-mem": 10}, annotations=planned(0, 10))
@@ -76,29 +76,29 @@ async def test_the_loser_of_a_clash_is_placed_anew_and_told(tmp_path: Path) -> N
 
 
 async def test_a_pod_that_fits_nowhere_is_refused_in_words(tmp_path: Path) -> None:
-    """B5: no card has room: the pod's status says how much each card has, and no poison value."""
+    """B5: no GPU has room: the pod's status says how much each GPU has, and no poison value."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         stage.create("a", {"gpu-mem": 9}, annotations=planned(0, 9))
         stage.create("b", {"gpu-mem": 9}, annotations=planned(1, 9))
         stage.create("c", {"gpu-mem": 8}, annotations=planned(0, 8))
         sentence = await stage.rejected("c")
-        assert "no card has 8 of gpu-mem free" in sentence
-        assert "card 0 has 6 of 15 free, card 1 has 6 of 15 free" in sentence
+        assert "no GPU has 8 of gpu-mem free" in sentence
+        assert "GPU 0 has 6 of 15 free, GPU 1 has 6 of 15 free" in sentence
 
 
 async def test_the_last_units_of_a_node_on_two_cards_are_no_share(tmp_path: Path) -> None:
-    """Exactly as many units as asked are left, on two cards: the pod is refused, not torn apart."""
+    """Exactly as many units as asked are left, on two GPUs: the pod is refused, not torn apart."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         stage.create("a", {"gpu-mem": 13}, annotations=planned(0, 13))
         stage.create("b", {"gpu-mem": 13}, annotations=planned(1, 13))
         stage.create("c", {"gpu-mem": 4})
-        assert "card 0 has 2 of 15 free" in await stage.rejected("c")
+        assert "GPU 0 has 2 of 15 free" in await stage.rejected("c")
 
 
 async def test_a_pod_without_a_scheduler_is_adopted(tmp_path: Path) -> None:
-    """A pod bound by hand runs on the best fitting card, gets annotations and an event."""
+    """A pod bound by hand runs on the best fitting GPU, gets annotations and an event."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         await stage.offered(200, "aliyun.com/gpu-core.percentage")
@@ -130,7 +130,7 @@ async def test_a_pod_that_kubelet_turns_away_unseen_leaves_no_ghost(tmp_path: Pa
 
 
 async def test_two_containers_share_a_card_each_with_its_own_amount(tmp_path: Path) -> None:
-    """A pod of two GPU containers and an init container: one card, own amounts, own variables."""
+    """A pod of two GPU containers and an init container: one GPU, own amounts, own variables."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         stage.create(
@@ -145,7 +145,7 @@ async def test_two_containers_share_a_card_each_with_its_own_amount(tmp_path: Pa
 
 
 async def test_whole_cards_follow_their_group(tmp_path: Path) -> None:
-    """A pod of two whole cards gets those of its group, named in their order."""
+    """A pod of two exclusive GPUs gets those of its group, named in their order."""
     stage = Stage(tmp_path, FakeDriver(*(t4(index) for index in range(4))), visible_devices="index")
     stage.labels = {"gputopology": "true"}
     async with stage:

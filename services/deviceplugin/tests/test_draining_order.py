@@ -8,13 +8,14 @@ from typing import Any, Self
 import grpc.aio
 import pytest
 
-from gpucore.node.devices import Resource
-from gpudeviceplugin.draining import Drain
-from gpudeviceplugin.endpoint import KUBELET_SOCKET, Endpoint
+from gpucore.node.allocation.device_ids import Resource
+from gpudeviceplugin.kubelet.draining import Drain
+from gpudeviceplugin.kubelet.endpoint import KUBELET_SOCKET, Endpoint
+from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.proto import deviceplugin_pb2_grpc as api_grpc
-from gpudeviceplugin.servicer import Servicer
-from gpudeviceplugin.state import NodeState, Signal
+from gpudeviceplugin.signals import Signal
+from gpudeviceplugin.state import NodeState
 from gpukube.errors import UnreachableError
 
 BOUND = SimpleNamespace(namespace="default", name="p")
@@ -28,7 +29,7 @@ class Node:
         self.calls: list[str] = []
         self.waiting: list[Any] = []
         self.pods_changed = Signal()
-        self.steering = SimpleNamespace(queue=self)
+        self.matcher = SimpleNamespace(queue=self)
         self.told = asyncio.Event()
         self.asked = asyncio.Event()
         self.error: Exception | None = None
@@ -71,7 +72,7 @@ async def test_a_pod_that_kubelet_never_asks_for_does_not_hold_up_the_stop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The wait is bounded."""
-    monkeypatch.setattr("gpudeviceplugin.draining.WAITING_SECONDS", 0.05)
+    monkeypatch.setattr("gpudeviceplugin.kubelet.draining.WAITING_SECONDS", 0.05)
     node = Node()
     node.waiting = [BOUND]
     async with asyncio.timeout(5):
@@ -114,7 +115,7 @@ async def test_a_registration_counts_once_kubelet_was_sent_the_devices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kubelet admits no pod between the registration and its first device list."""
-    monkeypatch.setattr("gpudeviceplugin.endpoint.LIST_SECONDS", 30.0)
+    monkeypatch.setattr("gpudeviceplugin.kubelet.endpoint.LIST_SECONDS", 30.0)
     state = NodeState(SimpleNamespace(mps=None))  # type: ignore[arg-type]
     servicer = Servicer(state, Resource.MEM, patience=0, numa_hints=False)
     endpoint = Endpoint(Resource.MEM, "aliyun.com/gpu-mem", servicer, tmp_path)

@@ -26,7 +26,7 @@ async def test_a_patch_that_failed_is_made_again(tmp_path: Path) -> None:
 
 
 async def test_the_patch_of_a_pod_that_was_replaced_is_not_applied(tmp_path: Path) -> None:
-    """The uid is a precondition: a pod of the same name is never given its predecessor's card."""
+    """The uid is a precondition: a pod of the same name is never given its predecessor's GPU."""
     async with Stage(tmp_path, match_patience=0.05) as stage:
         await stage.offered(30)
         stage.cluster.watches_flow.clear()
@@ -70,7 +70,7 @@ async def test_pods_are_admitted_while_the_api_server_is_away(tmp_path: Path) ->
 
 
 async def test_without_kubelets_account_pods_still_get_their_cards(tmp_path: Path) -> None:
-    """PodResources does not answer: steering works, and ASSIGNED follows when it does."""
+    """PodResources does not answer: matcher works, and ASSIGNED follows when it does."""
     stage = Stage(tmp_path, pod_resources_socket=tmp_path / "nobody.sock")
     async with stage:
         await stage.offered(30)

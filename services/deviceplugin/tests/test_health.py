@@ -7,13 +7,13 @@ import pytest
 from fakedriver import FakeDriver, t4
 from moduletime import Clock
 
-from gpucore.node.breaker import HOLD_SECONDS, Breaker
-from gpucore.node.health import HealthBook, Verdict
+from gpucore.node.health.breaker import HOLD_SECONDS, Breaker
+from gpucore.node.health.records import HealthRecords, HealthStatus
 from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.pods import Pod
-from gpudeviceplugin.cards import DriverError, Xid
-from gpudeviceplugin.driver import PatientDriver
-from gpudeviceplugin.health import FIRST_PAUSE, LONGEST_PAUSE, Health
+from gpudeviceplugin.gpus.devices import DriverError, Xid
+from gpudeviceplugin.gpus.driver import PatientDriver
+from gpudeviceplugin.gpus.health import FIRST_PAUSE, LONGEST_PAUSE, HealthMonitor
 
 CARD = t4(0)
 EVERY = 5.0
@@ -21,7 +21,7 @@ SECONDS = 20.0
 
 
 class Watched:
-    """The health of one card, and all that was done because of it, in order."""
+    """The health of one GPU, and all that was done because of it, in order."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -29,8 +29,8 @@ class Watched:
         self.effects: list[str] = []
         self.listening: asyncio.Task[None] | None = None
         self.patient = PatientDriver(self.driver)
-        book = HealthBook(clean_probes=3, ignored_xids={31})
-        self.health = Health(book, Breaker(limit=2), self.patient, every=EVERY)
+        book = HealthRecords(clean_probes=3, ignored_xids={31})
+        self.health = HealthMonitor(book, Breaker(limit=2), self.patient, every=EVERY)
         self.health.watch_only([(GpuIndex(0), CARD.uuid)])
         self.health.on_verdicts = self._note
         resubscribe = self.driver.resubscribe
@@ -41,7 +41,7 @@ class Watched:
 
         self.driver.resubscribe = noted  # type: ignore[method-assign]
 
-    def _note(self, verdicts: list[Verdict]) -> None:
+    def _note(self, verdicts: list[HealthStatus]) -> None:
         self.effects += ["healthy" if verdict.healthy else "unhealthy" for verdict in verdicts]
 
     async def probes(self, count: int) -> None:
@@ -80,9 +80,9 @@ class Watched:
 
 @pytest.fixture
 async def watched(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watched]:
-    """A healthy card under a clock that stands still."""
+    """A healthy GPU under a clock that stands still."""
     clock = Clock()
-    clock.rule(monkeypatch, "gpudeviceplugin.health")
+    clock.rule(monkeypatch, "gpudeviceplugin.gpus.health")
     made = Watched(clock)
     yield made
     await made.end()
@@ -113,7 +113,7 @@ async def test_probes_come_every_so_often(watched: Watched) -> None:
 
 
 async def test_a_second_xid_on_a_recovered_card_withdraws_it_again(watched: Watched) -> None:
-    """NVML drops a lost card from the event set: without a new subscription it would be silent."""
+    """NVML drops a lost GPU from the event set: without a new subscription it would be silent."""
     watched.driver.lost.add(CARD.uuid)
     await watched.probes(1)
     await watched.told(lambda: CARD.uuid in watched.driver._deaf)
@@ -148,7 +148,7 @@ async def test_a_card_that_the_runtime_cannot_reach_is_held_against_clean_probes
 
 
 async def test_a_pod_that_runs_clears_the_failures_before(watched: Watched) -> None:
-    """The card works."""
+    """The GPU works."""
     watched.health.start_failed([GpuIndex(0)], pod("p0", "a"))
     watched.health.started([GpuIndex(0)])
     watched.health.start_failed([GpuIndex(0)], pod("p1", "b"))

@@ -7,7 +7,7 @@ import pytest
 from fakecluster.objects import node, planned
 from stage import Stage
 
-from gpudeviceplugin.followed import node_named, pods_of
+from gpudeviceplugin.cluster.informers import node_named, pods_of
 from gpukube.testing.answers import status
 
 pytestmark = pytest.mark.slow

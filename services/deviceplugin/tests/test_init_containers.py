@@ -17,7 +17,7 @@ INDEX = "ALIYUN_COM_GPU_MEM_IDX"
 async def test_a_pod_without_a_requesting_container_is_confirmed_and_corrected(
     tmp_path: Path, more: dict[str, Any]
 ) -> None:
-    """A kept plan is confirmed; a pod that nobody planned gets the card that it really has."""
+    """A kept plan is confirmed; a pod that nobody planned gets the GPU that it really has."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         stage.create("kept", {}, annotations=planned(1, 3), **more)
@@ -32,11 +32,12 @@ async def test_a_pod_without_a_requesting_container_is_confirmed_and_corrected(
 
 
 async def test_a_card_of_an_init_container_stays_shared_until_the_pod_ends(tmp_path: Path) -> None:
-    """Kubelet does not list it, and still the card is not given away whole."""
+    """Kubelet does not list it, and still the GPU is not given away whole."""
     stage = Stage(tmp_path)
     stage.labels = {"gpushare": "true", "gputopology": "true"}
     async with stage:
         await stage.offered(30)
+        await stage.offered(2, "aliyun.com/gpu")  # kubelet admits without devices before that
         stage.create("p", {}, inits=[{"gpu-mem": 3}], annotations=planned(0, 3))
         await stage.admitted("p")
         await stage.eventually(lambda: stage.annotations("p")[ASSIGNED] == "true")

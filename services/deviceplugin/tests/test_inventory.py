@@ -3,17 +3,17 @@
 import pytest
 
 from gpucore.units import GIB, MemoryUnit
-from gpudeviceplugin.cards import Card, Instance, Machine
-from gpudeviceplugin.inventory import inventory_of
+from gpudeviceplugin.gpus.devices import DriverGpu, MigInstance, NodeHardware
+from gpudeviceplugin.gpus.inventory import inventory_of
 
 H200 = 143771
 RESERVED = 610
 
 
-def machine(reserved_mib: int = RESERVED, *, memory_mib: int = H200) -> Machine:
+def machine(reserved_mib: int = RESERVED, *, memory_mib: int = H200) -> NodeHardware:
     """One GPU with so much reserved by its driver."""
-    card = Card(0, "GPU-0", "H200", memory_mib, reserved_mib=reserved_mib)
-    return Machine("570.1", (card,))
+    card = DriverGpu(0, "GPU-0", "H200", memory_mib, reserved_mib=reserved_mib)
+    return NodeHardware("570.1", (card,))
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,9 @@ def test_a_reserve_beyond_the_memory_leaves_no_unit() -> None:
 def test_every_instance_keeps_its_reserve() -> None:
     """What driver and operator reserve is kept in every MIG instance."""
     instances = (
-        Instance(0, "MIG-0", "1g", 9856, reserved_mib=20),
-        Instance(1, "MIG-1", "1g", 9856),
+        MigInstance(0, "MIG-0", "1g", 9856, reserved_mib=20),
+        MigInstance(1, "MIG-1", "1g", 9856),
     )
-    card = Card(0, "GPU-0", "A100", 40960, mig=True, slots=7, instances=instances)
-    inventory = inventory_of(Machine("570.1", (card,)), MemoryUnit(1), reserve_mib=100)
+    card = DriverGpu(0, "GPU-0", "A100", 40960, mig=True, slots=7, instances=instances)
+    inventory = inventory_of(NodeHardware("570.1", (card,)), MemoryUnit(1), reserve_mib=100)
     assert [gpu.units for gpu in inventory.gpus] == [9736, 9756]

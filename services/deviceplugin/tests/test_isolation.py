@@ -1,4 +1,4 @@
-"""Cards with isolation by MPS: turned on by label, offered while their daemon serves, watched."""
+"""GPUs with isolation by MPS: turned on by label, offered while their daemon serves, watched."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from mpsstage import PROGRAM
 from prometheus_client import REGISTRY
 from stage import Stage
 
-from gpudeviceplugin.cards import Process, Usage
+from gpudeviceplugin.gpus.devices import Process, Usage
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ def root() -> Iterator[Path]:
 
 
 def mps_stage(tmp_path: Path, root: Path, **settings: Any) -> Stage:
-    """A node whose cards may have daemons."""
+    """A node whose GPUs may have daemons."""
     driver = settings.pop("driver", None)
     return Stage(
         tmp_path,
@@ -46,7 +46,7 @@ def mps_stage(tmp_path: Path, root: Path, **settings: Any) -> Stage:
 
 
 def modes(stage: Stage) -> list[str]:
-    """Of the cards, as published."""
+    """Of the GPUs, as published."""
     return [gpu["mode"] for gpu in stage.inventory()["gpus"]]
 
 
@@ -93,7 +93,7 @@ async def test_a_card_is_withdrawn_while_its_daemon_is_down(tmp_path: Path, root
         await stage.offered(15)
         await stage.eventually(lambda: messages(stage, "MpsDaemonFailed", "on0"))
         (said, *_) = messages(stage, "MpsDaemonFailed", "n1")
-        assert said.startswith(f"card 0 ({first}) takes no new pods: its MPS daemon fails: ")
+        assert said.startswith(f"GPU 0 ({first}) accepts no new pods: its MPS daemon fails: ")
         await stage.eventually(lambda: stage.gpus("healthy") == [(False,), (True,)])
         (root / first / "faults").unlink()
         await stage.offered(30)
@@ -103,21 +103,21 @@ async def test_a_card_is_withdrawn_while_its_daemon_is_down(tmp_path: Path, root
 
 
 async def test_a_card_changes_its_mode_only_when_it_is_empty(tmp_path: Path, root: Path) -> None:
-    """The card in use goes on as it is, and follows when its last pod has gone."""
+    """The GPU in use goes on as it is, and follows when its last pod has gone."""
     async with mps_stage(tmp_path, root) as stage:
         await stage.offered(30)
         stage.create("p", {"gpu-mem": 3}, annotations=planned(0, 3))
         await stage.admitted("p")
         stage.label(gpushare="true", **{MPS: "mps"})
         await stage.eventually(lambda: modes(stage) == ["none", "mps"])
-        told = "card 0 stays none until it is empty, then it is mps"
+        told = "GPU 0 keeps isolation mode none until no pod uses it, then changes to mps"
         await stage.eventually(lambda: told in messages(stage, "GpuIsolation", "n1"))
         stage.cluster.pods.delete("default", "p")
         await stage.eventually(lambda: modes(stage) == ["mps", "mps"])
 
 
 async def test_a_restarted_plugin_goes_on_with_the_modes_it_had(tmp_path: Path, root: Path) -> None:
-    """A label that went meanwhile does not open a card that is in use."""
+    """A label that went meanwhile does not open a GPU that is in use."""
     async with mps_stage(tmp_path, root) as stage:
         stage.label(gpushare="true", **{MPS: "mps"})
         await stage.eventually(lambda: stage.gpus("mode", "healthy") == [("mps", True)] * 2)
@@ -154,11 +154,11 @@ async def test_a_pod_that_demands_mps_is_refused_where_there_is_none(tmp_path: P
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         stage.create("p", {"gpu-mem": 3}, annotations={MPS: "mps"})
-        assert "card 0 has isolation none, but the pod demands mps" in await stage.rejected("p")
+        assert "GPU 0 has isolation mode none, but the pod demands mps" in await stage.rejected("p")
 
 
 async def test_the_flags_of_2019_look_at_the_operators_daemon(tmp_path: Path, root: Path) -> None:
-    """--mps and --mps-pipe: its pipes are given, no daemon is started, and cards wait for it."""
+    """--mps and --mps-pipe: its pipes are given, no daemon is started, and GPUs wait for it."""
     pipe = root / "nvidia-mps"
     stage = Stage(
         tmp_path, mps=True, mps_pipe=str(pipe), mps_control=str(PROGRAM), mps_check_seconds=0.1
@@ -188,7 +188,7 @@ async def test_over_use_is_told_to_the_pod(tmp_path: Path) -> None:
         probes = stage.driver.probes
         await stage.eventually(lambda: stage.driver.probes > probes + 20)
         said = messages(stage, "GpuMemoryOverused", "greedy")
-        assert said == ["uses 3072 MiB of card 0, but was given 2048"]
+        assert said == ["uses 3072 MiB of GPU 0, but its share is 2048"]
         assert stage.reasons("modest") == []
 
 
@@ -203,7 +203,7 @@ async def test_a_pod_that_replaces_its_limit_is_told(tmp_path: Path) -> None:
             await stage.admitted(name)
         await stage.eventually(lambda: messages(stage, "GpuLimitOverridden", "liar"))
         (said,) = messages(stage, "GpuLimitOverridden", "liar")
-        assert said.startswith("container c0 sets CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, in place of")
+        assert said.startswith("container c0 sets CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, which replaces")
         assert stage.reasons("honest") == []
         assert overridden("liar", "environment") == 1
         stage.cluster.pods.delete("default", "liar")
@@ -248,7 +248,7 @@ async def test_a_process_past_the_daemon_is_told_to_its_pod(tmp_path: Path, root
         used = (Process(7, GIB, mps=False), Process(8, GIB, mps=True), Process(9, GIB))
         stage.driver.usages[stage.driver.cards[0].uuid] = Usage(16 * GIB, 3 * GIB, used)
         await stage.eventually(lambda: messages(stage, "GpuLimitOverridden", "escaped"))
-        assert "past the MPS daemon" in messages(stage, "GpuLimitOverridden", "escaped")[0]
+        assert "without the MPS daemon" in messages(stage, "GpuLimitOverridden", "escaped")[0]
         assert overridden("escaped", "process") == 1
         for name in ("client", "unknown"):
             assert messages(stage, "GpuLimitOverridden", name) == []
@@ -257,10 +257,10 @@ async def test_a_process_past_the_daemon_is_told_to_its_pod(tmp_path: Path, root
 async def test_a_card_before_volta_keeps_its_mode_and_the_node_is_told(
     tmp_path: Path, root: Path
 ) -> None:
-    """MPS limits nothing there, so the card never says that it does."""
+    """MPS limits nothing there, so the GPU never says that it does."""
     old = t4(0).__class__(0, t4(0).uuid, "Tesla P40", 22919, capability=(6, 1))
     async with mps_stage(tmp_path, root, driver=FakeDriver(old, t4(1)), mps=True) as stage:
         await stage.eventually(lambda: modes(stage) == ["none", "mps"])
         await stage.eventually(lambda: messages(stage, "GpuIsolation", "n1"))
         (said,) = messages(stage, "GpuIsolation", "n1")
-        assert said.startswith("card 0 has no isolation by MPS: compute capability 6.1")
+        assert said.startswith("GPU 0 cannot use isolation mode mps: compute capability 6.1")

@@ -5,15 +5,17 @@ from pathlib import Path
 import pytest
 from pydantic_settings import CliApp
 
-from gpudeviceplugin.legacyflags import translated
-from gpudeviceplugin.settings import Settings
+from gpudeviceplugin.legacy_flags import translated
+from gpudeviceplugin.settings import DevicePluginSettings
 
 ORIGINAL = ["-logtostderr", "--v=5", "--memory-unit=GiB"]
 
 
-def settings(*arguments: str) -> Settings:
+def settings(*arguments: str) -> DevicePluginSettings:
     """The settings that these arguments make."""
-    return CliApp.run(Settings, cli_args=[*translated(arguments).ours, "--node-name=n1"])
+    return CliApp.run(
+        DevicePluginSettings, cli_args=[*translated(arguments).ours, "--node-name=n1"]
+    )
 
 
 def test_the_shipped_daemonset_is_taken() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from mpsstage import SECONDS, mps_stage
 
-from gpucore.node.mpsgrant import MpsPlace
-from gpudeviceplugin.mps.fleet import Fleet
-from gpudeviceplugin.mps.folders import lay_out, open_to_all, sweep
+from gpucore.node.isolation.mps_grant import MpsPlace
+from gpudeviceplugin.isolation.mps.fleet import Fleet
+from gpudeviceplugin.isolation.mps.folders import lay_out, open_to_all, sweep
 
 pytestmark = pytest.mark.slow
 

@@ -9,11 +9,19 @@ from pathlib import Path
 import pytest
 from mpsstage import CURT, PROGRAM, SECONDS, UUID, answers, leftover, mps_stage
 
-from gpudeviceplugin.mps import supervisor
-from gpudeviceplugin.mps.daemon import Daemon
-from gpudeviceplugin.mps.errors import ControlError, FolderError
-from gpudeviceplugin.mps.folders import LOG_BYTES, Folders, clear, held, lay_out, prepare, trim_logs
-from gpudeviceplugin.mps.supervisor import Phase, Timing, pause_after
+from gpudeviceplugin.isolation.mps import supervisor
+from gpudeviceplugin.isolation.mps.daemon import Daemon
+from gpudeviceplugin.isolation.mps.errors import ControlError, FolderError
+from gpudeviceplugin.isolation.mps.folders import (
+    LOG_BYTES,
+    Folders,
+    clear,
+    held,
+    lay_out,
+    prepare,
+    trim_logs,
+)
+from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase, Timing, pause_after
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +53,7 @@ def mode(path: Path) -> int:
 
 
 async def test_a_daemon_is_started_for_its_card_and_ends_cleanly() -> None:
-    """It sees one card, by uuid; after the end no process and no socket is left."""
+    """It sees one GPU, by uuid; after the end no process and no socket is left."""
     async with mps_stage() as stage:
         stage.run()
         await stage.serving()
@@ -57,7 +65,7 @@ async def test_a_daemon_is_started_for_its_card_and_ends_cleanly() -> None:
         assert not alive(pid)
         assert not alive(server)
         assert not held(stage.folders.pipe)
-        assert stage.said == [(Phase.SERVING, "")]
+        assert stage.said == [(MpsDaemonPhase.SERVING, "")]
 
 
 async def test_a_daemon_that_dies_is_told_at_once_and_replaced() -> None:
@@ -105,7 +113,7 @@ async def test_a_daemon_that_hangs_is_told_and_replaced() -> None:
         await stage.serving()
         pid = stage.pid
         stage.faults("mute")
-        assert "no answer to get_server_list in 2 s" in await stage.failure()
+        assert "no response to get_server_list in 2 s" in await stage.failure()
         stage.faults()
         await stage.serving(2)
         assert not alive(pid)
@@ -139,7 +147,7 @@ async def test_a_missing_program_is_a_reason_not_a_crash() -> None:
 
 
 async def test_a_place_that_cannot_be_made_is_a_reason_not_a_crash() -> None:
-    """A file where the card's folder should be, or a file system that is read-only."""
+    """A file where the GPU's folder should be, or a file system that is read-only."""
     async with mps_stage() as stage:
         stage.folders.pipe.parent.write_text("")
         stage.run()
@@ -204,7 +212,7 @@ async def test_pipes_of_a_daemon_that_stays_are_never_removed() -> None:
     async with mps_stage(timing=CURT) as stage, leftover(stage) as other:
         stage.faults("deaf")
         stage.run()
-        assert f"another daemon holds {stage.folders.pipe}" in await stage.failure()
+        assert f"another daemon uses {stage.folders.pipe}" in await stage.failure()
         assert other.returncode is None
         assert (stage.folders.pipe / "control").exists()
 
@@ -252,12 +260,12 @@ async def test_a_command_has_a_deadline_and_leaves_no_process() -> None:
     """A daemon that hangs does not hang who asks it."""
     async with mps_stage() as stage, leftover(stage):
         stage.faults("mute")
-        with pytest.raises(ControlError, match=r"no answer to ps in 0\.3 s"):
+        with pytest.raises(ControlError, match=r"no response to ps in 0\.3 s"):
             await stage.control.ask("ps", seconds=0.3)
 
 
 def test_pauses_grow_to_their_limit_and_are_spread() -> None:
-    """Cards that fail together are not restarted together, nor ever faster."""
+    """GPUs that fail together are not restarted together, nor ever faster."""
     timing = Timing(first_pause=1.0, longest_pause=60.0)
     assert [pause_after(n, timing, 1.0) for n in (1, 2, 3, 7, 99)] == [1, 2, 4, 60, 60]
     assert pause_after(3, timing, 0.0) == 2

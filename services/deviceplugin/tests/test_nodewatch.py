@@ -2,11 +2,11 @@
 
 import pytest
 
-from gpucore.node.devices import Resource
+from gpucore.node.allocation.device_ids import Resource
 from gpucore.units import NodeName
 from gpucore.wire.nodes import Node
-from gpudeviceplugin.nodewatch import MOST_OVERSELL, NodeWatch, oversell_of, resources_of
-from gpudeviceplugin.state import Signal
+from gpudeviceplugin.cluster.node_watch import MOST_OVERSELL, NodeWatch, oversell_of, resources_of
+from gpudeviceplugin.signals import Signal
 
 NODE = Node(NodeName("n1"))
 LABEL = "ack.node.gpu.schedule.oversell"
@@ -38,7 +38,7 @@ def test_a_deleted_node_is_unknown_from_then_on() -> None:
     ],
 )
 def test_labels_choose_the_resources(labels: dict[str, str], resources: list[Resource]) -> None:
-    """Shares, whole cards, both, or nothing."""
+    """Shares, exclusive GPUs, both, or nothing."""
     assert list(resources_of(labels)) == resources
 
 

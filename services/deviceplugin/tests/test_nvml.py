@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from gpucore.node.isolation.driver_limits import NO_LIMIT, MemoryLimit
 from gpucore.units import GIB
-from gpudeviceplugin.cards import (
-    CardLostError,
+from gpudeviceplugin.gpus.devices import (
     DriverError,
     DriverUnavailableError,
-    Machine,
+    GpuLostError,
+    NodeHardware,
     Xid,
 )
-from gpudeviceplugin.inventory import inventory_of
-from gpudeviceplugin.nvml import Nvml
+from gpudeviceplugin.gpus.inventory import inventory_of
+from gpudeviceplugin.gpus.nvml import Nvml
 from mocknvml import build
 
 Open = Callable[[str], Nvml]
@@ -30,7 +31,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     def start(name: str) -> Nvml:
         monkeypatch.setenv("GPUSHARE_MOCK_NVML_MACHINE", str(build.machine(name)))
         monkeypatch.setenv("GPUSHARE_MOCK_NVML_STATE", str(tmp_path / "state"))
-        nvml = Nvml()
+        nvml = Nvml(lambda: str(tmp_path))
         opened.append(nvml)
         nvml.open()
         return nvml
@@ -40,7 +41,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
         nvml.close()
 
 
-def kinds(found: Machine) -> set[tuple[str, ...]]:
+def kinds(found: NodeHardware) -> set[tuple[str, ...]]:
     return set(found.links.values())
 
 
@@ -94,12 +95,12 @@ def test_links_are_told_by_kind_and_number(machine: Open) -> None:
 
 
 def test_links_through_a_switch_connect_every_pair(machine: Open) -> None:
-    """NVSwitch: every pair has all 18 links of a card."""
+    """NVSwitch: every pair has all 18 links of a GPU."""
     assert kinds(machine("h100-nvswitch-8x80").machine()) == {("NODE", "NV18"), ("SYS", "NV18")}
 
 
 def test_instances_of_a_card_in_mig_mode_are_cards_of_their_own(machine: Open) -> None:
-    """The sliced card is not offered; its instances come after all cards."""
+    """The sliced GPU is not offered; its instances come after all GPUs."""
     found = machine("a100-mig-2x40").machine()
     inventory = inventory_of(found, GIB)
     assert [(gpu.index, gpu.units, gpu.mig) for gpu in inventory.gpus] == [
@@ -112,7 +113,7 @@ def test_instances_of_a_card_in_mig_mode_are_cards_of_their_own(machine: Open) -
 
 
 def test_usage_names_the_processes_of_a_card(machine: Open) -> None:
-    """Two inference servers on card 0 of the T4 machine, nobody on card 1."""
+    """Two inference servers on GPU 0 of the T4 machine, nobody on GPU 1."""
     nvml = machine("t4-2x16")
     first, second = nvml.machine().cards
     assert [process.pid for process in nvml.usage(first.uuid).processes] == [21034, 21877]
@@ -148,15 +149,15 @@ def test_the_driver_tells_clients_of_mps_from_other_processes(
 
 
 def test_a_lost_card_fails_alone(machine: Open, tmp_path: Path) -> None:
-    """Card 1 is lost: it is silent, its questions fail, and card 0 answers as before."""
+    """GPU 1 is lost: it is silent, its questions fail, and GPU 0 answers as before."""
     nvml = machine("t4-2x16")
     first, second = nvml.machine().cards
     (tmp_path / "state").write_text("gpu 1 lost\n")
     assert nvml.machine().silent == (1,)
     nvml.probe(first.uuid)
-    with pytest.raises(CardLostError):
+    with pytest.raises(GpuLostError):
         nvml.probe(second.uuid)
-    with pytest.raises(CardLostError):
+    with pytest.raises(GpuLostError):
         nvml.usage(second.uuid)
 
 
@@ -173,7 +174,7 @@ def test_an_xid_is_told_with_the_uuid_of_its_card(machine: Open, tmp_path: Path)
 
 
 def test_an_xid_between_two_subscriptions_is_told(machine: Open, tmp_path: Path) -> None:
-    """Before the set of events is made anew for a card that came back, another card fails."""
+    """Before the set of events is made anew for a GPU that came back, another GPU fails."""
     nvml = machine("t4-2x16")
     first, _ = nvml.machine().cards
     assert nvml.next_xid(1) is None
@@ -185,7 +186,7 @@ def test_an_xid_between_two_subscriptions_is_told(machine: Open, tmp_path: Path)
 
 
 def test_an_xid_beside_a_lost_card_is_told(machine: Open, tmp_path: Path) -> None:
-    """A lost card spoils the set of events, but not what was in it about the others."""
+    """A lost GPU spoils the set of events, but not what was in it about the others."""
     nvml = machine("t4-2x16")
     first, _ = nvml.machine().cards
     assert nvml.next_xid(1) is None
@@ -202,3 +203,47 @@ def test_a_driver_that_is_not_loaded_is_unavailable(machine: Open, tmp_path: Pat
     (tmp_path / "state").write_text("driver unloaded\n")
     with pytest.raises(DriverUnavailableError):
         machine("t4-2x16")
+
+
+@pytest.mark.parametrize(
+    ("name", "limits"),
+    [
+        ("h100-r615-2x80", [True, True]),
+        ("a100-pcie-4x40", [False] * 4),
+        ("a100-mig-2x40", [False] * 2),
+    ],
+)
+def test_a_driver_tells_whether_it_limits_memory(
+    machine: Open, name: str, limits: list[bool]
+) -> None:
+    """An old driver has no such call, which is no error."""
+    assert [card.memory_limits for card in machine(name).machine().cards] == limits
+
+
+def test_no_gpu_is_asked_for_limits_without_a_cgroup(machine: Open) -> None:
+    """As the plugin is by default."""
+    machine("h100-r615-2x80")
+    assert [card.memory_limits for card in Nvml().machine().cards] == [False, False]
+
+
+def test_a_memory_limit_is_set_and_read_back(machine: Open, tmp_path: Path) -> None:
+    """On one GPU and one cgroup; a cgroup that is not there is an error of the question."""
+    nvml = machine("h100-r615-2x80")
+    first, second = (card.uuid for card in nvml.machine().cards)
+    assert nvml.memory_limit(first, str(tmp_path)) == NO_LIMIT
+    nvml.set_memory_limit(first, str(tmp_path), MemoryLimit(1 << 30, 3 << 40))
+    assert nvml.memory_limit(first, str(tmp_path)) == MemoryLimit(1 << 30, 3 << 40)
+    assert nvml.memory_used(first, str(tmp_path)) == 0
+    assert nvml.memory_limit(second, str(tmp_path)) == NO_LIMIT
+    with pytest.raises(DriverError, match="Invalid Argument"):
+        nvml.set_memory_limit(first, "/not/there", NO_LIMIT)
+
+
+def test_limits_of_an_old_driver_are_an_error_and_no_crash(machine: Open, tmp_path: Path) -> None:
+    """Both calls."""
+    nvml = machine("t4-2x16")
+    first = nvml.machine().cards[0].uuid
+    with pytest.raises(DriverError, match="Function Not Found"):
+        nvml.memory_limit(first, str(tmp_path))
+    with pytest.raises(DriverError, match="Function Not Found"):
+        nvml.set_memory_limit(first, str(tmp_path), NO_LIMIT)

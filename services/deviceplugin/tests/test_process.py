@@ -17,7 +17,7 @@ from fakecluster.objects import planned
 from fakekubelet.kubelet import FakeKubelet
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpudeviceplugin.settings import Settings
+from gpudeviceplugin.settings import DevicePluginSettings
 from gpukube.testing.apiserver import FakeApiServer
 from mocknvml import build
 
@@ -130,7 +130,7 @@ async def test_a_machine_is_offered_as_its_driver_tells_it(
 
 
 async def test_an_xid_and_a_lost_card_of_the_library_are_noticed(tmp_path: Path) -> None:
-    """B9 through NVML itself: an XID withdraws card 0; a lost card 1 goes too, and comes back."""
+    """B9 through NVML itself: an XID withdraws GPU 0; a lost GPU 1 goes too, and comes back."""
     async with process(tmp_path, "t4-2x16") as plugin:
         await plugin.offered(30)
         plugin.health.write_text("gpu 1 lost\n")
@@ -147,7 +147,7 @@ async def test_over_use_that_the_library_tells_is_told_within_ten_seconds(tmp_pa
     What is told in the next round is told in time where rounds are not ten seconds apart; a busy
     machine may make each of them longer.
     """
-    assert Settings(node_name="n1").usage_seconds < 10
+    assert DevicePluginSettings(node_name="n1").usage_seconds < 10
     async with process(tmp_path, "t4-2x16") as plugin:
         await plugin.offered(30)
         pod = objects.pod("greedy", [{"gpu-mem": 2}], annotations=planned(1, 2))
@@ -164,7 +164,7 @@ async def test_over_use_that_the_library_tells_is_told_within_ten_seconds(tmp_pa
         async with asyncio.timeout(SECONDS):
             while not (told := _messages(events.objects.values(), "GpuMemoryOverused")):
                 await events.wait_beyond(events.version)
-        assert told == ["uses 4096 MiB of card 1, but was given 2048"]
+        assert told == ["uses 4096 MiB of GPU 1, but its share is 2048"]
 
 
 async def test_signals_reread_and_end(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ async def test_signals_reread_and_end(tmp_path: Path) -> None:
 
 
 async def test_health_and_metrics_are_served(tmp_path: Path) -> None:
-    """The endpoint tells readiness, cards, and memory used by processes of no pod."""
+    """The endpoint tells readiness, GPUs, and memory used by processes of no pod."""
     async with process(tmp_path, "t4-2x16") as plugin:
         await plugin.offered(30)
         url = f"http://127.0.0.1:{await _port(plugin)}"

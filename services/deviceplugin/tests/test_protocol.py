@@ -8,7 +8,7 @@ from stage import Stage
 
 
 async def test_two_cards_of_sixteen_gib_are_thirty_devices(tmp_path: Path) -> None:
-    """B1: two cards of 16130 MiB in GiB are 30 devices named by card; the node counts 2."""
+    """B1: two GPUs of 16130 MiB in GiB are 30 devices named by GPU; the node counts 2."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         ids = stage.kubelet.manager.healthy["aliyun.com/gpu-mem"]
@@ -21,7 +21,7 @@ async def test_two_cards_of_sixteen_gib_are_thirty_devices(tmp_path: Path) -> No
 
 
 async def test_a_planned_pod_gets_its_card_and_the_original_environment(tmp_path: Path) -> None:
-    """B3: a pod of 3 planned on card 1 gets card 1 and the V1 variables and is ASSIGNED."""
+    """B3: a pod of 3 planned on GPU 1 gets GPU 1 and the V1 variables and is ASSIGNED."""
     async with Stage(tmp_path, visible_devices="index") as stage:
         await stage.offered(30)
         stage.create("p", {"gpu-mem": 3}, annotations=planned(1, 3))
@@ -52,7 +52,7 @@ async def test_a_new_kubelet_is_registered_with_and_disturbs_no_pod(tmp_path: Pa
 
 
 async def test_a_node_of_one_card_gives_it_to_a_pod_that_nobody_planned(tmp_path: Path) -> None:
-    """B6: no plan and one card: that card, by its uuid, and the annotation says so afterwards."""
+    """B6: no plan and one GPU: that GPU, by its uuid, and the annotation says so afterwards."""
     driver = FakeDriver(t4(0))
     async with Stage(tmp_path, driver) as stage:
         await stage.offered(15)

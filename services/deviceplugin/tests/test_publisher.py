@@ -8,18 +8,18 @@ import pytest
 from fakedriver import t4
 from moduletime import Clock
 
-from gpucore.node.grant import GrantPolicy
+from gpucore.node.allocation.grant import GrantPolicy
 from gpucore.units import GIB, NodeName
 from gpucore.wire.names import INVENTORY, INVENTORY_HASH
 from gpucore.wire.nodes import Node
-from gpudeviceplugin.cards import Machine
-from gpudeviceplugin.inventory import inventory_of
-from gpudeviceplugin.nodewatch import NodeWatch
-from gpudeviceplugin.publish import FIRST_PAUSE, LONGEST_PAUSE, Publisher
+from gpudeviceplugin.cluster.node_watch import NodeWatch
+from gpudeviceplugin.cluster.publisher import FIRST_PAUSE, LONGEST_PAUSE, Publisher
+from gpudeviceplugin.gpus.devices import NodeHardware
+from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.state import NodeState
 from gpukube.errors import StatusError
 
-MACHINE = Machine("535.1", (t4(0), t4(1)), links={"0-1": ("SYS",)})
+MACHINE = NodeHardware("535.1", (t4(0), t4(1)), links={"0-1": ("SYS",)})
 SECONDS = 20.0
 
 
@@ -92,7 +92,7 @@ async def test_nothing_is_written_before_the_node_and_the_driver_are_known() -> 
     world.watch.on_replace(())
     assert not await world.publisher._publish()
     bare = World()
-    bare.state.equip(inventory_of(Machine("", ()), GIB))
+    bare.state.equip(inventory_of(NodeHardware("", ()), GIB))
     bare.state.serve(serving=True)
     assert not await bare.publisher._publish()
     assert world.writes == bare.writes == []
@@ -103,7 +103,7 @@ async def test_a_write_that_fails_is_tried_again_less_and_less_often(
 ) -> None:
     """The pauses double to a limit."""
     clock = Clock()
-    clock.rule(monkeypatch, "gpudeviceplugin.publish")
+    clock.rule(monkeypatch, "gpudeviceplugin.cluster.publisher")
     world = World()
     world.state.serve(serving=True)
     world.error = StatusError("patch", status=503, message="away")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic_core import PydanticUndefined
 
-from gpudeviceplugin.settings import Settings
+from gpudeviceplugin.settings import DevicePluginSettings
 
 README = Path(__file__).parents[1] / "README.md"
 START = "<!-- settings: written by tests/test_readme.py -->\n"
@@ -17,7 +17,7 @@ END = "<!-- end of settings -->"
 def table() -> str:
     """The settings as Markdown."""
     rows = ["| Setting | Default | Meaning |", "|---|---|---|"]
-    for name, field in Settings.model_fields.items():
+    for name, field in DevicePluginSettings.model_fields.items():
         value = field.default
         default = "required" if value is PydanticUndefined else f"`{value}`" if value else ""
         rows.append(f"| `{name}` | {default} | {field.description or ''} |")

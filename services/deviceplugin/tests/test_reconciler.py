@@ -7,20 +7,20 @@ import pytest
 from fakedriver import t4
 from msgspec.structs import replace
 
-from gpucore.node.devices import Resource
-from gpucore.node.grant import GrantPolicy
-from gpucore.node.holdings import Held
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.allocation.holdings import Held
 from gpucore.units import GIB, NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES as NAMES
 from gpucore.wire.pods import Container, Pod
-from gpudeviceplugin.cards import Machine
-from gpudeviceplugin.inventory import inventory_of
-from gpudeviceplugin.podresources import TruthError
-from gpudeviceplugin.reconcile import Reconciler
+from gpudeviceplugin.gpus.devices import NodeHardware
+from gpudeviceplugin.gpus.inventory import inventory_of
+from gpudeviceplugin.kubelet.pod_resources import TruthError
+from gpudeviceplugin.kubelet.reconciler import Reconciler
 from gpudeviceplugin.state import NodeState
 from gpukube.errors import ConflictError, UnreachableError
 
-INVENTORY = inventory_of(Machine("535.1", (t4(0), t4(1))), GIB)
+INVENTORY = inventory_of(NodeHardware("535.1", (t4(0), t4(1))), GIB)
 POD = Pod(
     PodUid("uid-p"),
     "default",
@@ -45,8 +45,8 @@ class World:
         self.reconciler = Reconciler(self.state, self, self, self, every=30)  # type: ignore[arg-type]
 
     def rows(self, card: int) -> Held:
-        """The pod has three units of a card."""
-        ids = self.state.steering.tables[Resource.MEM].ids[card][:3]  # type: ignore[index]
+        """The pod has three units of a GPU."""
+        ids = self.state.matcher.tables[Resource.MEM].ids[card][:3]  # type: ignore[index]
         return Held("default", "p", {"c0": {Resource.MEM: ids}})
 
     async def list(self) -> list[Held]:
@@ -72,7 +72,7 @@ class World:
 
 
 async def test_a_correction_is_bound_to_the_pods_uid_and_the_event_follows_it() -> None:
-    """A pod of the same name that came meanwhile must not get another one's card."""
+    """A pod of the same name that came meanwhile must not get another one's GPU."""
     world = World()
     assert not await world.look()  # something was found: look again soon
     listed, (path, metadata), event = world.effects
@@ -117,11 +117,11 @@ async def test_the_account_is_known_once_kubelet_has_told_it() -> None:
     world.error = TruthError("no such socket")
     assert await world.look()
     assert not world.reconciler.synced.is_set()
-    assert world.state.steering.cards_held("default", "p") == frozenset()
+    assert world.state.matcher.gpus_held("default", "p") == frozenset()
     world.error = None
     await world.look()
     assert world.reconciler.synced.is_set()
-    assert world.state.steering.cards_held("default", "p") == {1}
+    assert world.state.matcher.gpus_held("default", "p") == {1}
 
 
 async def test_a_grant_that_kubelet_has_yet_to_note_is_asked_for_again() -> None:
@@ -129,10 +129,10 @@ async def test_a_grant_that_kubelet_has_yet_to_note_is_asked_for_again() -> None
     world = World()
     world.state.on_replace((replace(POD, phase="Pending"),))
     ids = world.rows(1).containers["c0"][Resource.MEM]
-    world.state.allocate(Resource.MEM, ids)
+    world.state.grant(Resource.MEM, ids)
     world.held = []
     assert not await world.look()
-    assert world.state.steering.cards_held("default", "p") == {1}
+    assert world.state.matcher.gpus_held("default", "p") == {1}
 
 
 async def test_a_look_follows_every_grant_at_once() -> None:

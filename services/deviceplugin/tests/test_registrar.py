@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpucore.node.devices import Resource
-from gpudeviceplugin.endpoint import KUBELET_SOCKET, RegistrationError
-from gpudeviceplugin.register import Registrar
+from gpucore.node.allocation.device_ids import Resource
+from gpudeviceplugin.kubelet.endpoint import KUBELET_SOCKET, RegistrationError
+from gpudeviceplugin.kubelet.registration import Registrar
 
 
 class World:
@@ -45,7 +45,8 @@ class Endpoint:
         self.socket = world.directory / f"{resource}.sock"
 
     async def start(self) -> None:
-        """Serve and register."""
+        """Serve and register; what is refused leaves nothing served."""
+        self.socket.unlink(missing_ok=True)
         self.world.effects.append(f"start {self.resource}")
         if self.resource in self.world.refuses:
             raise RegistrationError("not wanted")
@@ -54,6 +55,7 @@ class Endpoint:
     async def withdraw(self) -> None:
         """Serve no more."""
         self.world.effects.append(f"withdraw {self.resource}")
+        self.socket.unlink(missing_ok=True)
 
 
 @pytest.fixture

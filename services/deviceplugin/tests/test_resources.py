@@ -8,11 +8,11 @@ from fakedriver import FakeDriver, t4
 from stage import Stage
 
 from gpucore.model import Gpu, Inventory
-from gpucore.node.devices import Resource, list_bytes
-from gpucore.node.grant import GrantPolicy
+from gpucore.node.allocation.device_ids import Resource, list_bytes
+from gpucore.node.allocation.grant import GrantPolicy
 from gpucore.units import GIB, GpuIndex, GpuUuid
-from gpudeviceplugin.cards import Card, Instance
-from gpudeviceplugin.servicer import Servicer
+from gpudeviceplugin.gpus.devices import DriverGpu, MigInstance
+from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.state import NodeState
 
 pytestmark = pytest.mark.slow
@@ -34,7 +34,7 @@ async def test_a_list_that_kubelet_could_not_read_is_refused_with_a_way_out(tmp_
         assert stage.plugin is not None
         plugin = stage.plugin
         await stage.eventually(lambda: "smallest unit that fits" in plugin.missing())
-        assert "these cards is 17MiB" in plugin.missing()
+        assert "these GPUs is 17MiB" in plugin.missing()
         assert stage.kubelet.registrations == []
 
 
@@ -46,7 +46,7 @@ async def test_the_smallest_unit_is_really_read_by_kubelet(tmp_path: Path) -> No
 
 
 async def test_labels_choose_the_resources_and_may_change(tmp_path: Path) -> None:
-    """Shares, whole cards, both or neither; a label that goes takes its resource away."""
+    """Shares, exclusive GPUs, both or neither; a label that goes takes its resource away."""
     stage = Stage(tmp_path)
     stage.labels = {"gputopology": "true"}
     async with stage:
@@ -71,9 +71,9 @@ async def test_mixed_cards_offer_what_each_has(tmp_path: Path) -> None:
 
 
 async def test_a_card_in_mig_mode_is_offered_as_its_instances(tmp_path: Path) -> None:
-    """The card itself is gone; each instance is a card of its own with its own index."""
-    instances = (Instance(0, "MIG-a", "3g.20gb", 19968), Instance(2, "MIG-b", "1g.5gb", 4864))
-    sliced = Card(0, "GPU-0", "A100", 40960, mig=True, slots=7, instances=instances)
+    """The GPU itself is gone; each instance is a GPU of its own with its own index."""
+    instances = (MigInstance(0, "MIG-a", "3g.20gb", 19968), MigInstance(2, "MIG-b", "1g.5gb", 4864))
+    sliced = DriverGpu(0, "GPU-0", "A100", 40960, mig=True, slots=7, instances=instances)
     async with Stage(tmp_path, FakeDriver(sliced, t4(1))) as stage:
         await stage.offered(15 + 19 + 4)
         await stage.eventually(lambda: stage.gpus("uuid"))
@@ -86,12 +86,12 @@ async def test_a_card_in_mig_mode_is_offered_as_its_instances(tmp_path: Path) ->
 
 
 async def test_cards_that_come_later_are_offered(tmp_path: Path) -> None:
-    """From no card to two: the node starts to offer without a restart."""
+    """From no GPU to two: the node starts to offer without a restart."""
     driver = FakeDriver()
     async with Stage(tmp_path, driver) as stage:
         assert stage.plugin is not None
         plugin = stage.plugin
-        await stage.eventually(lambda: plugin.missing() == "the driver knows no card")
+        await stage.eventually(lambda: plugin.missing() == "the driver lists no GPU")
         driver.cards = (t4(0), t4(1))
         plugin.reread()
         await stage.offered(30)

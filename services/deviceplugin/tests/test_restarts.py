@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 
 async def test_a_restarted_plugin_takes_no_running_pod_for_a_waiting_one(tmp_path: Path) -> None:
-    """After an upgrade a pod equal to a running one gets its own planned card."""
+    """After an upgrade a pod equal to a running one gets its own planned GPU."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         stage.create("old", {"gpu-mem": 3}, annotations=planned(0, 3))
@@ -55,7 +55,7 @@ async def test_a_removed_plugin_socket_is_made_again(tmp_path: Path) -> None:
 
 
 async def test_a_hangup_registers_anew(tmp_path: Path) -> None:
-    """SIGHUP enumerates the cards and registers all resources again."""
+    """SIGHUP enumerates the GPUs and registers all resources again."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         assert stage.plugin is not None
@@ -98,7 +98,7 @@ async def test_a_broken_watch_goes_on_and_an_expired_one_lists_again(tmp_path: P
 async def test_a_lost_checkpoint_gives_no_device_out_twice(
     tmp_path: Path, plugin_restarts: bool
 ) -> None:
-    """Kubelet calls all devices free; a pod that runs keeps its units of card 0 all the same."""
+    """Kubelet calls all devices free; a pod that runs keeps its units of GPU 0 all the same."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         stage.create("old", {"gpu-mem": 10}, annotations=planned(0, 10))

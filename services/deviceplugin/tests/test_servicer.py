@@ -1,95 +1,35 @@
 """The device plugin protocol, call by call: state in, call, answer and state out."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
-import grpc
 import pytest
 from fakedriver import t4
 from msgspec.structs import replace
+from servicercalls import (
+    CONTEXT,
+    INVENTORY,
+    RefusedError,
+    allocation,
+    ids,
+    node,
+    pod,
+    preferred,
+    servicer,
+    stream,
+)
 
-from gpucore.model import Rung
-from gpucore.node.denial import Denial, DenialCode
-from gpucore.node.devices import Resource
-from gpucore.node.grant import GrantPolicy
-from gpucore.node.mpsgrant import MpsPlace
-from gpucore.units import GIB, NodeName, PodUid
-from gpucore.wire.names import DEFAULT_NAMES as NAMES
-from gpucore.wire.pods import Container, Pod
-from gpudeviceplugin.cards import Machine
-from gpudeviceplugin.inventory import inventory_of
+from gpucore.model import IsolationMode
+from gpucore.node.allocation.allocation_error import AllocationError, AllocationErrorCode
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.isolation.mps_grant import MpsPlace
+from gpucore.units import GIB
+from gpudeviceplugin.gpus.devices import NodeHardware
+from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
-from gpudeviceplugin.servicer import Servicer
 from gpudeviceplugin.state import NodeState
 
-INVENTORY = inventory_of(Machine("535.1", (t4(0), t4(1))), GIB)
 SECONDS = 20.0
-
-
-class RefusedError(Exception):
-    """The call was ended with a status."""
-
-
-class Context:
-    """What a servicer may do with a call."""
-
-    async def abort(self, code: grpc.StatusCode, sentence: str) -> None:
-        raise RefusedError(f"{code.name}: {sentence}")
-
-
-def node(policy: GrantPolicy | None = None) -> NodeState:
-    """A node with two cards of 15 units."""
-    state = NodeState(policy or GrantPolicy())
-    state.equip(INVENTORY)
-    return state
-
-
-def servicer(state: NodeState, resource: Resource = Resource.MEM, **more: Any) -> Servicer:
-    """The servicer of one resource; it has no patience unless the test gives it some."""
-    return Servicer(state, resource, **{"patience": 0.0, "numa_hints": False} | more)
-
-
-def pod(name: str, limits: dict[str, int], card: int) -> Pod:
-    """A bound pod with a plan."""
-    texts = {NAMES.mem_idx: str(card), NAMES.mem_pod: "1", NAMES.mem_assume_time: "17"}
-    spelled = {f"aliyun.com/{resource}": str(amount) for resource, amount in limits.items()}
-    return Pod(
-        PodUid(f"uid-{name}"),
-        "default",
-        name,
-        NodeName("n1"),
-        phase="Pending",
-        annotations=texts,
-        containers=(Container("c0", spelled),),
-    )
-
-
-def preferred(state: NodeState, amount: int) -> api.PreferredAllocationRequest:
-    """Kubelet asks for so many ids, all of which are free."""
-    ids = list(state.steering.tables[Resource.MEM].owner)
-    asked = api.ContainerPreferredAllocationRequest(available_deviceIDs=ids, allocation_size=amount)
-    return api.PreferredAllocationRequest(container_requests=[asked])
-
-
-def allocation(*ids: str) -> api.AllocateRequest:
-    """Kubelet has taken these ids."""
-    return api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devicesIDs=ids)])
-
-
-def ids(state: NodeState, card: int, count: int, resource: Resource = Resource.MEM) -> list[str]:
-    """The first ids of a card."""
-    return list(state.steering.tables[resource].ids[card][:count])  # type: ignore[index]
-
-
-@asynccontextmanager
-async def stream(made: Servicer) -> AsyncIterator[Any]:
-    """A ListAndWatch that is open, with a deadline for everything in it."""
-    async with asyncio.timeout(SECONDS):
-        answers = made.ListAndWatch(api.Empty(), Context())  # type: ignore[arg-type]
-        yield answers
-        await answers.aclose()  # type: ignore[attr-defined]
 
 
 def well(answer: api.ListAndWatchResponse) -> int:
@@ -108,13 +48,13 @@ async def test_a_change_while_a_list_is_being_sent_is_sent_next() -> None:
 
 
 async def test_a_list_is_not_sent_again_when_nothing_of_it_changed() -> None:
-    """Another mode of a card is no news for kubelet; the change after it is."""
+    """Another mode of a GPU is no news for kubelet; the change after it is."""
     state = node()
     async with stream(servicer(state)) as answers:
         await anext(answers)
         waiting = asyncio.ensure_future(anext(answers))
         first, second = INVENTORY.gpus
-        state.equip(replace(INVENTORY, gpus=(replace(first, rung=Rung.MPS), second)))
+        state.equip(replace(INVENTORY, gpus=(replace(first, isolation=IsolationMode.MPS), second)))
         await asyncio.wait({waiting}, timeout=0.05)
         assert not waiting.done()
         state.equip(replace(INVENTORY, gpus=(first,)))
@@ -141,7 +81,7 @@ async def test_waiting_for_a_pod_is_bounded_on_a_busy_node() -> None:
     try:
         async with asyncio.timeout(SECONDS):
             made = servicer(state, patience=0.1)
-            answer = await made.GetPreferredAllocation(preferred(state, 3), Context())  # type: ignore[arg-type]
+            answer = await made.GetPreferredAllocation(preferred(state, 3), CONTEXT)
     finally:
         busy.cancel()
     (container,) = answer.container_responses
@@ -158,14 +98,12 @@ async def test_a_pod_that_arrives_while_kubelet_waits_gets_its_planned_card() ->
     """The watch is a moment behind kubelet."""
     state = node()
     made = servicer(state, patience=SECONDS)
-    asking = asyncio.ensure_future(
-        made.GetPreferredAllocation(preferred(state, 3), Context())  # type: ignore[arg-type]
-    )
+    asking = asyncio.ensure_future(made.GetPreferredAllocation(preferred(state, 3), CONTEXT))
     await asyncio.sleep(0)
     state.on_replace((pod("p", {"gpu-mem": 3}, 1),))
     async with asyncio.timeout(SECONDS):
         (container,) = (await asking).container_responses
-    assert state.steering.tables[Resource.MEM].per_card(container.deviceIDs) == {1: 3}
+    assert state.matcher.tables[Resource.MEM].per_device(container.deviceIDs) == {1: 3}
 
 
 async def test_what_is_allocated_is_held_before_kubelet_is_answered() -> None:
@@ -174,19 +112,19 @@ async def test_what_is_allocated_is_held_before_kubelet_is_answered() -> None:
     state.on_replace((pod("p", {"gpu-mem": 3}, 1),))
     seen = state.grant_made.count
     taken = ids(state, 1, 3)
-    answer = await servicer(state).Allocate(allocation(*taken), Context())  # type: ignore[arg-type]
-    assert state.steering.cards_held("default", "p") == {1}
+    answer = await servicer(state).Allocate(allocation(taken), CONTEXT)
+    assert state.matcher.gpus_held("default", "p") == {1}
     assert state.grant_made.count == seen + 1
     (container,) = answer.container_responses
     assert container.envs["ALIYUN_COM_GPU_MEM_IDX"] == "1"
 
 
 async def test_a_refusal_takes_nothing_and_says_why() -> None:
-    """Ids of two cards for a share of one: an error with a sentence, and no holder."""
+    """Ids of two GPUs for a share of one: an error with a sentence, and no holder."""
     state = node()
     both = [*ids(state, 0, 1), *ids(state, 1, 1)]
-    with pytest.raises(RefusedError, match=r"FAILED_PRECONDITION: .*cards 0 and 1"):
-        await servicer(state).Allocate(allocation(*both), Context())  # type: ignore[arg-type]
+    with pytest.raises(RefusedError, match=r"FAILED_PRECONDITION: .*GPUs 0 and 1"):
+        await servicer(state).Allocate(allocation(both), CONTEXT)
     assert not state.in_use(INVENTORY.gpus[0].index)
     assert state.grant_made.count == 0
 
@@ -194,14 +132,14 @@ async def test_a_refusal_takes_nothing_and_says_why() -> None:
 async def test_memory_and_compute_under_mps_do_not_contradict_each_other() -> None:
     """Kubelet merges both answers for one container: the threads are those of the compute."""
     state = node(GrantPolicy(mps=MpsPlace("/run/gpushare/mps")))
-    gpus = tuple(replace(gpu, rung=Rung.MPS) for gpu in INVENTORY.gpus)
+    gpus = tuple(replace(gpu, isolation=IsolationMode.MPS) for gpu in INVENTORY.gpus)
     state.equip(replace(INVENTORY, gpus=gpus))
     state.on_replace((pod("p", {"gpu-mem": 3, "gpu-core.percentage": 40}, 1),))
     merged: dict[str, str] = {}
     for resource, count in ((Resource.MEM, 3), (Resource.CORE, 40)):
         taken = ids(state, 1, count, resource)
         made = servicer(state, resource)
-        answer = await made.Allocate(allocation(*taken), Context())  # type: ignore[arg-type]
+        answer = await made.Allocate(allocation(taken), CONTEXT)
         for key, value in answer.container_responses[0].envs.items():
             assert merged.setdefault(key, value) == value
     assert merged["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "40"
@@ -209,11 +147,11 @@ async def test_memory_and_compute_under_mps_do_not_contradict_each_other() -> No
 
 
 def test_a_lost_card_and_an_exchanged_one_leave_no_device_behind() -> None:
-    """A card is exchanged at run time: its ids are unknown from then on."""
+    """A GPU is exchanged at run time: its ids are unknown from then on."""
     state = node()
     old = ids(state, 1, 1)
-    new = inventory_of(Machine("535.1", (t4(0), t4(7))), GIB)
+    new = inventory_of(NodeHardware("535.1", (t4(0), t4(7))), GIB)
     state.equip(new)
-    denial = state.allocate(Resource.MEM, tuple(old))
-    assert isinstance(denial, Denial)
-    assert denial.code is DenialCode.UNKNOWN_DEVICE
+    denial = state.grant(Resource.MEM, tuple(old))
+    assert isinstance(denial, AllocationError)
+    assert denial.code is AllocationErrorCode.UNKNOWN_DEVICE

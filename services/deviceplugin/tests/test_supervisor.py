@@ -7,14 +7,14 @@ import pytest
 from moduletime import Clock
 from prometheus_client import REGISTRY
 
-from gpucore.node.mpsgrant import MpsPlace
-from gpudeviceplugin.mps.control import Control
-from gpudeviceplugin.mps.errors import ControlError, MpsError
-from gpudeviceplugin.mps.fleet import Fleet
-from gpudeviceplugin.mps.folders import Folders
-from gpudeviceplugin.mps.supervisor import Phase, Program, Supervisor, Timing
+from gpucore.node.isolation.mps_grant import MpsPlace
+from gpudeviceplugin.isolation.mps.control import Control
+from gpudeviceplugin.isolation.mps.errors import ControlError, MpsError
+from gpudeviceplugin.isolation.mps.fleet import Fleet
+from gpudeviceplugin.isolation.mps.folders import Folders
+from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase, Program, Supervisor, Timing
 
-MODULE = "gpudeviceplugin.mps.supervisor"
+MODULE = "gpudeviceplugin.isolation.mps.supervisor"
 TIMING = Timing(first_pause=1.0, longest_pause=8.0, calm=300.0)
 SECONDS = 20.0
 
@@ -27,7 +27,7 @@ class Lives:
         self.clock.rule(monkeypatch, MODULE)
         monkeypatch.setattr(f"{MODULE}.random.random", lambda: 1.0)
         self.supervisor = Supervisor("GPU-0", Program("mps"), Folders(Path(), Path()), TIMING)
-        self.phases: list[Phase] = []
+        self.phases: list[MpsDaemonPhase] = []
         self.supervisor.on_change = lambda _, after: self.phases.append(after)
         self._left = list(lives)
         monkeypatch.setattr(self.supervisor, "_live", self._live)
@@ -35,7 +35,7 @@ class Lives:
     async def _live(self) -> None:
         if not self._left:
             raise asyncio.CancelledError
-        self.supervisor._enter(Phase.SERVING, "")
+        self.supervisor._enter(MpsDaemonPhase.SERVING, "")
         self.clock.now += self._left.pop(0)
         raise MpsError("it ended")
 
@@ -58,23 +58,23 @@ async def test_a_daemon_that_served_for_long_starts_over(monkeypatch: pytest.Mon
 
 
 async def test_a_failure_is_told_before_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """New pods must not get the card while its daemon is down."""
+    """New pods must not get the GPU while its daemon is down."""
     made = Lives(monkeypatch, 0.0)
-    seen: list[Phase] = []
+    seen: list[MpsDaemonPhase] = []
     made.clock.on_sleep = lambda: seen.append(made.supervisor.phase)
     await made.run()
-    assert seen == [Phase.FAILED]
-    assert made.phases == [Phase.SERVING, Phase.FAILED]
+    assert seen == [MpsDaemonPhase.FAILED]
+    assert made.phases == [MpsDaemonPhase.SERVING, MpsDaemonPhase.FAILED]
     assert "it ended" in made.supervisor.why
 
 
 def series(uuid: str) -> float | None:
-    """What Prometheus sees of a card's daemon."""
+    """What Prometheus sees of a GPU's daemon."""
     return REGISTRY.get_sample_value("gpushare_mps_serving", {"uuid": uuid})
 
 
 async def test_a_stopped_daemon_has_no_series(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A card that is no longer in mode mps is not one whose daemon is down."""
+    """A GPU that is no longer in mode mps is not one whose daemon is down."""
     answers = asyncio.Event()
 
     async def ask(self: Control, command: str, *, seconds: float) -> str:

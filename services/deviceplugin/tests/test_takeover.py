@@ -18,7 +18,7 @@ def as_the_original_left_it(stage: Stage, name: str, card: int, units: int) -> d
 
 
 async def test_the_word_of_the_original_stands_against_kubelets_ids(tmp_path: Path) -> None:
-    """Ten units on card 1 that kubelet counts on card 0: card 1 has five left, and is not told ten.
+    """Ten units on GPU 1 that kubelet counts on GPU 0: GPU 1 has five left, and is not told ten.
 
     A new process of the plugin stands for the one that takes over: it has given nobody anything.
     """
@@ -35,7 +35,7 @@ async def test_the_word_of_the_original_stands_against_kubelets_ids(tmp_path: Pa
         await stage.offered(30)
 
         stage.create("too-much", {"gpu-mem": 6}, annotations=planned(1, 6))
-        assert "card 1 has 5 of 15 free" in await stage.rejected("too-much")
+        assert "GPU 1 has 5 of 15 free" in await stage.rejected("too-much")
         stage.create("rest", {"gpu-mem": 5}, annotations=planned(1, 5))
         await stage.admitted("rest")
         assert stage.cards_of("rest") == {1}

@@ -10,7 +10,7 @@ from stage import Stage
 
 from gpucore.units import GpuIndex
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.pods import claim_of, decode_pod
+from gpucore.wire.pods import allocation_of, decode_pod
 
 pytestmark = pytest.mark.slow
 
@@ -24,11 +24,13 @@ def disagreements(stage: Stage) -> list[str]:
     for (_, name), item in stage.cluster.pods.objects.items():
         if item["status"]["phase"] != "Running":
             continue
-        claim = claim_of(decode_pod(json.encode(item)), DEFAULT_NAMES)
-        assert claim is not None
+        allocation = allocation_of(decode_pod(json.encode(item)), DEFAULT_NAMES)
+        assert allocation is not None
         cards = {GpuIndex(card) for card in stage.cards_of(name)}
-        if set(claim.placement.mem) != cards or claim.state != "confirmed":
-            wrong.append(f"{name}: says {dict(claim.placement.mem)}, has {cards}, {claim.state}")
+        if set(allocation.placement.mem) != cards or allocation.state != "confirmed":
+            wrong.append(
+                f"{name}: says {dict(allocation.placement.mem)}, has {cards}, {allocation.state}"
+            )
     return wrong
 
 

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 import structlog
 
-from gpudeviceplugin.certificates import Certificates
+from gpudeviceplugin.certificates import MetricsCertificate
 from gpudeviceplugin.web import Web
 
 SECONDS = 60.0
@@ -35,7 +35,7 @@ def renew(folder: Path, key: tuple[str, ...] = EC) -> None:
 @asynccontextmanager
 async def serving(folder: Path) -> AsyncIterator[int]:
     """The endpoint over TLS, followed; its port."""
-    web = Web(lambda: "", Certificates(folder, every=0.02))
+    web = Web(lambda: "", MetricsCertificate(folder, every=0.02))
     async with asyncio.timeout(SECONDS):
         port = await web.start("127.0.0.1", 0)
     following = asyncio.create_task(web.follow())
@@ -95,7 +95,7 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) 
         with structlog.testing.capture_logs() as said:
             (tmp_path / "tls.key").write_text("no key")
             async with asyncio.timeout(SECONDS):
-                while not any(line["event"] == "certificates not taken" for line in said):
+                while not any(line["event"] == "certificates not loaded" for line in said):
                     assert await shown(port) == first
         assert await shown(port) == first
         renew(tmp_path, RSA)  # which a context would keep beside the first and never show
@@ -107,7 +107,7 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) 
 async def test_a_certificate_that_changes_before_it_is_followed_is_shown(tmp_path: Path) -> None:
     """What is renewed between the first reading and the first look is no less new."""
     renew(tmp_path)
-    web = Web(lambda: "", Certificates(tmp_path, every=0.02))
+    web = Web(lambda: "", MetricsCertificate(tmp_path, every=0.02))
     async with asyncio.timeout(SECONDS):
         port = await web.start("127.0.0.1", 0)
     first = await shown(port)
@@ -125,7 +125,7 @@ async def test_a_certificate_that_changes_before_it_is_followed_is_shown(tmp_pat
 
 async def test_it_waits_for_a_certificate(tmp_path: Path) -> None:
     """A Secret may be filled after the pod started: nothing is served in the clear meanwhile."""
-    web = Web(lambda: "", Certificates(tmp_path / "late", every=0.02))
+    web = Web(lambda: "", MetricsCertificate(tmp_path / "late", every=0.02))
     starting = asyncio.create_task(web.start("127.0.0.1", 0))
     try:
         assert (await asyncio.wait({starting}, timeout=0.1))[1] == {starting}

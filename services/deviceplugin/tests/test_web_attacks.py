@@ -79,6 +79,7 @@ async def test_half_open_requests_do_not_stop_the_probes() -> None:
             assert await status(port, "/readyz") == 200
 
 
+@pytest.mark.slow
 async def test_scrapers_share_one_pace() -> None:
     """Clients that scrape in a loop wait for the next text, which is made once a second."""
     web = Web(lambda: "")

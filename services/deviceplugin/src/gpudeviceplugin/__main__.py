@@ -16,18 +16,19 @@ from pydantic_settings import CliApp
 
 from gpucore.wire.errors import WireError
 from gpudeviceplugin import logs
-from gpudeviceplugin.cards import Driver
-from gpudeviceplugin.legacyflags import IGNORED, translated
-from gpudeviceplugin.nvml import Nvml
+from gpudeviceplugin.gpus.devices import Driver
+from gpudeviceplugin.gpus.nvml import Nvml
+from gpudeviceplugin.isolation.cgroup_tree import CgroupTree
+from gpudeviceplugin.legacy_flags import IGNORED, translated
 from gpudeviceplugin.plugin import Plugin
-from gpudeviceplugin.settings import Settings
+from gpudeviceplugin.settings import DevicePluginSettings
 from gpukube.errors import ConfigError
 
 log = structlog.get_logger()
 
 
-async def serve(settings: Settings, driver: Driver) -> None:
-    """Run until told to end."""
+async def serve(settings: DevicePluginSettings, driver: Driver) -> None:
+    """Run until SIGTERM or SIGINT."""
     plugin = await Plugin.make(settings, driver)
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
@@ -47,11 +48,18 @@ async def serve(settings: Settings, driver: Driver) -> None:
         running.result()
 
 
+def _nvml(settings: DevicePluginSettings) -> Nvml:
+    """The driver; its memory limits are queried only where the setting enables them."""
+    if not settings.driver_limits:
+        return Nvml()
+    return Nvml(CgroupTree(settings.cgroup_root, settings.cgroup_parent).pods)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the device plugin; exit status 0 after a signal, 1 on a failure, 2 on wrong settings."""
     given = translated(sys.argv[1:] if arguments is None else arguments)
     try:
-        settings = CliApp.run(Settings, cli_args=given.ours)
+        settings = CliApp.run(DevicePluginSettings, cli_args=given.ours)
     except (ValidationError, WireError, ValueError) as error:
         print(f"gpushare-device-plugin: {error}", file=sys.stderr)
         return 2
@@ -61,9 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.info("a flag of the original plugin changes nothing", flag=name, why=IGNORED[name])
     log.info("starting", **settings.model_dump(mode="json"))
     try:
-        asyncio.run(serve(settings, Nvml()))
+        asyncio.run(serve(settings, _nvml(settings)))
     except ConfigError as error:
-        log.error("cannot start", why=str(error))  # noqa: TRY400 - the sentence says it all
+        log.error("cannot start", why=str(error))  # noqa: TRY400 - the message is complete without
+        # a traceback
         return 1
     return 0
 

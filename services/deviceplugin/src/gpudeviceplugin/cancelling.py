@@ -1,7 +1,7 @@
-"""What a cancellation must not cut short: processes that were started, and work that ends them.
+"""Work that a cancellation must not interrupt: started processes and their termination.
 
-A plugin that is told to end cancels all it does, at any moment. Nothing here has a deadline of its
-own: what is carried to its end must be bounded.
+A stopping plugin cancels all its tasks at any moment. Nothing here has a deadline of its own: the
+work that is protected must be bounded.
 """
 
 import asyncio

@@ -1,12 +1,13 @@
-"""The certificate of the metrics endpoint; see :mod:`gpukube.certificates`."""
+"""The certificate of the metrics endpoint; see :mod:`gpukube.server.certificates`."""
 
 import ssl
 from pathlib import Path
 
-from gpukube.certificates import CertificateWatcher
+from gpudeviceplugin.settings import DevicePluginSettings
+from gpukube.server.certificates import CertificateWatcher
 
 
-class Certificates:
+class MetricsCertificate:
     """The certificate that the endpoint shows; it requests none of its clients.
 
     Args:
@@ -26,3 +27,9 @@ class Certificates:
     async def follow(self, context: ssl.SSLContext) -> None:
         """Use each new certificate, until cancelled."""
         await self._watcher.follow(context, self._known)
+
+
+def certificate_of(settings: DevicePluginSettings) -> MetricsCertificate | None:
+    """The certificate that the settings name, if any."""
+    folder = settings.tls_certificates
+    return None if folder is None else MetricsCertificate(folder)

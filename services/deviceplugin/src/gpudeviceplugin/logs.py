@@ -1,4 +1,4 @@
-"""How the log looks: JSON lines in a container, plain columns on a terminal."""
+"""Log format: JSON lines in a container, columns on a terminal."""
 
 import logging
 import sys

@@ -1,7 +1,7 @@
-"""Gives memory back that only the start needed: this runs on every GPU node, and mostly idles.
+"""Releases memory that only the start needed, because the plugin runs on every GPU node.
 
 Importing leaves much freed memory with the allocator, which keeps it for a use that never comes.
-Where the C library cannot be told (musl), nothing happens.
+Where the C library has no such call (musl), nothing happens.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""All parts of the plugin, put together, with what one part tells another."""
+"""The components of the plugin and the connections between them."""
 
 import asyncio
 from functools import partial
@@ -6,45 +6,55 @@ from typing import Self
 
 import structlog
 
-from gpucore.model import Rung
-from gpucore.node.breaker import Breaker
-from gpucore.node.devices import Resource
-from gpucore.node.grant import GrantPolicy, shares_held
-from gpucore.node.health import HealthBook, Verdict
-from gpucore.node.holdings import Held
-from gpucore.node.starts import Start, start_of
-from gpucore.wire.names import PLUGIN, Names
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.grant import GrantPolicy, shares_held
+from gpucore.node.allocation.holdings import Held
+from gpucore.node.health.container_starts import Start, start_of
+from gpucore.node.health.records import HealthStatus
+from gpucore.wire.names import API_CLAIMS, PLUGIN, Names
 from gpucore.wire.nodes import Node
 from gpucore.wire.pods import Pod
-from gpudeviceplugin.announce import DAEMON_FAILED, DAEMON_SERVES, ISOLATION, Announcer, Notice
-from gpudeviceplugin.cards import Driver
-from gpudeviceplugin.cdi import CdiFiles
-from gpudeviceplugin.certificates import Certificates
-from gpudeviceplugin.draining import Drain
-from gpudeviceplugin.driver import PatientDriver
-from gpudeviceplugin.endpoint import Endpoint
-from gpudeviceplugin.events import Events
-from gpudeviceplugin.followed import SILENCE_SECONDS, Relists, node_named, pods_of
-from gpudeviceplugin.health import Health
-from gpudeviceplugin.isolation import Isolation
-from gpudeviceplugin.keeper import Keeper
-from gpudeviceplugin.labels import LabelFollower
-from gpudeviceplugin.limits import LimitWatch
+from gpudeviceplugin.certificates import certificate_of
+from gpudeviceplugin.cluster.events import Events
+from gpudeviceplugin.cluster.health_events import (
+    API_REFUSED,
+    DAEMON_FAILED,
+    DAEMON_SERVES,
+    ISOLATION,
+    HealthEventRecorder,
+    Notice,
+)
+from gpudeviceplugin.cluster.informers import SILENCE_SECONDS, Relists, node_named, pods_of
+from gpudeviceplugin.cluster.node_labels import LabelFollower
+from gpudeviceplugin.cluster.node_watch import NodeWatch
+from gpudeviceplugin.cluster.publisher import Publisher
+from gpudeviceplugin.dra.backend import ClaimBackEnd
+from gpudeviceplugin.gpus.devices import Driver
+from gpudeviceplugin.gpus.driver import PatientDriver
+from gpudeviceplugin.gpus.health import health_of
+from gpudeviceplugin.gpus.inventory_manager import InventoryManager
+from gpudeviceplugin.gpus.usage import UsageMeter, watch_of
+from gpudeviceplugin.isolation.cdi import CdiFiles
+from gpudeviceplugin.isolation.claim_limits import ClaimLimits
+from gpudeviceplugin.isolation.driver_limits import limits_of
+from gpudeviceplugin.isolation.limits import LimitWatch
+from gpudeviceplugin.isolation.modes import Isolation
+from gpudeviceplugin.isolation.mps.fleet import configured_fleet
+from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase
+from gpudeviceplugin.isolation.start_gate import gate_of
+from gpudeviceplugin.isolation.start_turns import StartTurns
+from gpudeviceplugin.kubelet.draining import Drain
+from gpudeviceplugin.kubelet.endpoint import Endpoint
+from gpudeviceplugin.kubelet.pod_resources import PodResourcesClient
+from gpudeviceplugin.kubelet.reconciler import Reconciler
+from gpudeviceplugin.kubelet.registration import Registrar
+from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.memory import keep_small
-from gpudeviceplugin.mps.fleet import Fleet
-from gpudeviceplugin.mps.supervisor import Phase, Timing
-from gpudeviceplugin.nodewatch import NodeWatch
-from gpudeviceplugin.podresources import PodResources
-from gpudeviceplugin.publish import Publisher
-from gpudeviceplugin.reconcile import Reconciler
-from gpudeviceplugin.register import Registrar
-from gpudeviceplugin.servicer import Servicer
-from gpudeviceplugin.settings import Settings
+from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.state import NodeState
-from gpudeviceplugin.usage import MIB, UsageMeter, Watch
 from gpudeviceplugin.web import Web
 from gpukube.client import HttpKubeClient
-from gpukube.informer import Informer
+from gpukube.watch.informer import Informer
 
 log = structlog.get_logger()
 
@@ -52,20 +62,27 @@ log = structlog.get_logger()
 class Plugin:
     """One device plugin process."""
 
-    def __init__(self, settings: Settings, driver: Driver, kube: HttpKubeClient) -> None:
+    def __init__(
+        self, settings: DevicePluginSettings, driver: Driver, kube: HttpKubeClient
+    ) -> None:
         self._settings = settings
         self._kube = kube
         self.state = NodeState(_policy(settings))
         names = self.state.policy.names
         self._driver = PatientDriver(driver)
         self._events = Events(kube, settings.node_name)
-        self._health = _health(settings, self._driver)
+        self._health = health_of(settings, self._driver)
         self._node = NodeWatch(self.state.outlook_changed)
-        self._fleet = _fleet(settings)
+        self._fleet = configured_fleet(settings)
+        self._driver_limits = limits_of(settings, self.state, self._driver, self._events)
         self._isolation = Isolation(
-            self.state, self._node, self._fleet, default=Rung.MPS if settings.mps else Rung.NONE
+            self.state,
+            self._node,
+            self._fleet,
+            default=settings.default_isolation,
+            limits=self._driver_limits,
         )
-        self._keeper = Keeper(
+        self._keeper = InventoryManager(
             self.state,
             self._driver,
             self._health,
@@ -76,10 +93,13 @@ class Plugin:
             every=settings.refresh_seconds,
             retry=settings.driver_retry_seconds,
         )
-        kubelet = PodResources(settings.pod_resources_socket, names)
+        kubelet = PodResourcesClient(settings.pod_resources_socket, names)
         self._reconciler = Reconciler(
             self.state, kubelet, kube, self._events, every=settings.reconcile_seconds
         )
+        limits, read = self._driver_limits, self._reconciler.read
+        turns = StartTurns(self.state) if settings.start_turns else None
+        self._gate = gate_of(self.state, limits, turns, read, self._isolation)
         self._publisher = Publisher(self.state, self._node, kube, node_type=settings.node_type)
         self._draining = False
         self._drain = Drain(self.state, self._publisher, settle=settings.drain_seconds)
@@ -91,12 +111,24 @@ class Plugin:
         )
         self._cdi = CdiFiles(settings.cdi_dir, settings.cdi)
         self._labels = LabelFollower(self.state, self._node, self.registrar, self._cdi)
-        self._announcer = Announcer(self.state, kube, self._events, settings.node_name)
-        limits = LimitWatch(self.state, self._events, self._limits_replaced)
-        self._usage = UsageMeter(self.state, self._driver, self._events, _watch(settings), limits)
+        self._announcer = HealthEventRecorder(self.state, kube, self._events, settings.node_name)
+        self._claims = ClaimBackEnd(
+            settings,
+            self.state,
+            self._node,
+            kube,
+            enforce=ClaimLimits(self.state, limits).enforce if limits else None,
+            on_refused=lambda why: self._announcer.notify(Notice(API_REFUSED, why)),
+        )
+        watch = LimitWatch(self.state, self._events, self._limits_replaced)
+        exact = limits.used if limits else None
+        measure = watch_of(settings)
+        self._usage = UsageMeter(
+            self.state, self._driver, self._events, measure, watch, exact=exact
+        )
         self._pods = self._pod_informer()
         self._nodes = self._node_informer()
-        self._web = Web(self.missing, _certificates(settings))
+        self._web = Web(self.missing, certificate_of(settings))
         self.state.deliver = self._cdi.deliver
         self.state.on_held = self._held
         self.state.on_status = self._started
@@ -105,9 +137,11 @@ class Plugin:
         self._isolation.on_faults = self._isolation_faults
         if self._fleet is not None:
             self._fleet.on_change = self._daemon_changed
+        if self._driver_limits is not None:
+            self._driver_limits.on_change = self._keeper.publish
 
     @classmethod
-    async def make(cls, settings: Settings, driver: Driver) -> Self:
+    async def make(cls, settings: DevicePluginSettings, driver: Driver) -> Self:
         """Configure the client of the API server.
 
         Raises:
@@ -133,6 +167,7 @@ class Plugin:
                 self._events.run,
                 self._usage.run,
                 self._follow_labels,
+                self._claims.run,
                 self._run_isolation,
                 self.registrar.run,
                 partial(keep_small, self.registrar.registered),
@@ -154,12 +189,12 @@ class Plugin:
         self._driver.close()
 
     def reread(self) -> None:
-        """Enumerate the cards and register anew."""
+        """Enumerate the GPUs and register anew."""
         self._keeper.refresh()
         self.registrar.again()
 
     async def _answer(self) -> None:
-        """Tell metrics and health; GPUs are served before there are certificates for it."""
+        """Serve metrics and health; GPUs are served before certificates for this exist."""
         host = self._settings.listen_host
         port = await self._web.start(host, self._settings.listen_port)
         log.info("listening", host=host, port=port)
@@ -174,15 +209,17 @@ class Plugin:
         return node is not None and self._cdi.certain_on(node)
 
     def _held(self, held: list[Held]) -> None:
-        """Kubelet's account says which CDI files containers may need, and what nobody uses."""
+        """Kubelet's allocations show which CDI files containers may need, and which none uses."""
         state = self.state
-        if self._fleet is not None and not state.shares_on(Rung.MPS):
+        if self._driver_limits is not None:
+            self._driver_limits.look_soon()
+        if self._fleet is not None and not state.shares_behind_mps():
             self._fleet.unused()
         if state.policy.cdi:
-            shares = shares_held(held, state.steering.tables, state.inventory, state.policy)
+            shares = shares_held(held, state.matcher.tables, state.inventory, state.policy)
             self._cdi.sync(shares, state.initialized())
 
-    def _judged(self, verdicts: list[Verdict]) -> None:
+    def _judged(self, verdicts: list[HealthStatus]) -> None:
         for verdict in verdicts:
             log.warning("card", uuid=verdict.uuid, healthy=verdict.healthy, why=verdict.why)
         self._keeper.publish()
@@ -193,15 +230,20 @@ class Plugin:
             group.create_task(self._isolation.run(self._reconciler.synced))
             if self._fleet is not None:
                 group.create_task(self._fleet.run())
+            if self._driver_limits is not None:
+                await self._pods.synced.wait()  # a look without the pods finds no limit missing
+                group.create_task(self._driver_limits.run(self._reconciler.synced))
 
-    def _daemon_changed(self, uuid: str, before: Phase, after: Phase, why: str) -> None:
-        """Withdraw or offer the card at once; a first start is no news."""
+    def _daemon_changed(
+        self, uuid: str, before: MpsDaemonPhase, after: MpsDaemonPhase, why: str
+    ) -> None:
+        """Withdraw or offer the GPU at once; a first start changes nothing."""
         log.info("MPS daemon", card=uuid, phase=after, why=why)
         self._keeper.publish()
-        if after is Phase.FAILED:
-            words = f"takes no new pods: {why}"
+        if after is MpsDaemonPhase.FAILED:
+            words = f"accepts no new pods: {why}"
             self._announcer.notify(Notice(DAEMON_FAILED, words, uuid=uuid))
-        elif before is Phase.FAILED:
+        elif before is MpsDaemonPhase.FAILED:
             words = "is served by its MPS daemon again"
             self._announcer.notify(Notice(DAEMON_SERVES, words, uuid=uuid, good=True))
 
@@ -212,7 +254,9 @@ class Plugin:
 
     def _started(self, pod: Pod, raw: bytes) -> None:
         """What the container runtime tells about the GPUs of a pod counts like a probe."""
-        cards = self.state.steering.cards_held(pod.namespace, pod.name)
+        if self._gate is not None:
+            self._gate.seen(pod, raw)
+        cards = self.state.matcher.gpus_held(pod.namespace, pod.name)
         gpus = [gpu.uuid for gpu in self.state.inventory.gpus if gpu.index in cards]
         start = start_of(raw, gpus)
         if start is Start.FAILED:
@@ -221,11 +265,13 @@ class Plugin:
             self._health.started(cards)
 
     def _endpoint(self, resource: Resource) -> Endpoint:
+        gate = self._gate if resource is Resource.MEM else None
         servicer = Servicer(
             self.state,
             resource,
             patience=self._settings.match_patience,
             numa_hints=self._settings.numa_hints,
+            before_start=gate.wait if gate else None,
         )
         name = resource.full_name(self.state.policy.names)
         return Endpoint(resource, name, servicer, self._settings.kubelet_dir)
@@ -246,13 +292,18 @@ class Plugin:
         """What keeps this node from serving GPUs; empty when nothing does."""
         checks = (
             (self._keeper.trouble, not self._keeper.trouble),
-            ("the API server has not told of the pods yet", self._pods.synced.is_set()),
-            ("kubelet has not taken the registration yet", self.registrar.registered.is_set()),
+            ("the pods of the node are not listed yet", self._pods.synced.is_set()),
+            ("kubelet has not accepted the registration yet", self._registered()),
+            (self._claims.missing(), not self._claims.missing()),
         )
         return next((words for words, well in checks if not well), "")
 
+    def _registered(self) -> bool:
+        """Where claims are offered, the device plugin API has nothing to register."""
+        return self.registrar.registered.is_set() or self.state.api == API_CLAIMS
 
-def _policy(settings: Settings) -> GrantPolicy:
+
+def _policy(settings: DevicePluginSettings) -> GrantPolicy:
     return GrantPolicy(
         names=Names(settings.resource_domain, settings.annotation_prefix),
         visible=settings.visible_devices,
@@ -260,35 +311,3 @@ def _policy(settings: Settings) -> GrantPolicy:
         mps=settings.mps_place,
         reserve_mib=settings.reserve_mib,
     )
-
-
-def _certificates(settings: Settings) -> Certificates | None:
-    folder = settings.tls_certificates
-    return None if folder is None else Certificates(folder)
-
-
-def _fleet(settings: Settings) -> Fleet | None:
-    place = settings.mps_place
-    if place is None:
-        return None
-    return Fleet(
-        place,
-        control=settings.mps_control,
-        multi_user=settings.mps_multi_user,
-        volume=settings.mps_shm,
-        timing=Timing(check=settings.mps_check_seconds),
-    )
-
-
-def _watch(settings: Settings) -> Watch:
-    return Watch(
-        settings.host_proc,
-        every=settings.usage_seconds,
-        slack=settings.overuse_slack_mib * MIB,
-    )
-
-
-def _health(settings: Settings, driver: PatientDriver) -> Health:
-    book = HealthBook(clean_probes=settings.clean_probes, ignored_xids=settings.ignored_xids)
-    breaker = Breaker(limit=settings.breaker_failures)
-    return Health(book, breaker, driver, every=settings.probe_seconds)

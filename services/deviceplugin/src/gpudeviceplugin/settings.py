@@ -1,4 +1,4 @@
-"""What an operator can set: flags, then environment, then the defaults here.
+"""Settings of the plugin: flags take precedence over environment variables and defaults.
 
 A flag is the name with dashes (``--memory-unit``), a variable the name in capitals
 (``MEMORY_UNIT``).
@@ -11,8 +11,9 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from gpucore.node.grant import Visible
-from gpucore.node.mpsgrant import MpsPlace
+from gpucore.model import IsolationMode
+from gpucore.node.allocation.grant import Visible
+from gpucore.node.isolation.mps_grant import MpsPlace
 from gpucore.units import MemoryUnit
 
 PIPE_OF_2019: Final = "/tmp/nvidia-mps"  # noqa: S108
@@ -23,7 +24,7 @@ def _unit(text: str) -> str:
     return str(MemoryUnit.parse(text))
 
 
-class Settings(BaseSettings):
+class DevicePluginSettings(BaseSettings):
     """The settings of one device plugin process."""
 
     model_config = SettingsConfigDict(
@@ -36,15 +37,18 @@ class Settings(BaseSettings):
         extra="ignore",
     )
 
-    node_name: str = Field(min_length=1, description="the node this runs on")
+    node_name: str = Field(min_length=1, description="name of the node this plugin runs on")
     kubelet_dir: Path = Field(
-        Path("/var/lib/kubelet/device-plugins"), description="where kubelet's socket is"
+        Path("/var/lib/kubelet/device-plugins"),
+        description="directory of kubelet's device plugin socket",
     )
     pod_resources_socket: Path = Field(
         Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
-        description="where kubelet tells which pod holds which devices",
+        description="socket of kubelet's PodResources API",
     )
-    kubeconfig: Path | None = Field(None, description="default: the pod's service account")
+    kubeconfig: Path | None = Field(
+        None, description="path of a kubeconfig file; default: the pod's service account"
+    )
     memory_unit: Annotated[str, AfterValidator(_unit)] = Field(
         "GiB", description="GiB, MiB or a size such as 256MiB"
     )
@@ -54,10 +58,10 @@ class Settings(BaseSettings):
         description="MiB of every GPU and MIG instance to keep unallocated, "
         "besides the memory that the driver reserves",
     )
-    resource_domain: str = Field("aliyun.com", description="of the extended resources")
-    annotation_prefix: str = Field("ALIYUN_COM", description="of the pods' annotations")
+    resource_domain: str = Field("aliyun.com", description="domain of the extended resources")
+    annotation_prefix: str = Field("ALIYUN_COM", description="prefix of the pods' annotations")
     visible_devices: Visible = Field(
-        Visible.UUID, description="how NVIDIA_VISIBLE_DEVICES names a card"
+        Visible.UUID, description="how NVIDIA_VISIBLE_DEVICES names a GPU"
     )
     cdi: Literal["auto", "on", "off"] = Field(
         "auto",
@@ -70,14 +74,36 @@ class Settings(BaseSettings):
     cdi_kind: str = Field(
         "", description="also name a CDI device of this kind for each GPU, such as nvidia.com/gpu"
     )
+    api: Literal["devices", "claims", "auto"] = Field(
+        "devices",
+        description="offer the GPUs of a node without the label gpushare/api as devices of the "
+        "device plugin or as ResourceClaims; auto: claims where the cluster has consumable "
+        "capacity",
+    )
+    claims: bool = Field(
+        default=False,
+        description="let the label gpushare/api choose claims; implied by --api claims and auto",
+    )
+    plugins_registry: Path = Field(
+        Path("/var/lib/kubelet/plugins_registry"),
+        description="directory in which kubelet looks for DRA drivers",
+    )
+    plugins_dir: Path = Field(
+        Path("/var/lib/kubelet/plugins"),
+        description="directory of kubelet's plugins; the DRA driver keeps its socket and prepared "
+        "claims below it",
+    )
+    pod_uid: str = Field(
+        "", description="UID of the plugin's pod, so that two plugins can serve during an update"
+    )
     mps: bool = Field(
-        default=False, description="cards have isolation by MPS where no label says otherwise"
+        default=False, description="use isolation mode mps for GPUs without a label or annotation"
     )
     mps_root: str = Field(
-        "", description="host directory of the MPS daemons that this runs; empty: it runs none"
+        "", description="host directory of the MPS daemons run by this plugin; empty: none"
     )
     mps_pipe: str = Field(
-        "", description="pipes of one MPS daemon that you run yourself, instead of ours"
+        "", description="pipe directory of an MPS daemon that is managed elsewhere"
     )
     mps_shm: str = Field(
         "",
@@ -89,42 +115,89 @@ class Settings(BaseSettings):
     )
     mps_control: str = Field("nvidia-cuda-mps-control", description="the MPS control program")
     mps_multi_user: bool = Field(
-        default=False, description="clients of different users at the same time, all as root"
+        default=False,
+        description="serve clients of different users at once, with servers running as root",
     )
-    mps_check_seconds: float = Field(5.0, gt=0, description="between two looks at an MPS daemon")
+    mps_check_seconds: float = Field(
+        5.0, gt=0, description="seconds between two checks of an MPS daemon"
+    )
+    driver_limits: bool = Field(
+        default=False,
+        description="offer isolation mode driver: memory limits that the NVIDIA driver, r615 or "
+        "newer, enforces on pods' cgroups",
+    )
+    driver_limits_seconds: float = Field(
+        5.0, gt=0, description="seconds between two checks of the driver's memory limits"
+    )
+    isolation: Literal["", "none", "mps", "driver", "driver+mps", "auto"] = Field(
+        "",
+        description="isolation mode of GPUs without a label or annotation; auto: the strongest "
+        "that the GPU can have; empty: mps with --mps, otherwise none",
+    )
+    cgroup_root: Path = Field(
+        Path("/sys/fs/cgroup"), description="the host's mount of cgroup v2, for driver limits"
+    )
+    cgroup_parent: str = Field(
+        "", description="kubelet's cgroupRoot, if it is not the root of all cgroups"
+    )
+    start_turns: bool = Field(
+        default=False,
+        description="let pods with the annotation gpushare/start-turn start on a GPU one after the "
+        "other",
+    )
     numa_hints: bool = Field(
-        default=False, description="tell kubelet NUMA nodes; it may then overrule the scheduler"
+        default=False,
+        description="report NUMA nodes to kubelet; its topology manager may override the scheduler",
     )
-    node_type: str = Field("", description="NODE_TYPE; default: the instance-type label")
-    usage_seconds: float = Field(4.0, gt=0, description="between two looks at the memory in use")
+    node_type: str = Field(
+        "",
+        description="value of the annotation NODE_TYPE; default: the instance-type label",
+    )
+    usage_seconds: float = Field(
+        4.0, gt=0, description="seconds between two measurements of memory in use"
+    )
     overuse_slack_mib: int = Field(
-        0, ge=0, description="MiB beyond its share that a pod may use before it is told"
+        0, ge=0, description="MiB that a pod may use beyond its share before an event reports it"
     )
-    host_proc: Path = Field(Path("/proc"), description="the host's processes, to attribute usage")
-    listen_host: str = Field("0.0.0.0", description="of the metrics and health endpoint")  # noqa: S104
-    listen_port: int = Field(9395, ge=0, le=65535, description="of that endpoint")
+    host_proc: Path = Field(
+        Path("/proc"), description="the host's /proc, used to attribute GPU memory to pods"
+    )
+    listen_host: str = Field("0.0.0.0", description="address of the metrics and health endpoints")  # noqa: S104
+    listen_port: int = Field(
+        9395, ge=0, le=65535, description="port of the metrics and health endpoints"
+    )
     tls_certificates: Path | None = Field(
-        None, description="folder with tls.crt and tls.key: that endpoint over TLS; plain without"
+        None, description="directory with tls.crt and tls.key; serves these endpoints over TLS"
     )
     ignored_xids: tuple[int, ...] = Field(
-        (13, 31, 43, 45, 68, 109), description="error codes that are the application's fault"
+        (13, 31, 43, 45, 68, 109),
+        description="XID error codes caused by applications; they do not mark a GPU unhealthy",
     )
-    probe_seconds: float = Field(5.0, gt=0, description="between two probes of a card")
-    clean_probes: int = Field(3, ge=1, description="until a card that failed is offered again")
-    refresh_seconds: float = Field(60.0, gt=0, description="between two enumerations")
+    probe_seconds: float = Field(5.0, gt=0, description="seconds between two probes of a GPU")
+    clean_probes: int = Field(
+        3, ge=1, description="number of successful probes before an unhealthy GPU is offered again"
+    )
+    refresh_seconds: float = Field(
+        60.0, gt=0, description="seconds between two enumerations of GPUs"
+    )
     driver_retry_seconds: float = Field(
-        5.0, gt=0, description="between two tries to reach a driver that is not there"
+        5.0, gt=0, description="seconds between two attempts to load a missing driver"
     )
-    reconcile_seconds: float = Field(30.0, gt=0, description="between two looks at kubelet")
+    reconcile_seconds: float = Field(
+        30.0, gt=0, description="seconds between two reads of kubelet's PodResources"
+    )
     match_patience: float = Field(
-        0.3, ge=0, le=5, description="seconds to wait for the pod that kubelet asks for"
+        0.3,
+        ge=0,
+        le=5,
+        description="seconds to wait for the watch to deliver the pod that kubelet is admitting",
     )
     drain_seconds: float = Field(
         1.0,
         ge=0,
         le=10,
-        description="seconds between telling schedulers that the plugin stops and closing its "
-        "sockets; pods that were bound before are waited for up to 5 seconds more",
+        description="seconds between the notice to schedulers that the plugin stops and the "
+        "closing of its sockets; it waits up to 5 seconds more for pods that are already bound",
     )
     breaker_failures: int = Field(
         5,
@@ -142,6 +215,11 @@ class Settings(BaseSettings):
         return MemoryUnit.parse(self.memory_unit)
 
     @property
+    def claims_enabled(self) -> bool:
+        """This process can prepare claims."""
+        return self.claims or self.api != "devices"
+
+    @property
     def usable_kubeconfig(self) -> Path | None:
         """The kubeconfig; none in a pod that lacks the file, as the original's DaemonSet may."""
         in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
@@ -149,8 +227,16 @@ class Settings(BaseSettings):
         return None if missing and in_pod else self.kubeconfig
 
     @property
+    def default_isolation(self) -> IsolationMode | None:
+        """Of GPUs without a label or annotation; ``None``: the strongest."""
+        if self.isolation == "auto":
+            return None
+        legacy = IsolationMode.MPS if self.mps else IsolationMode.NONE
+        return IsolationMode(self.isolation) if self.isolation else legacy
+
+    @property
     def mps_place(self) -> MpsPlace | None:
-        """Where MPS daemons are; ``None`` where no card of this node can have one."""
+        """Where MPS daemons are; ``None`` where no GPU of this node can have one."""
         if self.mps_root or self.mps_pipe:
             return MpsPlace(self.mps_root, self.mps_pipe, read_only=self.mps_read_only_pipes)
         return MpsPlace("", pipe=PIPE_OF_2019) if self.mps else None

@@ -1,62 +1,39 @@
-"""What this node knows at the moment: its cards, its pods, and the matching state between them.
+"""State of this node: its GPUs, its pods, and the matching of kubelet's calls.
 
-One object on one event loop: watches and the driver put in, the RPCs read. Nothing in here waits on
-anything but :class:`Signal`, so an RPC that asks does no I/O.
+One object on one event loop: watches and the driver write it, the RPCs read it. Nothing here waits
+for anything but :class:`Signal`, so an RPC does no I/O.
 """
 
 import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
 
-from gpucore.model import Inventory, Rung
-from gpucore.node.cdi import CdiDevice
-from gpucore.node.denial import Denial
-from gpucore.node.devices import Resource
-from gpucore.node.expected import expected_of
-from gpucore.node.forgotten import claimed_rows, forgotten, had_devices
-from gpucore.node.grant import GrantPolicy
-from gpucore.node.holdings import Held, Holder
-from gpucore.node.inherited import Inherited, inherited
-from gpucore.node.steering import Granted, Steering
+from gpucore.model import Inventory
+from gpucore.node.allocation.allocation_error import AllocationError, AllocationErrorCode
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.expected import expected_of
+from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.allocation.holdings import Held, Holder
+from gpucore.node.allocation.matcher import AllocationMatcher, Granted
+from gpucore.node.claims.held import HeldClaims
+from gpucore.node.isolation.cdi import CdiDevice
+from gpucore.node.reconcile.forgotten import allocated_rows, forgotten, had_devices
+from gpucore.node.reconcile.inherited import Inherited, inherited
 from gpucore.units import GpuIndex, PodUid
+from gpucore.wire.names import API_CLAIMS, API_DEVICES
 from gpucore.wire.pods import Pod
+from gpudeviceplugin.signals import Signal
 
 NOTED_SECONDS: Final = 2.0
 """kubelet writes a grant down after it was made; until then its silence about it means nothing."""
 
 
-class Signal:
-    """Counts changes, and wakes those who wait for one beyond the count they have seen."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._event = asyncio.Event()
-
-    def fire(self) -> None:
-        """Something has changed."""
-        self.count += 1
-        self._event.set()
-        self._event = asyncio.Event()
-
-    async def beyond(self, seen: int) -> None:
-        """Until there is a change that ``seen`` does not count."""
-        while self.count <= seen:
-            await self._event.wait()
-
-    async def beyond_or_after(self, seen: int, seconds: float) -> None:
-        """As :meth:`beyond`, but not longer than so many seconds."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.beyond(seen)
-
-
 def nobody(*_: object) -> None:
-    """Nobody listens yet."""
+    """A callback that does nothing."""
 
 
 class _Recent(NamedTuple):
@@ -76,24 +53,30 @@ class NodeState:
 
     Attributes:
         inherited: pods that an original plugin placed, as of kubelet's last account.
-        inventory_changed: other cards, or other health.
+        inventory_changed: other GPUs, or other health.
         deliver: writes the file of a CDI device; raises OSError.
         on_held: is called with every account of kubelet.
-        outlook_changed: that, another Node object, or :attr:`serving`: what to offer and to publish
-            may differ.
-        certain: it is known once which devices kubelet remembers after this plugin's start.
+        outlook_changed: set with ``inventory_changed``, for another Node object and for
+            :attr:`serving`: the devices offered and the data published may differ.
+        certain: set once kubelet has reported its allocations after this plugin's start.
         forgotten: running pods whose devices kubelet has lost its record of.
+        lost: what those hold.
         serving: kubelet takes devices from this plugin; schedulers are told.
+        claims: the ResourceClaims that are prepared on this node.
+        api: ``devices`` or ``claims``, what the node offers; empty while that is not decided.
     """
 
     def __init__(self, policy: GrantPolicy) -> None:
         self.policy = policy
         self.inventory = Inventory(gpus=())
         one_daemon = policy.mps is not None and bool(policy.mps.pipe)
-        self.steering = Steering(tuple(Resource), one_daemon=one_daemon)
+        self.matcher = AllocationMatcher(tuple(Resource), one_daemon=one_daemon)
         self.pods: dict[PodUid, Pod] = {}
+        self.claims = HeldClaims()
+        self.api = API_DEVICES
         self.inherited = Inherited()
         self._held: list[Held] = []
+        self.lost: list[Held] = []
         self._told = False
         self.pods_changed = Signal()
         self.inventory_changed = Signal()
@@ -111,7 +94,7 @@ class NodeState:
         self._recent: deque[_Recent] = deque()
 
     def equip(self, inventory: Inventory) -> bool:
-        """The node has these cards; false when that is no news."""
+        """Set the GPUs of the node; false when nothing changed."""
         if inventory == self.inventory:
             return False
         self.inventory = inventory
@@ -119,7 +102,7 @@ class NodeState:
         return True
 
     def follow(self, *, cgpu_disable: bool, oversell: int, cdi: bool) -> None:
-        """Take over what the Node object says about handing out."""
+        """Take over the settings of the Node object."""
         switched = cdi != self.policy.cdi
         self.policy = msgspec.structs.replace(self.policy, cgpu_disable=cgpu_disable, cdi=cdi)
         if switched and self._told:
@@ -134,16 +117,25 @@ class NodeState:
             self.serving = serving
             self.outlook_changed.fire()
 
+    def offer(self, api: str) -> None:
+        """The node offers its GPUs as ``devices`` or ``claims``; empty: neither."""
+        if api != self.api:
+            self.api = api
+            self.outlook_changed.fire()
+
     def _offer(self) -> None:
-        self.steering.equip(self.inventory, oversell=self._oversell)
+        self.matcher.equip(self.inventory, oversell=self._oversell)
         self._inherit()
         self.inventory_changed.fire()
         self.outlook_changed.fire()
 
-    def allocate(self, resource: Resource, ids: tuple[str, ...]) -> Granted | Denial:
+    def grant(self, resource: Resource, ids: tuple[str, ...]) -> Granted | AllocationError:
         """Hand out ``ids``, or say why not."""
-        turn = self.steering.holdings.turn
-        answer = self.steering.allocate(resource, ids)
+        if self.api == API_CLAIMS:
+            why = "this node offers its GPUs as ResourceClaims"
+            return AllocationError(AllocationErrorCode.OFFERED_AS_CLAIMS, why)
+        turn = self.matcher.holdings.turn
+        answer = self.matcher.allocate(resource, ids)
         if isinstance(answer, Granted):
             self._recent.append(_Recent(time.monotonic(), turn, answer))
             self.grant_made.fire()
@@ -159,9 +151,9 @@ class NodeState:
             for container in each.containers
         }
         told_pods = [*live, *lost]
-        self.steering.believe(told_pods, asked_at=asked_at, unlisted=self._unlisted() - listed)
-        self.steering.reserve(lost)
-        self._held, self._told = live, True
+        self.matcher.believe(told_pods, asked_at=asked_at, unlisted=self._unlisted() - listed)
+        self.matcher.reserve(lost)
+        self._held, self.lost, self._told = live, lost, True
         self._inherit()
         self.on_held(live)
         told = {
@@ -178,11 +170,11 @@ class NodeState:
         )
 
     def kubelet_restarted(self) -> None:
-        """Until kubelet has told who holds what, nobody gets devices that running pods had."""
-        self.steering.queue.kubelet_restarted()
+        """Until kubelet has reported its allocations, no pod gets devices that running pods had."""
+        self.matcher.queue.kubelet_restarted()
         self._suspicious = True
         running = [pod for pod in self.pods.values() if had_devices(pod, self.policy.names)]
-        self.steering.reserve(self._claimed(running))
+        self.matcher.reserve(self._allocated(running))
         self.grant_made.fire()  # look at once
 
     @property
@@ -202,11 +194,11 @@ class NodeState:
                 self.certain.set()
         else:
             self.forgotten &= found
-        return self._claimed(self.pods[uid] for uid in sorted(self.forgotten))
+        return self._allocated(self.pods[uid] for uid in sorted(self.forgotten))
 
-    def _claimed(self, pods: Iterable[Pod]) -> list[Held]:
-        steering, names = self.steering, self.policy.names
-        rows = ((pod, claimed_rows(pod, names, steering.tables, steering.holdings)) for pod in pods)
+    def _allocated(self, pods: Iterable[Pod]) -> list[Held]:
+        matcher, names = self.matcher, self.policy.names
+        rows = ((pod, allocated_rows(pod, names, matcher.tables, matcher.holdings)) for pod in pods)
         return [Held(pod.namespace, pod.name, row) for pod, row in rows if row]
 
     def _unlisted(self) -> set[Holder]:
@@ -222,7 +214,7 @@ class NodeState:
         """Kubelet's last account, with what this plugin gave to init containers."""
         unlisted: dict[tuple[str, str], dict[str, Mapping[Resource, tuple[str, ...]]]] = {}
         for holder in self._unlisted():
-            rows = self.steering.holdings.rows_of(holder)
+            rows = self.matcher.holdings.rows_of(holder)
             if rows:
                 unlisted.setdefault(holder[:2], {})[holder.container] = rows
         return [
@@ -233,25 +225,25 @@ class NodeState:
         ]
 
     def _inherit(self) -> None:
-        """Know the pods of an original plugin, whose place kubelet does not tell.
+        """Find the pods of an original plugin, whose GPUs kubelet does not report.
 
-        Cards, pods and kubelet's account become known in any order.
+        GPUs, pods and kubelet's account become known in any order.
         """
         self.inherited = inherited(
             self._held,
             self.pods.values(),
             self.policy.names,
-            table=self.steering.tables[Resource.MEM],
-            granted=self.steering.granted,
+            table=self.matcher.tables[Resource.MEM],
+            granted=self.matcher.granted,
         )
-        self.steering.displaced = self.inherited.displaced
+        self.matcher.displaced = self.inherited.displaced
 
     def settled_turn(self) -> int:
         """Up to which turn of the holdings kubelet's silence counts."""
         long_ago = time.monotonic() - NOTED_SECONDS
         while self._recent and self._recent[0].made < long_ago:
             self._recent.popleft()
-        return self._recent[0].turn if self._recent else self.steering.holdings.turn
+        return self._recent[0].turn if self._recent else self.matcher.holdings.turn
 
     def on_replace(self, items: Iterable[Pod]) -> None:
         """These are all pods of the node; new ones come in order of creation, as for kubelet."""
@@ -285,16 +277,16 @@ class NodeState:
             return
         expected = expected_of(pod, self.policy.names)
         if expected is not None:
-            self.steering.queue.see(expected)
+            self.matcher.queue.see(expected)
 
     def _forget(self, pod: Pod) -> None:
         self.pods.pop(pod.uid, None)
         self._release(pod)
 
     def _release(self, pod: Pod) -> None:
-        self.steering.queue.drop(pod.uid)
+        self.matcher.queue.drop(pod.uid)
         if not self._replaced(pod):
-            self.steering.release(pod.namespace, pod.name)
+            self.matcher.release(pod.namespace, pod.name)
 
     def initialized(self) -> list[frozenset[str]]:
         """UUIDs and indexes of the GPUs of each live pod whose init containers request some."""
@@ -302,19 +294,24 @@ class NodeState:
         for pod in self.pods.values():
             expected = None if pod.finished else expected_of(pod, self.policy.names)
             if expected is not None and any(step.init for step in expected.steps):
-                held = self.steering.cards_held(pod.namespace, pod.name)
+                held = self.matcher.gpus_held(pod.namespace, pod.name)
                 gpus = [gpu for gpu in self.inventory.gpus if gpu.index in held]
                 found.append(frozenset(text for g in gpus for text in (g.uuid, str(g.index))))
         return found
 
-    def shares_on(self, rung: Rung) -> bool:
-        """Somebody holds a part of a GPU in this mode."""
-        return any(self.in_use(gpu.index) for gpu in self.inventory.gpus if gpu.rung is rung)
+    def shares_behind_mps(self) -> bool:
+        """Somebody holds a part of a GPU that an MPS daemon serves."""
+        return any(self.in_use(gpu.index) for gpu in self.inventory.gpus if gpu.isolation.uses_mps)
 
     def in_use(self, card: GpuIndex) -> bool:
-        """Somebody holds a part of the card."""
-        steering = self.steering
-        return any(steering.holdings.holders(each, card) for each in steering.tables.values())
+        """Somebody holds a part of the GPU, as devices or by a claim."""
+        uuids = [gpu.uuid for gpu in self.inventory.gpus if gpu.index == card]
+        return self.granted(card) or any(map(self.claims.on, uuids))
+
+    def granted(self, card: GpuIndex) -> bool:
+        """Somebody holds a part of the GPU as devices of the device plugin."""
+        matcher = self.matcher
+        return any(matcher.holdings.holders(each, card) for each in matcher.tables.values())
 
     def _ended(self, namespace: str, name: str) -> bool:
         """The pod is known and has ended; kubelet still lists what it had."""

@@ -1,87 +1,118 @@
-"""What can be measured from outside; every name of a metric is here."""
+"""Metrics of the plugin; all metric names are defined here."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from gpucore.node.devices import Resource
-
 _BUCKETS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
 
 CALLS = Histogram(
-    "gpushare_plugin_call_seconds", "Time to answer kubelet", ["call", "resource"], buckets=_BUCKETS
+    "gpushare_plugin_call_seconds",
+    "Duration of kubelet's calls in seconds",
+    ["call", "resource"],
+    buckets=_BUCKETS,
 )
 ALLOCATIONS = Counter(
     "gpushare_plugin_allocations_total",
-    "Containers that were given devices; known: the pod was expected",
+    "Allocate calls that succeeded; known: the pod was matched",
     ["resource", "known"],
 )
+CLAIMS = Gauge("gpushare_plugin_claims", "ResourceClaims that are prepared on the node")
+CLAIM_FAILURES = Counter(
+    "gpushare_plugin_claim_failures_total",
+    "Calls of kubelet for a ResourceClaim that were answered with an error",
+    ["step"],
+)
 REFUSALS = Counter(
-    "gpushare_plugin_refusals_total", "Requests that were refused", ["resource", "code"]
+    "gpushare_plugin_refusals_total",
+    "Calls of kubelet (allocations, starts of containers) that were refused",
+    ["resource", "code"],
 )
 CORRECTIONS = Counter(
-    "gpushare_plugin_corrections_total", "Pods whose annotations were made true", ["reason"]
+    "gpushare_plugin_corrections_total",
+    "Pods whose annotations were corrected to kubelet's allocation",
+    ["reason"],
 )
 DISAGREEMENTS = Gauge(
-    "gpushare_plugin_disagreements", "Pods whose annotations and devices differ right now"
+    "gpushare_plugin_disagreements", "Pods whose annotations differ from kubelet's allocation"
 )
-DEVICES = Gauge("gpushare_plugin_devices", "Devices offered to kubelet", ["resource"])
-CARD_HEALTHY = Gauge("gpushare_card_healthy", "1 while the card is offered", ["gpu", "uuid"])
-CARD_UNITS = Gauge("gpushare_card_units", "Units of memory of the card", ["gpu", "uuid"])
+DEVICES = Gauge("gpushare_plugin_devices", "Devices advertised to kubelet", ["resource"])
+CARD_HEALTHY = Gauge(
+    "gpushare_card_healthy", "1 if the GPU is healthy and offered to kubelet", ["gpu", "uuid"]
+)
+CARD_UNITS = Gauge("gpushare_card_units", "GPU memory units of the GPU", ["gpu", "uuid"])
 CARD_GRANTED = Gauge(
-    "gpushare_card_granted_units", "Units of memory handed out on the card", ["gpu", "uuid"]
+    "gpushare_card_granted_units", "GPU memory units allocated on the GPU", ["gpu", "uuid"]
 )
-CARD_USED = Gauge("gpushare_card_used_bytes", "Bytes in use on the card", ["gpu", "uuid"])
+CARD_USED = Gauge("gpushare_card_used_bytes", "GPU memory in use, in bytes", ["gpu", "uuid"])
 POD_GRANTED = Gauge(
     "gpushare_pod_granted_units",
-    "Units of memory the pod was given",
+    "GPU memory units allocated to the pod",
     ["gpu", "exported_namespace", "exported_pod"],
 )
 POD_USED = Gauge(
     "gpushare_pod_used_bytes",
-    "Bytes the pod's processes use",
+    "GPU memory in bytes used by the pod: by its cgroup where the driver limits memory, otherwise "
+    "the sum of its processes",
     ["gpu", "exported_namespace", "exported_pod"],
 )
 UNATTRIBUTED = Gauge(
-    "gpushare_card_unattributed_bytes", "Bytes of processes of no known pod", ["gpu", "uuid"]
+    "gpushare_card_unattributed_bytes",
+    "GPU memory in bytes used by processes of no known pod",
+    ["gpu", "uuid"],
 )
 POD_OVER = Gauge(
     "gpushare_pod_over_bytes",
-    "Bytes the pod uses beyond what it was given; absent while there are none",
+    "GPU memory in bytes used beyond the pod's share; absent if zero",
     ["gpu", "exported_namespace", "exported_pod"],
 )
 LIMIT_OVERRIDDEN = Gauge(
     "gpushare_pod_limit_overridden",
     "1 while the pod runs without the limit of its share: its environment replaces the limit, or a "
-    "process of it uses a GPU past the MPS daemon",
+    "process of it uses a GPU without the MPS daemon",
     ["exported_namespace", "exported_pod", "by"],
 )
+LIMIT_IN_FORCE = Gauge(
+    "gpushare_pod_limit_in_force",
+    "1 if the driver's memory limit of the pod's share is in force, in isolation mode driver",
+    ["gpu", "exported_namespace", "exported_pod"],
+)
 OVERUSES = Counter(
-    "gpushare_plugin_overuses_total", "Pods that were told that they use more than their share"
+    "gpushare_plugin_overuses_total", "Events on pods that use more memory than their share"
 )
-MPS_SERVING = Gauge(
-    "gpushare_mps_serving", "1 while new pods may rely on the card's MPS daemon", ["uuid"]
-)
+MPS_SERVING = Gauge("gpushare_mps_serving", "1 if the GPU's MPS daemon serves new pods", ["uuid"])
 MPS_FAILURES = Counter(
-    "gpushare_mps_failures_total", "Times the card's MPS daemon ended or hung", ["uuid"]
+    "gpushare_mps_failures_total", "Failures of the GPU's MPS daemon (exited or hung)", ["uuid"]
 )
-XIDS = Counter("gpushare_card_xid_total", "Error events of the card", ["gpu", "xid"])
-RELISTS = Counter("gpushare_plugin_relists_total", "Full lists of a watched collection", ["kind"])
+XIDS = Counter("gpushare_card_xid_total", "XID error events of the GPU", ["gpu", "xid"])
+RELISTS = Counter(
+    "gpushare_plugin_relists_total", "Complete lists of a watched collection", ["kind"]
+)
 REGISTRATIONS = Counter(
-    "gpushare_plugin_registrations_total", "Registrations with kubelet", ["resource", "outcome"]
+    "gpushare_plugin_registrations_total",
+    "Registrations with kubelet, by outcome",
+    ["resource", "outcome"],
 )
+
+
+def forget_gpus(gone: Iterable[tuple[str, str]]) -> None:
+    """These GPUs, each an index and a UUID, have left the node: their series end."""
+    for labels in gone:
+        for gauge in (CARD_HEALTHY, CARD_UNITS, CARD_GRANTED, CARD_USED, UNATTRIBUTED):
+            with suppress(KeyError):
+                gauge.remove(*labels)
 
 
 def forget_daemon(uuid: str) -> None:
-    """The card has no MPS daemon any more."""
+    """The GPU has no MPS daemon any more."""
     with suppress(KeyError):
         MPS_SERVING.remove(uuid)
 
 
 @contextmanager
-def timed(call: str, resource: Resource) -> Iterator[None]:
+def timed(call: str, resource: str) -> Iterator[None]:
     """Measure one answer to kubelet."""
     start = time.perf_counter()
     try:

@@ -1,7 +1,7 @@
-"""Metrics and health over HTTP, or over HTTPS where there is a folder of certificates.
+"""Metrics and health over HTTP, or over HTTPS with a directory of certificates.
 
 ``/metrics`` for Prometheus, ``/healthz`` while the process works, ``/readyz`` while it serves
-kubelet; the latter says in words what is missing. Every pod that reaches the port may call it, so
+kubelet; its reply names what is missing. Every pod that reaches the port may call it, so
 connections are limited: a liveness probe without an answer would end every MPS client of the node.
 """
 
@@ -14,10 +14,10 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from gpudeviceplugin.certificates import Certificates
-from gpukube.connections import Gate, Limits
-from gpukube.listening import Listener, bound
-from gpukube.scrapes import SharedScrape
+from gpudeviceplugin.certificates import MetricsCertificate
+from gpukube.server.connections import ConnectionGate, Limits
+from gpukube.server.listening import Listener, bound
+from gpukube.server.scrapes import SharedScrape
 
 LIMITS: Final = Limits(connections=64, busy=30, rate=10, burst=50, each_request=True)
 """kubelet and Prometheus open a few connections each."""
@@ -28,20 +28,22 @@ class Web:
     """One small HTTP server.
 
     Args:
-        ready: says what is still missing; empty when nothing is.
+        ready: returns what is still missing; empty when nothing is.
         certificates: to serve over TLS.
 
     Attributes:
         gate: limits its connections.
     """
 
-    def __init__(self, ready: Callable[[], str], certificates: Certificates | None = None) -> None:
+    def __init__(
+        self, ready: Callable[[], str], certificates: MetricsCertificate | None = None
+    ) -> None:
         self._ready = ready
         self._certificates = certificates
         self._context: ssl.SSLContext | None = None
         self._listener: Listener | None = None
         self._scrape = SharedScrape(_render)
-        self.gate = Gate(LIMITS.within_files(), time.monotonic)
+        self.gate = ConnectionGate(LIMITS.within_files(), time.monotonic)
         app = web.Application(client_max_size=BODY_BYTES, middlewares=[_telling(self.gate)])
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/healthz", self._healthz)
@@ -49,7 +51,7 @@ class Web:
         self._runner = web.AppRunner(app, access_log=None, lingering_time=0)
 
     async def start(self, host: str, port: int) -> int:
-        """Listen, once there are certificates; returns the port, a free one where 0 was asked."""
+        """Listen, once there are certificates; returns the port, a free one for port 0."""
         if self._certificates is not None:
             self._context = await self._certificates.context()
         await self._runner.setup()
@@ -88,8 +90,8 @@ async def _render() -> bytes:
     return generate_latest()
 
 
-def _telling(gate: Gate) -> Middleware:
-    """Tells the gate of every response."""
+def _telling(gate: ConnectionGate) -> Middleware:
+    """Notifies the gate of every response."""
 
     @web.middleware
     async def tell(request: web.Request, handler: Handler) -> web.StreamResponse:

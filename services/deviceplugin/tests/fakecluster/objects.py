@@ -59,7 +59,7 @@ def _container(name: str, ask: Asks) -> Object:
 
 
 def planned(card: int, amount: int, *, dev: int = 15) -> dict[str, str]:
-    """The annotations that a bind writes for a share of one card."""
+    """The annotations that a bind writes for a share of one GPU."""
     return {
         "ALIYUN_COM_GPU_MEM_IDX": str(card),
         "ALIYUN_COM_GPU_MEM_DEV": str(dev),

@@ -22,13 +22,17 @@ class Plugin:
     """What a registered plugin can be asked. Subclassed by the one that speaks gRPC."""
 
     wants_preference = True
+    wants_start = False
     cdi: tuple[str, ...] = ()
     """Devices that the last answer to Allocate named."""
 
     async def preferred(self, available: Ids, must: Ids, size: int) -> list[str]:
         raise NotImplementedError
 
-    async def allocate(self, ids: Ids) -> dict[str, str]:
+    async def call_allocate(self, ids: Ids) -> dict[str, str]:
+        raise NotImplementedError
+
+    async def call_start(self, ids: Ids) -> str:
         raise NotImplementedError
 
 
@@ -87,7 +91,7 @@ class DeviceManager:
         if self._held(uid, container).get(resource):
             return  # restarted container: it keeps what it has
         ids = await self._choose(uid, resource, size)
-        envs = await self.plugins[resource].allocate(ids)
+        envs = await self.plugins[resource].call_allocate(ids)
         if self.on_gap is not None:
             await self.on_gap()
         self.pods.setdefault(uid, {}).setdefault(container, {})[resource] = ids
@@ -97,6 +101,16 @@ class DeviceManager:
             if known.setdefault(key, value) != value:
                 raise AssertionError(f"{key} has two values: {known[key]!r} and {value!r}")
         self._save()
+
+    async def before_start(self, pod: dict[str, Any]) -> str:
+        """Call the plugins that want it before each container; the first refusal."""
+        for rows in list(self.pods.get(pod["metadata"]["uid"], {}).values()):
+            for resource, ids in rows.items():
+                plugin = self.plugins[resource]
+                why = await plugin.call_start(ids) if plugin.wants_start else ""
+                if why:
+                    return why
+        return ""
 
     async def _choose(self, uid: str, resource: str, size: int) -> Ids:
         chosen: Ids = set(self._some(self._reuse[uid][resource], size))

@@ -5,6 +5,7 @@ It takes registrations, follows plugins, admits pods in order and tells who hold
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +19,8 @@ from gpudeviceplugin.proto import podresources_pb2_grpc as truth_grpc
 from gpukube.testing.apiserver import FakeApiServer
 
 CALL_SECONDS = 60.0
+START_SECONDS = 30.0
+RETRY_SECONDS = 0.2
 LIST_LIMIT = 4 * 1024 * 1024
 
 
@@ -26,6 +29,7 @@ class GrpcPlugin(Plugin):
 
     def __init__(self, socket: Path, options: api.DevicePluginOptions) -> None:
         self.wants_preference = options.get_preferred_allocation_available
+        self.wants_start = options.pre_start_required
         limits = [("grpc.max_receive_message_length", LIST_LIMIT)]
         self.channel = grpc.aio.insecure_channel(f"unix:{socket}", options=limits)
         self.stub = api_grpc.DevicePluginStub(self.channel)
@@ -43,7 +47,7 @@ class GrpcPlugin(Plugin):
             raise AdmissionError(f"GetPreferredAllocation: {error.details()}") from error
         return list(answer.container_responses[0].deviceIDs)
 
-    async def allocate(self, ids: Ids) -> dict[str, str]:
+    async def call_allocate(self, ids: Ids) -> dict[str, str]:
         asked = api.ContainerAllocateRequest(devicesIDs=list(ids))
         request = api.AllocateRequest(container_requests=[asked])
         try:
@@ -52,6 +56,14 @@ class GrpcPlugin(Plugin):
             raise AdmissionError(f"Allocate: {error.details()}") from error
         self.cdi = tuple(each.name for each in answer.container_responses[0].cdi_devices)
         return dict(answer.container_responses[0].envs)
+
+    async def call_start(self, ids: Ids) -> str:
+        request = api.PreStartContainerRequest(devicesIDs=list(ids))
+        try:
+            await self.stub.PreStartContainer(request, timeout=START_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            return f"device plugin PreStartContainer rpc failed with err: {error.details()}"
+        return ""
 
 
 class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerServicer):
@@ -62,6 +74,9 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         rejected: sentence for every pod that was turned away, by name.
         skip: names of pods that it turns away before it looks at devices.
         refusing: it takes no registration.
+        on_sync: is called before the first container of an admitted pod is started; the cgroup of
+            the pod exists from then on.
+        refused_starts: last message of a plugin that refused a start, by the pod's name.
         unstartable: message of the runtime for every pod, by name, that it cannot start.
     """
 
@@ -80,6 +95,8 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         self.skip: set[str] = set()
         self.unstartable: dict[str, str] = {}
         self.refusing = False
+        self.on_sync: Callable[[dict[str, Any]], None] | None = None
+        self.refused_starts: dict[str, str] = {}
         self._servers: list[grpc.aio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._seen: set[str] = set()
@@ -187,8 +204,20 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
             since, upto = upto, store.version
             for _, kind, item in store.events_since(since, self._mine):
                 if kind == "ADDED":
+                    await self._until_offered(item)
                     await self._admit(item)
             await store.wait_beyond(upto)
+
+    async def _until_offered(self, pod: dict[str, Any]) -> None:
+        """A scheduler binds a pod to a node that has what the pod requests, not before.
+
+        Without that kubelet would admit the pod, and give it nothing of a resource it has never
+        heard of.
+        """
+        spec = pod["spec"]
+        containers = (*spec.get("initContainers", ()), *spec["containers"])
+        requested = {name for each in containers for name in each["resources"]["limits"]}
+        await self.wait_for(lambda: requested <= self.manager.healthy.keys())
 
     def _mine(self, item: dict[str, Any]) -> bool:
         return bool(item["spec"].get("nodeName") == self._node)
@@ -210,7 +239,25 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
             self.rejected[meta["name"]] = str(error)
             self._set_phase(pod, "Failed")
         else:
-            self._start(pod)
+            if self.on_sync is not None:
+                self.on_sync(pod)
+            if any(plugin.wants_start for plugin in self.manager.plugins.values()):
+                self._tasks.append(asyncio.create_task(self._sync(pod)))
+            else:
+                self._start(pod)
+        await self._tell()
+
+    async def _sync(self, pod: dict[str, Any]) -> None:
+        """Start the pod; where a plugin refuses, again and again while the pod is there."""
+        while message := await self.manager.before_start(pod):
+            self.refused_starts[pod["metadata"]["name"]] = message
+            failure = {"reason": "CreateContainerConfigError", "message": message}
+            self._set_phase(pod, "Pending", containerStatuses=[{"state": {"waiting": failure}}])
+            await self._tell()
+            await asyncio.sleep(RETRY_SECONDS)
+            if pod["metadata"]["uid"] not in self._active():
+                return
+        self._start(pod)
         await self._tell()
 
     def _start(self, pod: dict[str, Any]) -> None:

@@ -1,0 +1,1 @@
+"""Objects that the plugin watches and writes on the API server."""

@@ -1,0 +1,45 @@
+"""Collections that the plugin watches: the pods of its node, and its Node."""
+
+from typing import Final
+
+from gpucore.wire.lists import decode_node_event, decode_nodes, decode_pod_event, decode_pods
+from gpucore.wire.nodes import Node
+from gpucore.wire.pods import Pod
+from gpudeviceplugin import telemetry
+from gpukube.watch.collection import Collection, NoObserver
+
+SILENCE_SECONDS: Final = 330.0
+"""Bookmarks arrive about once a minute, except on an old API server where nothing happens."""
+
+
+def pods_of(node: str) -> Collection[Pod]:
+    """The pods of a node, in the order in which kubelet sees them: by its own field selector."""
+    return Collection(
+        "pods",
+        "/api/v1/pods",
+        decode_pods,
+        decode_pod_event,
+        {"fieldSelector": f"spec.nodeName={node}"},
+        version_path="/api/v1/namespaces/default/pods",
+    )
+
+
+def node_named(node: str) -> Collection[Node]:
+    """One Node."""
+    return Collection(
+        "nodes",
+        "/api/v1/nodes",
+        decode_nodes,
+        decode_node_event,
+        {"fieldSelector": f"metadata.name={node}"},
+        version_path="/api/v1/nodes",
+        version_name=node,
+    )
+
+
+class Relists(NoObserver):
+    """Counts complete lists."""
+
+    def listed(self, name: str) -> None:
+        """A list is complete."""
+        telemetry.RELISTS.labels(name).inc()

@@ -1,0 +1,134 @@
+"""Publishes the GPUs of the node in its annotations.
+
+Extenders read the annotations; a changed label makes schedulers retry their pending pods; a count
+in the node's status is for the original's tools. The publisher writes only where the Node differs
+from the wanted state, so it does not loop with kubelet, which keeps fields it does not manage. If
+another client keeps overwriting the fields, each further write waits longer.
+"""
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from gpucore.topology.codec import encode_annotation
+from gpucore.topology.links import matrix_of
+from gpucore.wire import names as wire_names
+from gpucore.wire.nodes import Node, encode_inventory, inventory_hash
+from gpudeviceplugin.cluster.node_watch import NodeWatch
+from gpudeviceplugin.state import NodeState
+from gpukube.client import KubeClient
+from gpukube.errors import KubeError
+
+log = structlog.get_logger()
+
+FIRST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 60.0
+INSTANCE_TYPE_LABELS: Final = (
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+)
+
+
+class Publisher:
+    """One node's annotations and gpu-count."""
+
+    def __init__(
+        self, state: NodeState, watch: NodeWatch, kube: KubeClient, *, node_type: str
+    ) -> None:
+        self._state = state
+        self._watch = watch
+        self._kube = kube
+        self._node_type = node_type
+
+    async def run(self) -> None:
+        """Publish after every change, until cancelled."""
+        pause = FIRST_PAUSE
+        while True:
+            seen = self._state.outlook_changed.count
+            try:
+                wrote = await self._publish()
+            except KubeError as error:
+                log.warning("cannot publish the GPUs", why=str(error), again_in=pause)
+            else:
+                await self._state.outlook_changed.beyond_or_after(seen, LONGEST_PAUSE)
+                if not wrote:
+                    pause = FIRST_PAUSE
+                    continue
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _publish(self) -> bool:
+        """Write what differs; true when anything had to be written."""
+        node = self._watch.node
+        if node is None or not self._state.inventory.driver or self._is_first(node):
+            return False
+        path = f"/api/v1/nodes/{node.name}"
+        metadata = self._metadata(node)
+        count = self._count(node)
+        if metadata:
+            await self._kube.patch(path, {"metadata": metadata})
+        if count:
+            await self._kube.patch(f"{path}/status", {"status": count})
+        return bool(metadata or count)
+
+    def _is_first(self, node: Node) -> bool:
+        """The node has no inventory yet: the first one waits until kubelet takes devices.
+
+        Nothing is published before it is decided by which API the GPUs are offered.
+        """
+        first = wire_names.INVENTORY not in node.annotations
+        return not self._state.api or (
+            first and self._state.api == wire_names.API_DEVICES and not self._state.serving
+        )
+
+    async def withdraw(self) -> None:
+        """Publish that this node accepts no new pods for now.
+
+        Raises:
+            KubeError: the Node could not be patched.
+        """
+        self._state.serve(serving=False)
+        await self._publish()
+
+    def _metadata(self, node: Node) -> dict[str, dict[str, str]]:
+        """The difference, in one write, so that a client of the label finds the annotations too."""
+        annotations = self._annotations(node)
+        labels = {wire_names.INVENTORY_HASH: inventory_hash(annotations[wire_names.INVENTORY])}
+        wrong = {
+            "annotations": differing(node.annotations, annotations),
+            "labels": differing(node.labels, labels),
+        }
+        return {field: texts for field, texts in wrong.items() if texts}
+
+    def _annotations(self, node: Node) -> dict[str, str]:
+        inventory = self._state.inventory
+        claims = self._state.api == wire_names.API_CLAIMS
+        serving = self._state.serving and self._state.api == wire_names.API_DEVICES
+        api = wire_names.API_CLAIMS if claims else ""
+        published = msgspec.structs.replace(inventory, serving=serving, api=api)
+        texts = {wire_names.INVENTORY: encode_inventory(published)}
+        if inventory.links:
+            texts[wire_names.NODE_TOPOLOGY] = encode_annotation(matrix_of(inventory))
+        kind = self._node_type or next(
+            (node.labels[key] for key in INSTANCE_TYPE_LABELS if key in node.labels), ""
+        )
+        if kind:
+            texts[wire_names.NODE_TYPE] = kind
+        return texts
+
+    def _count(self, node: Node) -> dict[str, Any]:
+        name = self._state.policy.names.gpu_count
+        count = str(len(self._state.inventory.gpus))
+        wrong = [
+            field
+            for field, said in (("capacity", node.capacity), ("allocatable", node.allocatable))
+            if said.get(name) != count
+        ]
+        return {field: {name: count} for field in wrong}
+
+
+def differing(said: dict[str, str], wanted: dict[str, str]) -> dict[str, str]:
+    """The part of ``wanted`` that the Node does not have yet."""
+    return {key: text for key, text in wanted.items() if said.get(key) != text}

@@ -1,0 +1,1 @@
+"""The node's GPUs as devices of Dynamic Resource Allocation."""

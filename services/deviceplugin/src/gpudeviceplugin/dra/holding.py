@@ -1,0 +1,26 @@
+"""Tells the node which claims hold its GPUs."""
+
+from gpucore.node.claims.prepared import PreparedClaim
+from gpudeviceplugin import telemetry
+from gpudeviceplugin.state import NodeState
+
+
+class ClaimHolder:
+    """Counts prepared claims in the state of the node."""
+
+    def __init__(self, state: NodeState) -> None:
+        self._state = state
+
+    def hold(self, claim: PreparedClaim) -> None:
+        """A claim is prepared, or about to be."""
+        if self._state.claims.put(claim):
+            self._changed()
+
+    def release(self, uid: str) -> None:
+        """A claim is not prepared any more."""
+        if self._state.claims.drop(uid):
+            self._changed()
+
+    def _changed(self) -> None:
+        telemetry.CLAIMS.set(len(self._state.claims.names))
+        self._state.outlook_changed.fire()

@@ -1,0 +1,128 @@
+"""The ResourceSlices of this node: those that exist, and the one that should.
+
+kubelet deletes the slices of a node when it starts, so they are watched and published again.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gpucore.accounting.node_capacity import capacity_of
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import Allocation, Inventory
+from gpucore.scheduling.device_order import device_order
+from gpucore.units import GpuIndex
+from gpucore.wire.claim.devices import SliceDevice, device_of
+from gpucore.wire.claim.resource_slices import PATH, ResourceSlice, link_groups
+from gpucore.wire.lists import decode_slice_event, decode_slices
+from gpucore.wire.names import Names
+from gpucore.wire.nodes import Node
+from gpudeviceplugin.signals import Signal
+from gpukube.watch.collection import Collection
+
+
+def slice_name(node: str, driver: str) -> str:
+    """Name of the slice: fixed, so that two plugins on one node never create two slices."""
+    return f"{node}-{driver}"
+
+
+def slices_of(node: str, driver: str) -> Collection[ResourceSlice]:
+    """The slices of one driver on one node."""
+    selector = f"spec.driver={driver},spec.nodeName={node}"
+    return Collection(
+        "resourceslices", PATH, decode_slices, decode_slice_event, {"fieldSelector": selector}
+    )
+
+
+class SliceWatch:
+    """The event handler of the informer of this node's slices.
+
+    Attributes:
+        slices: by name.
+        known: the first list is complete.
+        generation: the largest generation of the pool that was ever seen.
+    """
+
+    def __init__(self, changed: Signal) -> None:
+        self.slices: dict[str, ResourceSlice] = {}
+        self.known = False
+        self.generation = 0
+        self._changed = changed
+
+    def on_replace(self, items: Iterable[ResourceSlice]) -> None:
+        """Take these slices and no others."""
+        self.slices.clear()
+        self.known = True
+        for item in items:
+            self.put(item)
+        self._changed.fire()
+
+    def on_update(self, item: ResourceSlice, line: bytes) -> None:  # noqa: ARG002 - the protocol's
+        """Take a slice that is new or has changed."""
+        self.put(item)
+        self._changed.fire()
+
+    def on_delete(self, item: ResourceSlice) -> None:
+        """A slice was deleted."""
+        self.drop(item.name)
+        self._changed.fire()
+
+    def put(self, item: ResourceSlice) -> None:
+        """Note a slice as the API server has it."""
+        self.slices[item.name] = item
+        self.generation = max(self.generation, item.generation)
+
+    def drop(self, name: str) -> None:
+        """Note that a slice does not exist."""
+        self.slices.pop(name, None)
+
+
+def wanted_slice(
+    node: Node,
+    inventory: Inventory,
+    allocations: Iterable[Allocation],
+    *,
+    driver: str,
+    policy: str,
+    names: Names,
+) -> ResourceSlice | None:
+    """The slice that this node should have, of generation 1; ``None`` without any usable GPU.
+
+    Args:
+        allocations: what claims hold.
+        policy: name of the policy where the node's label names none.
+    """
+    said = capacity_of(node, names, frozenset())
+    shape = msgspec.structs.replace(said, inventory=inventory, offers_shares=True, oversell=1)
+    node_info = NodeInfo(node.name, shape)
+    for allocation in allocations:
+        node_info.put(allocation)
+    devices = _devices(node_info, device_order(node_info, policy))
+    if not devices:
+        return None
+    return ResourceSlice(
+        name=slice_name(node.name, driver),
+        driver=driver,
+        node=node.name,
+        pool=node.name,
+        devices=devices,
+        node_uid=node.uid,
+    )
+
+
+def _devices(node_info: NodeInfo, order: Iterable[GpuIndex]) -> tuple[SliceDevice, ...]:
+    inventory = node_info.inventory
+    if inventory is None or inventory.unit is None:
+        return ()
+    groups, cards = link_groups(inventory), node_info.cards
+    gpus = {gpu.index: gpu for gpu in inventory.gpus if gpu.units}
+    return tuple(
+        device_of(
+            gpus[index],
+            inventory.unit,
+            link_group=groups.get(index, ""),
+            max_shares=cards[index].max_pods,
+        )
+        for index in order
+        if index in gpus
+    )

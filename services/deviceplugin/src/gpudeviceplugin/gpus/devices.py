@@ -1,0 +1,148 @@
+"""GPU data from the driver, and the interface by which the plugin reads it.
+
+Plain values without a word of NVML in them. Every method of the port may block: callers keep it
+off the event loop (:mod:`gpudeviceplugin.gpus.driver`).
+
+    DriverError
+    ├── DriverUnavailableError   no library, no driver or no permission: no query works
+    └── GpuLostError             one GPU does not respond; the others do
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from gpucore.node.isolation.driver_limits import MemoryLimit
+
+
+class DriverError(Exception):
+    """A query to the driver failed."""
+
+
+class DriverUnavailableError(DriverError):
+    """The driver is unavailable; the message names what is missing."""
+
+
+class GpuLostError(DriverError):
+    """The GPU does not answer any more."""
+
+
+class MigInstance(msgspec.Struct, frozen=True):
+    """A MIG instance of a GPU: its slot there, identity and memory as :class:`DriverGpu` has it."""
+
+    slot: int
+    uuid: str
+    model: str
+    memory_mib: int
+    reserved_mib: int = -1
+
+
+class DriverGpu(msgspec.Struct, frozen=True):
+    """One physical GPU.
+
+    Attributes:
+        index: position in the driver's enumeration.
+        minor: number of ``/dev/nvidia<minor>``; -1 unknown.
+        numa: NUMA node of the host; -1 unknown.
+        mig: the GPU is in MIG mode: only its instances can be used.
+        slots: instances the GPU could have at most.
+        capability: compute capability; ``(0, 0)`` unknown.
+        memory_mib: total memory in MiB.
+        reserved_mib: memory in MiB that the driver keeps for itself; -1 unknown.
+        memory_limits: the driver supports memory limits per cgroup on this GPU; false where the
+            plugin did not query it.
+        pcie_root: PCIe root complex, such as ``pci0000:3a``; empty unknown.
+    """
+
+    index: int
+    uuid: str
+    model: str
+    memory_mib: int
+    minor: int = -1
+    numa: int = -1
+    mig: bool = False
+    slots: int = 0
+    instances: tuple[MigInstance, ...] = ()
+    capability: tuple[int, int] = (0, 0)
+    reserved_mib: int = -1
+    memory_limits: bool = False
+    pcie_root: str = ""
+
+
+class NodeHardware(msgspec.Struct, frozen=True):
+    """All that is fixed about a node's GPUs.
+
+    Attributes:
+        cards: GPUs that responded, by index.
+        silent: indexes of GPUs that did not respond.
+        links: ``"0-1" -> ("PIX", "NV2")``.
+    """
+
+    driver: str
+    cards: tuple[DriverGpu, ...]
+    silent: tuple[int, ...] = ()
+    links: Mapping[str, tuple[str, ...]] = {}
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A process with memory on a GPU.
+
+    Attributes:
+        pid: of the host.
+        used_bytes: 0 where the driver does not report it.
+        mps: whether it is a client of an MPS daemon; ``None`` where the driver does not report it.
+    """
+
+    pid: int
+    used_bytes: int
+    mps: bool | None = None
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Bytes of a GPU, and who uses them."""
+
+    total_bytes: int
+    used_bytes: int
+    processes: tuple[Process, ...]
+
+
+class Xid(msgspec.Struct, frozen=True):
+    """An error event of a GPU; an empty uuid is an event of no particular GPU."""
+
+    code: int
+    uuid: str
+
+
+class Driver(Protocol):
+    """The queries of this plugin. Safe for several threads once :meth:`open` has returned."""
+
+    def open(self) -> None:
+        """Start a connection. Raises DriverUnavailableError."""
+
+    def close(self) -> None:
+        """End the connection; harmless without one."""
+
+    def machine(self) -> NodeHardware:
+        """Enumerate the GPUs. Raises DriverUnavailableError."""
+
+    def probe(self, uuid: str) -> None:
+        """Touch one GPU. Raises GpuLostError."""
+
+    def usage(self, uuid: str) -> Usage:
+        """Who uses the memory of one GPU. Raises GpuLostError."""
+
+    def memory_limit(self, uuid: str, cgroup: str) -> MemoryLimit:
+        """The limit in force of a cgroup on one GPU. Raises DriverError."""
+
+    def memory_used(self, uuid: str, cgroup: str) -> int:
+        """Bytes of one GPU that a cgroup with a limit uses. Raises DriverError."""
+
+    def set_memory_limit(self, uuid: str, cgroup: str, limit: MemoryLimit) -> None:
+        """Limit the memory of a cgroup on one GPU. Raises DriverError."""
+
+    def resubscribe(self) -> None:
+        """Let the next wait take events of GPUs that came back. Never blocks."""
+
+    def next_xid(self, timeout_ms: int) -> Xid | None:
+        """Wait for an error event. Raises DriverError where events are not offered."""

@@ -1,0 +1,104 @@
+"""Calls the driver outside the event loop, with a deadline for every call.
+
+Questions about one GPU are put one after the other. One that hangs (a GPU fallen off its bus
+can do that) keeps its thread; the next about the same GPU is refused until it returns, so that
+one hanging GPU cannot use up the threads of the others.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from gpucore.node.isolation.driver_limits import MemoryLimit
+from gpudeviceplugin.gpus.devices import Driver, GpuLostError, NodeHardware, Usage, Xid
+
+T = TypeVar("T")
+THREADS: Final = 6
+ENUMERATE_SECONDS: Final = 30.0
+PROBE_SECONDS: Final = 3.0
+EVENT_WAIT_MS: Final = 2_000
+
+
+class DriverTimeoutError(GpuLostError):
+    """The driver did not answer in time."""
+
+
+class PatientDriver:
+    """The driver for callers on the event loop."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="driver")
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._hanging: set[str] = set()
+
+    async def open(self) -> None:
+        """Start the connection, or start it anew. Raises DriverUnavailableError."""
+        await self._ask("driver", ENUMERATE_SECONDS, self._begin)
+
+    def _begin(self) -> None:
+        self._driver.close()  # what is left of a connection with a driver that went
+        self._driver.open()
+
+    async def machine(self) -> NodeHardware:
+        """Enumerate the GPUs. Raises DriverError."""
+        return await self._ask("driver", ENUMERATE_SECONDS, self._driver.machine)
+
+    async def probe(self, uuid: str) -> None:
+        """Touch one GPU. Raises GpuLostError."""
+        await self._ask(uuid, PROBE_SECONDS, self._driver.probe, uuid)
+
+    async def usage(self, uuid: str) -> Usage:
+        """Who uses one GPU. Raises DriverError."""
+        return await self._ask(uuid, PROBE_SECONDS, self._driver.usage, uuid)
+
+    async def memory_limit(self, uuid: str, cgroup: str) -> MemoryLimit:
+        """The limit in force of a cgroup on one GPU. Raises DriverError."""
+        return await self._ask(uuid, PROBE_SECONDS, self._driver.memory_limit, uuid, cgroup)
+
+    async def memory_used(self, uuid: str, cgroup: str) -> int:
+        """Bytes of one GPU that a cgroup with a limit uses. Raises DriverError."""
+        return await self._ask(uuid, PROBE_SECONDS, self._driver.memory_used, uuid, cgroup)
+
+    async def set_memory_limit(self, uuid: str, cgroup: str, limit: MemoryLimit) -> None:
+        """Limit the memory of a cgroup on one GPU. Raises DriverError."""
+        question = self._driver.set_memory_limit
+        await self._ask(uuid, PROBE_SECONDS, question, uuid, cgroup, limit)
+
+    async def next_xid(self) -> Xid | None:
+        """Wait a moment for an error event. Raises DriverError."""
+        seconds = EVENT_WAIT_MS / 1000 + PROBE_SECONDS
+        return await self._ask("events", seconds, self._driver.next_xid, EVENT_WAIT_MS)
+
+    def resubscribe(self) -> None:
+        """Take events of GPUs that came back, too."""
+        self._driver.resubscribe()
+
+    def close(self) -> None:
+        """End the connection without waiting for questions that hang."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        if not self._hanging:
+            self._driver.close()
+
+    async def _ask(
+        self, about: str, seconds: float, question: Callable[..., T], *arguments: object
+    ) -> T:
+        async with self._turns[about]:
+            if about in self._hanging:
+                raise DriverTimeoutError(f"{about} has not returned yet")
+            loop = asyncio.get_running_loop()
+            future = loop.run_in_executor(self._pool, question, *arguments)
+            try:
+                async with asyncio.timeout(seconds):
+                    return await asyncio.shield(future)
+            except TimeoutError as error:
+                self._hanging.add(about)
+                future.add_done_callback(lambda done: self._answered(about, done))
+                raise DriverTimeoutError(f"{about} did not return within {seconds} s") from error
+
+    def _answered(self, about: str, done: "asyncio.Future[T]") -> None:
+        self._hanging.discard(about)
+        if not done.cancelled():
+            done.exception()  # read, so that a late failure is not reported as lost

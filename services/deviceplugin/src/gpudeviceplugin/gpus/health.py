@@ -1,0 +1,124 @@
+"""Health of the GPUs: XID events, probes, and containers that fail because of a GPU.
+
+A changed health status is published to kubelet and the inventory (through the inventory manager),
+and as events on the pods of the GPU and on the node. :mod:`gpucore.node.health.records` decides the
+status.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import structlog
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception_type,
+    wait_chain,
+    wait_exponential,
+    wait_none,
+)
+
+from gpucore.node.health.breaker import HOLD_SECONDS, Breaker
+from gpucore.node.health.records import HealthRecords, HealthStatus
+from gpucore.units import GpuIndex
+from gpucore.wire.pods import Pod
+from gpudeviceplugin import telemetry
+from gpudeviceplugin.gpus.devices import DriverError, Xid
+from gpudeviceplugin.gpus.driver import PatientDriver
+from gpudeviceplugin.settings import DevicePluginSettings
+from gpudeviceplugin.state import nobody
+
+log = structlog.get_logger()
+
+FIRST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 30.0
+
+
+class HealthMonitor:
+    """The health of this node's GPUs."""
+
+    def __init__(
+        self, book: HealthRecords, breaker: Breaker, driver: PatientDriver, *, every: float
+    ) -> None:
+        self._book = book
+        self._breaker = breaker
+        self._driver = driver
+        self._every = every
+        self._uuids: dict[GpuIndex, str] = {}
+        self.on_verdicts: Callable[[list[HealthStatus]], None] = nobody
+
+    def healthy(self, uuid: str) -> bool:
+        """May be offered."""
+        return self._book.healthy(uuid)
+
+    def watch_only(self, cards: Iterable[tuple[GpuIndex, str]]) -> None:
+        """These are the GPUs."""
+        self._uuids = dict(cards)
+        self._book.watch_only(self._uuids.values())
+
+    def silent(self, uuid: str) -> None:
+        """The GPU did not answer when all were enumerated."""
+        self._tell(self._book.bad(uuid, "it does not respond", time.monotonic()))
+
+    def start_failed(self, cards: Iterable[GpuIndex], pod: Pod) -> None:
+        """The container runtime could not give ``pod`` its GPUs."""
+        now = time.monotonic()
+        for card in self._breaker.failed(cards, pod.uid, pod.namespace, now):
+            why = "the container runtime cannot start pods of several namespaces on it"
+            self._tell(self._book.bad(self._uuids.get(card, ""), why, now, hold=HOLD_SECONDS))
+
+    def started(self, cards: Iterable[GpuIndex]) -> None:
+        """A pod runs on ``cards``."""
+        self._breaker.started(cards)
+
+    async def probe(self) -> None:
+        """Touch every GPU every so often, until cancelled."""
+        while True:
+            await asyncio.sleep(self._every)
+            await asyncio.gather(*map(self._probe, self._book))
+
+    async def _probe(self, uuid: str) -> None:
+        try:
+            await self._driver.probe(uuid)
+        except DriverError as error:
+            self._tell(self._book.bad(uuid, f"it does not respond ({error})", time.monotonic()))
+        else:
+            self._tell(self._book.clean(uuid, time.monotonic()))
+
+    async def listen(self) -> None:
+        """Take error events as they come, until cancelled."""
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(DriverError),
+            # The first new try is at once: events are not kept for those who come late.
+            wait=wait_chain(
+                wait_none(), wait_exponential(multiplier=FIRST_PAUSE / 2, max=LONGEST_PAUSE)
+            ),
+            before_sleep=_note_silence,
+            sleep=asyncio.sleep,
+        )
+        while True:
+            event: Xid | None = await retrying(self._driver.next_xid)
+            if event is not None:
+                telemetry.XIDS.labels(event.uuid, str(event.code)).inc()
+                log.warning("XID", uuid=event.uuid, code=event.code)
+                self._tell(self._book.xid(event.uuid, event.code, time.monotonic()))
+
+    def _tell(self, verdicts: list[HealthStatus]) -> None:
+        if any(verdict.healthy for verdict in verdicts):
+            self._driver.resubscribe()
+        if verdicts:
+            self.on_verdicts(verdicts)
+
+
+def _note_silence(state: RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome else None
+    log.info("no error events", why=str(error), again_in=state.upcoming_sleep)
+
+
+def health_of(settings: DevicePluginSettings, driver: PatientDriver) -> HealthMonitor:
+    """The monitor that the settings describe."""
+    book = HealthRecords(clean_probes=settings.clean_probes, ignored_xids=settings.ignored_xids)
+    breaker = Breaker(limit=settings.breaker_failures)
+    return HealthMonitor(book, breaker, driver, every=settings.probe_seconds)

@@ -1,0 +1,160 @@
+"""Updates the inventory: enumerates the GPUs periodically and merges their health.
+
+Without a driver the process stays up, logs the reason, and retries. The last inventory is kept;
+GPUs that no longer respond are marked unhealthy, so one lost GPU does not affect the others.
+"""
+
+import asyncio
+
+import msgspec
+import structlog
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
+
+from gpucore.model import Gpu, Inventory
+from gpucore.units import MemoryUnit
+from gpudeviceplugin import telemetry
+from gpudeviceplugin.gpus.devices import DriverError, DriverUnavailableError, NodeHardware
+from gpudeviceplugin.gpus.driver import PatientDriver
+from gpudeviceplugin.gpus.health import HealthMonitor
+from gpudeviceplugin.gpus.inventory import inventory_of, unit_refusal
+from gpudeviceplugin.isolation.modes import Isolation
+from gpudeviceplugin.state import NodeState
+
+log = structlog.get_logger()
+
+
+class InventoryManager:
+    """The GPUs of this node."""
+
+    def __init__(
+        self,
+        state: NodeState,
+        driver: PatientDriver,
+        health: HealthMonitor,
+        isolation: Isolation,
+        *,
+        unit: MemoryUnit,
+        reserve_mib: int,
+        numa_hints: bool,
+        every: float,
+        retry: float,
+    ) -> None:
+        self._state = state
+        self._driver = driver
+        self._health = health
+        self._isolation = isolation
+        self._unit = unit
+        self._reserve_mib = reserve_mib
+        self._numa_hints = numa_hints
+        self._every = every
+        self._retry = retry
+        self._known = Inventory(gpus=(), unit=unit)
+        self._kick = asyncio.Event()
+        self._mentioned = ""
+        self.trouble = "the driver has not responded yet"
+
+    def refresh(self) -> None:
+        """Enumerate soon."""
+        self._kick.set()
+
+    async def run(self) -> None:
+        """Enumerate for ever."""
+        await self._open()
+        while True:
+            self._kick.clear()
+            try:
+                self._take(await self._driver.machine())
+            except DriverUnavailableError as error:
+                log.warning("the driver is no longer available", why=str(error))
+                await asyncio.sleep(self._retry)
+                await self._open()
+                continue
+            except DriverError as error:
+                log.warning("cannot enumerate the GPUs", why=str(error))
+            try:
+                async with asyncio.timeout(self._every if not self.trouble else self._retry):
+                    await self._kick.wait()
+            except TimeoutError:
+                continue
+
+    async def _open(self) -> None:
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(DriverError),
+            wait=wait_fixed(self._retry),
+            before_sleep=self._note_failure,
+            sleep=asyncio.sleep,
+        )
+        await retrying(self._driver.open)
+
+    def _note_failure(self, state: RetryCallState) -> None:
+        error = str(state.outcome.exception()) if state.outcome else ""
+        if self.trouble != error:
+            log.warning("no usable NVIDIA driver; retrying", why=error)
+        self.trouble = error
+
+    def _take(self, machine: NodeHardware) -> None:
+        found = inventory_of(machine, self._unit, reserve_mib=self._reserve_mib)
+        self._mention_unknown_reserve(machine)
+        answered = {gpu.uuid for gpu in found.gpus}
+        silent = set(machine.silent)
+        lost = [g for g in self._known.gpus if g.uuid not in answered and g.index in silent]
+        gpus = tuple(sorted((*found.gpus, *lost), key=lambda gpu: gpu.index))
+        self._known = msgspec.structs.replace(
+            found, gpus=gpus, links={**self._known.links, **found.links} if lost else found.links
+        )
+        self._health.watch_only((gpu.index, gpu.uuid) for gpu in gpus)
+        for gpu in lost:
+            self._health.silent(gpu.uuid)
+        capabilities = {card.uuid: card.capability for card in machine.cards}
+        limited = {card.uuid for card in machine.cards if card.memory_limits}
+        self._isolation.equip(self._known, capabilities, limited)
+        self.trouble = self._complaint()
+        self.publish()
+
+    def _mention_unknown_reserve(self, machine: NodeHardware) -> None:
+        """Log, once a driver, that its GPUs offer memory that the driver may keep."""
+        unknown = [card.uuid for card in machine.cards if card.reserved_mib < 0]
+        if unknown and self._mentioned != machine.driver:
+            self._mentioned = machine.driver
+            log.warning(
+                "the driver does not report the memory that it reserves; units are counted from "
+                "the total: set reserve-mib to reserve memory",
+                driver=machine.driver,
+                gpus=unknown,
+            )
+
+    def _complaint(self) -> str:
+        if not self._known.gpus:
+            return "the driver lists no GPU"
+        return unit_refusal(self._known, self._unit, numa=self._numa_hints)
+
+    def publish(self) -> None:
+        """Publish the GPUs with their current health and isolation mode."""
+        if not self._isolation.known:
+            return
+        gpus = tuple(map(self._judged, self._known.gpus))
+        if unit_refusal(self._known, self._unit, numa=self._numa_hints):
+            log.error("no device is advertised", why=self.trouble)
+            gpus = ()
+        self._measure(gpus)
+        self._state.equip(msgspec.structs.replace(self._known, gpus=gpus))
+
+    def _measure(self, gpus: tuple[Gpu, ...]) -> None:
+        """Set the metrics of these GPUs, and end those of GPUs that have left."""
+        telemetry.forget_gpus(
+            set(map(_labels, self._state.inventory.gpus)) - set(map(_labels, gpus))
+        )
+        for gpu in gpus:
+            telemetry.CARD_HEALTHY.labels(*_labels(gpu)).set(gpu.healthy)
+            telemetry.CARD_UNITS.labels(*_labels(gpu)).set(gpu.units)
+
+    def _judged(self, gpu: Gpu) -> Gpu:
+        return msgspec.structs.replace(
+            gpu,
+            isolation=self._isolation.isolation(gpu.uuid),
+            healthy=self._health.healthy(gpu.uuid) and self._isolation.usable(gpu.uuid),
+        )
+
+
+def _labels(gpu: Gpu) -> tuple[str, str]:
+    return str(gpu.index), gpu.uuid

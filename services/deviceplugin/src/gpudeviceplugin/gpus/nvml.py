@@ -1,0 +1,154 @@
+"""The driver's own library, NVML: only this file and its two neighbours import ``pynvml``.
+
+A symbol or a feature that a driver lacks gives an unknown value, never a crash; a lost GPU fails
+only its own queries.
+"""
+
+import ctypes
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pynvml
+
+from gpucore.node.isolation.driver_limits import MemoryLimit
+from gpudeviceplugin.gpus.devices import (
+    DriverError,
+    NodeHardware,
+    Process,
+    Usage,
+    Xid,
+)
+from gpudeviceplugin.gpus.nvml_calls import ask, ask_or, handle_of, memory_limit
+from gpudeviceplugin.gpus.nvml_hardware import node_hardware
+
+
+class Nvml:
+    """A connection with the library that the dynamic linker finds (``LD_LIBRARY_PATH`` chooses).
+
+    Args:
+        cgroup: returns a cgroup for which the plugin queries whether the driver limits memory;
+            while it is empty no GPU is queried.
+    """
+
+    def __init__(self, cgroup: Callable[[], str] = lambda: "") -> None:
+        self._cgroup = cgroup
+        self._events: Any = None
+        self._uuids: dict[int, str] = {}
+        self._stale = False
+        self._late: deque[Xid] = deque()
+
+    def open(self) -> None:
+        """Start a connection and subscribe to error events where the driver supports them.
+
+        Raises:
+            DriverUnavailableError: no library or no driver.
+        """
+        ask(pynvml.nvmlInit)
+
+    def close(self) -> None:
+        """End the connection; harmless without one."""
+        self._unsubscribe()
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+    def resubscribe(self) -> None:
+        """A lost GPU was left out of the event set: let the next wait make a new one."""
+        self._stale = True
+
+    def _unsubscribe(self) -> None:
+        events, self._events = self._events, None
+        if events is not None:
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlEventSetFree(events)
+
+    def machine(self) -> NodeHardware:
+        """Enumerate the GPUs; those that do not answer are listed as silent."""
+        return node_hardware(self._cgroup)
+
+    def probe(self, uuid: str) -> None:
+        """Touch one GPU: a lost one answers nothing."""
+        ask_or(None, pynvml.nvmlDeviceGetMemoryInfo, handle_of(uuid))
+
+    def usage(self, uuid: str) -> Usage:
+        """Memory of one GPU and the processes that hold it, clients of MPS among them."""
+        handle = handle_of(uuid)
+        memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        running: list[Any] = ask_or([], pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        clients: list[Any] | None = ask_or(
+            None, pynvml.nvmlDeviceGetMPSComputeRunningProcesses, handle
+        )
+        used: dict[int, int] = {}
+        for each in (*running, *(clients or ())):  # one that is in both lists is one process
+            used[each.pid] = max(used.get(each.pid, 0), each.usedGpuMemory or 0)
+        known = None if clients is None else {each.pid for each in clients}
+        processes = tuple(
+            Process(pid, size, mps=None if known is None else pid in known)
+            for pid, size in used.items()
+        )
+        return Usage(memory.total, memory.used, processes)
+
+    def memory_limit(self, uuid: str, cgroup: str) -> MemoryLimit:
+        """The limit in force of a cgroup on one GPU."""
+        return memory_limit(handle_of(uuid), cgroup)[0]
+
+    def memory_used(self, uuid: str, cgroup: str) -> int:
+        """Bytes of one GPU that a cgroup with a limit uses, contexts included."""
+        return memory_limit(handle_of(uuid), cgroup)[1]
+
+    def set_memory_limit(self, uuid: str, cgroup: str, limit: MemoryLimit) -> None:
+        """Limit the memory of a cgroup on one GPU; needs root."""
+        request = pynvml.c_nvmlSetMemoryLimits_v1_t(cgroup.encode(), limit.soft, limit.hard)
+        ask(pynvml.nvmlDeviceSetMemoryLimits_v1, handle_of(uuid), request)
+
+    def next_xid(self, timeout_ms: int) -> Xid | None:
+        """The next critical error of any GPU, or ``None`` when the time is over."""
+        if self._stale or self._events is None:
+            self._renew()
+        if self._late:
+            return self._late.popleft()
+        try:
+            return self._taken(self._events, timeout_ms)
+        except pynvml.NVMLError_Timeout:
+            return None
+        except pynvml.NVMLError as error:  # a lost GPU spoils the set: the next wait makes anew
+            self._stale = True
+            raise DriverError(f"nvmlEventSetWait_v2: {error}") from error
+
+    def _renew(self) -> None:
+        """Subscribe anew, and only then empty the old set: no event falls between the two."""
+        self._stale = False
+        try:
+            events = self._subscribed()
+        except DriverError:
+            self._stale = True
+            raise
+        old, self._events = self._events, events
+        if old is not None:
+            with suppress(pynvml.NVMLError):  # a time-out: there is nothing in it
+                for _ in range(1000):  # far more than it can hold
+                    self._late.append(self._taken(old, 0))
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlEventSetFree(old)
+
+    def _taken(self, events: Any, timeout_ms: int) -> Xid:
+        event = pynvml.nvmlEventSetWait_v2(events, timeout_ms)
+        return Xid(int(event.eventData), self._uuids.get(_address(event.device), ""))
+
+    def _subscribed(self) -> Any:
+        """An event set for all GPUs that report errors; a lost GPU has no readable UUID."""
+        events = ask(pynvml.nvmlEventSetCreate)
+        wanted = pynvml.nvmlEventTypeXidCriticalError
+        for index in range(ask(pynvml.nvmlDeviceGetCount)):
+            with suppress(DriverError):
+                handle = ask(pynvml.nvmlDeviceGetHandleByIndex, index)
+                ask(pynvml.nvmlDeviceRegisterEvents, handle, wanted, events)
+                self._uuids[_address(handle)] = str(ask(pynvml.nvmlDeviceGetUUID, handle))
+        if not self._uuids:
+            raise DriverError("no GPU supports error events")
+        return events
+
+
+def _address(handle: Any) -> int:
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0

@@ -1,0 +1,70 @@
+"""Calls of NVML: the library's errors become ours; what a driver lacks is an unknown value.
+
+Handles are looked up for every query, since a lost and recovered GPU gets a new one.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import pynvml
+
+from gpucore.node.isolation.driver_limits import MemoryLimit
+from gpudeviceplugin.gpus.devices import DriverError, DriverUnavailableError, GpuLostError
+
+T = TypeVar("T")
+
+_UNAVAILABLE: Final = {
+    pynvml.NVML_ERROR_UNINITIALIZED,
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+    pynvml.NVML_ERROR_NO_PERMISSION,
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+}
+_NOT_TOLD: Final = {
+    pynvml.NVML_ERROR_NOT_SUPPORTED,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+    pynvml.NVML_ERROR_NOT_FOUND,
+    pynvml.NVML_ERROR_INVALID_ARGUMENT,
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+    pynvml.NVML_ERROR_DEPRECATED,
+}
+
+
+def ask(question: Callable[..., T], *arguments: Any) -> T:
+    """Put one question; the library's errors become ours."""
+    try:
+        return question(*arguments)
+    except pynvml.NVMLError as error:
+        words = f"{question.__name__}: {error}"
+        if error.value in _UNAVAILABLE:
+            raise DriverUnavailableError(words) from error
+        if error.value in _NOT_TOLD:
+            raise DriverError(words) from error
+        raise GpuLostError(words) from error
+
+
+def ask_or(default: T, question: Callable[..., T], *arguments: Any) -> T:
+    """As :func:`ask`, with a default for values that this driver does not report."""
+    try:
+        return ask(question, *arguments)
+    except (GpuLostError, DriverUnavailableError):
+        raise
+    except DriverError:
+        return default
+
+
+def handle_of(uuid: str) -> Any:
+    """The handle of a GPU, as it is now."""
+    try:
+        return ask(pynvml.nvmlDeviceGetHandleByUUID, uuid)
+    except DriverUnavailableError:
+        raise
+    except DriverError as error:  # a uuid that is unknown is a GPU that is gone
+        raise GpuLostError(str(error)) from error
+
+
+def memory_limit(handle: Any, cgroup: str) -> tuple[MemoryLimit, int]:
+    """The limit of a cgroup, and the bytes that it uses."""
+    answer = pynvml.c_nvmlGetMemoryLimits_v1_t(cgroup.encode())
+    ask(pynvml.nvmlDeviceGetMemoryLimits_v1, handle, answer)
+    return MemoryLimit(int(answer.softLimit), int(answer.hardLimit)), int(answer.currentUsed)

@@ -1,0 +1,159 @@
+"""What NVML reports about the hardware of a node: its GPUs, MIG instances and links."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import combinations
+from typing import Any, Final
+
+import pynvml
+
+from gpudeviceplugin.gpus.devices import DriverGpu, GpuLostError, MigInstance, NodeHardware
+from gpudeviceplugin.gpus.nvml_calls import ask, ask_or, memory_limit
+from gpudeviceplugin.gpus.pcie import pcie_root
+
+MIB: Final = 1024 * 1024
+MIG_ON: Final = 1
+PCI_KINDS: Final = {
+    pynvml.NVML_TOPOLOGY_INTERNAL: "PSB",
+    pynvml.NVML_TOPOLOGY_SINGLE: "PIX",
+    pynvml.NVML_TOPOLOGY_MULTIPLE: "PXB",
+    pynvml.NVML_TOPOLOGY_HOSTBRIDGE: "PHB",
+    pynvml.NVML_TOPOLOGY_NODE: "NODE",
+    pynvml.NVML_TOPOLOGY_SYSTEM: "SYS",
+}
+TO_SWITCH: Final = "switch"
+NUMA_WORDS: Final = 16
+NUMA_BITS: Final = 64
+
+
+def node_hardware(cgroup: Callable[[], str]) -> NodeHardware:
+    """Enumerate the GPUs; those that do not answer are listed as silent.
+
+    Args:
+        cgroup: returns a cgroup for which the driver is asked whether it limits memory; while it
+            is empty no GPU is asked.
+    """
+    handles: dict[int, Any] = {}
+    cards: list[DriverGpu] = []
+    for index in range(ask(pynvml.nvmlDeviceGetCount)):
+        with suppress(GpuLostError):
+            handle = ask(pynvml.nvmlDeviceGetHandleByIndex, index)
+            cards.append(_card(index, handle, cgroup()))
+            handles[index] = handle
+    return NodeHardware(
+        driver=str(ask_or("", pynvml.nvmlSystemGetDriverVersion)),
+        cards=tuple(cards),
+        silent=tuple(i for i in range(ask(pynvml.nvmlDeviceGetCount)) if i not in handles),
+        links=_links(handles),
+    )
+
+
+def _answers_limits(handle: Any, cgroup: str) -> bool:
+    """Whether the driver answers for memory limits; a lost GPU raises as it does elsewhere."""
+    return bool(cgroup) and ask_or(None, memory_limit, handle, cgroup) is not None
+
+
+def _card(index: int, handle: Any, cgroup: str) -> DriverGpu:
+    total, reserved = _memory(handle)
+    mode: list[int] = ask_or([0, 0], pynvml.nvmlDeviceGetMigMode, handle)
+    mig = mode[0] == MIG_ON
+    slots = int(ask_or(0, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle)) if mig else 0
+    return DriverGpu(
+        index=index,
+        uuid=str(ask(pynvml.nvmlDeviceGetUUID, handle)),
+        model=str(ask_or("", pynvml.nvmlDeviceGetName, handle)),
+        memory_mib=total,
+        reserved_mib=reserved,
+        minor=int(ask_or(-1, pynvml.nvmlDeviceGetMinorNumber, handle)),
+        numa=_numa(handle),
+        mig=mig,
+        slots=slots,
+        instances=_instances(handle, slots),
+        capability=_capability(handle),
+        memory_limits=_answers_limits(handle, cgroup),
+        pcie_root=pcie_root(_bus_id(handle)),
+    )
+
+
+def _memory(handle: Any) -> tuple[int, int]:
+    """Total and reserved MiB; drivers before 510 lack version 2 and leave the latter unknown."""
+    version = pynvml.nvmlMemory_v2
+    second = ask_or(None, pynvml.nvmlDeviceGetMemoryInfo, handle, version)
+    if second is not None:
+        return second.total // MIB, -(-second.reserved // MIB)
+    return ask(pynvml.nvmlDeviceGetMemoryInfo, handle).total // MIB, -1
+
+
+def _capability(handle: Any) -> tuple[int, int]:
+    major, minor = ask_or((0, 0), pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    return int(major), int(minor)
+
+
+def _numa(handle: Any) -> int:
+    """Lowest host memory node near the GPU."""
+    words: Sequence[int] = ask_or((), pynvml.nvmlDeviceGetMemoryAffinity, handle, NUMA_WORDS, 0)
+    bits = sum(int(word) << (NUMA_BITS * place) for place, word in enumerate(words))
+    return (bits & -bits).bit_length() - 1
+
+
+def _instances(handle: Any, slots: int) -> tuple[MigInstance, ...]:
+    found = []
+    for slot in range(slots):
+        instance = ask_or(None, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, slot)
+        if instance is not None:
+            found.append(_instance(slot, instance))
+    return tuple(found)
+
+
+def _instance(slot: int, handle: Any) -> MigInstance:
+    total, reserved = _memory(handle)
+    return MigInstance(
+        slot=slot,
+        uuid=str(ask(pynvml.nvmlDeviceGetUUID, handle)),
+        model=str(ask_or("", pynvml.nvmlDeviceGetName, handle)),
+        memory_mib=total,
+        reserved_mib=reserved,
+    )
+
+
+def _links(handles: Mapping[int, Any]) -> dict[str, tuple[str, ...]]:
+    """How each pair of GPUs is connected: the PCIe way, and NVLinks where there are any."""
+    ends = {index: _nvlink_ends(handle) for index, handle in handles.items()}
+    bus = {index: _bus_id(handle) for index, handle in handles.items()}
+    found: dict[str, tuple[str, ...]] = {}
+    for first, second in combinations(sorted(handles), 2):
+        level = ask_or(
+            -1, pynvml.nvmlDeviceGetTopologyCommonAncestor, handles[first], handles[second]
+        )
+        direct = ends[first][bus[second]]
+        switched = min(ends[first][TO_SWITCH], ends[second][TO_SWITCH])
+        kinds = [PCI_KINDS[level]] if level in PCI_KINDS else []
+        kinds += [f"NV{direct + switched}"] if direct + switched else []
+        if kinds:
+            found[f"{first}-{second}"] = tuple(kinds)
+    return found
+
+
+def _nvlink_ends(handle: Any) -> Counter[str]:
+    """Active NVLinks of a GPU by the bus id of the GPU at the other end, or by ``switch``."""
+    ends: Counter[str] = Counter()
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        if not ask_or(0, pynvml.nvmlDeviceGetNvLinkState, handle, link):
+            continue
+        kind = ask_or(-1, pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+        if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+            ends[TO_SWITCH] += 1
+        else:
+            remote = ask_or(None, pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+            ends[_bus_text(remote)] += remote is not None
+    return ends
+
+
+def _bus_id(handle: Any) -> str:
+    return _bus_text(ask_or(None, pynvml.nvmlDeviceGetPciInfo, handle))
+
+
+def _bus_text(pci: Any) -> str:
+    text = getattr(pci, "busId", b"")
+    return (text.decode() if isinstance(text, bytes) else str(text)).upper()

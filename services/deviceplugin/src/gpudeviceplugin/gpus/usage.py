@@ -1,0 +1,181 @@
+"""Measures GPU memory in use by pod and compares it with the pod's allocation.
+
+Processes are mapped to pods by the control groups of the host, which needs the host's ``/proc``;
+without it usage is assigned to no pod. Nothing is enforced here: a pod that uses more than its
+share gets an event, and the metrics show it.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import structlog
+
+from gpucore.model import Gpu
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.isolation.attribution import Attribution, attribute, corrected, owners
+from gpucore.node.isolation.overuse import Over, Reminders, over_use
+from gpucore.units import PodUid
+from gpucore.wire.pods import Pod
+from gpudeviceplugin import telemetry
+from gpudeviceplugin.cluster.events import WARNING, Events, Subject
+from gpudeviceplugin.gpus.devices import DriverError, Usage
+from gpudeviceplugin.gpus.driver import PatientDriver
+from gpudeviceplugin.isolation.limits import LimitWatch
+from gpudeviceplugin.isolation.shares import (
+    MIB,
+    allowed_bytes,
+    exclusive_pods,
+    granted_units,
+    has_share,
+)
+from gpudeviceplugin.settings import DevicePluginSettings
+from gpudeviceplugin.state import NodeState
+
+log = structlog.get_logger()
+
+ExactUse = Callable[[Gpu], Awaitable[Mapping[PodUid, int]]]
+OVERUSED: Final = "GpuMemoryOverused"
+
+
+class Watch(NamedTuple):
+    """How the memory is watched.
+
+    Attributes:
+        proc: the host's processes.
+        every: seconds between two rounds.
+        slack: bytes beyond its share that a pod may use before it gets an event.
+    """
+
+    proc: Path
+    every: float
+    slack: int
+
+
+def watch_of(settings: DevicePluginSettings) -> Watch:
+    """What the settings say about measuring."""
+    return Watch(
+        settings.host_proc,
+        every=settings.usage_seconds,
+        slack=settings.overuse_slack_mib * MIB,
+    )
+
+
+class UsageMeter:
+    """Sets the metrics of memory granted and used, and records events on pods that use too much.
+
+    Args:
+        exact: the driver's own figures of pods on a GPU; they replace the sums of processes.
+    """
+
+    def __init__(
+        self,
+        state: NodeState,
+        driver: PatientDriver,
+        events: Events,
+        watch: Watch,
+        limits: LimitWatch,
+        *,
+        exact: ExactUse | None = None,
+    ) -> None:
+        self._state = state
+        self._driver = driver
+        self._events = events
+        self._watch = watch
+        self._limits = limits
+        self._exact = exact
+        self._reminders = Reminders()
+
+    async def run(self) -> None:
+        """Measure every so often, until cancelled."""
+        while True:
+            seen = self._state.inventory_changed.count
+            await self.measure()
+            await self._state.inventory_changed.beyond_or_after(seen, self._watch.every)
+
+    async def measure(self) -> None:
+        """One round over all GPUs; a GPU that does not answer keeps its last figures."""
+        telemetry.POD_GRANTED.clear()
+        telemetry.POD_USED.clear()
+        telemetry.POD_OVER.clear()
+        for gpu in self._state.inventory.gpus:
+            self._granted(gpu)
+            try:
+                usage = await self._driver.usage(gpu.uuid)
+            except DriverError as error:
+                log.debug("no usage", uuid=gpu.uuid, why=str(error))
+                continue
+            cgroups = await asyncio.to_thread(self._cgroups, usage)
+            found = attribute({each.pid: each.used_bytes for each in usage.processes}, cgroups)
+            if self._exact is not None:
+                found = corrected(found, await self._exact(gpu))
+            self._used(gpu, usage, found)
+            self._limits.measured(gpu, usage, owners(cgroups), exclusive_pods(self._state, gpu))
+            await self._judge(gpu, found)
+        await self._limits.publish()
+
+    def _granted(self, gpu: Gpu) -> None:
+        held = granted_units(self._state, gpu)
+        telemetry.CARD_GRANTED.labels(str(gpu.index), gpu.uuid).set(sum(held.values()))
+        for (namespace, pod), units in held.items():
+            telemetry.POD_GRANTED.labels(str(gpu.index), namespace, pod).set(units)
+
+    def _cgroups(self, usage: Usage) -> dict[int, str]:
+        return {each.pid: self._cgroup(each.pid) for each in usage.processes}
+
+    def _cgroup(self, pid: int) -> str:
+        try:
+            return (self._watch.proc / str(pid) / "cgroup").read_text()
+        except OSError:  # it has ended, or this container does not see the host's processes
+            return ""
+
+    def _used(self, gpu: Gpu, usage: Usage, found: Attribution) -> None:
+        nobody = found.nobody
+        telemetry.CARD_USED.labels(str(gpu.index), gpu.uuid).set(usage.used_bytes)
+        for uid, size in found.pods.items():
+            pod = self._state.pods.get(uid)
+            if pod is None:
+                nobody += size
+            else:
+                telemetry.POD_USED.labels(str(gpu.index), pod.namespace, pod.name).set(size)
+        telemetry.UNATTRIBUTED.labels(str(gpu.index), gpu.uuid).set(nobody)
+
+    async def _judge(self, gpu: Gpu, found: Attribution) -> None:
+        """Record events on the pods that use more of the GPU than their shares."""
+        over = over_use(
+            gpu.index,
+            used=found.pods,
+            granted=allowed_bytes(self._state, gpu),
+            exempt=self._exempt(gpu, found),
+            slack=self._watch.slack,
+        )
+        for each in over:
+            pod = self._state.pods[each.pod]
+            labels = (str(gpu.index), pod.namespace, pod.name)
+            telemetry.POD_OVER.labels(*labels).set(each.used - each.granted)
+        for each in self._reminders.due(gpu.index, over, time.monotonic()):
+            await self._tell(self._state.pods[each.pod], each)
+
+    def _exempt(self, gpu: Gpu, found: Attribution) -> set[PodUid]:
+        """Pods without a share: those with the exclusive GPU, and those that request no memory.
+
+        Among the latter is this plugin's own pod, in which the MPS servers run.
+        """
+        exempt = exclusive_pods(self._state, gpu)
+        for uid in found.pods:
+            pod = self._state.pods.get(uid)
+            if pod is None or not has_share(self._state, pod, (Resource.MEM,)):
+                exempt.add(uid)
+        return exempt
+
+    async def _tell(self, pod: Pod, over: Over) -> None:
+        message = (
+            f"uses {over.used // MIB} MiB of GPU {over.card}, but its share is "
+            f"{over.granted // MIB}"
+        )
+        log.warning("over-use", pod=f"{pod.namespace}/{pod.name}", why=message)
+        telemetry.OVERUSES.inc()
+        subject = Subject("Pod", pod.name, pod.namespace, pod.uid)
+        await self._events.tell(subject, OVERUSED, message, kind=WARNING)

@@ -1,0 +1,1 @@
+"""How shares are enforced: isolation modes, MPS, CDI files, overridden limits."""

@@ -1,0 +1,262 @@
+"""Keeps the driver's memory limits of pods equal to their shares, and shows where they are not.
+
+A limit is set on the cgroup of the pod, for each GPU in mode driver on which the pod has a share.
+What is wanted follows from kubelet's account, what is in force is read from the driver, and each
+look brings the second to the first: a restarted plugin needs no memory of its own. While the limit
+of one pod is not in force, its GPU is offered without the mode.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+import structlog
+
+from gpucore.model import Gpu
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.isolation.driver_limits import NO_LIMIT, Finding, MemoryLimit, judge
+from gpucore.node.isolation.overuse import AGAIN_SECONDS
+from gpucore.units import GpuIndex, PodUid
+from gpucore.wire.pods import Pod
+from gpudeviceplugin import telemetry
+from gpudeviceplugin.cluster.events import WARNING, Events, Subject
+from gpudeviceplugin.gpus.devices import DriverError
+from gpudeviceplugin.gpus.driver import PatientDriver
+from gpudeviceplugin.isolation.cgroup_tree import CgroupTree
+from gpudeviceplugin.isolation.shares import granted_limits, share_limit
+from gpudeviceplugin.settings import DevicePluginSettings
+from gpudeviceplugin.signals import Signal
+from gpudeviceplugin.state import NodeState, nobody
+
+log = structlog.get_logger()
+
+NOT_IN_FORCE: Final = "GpuLimitNotInForce"
+PENDING_SECONDS: Final = 0.05
+"""First pause while kubelet has yet to make the cgroup of an admitted pod; then it doubles."""
+BROKEN_SECONDS: Final = 1.0
+
+
+class _Key(NamedTuple):
+    uuid: str
+    pod: PodUid
+
+
+class _Confirmed(NamedTuple):
+    cgroup: str
+    limit: MemoryLimit
+
+
+class DriverLimits:
+    """The limits of this node's pods.
+
+    Args:
+        every: seconds between two looks when nothing happens.
+
+    Attributes:
+        on_change: is called when a GPU is to be offered with the mode, or no longer.
+    """
+
+    def __init__(
+        self,
+        state: NodeState,
+        driver: PatientDriver,
+        events: Events,
+        tree: CgroupTree,
+        *,
+        every: float,
+    ) -> None:
+        self._state = state
+        self._driver = driver
+        self._events = events
+        self._tree = tree
+        self._every = every
+        self._wanted: frozenset[str] = frozenset()
+        self._holding: set[str] = set()
+        self._confirmed: dict[_Key, _Confirmed] = {}
+        self._told: dict[_Key, float] = {}
+        self._changed = Signal()
+        self._setting = asyncio.Lock()
+        self.on_change: Callable[[], None] = nobody
+
+    def ready(self) -> bool:
+        """The cgroups of pods are there."""
+        return bool(self._tree.pods())
+
+    def want(self, uuids: Collection[str], holding: Collection[str] = ()) -> None:
+        """These GPUs are in mode driver.
+
+        Args:
+            uuids: of the GPUs.
+            holding: those of which an earlier plugin has published that the limits hold.
+        """
+        self._holding |= set(holding)
+        if frozenset(uuids) != self._wanted:
+            self._wanted = frozenset(uuids)
+            self._changed.fire()
+
+    def look_soon(self) -> None:
+        """Other pods hold GPUs."""
+        self._changed.fire()
+
+    def holds(self, uuid: str) -> bool:
+        """Every limit of this GPU was in force at the last look."""
+        return uuid in self._holding and uuid in self._wanted
+
+    def limited(self, cards: Collection[GpuIndex]) -> list[Gpu]:
+        """Those of the GPUs that are in mode driver."""
+        gpus = self._state.inventory.gpus
+        return [gpu for gpu in gpus if gpu.uuid in self._wanted and gpu.index in cards]
+
+    async def enforce(self, pod: Pod, ids: Collection[str]) -> str:
+        """Set the limits of a pod with these device IDs; returns why one is not in force, or ''."""
+        cards = self._state.matcher.tables[Resource.MEM].per_device(ids)
+        limited = self.limited(cards)
+        wanted = {gpu: share_limit(self._state, pod, gpu, cards[gpu.index]) for gpu in limited}
+        return await self.put_in_force(pod.uid, wanted)
+
+    async def put_in_force(self, uid: PodUid, wanted: Mapping[Gpu, MemoryLimit | None]) -> str:
+        """Set the limits of a pod; returns why one is not in force, or ''."""
+        cgroup = self._tree.of_pod(uid)
+        if not cgroup:
+            return f"the cgroup of pod {self._name(uid)} was not found on the node"
+        async with self._setting:
+            for gpu, limit in wanted.items():
+                if limit is None:
+                    continue
+                try:
+                    _, after = await self._set(gpu.uuid, cgroup, limit)
+                except DriverError as error:
+                    return f"GPU {gpu.index}: {error}"
+                if after != limit:
+                    return f"GPU {gpu.index}: the driver answers with {_words(after, limit)}"
+        return ""
+
+    def _name(self, uid: PodUid) -> str:
+        pod = self._state.pods.get(uid)
+        return f"{pod.namespace}/{pod.name}" if pod else uid
+
+    async def used(self, gpu: Gpu) -> dict[PodUid, int]:
+        """Bytes of the GPU that each pod with a limit uses, contexts included."""
+        found: dict[PodUid, int] = {}
+        for key, confirmed in list(self._confirmed.items()):
+            if key.uuid == gpu.uuid and gpu.uuid in self._wanted:
+                with suppress(DriverError):  # the process sums count then
+                    found[key.pod] = await self._driver.memory_used(key.uuid, confirmed.cgroup)
+        return found
+
+    async def run(self, truth: asyncio.Event) -> None:
+        """Check after every change and periodically, once kubelet has reported its allocations."""
+        await truth.wait()
+        pending = PENDING_SECONDS
+        while True:
+            seen = self._changed.count
+            findings = await self.look()
+            pauses = [self._every]
+            pauses += [BROKEN_SECONDS] if Finding.BROKEN in findings else []
+            pauses += [pending] if Finding.PENDING in findings else []
+            await self._changed.beyond_or_after(seen, min(pauses))
+            fresh = self._changed.count > seen
+            pending = PENDING_SECONDS if fresh else min(pending * 2, self._every)
+
+    async def look(self) -> set[Finding]:
+        """Bring all limits to what they should be; returns what was found."""
+        async with self._setting:  # what is wanted must not be older than a limit set meanwhile
+            return await self._look()
+
+    async def _look(self) -> set[Finding]:
+        gpus = [gpu for gpu in self._state.inventory.gpus if gpu.uuid in self._wanted]
+        wanted = {
+            _Key(gpu.uuid, uid): limit
+            for gpu in gpus
+            for uid, limit in granted_limits(self._state, gpu).items()
+            if not self._state.pods[uid].finished
+        }
+        await self._remove(wanted.keys())
+        self._told = {key: at for key, at in self._told.items() if key in wanted}
+        found: dict[_Key, Finding] = {}
+        for gpu in gpus:
+            for key in [key for key in wanted if key.uuid == gpu.uuid]:
+                found[key] = await self._keep(gpu, key, wanted[key])
+        self._publish(gpus, found)
+        return set(found.values())
+
+    async def _keep(self, gpu: Gpu, key: _Key, wanted: MemoryLimit) -> Finding:
+        pod = self._state.pods.get(key.pod)
+        cgroup = self._tree.of_pod(key.pod)
+        if pod is None or (not cgroup and (pod.terminating or pod.phase != "Running")):
+            return Finding.PENDING
+        if not cgroup:
+            return await self._broken(gpu, pod, "its cgroup was not found on the node")
+        try:
+            read, after = await self._set(key.uuid, cgroup, wanted)
+        except DriverError as error:
+            return await self._broken(gpu, pod, str(error))
+        now = _Confirmed(cgroup, wanted)
+        confirmed = self._confirmed.pop(key, None) == now
+        if after == wanted:
+            self._confirmed[key] = now
+        if judge(wanted, read, after=after, confirmed=confirmed) is Finding.BROKEN:
+            return await self._broken(gpu, pod, _words(read, wanted))
+        return Finding.HOLDS
+
+    async def _set(
+        self, uuid: str, cgroup: str, wanted: MemoryLimit
+    ) -> tuple[MemoryLimit, MemoryLimit]:
+        """What was in force, and what is now."""
+        read = await self._driver.memory_limit(uuid, cgroup)
+        if read == wanted:
+            return read, read
+        await self._driver.set_memory_limit(uuid, cgroup, wanted)
+        return read, await self._driver.memory_limit(uuid, cgroup)
+
+    async def _remove(self, wanted: Collection[_Key]) -> None:
+        """Take off limits of pods that have no share any more and whose cgroup is still there."""
+        for key in [key for key in self._confirmed if key not in wanted]:
+            cgroup = self._confirmed.pop(key).cgroup
+            if self._tree.of_pod(key.pod) != cgroup:
+                continue  # the limits went with the cgroup
+            try:
+                await self._driver.set_memory_limit(key.uuid, cgroup, NO_LIMIT)
+            except DriverError as error:
+                log.warning("cannot take off a memory limit", cgroup=cgroup, why=str(error))
+
+    async def _broken(self, gpu: Gpu, pod: Pod, why: str) -> Finding:
+        key, now = _Key(gpu.uuid, pod.uid), time.monotonic()
+        if now - self._told.get(key, -AGAIN_SECONDS) >= AGAIN_SECONDS:
+            self._told[key] = now
+            message = f"the driver's memory limit of its share of GPU {gpu.index} is off: {why}"
+            log.warning("limit not in force", pod=f"{pod.namespace}/{pod.name}", why=message)
+            subject = Subject("Pod", pod.name, pod.namespace, pod.uid)
+            await self._events.tell(subject, NOT_IN_FORCE, message, kind=WARNING)
+        return Finding.BROKEN
+
+    def _publish(self, gpus: Collection[Gpu], found: dict[_Key, Finding]) -> None:
+        telemetry.LIMIT_IN_FORCE.clear()
+        index: dict[str, str] = {gpu.uuid: str(gpu.index) for gpu in gpus}
+        for key, finding in found.items():
+            pod = self._state.pods.get(key.pod)
+            if pod is not None and finding is not Finding.PENDING:
+                labels = (index[key.uuid], pod.namespace, pod.name)
+                telemetry.LIMIT_IN_FORCE.labels(*labels).set(finding is Finding.HOLDS)
+        broken = {key.uuid for key, finding in found.items() if finding is Finding.BROKEN}
+        unseen = self._holding & (self._wanted - index.keys())  # not in the inventory yet
+        holding = unseen | (index.keys() - broken)
+        if holding != self._holding:
+            self._holding = holding
+            self.on_change()
+
+
+def limits_of(
+    settings: DevicePluginSettings, state: NodeState, driver: PatientDriver, events: Events
+) -> DriverLimits | None:
+    """As the settings want them; ``None`` where they are off."""
+    if not settings.driver_limits:
+        return None
+    tree = CgroupTree(settings.cgroup_root, settings.cgroup_parent)
+    return DriverLimits(state, driver, events, tree, every=settings.driver_limits_seconds)
+
+
+def _words(read: MemoryLimit, wanted: MemoryLimit) -> str:
+    return f"hard limit {read.hard}, soft limit {read.soft}, wanted {wanted.hard} bytes"

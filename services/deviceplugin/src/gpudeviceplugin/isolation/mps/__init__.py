@@ -1,0 +1,1 @@
+"""Runs and monitors the MPS control daemons of this node, one for each GPU."""

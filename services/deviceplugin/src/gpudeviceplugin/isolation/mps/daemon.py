@@ -1,0 +1,133 @@
+"""One MPS control daemon as a child process.
+
+The daemon runs in the foreground (``-f``), so its end is seen at once and a stop is certain: first
+the quit command, then SIGTERM, then SIGKILL.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from gpudeviceplugin.cancelling import spawn
+from gpudeviceplugin.isolation.mps.control import Control, environment
+from gpudeviceplugin.isolation.mps.errors import ControlError, MpsError
+from gpudeviceplugin.isolation.mps.folders import Folders, clear, held, prepare
+
+GRACE_SECONDS: Final = 3.0
+"""For each of quit, SIGTERM and SIGKILL."""
+LOOK_SECONDS: Final = 0.05
+"""Between looks at the directories of a daemon that is no child of ours: its end is no event."""
+_LAST_WORDS: Final = 400
+
+
+class Daemon:
+    """A daemon of ours; make a new one for every start.
+
+    Args:
+        command: the program and its flags.
+        uuid: the GPU that it serves.
+        folders: its directories.
+        control: to speak to it.
+        grace: seconds for each step of a stop.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        uuid: str,
+        folders: Folders,
+        control: Control,
+        *,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        self._command = tuple(command)
+        self._uuid = uuid
+        self._folders = folders
+        self._control = control
+        self._grace = grace
+        self._process: asyncio.subprocess.Process | None = None
+        self._words = b""
+        self._listening: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Take over the directories and start the process; it may not serve yet.
+
+        Raises:
+            MpsError: the directories are somebody else's, or there is no such program.
+        """
+        prepare(self._folders)
+        if held(self._folders.pipe):
+            await self._evict()
+        clear(self._folders.pipe)
+        try:
+            self._process = await spawn(
+                *self._command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=environment(self._folders, self._uuid),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise MpsError(f"cannot run {self._command[0]}: {error.strerror}") from error
+        self._listening = asyncio.create_task(self._listen(self._process))
+
+    async def _evict(self) -> None:
+        """A daemon of an earlier plugin still runs: send it quit; it replies before it exits."""
+        with suppress(ControlError):
+            await self._control.ask("quit", seconds=self._grace)
+        end = asyncio.get_running_loop().time() + self._grace
+        while held(self._folders.pipe):
+            if asyncio.get_running_loop().time() >= end:
+                raise MpsError(f"another daemon uses {self._folders.pipe}; end it by hand")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def ended(self) -> str:
+        """Wait for its end; why it ended, in words."""
+        assert self._process is not None
+        status = await self._process.wait()
+        if self._listening is not None:
+            await asyncio.wait({self._listening}, timeout=self._grace)
+        how = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
+        words = self._words.decode(errors="replace").strip()
+        return f"it {how}" + (f": {words}" if words else "")
+
+    async def stop(self) -> None:
+        """End it, whatever state it is in; returns when the process is gone."""
+        process = self._process
+        if process is None:
+            return
+        if process.returncode is None:
+            with suppress(ControlError):
+                await self._control.ask("quit", seconds=self._grace)
+                await self._gone(process)
+        for end in (process.terminate, process.kill):
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    end()
+                await self._gone(process)
+        if self._listening is not None:
+            self._listening.cancel()
+
+    def end_servers(self) -> None:
+        """End servers that outlived their stopped daemon, and so their clients.
+
+        Not done when a daemon dies by itself: its servers go on with the clients they have.
+        """
+        if self._process is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def _gone(self, process: asyncio.subprocess.Process) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._grace):
+                await process.wait()
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+        """Keep its last lines of output; a pipe without a reader would block it."""
+        assert process.stdout is not None
+        while chunk := await process.stdout.read(4096):
+            self._words = (self._words + chunk)[-_LAST_WORDS:]

@@ -1,0 +1,193 @@
+"""Supervises the daemon of one GPU, and reports whether the GPU accepts new pods.
+
+                 answers                 ends, or does not answer
+    STARTING ──────────────► SERVING ─────────────────────────────► FAILED
+        ▲                                                              │
+        └──────────────────── after a pause that grows ────────────────┘
+
+Two kinds of daemons: those that the plugin runs, and one that the operator runs (``--mps-pipe``),
+which is only looked at. Nothing is done to clients: NVIDIA's server takes its own down with it.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+import structlog
+
+from gpudeviceplugin.cancelling import to_its_end
+from gpudeviceplugin.isolation.mps.control import Control
+from gpudeviceplugin.isolation.mps.daemon import GRACE_SECONDS, Daemon
+from gpudeviceplugin.isolation.mps.errors import ControlError, MpsError
+from gpudeviceplugin.isolation.mps.folders import Folders, trim_logs
+from gpudeviceplugin.state import nobody
+
+log = structlog.get_logger()
+
+HEALTH_COMMAND: Final = "get_server_list"
+"""Checks that the daemon responds; the reply is empty while it has no server."""
+NEWS_SECONDS: Final = 1.0
+"""A silent daemon may have ended: its exit status, a moment later, is more precise."""
+
+
+class MpsDaemonPhase(StrEnum):
+    """Where the daemon of a GPU is."""
+
+    STARTING = "starting"
+    SERVING = "serving"
+    FAILED = "failed"
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """Seconds.
+
+    Attributes:
+        check: between two looks at a daemon.
+        answer: for an answer; longer is a daemon that hangs.
+        start: until a new daemon must answer.
+        poll: between two tries to reach a new daemon.
+        first_pause, longest_pause: after failures, doubled each time.
+        calm: served so long, a daemon's failures are forgotten.
+        grace: for each step of a stop.
+    """
+
+    check: float = 5.0
+    answer: float = 3.0
+    start: float = 15.0
+    poll: float = 0.1
+    first_pause: float = 1.0
+    longest_pause: float = 60.0
+    calm: float = 300.0
+    grace: float = GRACE_SECONDS
+
+
+class Program(msgspec.Struct, frozen=True):
+    """The control program.
+
+    Attributes:
+        path: of it, or its name on PATH.
+        flags: for a daemon of ours; ``None`` where the operator runs the daemon.
+    """
+
+    path: str
+    flags: tuple[str, ...] | None = ("-f",)
+
+
+def pause_after(failures: int, timing: Timing, jitter: float) -> float:
+    """Pause in seconds after consecutive failures; ``jitter`` in 0..1 spreads half of it."""
+    full = min(timing.first_pause * float(1 << min(failures - 1, 16)), timing.longest_pause)
+    return full * (0.5 + jitter / 2)
+
+
+class Supervisor:
+    """The daemon of one GPU.
+
+    Attributes:
+        phase: new pods may rely on it while SERVING.
+        why: what is wrong with it, in words.
+        starts: how often it was started.
+    """
+
+    def __init__(
+        self, uuid: str, program: Program, folders: Folders, timing: Timing | None = None
+    ) -> None:
+        self._uuid = uuid
+        self._program = program
+        self._folders = folders
+        self._timing = timing or Timing()
+        self._control = Control(program.path, folders)
+        self.phase = MpsDaemonPhase.STARTING
+        self.why = "its MPS daemon has not responded yet"
+        self.starts = 0
+        self.on_change: Callable[[MpsDaemonPhase, MpsDaemonPhase], None] = nobody
+
+    async def run(self) -> None:
+        """Keep it alive until cancelled; then stop it before returning."""
+        failures = 0
+        while True:
+            since = time.monotonic()
+            try:
+                await self._live()
+            except MpsError as error:
+                failures = 1 if time.monotonic() - since > self._timing.calm else failures + 1
+                pause = pause_after(failures, self._timing, random.random())  # noqa: S311
+                log.warning("MPS daemon", card=self._uuid, why=str(error), again_in=pause)
+                self._fail(error)
+                await asyncio.sleep(pause)
+
+    async def _live(self) -> None:
+        """One life of the daemon; always ends with MpsError, or cancelled."""
+        self.starts += 1
+        if self._program.flags is None:
+            await self._watch()
+        daemon = Daemon(
+            [self._program.path, *(self._program.flags or ())],
+            self._uuid,
+            self._folders,
+            self._control,
+            grace=self._timing.grace,
+        )
+        try:
+            await daemon.start()
+            await self._until_ended(daemon)
+        except MpsError as error:
+            self._fail(error)  # before the stop, which may take a while
+            await to_its_end(daemon.stop())
+            raise
+        except asyncio.CancelledError:
+            try:
+                await to_its_end(daemon.stop())
+            finally:  # the stop may have been cancelled as well
+                daemon.end_servers()
+            raise
+
+    async def _until_ended(self, daemon: Daemon) -> None:
+        ended = asyncio.create_task(daemon.ended())
+        watching = asyncio.create_task(self._watch())
+        try:
+            await asyncio.wait({ended, watching}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({ended}, timeout=NEWS_SECONDS)
+            if ended.done():
+                raise MpsError(ended.result())
+            watching.result()
+        finally:
+            for task in (ended, watching):
+                task.cancel()
+            await asyncio.gather(ended, watching, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        """Look at it again and again. Raises ControlError when it does not respond."""
+        await self._answers_first()
+        while True:
+            self._enter(MpsDaemonPhase.SERVING, "")
+            await asyncio.sleep(self._timing.check)
+            await self._control.ask(HEALTH_COMMAND, seconds=self._timing.answer)
+            if self._program.flags is not None:
+                trim_logs(self._folders.log)
+
+    async def _answers_first(self) -> None:
+        """A new daemon needs a moment for its sockets."""
+        deadline = time.monotonic() + self._timing.start
+        while True:
+            left = max(deadline - time.monotonic(), self._timing.poll)
+            try:
+                await self._control.ask(HEALTH_COMMAND, seconds=min(left, self._timing.answer))
+            except ControlError:
+                if time.monotonic() >= deadline or self._program.flags is None:
+                    raise
+                await asyncio.sleep(self._timing.poll)
+            else:
+                return
+
+    def _fail(self, error: MpsError) -> None:
+        self._enter(MpsDaemonPhase.FAILED, f"its MPS daemon fails: {error}")
+
+    def _enter(self, phase: MpsDaemonPhase, why: str) -> None:
+        before, self.phase = self.phase, phase
+        self.why = why
+        if before is not phase:
+            self.on_change(before, phase)

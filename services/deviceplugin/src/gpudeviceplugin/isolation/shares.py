@@ -1,0 +1,97 @@
+"""What each pod was given of a GPU, as devices or by claims, and the driver's limit of that."""
+
+from collections import Counter
+from collections.abc import Collection
+from typing import Final
+
+from gpucore.model import Gpu
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.isolation.burst import memory_limit
+from gpucore.node.isolation.driver_limits import MemoryLimit, limit_of
+from gpucore.node.isolation.starting import memory_ids
+from gpucore.units import MemoryUnit, PodUid
+from gpucore.wire.pods import Pod
+from gpudeviceplugin.state import NodeState
+
+MIB: Final = 1024 * 1024
+
+
+def granted_bytes(state: NodeState, gpu: Gpu) -> dict[PodUid, int]:
+    """Bytes of the GPU that each pod was given; nothing for pods without a share of its memory."""
+    matcher, unit = state.matcher, state.inventory.unit
+    held = matcher.holdings.by_pod(matcher.tables[Resource.MEM], gpu.index)
+    size = unit.mib * MIB if unit else 0
+    found = Counter(state.claims.bytes_on(gpu, state.pods.values()))
+    for uid, pod in state.pods.items():
+        if (pod.namespace, pod.name) in held:
+            found[uid] += held[pod.namespace, pod.name] * size
+    return dict(found)
+
+
+def granted_units(state: NodeState, gpu: Gpu) -> Counter[tuple[str, str]]:
+    """Units of the GPU by namespace and name of the pod; a part of a unit counts as one."""
+    matcher, unit = state.matcher, state.inventory.unit
+    held = Counter(matcher.holdings.by_pod(matcher.tables[Resource.MEM], gpu.index))
+    size = unit.mib * MIB if unit else MIB
+    for uid, claimed in state.claims.bytes_on(gpu, state.pods.values()).items():
+        pod = state.pods[uid]
+        held[pod.namespace, pod.name] += -(-claimed // size)
+    return held
+
+
+def exclusive_pods(state: NodeState, gpu: Gpu) -> set[PodUid]:
+    """Pods that have the GPU alone, so that nothing limits them."""
+    matcher = state.matcher
+    held = matcher.holdings.by_pod(matcher.tables[Resource.GPU], gpu.index)
+    claims = state.claims.bytes_on(gpu, state.pods.values())
+    found = {uid for uid, size in claims.items() if is_whole(state, gpu, size)}
+    return found | {u for u, pod in state.pods.items() if (pod.namespace, pod.name) in held}
+
+
+def has_share(state: NodeState, pod: Pod, resources: Collection[Resource]) -> bool:
+    """The pod was given a part of a GPU: of these resources, or by a claim."""
+    holdings = state.matcher.holdings
+    devices = (holdings.held_by(each, pod.namespace, pod.name) for each in resources)
+    return any(devices) or state.claims.uses(pod)
+
+
+def is_whole(state: NodeState, gpu: Gpu, size: int) -> bool:
+    """So many bytes are all of the GPU that can be allocated, so nothing has to be limited."""
+    unit = state.inventory.unit
+    return size >= gpu.units * (unit.mib * MIB if unit else 0)
+
+
+def granted_limits(state: NodeState, gpu: Gpu) -> dict[PodUid, MemoryLimit]:
+    """The driver's limit of each pod with a share of the GPU's memory, by kubelet and by claims.
+
+    What the plugin has granted since kubelet's last answer does not count: whose it is, is a guess.
+    """
+    table = state.matcher.tables[Resource.MEM]
+    units = {
+        (each.namespace, each.name): table.per_device(memory_ids(each))[gpu.index]
+        for each in (*state.account(), *state.lost)
+    }
+    claimed = state.claims.bytes_on(gpu, state.pods.values())
+    found: dict[PodUid, MemoryLimit] = {}
+    for uid, pod in state.pods.items():
+        count, size = units.get((pod.namespace, pod.name), 0), claimed.get(uid, 0)
+        if count:
+            found[uid] = share_limit(state, pod, gpu, count)
+        elif size and not is_whole(state, gpu, size):
+            found[uid] = limit_of(size)
+    return found
+
+
+def share_limit(state: NodeState, pod: Pod, gpu: Gpu, units: int) -> MemoryLimit:
+    """The driver's limit of a pod with so many units of the GPU's memory."""
+    unit = state.inventory.unit or MemoryUnit(1)
+    return memory_limit(pod, gpu, units, unit, state.policy.names)
+
+
+def allowed_bytes(state: NodeState, gpu: Gpu) -> dict[PodUid, int]:
+    """Bytes of the GPU that each pod with a share may use: more than its share where it bursts."""
+    granted = granted_bytes(state, gpu)
+    if not gpu.isolation.uses_driver:
+        return granted
+    limits = granted_limits(state, gpu)
+    return {uid: limits[uid].hard if uid in limits else size for uid, size in granted.items()}

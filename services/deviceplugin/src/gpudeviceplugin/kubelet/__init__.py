@@ -1,0 +1,1 @@
+"""Registration with kubelet, the device plugin API, and PodResources."""

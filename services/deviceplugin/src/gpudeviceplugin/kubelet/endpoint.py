@@ -1,0 +1,119 @@
+"""The socket of one resource: serve it, register it with kubelet, remove it.
+
+kubelet deletes every socket in its directory when it starts, so after that all of this happens
+anew.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+import grpc.aio
+import structlog
+
+from gpucore.node.allocation.device_ids import Resource
+from gpudeviceplugin import telemetry
+from gpudeviceplugin.cancelling import to_its_end
+from gpudeviceplugin.kubelet.servicer import Servicer
+from gpudeviceplugin.proto import deviceplugin_pb2 as api
+from gpudeviceplugin.proto.deviceplugin_pb2_grpc import (
+    RegistrationStub,
+    add_DevicePluginServicer_to_server,
+)
+
+log = structlog.get_logger()
+
+VERSION: Final = "v1beta1"
+KUBELET_SOCKET: Final = "kubelet.sock"
+REGISTER_SECONDS: Final = 5.0
+STOP_SECONDS: Final = 1.0
+LIST_SECONDS: Final = 2.0
+"""Longest wait after a registration for kubelet to fetch the device list."""
+# kubelet names every available device in a question, so it may be as long as the list it was sent.
+RECEIVE_LIMIT: Final = 16 * 1024 * 1024
+
+
+class RegistrationError(Exception):
+    """kubelet did not take the registration."""
+
+
+class Endpoint:
+    """The plugin socket of one resource."""
+
+    def __init__(
+        self, resource: Resource, full_name: str, servicer: Servicer, directory: Path
+    ) -> None:
+        self.resource = resource
+        self._full_name = full_name
+        self._servicer = servicer
+        self._directory = directory
+        self._server: grpc.aio.Server | None = None
+        self._stopping: asyncio.Task[None] | None = None
+
+    @property
+    def socket(self) -> Path:
+        """Where kubelet calls this plugin."""
+        return self._directory / f"gpushare-{self.resource.split('.')[0]}.sock"
+
+    async def start(self) -> None:
+        """Serve the socket and register it; what fails or is cancelled leaves nothing served.
+
+        Raises:
+            RegistrationError: kubelet does not answer or does not want it.
+        """
+        await self.stop()
+        self.socket.unlink(missing_ok=True)
+        options = [("grpc.max_receive_message_length", RECEIVE_LIMIT)]
+        server = grpc.aio.server(options=options)
+        add_DevicePluginServicer_to_server(self._servicer, server)  # type: ignore[no-untyped-call]
+        server.add_insecure_port(f"unix:{self.socket}")
+        self._server = server
+        try:
+            await to_its_end(server.start())  # half a start cannot be stopped
+            self._servicer.begin()
+            await self._register()
+            await self._servicer.listed(LIST_SECONDS)
+        except BaseException:
+            await to_its_end(self.stop())
+            raise
+
+    async def _register(self) -> None:
+        request = api.RegisterRequest(
+            version=VERSION,
+            endpoint=self.socket.name,
+            resource_name=self._full_name,
+            options=self._servicer.options,
+        )
+        try:
+            async with kubelet_channel(self._directory / KUBELET_SOCKET) as channel:
+                stub = RegistrationStub(channel)  # type: ignore[no-untyped-call]
+                await stub.Register(request, timeout=REGISTER_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            telemetry.REGISTRATIONS.labels(self.resource, "failed").inc()
+            raise RegistrationError(f"{self._full_name}: {error.details()}") from error
+        telemetry.REGISTRATIONS.labels(self.resource, "ok").inc()
+        log.info("registered", resource=self._full_name, socket=str(self.socket))
+
+    async def stop(self) -> None:
+        """Serve no more; kubelet keeps what it has handed out and waits for a new plugin."""
+        server, self._server = self._server, None
+        if server is not None:
+            self._servicer.end()
+            self._stopping = asyncio.create_task(server.stop(STOP_SECONDS))
+        if self._stopping is not None:
+            await asyncio.shield(self._stopping)  # half a stop leaves a broken server
+
+    async def withdraw(self) -> None:
+        """Offer nothing, then serve no more: the node does not carry this resource."""
+        self._servicer.withdraw()
+        await self.stop()
+        self.socket.unlink(missing_ok=True)
+
+
+def kubelet_channel(socket: Path, *, receive_limit: int = RECEIVE_LIMIT) -> grpc.aio.Channel:
+    """A channel to a socket of kubelet, which wants to be called localhost."""
+    options = [
+        ("grpc.default_authority", "localhost"),
+        ("grpc.max_receive_message_length", receive_limit),
+    ]
+    return grpc.aio.insecure_channel(f"unix:{socket}", options=options)

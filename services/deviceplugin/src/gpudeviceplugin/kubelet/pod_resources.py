@@ -1,0 +1,56 @@
+"""Reads kubelet's allocations from its PodResources API."""
+
+from pathlib import Path
+from typing import Final
+
+import grpc.aio
+
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.holdings import Held
+from gpucore.wire.names import Names
+from gpudeviceplugin.kubelet.endpoint import kubelet_channel
+from gpudeviceplugin.proto import podresources_pb2 as api
+from gpudeviceplugin.proto.podresources_pb2_grpc import PodResourcesListerStub
+
+LIST_SECONDS: Final = 5.0
+RECEIVE_LIMIT: Final = 64 * 1024 * 1024
+
+
+class TruthError(Exception):
+    """cannot read kubelet's allocations."""
+
+
+class PodResourcesClient:
+    """kubelet's PodResources service on its own socket."""
+
+    def __init__(self, socket: Path, names: Names) -> None:
+        self._socket = socket
+        self._resources = {each.full_name(names): each for each in Resource}
+
+    async def list(self) -> list[Held]:
+        """What every pod holds of our resources, pods that hold nothing included.
+
+        Raises:
+            TruthError: kubelet does not answer.
+        """
+        try:
+            async with kubelet_channel(self._socket, receive_limit=RECEIVE_LIMIT) as channel:
+                stub = PodResourcesListerStub(channel)  # type: ignore[no-untyped-call]
+                answer = await stub.List(api.ListPodResourcesRequest(), timeout=LIST_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            raise TruthError(f"{self._socket}: {error.details()}") from error
+        return [self._held(pod) for pod in answer.pod_resources]
+
+    def _held(self, pod: api.PodResources) -> Held:
+        containers = {each.name: self._row(each) for each in pod.containers}
+        ours = {name: row for name, row in containers.items() if row}
+        return Held(pod.namespace, pod.name, ours)
+
+    def _row(self, container: api.ContainerResources) -> dict[Resource, tuple[str, ...]]:
+        """Ids by resource; kubelet may list one resource in several parts."""
+        row: dict[Resource, tuple[str, ...]] = {}
+        for part in container.devices:
+            resource = self._resources.get(part.resource_name)
+            if resource is not None:
+                row[resource] = (*row.get(resource, ()), *part.device_ids)
+        return row

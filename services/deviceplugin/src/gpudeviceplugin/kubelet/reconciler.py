@@ -1,0 +1,107 @@
+"""Compares kubelet's allocations with the annotations, after each Allocate and periodically.
+
+A differing annotation is patched to kubelet's allocation, with the pod's UID as precondition, and
+an event on the pod gives the reason. A failed patch is retried at the next comparison; only the
+patches that were sent are remembered.
+"""
+
+import asyncio
+import time
+from typing import Final
+
+import structlog
+
+from gpucore.node.reconcile.corrections import Correction, Truth, corrections
+from gpudeviceplugin import telemetry
+from gpudeviceplugin.cluster.events import Events, Subject
+from gpudeviceplugin.kubelet.pod_resources import PodResourcesClient, TruthError
+from gpudeviceplugin.state import NodeState
+from gpukube.client import KubeClient
+from gpukube.errors import KubeError
+
+log = structlog.get_logger()
+
+SETTLE_SECONDS: Final = 0.05
+RETRY_SECONDS: Final = 1.0
+"""Pause while it is not known what a restarted kubelet remembers."""
+
+
+class Reconciler:
+    """One node's annotations."""
+
+    def __init__(
+        self,
+        state: NodeState,
+        kubelet: PodResourcesClient,
+        kube: KubeClient,
+        events: Events,
+        *,
+        every: float,
+    ) -> None:
+        self._state = state
+        self._kubelet = kubelet
+        self._kube = kube
+        self._events = events
+        self._every = every
+        self._reading = asyncio.Lock()
+        self.synced = asyncio.Event()
+
+    async def run(self) -> None:
+        """Look again after every grant and every so often, until cancelled."""
+        while True:
+            seen = self._state.grant_made.count
+            pause = self._every if await self.look() else SETTLE_SECONDS
+            if self._state.suspicious:
+                pause = min(max(pause, RETRY_SECONDS), self._every)
+            await self._state.grant_made.beyond_or_after(seen, pause)
+            await asyncio.sleep(SETTLE_SECONDS)  # kubelet notes a grant just after it was made
+
+    async def look(self) -> bool:
+        """Compare once; false while kubelet has not yet listed an allocation that was granted."""
+        state = self._state
+        known = set(state.forgotten)
+        try:
+            told = await self.read()
+        except TruthError as error:
+            log.warning("cannot read kubelet's allocations", why=str(error))
+            return True
+        for uid in state.forgotten - known:
+            pod = state.pods[uid]
+            log.warning(
+                "kubelet has lost its record of the devices of a running pod; they stay reserved",
+                pod=f"{pod.namespace}/{pod.name}",
+            )
+        self.synced.set()
+        names, inherited = state.policy.names, state.inherited.pods
+        truth = Truth(state.inventory, names, time.time_ns(), inherited)
+        found = corrections(state.account(), state.pods.values(), truth)
+        telemetry.DISAGREEMENTS.set(sum(bool(each.reason) for each in found))
+        await asyncio.gather(*map(self._correct, found))
+        return told and not found
+
+    async def read(self) -> bool:
+        """Read kubelet's allocations into the state; false while one that was granted is missing.
+
+        One after the other: an earlier answer never replaces a later one.
+
+        Raises:
+            TruthError: kubelet does not answer.
+        """
+        async with self._reading:
+            asked_at = self._state.settled_turn()
+            held = await self._kubelet.list()
+            return self._state.believe(held, asked_at=asked_at)
+
+    async def _correct(self, correction: Correction) -> None:
+        path = f"/api/v1/namespaces/{correction.namespace}/pods/{correction.name}"
+        patch = {"metadata": {"uid": correction.uid, "annotations": dict(correction.annotations)}}
+        try:
+            await self._kube.patch(path, patch)
+        except KubeError as error:
+            log.warning("cannot patch", pod=correction.name, why=str(error))
+            return
+        if correction.reason:
+            telemetry.CORRECTIONS.labels(correction.reason).inc()
+            log.info("corrected", pod=correction.name, why=correction.message)
+            subject = Subject("Pod", correction.name, correction.namespace, correction.uid)
+            await self._events.tell(subject, correction.reason, correction.message)

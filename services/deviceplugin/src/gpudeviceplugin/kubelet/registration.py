@@ -1,0 +1,134 @@
+"""Registers the plugin: at start, after a kubelet restart, when the node's labels change.
+
+kubelet does not announce a restart; it creates its socket again and deletes the plugin's. The
+plugin watches the directory for both, and checks periodically in case a notification was lost.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+import structlog
+from watchfiles import awatch
+
+from gpucore.node.allocation.device_ids import Resource
+from gpudeviceplugin.kubelet.endpoint import KUBELET_SOCKET, Endpoint, RegistrationError
+
+log = structlog.get_logger()
+
+LOOK_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 1.0
+SETTLE_MS: Final = 50
+
+
+class ServingCallback(Protocol):
+    """Receives whether kubelet hands out this plugin's devices."""
+
+    def __call__(self, *, serving: bool) -> None:
+        """Note it."""
+
+
+class Registrar:
+    """The sockets of this node."""
+
+    def __init__(
+        self,
+        directory: Path,
+        make: Callable[[Resource], Endpoint],
+        *,
+        kubelet_restarted: Callable[[], None],
+        on_serving: ServingCallback,
+    ) -> None:
+        self._directory = directory
+        self._make = make
+        self._kubelet_restarted = kubelet_restarted
+        self._on_serving = on_serving
+        self._wanted: frozenset[Resource] = frozenset()
+        self._serving: dict[Resource, Endpoint] = {}
+        self._kubelet: tuple[int, int] | None = None
+        self._anew = False
+        self._kick = asyncio.Event()
+        self.registered = asyncio.Event()
+
+    def want(self, resources: Collection[Resource]) -> None:
+        """Serve these resources from now on, and no others."""
+        if frozenset(resources) != self._wanted:
+            self._wanted = frozenset(resources)
+            self._kick.set()
+
+    def again(self) -> None:
+        """Register everything anew (SIGHUP)."""
+        self._anew = True
+        self._kick.set()
+
+    async def run(self) -> None:
+        """Follow kubelet and the wanted resources until cancelled."""
+        watcher = asyncio.create_task(self._watch())
+        try:
+            while True:
+                self._kick.clear()
+                done = await self._settle()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS if done else RETRY_SECONDS):
+                        await self._kick.wait()
+        finally:
+            watcher.cancel()
+            await asyncio.gather(*(each.stop() for each in self._serving.values()))
+
+    async def _watch(self) -> None:
+        async for _ in self._notices():
+            self._kick.set()
+
+    async def _notices(self) -> AsyncIterator[object]:
+        while True:
+            try:
+                async for changes in awatch(
+                    self._directory, recursive=False, step=SETTLE_MS, debounce=SETTLE_MS * 4
+                ):
+                    yield changes
+            except (OSError, RuntimeError) as error:  # the directory may not be there yet
+                log.warning("cannot watch kubelet's directory", why=str(error))
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _settle(self) -> bool:
+        """Make what is served equal what is wanted; false when it has to be tried again."""
+        for resource in set(self._serving) - self._wanted:
+            await self._serving[resource].withdraw()
+            del self._serving[resource]
+        kubelet = _identity(self._directory / KUBELET_SOCKET)
+        if kubelet is None:
+            return False
+        if kubelet != self._kubelet and self._kubelet is not None:
+            log.info("kubelet restarted")
+            self._kubelet_restarted()
+        fresh, self._anew = self._anew or kubelet != self._kubelet, False
+        lost = [each for each in self._serving.values() if fresh or not each.socket.exists()]
+        new = [self._make(resource) for resource in self._wanted - set(self._serving)]
+        return await self._start([*lost, *new], kubelet)
+
+    async def _start(self, endpoints: list[Endpoint], kubelet: tuple[int, int]) -> bool:
+        try:
+            for endpoint in endpoints:
+                await endpoint.start()
+                self._serving[endpoint.resource] = endpoint
+        except RegistrationError as error:
+            self.registered.clear()
+            self._on_serving(serving=False)
+            log.warning("cannot register with kubelet", why=str(error))
+            return False
+        self._kubelet = kubelet
+        if self._wanted:
+            self.registered.set()
+            self._on_serving(serving=True)
+        return True
+
+
+def _identity(socket: Path) -> tuple[int, int] | None:
+    """What distinguishes the sockets of two kubelet processes."""
+    try:
+        found = socket.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns

@@ -1,0 +1,1 @@
+"""The cluster and the kubelet of a DRA driver."""

@@ -1,0 +1,97 @@
+"""A node with two GPUs in mode driver, for tests of memory limits: pods, cgroups, what is set."""
+
+from pathlib import Path
+
+from fakedriver import FakeDriver, t4
+from msgspec.structs import replace
+
+from gpucore.model import IsolationMode
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.allocation.holdings import Held
+from gpucore.node.isolation.driver_limits import NO_LIMIT, MemoryLimit
+from gpucore.units import GIB, NodeName, PodUid
+from gpucore.wire.pods import Pod
+from gpudeviceplugin.cluster.events import WARNING, Subject
+from gpudeviceplugin.gpus.driver import PatientDriver
+from gpudeviceplugin.gpus.inventory import inventory_of
+from gpudeviceplugin.isolation.cgroup_tree import CgroupTree
+from gpudeviceplugin.isolation.driver_limits import DriverLimits
+from gpudeviceplugin.state import NodeState
+
+FIRST, SECOND = t4(0).uuid, t4(1).uuid
+BYTES = 1 << 30
+
+
+def share(units: int) -> MemoryLimit:
+    """What is in force for so many units of 1 GiB."""
+    return MemoryLimit(units * BYTES, units * BYTES)
+
+
+class World:
+    """A node with two GPUs in mode driver; pods have shares as a test says."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "kubepods/burstable").mkdir(parents=True)
+        (root / "cgroup.controllers").touch()
+        self.driver = FakeDriver(t4(0), t4(1))
+        self.state = NodeState(GrantPolicy())
+        inventory = inventory_of(self.driver.machine(), GIB)
+        gpus = tuple(replace(gpu, isolation=IsolationMode.DRIVER) for gpu in inventory.gpus)
+        self.state.equip(replace(inventory, gpus=gpus))
+        self.events: list[tuple[str, str, str]] = []
+        self.changes = 0
+        self.limits = self.restarted()
+        self._held: dict[str, dict[int, int]] = {}
+
+    def restarted(self) -> DriverLimits:
+        """A new process's limits, which know nothing of the earlier one's."""
+        tree = CgroupTree(self.root, "")
+        patient = PatientDriver(self.driver)
+        self.limits = DriverLimits(self.state, patient, self, tree, every=60.0)  # type: ignore[arg-type]
+        self.limits.on_change = self._changed
+        self.limits.want([FIRST, SECOND])
+        return self.limits
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    async def tell(self, subject: Subject, reason: str, message: str, *, kind: str) -> None:
+        """As the event recorder's."""
+        assert kind == WARNING
+        self.events.append((subject.name, reason, message))
+
+    def pod(self, name: str, *, phase: str = "Running", cgroup: bool = True, **units: int) -> None:
+        """A pod with units of GPUs (``gpu0=3``); kubelet has made its cgroup."""
+        pod = Pod(PodUid(f"uid-{name}"), "team", name, NodeName("n1"), phase)
+        self.state.on_update(pod, b"{}")
+        self._held[name] = {int(key[3:]): count for key, count in units.items()}
+        if cgroup:
+            self.cgroup(name).mkdir(exist_ok=True)
+        self._believe()
+
+    def gone(self, name: str, *, cgroup: bool = False) -> None:
+        """The pod was deleted; its cgroup may still be there."""
+        uid = PodUid(f"uid-{name}")
+        self.state.on_delete(self.state.pods[uid])
+        del self._held[name]
+        if not cgroup:
+            self.cgroup(name).rmdir()
+        self._believe()
+
+    def _believe(self) -> None:
+        ids, matcher = self.state.matcher.tables[Resource.MEM].ids, self.state.matcher
+        free = {gpu.index: list(ids[gpu.index]) for gpu in self.state.inventory.gpus}
+        held = []
+        for name, counts in self._held.items():
+            taken = [free[card].pop() for card, count in counts.items() for _ in range(count)]  # type: ignore[index]
+            held.append(Held("team", name, {"c0": {Resource.MEM: tuple(taken)}}))
+        self.state.believe(held, asked_at=matcher.holdings.turn)
+
+    def cgroup(self, name: str) -> Path:
+        """Of a burstable pod, with kubelet's driver cgroupfs."""
+        return self.root / f"kubepods/burstable/poduid-{name}"
+
+    def in_force(self, name: str, uuid: str = FIRST) -> MemoryLimit:
+        return self.driver.limits.get((uuid, str(self.cgroup(name))), NO_LIMIT)

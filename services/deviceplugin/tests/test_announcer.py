@@ -1,0 +1,246 @@
+"""Events about a GPU, and the ConfigMap of unhealthy GPUs, request by request."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fakedriver import t4
+from msgspec.structs import replace
+from structlog.testing import capture_logs
+
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.allocation.holdings import Held
+from gpucore.node.health.records import HealthStatus
+from gpucore.units import GIB, NodeName, PodUid
+from gpucore.wire.pods import Container, Pod
+from gpudeviceplugin.cluster.events import NORMAL, WARNING, Subject
+from gpudeviceplugin.cluster.health_events import (
+    AGAIN_SECONDS,
+    LOOK_SECONDS,
+    HealthEventRecorder,
+    Notice,
+)
+from gpudeviceplugin.gpus.devices import NodeHardware
+from gpudeviceplugin.gpus.inventory import inventory_of
+from gpudeviceplugin.state import NodeState
+from gpukube.errors import KubeError, NotFoundError, UnreachableError
+from gpukube.testing.clock import FakeClock
+
+INVENTORY = inventory_of(NodeHardware("535.1", (t4(0), t4(1))), GIB)
+FIRST, SECOND = (gpu.uuid for gpu in INVENTORY.gpus)
+COLLECTION = "/api/v1/namespaces/kube-system/configmaps"
+MAP = f"{COLLECTION}/unhealthy-gpu-n1"
+OURS = {"app.kubernetes.io/managed-by": "gpushare-device-plugin"}
+NODE = Subject("Node", "n1", uid="n1")
+
+
+def pod(name: str, namespace: str = "team", phase: str = "Running") -> Pod:
+    containers = (Container("c0", {"aliyun.com/gpu-mem": "2"}),)
+    uid = PodUid(f"uid-{namespace}-{name}")
+    return Pod(uid, namespace, name, NodeName("n1"), phase=phase, containers=containers)
+
+
+class World:
+    """API server and event recorder in one: one ConfigMap, and all requests in order."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.began = clock.seconds
+        self.state = NodeState(GrantPolicy())
+        self.state.equip(INVENTORY)
+        self.map: dict[str, Any] | None = None
+        self.error: KubeError | None = None
+        self.requests: list[tuple[float, str, str]] = []
+        self.events: list[tuple[Subject, str, str, str]] = []
+        self.announcer = HealthEventRecorder(self.state, self, self, "n1")  # type: ignore[arg-type]
+
+    async def tell(self, subject: Subject, reason: str, message: str, *, kind: str) -> None:
+        """As the event recorder's."""
+        self.events.append((subject, reason, message, kind))
+
+    def _request(self, method: str, path: str) -> None:
+        self.requests.append((round(self.clock.seconds - self.began, 3), method, path))
+        if self.error is not None:
+            raise self.error
+
+    async def get(self, path: str) -> bytes:
+        """As the API server's."""
+        self._request("GET", path)
+        if self.map is None:
+            raise NotFoundError("get", status=404, message="not found")
+        return json.dumps(self.map).encode()
+
+    async def post(self, path: str, body: dict[str, Any]) -> None:
+        """As the API server's."""
+        self._request("POST", path)
+        self.map = body
+
+    async def patch(self, path: str, body: dict[str, Any]) -> None:
+        """As the API server's."""
+        self._request("PATCH", path)
+        assert self.map is not None
+        self.map = self.map | {"data": self.map.get("data", {}) | body["data"]}
+
+    async def delete(self, path: str) -> None:
+        """As the API server's."""
+        self._request("DELETE", path)
+        self.map = None
+
+    def healthy(self, *flags: bool) -> None:
+        """The health of each GPU."""
+        pairs = zip(INVENTORY.gpus, flags, strict=True)
+        gpus = tuple(replace(gpu, healthy=flag) for gpu, flag in pairs)
+        self.state.equip(replace(INVENTORY, gpus=gpus))
+
+    async def look(self) -> list[tuple[str, str]]:
+        """One look at the ConfigMap; returns its requests."""
+        self.requests.clear()
+        await self.announcer._write_map()
+        return [(method, path) for _, method, path in self.requests]
+
+
+@pytest.fixture
+async def world(clock: FakeClock) -> World:
+    """A node with two GPUs; pod ``a`` has a share of GPU 0 and pod ``b`` one of GPU 1."""
+    made = World(clock)
+    made.state.on_replace((pod("a"), pod("b"), pod("a", "other")))
+    ids = made.state.matcher.tables[Resource.MEM].ids
+    held = [
+        Held("team", name, {"c0": {Resource.MEM: ids[index][:2]}})  # type: ignore[index]
+        for index, name in enumerate("ab")
+    ]
+    made.state.believe(held, asked_at=0)
+    return made
+
+
+@pytest.fixture
+def logs() -> Iterator[list[Any]]:
+    """What was logged."""
+    with capture_logs() as said:
+        yield said
+
+
+async def told(world: World) -> list[tuple[str, str, str, str]]:
+    """Write the events of all notices; name, reason, message and kind of each."""
+    telling = asyncio.create_task(world.announcer.tell_pods())
+    await asyncio.sleep(1)
+    telling.cancel()
+    await asyncio.wait({telling})
+    return [(subject.name, *rest) for subject, *rest in world.events]  # type: ignore[misc]
+
+
+async def test_a_verdict_is_told_to_the_node_and_to_the_pods_on_the_gpu(world: World) -> None:
+    """To no other pod, one of the same name in another namespace included."""
+    world.announcer.announce([HealthStatus(FIRST, healthy=False, why="XID 79")])
+    message = f"GPU 0 ({FIRST}) is unhealthy: XID 79"
+    assert await told(world) == [
+        ("n1", "GpuUnhealthy", message, WARNING),
+        ("a", "GpuUnhealthy", message, WARNING),
+    ]
+    assert [subject for subject, *_ in world.events] == [
+        NODE,
+        Subject("Pod", "a", "team", "uid-team-a"),
+    ]
+
+
+async def test_a_return_is_told_as_good_news(world: World) -> None:
+    """Verdicts are delivered in their order."""
+    world.announcer.announce(
+        [
+            HealthStatus(SECOND, healthy=False, why="XID 79"),
+            HealthStatus(SECOND, healthy=True, why="3 successful probes after XID 79"),
+        ]
+    )
+    said = await told(world)
+    assert [(name, reason, kind) for name, reason, _, kind in said] == [
+        ("n1", "GpuUnhealthy", WARNING),
+        ("b", "GpuUnhealthy", WARNING),
+        ("n1", "GpuRecovered", NORMAL),
+        ("b", "GpuRecovered", NORMAL),
+    ]
+    assert said[2][2] == f"GPU 1 ({SECOND}) is healthy again: 3 successful probes after XID 79"
+
+
+async def test_a_notice_about_no_gpu_is_the_nodes_alone(world: World) -> None:
+    """Its words are the message."""
+    world.announcer.notify(Notice("GpuIsolation", "the label is wrong"))
+    world.announcer.notify(Notice("GpuIsolation", "of a GPU that left", uuid="GPU-gone"))
+    assert await told(world) == [("n1", "GpuIsolation", "the label is wrong", WARNING)]
+
+
+async def test_pods_that_have_ended_are_told_nothing(world: World) -> None:
+    """Kubelet still lists what they had."""
+    world.state.pods[PodUid("uid-team-a")] = pod("a", phase="Succeeded")
+    world.announcer.announce([HealthStatus(FIRST, healthy=False, why="XID 79")])
+    assert [name for name, *_ in await told(world)] == ["n1"]
+
+
+async def test_unhealthy_gpus_are_listed_in_a_config_map_of_ours(world: World) -> None:
+    """It is created, changed and removed; what is as it should be is not written."""
+    assert await world.look() == [("GET", MAP)]
+    world.healthy(False, True)
+    assert await world.look() == [("GET", MAP), ("POST", COLLECTION)]
+    assert world.map == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "unhealthy-gpu-n1", "namespace": "kube-system", "labels": OURS},
+        "data": {"gpus": "0"},
+    }
+    assert await world.look() == [("GET", MAP)]
+    world.healthy(False, False)
+    assert await world.look() == [("GET", MAP), ("PATCH", MAP)]
+    assert world.map["data"] == {"gpus": "0,1"}
+    world.healthy(True, True)
+    assert await world.look() == [("GET", MAP), ("DELETE", MAP)]
+    assert world.map is None
+
+
+@pytest.mark.parametrize("flags", [(False, True), (True, True)])
+@pytest.mark.parametrize("labels", [{}, {"labels": {"app.kubernetes.io/managed-by": "helm"}}])
+async def test_a_config_map_of_somebody_else_is_left_alone(
+    world: World, flags: tuple[bool, bool], labels: dict[str, Any]
+) -> None:
+    """It is neither changed nor removed."""
+    world.map = {"metadata": labels, "data": {"gpus": "1"}}
+    world.healthy(*flags)
+    assert await world.look() == [("GET", MAP)]
+
+
+async def test_the_config_map_is_looked_at_after_changes_and_every_five_minutes(
+    world: World, logs: list[Any]
+) -> None:
+    """After an error sooner; somebody may have removed it."""
+    keeping = asyncio.create_task(world.announcer.keep_map())
+    await asyncio.sleep(10)
+    world.healthy(False, True)
+    await asyncio.sleep(10)
+    world.error = UnreachableError("no answer")
+    world.healthy(True, True)
+    await asyncio.sleep(AGAIN_SECONDS + 1)
+    world.error = None
+    await asyncio.sleep(LOOK_SECONDS + AGAIN_SECONDS)
+    keeping.cancel()
+    await asyncio.wait({keeping})
+    looks = [at for at, method, _ in world.requests if method == "GET"]
+    assert looks == [0, 10, 20, 25, 30, 330]
+    assert world.map is None
+    lines = [(line["event"], line["log_level"], line["why"]) for line in logs]
+    assert lines == [("cannot write the list of unhealthy GPUs", "warning", "no answer")] * 2
+
+
+async def test_a_node_without_gpus_lists_nothing(clock: FakeClock) -> None:
+    """Nothing is known before the driver has answered: what there is stays."""
+    world = World(clock)
+    world.state.equip(replace(INVENTORY, gpus=()))
+    world.map = {"metadata": {"labels": OURS}, "data": {"gpus": "1"}}
+    keeping = asyncio.create_task(world.announcer.keep_map())
+    await asyncio.sleep(1)
+    assert world.requests == []
+    world.healthy(True, False)
+    await asyncio.sleep(1)
+    assert [method for _, method, _ in world.requests] == ["GET"]
+    keeping.cancel()
+    await asyncio.wait({keeping})

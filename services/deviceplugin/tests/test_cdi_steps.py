@@ -1,0 +1,125 @@
+"""The CDI files, write by write, as a runtime that reads at any moment finds them."""
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from gpucore.model import Gpu, Inventory
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.grant import GrantPolicy, grant
+from gpucore.node.isolation.cdi import CdiDevice
+from gpucore.units import GpuIndex, GpuUuid
+from gpudeviceplugin.isolation.cdi import NOTED_SECONDS, CdiFiles
+
+INVENTORY = Inventory(gpus=(Gpu(GpuIndex(0), GpuUuid("GPU-0"), 15),))
+
+
+def device(units: int) -> CdiDevice:
+    """The device of a share of GPU 0."""
+    share = grant(Resource.MEM, {GpuIndex(0): units}, INVENTORY, GrantPolicy(cdi=True)).share
+    assert share is not None
+    return share
+
+
+def held(*units: int) -> dict[str, CdiDevice]:
+    """Kubelet's account: containers with these shares."""
+    return {each.name: each for each in map(device, units)}
+
+
+def names(folder: Path) -> set[str]:
+    """All files."""
+    return {path.name for path in folder.iterdir()}
+
+
+def name_of(units: int) -> str:
+    return f"gpushare.io-share_{device(units).name}.json"
+
+
+def test_a_file_appears_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written under a name that no runtime reads, and then renamed."""
+    seen: list[tuple[str, bytes]] = []
+    replace = Path.replace
+
+    def noted(self: Path, target: Path) -> Path:
+        seen.append((self.suffix, self.read_bytes()))
+        assert not target.exists()
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", noted)
+    CdiFiles(tmp_path, "on").deliver(device(3))
+    assert seen == [(".unfinished", device(3).spec)]
+    assert names(tmp_path) == {name_of(3)}
+
+
+def test_a_file_that_could_not_be_finished_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What failed is not remembered as written."""
+    files = CdiFiles(tmp_path, "on")
+    files.deliver(device(3))
+    changed = CdiDevice(device(3).name, b'{"devices": []}', device(3).visible)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", full)
+        with pytest.raises(OSError, match="No space"):
+            files.deliver(changed)
+    assert (tmp_path / name_of(3)).read_bytes() == device(3).spec
+    files.deliver(changed)
+    assert (tmp_path / name_of(3)).read_bytes() == changed.spec
+
+
+def test_a_device_that_was_removed_is_written_when_it_is_held_again(tmp_path: Path) -> None:
+    """An orphan is forgotten, too; a file that somebody removed before is no error."""
+    files = CdiFiles(tmp_path, "on")
+    files.sync(held(3, 4), [])
+    assert names(tmp_path) == {name_of(3), name_of(4)}
+    (tmp_path / name_of(3)).unlink()
+    with capture_logs() as said:
+        files.sync(held(4), [])
+        files.sync(held(4), [])
+    assert said == []
+    assert set(files._known()) == set(held(4)), "what is remembered stays as small as the folder"
+    files.sync(held(3, 4), [])
+    assert names(tmp_path) == {name_of(3), name_of(4)}
+
+
+def test_a_grant_keeps_its_file_for_a_minute_without_kubelets_account(tmp_path: Path) -> None:
+    """To the second; a second grant counts anew."""
+    now = [0.0]
+    files = CdiFiles(tmp_path, "on", clock=lambda: now[0])
+    files.deliver(device(3))
+    now[0] = NOTED_SECONDS - 1
+    files.sync({}, [])
+    assert names(tmp_path) == {name_of(3)}
+    files.deliver(device(3))
+    now[0] += NOTED_SECONDS - 1
+    files.sync({}, [])
+    assert names(tmp_path) == {name_of(3)}
+    now[0] += 1
+    files.sync({}, [])
+    assert names(tmp_path) == set()
+
+
+def test_a_directory_that_cannot_be_written_is_logged_and_no_end(tmp_path: Path) -> None:
+    """The account of kubelet is believed all the same."""
+    files = CdiFiles(tmp_path / "missing", "on")
+    with capture_logs() as said:
+        files.sync(held(3), [])
+    (line,) = said
+    assert line["event"] == "cannot bring the CDI files up to date"
+    assert line["log_level"] == "warning"
+
+
+def test_a_copy_of_a_file_under_another_name_is_not_ours(tmp_path: Path) -> None:
+    """Somebody's backup is neither known nor removed."""
+    CdiFiles(tmp_path, "on").deliver(device(3))
+    (tmp_path / name_of(3)).rename(tmp_path / "gpushare.io-share_backup.json")
+    files = CdiFiles(tmp_path, "on")
+    files.sync({}, [])
+    assert names(tmp_path) == {"gpushare.io-share_backup.json"}

@@ -1,0 +1,105 @@
+"""The driver's memory limits of claims: in force before a container of the claim starts."""
+
+from pathlib import Path
+
+import pytest
+from claimholding import prepared
+from fakedriver import t4
+from limitsworld import BYTES, World, share
+
+from gpucore.model import Gpu
+from gpucore.node.claims.prepare import ClaimError
+from gpucore.node.claims.prepared import PreparedClaim
+from gpucore.node.isolation.driver_limits import NO_LIMIT, Finding
+from gpucore.units import GpuIndex, GpuUuid, NodeName, PodUid
+from gpucore.wire.pods import Pod
+from gpudeviceplugin.isolation.claim_limits import ClaimLimits
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A node without pods."""
+    return World(tmp_path)
+
+
+def claim(name: str = "c", gib: int = 3) -> PreparedClaim:
+    """A share of GPU 0."""
+    return prepared(name, Gpu(GpuIndex(0), GpuUuid(t4(0).uuid), 15), gib)
+
+
+def watched(world: World, name: str, *claims: str) -> None:
+    """The watch has delivered the pod, which uses these claims."""
+    uid = PodUid(f"uid-{name}")
+    pod = Pod(uid, "team", name, NodeName("n1"), "Pending", claims=claims)
+    world.state.on_update(pod, b"{}")
+
+
+async def enforce(world: World, claimed: PreparedClaim, *pods: str) -> None:
+    """Kubelet prepares the claim for these pods."""
+    world.state.claims.put(claimed)
+    await ClaimLimits(world.state, world.limits).enforce(
+        claimed, [PodUid(f"uid-{name}") for name in pods]
+    )
+
+
+async def test_the_limit_holds_before_the_watch_has_delivered_the_pod(world: World) -> None:
+    """Kubelet has made the cgroup of the pod; a later look finds the limit as it should be."""
+    world.cgroup("p").mkdir()
+    await enforce(world, claim(), "p")
+    assert world.in_force("p") == share(3)
+    assert await world.limits.look() == set()
+    assert world.in_force("p") == share(3)
+    watched(world, "p", "c")
+    assert await world.limits.look() == {Finding.HOLDS}
+    assert world.events == []
+
+
+async def test_several_claims_of_a_pod_are_one_limit(world: World) -> None:
+    """The pod's cgroup has one limit for each GPU."""
+    world.cgroup("p").mkdir()
+    watched(world, "p", "c", "d")
+    world.state.claims.put(claim("d", 2))
+    await enforce(world, claim(), "p")
+    assert world.in_force("p") == share(5)
+
+
+async def test_pods_that_use_one_claim_never_get_more_than_the_claim_together(world: World) -> None:
+    """A tenant can name one claim in many pods."""
+    for name in ("p", "q", "r"):
+        world.cgroup(name).mkdir()
+        watched(world, name, "c")
+    await enforce(world, claim(), "p", "q", "r")
+    limits = [world.in_force(name).hard for name in ("p", "q", "r")]
+    assert limits == [BYTES] * 3
+    await world.limits.look()
+    assert [world.in_force(name).hard for name in ("p", "q", "r")] == limits
+
+
+async def test_no_container_starts_without_its_limit(world: World) -> None:
+    """Without a cgroup, without a pod, and where the driver does not keep the limit."""
+    with pytest.raises(ClaimError, match="cgroup of pod uid-p was not found"):
+        await enforce(world, claim(), "p")
+    with pytest.raises(ClaimError, match="reserved for no pod"):
+        await enforce(world, claim())
+    world.cgroup("p").mkdir()
+    world.driver.refuses_limits = True
+    with pytest.raises(ClaimError, match="GPU 0"):
+        await enforce(world, claim(), "p")
+
+
+async def test_gpus_in_another_mode_need_no_limit(world: World) -> None:
+    """Nothing is asked of their driver."""
+    world.limits.want([])
+    await enforce(world, claim(), "p")
+    assert world.in_force("p") == NO_LIMIT
+
+
+async def test_the_limit_goes_with_the_claim(world: World) -> None:
+    """After unprepare, where the cgroup is still there."""
+    world.cgroup("p").mkdir()
+    watched(world, "p", "c")
+    await enforce(world, claim(), "p")
+    await world.limits.look()
+    world.state.claims.drop("uid-c")
+    await world.limits.look()
+    assert world.in_force("p") == NO_LIMIT

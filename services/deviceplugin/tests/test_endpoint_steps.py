@@ -1,0 +1,234 @@
+"""One socket of the plugin, step by step: what kubelet can see of it, and when."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, Self
+
+import grpc.aio
+import pytest
+from prometheus_client import REGISTRY
+
+from gpucore.node.allocation.device_ids import Resource
+from gpudeviceplugin.kubelet.endpoint import (
+    KUBELET_SOCKET,
+    LIST_SECONDS,
+    REGISTER_SECONDS,
+    STOP_SECONDS,
+    Endpoint,
+    RegistrationError,
+    kubelet_channel,
+)
+from gpudeviceplugin.proto import deviceplugin_pb2 as api
+
+MODULE = "gpudeviceplugin.kubelet.endpoint"
+NAME = "aliyun.com/gpu-core.percentage"
+
+
+class KubeletRefusedError(grpc.aio.AioRpcError):
+    """Kubelet's answer to a registration."""
+
+    def __init__(self) -> None:
+        empty = grpc.aio.Metadata()
+        super().__init__(grpc.StatusCode.INVALID_ARGUMENT, empty, empty, details="not wanted")
+
+
+class World:
+    """Server, servicer and kubelet in one; what is done to them, in order.
+
+    Attributes:
+        refuses: kubelet takes no registration.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.effects: list[Any] = []
+        self.requests: list[api.RegisterRequest] = []
+        self.refuses = False
+        self.endpoint = Endpoint(Resource.CORE, NAME, self, directory)  # type: ignore[arg-type]
+        self.options = api.DevicePluginOptions(get_preferred_allocation_available=True)
+        self.server_options: Any = None
+
+    def server(self, *, options: Any) -> "Server":
+        """As ``grpc.aio.server``."""
+        self.server_options = dict(options)
+        return Server(self)
+
+    def begin(self) -> None:
+        """As the servicer's."""
+        self.effects.append("begin")
+
+    def end(self) -> None:
+        """As the servicer's."""
+        self.effects.append("end")
+
+    def withdraw(self) -> None:
+        """As the servicer's."""
+        self.effects.append("offer nothing")
+
+    async def listed(self, seconds: float) -> bool:
+        """As the servicer's."""
+        self.effects.append(("listed", seconds))
+        return True
+
+    def channel(self, socket: Path) -> Self:
+        """As a channel to kubelet."""
+        self.effects.append(f"connect {socket.name}")
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.effects.append("disconnect")
+
+    async def register(self, request: api.RegisterRequest, *, timeout: float) -> None:
+        """As kubelet's."""
+        self.effects.append(("register", timeout))
+        self.requests.append(request)
+        assert self.endpoint.socket.exists()
+        if self.refuses:
+            raise KubeletRefusedError
+
+
+class Server:
+    """A gRPC server whose socket is a file."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def add_insecure_port(self, address: str) -> None:
+        """As that of a server."""
+        self.path = Path(address.removeprefix("unix:"))
+        assert not self.path.exists(), "somebody else's socket"
+
+    async def start(self) -> None:
+        """As that of a server."""
+        self.world.effects.append("start")
+        self.path.write_text("")
+
+    async def stop(self, grace: float) -> None:
+        """As that of a server."""
+        self.world.effects.append(("stop", grace))
+        await asyncio.sleep(0)
+        self.path.unlink(missing_ok=True)
+        self.world.effects.append("stopped")
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A directory of kubelet without any socket of ours."""
+    made = World(tmp_path)
+    monkeypatch.setattr(f"{MODULE}.grpc.aio.server", made.server)
+    monkeypatch.setattr(f"{MODULE}.kubelet_channel", made.channel)
+    monkeypatch.setattr(
+        f"{MODULE}.RegistrationStub",
+        lambda channel: type("Stub", (), {"Register": staticmethod(channel.register)}),
+    )
+    monkeypatch.setattr(f"{MODULE}.add_DevicePluginServicer_to_server", lambda *_: None)
+    return made
+
+
+STARTED = [
+    "start",
+    "begin",
+    f"connect {KUBELET_SOCKET}",
+    ("register", REGISTER_SECONDS),
+    "disconnect",
+    ("listed", LIST_SECONDS),
+]
+STOPPED = ["end", ("stop", STOP_SECONDS), "stopped"]
+
+
+def registrations(outcome: str) -> float:
+    """How many were counted."""
+    labels = {"resource": "gpu-core.percentage", "outcome": outcome}
+    name = "gpushare_plugin_registrations_total"
+    return REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+async def test_the_socket_is_served_before_kubelet_is_told_of_it(world: World) -> None:
+    """Kubelet calls back at once; the start is over when it was sent the devices."""
+    before = registrations("ok")
+    await world.endpoint.start()
+    assert world.effects == STARTED
+    (request,) = world.requests
+    assert (request.version, request.endpoint) == ("v1beta1", "gpushare-gpu-core.sock")
+    assert request.resource_name == NAME
+    assert request.options.get_preferred_allocation_available
+    assert world.server_options["grpc.max_receive_message_length"] >= 4 * 1024 * 1024
+    assert registrations("ok") == before + 1
+    await world.endpoint.stop()
+    assert world.effects == [*STARTED, *STOPPED]
+
+
+async def test_a_socket_that_was_left_behind_is_replaced(world: World) -> None:
+    """That of an earlier plugin would be refused by the system."""
+    world.endpoint.socket.write_text("old")
+    await world.endpoint.start()
+    assert world.endpoint.socket.read_text() == ""
+
+
+async def test_a_second_start_ends_the_server_before(world: World) -> None:
+    """Its streams end, and the new one has the socket."""
+    await world.endpoint.start()
+    await world.endpoint.start()
+    assert world.effects == [*STARTED, *STOPPED, *STARTED]
+    assert world.endpoint.socket.exists()
+
+
+async def test_a_registration_that_kubelet_refuses_leaves_nothing_served(world: World) -> None:
+    """It is counted, and its error has kubelet's words and the resource."""
+    world.refuses = True
+    before = (registrations("ok"), registrations("failed"))
+    with pytest.raises(RegistrationError, match=f"{NAME}: not wanted"):
+        await world.endpoint.start()
+    assert (registrations("ok"), registrations("failed")) == (before[0], before[1] + 1)
+    assert world.effects[-3:] == STOPPED
+    assert ("listed", LIST_SECONDS) not in world.effects
+    assert not world.endpoint.socket.exists()
+
+
+async def test_a_resource_that_goes_offers_nothing_before_its_socket_closes(
+    world: World,
+) -> None:
+    """Kubelet would keep the devices of a socket that only went away."""
+    await world.endpoint.start()
+    world.effects.clear()
+    await world.endpoint.withdraw()
+    assert world.effects == ["offer nothing", *STOPPED]
+    assert not world.endpoint.socket.exists()
+
+
+async def test_a_stop_without_a_start_is_none(world: World) -> None:
+    """And a second stop does nothing either."""
+    await world.endpoint.stop()
+    await world.endpoint.start()
+    await world.endpoint.stop()
+    world.effects.clear()
+    await world.endpoint.stop()
+    assert world.effects == []
+
+
+@pytest.mark.parametrize("resource", Resource)
+async def test_every_resource_has_a_short_socket_of_its_own(
+    tmp_path: Path, resource: Resource
+) -> None:
+    """Without the part after the dot."""
+    socket = Endpoint(resource, "x", None, tmp_path).socket  # type: ignore[arg-type]
+    names = {
+        Resource.MEM: "gpushare-gpu-mem.sock",
+        Resource.CORE: "gpushare-gpu-core.sock",
+        Resource.GPU: "gpushare-gpu.sock",
+    }
+    assert socket == tmp_path / names[resource]
+
+
+async def test_kubelet_is_called_localhost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket path as the authority is refused by its server."""
+    made: list[Any] = []
+    monkeypatch.setattr(
+        f"{MODULE}.grpc.aio.insecure_channel", lambda *a, options: made.append((a, dict(options)))
+    )
+    kubelet_channel(Path("/k/kubelet.sock"), receive_limit=7)
+    options = {"grpc.default_authority": "localhost", "grpc.max_receive_message_length": 7}
+    assert made == [(("unix:/k/kubelet.sock",), options)]

@@ -1,0 +1,74 @@
+"""Whether a living daemon has a directory of pipes, and which logs are emptied."""
+
+import fcntl
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from gpudeviceplugin.isolation.mps.folders import LOCK, LOG_BYTES, held, trim_logs
+
+
+@pytest.fixture
+def pipe() -> Iterator[Path]:
+    """A directory of pipes; its path is short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="mps") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def sockets() -> Iterator[ExitStack]:
+    """Closes what the test opened."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def listener(sockets: ExitStack, path: Path) -> socket.socket:
+    """A daemon that takes one waiting connection."""
+    made = sockets.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+    made.bind(str(path))
+    made.listen(0)
+    return made
+
+
+def test_pipes_are_held_while_somebody_listens(pipe: Path, sockets: ExitStack) -> None:
+    """Not by an empty directory, and not by the socket of a dead daemon."""
+    assert not held(pipe)
+    living = listener(sockets, pipe / "control")
+    assert held(pipe)
+    living.close()
+    assert not held(pipe)
+
+
+def test_a_daemon_that_hangs_holds_its_pipes(pipe: Path, sockets: ExitStack) -> None:
+    """It accepts nobody and its queue is full: it lives all the same."""
+    listener(sockets, pipe / "control_privileged")
+    while True:
+        waiting = sockets.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        waiting.setblocking(False)
+        try:
+            waiting.connect(str(pipe / "control_privileged"))
+        except BlockingIOError:
+            break
+    assert held(pipe)
+
+
+def test_pipes_are_held_by_who_has_their_lock(pipe: Path) -> None:
+    """A daemon that starts has the lock before it has sockets; a file alone is no lock."""
+    with (pipe / LOCK).open("w") as lock:
+        assert not held(pipe)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert held(pipe)
+    assert not held(pipe)
+
+
+def test_a_log_is_emptied_when_it_is_larger_than_its_limit(tmp_path: Path) -> None:
+    """Other files are left alone."""
+    sizes = {"control.log": LOG_BYTES + 1, "server.log": LOG_BYTES // 2, "other": LOG_BYTES + 1}
+    for name, size in sizes.items():
+        (tmp_path / name).write_bytes(b"x" * size)
+    trim_logs(tmp_path)
+    assert {name: (tmp_path / name).stat().st_size for name in sizes} == sizes | {"control.log": 0}

@@ -1,0 +1,229 @@
+"""Signs of several GPUs: which one is judged, in which words, and what is counted."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fakedriver import t4
+from prometheus_client import REGISTRY
+from structlog.testing import capture_logs
+
+from gpucore.node.health.breaker import HOLD_SECONDS, Breaker
+from gpucore.node.health.records import HealthRecords, HealthStatus
+from gpucore.units import GpuIndex, NodeName, PodUid
+from gpucore.wire.pods import Pod
+from gpudeviceplugin.gpus.devices import DriverError, GpuLostError, Xid
+from gpudeviceplugin.gpus.health import FIRST_PAUSE, HealthMonitor
+from gpukube.testing.clock import FakeClock
+
+FIRST, SECOND = t4(0).uuid, t4(1).uuid
+EVERY = 5.0
+
+
+class Driver:
+    """The driver for callers on the event loop, without threads.
+
+    Attributes:
+        lost: GPUs that do not answer.
+        slow: GPUs that answer a probe after so many seconds.
+        events: what each wait for an error event ends with.
+    """
+
+    def __init__(self, effects: list[str]) -> None:
+        self.effects = effects
+        self.lost: set[str] = set()
+        self.slow: dict[str, float] = {}
+        self.events: list[Xid | DriverError | None] = []
+
+    async def probe(self, uuid: str) -> None:
+        """Touch one GPU."""
+        self.effects.append(f"probe {uuid[-1]}")
+        await asyncio.sleep(self.slow.get(uuid, 0))
+        if uuid in self.lost:
+            raise GpuLostError(f"{uuid} is lost")
+
+    async def next_xid(self) -> Xid | None:
+        """The next event; silence after the last one."""
+        if not self.events:
+            await asyncio.sleep(1e6)
+        event = self.events.pop(0)
+        if isinstance(event, DriverError):
+            raise event
+        return event
+
+    def resubscribe(self) -> None:
+        """Take events of GPUs that came back."""
+        self.effects.append("resubscribe")
+
+
+class World:
+    """Two GPUs and everything that is done because of them, in order."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.effects: list[str] = []
+        self.verdicts: list[HealthStatus] = []
+        self.driver = Driver(self.effects)
+        self.book = HealthRecords(clean_probes=2, ignored_xids={31})
+        breaker = Breaker(limit=2)
+        self.health = HealthMonitor(self.book, breaker, self.driver, every=EVERY)  # type: ignore[arg-type]
+        self.health.watch_only((GpuIndex(index), t4(index).uuid) for index in (0, 1))
+        self.health.on_verdicts = self._take
+
+    def _take(self, verdicts: list[HealthStatus]) -> None:
+        assert verdicts, "no verdict is no reason to call"
+        self.verdicts += verdicts
+        self.effects += [f"{each.uuid[-1]} {each.healthy}" for each in verdicts]
+
+    async def for_seconds(self, seconds: float, part: Any) -> list[str]:
+        """Run one part for these seconds; returns what it did."""
+        self.effects.clear()
+        running = asyncio.create_task(part())
+        await asyncio.sleep(seconds)
+        running.cancel()
+        await asyncio.wait({running})
+        return list(self.effects)
+
+
+@pytest.fixture
+async def world(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> World:
+    """Two healthy GPUs under the clock of the test."""
+    monkeypatch.setattr("gpudeviceplugin.gpus.health.time.monotonic", clock.now)
+    return World(clock)
+
+
+@pytest.fixture
+def logs() -> Iterator[list[Any]]:
+    """What was logged."""
+    with capture_logs() as said:
+        yield said
+
+
+def pod(name: str, namespace: str) -> Pod:
+    return Pod(PodUid(name), namespace, name, NodeName("n1"))
+
+
+async def test_every_gpu_is_probed_after_every_pause(world: World) -> None:
+    """The first time after one pause; the book has every GPU that is watched."""
+    done = await world.for_seconds(2 * EVERY + 1, world.health.probe)
+    assert sorted(done) == ["probe 0", "probe 0", "probe 1", "probe 1"]
+    assert list(world.book) == [FIRST, SECOND]
+
+
+async def test_a_slow_gpu_holds_up_no_other(world: World) -> None:
+    """All are probed at the same time; the verdict about the lost one does not wait."""
+    world.driver.slow[FIRST] = 3.0
+    world.driver.lost.add(SECOND)
+    assert await world.for_seconds(EVERY + 1, world.health.probe) == [
+        "probe 0",
+        "probe 1",
+        "1 False",
+    ]
+
+
+async def test_a_verdict_has_the_drivers_words(world: World) -> None:
+    """Whoever reads the event learns what the driver answered."""
+    world.driver.lost.add(SECOND)
+    await world.for_seconds(EVERY + 1, world.health.probe)
+    why = f"it does not respond ({SECOND} is lost)"
+    assert world.verdicts == [HealthStatus(SECOND, healthy=False, why=why)]
+    assert world.health.healthy(FIRST)
+    assert not world.health.healthy(SECOND)
+
+
+async def test_a_gpu_that_was_silent_in_an_enumeration_is_unhealthy(world: World) -> None:
+    """And it alone."""
+    world.health.silent(FIRST)
+    assert world.verdicts == [HealthStatus(FIRST, healthy=False, why="it does not respond")]
+    assert world.health.healthy(SECOND)
+
+
+async def test_a_gpu_that_is_not_watched_any_more_starts_over(world: World) -> None:
+    """Its record went; a failure of its successor is the first."""
+    world.health.silent(SECOND)
+    world.health.watch_only([(GpuIndex(0), FIRST)])
+    assert list(world.book) == [FIRST]
+    assert world.health.healthy(SECOND)
+
+
+async def test_failed_starts_are_held_against_the_gpu_that_the_pods_hold(world: World) -> None:
+    """Its index leads to its uuid; the other one stays healthy."""
+    for name, namespace in (("p0", "a"), ("p1", "b")):
+        world.health.start_failed([GpuIndex(1)], pod(name, namespace))
+    why = "the container runtime cannot start pods of several namespaces on it"
+    assert world.verdicts == [HealthStatus(SECOND, healthy=False, why=why)]
+
+
+async def test_failed_starts_on_a_gpu_that_left_judge_nobody(world: World) -> None:
+    """The pods hold an index that no GPU has now."""
+    for name, namespace in (("p0", "a"), ("p1", "b")):
+        world.health.start_failed([GpuIndex(7)], pod(name, namespace))
+    assert world.verdicts == []
+
+
+async def test_one_pod_that_fails_again_and_again_is_one_failure(world: World) -> None:
+    """The limit counts pods, of at least two namespaces."""
+    for _ in range(3):
+        world.health.start_failed([GpuIndex(0)], pod("p0", "a"))
+    world.health.start_failed([GpuIndex(0)], pod("p1", "a"))
+    assert world.verdicts == []
+
+
+async def test_a_hold_ends_with_the_first_clean_probe_after_it(world: World) -> None:
+    """Clean probes count meanwhile, but only the hold's end lets them."""
+    for name, namespace in (("p0", "a"), ("p1", "b")):
+        world.health.start_failed([GpuIndex(0)], pod(name, namespace))
+    done = await world.for_seconds(HOLD_SECONDS - EVERY + 1, world.health.probe)
+    assert "resubscribe" not in done
+    done = await world.for_seconds(EVERY + 1, world.health.probe)
+    assert done[-2:] == ["resubscribe", "0 True"]
+
+
+async def test_a_gpu_that_fails_again_soon_proves_itself_twice_as_long(world: World) -> None:
+    """Signs and probes are dated by the same clock."""
+    world.health.silent(FIRST)
+    await world.for_seconds(2 * EVERY + 1, world.health.probe)
+    assert world.health.healthy(FIRST)
+    world.health.silent(FIRST)
+    await world.for_seconds(3 * EVERY + 1, world.health.probe)
+    assert not world.health.healthy(FIRST)
+    await world.for_seconds(EVERY + 1, world.health.probe)
+    assert world.health.healthy(FIRST)
+
+
+async def test_error_events_are_counted_logged_and_judged(world: World, logs: list[Any]) -> None:
+    """An application's code is counted as well, but judges nobody."""
+    world.driver.events = [None, Xid(31, SECOND), Xid(79, SECOND)]
+    assert await world.for_seconds(1, world.health.listen) == ["1 False"]
+    assert world.verdicts[0].why == "XID 79"
+    for code in ("31", "79"):
+        labels = {"gpu": SECOND, "xid": code}
+        assert (REGISTRY.get_sample_value("gpushare_card_xid_total", labels) or 0) >= 1
+    lines = [(line["event"], line["log_level"], line["uuid"], line["code"]) for line in logs]
+    assert lines == [("XID", "warning", SECOND, 31), ("XID", "warning", SECOND, 79)]
+
+
+async def test_an_event_of_no_gpu_in_particular_judges_all(world: World) -> None:
+    """The driver could not say which."""
+    world.driver.events = [Xid(79, "")]
+    assert await world.for_seconds(1, world.health.listen) == ["0 False", "1 False"]
+
+
+async def test_pauses_start_over_after_a_wait_that_went_well(world: World, logs: list[Any]) -> None:
+    """A spoilt set of events is replaced at once, again and again."""
+    refused = DriverError("not supported")
+    world.driver.events = [refused, refused, None, refused, refused, refused]
+    before = world.clock.seconds
+    await world.for_seconds(FIRST_PAUSE * 10, world.health.listen)
+    assert world.clock.seconds == before + FIRST_PAUSE * 10
+    assert [line["again_in"] for line in logs] == [
+        0.0,
+        FIRST_PAUSE,
+        0.0,
+        FIRST_PAUSE,
+        2 * FIRST_PAUSE,
+    ]
+    assert {(line["event"], line["log_level"], line["why"]) for line in logs} == {
+        ("no error events", "info", "not supported")
+    }

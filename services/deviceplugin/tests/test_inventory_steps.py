@@ -1,0 +1,63 @@
+"""Indexes of GPUs and MIG instances, and the limit of the device list."""
+
+import pytest
+from fakedriver import t4
+
+from gpucore.node.allocation.device_ids import list_bytes
+from gpucore.units import GIB
+from gpudeviceplugin.gpus.devices import DriverGpu, MigInstance, NodeHardware
+from gpudeviceplugin.gpus.inventory import inventory_of, unit_refusal
+
+
+def cut(index: int, *slots: int) -> DriverGpu:
+    """A GPU in MIG mode with up to seven instances."""
+    instances = tuple(MigInstance(slot, f"MIG-{index}-{slot}", "1g", 4864) for slot in slots)
+    return DriverGpu(
+        index, f"GPU-{index}", "A100", 40960, minor=index + 4, numa=1, mig=True, slots=7,
+        instances=instances,
+    )  # fmt: skip
+
+
+def test_an_instance_keeps_its_index_while_it_stays_in_its_slot() -> None:
+    """Whatever else is created, and also while another GPU does not answer."""
+    machine = NodeHardware("570.1", (cut(0, 0, 6), cut(1, 0)), links={"0-1": ("SYS",)})
+    inventory = inventory_of(machine, GIB)
+    found = {gpu.uuid: gpu.index for gpu in inventory.gpus}
+    assert found == {"MIG-0-0": 2, "MIG-0-6": 8, "MIG-1-0": 9}
+    assert [gpu.index for gpu in inventory.gpus] == [2, 8, 9]
+    assert (inventory.links, inventory.driver) == ({"0-1": ("SYS",)}, "570.1")
+    silent = inventory_of(NodeHardware("570.1", (cut(1, 0, 3),), silent=(0,)), GIB)
+    assert {gpu.uuid: gpu.index for gpu in silent.gpus} == {"MIG-1-0": 9, "MIG-1-3": 12}
+
+
+def test_an_instance_is_on_the_device_and_numa_node_of_its_gpu() -> None:
+    """Its model and memory are its own, and it is never sliced again."""
+    (gpu,) = inventory_of(NodeHardware("570.1", (cut(0, 3),)), GIB).gpus
+    assert (gpu.minor, gpu.numa, gpu.mig) == (4, 1, True)
+    assert (gpu.model, gpu.memory_mib, gpu.units) == ("1g", 4864, 4)
+
+
+def test_gpus_are_in_the_order_of_their_indexes() -> None:
+    """Whatever the order of the driver."""
+    inventory = inventory_of(NodeHardware("570.1", (t4(2), cut(1, 0), t4(0))), GIB)
+    assert [gpu.index for gpu in inventory.gpus] == [0, 2, 10]
+
+
+def test_a_gpu_has_the_figures_of_its_driver() -> None:
+    """Index, device file, model and NUMA node."""
+    (gpu,) = inventory_of(NodeHardware("570.1", (t4(3),)), GIB).gpus
+    assert (gpu.index, gpu.minor, gpu.model, gpu.numa) == (3, 3, "Tesla T4", 1)
+    assert (gpu.healthy, gpu.mig) == (True, False)
+
+
+def test_a_list_as_long_as_kubelet_reads_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One byte more is refused, with both sizes."""
+    inventory = inventory_of(NodeHardware("570.1", (t4(0), t4(1))), GIB)
+    size = list_bytes(inventory.gpus, GIB, numa=True)
+    monkeypatch.setattr("gpudeviceplugin.gpus.inventory.MESSAGE_LIMIT", size)
+    assert unit_refusal(inventory, GIB, numa=True) == ""
+    monkeypatch.setattr("gpudeviceplugin.gpus.inventory.MESSAGE_LIMIT", size - 1)
+    assert f"has {size} bytes, but kubelet reads at most {size - 1}" in unit_refusal(
+        inventory, GIB, numa=True
+    )
+    assert unit_refusal(inventory, GIB, numa=False) == ""

@@ -1,0 +1,285 @@
+"""Single questions to NVML: what an answer or an error of the library becomes."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pynvml
+import pytest
+
+from gpudeviceplugin.gpus.devices import DriverError, DriverUnavailableError, GpuLostError, Xid
+from gpudeviceplugin.gpus.nvml import Nvml
+from gpudeviceplugin.gpus.nvml_hardware import MIB, NUMA_BITS
+
+HANDLE = object()
+Patch = pytest.MonkeyPatch
+
+
+def answers(patch: Patch, **functions: Any) -> None:
+    """Functions of the library answer with these values; an error code is raised."""
+    for name, value in functions.items():
+        patch.setattr(f"gpudeviceplugin.gpus.nvml.pynvml.nvml{name}", _answering(value, name))
+
+
+def _answering(value: Any, name: str) -> Any:
+    def answer(*arguments: Any) -> Any:
+        found = value(*arguments) if callable(value) else value
+        if isinstance(found, pynvml.NVMLError):
+            raise found
+        return found
+
+    answer.__name__ = f"nvml{name}"
+    return answer
+
+
+def failure(code: int) -> pynvml.NVMLError:
+    return pynvml.NVMLError(code)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, DriverUnavailableError),
+        (pynvml.NVML_ERROR_UNINITIALIZED, DriverUnavailableError),
+        (pynvml.NVML_ERROR_GPU_IS_LOST, GpuLostError),
+        (pynvml.NVML_ERROR_UNKNOWN, GpuLostError),
+        (pynvml.NVML_ERROR_NOT_FOUND, GpuLostError),
+    ],
+)
+def test_a_gpu_that_cannot_be_found_is_gone_unless_the_driver_is(
+    monkeypatch: Patch, code: int, error: type[Exception]
+) -> None:
+    """Its uuid is unknown, or it does not respond; without a driver nothing is known of it."""
+    answers(monkeypatch, DeviceGetHandleByUUID=failure(code))
+    with pytest.raises(DriverError) as raised:
+        Nvml().probe("GPU-0")
+    assert type(raised.value) is error
+    assert "nvmlDeviceGetHandleByUUID" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (pynvml.NVML_ERROR_NOT_SUPPORTED, None),
+        (pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, None),
+        (pynvml.NVML_ERROR_GPU_IS_LOST, GpuLostError),
+        (pynvml.NVML_ERROR_UNINITIALIZED, DriverUnavailableError),
+    ],
+)
+def test_a_probe_fails_for_a_lost_gpu_and_not_for_a_missing_feature(
+    monkeypatch: Patch, code: int, error: type[Exception] | None
+) -> None:
+    """An old driver answers what it can."""
+    answers(monkeypatch, DeviceGetHandleByUUID=HANDLE, DeviceGetMemoryInfo=failure(code))
+    if error is None:
+        Nvml().probe("GPU-0")
+    else:
+        with pytest.raises(error):
+            Nvml().probe("GPU-0")
+
+
+def process(pid: int, used: int | None) -> Any:
+    return SimpleNamespace(pid=pid, usedGpuMemory=used)
+
+
+def test_a_process_in_both_lists_counts_once_with_the_larger_figure(monkeypatch: Patch) -> None:
+    """Where the driver does not tell a size, it is 0."""
+    answers(
+        monkeypatch,
+        DeviceGetHandleByUUID=HANDLE,
+        DeviceGetMemoryInfo=SimpleNamespace(total=16, used=9),
+        DeviceGetComputeRunningProcesses=[process(7, 5), process(8, None)],
+        DeviceGetMPSComputeRunningProcesses=[process(7, 3)],
+    )
+    usage = Nvml().usage("GPU-0")
+    assert (usage.total_bytes, usage.used_bytes) == (16, 9)
+    found = {each.pid: (each.used_bytes, each.mps) for each in usage.processes}
+    assert found == {7: (5, True), 8: (0, False)}
+
+
+def test_a_driver_without_the_list_of_mps_clients_says_nothing_of_them(
+    monkeypatch: Patch,
+) -> None:
+    """Nobody is called a client or an escape by it."""
+    answers(
+        monkeypatch,
+        DeviceGetHandleByUUID=HANDLE,
+        DeviceGetMemoryInfo=SimpleNamespace(total=16, used=9),
+        DeviceGetComputeRunningProcesses=[process(7, 5)],
+        DeviceGetMPSComputeRunningProcesses=failure(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND),
+    )
+    assert [each.mps for each in Nvml().usage("GPU-0").processes] == [None]
+
+
+def one_gpu(patch: Patch, **more: Any) -> Any:
+    """A machine of one GPU, of which the driver tells what is needed and ``more``."""
+    missing = failure(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    silent = dict.fromkeys(
+        (
+            "DeviceGetMigMode",
+            "DeviceGetName",
+            "DeviceGetMinorNumber",
+            "DeviceGetMemoryAffinity",
+            "DeviceGetCudaComputeCapability",
+            "DeviceGetNvLinkState",
+            "DeviceGetPciInfo",
+            "SystemGetDriverVersion",
+        ),
+        missing,
+    )
+    known = {
+        "DeviceGetCount": 1,
+        "DeviceGetHandleByIndex": HANDLE,
+        "DeviceGetUUID": "GPU-0",
+        "DeviceGetMemoryInfo": SimpleNamespace(total=16 * MIB, reserved=0),
+    }
+    answers(patch, **(silent | known | more))
+    return Nvml().machine()
+
+
+def test_what_a_driver_does_not_tell_is_unknown(monkeypatch: Patch) -> None:
+    """An old driver is no reason to offer nothing."""
+    (card,) = one_gpu(monkeypatch).cards
+    assert (card.model, card.minor, card.numa, card.capability) == ("", -1, -1, (0, 0))
+    assert (card.mig, card.slots, card.instances) == (False, 0, ())
+
+
+@pytest.mark.parametrize("question", ["DeviceGetName", "DeviceGetMigMode", "DeviceGetUUID"])
+def test_a_gpu_that_is_lost_in_the_middle_of_its_questions_is_silent(
+    monkeypatch: Patch, question: str
+) -> None:
+    """And is not listed with half of its figures."""
+    lost = failure(pynvml.NVML_ERROR_GPU_IS_LOST)
+    machine = one_gpu(monkeypatch, **{question: lost})
+    assert (machine.cards, machine.silent) == ((), (0,))
+
+
+@pytest.mark.parametrize(("reserved", "told"), [(0, 0), (1, 1), (MIB, 1), (MIB + 1, 2)])
+def test_reserved_memory_is_rounded_up(monkeypatch: Patch, reserved: int, told: int) -> None:
+    """A unit that is counted from it must exist to the last byte."""
+    memory = SimpleNamespace(total=16 * MIB + 5, reserved=reserved)
+    (card,) = one_gpu(monkeypatch, DeviceGetMemoryInfo=memory).cards
+    assert (card.memory_mib, card.reserved_mib) == (16, told)
+
+
+@pytest.mark.parametrize(
+    ("words", "numa"),
+    [((), -1), ((0, 0), -1), ((1, 0), 0), ((0b110, 0), 1), ((0, 0b100), NUMA_BITS + 2)],
+)
+def test_the_numa_node_is_the_lowest_that_is_near(
+    monkeypatch: Patch, words: tuple[int, ...], numa: int
+) -> None:
+    """Of a mask of several words."""
+    (card,) = one_gpu(monkeypatch, DeviceGetMemoryAffinity=words).cards
+    assert card.numa == numa
+
+
+class EventSets:
+    """Event sets of the library: those that are open, and the events in each."""
+
+    def __init__(self, patch: Patch) -> None:
+        self.open: dict[int, list[tuple[Any, int]]] = {}
+        self.made = 0
+        self.refuses = False
+        self.spoilt = False
+        answers(
+            patch,
+            EventSetCreate=self._create,
+            EventSetFree=lambda events: self.open.pop(events) and None,
+            EventSetWait_v2=self._wait,
+            DeviceGetCount=1,
+            DeviceGetHandleByIndex=HANDLE,
+            DeviceRegisterEvents=None,
+            DeviceGetUUID="GPU-0",
+            Shutdown=None,
+        )
+        patch.setattr("gpudeviceplugin.gpus.nvml._address", id)
+
+    def _create(self) -> Any:
+        if self.refuses:
+            return failure(pynvml.NVML_ERROR_UNKNOWN)
+        self.made += 1
+        self.open[self.made] = []
+        return self.made
+
+    def _wait(self, events: int, _: int) -> Any:
+        if self.spoilt:
+            return failure(pynvml.NVML_ERROR_GPU_IS_LOST)
+        if not self.open[events]:
+            return failure(pynvml.NVML_ERROR_TIMEOUT)
+        handle, code = self.open[events].pop(0)
+        return SimpleNamespace(device=handle, eventData=code)
+
+
+def test_the_set_of_events_is_made_once_and_freed_with_the_connection(
+    monkeypatch: Patch,
+) -> None:
+    """And made anew after somebody subscribed anew: the old one is freed, its events are told."""
+    sets, nvml = EventSets(monkeypatch), Nvml()
+    assert nvml.next_xid(1) is None
+    assert nvml.next_xid(1) is None
+    assert list(sets.open) == [1]
+    sets.open[1] += [(HANDLE, 79), (HANDLE, 48)]
+    nvml.resubscribe()
+    assert nvml.next_xid(1) == Xid(79, "GPU-0")
+    assert nvml.next_xid(1) == Xid(48, "GPU-0")
+    assert nvml.next_xid(1) is None
+    assert list(sets.open) == [2]
+    nvml.close()
+    assert list(sets.open) == []
+
+
+def test_a_set_of_events_that_cannot_be_made_anew_is_tried_again(monkeypatch: Patch) -> None:
+    """The old one is kept until then, and so are its events."""
+    sets, nvml = EventSets(monkeypatch), Nvml()
+    nvml.next_xid(1)
+    sets.open[1].append((HANDLE, 79))
+    nvml.resubscribe()
+    sets.refuses = True
+    for _ in range(2):
+        with pytest.raises(DriverError):
+            nvml.next_xid(1)
+    sets.refuses = False
+    assert nvml.next_xid(1) == Xid(79, "GPU-0")
+    assert list(sets.open) == [2]
+
+
+def test_a_wait_that_fails_is_followed_by_a_new_set_of_events(monkeypatch: Patch) -> None:
+    """A lost GPU spoils the set; a time-out does not."""
+    sets, nvml = EventSets(monkeypatch), Nvml()
+    nvml.next_xid(1)
+    sets.spoilt = True
+    with pytest.raises(DriverError, match="nvmlEventSetWait_v2: "):
+        nvml.next_xid(1)
+    sets.spoilt = False
+    assert nvml.next_xid(1) is None
+    assert list(sets.open) == [2]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "links"),
+    [
+        ((18, 0), (12, 0), ("NODE", "NV12")),
+        ((0, 2), (0, 2), ("NODE", "NV2")),
+        ((0, 0), (18, 0), ("NODE",)),
+    ],
+)
+def test_links_of_two_gpus_are_those_that_both_have(
+    monkeypatch: Patch, first: tuple[int, int], second: tuple[int, int], links: tuple[str, ...]
+) -> None:
+    """Through a switch as many as the GPU with fewer of them; direct ones to each other."""
+    ends = {0: first, 1: second}
+    switch = pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
+    machine = one_gpu(
+        monkeypatch,
+        DeviceGetCount=2,
+        DeviceGetHandleByIndex=lambda index: index,
+        DeviceGetUUID=lambda handle: f"GPU-{handle}",
+        DeviceGetTopologyCommonAncestor=pynvml.NVML_TOPOLOGY_NODE,
+        DeviceGetPciInfo=lambda handle: SimpleNamespace(busId=f"bus-{handle}".encode()),
+        DeviceGetNvLinkState=lambda handle, link: int(link < sum(ends[handle])),
+        DeviceGetNvLinkRemoteDeviceType=lambda handle, link: (
+            switch if link < ends[handle][0] else 0
+        ),
+        DeviceGetNvLinkRemotePciInfo=lambda handle, _: SimpleNamespace(busId=f"BUS-{1 - handle}"),
+    )
+    assert machine.links == {"0-1": links}

@@ -1,0 +1,171 @@
+"""Questions to the driver: one at a time for each GPU, each with a deadline."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+from fakedriver import FakeDriver, t4
+
+from gpudeviceplugin.gpus.devices import GpuLostError, Usage, Xid
+from gpudeviceplugin.gpus.driver import (
+    ENUMERATE_SECONDS,
+    EVENT_WAIT_MS,
+    DriverTimeoutError,
+    PatientDriver,
+)
+
+FIRST, SECOND = t4(0).uuid, t4(1).uuid
+SECONDS = 20.0
+
+
+class Driver(FakeDriver):
+    """Records calls in order; a question about GPU 0 may hang until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__(t4(0), t4(1))
+        self.calls: list[str] = []
+        self.let_go = threading.Event()
+        self.let_go.set()
+        self.at_once = 0
+        self.most_at_once = 0
+
+    def open(self) -> None:
+        self.calls.append("open")
+        super().open()
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def probe(self, uuid: str) -> None:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        if uuid == FIRST:
+            self.let_go.wait(SECONDS)
+        threading.Event().wait(0.002)  # long enough for another question to come in between
+        self.at_once -= 1
+        if uuid in self.lost:
+            raise GpuLostError(f"{uuid} is lost")
+
+    def next_xid(self, timeout_ms: int) -> Xid | None:
+        self.calls.append(f"wait {timeout_ms}")
+        return Xid(79, FIRST)
+
+
+@pytest.fixture
+def driver() -> Driver:
+    """Two GPUs."""
+    return Driver()
+
+
+@pytest.fixture
+async def patient(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PatientDriver]:
+    """With short deadlines."""
+    monkeypatch.setattr("gpudeviceplugin.gpus.driver.PROBE_SECONDS", 0.5)
+    made = PatientDriver(driver)
+    yield made
+    driver.let_go.set()
+    made.close()
+
+
+async def test_a_connection_is_begun_after_the_one_before_was_ended(
+    driver: Driver, patient: PatientDriver
+) -> None:
+    """What is left of a connection with a driver that went would spoil the new one."""
+    await patient.open()
+    assert driver.calls == ["close", "open"]
+
+
+async def test_answers_and_errors_are_the_drivers(driver: Driver, patient: PatientDriver) -> None:
+    """Each question reaches its method with its GPU."""
+    assert [card.uuid for card in (await patient.machine()).cards] == [FIRST, SECOND]
+    driver.usages[SECOND] = usage = Usage(16, 7, ())
+    assert await patient.usage(SECOND) == usage
+    driver.lost.add(SECOND)
+    with pytest.raises(GpuLostError, match="is lost"):
+        await patient.probe(SECOND)
+    assert await patient.next_xid() == Xid(79, FIRST)
+    assert driver.calls[-1] == f"wait {EVENT_WAIT_MS}"
+
+
+async def test_a_wait_for_events_may_take_longer_than_the_driver_is_told_to_wait(
+    patient: PatientDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quiet machine must not be taken for one that hangs; questions have names of their own."""
+    asked: list[tuple[str, float]] = []
+
+    async def ask(about: str, seconds: float, *_: object) -> None:
+        asked.append((about, seconds))
+
+    monkeypatch.setattr(patient, "_ask", ask)
+    await patient.next_xid()
+    await patient.probe(FIRST)
+    await patient.usage(SECOND)
+    await patient.machine()
+    names, seconds = zip(*asked, strict=True)
+    assert names == ("events", FIRST, SECOND, "driver")
+    assert seconds == (EVENT_WAIT_MS / 1000 + 0.5, 0.5, 0.5, ENUMERATE_SECONDS)
+
+
+async def test_a_gpu_that_hangs_is_asked_nothing_more_until_it_answered(
+    driver: Driver, patient: PatientDriver
+) -> None:
+    """The others answer meanwhile, and afterwards it is asked as before."""
+    driver.let_go.clear()
+    with pytest.raises(DriverTimeoutError, match=rf"{FIRST} did not return within 0\.5 s"):
+        await patient.probe(FIRST)
+    for _ in range(3):
+        await asyncio.sleep(0.002)
+        with pytest.raises(DriverTimeoutError, match="has not returned yet"):
+            await patient.usage(FIRST)
+    await patient.probe(SECOND)
+    assert len(await asyncio.gather(*(patient.probe(SECOND) for _ in range(3)))) == 3
+    driver.let_go.set()
+    async with asyncio.timeout(SECONDS):
+        while True:
+            try:
+                await patient.probe(FIRST)
+                break
+            except DriverTimeoutError:
+                await asyncio.sleep(0.005)
+
+
+async def test_questions_about_one_gpu_are_put_one_after_the_other(
+    driver: Driver, patient: PatientDriver
+) -> None:
+    """NVML need not take two at a time."""
+    await asyncio.gather(*(patient.probe(SECOND) for _ in range(8)))
+    assert driver.most_at_once == 1
+
+
+async def test_a_late_failure_is_read_by_nobody_and_reported_by_nobody(
+    driver: Driver, patient: PatientDriver
+) -> None:
+    """Its question was answered with a time-out before."""
+    faults: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+    driver.let_go.clear()
+    driver.lost.add(FIRST)
+    with pytest.raises(DriverTimeoutError):
+        await patient.probe(FIRST)
+    driver.let_go.set()
+    async with asyncio.timeout(SECONDS):
+        while patient._hanging:  # noqa: ASYNC110 - a thread ends it
+            await asyncio.sleep(0.005)
+    assert faults == []
+
+
+async def test_a_connection_with_a_question_that_hangs_is_left_as_it_is(driver: Driver) -> None:
+    """To end it under a call would crash the process; without one it is ended."""
+    calm = PatientDriver(driver)
+    calm.close()
+    assert driver.calls == ["close"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gpudeviceplugin.gpus.driver.PROBE_SECONDS", 0.05)
+        hanging = PatientDriver(driver)
+        driver.let_go.clear()
+        with pytest.raises(DriverTimeoutError):
+            await hanging.probe(FIRST)
+        hanging.close()
+        assert driver.calls == ["close"]
+        driver.let_go.set()

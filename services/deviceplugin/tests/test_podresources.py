@@ -1,0 +1,102 @@
+"""What is made of kubelet's answer about the devices of its pods."""
+
+from pathlib import Path
+from typing import Any, Self
+
+import grpc.aio
+import pytest
+
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.holdings import Held
+from gpucore.wire.names import DEFAULT_NAMES
+from gpudeviceplugin.kubelet.pod_resources import (
+    LIST_SECONDS,
+    RECEIVE_LIMIT,
+    PodResourcesClient,
+    TruthError,
+)
+from gpudeviceplugin.proto import podresources_pb2 as api
+
+MODULE = "gpudeviceplugin.kubelet.pod_resources"
+MEM, CORE = "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage"
+
+
+class Unavailable(grpc.aio.AioRpcError):
+    """Kubelet is away."""
+
+    def __init__(self) -> None:
+        empty = grpc.aio.Metadata()
+        super().__init__(grpc.StatusCode.UNAVAILABLE, empty, empty, details="no such socket")
+
+
+class Kubelet:
+    """Its PodResources service, without a socket."""
+
+    def __init__(self) -> None:
+        self.answer = api.ListPodResourcesResponse()
+        self.asked: list[Any] = []
+        self.away = False
+
+    def channel(self, socket: Path, *, receive_limit: int) -> Self:
+        """As a channel to it."""
+        self.asked.append((socket, receive_limit))
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.asked.append("closed")
+
+    async def list(
+        self, request: api.ListPodResourcesRequest, *, timeout: float
+    ) -> api.ListPodResourcesResponse:
+        """As its answer."""
+        self.asked.append(timeout)
+        if self.away:
+            raise Unavailable
+        return self.answer
+
+    def row(self, pod: str, container: str, **devices: Any) -> None:
+        """A container of a pod of namespace ``team``."""
+        found = next((each for each in self.answer.pod_resources if each.name == pod), None)
+        found = found or self.answer.pod_resources.add(name=pod, namespace="team")
+        row = found.containers.add(name=container)
+        for resource, ids in devices.get("of", ()):
+            row.devices.add(resource_name=resource, device_ids=ids)
+
+
+@pytest.fixture
+def kubelet(monkeypatch: pytest.MonkeyPatch) -> Kubelet:
+    """One that answers."""
+    made = Kubelet()
+    monkeypatch.setattr(f"{MODULE}.kubelet_channel", made.channel)
+    stub = type("Stub", (), {"List": staticmethod(made.list)})
+    monkeypatch.setattr(f"{MODULE}.PodResourcesListerStub", lambda _: stub)
+    return made
+
+
+async def test_ids_are_told_by_pod_container_and_resource(kubelet: Kubelet) -> None:
+    """Kubelet tells one resource in parts, and those of other plugins as well."""
+    kubelet.row("p", "c0", of=[(MEM, ["a", "b"]), (CORE, ["x"]), (MEM, ["c"]), ("cpu", ["0"])])
+    kubelet.row("p", "c1", of=[("nvidia.com/gpu", ["GPU-0"])])
+    kubelet.row("q", "c0")
+    held = await PodResourcesClient(Path("/k.sock"), DEFAULT_NAMES).list()
+    row = {Resource.MEM: ("a", "b", "c"), Resource.CORE: ("x",)}
+    assert held == [Held("team", "p", {"c0": row}), Held("team", "q", {})]
+
+
+async def test_the_answer_may_be_long_and_must_come_in_time(kubelet: Kubelet) -> None:
+    """A node with many pods has more than gRPC takes by default."""
+    await PodResourcesClient(Path("/k.sock"), DEFAULT_NAMES).list()
+    assert kubelet.asked == [(Path("/k.sock"), RECEIVE_LIMIT), LIST_SECONDS, "closed"]
+
+
+async def test_a_kubelet_that_does_not_answer_is_an_error_with_its_socket(
+    kubelet: Kubelet,
+) -> None:
+    """And the connection is closed."""
+    kubelet.away = True
+    with pytest.raises(TruthError, match=r"/k\.sock: no such socket"):
+        await PodResourcesClient(Path("/k.sock"), DEFAULT_NAMES).list()
+    assert kubelet.asked[-1] == "closed"

@@ -1,0 +1,280 @@
+"""The registrar over time: when it looks, what wakes it, and what its end leaves behind."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from gpucore.node.allocation.device_ids import Resource
+from gpudeviceplugin.kubelet.endpoint import KUBELET_SOCKET, RegistrationError
+from gpudeviceplugin.kubelet.registration import LOOK_SECONDS, RETRY_SECONDS, Registrar
+from gpukube.testing.clock import FakeClock
+
+Effect = tuple[float, str]
+
+
+class Directory:
+    """Kubelet's directory, and the notices of changes in it.
+
+    Attributes:
+        watched: the arguments of every watch.
+        faults: errors of the next watches.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.watched: list[tuple[Path, dict[str, Any]]] = []
+        self.faults: list[Exception] = []
+        self.ended = 0
+        self._notices: asyncio.Queue[str] = asyncio.Queue()
+
+    async def awatch(self, path: Path, **how: Any) -> AsyncIterator[str]:
+        """As ``watchfiles.awatch``."""
+        self.watched.append((path, how))
+        if self.faults:
+            raise self.faults.pop(0)
+        try:
+            while True:
+                yield await self._notices.get()
+        finally:
+            self.ended += 1
+
+    def kubelet(self) -> None:
+        """Kubelet starts: it removes all sockets and makes its own."""
+        for socket in self.path.glob("*.sock"):
+            socket.unlink()
+        (self.path / KUBELET_SOCKET).write_text("")
+
+    def notice(self) -> None:
+        """Something changed."""
+        self._notices.put_nowait("changed")
+
+
+class Endpoint:
+    """The socket of one resource, as a file."""
+
+    def __init__(self, world: "World", resource: Resource) -> None:
+        self.world = world
+        self.resource = resource
+        self.socket = world.directory.path / f"{resource}.sock"
+
+    async def start(self) -> None:
+        """Serve and register; what is refused leaves nothing served."""
+        self.socket.unlink(missing_ok=True)
+        self.world.note(f"start {self.resource}")
+        self.world.meanwhile()
+        if self.resource in self.world.refuses:
+            raise RegistrationError(f"{self.resource} is not wanted")
+        self.socket.write_text("")
+
+    async def stop(self) -> None:
+        """Serve no more."""
+        self.world.note(f"stop {self.resource}")
+        self.socket.unlink(missing_ok=True)
+
+    async def withdraw(self) -> None:
+        """Offer nothing and serve no more."""
+        self.world.note(f"withdraw {self.resource}")
+        self.socket.unlink(missing_ok=True)
+
+
+class World:
+    """A registrar that runs, and what it did at which second."""
+
+    def __init__(self, directory: Path, clock: FakeClock) -> None:
+        self.directory = Directory(directory)
+        self.clock = clock
+        self.began = clock.seconds
+        self.effects: list[Effect] = []
+        self.refuses: set[Resource] = set()
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.registrar = Registrar(
+            directory,
+            lambda resource: Endpoint(self, resource),  # type: ignore[arg-type,return-value]
+            kubelet_restarted=lambda: self.note("kubelet restarted"),
+            on_serving=lambda *, serving: self.note(f"serving {serving}"),
+        )
+        self.running = asyncio.create_task(self.registrar.run())
+
+    def note(self, effect: str) -> None:
+        self.effects.append((round(self.clock.seconds - self.began, 3), effect))
+
+    async def until(self, seconds: float) -> list[Effect]:
+        """What was done from now until this second after the start."""
+        self.effects.clear()
+        await asyncio.sleep(self.began + seconds - self.clock.seconds)
+        return list(self.effects)
+
+    async def end(self) -> list[Effect]:
+        """Cancel it; returns what its end did."""
+        self.effects.clear()
+        self.running.cancel()
+        await asyncio.wait({self.running})
+        return sorted(self.effects)
+
+
+@pytest.fixture
+async def world(tmp_path: Path, clock: FakeClock) -> AsyncIterator[World]:
+    """A node with a kubelet; the registrar has run for no time."""
+    with pytest.MonkeyPatch.context() as patch:
+        made = World(tmp_path, clock)
+        patch.setattr("gpudeviceplugin.kubelet.registration.awatch", made.directory.awatch)
+        made.directory.kubelet()
+        yield made
+        await made.end()
+
+
+@pytest.fixture(autouse=True)
+def logs() -> Iterator[list[Any]]:
+    """What was logged."""
+    with capture_logs() as said:
+        yield said
+
+
+async def test_what_is_registered_is_looked_at_every_five_seconds(world: World) -> None:
+    """A change that nobody noticed is found then: somebody removed the socket."""
+    world.registrar.want([Resource.GPU])
+    assert await world.until(0.5) == [(0, "start gpu"), (0, "serving True")]
+    (world.directory.path / "gpu.sock").unlink()
+    assert await world.until(LOOK_SECONDS - 0.5) == []
+    assert await world.until(LOOK_SECONDS + 0.5) == [
+        (LOOK_SECONDS, "start gpu"),
+        (LOOK_SECONDS, "serving True"),
+    ]
+
+
+async def test_a_refused_registration_is_tried_again_every_second(
+    world: World, logs: list[Any]
+) -> None:
+    """Until kubelet takes it; the log has kubelet's reason."""
+    world.refuses = {Resource.GPU}
+    world.registrar.want([Resource.GPU])
+    starts = [each for each in await world.until(2.5) if each[1] == "start gpu"]
+    assert [at for at, _ in starts] == [0, RETRY_SECONDS, 2 * RETRY_SECONDS]
+    assert logs[0] == {
+        "event": "cannot register with kubelet",
+        "log_level": "warning",
+        "why": "gpu is not wanted",
+    }
+
+
+async def test_a_kubelet_that_is_away_is_looked_for_every_second(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is started before it has a socket, and its first start is not a restart."""
+    world = World(tmp_path, clock)
+    monkeypatch.setattr("gpudeviceplugin.kubelet.registration.awatch", world.directory.awatch)
+    world.registrar.want([Resource.GPU])
+    assert await world.until(1.5) == []
+    world.directory.kubelet()
+    assert await world.until(2.5) == [(2, "start gpu"), (2, "serving True")]
+    await world.end()
+
+
+async def test_a_notice_of_the_directory_is_acted_upon_at_once(
+    world: World, logs: list[Any]
+) -> None:
+    """Kubelet restarted: the state learns it first, then everything is registered anew."""
+    world.registrar.want([Resource.GPU])
+    await world.until(2)
+    (world.directory.path / KUBELET_SOCKET).rename(world.directory.path / "old")
+    world.directory.kubelet()
+    world.directory.notice()
+    done = await world.until(2.1)
+    assert done == [(2, "kubelet restarted"), (2, "start gpu"), (2, "serving True")]
+    assert [line["event"] for line in logs] == ["kubelet restarted"]
+
+
+async def test_the_directory_is_watched_without_its_folders(world: World) -> None:
+    """A burst of changes is one notice; the checkpoint's folder is of no interest."""
+    await world.until(1)
+    how = {"recursive": False, "step": 50, "debounce": 200}
+    assert world.directory.watched == [(world.directory.path, how)]
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("no directory"), RuntimeError("no inotify")])
+async def test_a_watch_that_fails_is_begun_again(
+    tmp_path: Path, clock: FakeClock, logs: list[Any], error: Exception
+) -> None:
+    """The directory may not be there yet; meanwhile the looks go on."""
+    with pytest.MonkeyPatch.context() as patch:
+        world = World(tmp_path, clock)
+        patch.setattr("gpudeviceplugin.kubelet.registration.awatch", world.directory.awatch)
+        world.directory.kubelet()
+        world.directory.faults = [error]
+        world.registrar.want([Resource.GPU])
+        assert await world.until(LOOK_SECONDS - 1) == [(0, "start gpu"), (0, "serving True")]
+        assert len(world.directory.watched) == 1
+        await world.until(LOOK_SECONDS + 1)
+        assert len(world.directory.watched) == 2
+        assert logs[0]["event"] == "cannot watch kubelet's directory"
+        assert (logs[0]["log_level"], logs[0]["why"]) == ("warning", str(error))
+        await world.end()
+
+
+async def test_what_is_wanted_is_followed_at_once(world: World) -> None:
+    """The same wish again starts nothing; another one does, and withdraws what it leaves out."""
+    world.registrar.want([Resource.GPU])
+    await world.until(1)
+    world.registrar.want({Resource.GPU})
+    assert await world.until(2) == []
+    world.registrar.want([Resource.MEM])
+    assert await world.until(3) == [(2, "withdraw gpu"), (2, "start gpu-mem"), (2, "serving True")]
+    world.registrar.want([Resource.GPU])
+    done = [effect for _, effect in await world.until(4)]
+    assert done == ["withdraw gpu-mem", "start gpu", "serving True"]
+
+
+async def test_a_wish_that_comes_during_a_registration_is_followed_after_it(world: World) -> None:
+    """Not five seconds later."""
+    world.meanwhile = lambda: world.registrar.want([Resource.GPU, Resource.MEM])
+    world.registrar.want([Resource.GPU])
+    assert (0, "start gpu-mem") in await world.until(1)
+
+
+async def test_a_hangup_registers_everything_anew_once(world: World) -> None:
+    """The sockets are there and kubelet is the same; the next look does nothing."""
+    world.registrar.want([Resource.GPU, Resource.MEM])
+    await world.until(1)
+    world.registrar.again()
+    done = await world.until(2)
+    starts = {(1, "start gpu"), (1, "start gpu-mem")}
+    assert set(done) == {*starts, (1, "serving True")}
+    assert not starts & {(1, effect) for _, effect in await world.until(9)}
+
+
+async def test_a_resource_that_goes_while_kubelet_is_away_is_withdrawn(world: World) -> None:
+    """Kubelet comes back to what is wanted by then."""
+    world.registrar.want([Resource.GPU])
+    await world.until(1)
+    (world.directory.path / KUBELET_SOCKET).unlink()
+    world.registrar.want([])
+    assert await world.until(2) == [(1, "withdraw gpu")]
+
+
+async def test_an_end_stops_every_socket_and_the_watch(world: World) -> None:
+    """Kubelet keeps what it has handed out; nobody is left to watch its directory."""
+    world.registrar.want([Resource.GPU, Resource.MEM])
+    await world.until(1)
+    assert await world.end() == [(1, "stop gpu"), (1, "stop gpu-mem")]
+    await asyncio.sleep(0)
+    assert world.directory.ended == 1
+    assert world.running.cancelled()
+
+
+async def test_a_node_is_ready_when_kubelet_takes_all_of_its_resources(world: World) -> None:
+    """One of two is refused: it is tried again until kubelet takes it."""
+    world.refuses = {Resource.MEM}
+    world.registrar.want([Resource.MEM, Resource.GPU])
+    done = [effect for _, effect in await world.until(0.7)]
+    assert done[-2:] == ["start gpu-mem", "serving False"]
+    assert not world.registrar.registered.is_set()
+    world.refuses = set()
+    done = [effect for _, effect in await world.until(2)]
+    assert "start gpu-mem" in done
+    assert done[-1] == "serving True"
+    assert world.registrar.registered.is_set()
+    assert len(list(world.directory.path.glob("gpu*.sock"))) == 2

@@ -1,0 +1,308 @@
+"""Each answer of the device plugin protocol: its content, its metrics, and what it changes."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from prometheus_client import REGISTRY
+from servicercalls import (
+    CONTEXT,
+    INVENTORY,
+    RefusedError,
+    allocation,
+    ids,
+    node,
+    pod,
+    preferred,
+    servicer,
+    stream,
+)
+from structlog.testing import capture_logs
+
+from gpucore.model import IsolationMode
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.isolation.cdi import CdiDevice
+from gpucore.node.isolation.mps_grant import MpsPlace
+from gpucore.units import GpuIndex, GpuUuid
+from gpudeviceplugin.proto import deviceplugin_pb2 as api
+from gpudeviceplugin.state import NodeState
+from gpukube.testing.clock import FakeClock
+
+
+def sample(name: str, **labels: str) -> float:
+    """The value of a metric now; 0 where it has none."""
+    return REGISTRY.get_sample_value(f"gpushare_plugin_{name}", labels) or 0.0
+
+
+def limited(policy: GrantPolicy | None = None) -> NodeState:
+    """A node whose GPUs are in mode mps and whose shares are delivered by CDI."""
+    place = MpsPlace("/run/gpushare/mps", read_only=True)
+    state = node(policy or GrantPolicy(mps=place, cdi=True, cdi_kind="nvidia.com/gpu"))
+    gpus = tuple(replace(gpu, isolation=IsolationMode.MPS) for gpu in INVENTORY.gpus)
+    state.equip(replace(INVENTORY, gpus=gpus))
+    return state
+
+
+async def test_the_plugin_wants_to_state_a_preference_and_no_call_before_a_start() -> None:
+    """The options are those that the registration carries."""
+    made = servicer(node())
+    options = await made.GetDevicePluginOptions(api.Empty(), CONTEXT)
+    assert options.get_preferred_allocation_available
+    assert not options.pre_start_required
+    request = api.PreStartContainerRequest()
+    assert await made.PreStartContainer(request, CONTEXT) == api.PreStartContainerResponse()
+
+
+async def test_devices_carry_health_and_where_wanted_the_numa_node() -> None:
+    """GPU 0 is unhealthy; of GPU 2 the NUMA node is unknown."""
+    state = node()
+    first, second = INVENTORY.gpus
+    third = replace(second, index=GpuIndex(2), uuid=GpuUuid("GPU-2"), numa=-1)
+    gpus = (replace(first, healthy=False, numa=0), replace(second, numa=1), third)
+    state.equip(replace(INVENTORY, gpus=gpus))
+    found = servicer(state, Resource.GPU, numa_hints=True).devices().devices
+    assert [each.ID for each in found] == [first.uuid, second.uuid, "GPU-2"]
+    assert [each.health for each in found] == ["Unhealthy", "Healthy", "Healthy"]
+    assert [[one.ID for one in each.topology.nodes] for each in found] == [[0], [1], []]
+    assert [each.HasField("topology") for each in found] == [True, True, False]
+    plain = servicer(state, Resource.GPU).devices().devices
+    assert not any(each.HasField("topology") for each in plain)
+
+
+async def test_a_list_as_long_as_kubelet_reads_is_offered_and_a_longer_one_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is offered, and the log has the size: kubelet would read nothing at all."""
+    made = servicer(node())
+    size = made.devices().ByteSize()
+    monkeypatch.setattr("gpudeviceplugin.kubelet.servicer.MESSAGE_LIMIT", size)
+    assert len(made.devices().devices) == 30
+    monkeypatch.setattr("gpudeviceplugin.kubelet.servicer.MESSAGE_LIMIT", size - 1)
+    with capture_logs() as said:
+        assert made.devices() == api.ListAndWatchResponse()
+    (line,) = said
+    assert (line["log_level"], line["bytes"]) == ("error", size)
+    assert line["event"] == "too many devices for kubelet; none is advertised"
+
+
+async def test_the_number_of_devices_is_a_metric_of_the_resource() -> None:
+    """It follows each list that is sent, the empty one of a withdrawal included."""
+    state = node()
+    made = servicer(state, Resource.CORE)
+    resource = str(Resource.CORE)
+    async with stream(made) as answers:
+        await anext(answers)
+        assert sample("devices", resource=resource) == 200
+        made.withdraw()
+        state.inventory_changed.fire()
+        assert len((await anext(answers)).devices) == 0
+        assert sample("devices", resource=resource) == 0
+
+
+async def test_devices_count_as_listed_once_the_message_was_taken(clock: FakeClock) -> None:
+    """Not while it is being sent, not for the server before a restart, and not forever."""
+    made = servicer(node())
+    began = clock.seconds
+    assert not await made.listed(2.0)
+    assert clock.seconds == began + 2.0
+    async with stream(made) as answers:
+        await anext(answers)
+        assert not await made.listed(0.0)
+        waiting = asyncio.ensure_future(anext(answers))
+        assert await made.listed(2.0)
+        assert clock.seconds == began + 2.0
+        waiting.cancel()
+        await asyncio.wait({waiting})
+    made.begin()
+    assert not await made.listed(0.0)
+
+
+async def test_a_server_that_begins_again_keeps_its_streams_open() -> None:
+    """The end of the streams before was the end of those alone."""
+    state = node()
+    made = servicer(state)
+    made.end()
+    made.begin()
+    async with stream(made) as answers:
+        await anext(answers)
+        waiting = asyncio.ensure_future(anext(answers))
+        await asyncio.wait({waiting}, timeout=0.01)
+        assert not waiting.done()
+        state.equip(replace(INVENTORY, gpus=INVENTORY.gpus[:1]))
+        assert len((await waiting).devices) == 15
+
+
+async def test_streams_end_as_soon_as_they_are_told_to() -> None:
+    """A stop of the server need not wait for kubelet."""
+    made = servicer(node())
+    async with stream(made) as answers:
+        await anext(answers)
+        waiting = asyncio.ensure_future(anext(answers))
+        await asyncio.sleep(0)
+        made.end()
+        with pytest.raises(StopAsyncIteration):
+            await waiting
+
+
+async def test_a_preference_for_each_container_in_the_order_of_the_request() -> None:
+    """Two containers of a pod: both on its GPU, each with its own amount."""
+    state = node()
+    before = sample("call_seconds_count", call="GetPreferredAllocation", resource="gpu-mem")
+    answer = await servicer(state).GetPreferredAllocation(preferred(state, 3, 2), CONTEXT)
+    assert [len(each.deviceIDs) for each in answer.container_responses] == [3, 2]
+    after = sample("call_seconds_count", call="GetPreferredAllocation", resource="gpu-mem")
+    assert after == before + 1
+
+
+async def test_what_kubelet_must_include_decides_the_gpu() -> None:
+    """An init container of the pod had ids of GPU 1: the container gets them, and more of GPU 1."""
+    state = node()
+    must = ids(state, 1, 2)
+    request = preferred(state, 3)
+    request.container_requests[0].must_include_deviceIDs.extend(must)
+    (container,) = (
+        await servicer(state).GetPreferredAllocation(request, CONTEXT)
+    ).container_responses
+    assert set(must) < set(container.deviceIDs)
+    assert state.matcher.tables[Resource.MEM].per_device(container.deviceIDs) == {1: 3}
+
+
+async def test_only_ids_that_kubelet_calls_available_are_preferred() -> None:
+    """GPU 0 is the pod's plan, but kubelet has only ids of GPU 1 left."""
+    state = node()
+    state.on_replace((pod("p", {"gpu-mem": 3}, 0),))
+    request = preferred(state, 3)
+    del request.container_requests[0].available_deviceIDs[:]
+    request.container_requests[0].available_deviceIDs.extend(ids(state, 1, 15))
+    answer = await servicer(state).GetPreferredAllocation(request, CONTEXT)
+    taken = answer.container_responses[0].deviceIDs
+    assert state.matcher.tables[Resource.MEM].per_device(taken) == {1: 3}
+
+
+async def test_a_preference_that_no_gpu_can_serve_is_refused_with_its_reason() -> None:
+    """More than a GPU has: kubelet shows the sentence in the status of the pod."""
+    state = node()
+    with (
+        capture_logs() as said,
+        pytest.raises(RefusedError, match=r"^FAILED_PRECONDITION: ."),
+    ):
+        await servicer(state).GetPreferredAllocation(preferred(state, 16), CONTEXT)
+    refusal = said[-1]
+    assert (refusal["event"], refusal["log_level"]) == ("refused", "warning")
+    assert (refusal["resource"], refusal["code"]) == ("gpu-mem", "NoGpuFits")
+    assert refusal["why"]
+    assert sample("refusals_total", resource="gpu-mem", code="NoGpuFits") > 0
+
+
+async def test_a_pod_that_is_not_known_is_waited_for_and_then_served(clock: FakeClock) -> None:
+    """The wait is the setting, and the log has what was requested."""
+    state = node()
+    began = clock.seconds
+    with capture_logs() as said:
+        answer = await servicer(state, patience=0.3).GetPreferredAllocation(
+            preferred(state, 3), CONTEXT
+        )
+    assert clock.seconds == pytest.approx(began + 0.3)
+    assert len(answer.container_responses[0].deviceIDs) == 3
+    (line,) = said
+    assert line == {
+        "event": "no known pod matches this call",
+        "log_level": "info",
+        "resource": Resource.MEM,
+        "amount": 3,
+    }
+
+
+async def test_an_allocation_for_a_known_pod_names_it_in_log_and_metric() -> None:
+    """The one for a pod that nobody knows is counted apart."""
+    state = node()
+    state.on_replace((pod("p", {"gpu-mem": 3}, 1),))
+    made = servicer(state)
+    known = sample("allocations_total", resource="gpu-mem", known="true")
+    unknown = sample("allocations_total", resource="gpu-mem", known="false")
+    calls = sample("call_seconds_count", call="Allocate", resource="gpu-mem")
+    with capture_logs() as said:
+        await made.Allocate(allocation(ids(state, 1, 3)), CONTEXT)
+        await made.Allocate(allocation(ids(state, 0, 2)), CONTEXT)
+    assert [line["event"] for line in said] == ["granted", "granted"]
+    assert [line["pod"] for line in said] == ["default/p", ""]
+    assert [line["cards"] for line in said] == [{1: 3}, {0: 2}]
+    assert {line["resource"] for line in said} == {Resource.MEM}
+    assert sample("allocations_total", resource="gpu-mem", known="true") == known + 1
+    assert sample("allocations_total", resource="gpu-mem", known="false") == unknown + 1
+    assert sample("call_seconds_count", call="Allocate", resource="gpu-mem") == calls + 2
+
+
+async def test_an_answer_has_environment_mounts_and_cdi_devices_of_the_grant() -> None:
+    """One answer for each container, in order; the directory of pipes is mounted read-only."""
+    state = limited()
+    answer = await servicer(state).Allocate(
+        allocation(ids(state, 0, 3), ids(state, 1, 15)), CONTEXT
+    )
+    first, second = answer.container_responses
+    uuids = [gpu.uuid for gpu in INVENTORY.gpus]
+    threads = [
+        each.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] for each in answer.container_responses
+    ]
+    assert threads == ["20", "100"]
+    pipe, shm = first.mounts
+    place = f"/run/gpushare/mps/{uuids[0]}/pipe"
+    assert (pipe.host_path, pipe.container_path, pipe.read_only) == (place, place, True)
+    assert (shm.host_path, shm.container_path) == ("/run/gpushare/mps/shm", "/dev/shm")
+    assert not shm.read_only
+    share, gpu = (each.name for each in second.cdi_devices)
+    assert share.startswith("gpushare.io/share=gpu-mem-")
+    assert gpu == f"nvidia.com/gpu={uuids[1]}"
+
+
+async def test_memory_beside_compute_leaves_the_threads_to_compute() -> None:
+    """Of a pod that requests memory alone, memory sets the threads."""
+    state = limited(GrantPolicy(mps=MpsPlace("/run/gpushare/mps")))
+    state.on_replace((pod("p", {"gpu-mem": 3, "gpu-core.percentage": 40}, 1),))
+    made = servicer(state)
+    both = await made.Allocate(allocation(ids(state, 1, 3)), CONTEXT)
+    alone = await made.Allocate(allocation(ids(state, 0, 6)), CONTEXT)
+    threads = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+    assert threads not in both.container_responses[0].envs
+    assert alone.container_responses[0].envs[threads] == "40"
+
+
+async def test_the_cdi_file_is_there_before_kubelet_is_answered() -> None:
+    """The file is of the device that the answer names, and belongs to what is held by then."""
+    state = limited()
+    delivered: list[CdiDevice] = []
+
+    def deliver(device: CdiDevice) -> None:
+        assert state.in_use(INVENTORY.gpus[1].index)
+        delivered.append(device)
+
+    state.deliver = deliver
+    answer = await servicer(state).Allocate(allocation(ids(state, 1, 3)), CONTEXT)
+    (device,) = delivered
+    assert answer.container_responses[0].cdi_devices[0].name == device.qualified_name
+
+
+async def test_a_share_whose_cdi_file_cannot_be_written_is_refused() -> None:
+    """A container without its limits would be worse than one that waits."""
+    state = limited()
+
+    def full(_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    state.deliver = full
+    before = sample("refusals_total", resource="gpu-mem", code="NoCdiFile")
+    words = r"^FAILED_PRECONDITION: cannot write the CDI file that limits the container: .*No space"
+    with pytest.raises(RefusedError, match=words):
+        await servicer(state).Allocate(allocation(ids(state, 1, 3)), CONTEXT)
+    assert sample("refusals_total", resource="gpu-mem", code="NoCdiFile") == before + 1
+
+
+async def test_without_cdi_nothing_is_delivered() -> None:
+    """An answer by environment alone writes no file."""
+    state = limited(GrantPolicy(mps=MpsPlace("/run/gpushare/mps")))
+    delivered: list[CdiDevice] = []
+    state.deliver = delivered.append
+    await servicer(state).Allocate(allocation(ids(state, 1, 3)), CONTEXT)
+    assert delivered == []

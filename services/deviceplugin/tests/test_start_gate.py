@@ -1,0 +1,212 @@
+"""When a container with a share may start on a GPU in mode driver, call by call."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from limitsworld import FIRST, SECOND, World, share
+from msgspec.structs import replace
+from servicercalls import CONTEXT, RefusedError, node, servicer
+
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.holdings import Held
+from gpucore.node.isolation.driver_limits import NO_LIMIT
+from gpucore.units import PodUid
+from gpudeviceplugin.isolation.start_gate import StartGate
+from gpudeviceplugin.isolation.start_turns import StartTurns
+from gpudeviceplugin.kubelet.pod_resources import TruthError
+from gpudeviceplugin.proto import deviceplugin_pb2 as api
+
+
+class Modes:
+    """Whether the isolation modes are known."""
+
+    known = True
+
+
+class Gated:
+    """A world, its gate, and what kubelet lists."""
+
+    def __init__(self, root: Path) -> None:
+        self.world = World(root)
+        self.modes: Any = Modes()
+        self.account: list[Held] | None = None
+        state, limits = self.world.state, self.world.limits
+        self.turns = StartTurns(state)
+        self.gate = StartGate(state, limits, self.turns, self.read, self.modes, seconds=0.03)
+
+    async def read(self) -> None:
+        """As the reconciler reads kubelet's allocations."""
+        if self.account is None:
+            raise TruthError("no answer")
+        state = self.world.state
+        state.believe(self.account, asked_at=state.matcher.holdings.turn)
+
+    def lists(self) -> None:
+        """Kubelet's account is what the world says."""
+        self.account = self.world.state.account()
+
+    def ids(self, name: str) -> tuple[str, ...]:
+        """Of memory, that a pod holds."""
+        return tuple(self.world.state.matcher.holdings.held_by(Resource.MEM, "team", name))
+
+
+@pytest.fixture
+def gated(tmp_path: Path) -> Gated:
+    """A node with two GPUs in mode driver."""
+    return Gated(tmp_path)
+
+
+async def test_the_limit_of_every_gpu_is_in_force_when_the_container_may_start(
+    gated: Gated,
+) -> None:
+    """The neighbour's cgroup is left alone."""
+    gated.world.pod("a", phase="Pending", gpu0=3, gpu1=2)
+    gated.world.pod("b", phase="Pending", gpu0=4)
+    gated.lists()
+    assert await gated.gate.wait(gated.ids("a")) == ""
+    assert gated.world.in_force("a") == share(3)
+    assert gated.world.in_force("a", SECOND) == share(2)
+    assert gated.world.in_force("b") == NO_LIMIT
+
+
+async def test_gpus_in_other_modes_hold_nobody_up(gated: Gated) -> None:
+    """Kubelet is not asked either, where no turns are used."""
+    gated.gate._turns = None
+    gated.world.limits.want([SECOND])
+    gated.world.pod("a", phase="Pending", cgroup=False, gpu0=3)
+    assert await gated.gate.wait(gated.ids("a")) == ""
+
+
+@pytest.mark.parametrize(
+    ("case", "sentence"),
+    [
+        ("no cgroup", "the cgroup of pod team/a was not found on the node"),
+        ("no answer", "cannot read kubelet's allocations: no answer"),
+        ("not listed", "it is not known yet which pod the container belongs to"),
+        ("not watched", "it is not known yet which pod the container belongs to"),
+        ("no modes", "the isolation modes of the GPUs are not known yet"),
+        ("other ids", "the device IDs belong to no GPU of this node"),
+        ("refused", "GPU 0: nvmlDeviceSetMemoryLimits_v1: Insufficient Permissions"),
+        ("lost", f"GPU 0: {FIRST} is lost"),
+    ],
+)
+async def test_a_container_without_a_limit_does_not_start(
+    gated: Gated, case: str, sentence: str
+) -> None:
+    """Every reason has its words, and the wait ends."""
+    world = gated.world
+    world.pod("a", phase="Pending", cgroup=case != "no cgroup", gpu0=3)
+    ids = ("GPU-9-_-1",) if case == "other ids" else gated.ids("a")
+    gated.lists()
+    if case == "no answer":
+        gated.account = None
+    if case == "not watched":
+        world.state.pods.clear()
+    if case == "not listed":
+        gated.account = []
+    gated.modes.known = case != "no modes"
+    world.driver.refuses_limits = case == "refused"
+    world.driver.lost |= {FIRST} if case == "lost" else set()
+    async with asyncio.timeout(20):
+        why = await gated.gate.wait(ids)
+    by_driver = "the driver's memory limit of the pod is not in force: "
+    assert why == (by_driver if case in {"no cgroup", "refused", "lost"} else "") + sentence
+    assert world.in_force("a") == NO_LIMIT
+
+
+@pytest.mark.parametrize("case", ["no answer", "not listed", "other ids"])
+async def test_without_a_limit_to_set_no_start_is_refused_for_what_is_not_known(
+    gated: Gated, case: str
+) -> None:
+    """A turn is a courtesy: where nobody can say whose it is, the container starts."""
+    gated.gate._limits = None
+    gated.modes.known = False
+    gated.world.pod("a", phase="Pending", gpu0=3)
+    ids = ("GPU-9-_-1",) if case == "other ids" else gated.ids("a")
+    gated.account = None if case == "no answer" else []
+    assert await gated.gate.wait(ids) == ""
+
+
+async def test_the_next_pod_waits_for_its_turn_with_the_words_of_the_turn(gated: Gated) -> None:
+    """Its limit is in force meanwhile; a status of kubelet ends the wait."""
+    for name in ("a", "b"):
+        gated.world.pod(name, phase="Pending", gpu0=3)
+        pod = gated.world.state.pods[PodUid(f"uid-{name}")]
+        turn = replace(pod, annotations={"gpushare/start-turn": "600"})
+        gated.world.state.on_update(turn, b"{}")
+    gated.lists()
+    assert await gated.gate.wait(gated.ids("a")) == ""
+    assert (await gated.gate.wait(gated.ids("b"))).startswith("waits for its turn: pod team/a ")
+    assert gated.world.in_force("b") == share(3)
+    ready = {"containerStatuses": [{"ready": True, "state": {"running": {}}}]}
+    line = json.dumps({"type": "MODIFIED", "object": {"status": ready}}).encode()
+    gated.gate.seen(gated.world.state.pods[PodUid("uid-a")], line)
+    assert await gated.gate.wait(gated.ids("b")) == ""
+
+
+async def test_a_limit_that_the_driver_takes_and_does_not_keep_is_no_limit(gated: Gated) -> None:
+    """What is read afterwards counts."""
+    gated.world.pod("a", phase="Pending", gpu0=3)
+    gated.lists()
+    gated.world.driver.set_memory_limit = lambda *_: None  # type: ignore[method-assign]
+    assert "the driver answers with hard limit" in await gated.gate.wait(gated.ids("a"))
+
+
+async def test_a_start_waits_for_what_is_late(gated: Gated) -> None:
+    """The cgroup appears while kubelet waits."""
+    gated.gate._seconds = 20.0
+    gated.world.pod("a", phase="Pending", cgroup=False, gpu0=3)
+    gated.lists()
+    waiting = asyncio.create_task(gated.gate.wait(gated.ids("a")))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    gated.world.cgroup("a").mkdir()
+    async with asyncio.timeout(20):
+        assert await waiting == ""
+    assert gated.world.in_force("a") == share(3)
+
+
+async def test_the_pod_is_the_one_that_kubelet_lists_whatever_was_guessed(gated: Gated) -> None:
+    """Two equal pods were taken for each other; a pod that ended is still listed."""
+    world = gated.world
+    world.pod("a", phase="Pending", gpu0=3)
+    world.pod("b", phase="Pending", gpu1=3)
+    world.pod("old", phase="Failed", gpu0=1)
+    a, b = gated.ids("a"), gated.ids("b")
+    rows = {"a": b, "b": a, "old": b}
+    gated.account = [Held("team", name, {"c0": {Resource.MEM: row}}) for name, row in rows.items()]
+    assert await gated.gate.wait(b) == ""
+    assert world.in_force("a", SECOND) == share(3)
+    assert (world.in_force("b", SECOND), world.in_force("b")) == (NO_LIMIT, NO_LIMIT)
+
+
+async def test_of_two_pods_with_one_name_the_newer_one_starts(gated: Gated) -> None:
+    """Its predecessor was deleted by force and may still run."""
+    world = gated.world
+    world.pod("a", phase="Pending", gpu0=3)
+    pod = world.state.pods[PodUid("uid-a")]
+    older = replace(pod, uid=PodUid("uid-0"), creation="2026-01-01T00:00:00Z")
+    newer = replace(pod, creation="2026-01-02T00:00:00Z")
+    world.state.on_update(newer, b"{}")
+    world.state.on_update(older, b"{}")
+    gated.lists()
+    assert await gated.gate.wait(gated.ids("a")) == ""
+    assert world.in_force("a") == share(3)
+
+
+async def test_kubelet_is_told_to_call_and_gets_the_sentence() -> None:
+    """Only where somebody decides about starts."""
+
+    async def check(ids: tuple[str, ...]) -> str:
+        return "" if ids == ("x",) else "no limit"
+
+    made = servicer(node(), before_start=check)
+    options = await made.GetDevicePluginOptions(api.Empty(), CONTEXT)
+    assert options.pre_start_required
+    well = api.PreStartContainerRequest(devicesIDs=["x"])
+    assert await made.PreStartContainer(well, CONTEXT) == api.PreStartContainerResponse()
+    with pytest.raises(RefusedError, match="FAILED_PRECONDITION: no limit"):
+        await made.PreStartContainer(api.PreStartContainerRequest(devicesIDs=["y"]), CONTEXT)

@@ -1,0 +1,415 @@
+"""The node's state, change by change: what is known afterwards, and who is woken."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from claimholding import prepared
+from fakedriver import t4
+from msgspec.structs import replace
+
+from gpucore.model import IsolationMode
+from gpucore.node.allocation.allocation_error import AllocationError, AllocationErrorCode
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.allocation.holdings import Held
+from gpucore.node.allocation.matcher import Granted
+from gpucore.units import GIB, GpuIndex, NodeName, PodUid
+from gpucore.wire.names import DEFAULT_NAMES as NAMES
+from gpucore.wire.names import V2_ASSIGNED
+from gpucore.wire.pods import Container, Pod
+from gpudeviceplugin.gpus.devices import NodeHardware
+from gpudeviceplugin.gpus.inventory import inventory_of
+from gpudeviceplugin.signals import Signal
+from gpudeviceplugin.state import NOTED_SECONDS, NodeState
+from gpukube.testing.clock import FakeClock
+
+INVENTORY = inventory_of(NodeHardware("535.1", (t4(0), t4(1))), GIB)
+CONFIRMED = {NAMES.mem_assigned: "true", V2_ASSIGNED: "true"}
+
+
+def pod(name: str, *, uid: str = "", phase: str = "Pending", **more: Any) -> Pod:
+    """A pod of three units, planned on GPU 0."""
+    texts = {NAMES.mem_idx: "0", NAMES.mem_pod: "3", NAMES.mem_assume_time: "17"}
+    made = Pod(
+        PodUid(uid or f"uid-{name}"),
+        "team",
+        name,
+        NodeName("n1"),
+        phase=phase,
+        annotations=texts,
+        containers=(Container("c0", {"aliyun.com/gpu-mem": "3"}),),
+    )
+    return replace(made, **more)
+
+
+RUNNING = pod("p", phase="Running", annotations=pod("p").annotations | CONFIRMED)
+
+
+class World:
+    """A state, and which of its signals were fired since the last look."""
+
+    def __init__(self, policy: GrantPolicy | None = None) -> None:
+        self.state = NodeState(policy or GrantPolicy())
+        self.state.equip(INVENTORY)
+        self._counts: dict[str, int] = {}
+        self.fired()
+
+    def fired(self) -> set[str]:
+        """Names of the signals."""
+        names = ("pods_changed", "inventory_changed", "outlook_changed", "grant_made")
+        now = {name: getattr(self.state, name).count for name in names}
+        found = {name for name in names if now[name] != self._counts.get(name)}
+        self._counts = now
+        return found
+
+    def ids(self, card: int, first: int = 0, count: int = 3) -> tuple[str, ...]:
+        """Ids of memory of a GPU."""
+        table = self.state.matcher.tables[Resource.MEM]
+        return table.ids[GpuIndex(card)][first : first + count]
+
+    def held(self, name: str, *ids: str) -> Held:
+        """Kubelet's row of a pod; without ids it lists the pod with nothing."""
+        rows = {"c0": {Resource.MEM: ids}} if ids else {}
+        return Held("team", name, rows)
+
+    def believe(self, *held: Held) -> bool:
+        """Kubelet's account, asked for now."""
+        return self.state.believe(held, asked_at=self.state.settled_turn())
+
+    def certain(self) -> "World":
+        """Kubelet's memory is known: no pod of before."""
+        self.state.on_replace(())
+        self.believe()
+        assert not self.state.suspicious
+        self.fired()
+        return self
+
+    def holds(self, name: str) -> frozenset[GpuIndex]:
+        """GPUs of a pod."""
+        return self.state.matcher.gpus_held("team", name)
+
+
+@pytest.fixture
+async def world() -> World:
+    """Two GPUs; nothing else is known."""
+    return World()
+
+
+@pytest.fixture(autouse=True)
+def one_clock(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
+    """The state reads the time of the test."""
+    monkeypatch.setattr("gpudeviceplugin.state.time.monotonic", clock.now)
+
+
+async def test_a_signal_wakes_all_who_have_not_seen_the_change(clock: FakeClock) -> None:
+    """Who has not counted it returns at once, who has waits for the next."""
+    signal = Signal()
+    signal.fire()
+    await signal.beyond(0)
+    waiting = [asyncio.create_task(signal.beyond(1)) for _ in range(2)]
+    await asyncio.sleep(1)
+    assert not any(each.done() for each in waiting)
+    signal.fire()
+    await asyncio.wait(waiting)
+    began = clock.seconds
+    await signal.beyond_or_after(2, 7.0)
+    assert clock.seconds == began + 7
+    await signal.beyond_or_after(1, 7.0)
+    assert clock.seconds == began + 7
+
+
+async def test_other_gpus_are_news_and_the_same_are_not(world: World) -> None:
+    """Whoever offers and whoever publishes is woken."""
+    assert not world.state.equip(INVENTORY)
+    assert world.fired() == set()
+    assert world.state.equip(replace(INVENTORY, gpus=INVENTORY.gpus[:1]))
+    assert world.fired() == {"inventory_changed", "outlook_changed"}
+    assert set(world.state.matcher.tables[Resource.MEM].ids) == {0}
+
+
+async def test_serving_is_published_when_it_changes(world: World) -> None:
+    """Kubelet's list is the same."""
+    world.state.serve(serving=False)
+    assert world.fired() == set()
+    world.state.serve(serving=True)
+    assert (world.state.serving, world.fired()) == (True, {"outlook_changed"})
+
+
+async def test_oversell_changes_the_devices_and_nothing_else_does(world: World) -> None:
+    """The other settings of the node count for the next grant."""
+    world.state.follow(cgpu_disable=True, oversell=1, cdi=False)
+    assert (world.state.policy.cgpu_disable, world.fired()) == (True, set())
+    world.state.follow(cgpu_disable=False, oversell=2, cdi=False)
+    assert world.fired() == {"inventory_changed", "outlook_changed"}
+    assert len(world.ids(0, 0, 99)) == 30
+    world.state.equip(replace(INVENTORY, driver="570"))
+    assert len(world.ids(0, 0, 99)) == 30
+
+
+async def test_cdi_that_is_switched_on_writes_the_files_of_running_containers(
+    world: World,
+) -> None:
+    """Once kubelet has told which; not before, and not again without a switch."""
+    accounts: list[int] = []
+    world.state.on_held = lambda held: accounts.append(len(held))
+    world.state.follow(cgpu_disable=False, oversell=1, cdi=True)
+    assert accounts == []
+    world.believe(world.held("p", *world.ids(0)))
+    world.state.follow(cgpu_disable=False, oversell=1, cdi=True)
+    assert accounts == [1]
+    world.state.follow(cgpu_disable=False, oversell=1, cdi=False)
+    assert accounts == [1, 1]
+
+
+async def test_a_grant_wakes_the_reconciler_and_a_refusal_does_not(world: World) -> None:
+    """A refusal hands nothing out."""
+    assert isinstance(world.state.grant(Resource.MEM, ("nothing",)), AllocationError)
+    assert world.fired() == set()
+    assert isinstance(world.state.grant(Resource.MEM, world.ids(0)), Granted)
+    assert world.fired() == {"grant_made"}
+
+
+async def test_kubelets_silence_counts_for_nothing_until_it_had_time_to_note_a_grant(
+    world: World, clock: FakeClock
+) -> None:
+    """Two seconds: before that the account is incomplete, after that it is the truth."""
+    world.certain().state.on_update(pod("p"), b"")
+    world.state.grant(Resource.MEM, world.ids(0))
+    assert not world.believe()
+    assert world.holds("p") == {0}
+    clock.seconds += NOTED_SECONDS
+    assert not world.believe()
+    assert world.holds("p") == {0}
+    clock.seconds += 0.1
+    assert world.believe()
+    assert world.holds("p") == frozenset()
+
+
+async def test_an_account_with_every_grant_in_it_is_complete(world: World) -> None:
+    """One id that is missing is a grant that kubelet has yet to note."""
+    world.certain().state.on_update(pod("p"), b"")
+    ids = world.ids(0)
+    world.state.grant(Resource.MEM, ids)
+    assert not world.believe(world.held("p", *ids[:2]))
+    assert world.believe(world.held("p", *ids))
+
+
+async def test_what_a_pod_had_is_free_when_it_has_ended(world: World) -> None:
+    """Kubelet still lists it; the next pod gets the ids all the same."""
+    world.state.on_replace((pod("p"),))
+    world.believe(world.held("p", *world.ids(0)))
+    assert world.holds("p") == {0}
+    world.state.on_update(pod("p", phase="Succeeded"), b"")
+    assert world.holds("p") == frozenset()
+    world.believe(world.held("p", *world.ids(0)))
+    assert world.holds("p") == frozenset()
+
+
+@pytest.mark.parametrize("how", ["deleted", "missing from a list"])
+async def test_what_a_pod_had_is_free_when_it_is_gone(world: World, how: str) -> None:
+    """However that is learnt."""
+    world.state.on_replace((pod("p"), pod("q")))
+    world.believe(world.held("p", *world.ids(0)), world.held("q", *world.ids(1)))
+    world.fired()
+    if how == "deleted":
+        world.state.on_delete(pod("p"))
+    else:
+        world.state.on_replace((pod("q"),))
+    assert "pods_changed" in world.fired()
+    assert [each.name for each in world.state.pods.values()] == ["q"]
+    assert (world.holds("p"), world.holds("q")) == (frozenset(), {1})
+    assert [each.name for each in world.state.matcher.queue] == ["q"]
+
+
+async def test_a_pod_that_replaced_one_of_its_name_keeps_what_it_holds(world: World) -> None:
+    """A StatefulSet's pod after a forced deletion: the old one goes later."""
+    old, new = pod("p", uid="old"), pod("p", uid="new")
+    world.state.on_replace((old, new))
+    world.believe(world.held("p", *world.ids(0)))
+    world.state.on_delete(old)
+    assert world.holds("p") == {0}
+    world.state.on_update(replace(new, phase="Failed"), b"")
+    assert world.holds("p") == frozenset()
+
+
+async def test_a_pod_of_the_same_name_that_has_ended_keeps_nothing(world: World) -> None:
+    """It replaces nobody: what the other one had is free when that one goes."""
+    old, new = pod("p", uid="old"), pod("p", uid="new", phase="Failed")
+    world.state.on_replace((old,))
+    world.believe(world.held("p", *world.ids(0)))
+    world.state.on_update(new, b"")
+    assert world.holds("p") == {0}
+    world.state.on_delete(old)
+    assert world.holds("p") == frozenset()
+
+
+async def test_pods_of_a_list_are_expected_in_order_of_creation(world: World) -> None:
+    """As kubelet takes them; whoever waits for a pod is woken."""
+    late, early = pod("late", creation="2026-01-02"), pod("early", creation="2026-01-01")
+    world.state.on_replace((late, early))
+    assert [each.name for each in world.state.matcher.queue] == ["early", "late"]
+    assert "pods_changed" in world.fired()
+
+
+async def test_whoever_waits_finds_the_pod_that_woke_it(world: World) -> None:
+    """The pod is known before its status is read, and both before anybody is woken."""
+    seen: list[Any] = []
+    count = world.state.pods_changed.count
+
+    def status(item: Pod, line: bytes) -> None:
+        known = item.uid in world.state.pods
+        seen.append((known, line, world.state.pods_changed.count - count))
+
+    world.state.on_status = status
+    world.state.on_update(pod("p"), b"line")
+    assert seen == [(True, b"line", 0)]
+    assert world.fired() == {"pods_changed"}
+
+
+async def test_what_kubelet_remembers_is_certain_once_pods_and_account_agree(
+    world: World,
+) -> None:
+    """Neither the account alone nor the pods alone; a running pod must be listed."""
+    world.believe()
+    assert not world.state.certain.is_set()
+    world.fired()
+    world.state.on_replace((RUNNING,))
+    assert world.fired() == {"pods_changed", "grant_made"}, "the account is fetched at once"
+    world.believe()
+    assert not world.state.certain.is_set()
+    world.believe(world.held("p", *world.ids(0)))
+    assert world.state.certain.is_set()
+    world.state.on_replace((RUNNING,))
+    assert world.fired() == {"pods_changed"}
+
+
+async def test_what_kubelet_forgot_is_kept_for_the_pod_that_runs_with_it(world: World) -> None:
+    """It lists the pod without devices; nobody else gets three units of GPU 0."""
+    world.state.on_replace((RUNNING,))
+    world.believe(world.held("p"))
+    assert world.state.forgotten == {RUNNING.uid}
+    assert world.holds("p") == {0}
+    taken = tuple(world.state.matcher.holdings.taken(Resource.MEM))
+    assert len(taken) == 3
+    assert isinstance(world.state.grant(Resource.MEM, taken[:1]), AllocationError)
+    world.believe(world.held("p"))
+    assert world.state.forgotten == {RUNNING.uid}, "also when kubelet is not suspected any more"
+    world.state.on_delete(RUNNING)
+    world.believe()
+    assert world.state.forgotten == set()
+    assert isinstance(world.state.grant(Resource.MEM, taken[:1]), Granted)
+
+
+async def test_a_pod_that_kubelet_empties_later_is_about_to_end(world: World) -> None:
+    """Only after a restart does an empty row mean a lost record."""
+    world.certain().state.on_update(RUNNING, b"")
+    world.believe(world.held("p", *world.ids(0)))
+    world.believe(world.held("p"))
+    assert world.state.forgotten == set()
+    assert world.holds("p") == frozenset()
+
+
+async def test_a_kubelet_that_restarted_gives_nobody_what_running_pods_had(world: World) -> None:
+    """Until it has told: the ids are reserved at once, and the account is fetched at once."""
+    world.certain().state.on_update(RUNNING, b"")
+    world.state.on_update(pod("waiting", creation="2026-01-02"), b"")
+    world.believe(world.held("p", *world.ids(0)))
+    world.fired()
+    world.state.kubelet_restarted()
+    assert (world.state.suspicious, world.fired()) == (True, {"grant_made"})
+    denial = world.state.grant(Resource.MEM, world.ids(0)[:1])
+    assert isinstance(denial, AllocationError)
+    assert "is in use by pod team/p" in denial.sentence
+
+
+async def test_a_kubelet_that_restarted_takes_pods_in_order_of_creation(world: World) -> None:
+    """Not in the order in which the watch told of them."""
+    for name, creation in (("late", "2026-01-02"), ("early", "2026-01-01")):
+        world.state.on_update(pod(name, creation=creation), b"")
+    assert [each.name for each in world.state.matcher.queue] == ["late", "early"]
+    world.state.kubelet_restarted()
+    assert [each.name for each in world.state.matcher.queue] == ["early", "late"]
+
+
+async def test_of_a_sidecar_that_kubelet_lists_its_account_is_the_truth(world: World) -> None:
+    """Only of init containers that it does not list the plugin's own record counts."""
+    sidecar = Container("i0", {"aliyun.com/gpu-mem": "3"}, restart_policy="Always")
+    waiting = pod("p", containers=(Container("c0"),), init_containers=(sidecar,))
+    world.certain().state.on_update(waiting, b"")
+    world.state.grant(Resource.MEM, world.ids(0))
+    world.state._recent.clear()
+    world.believe(Held("team", "p", {"i0": {Resource.MEM: world.ids(1)}}))
+    assert world.holds("p") == {1}
+
+
+async def test_gpus_are_in_use_while_any_part_of_them_is_held(world: World) -> None:
+    """Shares of a mode are those of the GPUs in that mode."""
+    first, second = INVENTORY.gpus
+    world.state.equip(
+        replace(INVENTORY, gpus=(first, replace(second, isolation=IsolationMode.MPS)))
+    )
+    assert not world.state.in_use(first.index)
+    table = world.state.matcher.tables[Resource.CORE]
+    row = {"c0": {Resource.CORE: table.ids[first.index][:1]}}
+    world.believe(Held("team", "p", row))
+    assert (world.state.in_use(first.index), world.state.in_use(second.index)) == (True, False)
+    assert not world.state.shares_behind_mps()
+    world.believe(world.held("p", *world.ids(1)))
+    assert world.state.shares_behind_mps()
+
+
+async def test_a_node_that_offers_claims_hands_out_no_devices(world: World) -> None:
+    """Also where kubelet asks in the moment of the change; its memory may be allocated by now."""
+    world.certain().state.offer("claims")
+    answer = world.state.grant(Resource.MEM, world.ids(0))
+    assert isinstance(answer, AllocationError)
+    assert answer.code is AllocationErrorCode.OFFERED_AS_CLAIMS
+    world.state.offer("devices")
+    assert not isinstance(world.state.grant(Resource.MEM, world.ids(0)), AllocationError)
+
+
+async def test_a_prepared_claim_holds_its_gpu(world: World) -> None:
+    """Then its isolation mode stays, and its MPS daemon too, but no device is granted."""
+    first, second = INVENTORY.gpus
+    modes = (first, replace(second, isolation=IsolationMode.MPS))
+    world.state.equip(replace(INVENTORY, gpus=modes))
+    world.state.claims.put(prepared("c", second, 2))
+    assert (world.state.in_use(first.index), world.state.in_use(second.index)) == (False, True)
+    assert world.state.shares_behind_mps()
+    assert not world.state.granted(second.index)
+    world.state.claims.drop("uid-c")
+    assert not world.state.in_use(second.index)
+
+
+async def test_what_init_containers_were_given_is_kept_while_their_pod_lives(
+    world: World,
+) -> None:
+    """Kubelet does not list it; the account has it."""
+    init = Container("i0", {"aliyun.com/gpu-mem": "3"})
+    waiting = pod("p", containers=(Container("c0"),), init_containers=(init,))
+    world.certain().state.on_update(waiting, b"")
+    world.state.grant(Resource.MEM, world.ids(0))
+    world.state._recent.clear()
+    world.believe(world.held("p"))
+    assert world.holds("p") == {0}
+    (account,) = world.state.account()
+    assert account.containers == {"i0": {Resource.MEM: world.ids(0)}}
+    assert world.state.initialized() == [frozenset({t4(0).uuid, "0"})]
+    world.state.on_update(replace(waiting, phase="Succeeded"), b"")
+    assert world.state.initialized() == []
+    assert world.holds("p") == frozenset()
+
+
+async def test_units_of_pods_of_the_original_plugin_are_where_their_annotations_say(
+    world: World,
+) -> None:
+    """Its ids meant nothing; GPUs, pods and account may become known in any order."""
+    texts = pod("p").annotations | {NAMES.mem_assigned: "true"}
+    old = pod("p", phase="Running", annotations=texts)
+    world.state.on_replace((old,))
+    world.believe(world.held("p", *world.ids(1)))
+    assert world.state.inherited.pods == {("team", "p")}
+    assert world.state.matcher.displaced == {GpuIndex(0): 3}
+    world.state.on_replace(())
+    assert world.state.matcher.displaced == {}

@@ -1,0 +1,353 @@
+"""Memory in use, round by round: attribution, metrics that come and go, and who is told."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from claimholding import prepared
+from fakedriver import t4
+from msgspec.structs import replace
+from prometheus_client import REGISTRY
+
+from gpucore.model import IsolationMode
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.allocation.holdings import Held
+from gpucore.node.isolation.overuse import AGAIN_SECONDS
+from gpucore.units import GIB, GpuIndex, NodeName, PodUid
+from gpucore.wire.pods import Container, Pod
+from gpudeviceplugin.cluster.events import WARNING, Subject
+from gpudeviceplugin.gpus.devices import GpuLostError, NodeHardware, Process, Usage
+from gpudeviceplugin.gpus.inventory import inventory_of
+from gpudeviceplugin.gpus.usage import MIB, OVERUSED, UsageMeter, Watch
+from gpudeviceplugin.state import NodeState
+
+FIRST, SECOND = t4(0).uuid, t4(1).uuid
+GI = 1024 * MIB
+
+
+def uid(number: int) -> PodUid:
+    return PodUid(f"00000000-0000-0000-0000-{number:012}")
+
+
+def pod(number: int, name: str) -> Pod:
+    """A pod whose processes are known by its uid."""
+    containers = (Container("c0", {"aliyun.com/gpu-mem": "2"}),)
+    return Pod(uid(number), "team", name, NodeName("n1"), phase="Running", containers=containers)
+
+
+class World:
+    """Driver, event recorder and limits in one, over pods with two units of a GPU each."""
+
+    def __init__(self, proc: Path, *, slack: int = 0) -> None:
+        self.proc = proc
+        self.state = NodeState(GrantPolicy())
+        self.state.equip(inventory_of(NodeHardware("535.1", (t4(0), t4(1))), GIB))
+        self.usages: dict[str, Usage] = {}
+        self.events: list[tuple[Subject, str, str, str]] = []
+        self.effects: list[Any] = []
+        watch = Watch(proc, every=4.0, slack=slack)
+        self.meter = UsageMeter(self.state, self, self, watch, self)  # type: ignore[arg-type]
+
+    async def usage(self, uuid: str) -> Usage:
+        """As the driver's."""
+        self.effects.append(f"usage {uuid[-1]}")
+        if uuid not in self.usages:
+            raise GpuLostError("lost")
+        return self.usages[uuid]
+
+    async def tell(self, subject: Subject, reason: str, message: str, *, kind: str) -> None:
+        """As the event recorder's."""
+        self.events.append((subject, reason, message, kind))
+
+    def measured(self, gpu: Any, usage: Usage, owners: Any, exempt: Any) -> None:
+        """As that of limits."""
+        self.effects.append(("limits", gpu.index, dict(owners), set(exempt)))
+
+    async def publish(self) -> None:
+        """As that of limits."""
+        self.effects.append("publish")
+
+    def holds(self, **pods: tuple[int, int, Resource]) -> None:
+        """Kubelet's account: by pod name the GPU, the first id and the resource; two ids each."""
+        held = []
+        for name, (card, first, resource) in pods.items():
+            ids = self.state.matcher.tables[resource].ids[card]  # type: ignore[index]
+            taken = ids[first : first + 2]
+            held.append(Held("team", name, {"c0": {resource: taken}}))
+        self.state.believe(held, asked_at=self.state.settled_turn())
+
+    def process(self, pid: int, owner: int | None) -> None:
+        """A process of the host; without an owner it is in no pod."""
+        folder = self.proc / str(pid)
+        folder.mkdir(parents=True)
+        text = f"0::/kubepods/pod{uid(owner)}/x\n" if owner is not None else "0::/system\n"
+        (folder / "cgroup").write_text(text)
+
+    def used(self, uuid: str, **sizes: int) -> None:
+        """The driver's figures: bytes by ``p<pid>``."""
+        processes = tuple(Process(int(key[1:]), size) for key, size in sizes.items())
+        self.usages[uuid] = Usage(16 * GI, sum(sizes.values()), processes)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Two pods that share GPU 0."""
+    made = World(tmp_path)
+    made.state.on_replace((pod(1, "a"), pod(2, "b")))
+    made.holds(a=(0, 0, Resource.MEM), b=(0, 2, Resource.MEM))
+    for pid, owner in ((11, 1), (12, 1), (21, 2), (31, 3), (99, None)):
+        made.process(pid, owner)
+    made.used(FIRST)
+    made.used(SECOND)
+    return made
+
+
+def of_pod(name: str, pod: str, card: int = 0) -> float | None:
+    """A metric of a pod on a GPU."""
+    labels = {"gpu": str(card), "exported_namespace": "team", "exported_pod": pod}
+    return REGISTRY.get_sample_value(f"gpushare_pod_{name}", labels)
+
+
+def of_card(name: str, card: int) -> float | None:
+    """A metric of a GPU."""
+    labels = {"gpu": str(card), "uuid": t4(card).uuid}
+    return REGISTRY.get_sample_value(f"gpushare_card_{name}", labels)
+
+
+async def test_bytes_are_those_of_the_pods_whose_processes_use_them(world: World) -> None:
+    """Processes of a pod are added up; those of no known pod are nobody's."""
+    world.used(FIRST, p11=100, p12=20, p21=3, p31=7, p99=1000, p404=5)
+    await world.meter.measure()
+    assert (of_pod("used_bytes", "a"), of_pod("used_bytes", "b")) == (120, 3)
+    assert of_card("unattributed_bytes", 0) == 7 + 1000 + 5
+    assert of_card("used_bytes", 0) == 1135
+    assert (of_card("used_bytes", 1), of_card("unattributed_bytes", 1)) == (0, 0)
+
+
+async def test_granted_units_are_those_of_kubelets_account(world: World) -> None:
+    """Of the GPU, and of each pod on it."""
+    world.holds(a=(0, 0, Resource.MEM), b=(1, 0, Resource.MEM))
+    await world.meter.measure()
+    assert [of_card("granted_units", card) for card in (0, 1)] == [2, 2]
+    assert (of_pod("granted_units", "a"), of_pod("granted_units", "b", 1)) == (2, 2)
+    assert of_pod("granted_units", "b") is None
+
+
+async def test_figures_of_a_pod_go_with_it(world: World) -> None:
+    """The next round has no series of a pod that has ended."""
+    world.used(FIRST, p11=3 * GI)
+    await world.meter.measure()
+    assert of_pod("over_bytes", "a") == GI
+    world.state.on_replace((pod(2, "b"),))
+    world.used(FIRST)
+    await world.meter.measure()
+    for name in ("granted_units", "used_bytes", "over_bytes"):
+        assert of_pod(name, "a") is None
+    assert of_card("granted_units", 0) == 2
+
+
+async def test_a_gpu_that_does_not_answer_keeps_its_figures_and_holds_up_no_other(
+    world: World,
+) -> None:
+    """What was handed out on it is known without the driver."""
+    world.used(FIRST, p11=100)
+    await world.meter.measure()
+    del world.usages[FIRST]
+    world.used(SECOND, p21=7)
+    await world.meter.measure()
+    assert (of_card("used_bytes", 0), of_card("used_bytes", 1)) == (100, 7)
+    assert of_card("granted_units", 0) == 4
+    assert (of_pod("granted_units", "a"), of_pod("used_bytes", "b", 1)) == (2, 7)
+
+
+async def test_the_limits_are_measured_gpu_by_gpu_and_published_once(world: World) -> None:
+    """A GPU that does not answer is left out; pods with the whole GPU are exempt."""
+    world.holds(a=(0, 0, Resource.MEM), b=(1, 0, Resource.GPU))
+    world.used(FIRST, p11=1)
+    world.used(SECOND, p21=1)
+    await world.meter.measure()
+    assert world.effects == [
+        "usage 0",
+        ("limits", 0, {11: uid(1)}, set()),
+        "usage 1",
+        ("limits", 1, {21: uid(2)}, {uid(2)}),
+        "publish",
+    ]
+    world.effects.clear()
+    del world.usages[FIRST]
+    await world.meter.measure()
+    assert world.effects[:2] == ["usage 0", "usage 1"]
+    assert world.effects[-1] == "publish"
+
+
+async def test_who_uses_more_than_its_share_is_told(world: World) -> None:
+    """Exactly the share is not more; the neighbour is told nothing."""
+    before = REGISTRY.get_sample_value("gpushare_plugin_overuses_total")
+    world.used(FIRST, p11=2 * GI, p21=2 * GI)
+    await world.meter.measure()
+    assert world.events == []
+    assert of_pod("over_bytes", "a") is None
+    world.used(FIRST, p11=2 * GI + 5 * MIB, p21=2 * GI)
+    await world.meter.measure()
+    subject = Subject("Pod", "a", "team", uid(1))
+    message = "uses 2053 MiB of GPU 0, but its share is 2048"
+    assert world.events == [(subject, OVERUSED, message, WARNING)]
+    assert of_pod("over_bytes", "a") == 5 * MIB
+    assert REGISTRY.get_sample_value("gpushare_plugin_overuses_total") == (before or 0) + 1
+
+
+async def test_over_use_that_goes_on_is_told_again_after_ten_minutes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its metric stays meanwhile; over-use that ended and began again is news."""
+    now = [1000.0]
+    monkeypatch.setattr("gpudeviceplugin.gpus.usage.time.monotonic", lambda: now[0])
+    world.used(FIRST, p11=3 * GI)
+    for seconds, told in ((0, 1), (AGAIN_SECONDS - 1, 1), (AGAIN_SECONDS, 2)):
+        now[0] = 1000.0 + seconds
+        await world.meter.measure()
+        assert len(world.events) == told
+        assert of_pod("over_bytes", "a") == GI
+    world.used(FIRST)
+    await world.meter.measure()
+    world.used(FIRST, p11=3 * GI)
+    await world.meter.measure()
+    assert len(world.events) == 3
+
+
+async def test_a_little_more_than_the_share_is_nobodys_business(tmp_path: Path) -> None:
+    """The slack is the setting, to the byte."""
+    world = World(tmp_path, slack=100)
+    world.state.on_replace((pod(1, "a"),))
+    world.holds(a=(0, 0, Resource.MEM))
+    world.process(11, 1)
+    world.used(FIRST, p11=2 * GI + 100)
+    await world.meter.measure()
+    assert world.events == []
+    world.used(FIRST, p11=2 * GI + 101)
+    await world.meter.measure()
+    assert len(world.events) == 1
+
+
+async def test_a_pod_on_another_gpu_than_its_own_was_given_nothing_there(world: World) -> None:
+    """Its share is of GPU 1."""
+    world.holds(a=(1, 0, Resource.MEM), b=(0, 2, Resource.MEM))
+    world.used(FIRST, p11=MIB)
+    await world.meter.measure()
+    assert [message for _, _, message, _ in world.events] == [
+        "uses 1 MiB of GPU 0, but its share is 0"
+    ]
+
+
+async def test_pods_without_a_share_of_memory_are_not_told(world: World) -> None:
+    """One with the whole GPU, one with compute alone, and this plugin's own pod."""
+    world.state.on_replace((pod(1, "a"), pod(2, "b"), pod(3, "plugin")))
+    world.holds(a=(0, 0, Resource.GPU), b=(0, 2, Resource.CORE))
+    world.used(FIRST, p11=9 * GI, p21=GI, p31=GI)
+    await world.meter.measure()
+    assert world.events == []
+    assert of_pod("used_bytes", "plugin") == GI
+
+
+async def test_a_pod_with_one_whole_gpu_and_a_share_of_another_has_no_share_of_the_first(
+    world: World,
+) -> None:
+    """Its containers have different ones."""
+    tables = world.state.matcher.tables
+    rows = {
+        "c0": {Resource.GPU: tables[Resource.GPU].ids[GpuIndex(0)]},
+        "c1": {Resource.MEM: tables[Resource.MEM].ids[GpuIndex(1)][:2]},
+    }
+    world.state.believe([Held("team", "a", rows)], asked_at=world.state.settled_turn())
+    world.used(FIRST, p11=9 * GI)
+    world.used(SECOND, p12=2 * GI)
+    await world.meter.measure()
+    assert world.events == []
+
+
+async def test_what_claims_hold_is_granted_like_devices(world: World) -> None:
+    """A pod that uses more than its claim is told; a part of a unit counts as a whole one."""
+    gpu = world.state.inventory.gpus[1]
+    claiming = Pod(uid(3), "team", "c", NodeName("n1"), phase="Running", claims=("own",))
+    world.state.on_update(claiming, b"")
+    world.state.claims.put(prepared("own", gpu, 3))
+    world.used(SECOND, p31=5 * GI)
+    await world.meter.measure()
+    assert (of_pod("granted_units", "c", 1), of_card("granted_units", 1)) == (3, 3)
+    assert of_pod("over_bytes", "c", 1) == 2 * GI
+    (told,) = [event for event in world.events if event[0].name == "c"]
+    assert "its share is 3072" in told[2]
+
+
+async def test_a_claim_of_a_whole_gpu_is_exempt_from_limits(world: World) -> None:
+    """Nobody is beside it, so its processes need no MPS daemon."""
+    gpu = world.state.inventory.gpus[1]
+    claiming = Pod(uid(3), "team", "c", NodeName("n1"), phase="Running", claims=("own",))
+    world.state.on_update(claiming, b"")
+    world.state.claims.put(prepared("own", gpu, gpu.units))
+    await world.meter.measure()
+    exempt = [effect[3] for effect in world.effects if effect[0] == "limits" and effect[1] == 1]
+    assert exempt == [{uid(3)}]
+
+
+async def test_the_unit_of_the_node_is_the_size_of_a_share(world: World) -> None:
+    """Two units of 256 MiB."""
+    inventory = world.state.inventory
+    world.state.equip(replace(inventory, unit=type(GIB)(256)))
+    world.used(FIRST, p11=513 * MIB)
+    await world.meter.measure()
+    assert [message for _, _, message, _ in world.events] == [
+        "uses 513 MiB of GPU 0, but its share is 512"
+    ]
+
+
+async def test_rounds_come_at_the_interval_and_after_a_change_of_the_gpus(
+    world: World, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new GPU has its figures at once."""
+    began, rounds = clock.seconds, list[float]()
+
+    async def measure() -> None:
+        rounds.append(clock.seconds - began)
+
+    monkeypatch.setattr(world.meter, "measure", measure)
+    running = asyncio.create_task(world.meter.run())
+    await asyncio.sleep(5)
+    world.state.inventory_changed.fire()
+    await asyncio.sleep(5)
+    running.cancel()
+    await asyncio.wait({running})
+    assert rounds == [0, 4, 5, 9]
+
+
+async def test_the_drivers_own_figure_of_a_pod_replaces_the_sum_of_its_processes(
+    world: World,
+) -> None:
+    """It counts for over-use too, and is no longer among the bytes of no known pod."""
+    exact = {uid(1): 3 * GI, uid(2): GI}
+
+    async def of_driver(gpu: Any) -> dict[PodUid, int]:
+        return exact if gpu.index == 0 else {}
+
+    world.meter._exact = of_driver
+    world.used(FIRST, p11=GI, p99=2 * GI)
+    await world.meter.measure()
+    assert (of_pod("used_bytes", "a"), of_pod("used_bytes", "b")) == (3 * GI, GI)
+    assert of_pod("over_bytes", "a") == GI
+    labels = {"gpu": "0", "uuid": FIRST}
+    assert REGISTRY.get_sample_value("gpushare_card_unattributed_bytes", labels) == GI
+
+
+async def test_a_pod_that_may_use_more_than_its_share_is_not_told_before(world: World) -> None:
+    """Its limit is what counts, where the driver holds it to that."""
+    first, second = world.state.inventory.gpus
+    gpus = (replace(first, isolation=IsolationMode.DRIVER), second)
+    world.state.equip(replace(world.state.inventory, gpus=gpus))
+    bursting = replace(pod(1, "a"), annotations={"gpushare/memory-limit": "5"})
+    world.state.on_update(bursting, b"{}")
+    world.used(FIRST, p11=5 * GI, p21=3 * GI)
+    await world.meter.measure()
+    assert [event[0].name for event in world.events] == ["b"]
+    assert of_pod("over_bytes", "a") is None
