@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from drawncluster import FakeCluster
 from fakehelm import FakeHelm
-from invoking import Outcome, Run
+from invoking import Run, WhatIfOutcome
 
-from gpuinspect.cli.main import app
+from gpuinspect.commands.main import app
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -39,13 +39,13 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs ``gpushare ARGS`` on a snapshot that is given as a cluster, through standard input."""
     monkeypatch.setenv("COLUMNS", "100")
 
-    def invoke(*args: str, on: FakeCluster | None = None) -> Outcome:
+    def invoke(*args: str, on: FakeCluster | None = None) -> WhatIfOutcome:
         flags = [] if on is None else ["--snapshot", "-"]
         raw = None if on is None else on.json()
         result = CliRunner().invoke(app, [*args, *flags], input=raw, prog_name="gpushare")
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
-        return Outcome(result.exit_code, result.stdout, result.stderr)
+        return WhatIfOutcome(result.exit_code, result.stdout, result.stderr)
 
     return invoke
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Card(NamedTuple):
-    """One card of an inventory."""
+    """One GPU of an inventory."""
 
     units: int
     model: str = "Tesla T4"
@@ -73,7 +73,7 @@ class FakeCluster:
         limits: Mapping[str, str] | None = None,
         **fields: Any,
     ) -> "FakeCluster":
-        """A pod whose containers ask for ``units``, placed on card ``index`` of ``node``."""
+        """A pod whose containers ask for ``units``, placed on GPU ``index`` of ``node``."""
         amounts = [units] if isinstance(units, int) else list(units)
         placed = {} if index is None else {"ALIYUN_COM_GPU_MEM_IDX": str(index)}
         asked = [{"aliyun.com/gpu-mem": str(n)} if n else {} for n in amounts]

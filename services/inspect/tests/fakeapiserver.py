@@ -22,6 +22,7 @@ class FakeApiServer:
         objects: single objects by path.
         statuses: path to the HTTP status to answer with instead.
         requests: paths with their queries, as they came.
+        impersonated: users that requests were made as.
         reviews: answers to reviews by path; ``bodies`` are the reviews that came.
     """
 
@@ -31,6 +32,7 @@ class FakeApiServer:
         self.objects: dict[str, dict[str, Any]] = {}
         self.statuses: dict[str, int] = {}
         self.requests: list[str] = []
+        self.impersonated: list[str] = []
         self.reviews: dict[str, dict[str, Any]] = {}
         self.bodies: list[dict[str, Any]] = []
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -106,6 +108,8 @@ class FakeApiServer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 authorized = self.headers["Authorization"] == f"Bearer {TOKEN}"
+                user = self.headers["Impersonate-User"]
+                server.impersonated += [user] if user else []
                 self.reply(*server.answer(self.path, authorized=authorized))
 
             def do_POST(self) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 from drawncluster import FakeCluster
 
 
-class Outcome(NamedTuple):
+class WhatIfOutcome(NamedTuple):
     """What a command printed and how it ended."""
 
     code: int
@@ -16,6 +16,6 @@ class Outcome(NamedTuple):
 class Run(Protocol):
     """Runs ``gpushare ARGS``, on a snapshot of ``on`` where one is given."""
 
-    def __call__(self, *args: str, on: FakeCluster | None = None) -> Outcome:
+    def __call__(self, *args: str, on: FakeCluster | None = None) -> WhatIfOutcome:
         """What it printed and how it ended."""
         ...

@@ -69,7 +69,7 @@ def test_nodes_that_the_pod_excludes(
     """A pod whose nodeSelector or affinity excludes the nodes with room fits nowhere."""
     two_nodes(cluster, **spec)
     out = run("explain", "pod", "p", on=cluster).out
-    assert "waiting: no node can take it now" in out
+    assert "pending: it fits no node now" in out
     assert "It fits" not in out
     assert f"2      NodeAffinityMismatch  {words}" in out
     assert helps(run, cluster)[0] == (
@@ -87,7 +87,7 @@ def test_nodes_whose_taint_is_not_tolerated(run: Run, cluster: FakeCluster, tmp_
     assert "2      TaintNotTolerated  taint dedicated=ml:NoSchedule" in out
     assert "n1 has enough GPU memory; the pod is blocked by taint dedicated=ml:NoSchedule" in out
     asked = run("whatif", "-f", manifest(tmp_path), on=cluster).out
-    assert "fits nowhere: 2 nodes: taint dedicated=ml:NoSchedule\n" in asked
+    assert "fits no node: 2 nodes: taint dedicated=ml:NoSchedule\n" in asked
     tolerating = manifest(tmp_path, tolerations=[{"key": "dedicated", "operator": "Exists"}])
     assert run("whatif", "-f", tolerating, on=cluster).code == 0
 
@@ -99,7 +99,7 @@ def test_whatif_names_the_selector_that_no_node_matches(
     two_nodes(cluster)
     out = run("whatif", "-f", manifest(tmp_path, nodeSelector={"disktype": "ssd"}), on=cluster).out
     assert "no node takes new pods" not in out
-    assert "fits nowhere: 2 nodes: nodeSelector disktype=ssd\n" in out
+    assert "fits no node: 2 nodes: nodeSelector disktype=ssd\n" in out
 
 
 def test_isolation_that_no_gpu_offers(run: Run, cluster: FakeCluster) -> None:
@@ -108,8 +108,8 @@ def test_isolation_that_no_gpu_offers(run: Run, cluster: FakeCluster) -> None:
     cluster.pod("p", 8, phase="Pending", annotations={"gpushare/isolation": "mps"})
     assert helps(run, cluster) == [
         (
-            "Turn MPS on for the node, or drop the pod's annotation gpushare/isolation; "
-            "shares over several cards need cards without MPS."
+            "Turn that mode on for the node, or drop the pod's annotation gpushare/isolation; "
+            "shares over several GPUs need GPUs without MPS."
         )
     ]
 
@@ -120,13 +120,13 @@ def test_more_compute_than_a_gpu_has(run: Run, cluster: FakeCluster, tmp_path: P
     limits = {"aliyun.com/gpu-core.percentage": "150"}
     cluster.pod("p", 4, phase="Pending", limits=limits)
     out = run("explain", "pod", "p", on=cluster).out
-    assert "1      ComputeTooLarge  a GPU has 100 percent, asked 150" in out
+    assert "1      ComputeTooLarge  a GPU has 100 percent, requested 150" in out
     assert helps(run, cluster) == [
         "Request at most 100 percent, or spread the pod over GPUs with the label gpu-count."
     ]
     box = {"container": {"resources": {"limits": {"aliyun.com/gpu-mem": 4, **limits}}}}
     asked = run("whatif", "-f", manifest(tmp_path, **box), on=cluster).out
-    assert "fits nowhere: 1 node: a GPU has 100 percent, asked 150\n" in asked
+    assert "fits no node: 1 node: a GPU has 100 percent, requested 150\n" in asked
 
 
 def test_more_whole_gpus_than_any_node_has(run: Run, cluster: FakeCluster) -> None:
@@ -136,7 +136,7 @@ def test_more_whole_gpus_than_any_node_has(run: Run, cluster: FakeCluster) -> No
     cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu": "3"})
     assert helps(run, cluster) == [
         "no node has 3 healthy GPUs; n has the most, 2: request at most 2",
-        "card 1 can be had now, on n",
+        "GPU 1 can be had now, on n",
     ]
 
 
@@ -155,9 +155,9 @@ def test_an_amount_in_bytes(run: Run, cluster: FakeCluster, tmp_path: Path) -> N
     cluster.node("n", cards=[Card(15)])
     cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu-mem": "8Gi"})
     assert "amounts are whole numbers of GiB: write 8" in helps(run, cluster)[0]
-    assert "Asks:       8Gi of memory" in run("explain", "pod", "p", on=cluster).out
+    assert "Requests:   8Gi of memory" in run("explain", "pod", "p", on=cluster).out
     asked = run("whatif", "-f", manifest(tmp_path, "8Gi"), on=cluster).out
-    assert "largest card 15 GiB, asked 8Gi; amounts are whole numbers of GiB: write 8\n" in asked
+    assert "largest GPU 15 GiB, requested 8Gi; amounts are whole numbers of GiB: write 8\n" in asked
 
 
 @pytest.mark.parametrize(
@@ -166,21 +166,22 @@ def test_an_amount_in_bytes(run: Run, cluster: FakeCluster, tmp_path: Path) -> N
         (
             {"limits": {"aliyun.com/gpu-mem": 3.5}},
             (
-                "aliyun.com/gpu-mem: 3.5 is refused by the API server, which takes whole numbers: "
+                "aliyun.com/gpu-mem: 3.5 is rejected by the API server, which "
+                "accepts integers only: "
                 "write 4"
             ),
         ),
         (
             {"requests": {"aliyun.com/gpu-mem": 3}},
             (
-                "aliyun.com/gpu-mem is requested without a limit, which the API server refuses: "
+                "aliyun.com/gpu-mem is requested without a limit, which the API server rejects: "
                 "set it in limits"
             ),
         ),
         (
             {"requests": {"aliyun.com/gpu-mem": 3}, "limits": {"aliyun.com/gpu-mem": 4}},
             (
-                "aliyun.com/gpu-mem has request 3 and limit 4, which the API server refuses: "
+                "aliyun.com/gpu-mem has request 3 and limit 4, which the API server rejects: "
                 "they must be equal"
             ),
         ),
@@ -212,11 +213,11 @@ def test_cpu_that_is_requested_elsewhere(run: Run, cluster: FakeCluster, tmp_pat
     limits = {"aliyun.com/gpu-mem": "4", "cpu": "2"}
     cluster.pod("p", 4, phase="Pending", limits={"cpu": "2"})
     out = run("explain", "pod", "p", on=cluster).out
-    assert "1      InsufficientResources  cpu: asked 2, 1 of 4 free" in out
+    assert "1      InsufficientResources  cpu: requested 2, 1 of 4 free" in out
     assert "n has enough GPU memory; the pod is blocked by insufficient cpu" in out
     box = {"container": {"resources": {"limits": limits}}}
     asked = run("whatif", "-f", manifest(tmp_path, **box), on=cluster).out
-    assert "fits nowhere: 1 node: cpu: asked 2, 1 of 4 free\n" in asked
+    assert "fits no node: 1 node: cpu: requested 2, 1 of 4 free\n" in asked
 
 
 def test_the_end_of_a_pod_counts_its_cpu_too(run: Run, cluster: FakeCluster) -> None:
@@ -278,7 +279,7 @@ def test_an_uneven_split_is_helped(run: Run, cluster: FakeCluster) -> None:
     cluster.node("n", cards=[Card(15), Card(15)])
     cluster.pod("p", 7, phase="Pending", metadata={"labels": {"aliyun.com/gpu-count": "2"}})
     out = run("explain", "pod", "p", on=cluster).out
-    assert "What would help:\n  - Ask for a multiple of the label gpu-count.\n" in out
+    assert "What would help:\n  - Request a multiple of the label gpu-count.\n" in out
 
 
 def test_unhealthy_gpus_are_not_schedulable(run: Run, cluster: FakeCluster) -> None:

@@ -130,10 +130,10 @@ def test_explain_asks_the_policy_of_the_extender(run: Run, halves: FakeCluster) 
     """Why a pod sits on its GPU is judged by the policy that placed it."""
     extender(halves, "--policy=spread")
     out = run("explain", "pod", "b", on=halves).out
-    assert "spread would choose the same again: the emptiest card that takes it" in out
+    assert "spread would choose the same again: the emptiest GPU that fits" in out
     assert "Policy:     spread, topology best-effort (set on pod gpushare/extender-0)" in out
     other = run("explain", "pod", "b", "--policy=binpack", on=halves).out
-    assert "binpack would choose 2 GiB on card 0 of node n now" in other
+    assert "binpack would choose 2 GiB on GPU 0 of node n now" in other
     assert run("explain", "pod", "b", "--policy=best", on=halves).code == 2
 
 
@@ -144,7 +144,7 @@ def test_explain_asks_the_topology_policy_of_the_extender(run: Run, cluster: Fak
     cluster.pod("w", node="n", annotations=placed, limits={"aliyun.com/gpu": "2"})
     extender(cluster, "--topology-policy=simple")
     out = run("explain", "pod", "w", on=cluster).out
-    assert "simple (the default) would choose the same of the 3 cards" in out
+    assert "simple (the default) would choose the same of the 3 GPUs" in out
 
 
 SETS = "/etc/gpushare/topology/sets.json"
@@ -169,7 +169,7 @@ def mounting(cluster: FakeCluster, text: str, *, namespace: str = "gpushare") ->
 
 @pytest.fixture
 def typed(cluster: FakeCluster) -> FakeCluster:
-    """A node of the type "box" with three whole GPUs."""
+    """A node of the type "box" with three exclusive GPUs."""
     cluster.node("n", cards=[Card(15)] * 3, resources=WHOLE)
     cluster.items[-1]["metadata"]["annotations"]["NODE_TYPE"] = "box"
     return cluster

@@ -7,13 +7,20 @@ import pytest
 from drawncluster import FakeCluster
 from fakeapiserver import FakeApiServer
 
-from gpuinspect.collect import CONFIG_MAPS, FAILED_SCHEDULING, LiveReader, Wanted, live
-from gpuinspect.collect import FORBIDDEN_SECONDS as LATER
-from gpuinspect.errors import ClusterError
-from gpuinspect.kube import Kube
+from gpuinspect.cluster.collect import (
+    CONFIG_MAPS,
+    FAILED_SCHEDULING,
+    ClusterSource,
+    ListRequest,
+    LiveReader,
+    live,
+)
+from gpuinspect.cluster.collect import FORBIDDEN_SECONDS as LATER
+from gpukube.blocking import BlockingClient
+from gpukube.errors import ForbiddenError, InvalidReplyError
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
-LABELLED = Wanted("ConfigMap", "/api/v1/configmaps", {"labelSelector": "a=b"})
+LABELLED = ListRequest("ConfigMap", "/api/v1/configmaps", {"labelSelector": "a=b"})
 
 
 @pytest.fixture
@@ -28,9 +35,11 @@ def server(cluster: FakeCluster) -> Iterator[FakeApiServer]:
 
 
 @pytest.fixture
-def kube(server: FakeApiServer, tmp_path: Path) -> Kube:
+def kube(server: FakeApiServer, tmp_path: Path) -> Iterator[BlockingClient]:
     """A client of it."""
-    return Kube.connect(kubeconfig=server.kubeconfig(tmp_path), context=None, timeout=60)
+    path = server.kubeconfig(tmp_path)
+    with BlockingClient.connect(path, user_agent="test", seconds=60) as client:
+        yield client
 
 
 def lists_of(server: FakeApiServer, path: str) -> int:
@@ -38,7 +47,7 @@ def lists_of(server: FakeApiServer, path: str) -> int:
     return sum(request.partition("?")[0] == path for request in server.requests)
 
 
-def test_an_empty_list_is_known(kube: Kube) -> None:
+def test_an_empty_list_is_known(kube: BlockingClient) -> None:
     """A list that was read and holds nothing means that there is nothing."""
     found = live(kube, [FAILED_SCHEDULING])
     assert found.knows("Event")
@@ -47,7 +56,7 @@ def test_an_empty_list_is_known(kube: Kube) -> None:
 
 @pytest.mark.parametrize("status", [401, 403, 404, 500])
 def test_a_list_that_cannot_be_read_is_not_an_empty_one(
-    kube: Kube, server: FakeApiServer, status: int
+    kube: BlockingClient, server: FakeApiServer, status: int
 ) -> None:
     """Nothing is known of its kind, and the reason is kept; nodes and pods are there."""
     server.statuses[CONFIG_MAPS.path] = status
@@ -58,40 +67,42 @@ def test_a_list_that_cannot_be_read_is_not_an_empty_one(
     assert (len(found.nodes), len(found.pods), found.knows("Event")) == (1, 1, True)
 
 
-def test_a_kind_is_unknown_where_one_of_its_lists_is(kube: Kube, server: FakeApiServer) -> None:
+def test_a_kind_is_unknown_where_one_of_its_lists_is(
+    kube: BlockingClient, server: FakeApiServer
+) -> None:
     """What the other list holds is there, but none in it does not mean none in the cluster."""
     server.statuses[LABELLED.path] = 403
     found = live(kube, [CONFIG_MAPS, LABELLED])
     assert (found.knows("ConfigMap"), len(found.all("ConfigMap"))) == (False, 1)
 
 
-def test_a_kind_that_was_not_requested_is_unknown(kube: Kube) -> None:
+def test_a_kind_that_was_not_requested_is_unknown(kube: BlockingClient) -> None:
     """Nobody requested it, so nothing is known of it."""
     assert not live(kube).knows("ConfigMap")
 
 
 @pytest.mark.parametrize("path", [NODES, PODS])
-def test_nodes_and_pods_are_needed(kube: Kube, server: FakeApiServer, path: str) -> None:
+def test_nodes_and_pods_are_needed(kube: BlockingClient, server: FakeApiServer, path: str) -> None:
     """Without them no question is answered."""
     server.statuses[path] = 403
-    with pytest.raises(ClusterError, match="403"):
+    with pytest.raises(ForbiddenError, match="403"):
         live(kube)
 
 
-def test_an_object_that_is_none_is_an_error(kube: Kube, server: FakeApiServer) -> None:
+def test_an_object_that_is_none_is_an_error(kube: BlockingClient, server: FakeApiServer) -> None:
     """A list whose objects cannot be read is no cluster."""
     server.lists[PODS] = [{"metadata": {"name": 3}}]
-    with pytest.raises(ClusterError, match="cannot be read"):
+    with pytest.raises(InvalidReplyError, match="cannot be parsed"):
         live(kube)
 
 
-def test_the_selector_of_a_list_is_sent(kube: Kube, server: FakeApiServer) -> None:
+def test_the_selector_of_a_list_is_sent(kube: BlockingClient, server: FakeApiServer) -> None:
     """Only what is needed is requested."""
     live(kube, [FAILED_SCHEDULING])
     assert any("fieldSelector=involvedObject.kind" in request for request in server.requests)
 
 
-def test_a_forbidden_list_is_requested_seldom(kube: Kube, server: FakeApiServer) -> None:
+def test_a_forbidden_list_is_requested_seldom(kube: BlockingClient, server: FakeApiServer) -> None:
     """A dashboard without the right to read ConfigMaps does not request them at every read."""
     now = [0.0]
     read = LiveReader(kube, [CONFIG_MAPS, FAILED_SCHEDULING], lambda: now[0])
@@ -106,7 +117,9 @@ def test_a_forbidden_list_is_requested_seldom(kube: Kube, server: FakeApiServer)
     assert read().knows("ConfigMap")
 
 
-def test_a_list_that_failed_is_requested_again_at_once(kube: Kube, server: FakeApiServer) -> None:
+def test_a_list_that_failed_is_requested_again_at_once(
+    kube: BlockingClient, server: FakeApiServer
+) -> None:
     """Only a refusal lasts; an error of the API server passes."""
     read = LiveReader(kube, [CONFIG_MAPS], lambda: 0.0)
     server.statuses[CONFIG_MAPS.path] = 500
@@ -115,7 +128,69 @@ def test_a_list_that_failed_is_requested_again_at_once(kube: Kube, server: FakeA
     assert read().knows("ConfigMap")
 
 
-def test_repeated_reads_may_come_from_the_cache(kube: Kube, server: FakeApiServer) -> None:
+def test_repeated_reads_may_come_from_the_cache(
+    kube: BlockingClient, server: FakeApiServer
+) -> None:
     """A dashboard spares the store of the API server."""
     LiveReader(kube, [])()
+    assert all("resourceVersion=0" in request for request in server.requests)
+
+
+def test_a_snapshot_is_read_in_place_of_a_cluster(cluster: FakeCluster, tmp_path: Path) -> None:
+    """The file goes first, and no credentials are looked for."""
+    path = tmp_path / "snapshot.json"
+    path.write_text(cluster.node("n", total=15).json())
+    source = ClusterSource(kubeconfig=tmp_path / "none", snapshot=path)
+    found = source.read(CONFIG_MAPS)
+    assert [node.name for node in found.nodes] == ["n"]
+    assert not found.knows("ConfigMap")
+
+
+def test_a_source_has_the_credentials_of_its_flags(server: FakeApiServer, tmp_path: Path) -> None:
+    """File, context and time-out; the cluster is read at once and not from the cache."""
+    config = server.kubeconfig(tmp_path)
+    found = ClusterSource(kubeconfig=config).read(CONFIG_MAPS, FAILED_SCHEDULING)
+    assert (len(found.nodes), len(found.all("ConfigMap"))) == (1, 1)
+    assert found.knows("Event")
+    assert not any("resourceVersion" in request for request in server.requests)
+    with pytest.raises(ForbiddenError, match="401"):
+        ClusterSource(kubeconfig=config, context="stranger").read()
+    assert ClusterSource().timeout == 30.0
+    assert ClusterSource(kubeconfig=config, timeout=7.0).connect().seconds == 7.0
+
+
+def test_what_was_not_requested_again_keeps_its_reason(
+    kube: BlockingClient, server: FakeApiServer
+) -> None:
+    """The reason of each list that is forbidden is its own, and an allowed one has none."""
+    read = LiveReader(kube, [CONFIG_MAPS, FAILED_SCHEDULING], lambda: 5.0)
+    server.statuses[CONFIG_MAPS.path] = 403
+    first, second = read(), read()
+    assert first.missing == second.missing
+    assert list(second.missing) == ["ConfigMap"]
+    assert CONFIG_MAPS.path in second.missing["ConfigMap"]
+    assert second.forbidden == frozenset()
+    assert second.knows("Event")
+
+
+def test_kinds_that_were_requested_come_with_the_rest(kube: BlockingClient) -> None:
+    """Raw objects of every kind; an empty list is one too."""
+    found = live(kube, [CONFIG_MAPS, FAILED_SCHEDULING])
+    assert {kind: len(raws) for kind, raws in found.raw.items()} == {
+        "Node": 1,
+        "Pod": 1,
+        "ConfigMap": 1,
+        "Event": 0,
+    }
+    assert found.forbidden == frozenset()
+
+
+def test_the_cache_is_asked_for_only_where_it_will_do(
+    kube: BlockingClient, server: FakeApiServer
+) -> None:
+    """A command that runs once shows the cluster as it is."""
+    live(kube, [CONFIG_MAPS])
+    assert not any("resourceVersion" in request for request in server.requests)
+    server.requests.clear()
+    live(kube, [CONFIG_MAPS], cached=True)
     assert all("resourceVersion=0" in request for request in server.requests)

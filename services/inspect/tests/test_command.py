@@ -11,8 +11,8 @@ import pytest
 from drawncluster import Card, FakeCluster
 from invoking import Run
 
-from gpuinspect.cli import completion
-from gpuinspect.cli.main import COMMANDS, app, command_of
+from gpuinspect.commands.main import COMMANDS, app, command_of
+from gpuinspect.commands.options import completion
 
 
 def test_help_lists_every_command(run: Run) -> None:
@@ -33,10 +33,18 @@ def test_unknown_commands_are_usage_errors(run: Run) -> None:
     assert run("inspekt").code == 2
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("inspct", "inspect"), ("pendign", "pending"), ("doktor", "doctor")]
+)
+def test_a_mistyped_command_is_answered_with_the_near_one(run: Run, typed: str, meant: str) -> None:
+    """The command that was probably meant is named."""
+    assert f"No such command '{typed}'. Did you mean '{meant}'?" in run(typed).err
+
+
 def test_help_imports_nothing_heavy() -> None:
     """Listing the commands loads neither a Kubernetes client nor any decoder."""
     code = (
-        "import sys; from gpuinspect.cli.main import app\n"
+        "import sys; from gpuinspect.commands.main import app\n"
         "try: app(['--help'], prog_name='gpushare')\n"
         "except SystemExit: pass\n"
         "heavy = {'kubernetes', 'msgspec', 'yaml', 'rich', 'gpucore'} & set(sys.modules)\n"
@@ -51,6 +59,7 @@ def test_help_imports_nothing_heavy() -> None:
 def test_version(run: Run) -> None:
     """The version is one line."""
     assert run("version").out.startswith("gpushare 0.")
+    assert run("--version").out == run("version").out
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -94,7 +103,7 @@ def test_a_snapshot_reads_back(run: Run, cluster: FakeCluster, tmp_path: Path) -
 
 
 def large(nodes: int, pods: int) -> FakeCluster:
-    """Nodes of eight cards with pods that carry as much text as real ones."""
+    """Nodes of eight GPUs with pods that carry as much text as real ones."""
     cluster = FakeCluster()
     for i in range(nodes):
         cluster.node(f"n{i:04}", cards=[Card(15)] * 8)
@@ -104,6 +113,7 @@ def large(nodes: int, pods: int) -> FakeCluster:
     return cluster
 
 
+@pytest.mark.slow
 def test_a_thousand_nodes_cost_few_plain_readings(tmp_path: Path) -> None:
     """1,000 nodes and 10,000 pods: less CPU time than five runs that read the same JSON.
 
@@ -116,6 +126,7 @@ def test_a_thousand_nodes_cost_few_plain_readings(tmp_path: Path) -> None:
     assert _costs_less_than(5, plain, line, cache=tmp_path, tries=5)
 
 
+@pytest.mark.slow
 def test_help_is_quick(tmp_path: Path) -> None:
     """``--help`` takes less CPU time than ten starts of Python, 150 ms where one takes 15."""
     line = ["-m", "gpuinspect", "--help"]
@@ -150,6 +161,7 @@ def _cpu_seconds(arguments: list[str], *, cache: Path) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     """``gpushare ... | head -1`` ends without a traceback."""
     path = tmp_path / "large.json"

@@ -10,11 +10,10 @@ from drawncluster import Card, FakeCluster
 from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
-from gpuinspect.errors import ClusterError
-from gpuinspect.snapshots import Snapshot, decode
+from gpuinspect.cluster.snapshots import Snapshot, decode
 from gpuinspect.web.app import _versions, make_app
 from gpuinspect.web.feed import PAUSE, Feed, pause
-from gpuinspect.web.markup import el, join
+from gpukube.errors import InvalidReplyError
 
 
 @dataclass
@@ -29,13 +28,13 @@ class FakeReader:
     def __call__(self) -> Snapshot:
         self.reads += 1
         if self.down:
-            raise ClusterError(self.down)
+            raise InvalidReplyError(self.down)
         return decode(self.cluster.json().encode())
 
 
 @pytest.fixture
 def cluster() -> FakeCluster:
-    """A node with two cards, one held in part, and a pod that waits."""
+    """A node with two GPUs, one held in part, and a pod that waits."""
     cluster = FakeCluster().node("n1", address="10.0.0.1", cards=[Card(15), Card(15, mode="mps")])
     cluster.pod("web", 6, node="n1", index=0)
     return cluster.pod("large", 16, phase="Pending", namespace="team")
@@ -63,7 +62,7 @@ def browser(feed: Feed) -> Iterator[TestClient]:
 
 
 def test_cluster_page(browser: TestClient) -> None:
-    """Totals, a bar a card with figures in words, a link to each pod, and the waiting count."""
+    """Totals, a bar a GPU with figures in words, links to pods, the number of pending pods."""
     text = browser.get("/").text
     assert "6/30 GiB (20%)" in text
     assert "GPU0 6/15" in text
@@ -73,7 +72,7 @@ def test_cluster_page(browser: TestClient) -> None:
 
 
 def test_node_page(browser: TestClient) -> None:
-    """Cards with model and UUID, and the pods with what they hold."""
+    """GPUs with model and UUID, and the pods with what they hold."""
     text = browser.get("/nodes/n1").text
     assert "Tesla T4" in text
     assert "GPU-n1-1" in text
@@ -83,15 +82,15 @@ def test_node_page(browser: TestClient) -> None:
 def test_pod_page(browser: TestClient) -> None:
     """The explanation of a pod that waits."""
     text = browser.get("/pods/team/large").text
-    assert "waiting: no node can take it now" in text
-    assert "largest card 15 GiB, asked 16" in text
+    assert "pending: it fits no node now" in text
+    assert "largest GPU 15 GiB, requested 16" in text
 
 
 def test_waiting_page(browser: TestClient) -> None:
     """Pods that wait, each with its reason."""
     text = browser.get("/pods").text
     assert "team/large" in text
-    assert "1 node: largest card 15 GiB, asked 16" in text
+    assert "1 node: largest GPU 15 GiB, requested 16" in text
 
 
 def test_pods_with_one_request_and_other_constraints(
@@ -118,7 +117,7 @@ def test_the_policy_is_on_the_pages(browser: TestClient, feed: Feed, cluster: Fa
     asyncio.run(feed.refresh())
     text = browser.get("/whatif", params={"mem": "2"}).text
     assert "Policy: spread, topology best-effort (set on pod g/e)" in text
-    assert "2 GiB on card 1" in text
+    assert "2 GiB on GPU 1" in text
     assert "spread, topology best-effort" in browser.get("/pods/default/web").text
 
 
@@ -126,7 +125,7 @@ def test_what_if_page(browser: TestClient) -> None:
     """The form answers with the core's placement and keeps its values."""
     text = browser.get("/whatif", params={"mem": "9", "replicas": "3"}).text
     assert "2 of 3 pods fit" in text
-    assert "9 GiB on card 0 of node n1" in text
+    assert "9 GiB on GPU 0 of node n1" in text
     assert 'value="9"' in text
     added = browser.get("/whatif", params={"mem": "9", "replicas": "3", "add": "1", "like": "n1"})
     assert "3 of 3 pods fit" in added.text
@@ -201,9 +200,11 @@ def test_a_cluster_that_stops_answering(
     browser: TestClient, feed: Feed, reader: FakeReader
 ) -> None:
     """The last state stays on the page, marked with the reason; the service is not ready."""
-    reader.down = "the API server does not answer"
+    reader.down = "the API server does not respond"
     asyncio.run(feed.refresh())
-    assert "Out of date: the API server does not answer" in browser.get("/").text
+    text = browser.get("/").text
+    assert 'class="stale" role="alert"' in text
+    assert "Reason: the API server does not respond" in text
     assert "6/30 GiB" in browser.get("/").text
     assert browser.get("/readyz").status_code == 503
     reader.down = ""
@@ -221,7 +222,7 @@ def test_what_is_gone_is_said_to_the_script(browser: TestClient) -> None:
     """The part of a page that is no more is a sentence with status 404, not an empty answer."""
     answer = browser.get("/pods/default/none", headers={"X-Part": "main"})
     assert answer.status_code == 404
-    assert "There is none of this name." in answer.text
+    assert "This object does not exist." in answer.text
 
 
 def test_the_window_is_named_after_what_it_shows(browser: TestClient) -> None:
@@ -242,12 +243,3 @@ async def test_only_changes_are_news(feed: Feed, cluster: FakeCluster) -> None:
     await feed.refresh()
     assert await asyncio.wait_for(waiting, 60) == "data: 2\n\n"
     await listener.aclose()
-
-
-def test_elements_escape_and_join() -> None:
-    """Attributes and text are escaped; elements, lists and nothing are joined."""
-    inner = el("b", "a < b")
-    assert el("p", inner, [1, None], title='"x"', hidden=True, id=None, class_="c") == (
-        '<p title="&quot;x&quot;" hidden class="c"><b>a &lt; b</b>1</p>'
-    )
-    assert join([inner, " & "]) == "<b>a &lt; b</b> &amp; "

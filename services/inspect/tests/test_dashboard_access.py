@@ -15,20 +15,20 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
-from gpuinspect.errors import ClusterError
-from gpuinspect.kube import Kube
-from gpuinspect.snapshots import decode
-from gpuinspect.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS, TokenReviewer
+from gpuinspect.cluster.snapshots import decode
+from gpuinspect.cluster.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS, TokenReviewer
 from gpuinspect.web.access import (
     COOKIE,
     MOST_SESSIONS,
     REMEMBERED_SECONDS,
     SESSION_SECONDS,
+    AuthMiddleware,
     Expiring,
-    Gate,
 )
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
+from gpukube.blocking import BlockingClient
+from gpukube.errors import InvalidReplyError, UnreachableError
 
 
 class FakeReviewer:
@@ -43,7 +43,7 @@ class FakeReviewer:
         """The token is the right one."""
         self.asked += 1
         if self.down:
-            raise ClusterError("the API server does not answer")
+            raise UnreachableError("POST /tokenreviews: refused")
         return token == self.right
 
 
@@ -154,7 +154,7 @@ def test_an_empty_token_is_refused_without_a_review(
 def gate(reviewer: FakeReviewer, clock: Callable[[], float]) -> TestClient:
     """A browser in front of a gate with this clock; behind it is one page."""
     app = Starlette(routes=[Route("/", lambda _request: PlainTextResponse("inside"))])
-    return TestClient(Gate(app, reviewer, clock), follow_redirects=False)
+    return TestClient(AuthMiddleware(app, reviewer, clock), follow_redirects=False)
 
 
 def test_a_good_token_is_reviewed_again_after_a_minute(reviewer: FakeReviewer) -> None:
@@ -227,9 +227,9 @@ class Reviews:
         self.answers = answers
         self.sent: list[tuple[str, Mapping[str, Any]]] = []
 
-    def ask(self, path: str, review: Mapping[str, Any]) -> bytes:
+    def post(self, path: str, body: Mapping[str, Any]) -> bytes:
         """The answer of the table."""
-        self.sent.append((path, review))
+        self.sent.append((path, body))
         return self.answers[path]
 
 
@@ -295,7 +295,7 @@ def test_an_answer_that_cannot_be_read_is_an_error(path: str) -> None:
     """Bytes that are no review are no yes and no no."""
     server = reviews()
     server.answers[path] = b"<html>"
-    with pytest.raises(ClusterError, match="cannot be read"):
+    with pytest.raises(InvalidReplyError, match="cannot be parsed"):
         TokenReviewer(server).may_look("a-token")
 
 
@@ -306,8 +306,8 @@ def test_the_api_server_is_asked(tmp_path: Path, authenticated: bool, allowed: b
     with FakeApiServer({}).serving() as server:
         server.reviews = review(authenticated=authenticated, allowed=allowed)
         config = server.kubeconfig(tmp_path)
-        kube = Kube.connect(kubeconfig=config, context=None, timeout=60)
-        assert TokenReviewer(kube).may_look("t") is (authenticated and allowed)
+        with BlockingClient.connect(config, user_agent="test", seconds=60) as kube:
+            assert TokenReviewer(kube).may_look("t") is (authenticated and allowed)
         asked = server.bodies[-1]["spec"]
     if authenticated:
         assert (asked["user"], asked["groups"]) == ("ann", ["dev"])

@@ -9,11 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import structlog
 from drawncluster import FakeCluster
 from invoking import Run
 from servedpage import SECONDS, served
 
-from gpuinspect.web.certificates import Certificates
+from gpukube.server.certificates import CertificateWatcher
 
 EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
 RSA = ("-newkey", "rsa:2048")
@@ -42,6 +43,7 @@ def get(url: str, trusted: ssl.SSLContext) -> int:
         return int(answer.status)
 
 
+@pytest.mark.slow
 def test_the_page_is_served_over_tls_alone(tmp_path: Path) -> None:
     """Who trusts the certificate sees the page; plain HTTP is not spoken on its port."""
     renew(tmp_path)
@@ -63,22 +65,22 @@ def test_what_is_no_certificate_is_said_at_once(
 
 
 async def test_a_renewed_certificate_is_shown_without_a_restart(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path,
 ) -> None:
     """A broken pair changes nothing; the next good one is shown to new connections."""
     renew(tmp_path)
-    certificates = Certificates(tmp_path, every=0.02)
-    following = asyncio.create_task(certificates.follow())
-    server = await asyncio.start_server(part, "127.0.0.1", 0, ssl=certificates.context)
+    watcher = CertificateWatcher(tmp_path, every=0.02)
+    known, context = watcher.stamps(), watcher.context()
+    following = asyncio.create_task(watcher.follow(context, known))
+    server = await asyncio.start_server(part, "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
     try:
         first = await shown(port)
         (tmp_path / "tls.key").write_text("no key")
-        said = ""
         async with asyncio.timeout(SECONDS):
-            while "certificates not taken" not in said:
-                assert await shown(port) == first
-                said += capfd.readouterr().err
+            with structlog.testing.capture_logs() as logs:
+                while not [line for line in logs if line["event"] == "certificates not loaded"]:
+                    assert await shown(port) == first
             assert await shown(port) == first
             renew(tmp_path, RSA)  # which a context would keep beside the first and never show
             while await shown(port) == first:

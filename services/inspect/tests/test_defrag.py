@@ -1,4 +1,4 @@
-"""``gpushare defrag``: the fewest pods whose move makes room."""
+"""``gpushare defrag``: the fewest pods to move so that GPUs become free."""
 
 import json
 
@@ -9,7 +9,7 @@ from invoking import Run
 
 @pytest.fixture
 def scattered(cluster: FakeCluster) -> FakeCluster:
-    """Two nodes of two cards; every card holds something, n1 card 1 the fewest pods."""
+    """Two nodes of two GPUs; every GPU holds something, n1 GPU 1 the fewest pods."""
     for name in ("n1", "n2"):
         cluster.node(name, cards=[Card(15), Card(15)])
     cluster.pod("a", 6, node="n1", index=0).pod("b", 4, node="n1", index=0)
@@ -19,18 +19,18 @@ def scattered(cluster: FakeCluster) -> FakeCluster:
 
 
 def test_one_whole_card(run: Run, scattered: FakeCluster) -> None:
-    """The card with the fewest pods is emptied, onto the fullest card that takes it."""
+    """The GPU with the fewest pods is emptied, onto the fullest GPU that fits."""
     outcome = run("defrag", "--cards", "1", on=scattered)
     assert outcome.code == 0
     assert outcome.out.splitlines() == [
-        "POD        FROM                        TO",
-        "default/c  3 GiB on card 1 of node n1  3 GiB on card 0 of node n1",
-        "moving 1 pod frees card 1 of node n1",
+        "POD        FROM                       TO",
+        "default/c  3 GiB on GPU 1 of node n1  3 GiB on GPU 0 of node n1",
+        "moving 1 pod frees GPU 1 of node n1",
     ]
 
 
 def test_two_whole_cards_are_on_one_node(run: Run, scattered: FakeCluster) -> None:
-    """Cards of one node are freed together, for a pod cannot use cards of two."""
+    """GPUs of one node are freed together, for a pod cannot use GPUs of two."""
     document = json.loads(run("defrag", "--cards", "2", "-o", "json", on=scattered).out)
     assert (document["node"], document["gpus"]) == ("n1", [0, 1])
     assert {move["name"] for move in document["moves"]} == {"a", "b", "c"}
@@ -41,13 +41,13 @@ def test_a_block_of_units(run: Run, scattered: FakeCluster) -> None:
     """One move frees 13 units; the pods that stay keep their places."""
     document = json.loads(run("defrag", "--units", "13", "-o", "json", on=scattered).out)
     assert len(document["moves"]) == 1
-    assert document["conclusion"].startswith("moving 1 pod frees 13 GiB on card")
+    assert document["conclusion"].startswith("moving 1 pod frees 13 GiB on GPU")
 
 
 def test_nothing_to_do(run: Run, scattered: FakeCluster) -> None:
     """Room that is there already needs no move."""
     outcome = run("defrag", "--units", "10", on=scattered)
-    assert outcome.out == "nothing needs to move: 10 GiB on card 1 of node n1 is free already\n"
+    assert outcome.out == "nothing needs to move: 10 GiB on GPU 1 of node n1 is free already\n"
 
 
 def test_no_plan(run: Run, cluster: FakeCluster) -> None:
@@ -55,7 +55,7 @@ def test_no_plan(run: Run, cluster: FakeCluster) -> None:
     cluster.node("n", cards=[Card(15), Card(15)])
     cluster.pod("a", 8, node="n", index=0).pod("b", 8, node="n", index=1)
     outcome = run("defrag", "--cards", "1", on=cluster)
-    assert outcome == (1, "", "error: no move of pods makes that room\n")
+    assert outcome == (1, "", "error: moving pods cannot free that capacity\n")
 
 
 def test_nodes_that_take_no_pods_play_no_part(run: Run, cluster: FakeCluster) -> None:

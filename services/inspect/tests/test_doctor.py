@@ -6,122 +6,34 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from drawncluster import Card, FakeCluster
+from claimobjects import allocated, claim
+from doctorcluster import (
+    CONFIRMED,
+    alone,
+    capacity,
+    inventory,
+    item,
+    only_one,
+    original,
+    rewrite,
+    sound,
+    stack_pod,
+    unhealthy_map,
+    unlabel,
+    waiting,
+)
+from drawncluster import FakeCluster
 from invoking import Run
 
 from gpuinspect.doctor.registry import CHECKS
-
-PREFIX = "app.kubernetes.io"
-CONFIGURATION = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles: [{schedulerName: gpushare-scheduler}]
-extenders:
-- filterVerb: filter
-  bindVerb: bind
-  managedResources:
-  - name: aliyun.com/gpu-mem
-  - name: aliyun.com/gpu-core.percentage
-  - name: aliyun.com/gpu
-"""
-CONFIRMED = {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
-
-
-def stack_pod(cluster: FakeCluster, name: str, component: str, container: str, node: str) -> None:
-    """A ready pod of our own."""
-    labels = {f"{PREFIX}/component": component, f"{PREFIX}/version": "0.1.0"}
-    cluster.pod(
-        name,
-        node=node,
-        namespace="gpushare",
-        metadata={"labels": labels},
-        spec={"containers": [{"name": container}]},
-        status={"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [{}]},
-    )
-
-
-def sound() -> FakeCluster:
-    """Two nodes with all of the stack, and a pod on a card."""
-    cluster = FakeCluster()
-    for name in ("n1", "n2"):
-        cluster.node(name, cards=[Card(15), Card(15)])
-        versions = {"kubeletVersion": "v1.30.1", "containerRuntimeVersion": "containerd://2.1.0"}
-        cluster.items[-1]["status"]["nodeInfo"] = versions
-        stack_pod(cluster, f"plugin-{name}", "device-plugin", "device-plugin", name)
-        stack_pod(cluster, f"scheduler-{name}", "scheduler", "extender", name)
-    cluster.pod("p", 3, node="n1", index=0, annotations=CONFIRMED)
-    data = {"config.yaml": CONFIGURATION}
-    cluster.add({"kind": "ConfigMap", "metadata": {"name": "s"}, "data": data})
-    cluster.add({"kind": "RuntimeClass", "metadata": {"name": "nvidia"}})
-    hook = {"name": "w", "clientConfig": {"caBundle": "Cg=="}, "failurePolicy": "Ignore"}
-    webhook = {"kind": "MutatingWebhookConfiguration", "metadata": {"name": "gpushare"}}
-    return cluster.add({**webhook, "webhooks": [hook]})
-
-
-def item(cluster: FakeCluster, name: str) -> Any:
-    """The object of this name."""
-    return next(each for each in cluster.items if each["metadata"]["name"] == name)
-
-
-def rewrite(cluster: FakeCluster, name: str, old: str, new: str) -> None:
-    """Change text anywhere in an object."""
-    found = item(cluster, name)
-    text = json.dumps(found)
-    assert old in text
-    found.clear()
-    found.update(json.loads(text.replace(old, new)))
-
-
-def inventory(cluster: FakeCluster, old: str, new: str) -> None:
-    """Change the text of n1's inventory."""
-    annotations = item(cluster, "n1")["metadata"]["annotations"]
-    assert old in annotations["gpushare/inventory"]
-    annotations["gpushare/inventory"] = annotations["gpushare/inventory"].replace(old, new)
-
-
-def only_one(cluster: FakeCluster, prefix: str) -> None:
-    """Remove the objects on n2 whose name starts so."""
-    cluster.items.remove(item(cluster, f"{prefix}n2"))
-
-
-def capacity(cluster: FakeCluster, **units: str) -> None:
-    """Set resources of n1, ``gpu_mem`` for gpu-mem and so on."""
-    for name, amount in units.items():
-        resource = f"aliyun.com/{name.replace('_', '-')}"
-        item(cluster, "n1")["status"]["capacity"][resource] = amount
-
-
-def waiting(cluster: FakeCluster, units: int = 1, **fields: Any) -> None:
-    """A pod that no node has, looked at by a scheduler."""
-    status = {"conditions": [{"type": "PodScheduled", "status": "False"}]}
-    cluster.pod("w", units, phase="Pending", **{"status": status, **fields})
-
-
-def unlabel(cluster: FakeCluster) -> None:
-    """No node is labelled."""
-    for name in ("n1", "n2"):
-        item(cluster, name)["metadata"]["labels"] = {}
-
-
-def original(cluster: FakeCluster, units: int) -> None:
-    """n1 runs an original plugin with two cards of so many units."""
-    del item(cluster, "n1")["metadata"]["annotations"]["gpushare/inventory"]
-    capacity(cluster, gpu_mem=str(2 * units), gpu_count="2")
-
-
-def unhealthy_map(cluster: FakeCluster, node: str) -> None:
-    """A ConfigMap withdraws card 7 of a node."""
-    metadata = {"name": f"unhealthy-gpu-{node}", "namespace": "kube-system"}
-    cluster.add({"kind": "ConfigMap", "metadata": metadata, "data": {"gpus": "7"}})
-
 
 Break = Callable[[FakeCluster], object]
 FAULTS: list[tuple[str, Break]] = [
     ("nodes-labelled", unlabel),
     ("nodes-ready", lambda c: rewrite(c, "n1", '"status": "True"', '"status": "False"')),
     ("nodes-schedulable", lambda c: item(c, "n1").update(spec={"unschedulable": True})),
-    ("kubelet-version", lambda c: rewrite(c, "n1", "v1.30.1", "v1.19.9")),
-    ("kubelet-skew", lambda c: rewrite(c, "n1", "v1.30.1", "v1.29.0")),
+    ("kubelet-version", lambda c: rewrite(c, "n1", "v1.37.1", "v1.19.9")),
+    ("kubelet-skew", lambda c: rewrite(c, "n1", "v1.37.1", "v1.29.0")),
     ("container-runtime", lambda c: rewrite(c, "n1", "containerd://", "rkt://")),
     ("one-kind", lambda c: item(c, "n1")["status"]["capacity"].update({"nvidia.com/gpu": "2"})),
     ("plugin-registered", lambda c: capacity(c, gpu_mem="0")),
@@ -172,6 +84,12 @@ FAULTS: list[tuple[str, Break]] = [
     ("scheduler-configured", lambda c: rewrite(c, "s", "bindVerb: bind", "weight: 1")),
     ("scheduler-configured", lambda c: c.items.remove(item(c, "s")) or unhealthy_map(c, "n2")),
     ("scheduler-configured", lambda c: rewrite(c, "s", "aliyun.com/gpu-core.percentage", "x")),
+    ("nomination-supported", lambda c: rewrite(c, "scheduler-n1", "v1.37.1", "v1.21.14")),
+    ("nomination-allowed", lambda c: rewrite(c, "extender-role", '"patch"', '"get"')),
+    ("nomination-allowed", lambda c: rewrite(c, "extender-binding", '"default"', '"other"')),
+    ("nomination-limited", lambda c: rewrite(c, "extender-limit", "Deny", "Audit")),
+    ("nomination-limited", lambda c: rewrite(c, "extender-policy", "nominatedNodeName", "x")),
+    ("nomination-limited", alone),
     ("scheduler-named", lambda c: waiting(c, spec={"schedulerName": "default-scheduler"})),
     (
         "scheduled-by-us",
@@ -211,6 +129,14 @@ FAULTS: list[tuple[str, Break]] = [
     ("no-card-overfull", lambda c: c.pod("x", 13, node="n1", index=0, annotations=CONFIRMED)),
     ("claims-confirmed", lambda c: c.pod("x", 1, node="n1", index=0)),
     ("nodes-exist", lambda c: c.pod("x", 1, node="gone", index=0, annotations=CONFIRMED)),
+    ("claims-published", lambda c: rewrite(c, "n3-gpu.gpushare.io", '"n3"', '"n9"')),
+    ("claims-class", lambda c: rewrite(c, "shares", "gpu.gpushare.io", "gpu.nvidia.com")),
+    ("claims-kubelet", lambda c: rewrite(c, "n3", "v1.37.1", "v1.35.0")),
+    (
+        "claims-one-api",
+        lambda c: item(c, "n3")["status"].update(allocatable={"aliyun.com/gpu-mem": "15"}),
+    ),
+    ("no-card-overfull", lambda c: c.add(claim("x", allocated("n3", 0, "16Gi")))),
 ]
 
 
@@ -366,3 +292,16 @@ def test_the_clusters_own_scheduler_may_call_the_extender(run: Run) -> None:
     waiting(cluster, spec={"schedulerName": "default-scheduler"})
     found = verdicts(run, cluster)
     assert (found["scheduled-by-us"]["result"], found["scheduler-named"]["result"]) == ("ok", "ok")
+
+
+def test_an_extender_that_does_not_nominate_needs_no_right_to(run: Run) -> None:
+    """Before Kubernetes 1.22 the chart starts it with ``off``."""
+    cluster = sound()
+    for name in ("n1", "n2"):
+        rewrite(cluster, f"scheduler-{name}", "--nominate=refused", "--nominate=off")
+        rewrite(cluster, f"scheduler-{name}", "v1.37.1", "v1.20.2")
+    rewrite(cluster, "extender-role", '"patch"', '"get"')
+    rewrite(cluster, "extender-limit", "Deny", "Audit")
+    found = verdicts(run, cluster)
+    of_nomination = {found[name]["result"] for name in found if name.startswith("nomination-")}
+    assert of_nomination == {"ok"}

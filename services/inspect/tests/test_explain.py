@@ -10,7 +10,7 @@ from invoking import Run
 
 @pytest.fixture
 def crowded(cluster: FakeCluster) -> FakeCluster:
-    """Two nodes with two cards of 15, each card partly used; 6 is the largest free block."""
+    """Two nodes with two GPUs of 15, each GPU partly used; 6 is the largest free block."""
     for name in ("n1", "n2"):
         cluster.node(name, cards=[Card(15), Card(15)])
     cluster.pod("a", 9, node="n1", index=0).pod("b", 12, node="n1", index=1)
@@ -33,9 +33,9 @@ def event(reason: str, message: str, *, pod: str = "waits") -> dict[str, Any]:
 def test_refusing_nodes_are_grouped(run: Run, crowded: FakeCluster) -> None:
     """Nodes with one reason are one row with the largest free block and what is asked."""
     out = run("explain", "pod", "default/waits", on=crowded).out
-    assert "waiting: no node can take it now" in out
-    assert "2      InsufficientMemory  largest free block 6 GiB, asked 8" in out
-    assert "card 0 has 6 of 15 free" in out
+    assert "pending: it fits no node now" in out
+    assert "2      InsufficientMemory  largest free block 6 GiB, requested 8" in out
+    assert "GPU 0 has 6 of 15 free" in out
     assert "1      NotShared" in out
 
 
@@ -43,7 +43,7 @@ def test_the_fewest_pods_whose_end_would_help(run: Run, crowded: FakeCluster) ->
     """The smallest step is one pod, the smallest that leaves enough room; and what fits now."""
     helps = json.loads(run("explain", "pod", "waits", "-o", "json", on=crowded).out)["helps"]
     assert helps == [
-        "it fits card 0 of n1 once default/a ends (9 GiB)",
+        "it fits GPU 0 of n1 once default/a ends (9 GiB)",
         "a share of 6 GiB fits now, on n1",
     ]
 
@@ -52,12 +52,12 @@ def test_a_scheduler_that_never_looked(run: Run, crowded: FakeCluster) -> None:
     """Events at hand, and none from a scheduler: it is named and asked for."""
     crowded.add(event("Pulled", "image is here", pod="a"))
     out = run("explain", "pod", "waits", on=crowded).out
-    assert "gpushare-scheduler, which has never looked at it" in out
+    assert "gpushare-scheduler, which has not handled it" in out
 
 
 def test_nothing_is_claimed_without_events(run: Run, crowded: FakeCluster) -> None:
     """A snapshot without events says that nothing is known of the scheduler."""
-    assert "no events at hand" in run("explain", "pod", "waits", on=crowded).out
+    assert "no events of it are available" in run("explain", "pod", "waits", on=crowded).out
 
 
 def test_the_scheduler_is_quoted(run: Run, crowded: FakeCluster) -> None:
@@ -65,7 +65,7 @@ def test_the_scheduler_is_quoted(run: Run, crowded: FakeCluster) -> None:
     crowded.add(event("FailedScheduling", "0/3 nodes are available: 3 are full."))
     out = run("explain", "pod", "waits", on=crowded).out
     assert "which has tried to place it" in out
-    assert "it says: 0/3 nodes are available: 3 are full." in out
+    assert "message: 0/3 nodes are available: 3 are full." in out
 
 
 def test_the_condition_of_the_pod_counts_too(run: Run, cluster: FakeCluster) -> None:
@@ -78,24 +78,24 @@ def test_the_condition_of_the_pod_counts_too(run: Run, cluster: FakeCluster) -> 
 
 
 def test_a_unit_mistake_is_named(run: Run, cluster: FakeCluster) -> None:
-    """An amount in MiB on a node in GiB is larger than every card, and the hint says so."""
+    """An amount in MiB on a node in GiB is larger than every GPU, and the hint says so."""
     cluster.node("n", cards=[Card(15)]).pod("p", 8138, phase="Pending")
     out = run("explain", "pod", "p", on=cluster).out
-    assert "if MiB were meant, ask for 8" in out
+    assert "if you meant MiB, request 8" in out
     assert "check the unit (GiB or MiB)" in out
 
 
 def test_a_card_that_is_too_small_is_named_by_its_size(run: Run, cluster: FakeCluster) -> None:
-    """What no card could ever hold is measured against whole cards, not against what is free."""
+    """What no GPU could ever hold is measured against exclusive GPUs, not against what is free."""
     cluster.node("n", total=15).pod("held", 6, node="n", index=0).pod("p", 20, phase="Pending")
-    assert "largest card 15 GiB, asked 20" in run("explain", "pod", "p", on=cluster).out
+    assert "largest GPU 15 GiB, requested 20" in run("explain", "pod", "p", on=cluster).out
 
 
 def test_a_pod_that_fits_waits_for_something_else(run: Run, cluster: FakeCluster) -> None:
     """Where a node admits it by every rule that is evaluated, the answer says so."""
     cluster.node("n", total=15).pod("p", 4, phase="Pending")
     out = run("explain", "pod", "p", on=cluster).out
-    assert "waiting, although a node could take it" in out
+    assert "pending, although it fits a node" in out
     assert "n can take it now" in out
 
 
@@ -103,27 +103,27 @@ def test_room_on_a_cordoned_node_is_said(run: Run, cluster: FakeCluster) -> None
     """A node that would fit but takes no new pods is named as such."""
     cluster.node("n", total=15, cordoned=True).pod("p", 4, phase="Pending")
     out = run("explain", "pod", "p", on=cluster).out
-    assert "waiting: no node can take it now" in out
-    assert "n has room for it, but takes no new pods" in out
+    assert "pending: it fits no node now" in out
+    assert "n has enough capacity, but is cordoned or not ready" in out
 
 
 def test_a_placed_pod_has_its_cards_and_neighbours(run: Run, crowded: FakeCluster) -> None:
-    """Where it sits, beside whom, and what is left of the card."""
+    """Where it sits, beside whom, and what is left of the GPU."""
     crowded.pod("e", 2, node="n1", index=0)
     out = run("explain", "pod", "e", on=crowded).out
-    assert "2 GiB on card 0 of node n1" in out
-    assert "card 0: beside default/a (9); 4 of 15 GiB free" in out
+    assert "2 GiB on GPU 0 of node n1" in out
+    assert "GPU 0: beside default/a (9); 4 of 15 GiB free" in out
 
 
 def test_why_a_pod_sits_on_its_card(run: Run, cluster: FakeCluster) -> None:
-    """The choice is taken again: the same card with its rule, or another that is said."""
+    """The choice is taken again: the same GPU with its rule, or another that is said."""
     cluster.node("n", cards=[Card(15), Card(15)])
     cluster.pod("first", 6, node="n", index=1).pod("second", 4, node="n", index=1)
     same = run("explain", "pod", "second", on=cluster).out
-    assert "binpack would choose the same again: the fullest card that takes it" in same
+    assert "binpack would choose the same again: the fullest GPU that fits" in same
     cluster.pod("stray", 2, node="n", index=0)
     other = run("explain", "pod", "stray", on=cluster).out
-    assert "binpack would choose 2 GiB on card 1 of node n now" in other
+    assert "binpack would choose 2 GiB on GPU 1 of node n now" in other
 
 
 def test_the_policy_of_the_pod_is_the_one_that_is_asked(run: Run, cluster: FakeCluster) -> None:
@@ -131,11 +131,11 @@ def test_the_policy_of_the_pod_is_the_one_that_is_asked(run: Run, cluster: FakeC
     cluster.node("n", cards=[Card(15), Card(15)]).pod("a", 6, node="n", index=0)
     cluster.pod("b", 2, node="n", index=1, annotations={"gpushare/policy": "spread"})
     out = run("explain", "pod", "b", on=cluster).out
-    assert "spread would choose the same again: the emptiest card that takes it" in out
+    assert "spread would choose the same again: the emptiest GPU that fits" in out
 
 
 def test_a_terminating_pod_counts(run: Run, cluster: FakeCluster) -> None:
-    """Until its containers are gone it holds its card, and the answer says so."""
+    """Until its containers are gone it holds its GPU, and the answer says so."""
     leaving = {"deletionTimestamp": "2026-01-02T03:04:05Z"}
     cluster.node("n", total=15).pod("p", 4, node="n", index=0, metadata=leaving)
     assert "terminating, it counts until" in run("explain", "pod", "p", on=cluster).out
@@ -147,7 +147,7 @@ def test_a_bound_pod_without_a_card_was_not_placed_by_the_extender(
     """PENDING is explained with the remedy."""
     cluster.node("n", total=15).pod("p", 4, node="n")
     out = run("explain", "pod", "p", on=cluster).out
-    assert "bound to a node, but on no known card" in out
+    assert "bound to a node, GPU unknown" in out
     assert "did not call the extender" in out
 
 
@@ -157,7 +157,7 @@ def test_a_faulty_request_is_quoted(run: Run, cluster: FakeCluster) -> None:
     cluster.node("n", total=15).pod("p", 4, phase="Pending", limits=limits)
     helps = json.loads(run("explain", "pod", "p", "-o", "json", on=cluster).out)["helps"]
     assert len(helps) == 1
-    assert "whole cards and for shares at once" in helps[0]
+    assert "both exclusive GPUs and shares" in helps[0]
 
 
 @pytest.mark.parametrize("name", ["default/none", "none", "x/waits"])
@@ -171,7 +171,7 @@ def test_no_such_pod(run: Run, crowded: FakeCluster, name: str) -> None:
 def test_pods_without_gpus(run: Run, cluster: FakeCluster) -> None:
     """A pod that asks nothing is told apart from one that waits."""
     cluster.pod("p", phase="Pending")
-    assert "asks nothing of GPUs" in run("explain", "pod", "p", on=cluster).out
+    assert "requests no GPU" in run("explain", "pod", "p", on=cluster).out
 
 
 def test_a_finished_pod(run: Run, cluster: FakeCluster) -> None:
@@ -181,16 +181,16 @@ def test_a_finished_pod(run: Run, cluster: FakeCluster) -> None:
 
 
 def test_whole_cards(run: Run, cluster: FakeCluster) -> None:
-    """For whole cards the figures are cards, and the shortage is said."""
+    """For exclusive GPUs the figures are GPUs, and the shortage is said."""
     have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
     cluster.node("n", cards=[Card(15), Card(15)], resources=have)
     cluster.pod("share", 1, node="n", index=0)
     cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu": "2"})
     out = run("explain", "pod", "p", on=cluster).out
-    assert "1 card free, asked 2" in out
+    assert "1 GPU free, requested 2" in out
     assert "it fits n once default/share ends" in out
-    assert "n is 1 free card short" in out
-    assert "card 1 can be had now, on n" in out
+    assert "n is 1 free GPU short" in out
+    assert "GPU 1 can be had now, on n" in out
 
 
 def test_a_gang_without_room_for_all(run: Run, cluster: FakeCluster) -> None:
@@ -201,9 +201,9 @@ def test_a_gang_without_room_for_all(run: Run, cluster: FakeCluster) -> None:
     for name in ("p", "q", "r"):
         cluster.pod(name, phase="Pending", limits={"aliyun.com/gpu": "1"}, metadata=gang)
     out = run("explain", "pod", "p", on=cluster).out
-    assert "waiting: there is no room for all pods of its gang" in out
-    assert "gang train needs 3 x 1 card: room for 2 members on 1 node" in out
-    assert "n has 2 cards free, for 2 members" in out
+    assert "pending: not all pods of its gang fit" in out
+    assert "gang train needs 3 x 1 GPU: capacity for 2 members on 1 node" in out
+    assert "n has 2 GPUs free, for 2 members" in out
 
 
 def test_a_gang_whose_pods_do_not_exist_yet(run: Run, cluster: FakeCluster) -> None:
@@ -213,7 +213,7 @@ def test_a_gang_whose_pods_do_not_exist_yet(run: Run, cluster: FakeCluster) -> N
     gang = {"labels": {"gpu-topology": "train", "gpu-topology-replica": "2"}}
     cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu": "1"}, metadata=gang)
     out = run("explain", "pod", "p", on=cluster).out
-    assert "waiting: not all pods of its gang exist yet" in out
+    assert "pending: not all pods of its gang exist yet" in out
     assert "gang train waits for 1 of its 2 pods: 1 exists in namespace default" in out
 
 
@@ -225,5 +225,5 @@ def test_a_gang_with_room_for_all(run: Run, cluster: FakeCluster) -> None:
     for name in ("p", "q"):
         cluster.pod(name, phase="Pending", limits={"aliyun.com/gpu": "1"}, metadata=gang)
     helps = json.loads(run("explain", "pod", "p", "-o", "json", on=cluster).out)["helps"]
-    assert helps[0] == "n can take it now, on card 0"
-    assert helps[1].startswith("2 members of the gang would go to n: ")
+    assert helps[0] == "n can take it now, on GPU 0"
+    assert helps[1].startswith("2 members of the gang would be placed on n: ")

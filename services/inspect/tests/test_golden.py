@@ -6,6 +6,7 @@ difference before you keep it.
 
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ import yaml
 from drawncluster import Card, FakeCluster
 from invoking import Run
 
-from gpuinspect import schema
+from gpuinspect.documents import schema
+from gpuinspect.terminal import ages
 
 GOLDEN = Path(__file__).parent / "golden"
 SCHEMA = Path(__file__).parents[1] / "schema" / "gpushare-v1.json"
@@ -34,6 +36,12 @@ COMMANDS = {
     "top-node-s-d": ("top", "node", "-s", "-d"),
     "explain-waiting": ("explain", "pod", "research/large"),
     "explain-placed": ("explain", "pod", "web-0"),
+    "explain-workload": ("explain", "deploy/research/web"),
+    "pending": ("pending", "-A"),
+    "usage": ("usage", "-A"),
+    "usage-label": ("usage", "-A", "--by", "label:team"),
+    "usage-model": ("usage", "--by", "model"),
+    "usage-node": ("usage", "--by", "node"),
     "whatif": ("whatif", "-f", "POD", "--replicas", "8"),
     "defrag": ("defrag", "--cards", "2", "-l", "zone=a"),
     "doctor": ("doctor",),
@@ -54,8 +62,17 @@ def everything() -> FakeCluster:
     cluster.pod("web-2", (2, 4), node="gpu-b", index=1).pod("stray", 2, node="old")
     cluster.pod("odd", 2, node="old", index="x", namespace="research")
     said = {"type": "PodScheduled", "status": "False", "message": "0/5 nodes are available"}
-    cluster.pod("large", 40, phase="Pending", namespace="research", status={"conditions": [said]})
+    owner = {"kind": "ReplicaSet", "name": "web-7f8d", "controller": True}
+    owned = {"ownerReferences": [owner], "labels": {"pod-template-hash": "7f8d", "team": "vision"}}
+    asked = {"status": {"conditions": [said]}, "metadata": owned}
+    cluster.pod("large", 40, phase="Pending", namespace="research", **asked)
     return cluster
+
+
+@pytest.fixture(autouse=True)
+def an_hour_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time is an hour after the pods were created."""
+    monkeypatch.setattr(ages, "now", lambda: datetime(2026, 1, 2, 4, 4, 5, tzinfo=UTC))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -83,7 +100,7 @@ def test_both_notations_hold_one_document(name: str) -> None:
 
 
 def test_the_schema_is_the_written_one() -> None:
-    """``python -m gpuinspect.schema`` prints the file that the documentation refers to."""
+    """``python -m gpuinspect.documents.schema`` prints the file that the docs refer to."""
     if "UPDATE_GOLDEN" in os.environ:
         SCHEMA.write_text(schema.text(), encoding="utf-8")
     assert schema.text() == SCHEMA.read_text(encoding="utf-8")

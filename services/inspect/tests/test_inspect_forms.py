@@ -11,7 +11,7 @@ from invoking import Run
 
 @pytest.fixture
 def mixed(cluster: FakeCluster) -> FakeCluster:
-    """A T4 with an A100 on one node, and a cordoned node with a sick card."""
+    """A T4 with an A100 on one node, and a cordoned node with a unhealthy GPU."""
     cluster.node("n1", address="10.0.0.1", cards=[Card(15), Card(39, "NVIDIA A100-PCIE-40GB")])
     sick = Card(15, healthy=False, mode="mps")
     cluster.node("n2", cards=[Card(15, mode="mps"), sick], cordoned=True, labels={"zone": "b"})
@@ -24,10 +24,10 @@ def test_cards_of_one_node_have_their_own_sizes(run: Run, mixed: FakeCluster) ->
 
 
 def test_marks_are_notes_beside_the_table(run: Run, mixed: FakeCluster) -> None:
-    """Cordoned nodes and sick cards are named, with the totals that take new pods."""
+    """Cordoned nodes and unhealthy GPUs are named, with the totals that take new pods."""
     assert run("inspect", on=mixed).err.splitlines() == [
-        "note: n2 is cordoned: it takes no new pods",
-        "note: n2 GPU1 is unhealthy: it takes no new pods",
+        "note: n2 is cordoned: it accepts no new pods",
+        "note: n2 GPU1 is unhealthy: it accepts no new pods",
         "note: without cordoned and unready nodes and unhealthy GPUs: 20/54 (37%)",
     ]
 
@@ -92,7 +92,7 @@ def test_a_wrong_selector(run: Run, mixed: FakeCluster) -> None:
     """Text that is no selector is an error in one line."""
     outcome = run("inspect", "-l", "a b", on=mixed)
     assert (outcome.code, outcome.out) == (1, "")
-    assert "no label selector" in outcome.err
+    assert "not a label selector" in outcome.err
 
 
 def test_one_namespace(run: Run, mixed: FakeCluster) -> None:
@@ -104,7 +104,7 @@ def test_one_namespace(run: Run, mixed: FakeCluster) -> None:
 
 
 def test_a_node_that_says_no_number_of_cards(run: Run, cluster: FakeCluster) -> None:
-    """Memory without cards has a total and no columns, and changes no other node's unit."""
+    """Memory without GPUs has a total and no columns, and changes no other node's unit."""
     cluster.node("n1", total=30, count=0).node("n2", total=32260, count=2)
     outcome = run("inspect", on=cluster)
     assert outcome.out.splitlines()[0].endswith("GPU Memory(MiB)")
@@ -127,14 +127,14 @@ def test_nodes_with_two_units_are_shown_in_mib(run: Run, cluster: FakeCluster) -
     outcome = run("inspect", on=cluster)
     assert outcome.out.splitlines()[0].endswith("GPU Memory(MiB)")
     assert outcome.out.splitlines()[-1] == "4096/30720 (13%)  "
-    assert "nodes count in different units; all figures are in MiB" in outcome.err
+    assert "nodes use different units; all figures are in MiB" in outcome.err
 
 
 @pytest.mark.parametrize(("units", "unit"), [(100, "GiB"), (101, "MiB")])
 def test_the_unit_of_an_original_plugin_is_guessed_as_the_original_did(
     run: Run, cluster: FakeCluster, units: int, unit: str
 ) -> None:
-    """More than 100 units a card are taken for MiB, where the node says nothing."""
+    """More than 100 units a GPU are taken for MiB, where the node says nothing."""
     cluster.node("n", total=units)
     assert run("inspect", on=cluster).out.splitlines()[0].endswith(f"GPU Memory({unit})")
 
@@ -146,7 +146,7 @@ def test_a_large_card_that_says_its_unit_is_not_guessed(run: Run, cluster: FakeC
 
 
 def test_a_whole_card_is_in_use_entirely(run: Run, cluster: FakeCluster) -> None:
-    """A card that a pod holds whole has nothing left to share."""
+    """A GPU that a pod holds whole has nothing left to share."""
     have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
     cluster.node("n", cards=[Card(15), Card(15)], resources=have)
     group = {"ALIYUN_COM_GPU_GROUP": "1"}
@@ -167,7 +167,7 @@ def test_units_on_a_card_that_is_gone(run: Run, cluster: FakeCluster) -> None:
     cluster.node("n", total=15).pod("p", 2, node="n", index=3)
     outcome = run("inspect", on=cluster)
     assert outcome.out.splitlines()[1].split()[2:] == ["0/15", "2/15"]
-    assert "2 GiB are held on cards the node no longer has" in outcome.err
+    assert "2 GiB are allocated on GPUs that the node no longer has" in outcome.err
 
 
 def test_no_node_shares(run: Run, cluster: FakeCluster) -> None:
@@ -209,7 +209,7 @@ def test_objects_of_other_kinds_that_cannot_be_read(
     cluster.node("n", total=15).add({"kind": "ConfigMap", "metadata": {"name": 3}})
     outcome = run(command, on=cluster)
     assert outcome.code == 1
-    assert outcome.err.startswith("error: an object of the cluster cannot be read")
+    assert outcome.err.startswith("error: an object of the cluster cannot be parsed")
 
 
 def test_a_file_that_is_not_there(run: Run) -> None:
@@ -221,3 +221,29 @@ def test_a_file_that_is_not_there(run: Run) -> None:
 def test_unknown_flags_are_usage_errors(run: Run) -> None:
     """A mistyped flag ends with exit code 2."""
     assert run("inspect", "--detials").code == 2
+
+
+@pytest.mark.parametrize(("order", "expected"), [("name", "abc"), ("free", "bac"), ("used", "cab")])
+def test_nodes_are_sorted(run: Run, cluster: FakeCluster, order: str, expected: str) -> None:
+    """By name, or by the part of the memory that is free or allocated."""
+    for name, units in (("c", 12), ("a", 6), ("b", 0)):
+        cluster.node(name, cards=[Card(15)])
+        cluster.pod(f"on-{name}", units, node=name, index=0)
+    out = run("inspect", "--sort-by", order, "-o", "name", on=cluster).out
+    assert out == "".join(f"node/{name}\n" for name in expected)
+
+
+def test_a_pod_that_may_use_more_than_its_share_is_shown_with_both(run: Run) -> None:
+    """Only on GPUs whose memory the driver limits, and never more than the GPU."""
+    cluster = FakeCluster()
+    cards = [Card(15, mode="driver"), Card(15), Card(15, mode="driver+mps")]
+    cluster.node("n1", cards=cards)
+    for index, (name, limit) in enumerate((("a", "12"), ("b", "12"), ("c", "40"))):
+        annotations = {"gpushare/memory-limit": limit}
+        cluster.pod(name, 8, node="n1", index=index, annotations=annotations)
+    rows = run("inspect", "-d", on=cluster).out.splitlines()
+    shown = {row.split()[0]: " ".join(row.split()[2:]) for row in rows if " default " in row}
+    assert shown == {"a": "8 (to 12) 0 0", "b": "0 8 0", "c": "0 0 8 (to 15)"}
+    document = json.loads(run("inspect", "-d", "-o", "json", on=cluster).out)
+    limits = {pod["name"]: pod["limits"] for pod in document["items"][0]["pods"]}
+    assert limits == {"a": {"0": 12}, "b": {}, "c": {"2": 15}}

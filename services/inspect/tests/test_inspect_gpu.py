@@ -1,4 +1,4 @@
-"""``kubectl inspect gpu``: the original's tables of whole cards."""
+"""``kubectl inspect gpu``: the original's tables of exclusive GPUs."""
 
 import json
 
@@ -9,7 +9,7 @@ from invoking import Run
 
 @pytest.fixture
 def four(cluster: FakeCluster) -> FakeCluster:
-    """Four cards, all joined through a host bridge as the 2019 plugin says it, one in use."""
+    """Four GPUs, all joined through a host bridge as the 2019 plugin says it, one in use."""
     have = {"aliyun.com/gpu": "4"}
     cluster.node("n", cards=[Card(15)] * 4, resources=have)
     pairs = [(a, b) for a in range(4) for b in range(a + 1, 4)]
@@ -22,13 +22,13 @@ def four(cluster: FakeCluster) -> FakeCluster:
 
 
 def test_summary(run: Run, four: FakeCluster) -> None:
-    """Cards there are and cards in use; nodes without cards are left out."""
+    """GPUs there are and GPUs in use; nodes without GPUs are left out."""
     four.node("cpu", resources={"cpu": "4"})
     assert run("gpu", on=four).out == "NAME  ALLGPU  USEDGPU\nn     4       1\n"
 
 
 def test_details(run: Run, four: FakeCluster) -> None:
-    """The matrix shows used cards as X, the holder is named, and the legend follows."""
+    """The matrix shows used GPUs as X, the holder is named, and the legend follows."""
     lines = run("gpu", "-d", "n", on=four).out.splitlines()
     assert lines[:8] == [
         "gpu policy: best-effort",
@@ -55,7 +55,7 @@ def test_document(run: Run, four: FakeCluster) -> None:
 
 
 def test_no_cards(run: Run, cluster: FakeCluster) -> None:
-    """Without any card the command fails, as the original did."""
+    """Without any GPU the command fails, as the original did."""
     cluster.node("cpu", resources={"cpu": "4"})
     outcome = run("gpu", on=cluster)
     assert (outcome.code, outcome.out) == (1, "")
@@ -71,7 +71,7 @@ def test_the_policy_is_that_of_the_extender(run: Run, four: FakeCluster) -> None
 
 
 def test_nodes_without_pods_are_listed(run: Run, four: FakeCluster) -> None:
-    """A node that offers whole GPUs is there before anybody holds one, whoever describes it."""
+    """A node that offers exclusive GPUs is there before anybody holds one, whoever describes it."""
     four.node("free", cards=[Card(15)] * 2, resources={"aliyun.com/gpu": "2"})
     four.node("old", resources={"aliyun.com/gpu": "8"})
     rows = run("gpu", "--no-headers", on=four).out.splitlines()

@@ -13,7 +13,7 @@ Golden = Callable[[str], str]
 
 
 def test_summary_of_two_nodes(run: Run, cluster: FakeCluster, golden: Golden) -> None:
-    """Two nodes with one card of 15 each, 6 and 3 in use, print the sample of the original."""
+    """Two nodes with one GPU of 15 each, 6 and 3 in use, print the sample of the original."""
     cluster.node(SECOND, address="192.168.0.70", total=15)
     cluster.node(FIRST, address="192.168.0.71", total=15)
     for name in ("binpack-1-0", "binpack-1-1"):
@@ -26,7 +26,7 @@ def test_summary_of_two_nodes(run: Run, cluster: FakeCluster, golden: Golden) ->
 def test_summary_with_pending_units_and_unequal_nodes(
     run: Run, cluster: FakeCluster, golden: Golden
 ) -> None:
-    """A node with fewer cards shows 0/0 for the others; pending units have their own column."""
+    """A node with fewer GPUs shows 0/0 for the others; pending units have their own column."""
     cluster.node("n1", address="10.0.0.1", total=60, count=4)
     cluster.node("n2", total=22, count=2)
     cluster.pod("a", 15, node="n1", index=0).pod("b", 9, node="n1", index=1)
@@ -39,7 +39,7 @@ def test_pending_is_explained_beside_the_table(run: Run, cluster: FakeCluster) -
     """What PENDING means, and whose units they are, is a note on stderr."""
     cluster.node("n2", total=22, count=2).pod("d", 2, node="n2")
     noted = run("inspect", on=cluster).err
-    assert "note: n2: 2 GiB PENDING, bound to the node but on no known card" in noted
+    assert "note: n2: 2 GiB PENDING, bound to the node, GPU unknown" in noted
     assert "default/d" in noted
 
 
@@ -60,7 +60,7 @@ def test_details(
 def test_totals_of_a_node_with_four_cards(
     run: Run, cluster: FakeCluster, used: tuple[int, ...], line: str
 ) -> None:
-    """The last line sums all cards and truncates the percentage."""
+    """The last line sums all GPUs and truncates the percentage."""
     cluster.node("n", total=60, count=4)
     for index, units in enumerate(used):
         if units:
@@ -69,13 +69,13 @@ def test_totals_of_a_node_with_four_cards(
 
 
 def test_first_generation_annotation_names_the_card(run: Run, cluster: FakeCluster) -> None:
-    """A pod of 8 units with index 1 is on card 1."""
+    """A pod of 8 units with index 1 is on GPU 1."""
     cluster.node("n", total=30, count=2).pod("p", 8, node="n", index=1)
     assert _row(run("inspect", on=cluster).out)[2:4] == ["0/15", "8/15"]
 
 
 def test_second_generation_map_sums_containers(run: Run, cluster: FakeCluster) -> None:
-    """Two containers on one card are one amount there, whatever the first generation says."""
+    """Two containers on one GPU are one amount there, whatever the first generation says."""
     spread = json.dumps({"0": {"1": 1}, "1": {"1": 7}})
     cluster.node("n", total=30, count=2)
     cluster.pod(
@@ -85,7 +85,7 @@ def test_second_generation_map_sums_containers(run: Run, cluster: FakeCluster) -
 
 
 def test_second_generation_map_with_compute(run: Run, cluster: FakeCluster) -> None:
-    """Compute of two containers on one card adds up in the document beside their memory."""
+    """Compute of two containers on one GPU adds up in the document beside their memory."""
     annotations = {
         "scheduler.framework.gpushare.allocation": json.dumps({"0": {"1": 1}, "1": {"1": 7}}),
         "gpushare.alibabacloud.com/core-percentage": json.dumps({"0": {"1": 50}, "1": {"1": 50}}),
@@ -114,7 +114,7 @@ def test_pods_that_have_ended_hold_nothing(run: Run, cluster: FakeCluster) -> No
 
 
 def test_rows_are_in_the_order_of_cards(run: Run, cluster: FakeCluster) -> None:
-    """The original walks cards; a pod on several is listed once, pending ones come last."""
+    """The original walks GPUs; a pod on several is listed once, pending ones come last."""
     both = {"scheduler.framework.gpushare.allocation": json.dumps({"0": {"0": 2, "1": 2}})}
     cluster.node("n", total=30, count=2)
     cluster.pod("a", 3, node="n").pod("b", 3, node="n", index=1)

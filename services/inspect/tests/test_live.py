@@ -9,7 +9,7 @@ from drawncluster import FakeCluster
 from fakeapiserver import FakeApiServer
 from invoking import Run
 
-from gpuinspect.kube import Kube
+from gpukube.blocking import BlockingClient
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
@@ -51,15 +51,16 @@ def test_a_token_and_a_version_are_never_sent_together(
     server: FakeApiServer, tmp_path: Path
 ) -> None:
     """The first page may come from the cache; the others continue it."""
-    kube = Kube.connect(kubeconfig=server.kubeconfig(tmp_path), context=None, timeout=60)
-    assert len(list(kube.pages(NODES, cached=True))) == 2
+    path = server.kubeconfig(tmp_path)
+    with BlockingClient.connect(path, user_agent="test", seconds=60) as kube:
+        assert len(list(kube.pages(NODES, cached=True))) == 2
     first, second = server.requests
     assert ("resourceVersion=0" in first, "continue" in first) == (True, False)
     assert ("resourceVersion" in second, "continue=2" in second) == (False, True)
 
 
 def test_unhealthy_config_map_is_noted(run: Run, flag: str) -> None:
-    """A card withdrawn by the legacy ConfigMap is named in a note."""
+    """A GPU withdrawn by the legacy ConfigMap is named in a note."""
     assert "note: n2 GPU1 is unhealthy" in run("inspect", flag).err
 
 
@@ -86,13 +87,18 @@ def test_a_refusal_is_a_sentence(run: Run, server: FakeApiServer, flag: str, sta
     server.statuses[PODS] = status
     outcome = run("inspect", flag)
     assert (outcome.code, outcome.out) == (1, "")
-    assert outcome.err == f"error: {PODS}: {status} the fake says no\n"
+    first, where, step = outcome.err.splitlines()
+    assert first.startswith("error: ")
+    assert first.endswith(f": GET {PODS}: {status} the fake says no")
+    assert where.startswith(f"  where: server {server.url}, context here, user me, kubeconfig ")
+    assert step.startswith("  next: ")
 
 
 def test_the_context_chooses_the_user(run: Run, flag: str) -> None:
     """``--context`` takes the credentials of that context."""
     outcome = run("inspect", flag, "--context", "stranger")
-    assert outcome.err == f"error: {NODES}: 401 Unauthorized\n"
+    assert f": GET {NODES}: 401 Unauthorized\n" in outcome.err
+    assert "context stranger, user nobody" in outcome.err
 
 
 def test_no_server_is_a_sentence(run: Run, tmp_path: Path) -> None:
@@ -105,15 +111,15 @@ def test_no_server_is_a_sentence(run: Run, tmp_path: Path) -> None:
         path.write_text(path.read_text().replace(gone.url, f"http://127.0.0.1:{port}"))
         outcome = run("inspect", "--kubeconfig", str(path), "--request-timeout", "2")
     assert outcome.code == 1
-    assert "the API server does not answer" in outcome.err
+    assert "nothing listens at the address of the API server" in outcome.err
 
 
 def test_no_kubeconfig_is_a_sentence(run: Run, tmp_path: Path) -> None:
-    """A kubeconfig that is not there ends with exit code 1 and one line."""
+    """A kubeconfig that is not there ends with exit code 1, its name and the next step."""
     outcome = run("inspect", "--kubeconfig", str(tmp_path / "none"))
     assert outcome.code == 1
-    assert outcome.err.startswith("error: no usable kubeconfig")
-    assert len(outcome.err.splitlines()) == 1
+    assert outcome.err.startswith(f"error: no kubeconfig: tried {tmp_path / 'none'} ")
+    assert len(outcome.err.splitlines()) == 3
 
 
 def test_unknown_node_is_a_sentence(run: Run, flag: str) -> None:

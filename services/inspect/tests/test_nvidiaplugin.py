@@ -12,7 +12,14 @@ from invoking import Run
 from jsonpatches import patched
 
 from gpucore.wire.names import NVIDIA_DEPLOY_PLUGIN, NVIDIA_HELD_AFFINITY, NVIDIA_HELD_LABEL
-from gpuinspect.nvidiaplugin import changed_since, hold, release, without_shared_nodes
+from gpuinspect.controlplane.nvidia_plugin import (
+    changed_since,
+    hold,
+    holders,
+    release,
+    static_plugins,
+    without_shared_nodes,
+)
 
 Object = dict[str, Any]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -146,6 +153,91 @@ def test_a_strange_annotation_of_a_node_is_left(text: str) -> None:
     assert list(release([], [item])) == []
 
 
+def pod_on(node_name: str, *, place: str = "containers", phase: str = "Running") -> Object:
+    """A pod that was given a GPU by NVIDIA's plugin."""
+    box = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    spec: Object = {"nodeName": node_name, "containers": [{"name": "plain"}]}
+    spec[place] = [*spec.get(place, ()), box]
+    return {
+        "metadata": {"name": "p", "namespace": "team"},
+        "spec": spec,
+        "status": {"phase": phase},
+    }
+
+
+@pytest.mark.parametrize("place", ["containers", "initContainers"])
+@pytest.mark.parametrize(
+    ("labels", "phase", "named"),
+    [
+        ({"gpushare": "true"}, "Running", True),
+        ({"gputopology": "true"}, "Pending", True),
+        ({"gpushare": "true"}, "Succeeded", False),
+        ({"gpushare": "true"}, "Failed", False),
+        ({"gpushare": "false"}, "Running", False),
+        ({"gputopology": ""}, "Running", False),
+        ({}, "Running", False),
+    ],
+)
+def test_pods_that_keep_gpus_of_shared_nodes_are_named(
+    place: str, labels: dict[str, str], phase: str, *, named: bool
+) -> None:
+    """Also where only an init container has one: it may still run."""
+    found = list(holders([pod_on("n", place=place, phase=phase)], [node("n", **labels)]))
+    assert found == (["team/p on n"] if named else [])
+
+
+def test_pods_without_gpus_or_nodes_hold_none() -> None:
+    """A pod that waits has no node yet."""
+    plain = pod_on("n")
+    plain["spec"]["containers"] = [{"name": "plain"}]
+    waits = pod_on("n")
+    del waits["spec"]["nodeName"]
+    assert list(holders([plain, waits], [node("n", gpushare="true")])) == []
+
+
+@pytest.mark.parametrize(
+    ("container", "owner", "named"),
+    [
+        ("nvidia-device-plugin-ctr", "Node", True),
+        ("nvidia-device-plugin-ctr", "DaemonSet", False),
+        ("etcd", "Node", False),
+    ],
+)
+def test_a_static_plugin_is_one_that_its_node_owns(
+    container: str, owner: str, *, named: bool
+) -> None:
+    """Pods of a DaemonSet are held by it, and other static pods are no plugins."""
+    item: Object = {
+        "metadata": {"name": "s", "namespace": "k", "ownerReferences": [{"kind": owner}]},
+        "spec": {"nodeName": "n", "containers": [{"name": container}]},
+    }
+    assert list(static_plugins([item])) == (["k/s on n"] if named else [])
+
+
+def test_a_label_that_somebody_removed_since_is_no_obstacle() -> None:
+    """The node gets the value that it had, or keeps none."""
+    for before in ({}, {NVIDIA_DEPLOY_PLUGIN: "true"}):
+        item = node("n", gpushare="true", **before)
+        (patch,) = hold([operators()], [item])
+        held = patched(item, patch.operations)
+        del held["metadata"]["labels"][NVIDIA_DEPLOY_PLUGIN]
+        (back,) = release([], [held])
+        assert same(patched(held, back.operations), item)
+
+
+def test_every_change_is_bound_to_the_version_that_was_read() -> None:
+    """The first operation of each patch is a test of it."""
+    item, one = daemon_set(), node("n", gpushare="true")
+    (held_set,) = hold([item], [])
+    (held_node,) = hold([operators()], [one])
+    (back_set,) = release([patched(item, held_set.operations)], [])
+    (back_node,) = release([], [patched(one, held_node.operations)])
+    tests = [each.operations[0] for each in (held_set, held_node, back_set, back_node)]
+    path = {"op": "test", "path": "/metadata/resourceVersion"}
+    assert [each["op"] for each in tests] == ["test"] * 4
+    assert [each["path"] for each in tests] == [path["path"]] * 4
+
+
 @pytest.fixture
 def server() -> Iterator[FakeApiServer]:
     """NVIDIA's plugin, the operator's, a shared node, and pods that have GPUs."""
@@ -185,9 +277,9 @@ def test_commands_show_first_and_then_change(
     before = copy.deepcopy(server.lists)
     shown = run("hold-nvidia-plugin", *access)
     assert (shown.code, server.lists) == (0, before)
-    assert "DaemonSet gpu/nvidia-device-plugin: keep it off" in shown.out
+    assert "DaemonSet gpu/nvidia-device-plugin: exclude it" in shown.out
     assert f"Node a: label {NVIDIA_DEPLOY_PLUGIN}=false" in shown.out
-    assert "--apply does it" in shown.err
+    assert "nothing was changed" in shown.err
 
     held = run("hold-nvidia-plugin", "--apply", *access)
     assert (held.code, held.out) == (0, shown.out)

@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from gpuinspect.cli.replay import replay
+from gpuinspect.commands.replay import replay
 
 NODES = """sn,cpu_milli,memory_mib,gpu,model
 a,64000,262144,2,P100
@@ -30,9 +30,15 @@ def run(tmp_path: Path, *args: str, nodes: str = NODES, pods: str = PODS) -> Res
     return CliRunner().invoke(app, [*files, *args])
 
 
-@pytest.mark.parametrize("policy", ["binpack", "spread", "fragmentation", "random"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        *("binpack", "spread", "fragmentation", "random"),
+        *("claims-plain", "claims-binpack", "claims-fragmentation-packed"),
+    ],
+)
 def test_figures_add_up(tmp_path: Path, policy: str) -> None:
-    """Placed and failed make what was requested; placed and unallocated make all cards."""
+    """Placed and failed make what was requested; placed and unallocated make all GPUs."""
     result = run(tmp_path, "--policy", policy, "-o", "json")
     figures = json.loads(result.stdout)
     assert result.exit_code == 0
@@ -67,7 +73,7 @@ def test_the_table_names_every_figure(tmp_path: Path) -> None:
     [
         (PODS.replace("460", "many"), "pods.csv:2: column gpu_milli holds 'many'"),
         (PODS.replace("num_gpu", "gpus"), "there is no column 'num_gpu'"),
-        (PODS.replace("460", "1460"), "asks for 1460 thousandths"),
+        (PODS.replace("460", "1460"), "requests 1460 thousandths"),
         ("name,cpu_milli,memory_mib,num_gpu,gpu_milli\nq,1,1,0,0\n", "no pod of this trace"),
         ("", "no pod of this trace"),
     ],

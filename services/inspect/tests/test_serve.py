@@ -70,6 +70,7 @@ def test_both_modes_are_refused_as_arena_refuses_them(run: Run) -> None:
     assert outcome.err == f"error: {sentence}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("server", "flags", "words"),
     [

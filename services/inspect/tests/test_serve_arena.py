@@ -9,10 +9,10 @@ import pytest
 from drawncluster import Card, FakeCluster
 from invoking import Run
 
-from gpucore.model import Claim, Demand
+from gpucore.model import Allocation, PodRequest
 from gpucore.units import GpuIndex
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.pods import claim_of, decode_pod, demand_of
+from gpucore.wire.pods import allocation_of, decode_pod, pod_request_of
 
 MEM, CORE = "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage"
 PLACED = {
@@ -25,18 +25,18 @@ PLACED = {
 SHARES = [{MEM: 3}, {MEM: 3, CORE: 20}]
 
 
-def demand(server: str, limits: Mapping[str, int]) -> Demand | None:
+def demand(server: str, limits: Mapping[str, int]) -> PodRequest | None:
     """What the core reads from a pod of arena's."""
     raw = msgspec.json.encode(arena.pod(server, "m", limits))
-    return demand_of(decode_pod(raw), DEFAULT_NAMES)
+    return pod_request_of(decode_pod(raw), DEFAULT_NAMES)
 
 
-def claim(limits: Mapping[str, int], annotations: Mapping[str, str]) -> Claim | None:
+def claim(limits: Mapping[str, int], annotations: Mapping[str, str]) -> Allocation | None:
     """What the core counts for a placed pod of arena's."""
     raw = msgspec.json.encode(
         arena.pod("tensorflow", "m", limits, node="n", annotations=annotations)
     )
-    return claim_of(decode_pod(raw), DEFAULT_NAMES)
+    return allocation_of(decode_pod(raw), DEFAULT_NAMES)
 
 
 @pytest.mark.parametrize("server", arena.KINDS)
@@ -55,14 +55,14 @@ def test_gpus_of_other_plugins_are_none_of_ours(server: str) -> None:
 
 
 def test_annotations_are_the_place() -> None:
-    """A pod that was placed by an original is counted on the card that it names."""
+    """A pod that was placed by an original is counted on the GPU that it names."""
     found = claim({MEM: 3}, PLACED)
     assert found is not None
     assert (dict(found.placement.mem), found.pending) == ({GpuIndex(1): 3}, 0)
 
 
 def test_a_pod_without_annotations_is_counted_on_its_node() -> None:
-    """Nothing that arena has running is ever free, even where its card is not known."""
+    """Nothing that arena has running is ever free, even where its GPU is not known."""
     found = claim({MEM: 3}, {})
     assert found is not None
     assert (dict(found.placement.mem), found.pending) == ({}, 3)
@@ -70,14 +70,14 @@ def test_a_pod_without_annotations_is_counted_on_its_node() -> None:
 
 @pytest.fixture
 def serving(cluster: FakeCluster) -> FakeCluster:
-    """Two cards of 15; a share of 3 on the second, served by arena."""
+    """Two GPUs of 15; a share of 3 on the second, served by arena."""
     cluster.node("n", cards=[Card(15), Card(15)])
     placed = arena.pod("tensorflow", "mnist", {MEM: 3}, node="n", annotations=PLACED)
     return cluster.add(placed)
 
 
 def test_top_node_shows_it(run: Run, serving: FakeCluster) -> None:
-    """The summary has its part of a card, and the details its name and fraction."""
+    """The summary has its part of a GPU, and the details its name and fraction."""
     assert run("top", "node", on=serving).out.splitlines()[1].split()[4:6] == ["2", "0.2"]
     details = run("top", "node", "-d", on=serving).out
     (row,) = [line.split() for line in details.splitlines() if "mnist" in line]
@@ -86,7 +86,7 @@ def test_top_node_shows_it(run: Run, serving: FakeCluster) -> None:
 
 
 def test_room_is_counted_beside_it(run: Run, serving: FakeCluster) -> None:
-    """What its share leaves on the card is what another serving pod can still have."""
+    """What its share leaves on the GPU is what another serving pod can still have."""
     document = json.loads(run("inspect", "-o", "json", on=serving).out)
     cards = document["items"][0]["gpus"]
     assert [(card["allocated"], card["total"]) for card in cards] == [(0, 15), (3, 15)]

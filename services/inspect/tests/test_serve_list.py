@@ -33,6 +33,7 @@ def server() -> Iterator[FakeApiServer]:
         PODS: [pod],
         "/apis/apps/v1/deployments": [two, one],
         "/api/v1/services": [],
+        "/api/v1/pods": [pod],
     }
     with FakeApiServer(lists, page=10).serving() as serving:
         yield serving
@@ -85,7 +86,7 @@ def test_an_empty_list_is_a_note(run: Run, server: FakeApiServer, flag: str) -> 
 
 
 def test_get_tells_of_the_pods_and_their_cards(run: Run, server: FakeApiServer, flag: str) -> None:
-    """The address, then each pod with its node and what it holds of which card."""
+    """The address, then each pod with its node and what it holds of which GPU."""
     server.lists[DEPLOYMENTS] = server.lists[DEPLOYMENTS][1:]
     outcome = run("serve", "get", "mnist", flag)
     assert (outcome.code, outcome.err) == (0, "")
@@ -121,4 +122,21 @@ def test_a_refusal_of_the_cluster_is_a_sentence(run: Run, server: FakeApiServer,
     server.statuses[DEPLOYMENTS] = 403
     outcome = run("serve", "list", flag)
     assert outcome.code == 1
-    assert outcome.err == f"error: {DEPLOYMENTS}: 403 the fake says no\n"
+    assert outcome.err == f"error: GET {DEPLOYMENTS}: 403 the fake says no\n"
+
+
+def test_pods_that_wait_for_their_turn_are_shown(run: Run, tmp_path: Path) -> None:
+    """Another server starts on the GPU first; kubelet has the plugin's words."""
+    one = arena.deployment("tensorflow", "mnist", {MEM: 3})
+    one["status"] = {}
+    pod = arena.pod("tensorflow", "mnist", {MEM: 3}, node="n1")
+    message = "rpc failed: waits for its turn: pod default/x is starting on the same GPU"
+    waiting = {"waiting": {"reason": "CreateContainerConfigError", "message": message}}
+    pod["status"] = {"phase": "Pending", "containerStatuses": [{"state": waiting}]}
+    with FakeApiServer({DEPLOYMENTS: [one], SERVICES: [], PODS: [pod]}, page=10).serving() as fake:
+        flag = f"--kubeconfig={fake.kubeconfig(tmp_path)}"
+        assert "0 (1 waiting for their turn)" in run("serve", "list", flag).out
+        shown = run("serve", "get", "mnist", flag).out
+        assert "WaitsForTurn" in shown
+        document = json.loads(run("serve", "list", flag, "-o", "json").out)
+    assert document["items"][0]["waiting"] == 1

@@ -7,7 +7,7 @@ from drawncluster import Card, FakeCluster
 from fakeprometheus import serving
 from invoking import Run
 
-from gpuinspect.prometheus import USED_BYTES, UTILIZATION
+from gpuinspect.sources.prometheus import USED_BYTES, UTILIZATION
 
 GIB = 1 << 30
 FIRST, SECOND = "GPU-n-0", "GPU-n-1"
@@ -47,7 +47,7 @@ def test_gpus_have_arenas_columns(run: Run, cluster: FakeCluster) -> None:
 
 
 def test_an_exclusive_gpu_is_allocated_in_full(run: Run, cluster: FakeCluster) -> None:
-    """A pod with whole GPUs has all of their memory."""
+    """A pod with exclusive GPUs has all of their memory."""
     whole = {"aliyun.com/gpu": "1"}
     cluster.pod("w", node="n", limits=whole, annotations={"ALIYUN_COM_GPU_GROUP": "1"})
     with serving(FIGURES) as url:
@@ -91,7 +91,7 @@ def test_a_port_where_nobody_listens(run: Run, cluster: FakeCluster) -> None:
         pass
     outcome = run("top", "node", "--metric", "--prometheus", url, on=cluster)
     assert outcome.code == 1
-    assert f"Prometheus at {url} does not answer" in " ".join(outcome.err.split())
+    assert f"Prometheus at {url} does not respond" in " ".join(outcome.err.split())
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_a_port_where_nobody_listens(run: Run, cluster: FakeCluster) -> None:
         (503, "starting", "answers 503: starting"),
         (404, "no such page", "answers 404: no such page"),
         (302, "elsewhere", "answers 302: elsewhere"),
-        (200, "<html>", "does not answer as Prometheus does"),
-        (200, '{"status": "success"}', "does not answer as Prometheus does"),
+        (200, "<html>", "is not a Prometheus server"),
+        (200, '{"status": "success"}', "is not a Prometheus server"),
     ],
 )
 def test_an_address_of_something_else(

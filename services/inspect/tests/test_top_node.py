@@ -13,7 +13,7 @@ POD = "mymnist2-tensorflow-serving-7446c98547-qmtrn"
 
 @pytest.fixture
 def arena(cluster: FakeCluster) -> FakeCluster:
-    """The node of arena's guide: one card of 15, a serving pod with 3."""
+    """The node of arena's guide: one GPU of 15, a serving pod with 3."""
     return cluster.node(NODE, address="192.168.0.71", total=15).pod(POD, 3, node=NODE, index=0)
 
 
@@ -40,7 +40,7 @@ def test_share_nodes_in_detail(run: Run, arena: FakeCluster) -> None:
 
 
 def test_summary_has_a_shareable_column(run: Run, arena: FakeCluster) -> None:
-    """A share node says so; its allocation is a fraction of its cards; all nodes are shown."""
+    """A share node says so; its allocation is a fraction of its GPUs; all nodes are shown."""
     arena.node("zcpu", resources={"cpu": "4"}, labels={"node-role.kubernetes.io/master": ""})
     lines = run("top", "node", on=arena).out.splitlines()
     assert lines[0].split() == [
@@ -83,7 +83,7 @@ def test_nodes_that_are_not_ready_have_a_total_of_their_own(run: Run, arena: Fak
 
 
 def test_sick_cards_have_a_column(run: Run, cluster: FakeCluster) -> None:
-    """The unhealthy column and footer appear with the first sick card; dashes are 107 long."""
+    """The unhealthy column and footer appear with the first unhealthy GPU; dashes are 107 long."""
     cluster.node("n", cards=[Card(15), Card(15, healthy=False)])
     lines = run("top", "node", on=cluster).out.splitlines()
     assert lines[0].split()[-2:] == ["GPU(Unhealthy)", "GPU(Shareable)"]
@@ -104,7 +104,7 @@ def test_details_give_shares_as_fractions(run: Run, arena: FakeCluster) -> None:
 
 
 def test_a_node_with_two_kinds_is_refused(run: Run, cluster: FakeCluster) -> None:
-    """A node that offers its cards twice is an error, in arena's words."""
+    """A node that offers its GPUs twice is an error, in arena's words."""
     both = {"nvidia.com/gpu": "1", "aliyun.com/gpu-mem": "15", "aliyun.com/gpu-count": "1"}
     cluster.node("n", resources=both)
     outcome = run("top", "node", on=cluster)
@@ -126,14 +126,14 @@ def test_document(run: Run, arena: FakeCluster) -> None:
 
 @pytest.mark.parametrize(("units", "shown"), [(1, "0.1"), (15, "1"), (4, "0.3")])
 def test_fractions_are_tenths(run: Run, cluster: FakeCluster, units: int, shown: str) -> None:
-    """Cards in use are rounded to a tenth, but a share never looks like nothing."""
+    """GPUs in use are rounded to a tenth, but a share never looks like nothing."""
     cluster.node("n", total=15).pod("p", units, node="n", index=0)
     assert run("top", "node", on=cluster).out.splitlines()[1].split()[5] == shown
 
 
 @pytest.fixture
 def mixed(cluster: FakeCluster) -> FakeCluster:
-    """A node of each kind, and one that offers shares and whole cards."""
+    """A node of each kind, and one that offers shares and exclusive GPUs."""
     cluster.node("cpu", resources={"cpu": "4"})
     cluster.node("nvidia", resources={"nvidia.com/gpu": "2"})
     cluster.node("share", total=15)
@@ -190,7 +190,7 @@ def test_details_are_shown_again_and_again(
         if len(pauses) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("gpuinspect.cli.top.time.sleep", pause)
+    monkeypatch.setattr("gpuinspect.commands.top.time.sleep", pause)
     outcome = run("top", "node", "share", "-d", "-r", "--snapshot", str(path))
     assert outcome.out.count("Total GPUs In Node share:") == 2
     assert sum(line.startswith("-" * 25 + " 20") for line in outcome.out.splitlines()) == 2

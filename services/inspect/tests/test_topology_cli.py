@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from gpucore.topology.codec import encode_annotation, encode_matrix
 from gpucore.topology.machines import MACHINES
-from gpuinspect.cli.topology import app
+from gpuinspect.commands.topology import app
 
 VOLTA = encode_matrix(MACHINES["dgx1-volta"].matrix)
 GUIDE = encode_annotation(MACHINES["v100-guide"].matrix)
@@ -36,7 +36,7 @@ PLANS = {
         ["--free", "0,2,4", "--count", "3", "--policy", "simple"],
         ([0, 2, 4], 350, 350),
     ),
-    "simple with a required card": (
+    "simple with a required GPU": (
         VOLTA,
         ["--count", "2", "--require", "4", "--policy", "simple"],
         ([4, 0], 210, 920),
@@ -61,16 +61,16 @@ def test_plans_as_json(tmp_path: Path, name: str) -> None:
 
 
 IMPOSSIBLE = {
-    "too few": (["--free", "0,2", "--count", "3"], "3 cards asked but 2 free"),
-    "none free": (["--free", "", "--count", "1"], "1 card asked but none free"),
+    "too few": (["--free", "0,2", "--count", "3"], "3 GPUs requested but 2 free"),
+    "none free": (["--free", "", "--count", "1"], "1 GPU requested but none free"),
     "required is taken": (
         ["--free", "0,2", "--count", "2", "--require", "4"],
-        "card 4 is required but not free",
+        "GPU 4 is required but not free",
     ),
-    "no such card": (["--free", "8", "--count", "1"], "the machine has no card 8"),
+    "no such GPU": (["--free", "8", "--count", "1"], "the machine has no GPU 8"),
     "no such size": (
         ["--count", "3", "--policy", "static", "--node-type", "dgx1-volta"],
-        "no configured set of 3 cards is free on 'dgx1-volta'",
+        "no configured set of 3 GPUs is free on 'dgx1-volta'",
     ),
 }
 
@@ -86,7 +86,7 @@ def test_what_cannot_be_is_one_sentence(tmp_path: Path, name: str, output: str) 
 
 
 def test_people_get_the_links_of_the_group(tmp_path: Path) -> None:
-    """Without -o the chosen cards are drawn, and a sentence says what the others can still make."""
+    """Without -o the chosen GPUs are drawn, and a sentence says what the others can still make."""
     result = plan(tmp_path, "--count", "2")
     assert result.exit_code == 0
     assert result.stdout == (
@@ -94,8 +94,7 @@ def test_people_get_the_links_of_the_group(tmp_path: Path) -> None:
         "GPU0     X  NV2\n"
         "GPU3   NV2    X\n"
         "\n"
-        "best-effort takes cards 0, 3: score 230; the other free cards can still make 690, 920 in"
-        " all.\n"
+        "best-effort takes GPUs 0, 3: score 230; the other free GPUs score 690, 920 in total.\n"
     )
 
 
@@ -115,7 +114,7 @@ def test_odd_links_are_noted_beside_the_answer(tmp_path: Path) -> None:
     machine = '{"gpus": 2, "links": {"0-1": ["WARP"]}}'
     result = plan(tmp_path, "--count", "2", "-o", "json", machine=machine)
     assert json.loads(result.stdout)["score"] == 0
-    assert result.stderr == "note: 0-1: 'WARP' is no kind of link, counted as none\n"
+    assert result.stderr == "note: 0-1: 'WARP' is an unknown kind of link and is ignored\n"
 
 
 def test_configured_sets_from_a_file(tmp_path: Path) -> None:
@@ -128,7 +127,7 @@ def test_configured_sets_from_a_file(tmp_path: Path) -> None:
     sets.write_text("{")
     broken = plan(tmp_path, "--count", "3", *flags)
     assert (broken.exit_code, broken.stdout) == (1, "")
-    assert "no configuration of static sets" in broken.stderr
+    assert "invalid configuration of static sets" in broken.stderr
 
 
 def test_files_that_are_no_matrix(tmp_path: Path) -> None:
@@ -152,14 +151,14 @@ def show(cluster: FakeCluster, node: str) -> Result:
 
 
 def topology_node(cluster: FakeCluster, name: str, **annotations: str) -> FakeCluster:
-    """A node of the 2019 topology plugin with 8 cards."""
+    """A node of the 2019 topology plugin with 8 GPUs."""
     cluster.node(name, resources={"aliyun.com/gpu": "8"}, labels={"gputopology": "true"})
     cluster.items[-1]["metadata"]["annotations"] = annotations
     return cluster
 
 
 def test_a_node_is_drawn_as_the_original_drew_it(cluster: FakeCluster) -> None:
-    """Figures, node type, links with used cards as X, and the legend."""
+    """Figures, node type, links with used GPUs as X, and the legend."""
     topology_node(cluster, "gpu-0", GPU_TOPOLOGY=GUIDE, NODE_TYPE="ecs.sccgn6.24xlarge")
     cluster.pod(
         "train",
@@ -192,15 +191,15 @@ def test_a_node_that_is_not_there(cluster: FakeCluster) -> None:
 
 
 def test_a_node_without_gpus(cluster: FakeCluster) -> None:
-    """A node that says nothing of cards cannot be drawn."""
+    """A node that publishes no GPUs cannot be drawn."""
     cluster.node("cpu-0", resources={})
     result = show(cluster, "cpu-0")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "error: node cpu-0 says nothing of GPUs\n"
+    assert result.stderr == "error: node cpu-0 publishes no GPUs\n"
 
 
 def test_a_broken_annotation_is_noted(cluster: FakeCluster) -> None:
-    """The cards are drawn without links, and stderr says why."""
+    """The GPUs are drawn without links, and stderr says why."""
     topology_node(cluster, "gpu-0", GPU_TOPOLOGY="{")
     result = show(cluster, "gpu-0")
     assert result.exit_code == 0

@@ -4,8 +4,8 @@ import gc
 
 import pytest
 
+from gpuinspect.cluster.without_gc import uncollected
 from gpuinspect.errors import SnapshotError
-from gpuinspect.uncollected import uncollected
 
 
 def decode_failure() -> None:

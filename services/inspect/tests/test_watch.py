@@ -9,7 +9,7 @@ from drawncluster import FakeCluster
 from fakeapiserver import FakeApiServer
 from invoking import Run
 
-from gpuinspect.frames import HOME, REST_OF_LINE, REST_OF_SCREEN, Frames
+from gpuinspect.terminal.frames import HOME, REST_OF_LINE, REST_OF_SCREEN, Frames
 
 PODS = "/api/v1/pods"
 
@@ -70,7 +70,7 @@ def test_a_server_that_stops_answering_is_said(
     config = server.kubeconfig(tmp_path)
     outcome = run("watch", "-d", "--count=2", "--interval=0.1", f"--kubeconfig={config}")
     assert outcome.code == 0
-    assert outcome.out.count("503 the fake says no; shown is what was last known") == 2
+    assert outcome.out.count("503 the fake says no; showing the last known state") == 2
 
 
 def test_a_snapshot_is_not_watched(run: Run, cluster: FakeCluster) -> None:

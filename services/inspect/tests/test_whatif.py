@@ -33,7 +33,7 @@ spec:
 
 @pytest.fixture
 def two_cards(cluster: FakeCluster) -> FakeCluster:
-    """One node with two cards of 15, the second with 7 in use."""
+    """One node with two GPUs of 15, the second with 7 in use."""
     cluster.node("n", cards=[Card(15), Card(15)], labels={"gpu": "t4"})
     return cluster.pod("a", 7, node="n", index=1)
 
@@ -47,15 +47,15 @@ def manifest(tmp_path: Path) -> Path:
 def test_pods_are_placed_as_the_extender_would(
     run: Run, two_cards: FakeCluster, manifest: Path
 ) -> None:
-    """Best fit fills the fullest card first; the third replica fits nowhere and ends with 1."""
+    """Best fit fills the fullest GPU first; the third replica fits nowhere and ends with 1."""
     manifest.write_text(DEPLOYMENT)
     outcome = run("whatif", "-f", str(manifest), on=two_cards)
     assert outcome.code == 1
     assert outcome.out.splitlines() == [
         "POD    NODE  WHERE",
-        "web-0  n     8 GiB on card 1 of node n",
-        "web-1  n     8 GiB on card 0 of node n",
-        "web-2  -     fits nowhere: 1 node: largest free block 7 GiB, asked 8",
+        "web-0  n     8 GiB on GPU 1 of node n",
+        "web-1  n     8 GiB on GPU 0 of node n",
+        "web-2  -     fits no node: 1 node: largest free block 7 GiB, requested 8",
         "2 of 3 pods fit",
     ]
 
@@ -82,7 +82,7 @@ def test_the_cluster_stays_as_it_is(run: Run, two_cards: FakeCluster, manifest: 
     """Two manifests in one file see each other's pods; nothing else does."""
     manifest.write_text(f"{POD}\n---\n{POD.replace('one', 'two')}")
     out = run("whatif", "-f", str(manifest), "--no-headers", on=two_cards).out
-    assert out == "one  n  8 GiB on card 1 of node n\ntwo  n  8 GiB on card 0 of node n\n"
+    assert out == "one  n  8 GiB on GPU 1 of node n\ntwo  n  8 GiB on GPU 0 of node n\n"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_nodes_that_take_no_pods_are_left_out(
     cluster.node("n", cards=[Card(15)], **change)
     manifest.write_text(POD)
     outcome = run("whatif", "-f", str(manifest), on=cluster)
-    assert (outcome.code, f"fits nowhere: 1 node: {words}\n" in outcome.out) == (1, True)
+    assert (outcome.code, f"fits no node: 1 node: {words}\n" in outcome.out) == (1, True)
 
 
 def test_the_node_selector_is_obeyed(run: Run, cluster: FakeCluster, manifest: Path) -> None:
@@ -109,10 +109,13 @@ def test_the_node_selector_is_obeyed(run: Run, cluster: FakeCluster, manifest: P
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("kind: Service", "holds no Pod"),
-        ("{", "is no manifest of pods"),
-        ("kind: Pod\nspec: {containers: [{name: x}]}", "asks nothing of GPUs"),
-        ("kind: Pod\nmetadata: 3", "is no manifest of pods"),
+        ("kind: Service", "contains no Pod"),
+        ("{", "is not a manifest of pods"),
+        (
+            "kind: Pod\nspec: {containers: [{name: x}]}",
+            "add one under resources.limits, such as aliyun.com/gpu-mem: 4",
+        ),
+        ("kind: Pod\nmetadata: 3", "is not a manifest of pods"),
     ],
 )
 def test_useless_manifests(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from drawncluster import Card, FakeCluster
 
-from gpuinspect.layout.wrapping import wrapped
+from gpuinspect.terminal.wrapping import wrapped
 
 TEXT = "Nearest: " + "word " * 20 + "end"
 

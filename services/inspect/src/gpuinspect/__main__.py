@@ -1,5 +1,5 @@
 """``python -m gpuinspect``: the command where no script is installed."""
 
-from gpuinspect.cli.main import main
+from gpuinspect.commands.main import main
 
 main()

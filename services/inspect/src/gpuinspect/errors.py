@@ -3,32 +3,28 @@
 ::
 
     InspectError            printed as ``error: ...``; the command ends with exit code 1
-    ├── ClusterError        the API server did not answer, or refused
-    │   └── ForbiddenError  the credentials do not allow it
     ├── SnapshotError       the file is no snapshot
-    ├── NotFoundError       the cluster has no such node or pod
+    ├── MissingObjectError       the cluster has no such node or pod
     ├── PrometheusError     Prometheus did not answer, or it is none
     └── ControlPlaneError   this node's kube-scheduler cannot be set up so
+
+What the API server refuses, or does not answer, is one of :mod:`gpukube.errors`.
 """
+
+from typing import Final
+
+from gpukube.errors import ConfigError, KubeError, UnreachableError
 
 
 class InspectError(Exception):
-    """The command cannot answer; the text says why and what to do."""
-
-
-class ClusterError(InspectError):
-    """The API server did not answer, or answered with a failure."""
-
-
-class ForbiddenError(ClusterError):
-    """The credentials do not allow this; some questions can do without."""
+    """The command failed; the text has the reason and the next step."""
 
 
 class SnapshotError(InspectError):
     """The file cannot be read, or is not what ``kubectl get ... -o json`` prints."""
 
 
-class NotFoundError(InspectError):
+class MissingObjectError(InspectError):
     """The cluster, or the snapshot, has no such object."""
 
 
@@ -38,3 +34,13 @@ class PrometheusError(InspectError):
 
 class ControlPlaneError(InspectError):
     """The kube-scheduler of this node cannot be set up so, or did not start so."""
+
+
+FAILURES: Final = (InspectError, KubeError, ConfigError)
+"""What ends a command with a sentence and exit code 1."""
+
+
+def sentence(error: Exception) -> str:
+    """What the person at the terminal, or in front of the dashboard, reads."""
+    missing = isinstance(error, UnreachableError)
+    return f"the API server does not respond: {error}" if missing else str(error)

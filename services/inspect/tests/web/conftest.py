@@ -71,20 +71,27 @@ def _wait_until_ready(url: str) -> None:
 def window(chromium: Any) -> Iterator[Callable[..., Any]]:
     """Opens an address in a window of its own.
 
-    What the browser complains of fails the test, but for what has ``forgiving`` in it. Ask for it
-    after the address, so that windows close before the service does.
+    An error of the browser fails the test, unless ``forgiving`` is part of it. Request this fixture
+    after the address, so that windows close before the service ends.
     """
     complaints: list[str] = []
     contexts: list[Any] = []
 
     def opened(
-        address: str, *, width: int = 1200, scheme: str = "light", forgiving: str = "\n"
+        address: str,
+        *,
+        width: int = 1200,
+        scheme: str = "light",
+        forgiving: str = "\n",
+        zone: str = "UTC",
     ) -> Any:
         def complain(text: str) -> None:
             complaints.extend([] if forgiving in text else [text])
 
         size = {"width": width, "height": 800}
-        context = chromium.new_context(viewport=size, color_scheme=scheme)
+        context = chromium.new_context(
+            viewport=size, color_scheme=scheme, timezone_id=zone, locale="en-GB"
+        )
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(DEADLINE_MS)

@@ -44,7 +44,7 @@ def address(tmp_path_factory: pytest.TempPathFactory, serving: Callable[..., Any
 
 
 def test_the_map(window: Callable[..., Any], address: str, keep: Callable[..., None]) -> None:
-    """Cards say their figures in words, and the page says that it is live."""
+    """GPUs say their figures in words, and the page says that it is live."""
     page = window(address)
     page.get_by_text("Live", exact=True).wait_for()
     assert page.get_by_text("GPU0 7/15").count() == 1
@@ -68,7 +68,7 @@ def test_the_keyboard_reaches_pods(
     page.keyboard.press("Enter")
     page.wait_for_url("**/pods/default/web-0")
     assert page.title() == "default/web-0 - gpushare"
-    assert "3 GiB on card 0 of node gpu-t4-a" in page.content()
+    assert "3 GiB on GPU 0 of node gpu-t4-a" in page.content()
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,9 @@ def test_the_form_answers(
 ) -> None:
     """A question typed into the form is answered on the same page."""
     page = window(f"{address}/whatif")
-    page.get_by_label("Units of memory").fill("15")
-    page.get_by_label("How many pods").fill("9")
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_label("Memory units").fill("15")
+    page.get_by_label("Number of pods").fill("9")
+    page.get_by_role("button", name="Simulate").click()
     page.get_by_role("heading", name="6 of 9 pods fit").wait_for()
     keep(page, "whatif")
 
@@ -142,10 +142,10 @@ def test_the_form_answers(
 def test_a_waiting_pod_is_explained(
     window: Callable[..., Any], address: str, keep: Callable[..., None]
 ) -> None:
-    """From the map over the waiting pods to the reason of one."""
+    """From the cluster page over the pending pods to the reason of one."""
     page = window(address)
-    page.get_by_role("link", name="Waiting pods").click()
+    page.get_by_role("link", name="Pending pods").click()
     page.get_by_role("link", name="research/large").click()
-    page.get_by_text("waiting: no node can take it now").wait_for()
+    page.get_by_text("pending: it fits no node now").wait_for()
     assert "no GPU is that large" in page.content()
     keep(page, "pod")

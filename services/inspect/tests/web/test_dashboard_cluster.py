@@ -8,7 +8,7 @@ import pytest
 from drawncluster import Card, FakeCluster
 from fakeapiserver import FakeApiServer
 
-from gpuinspect.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS
+from gpuinspect.cluster.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS
 
 pytestmark = pytest.mark.slow
 
@@ -16,7 +16,7 @@ NODES, PODS, EVENTS = "/api/v1/nodes", "/api/v1/pods", "/api/v1/events"
 
 
 def pod(name: str, units: int, index: int) -> dict[str, Any]:
-    """A pod that holds a share of a card of ``n1``."""
+    """A pod that holds a share of a GPU of ``n1``."""
     return FakeCluster().pod(name, units, node="n1", index=index).items[0]
 
 
@@ -58,11 +58,11 @@ def test_log_in_and_watch(
     focus = "document.activeElement.getAttribute('href')"
     assert page.evaluate(focus) == "/pods/default/web"
     server.statuses[PODS] = 503
-    page.get_by_text("Out of date").wait_for()
+    page.get_by_text("Stale data").wait_for()
     assert page.get_by_text("GPU0 11/15").count() == 1
     keep(page, "out-of-date")
     del server.statuses[PODS]
-    page.get_by_text("Out of date").wait_for(state="detached")
+    page.get_by_text("Stale data").wait_for(state="detached")
     assert page.evaluate("window.loadedOnce") is True
 
 
@@ -82,4 +82,4 @@ def test_a_pod_that_goes(
     page = window(f"{open_address}/pods/default/web", forgiving="404")
     page.get_by_text("Live", exact=True).wait_for()
     server.lists[PODS] = []
-    page.get_by_text("There is none of this name.").wait_for()
+    page.get_by_text("This object does not exist.").wait_for()

@@ -7,7 +7,7 @@ from drawncluster import Card, FakeCluster
 from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
-from gpuinspect.snapshots import decode
+from gpuinspect.cluster.snapshots import decode
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.hosts import is_local

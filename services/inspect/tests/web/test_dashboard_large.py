@@ -8,7 +8,7 @@ from drawncluster import Card, FakeCluster
 from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
-from gpuinspect.snapshots import decode
+from gpuinspect.cluster.snapshots import decode
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
 
@@ -19,7 +19,7 @@ NODES = 1000
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[TestClient]:
-    """Requests to the page of a thousand nodes of eight cards with a pod each."""
+    """Requests to the page of a thousand nodes of eight GPUs with a pod each."""
     cluster = FakeCluster()
     for i in range(NODES):
         cluster.node(f"n{i:04}", cards=[Card(40)] * 8)
@@ -59,4 +59,4 @@ def test_a_large_question_is_cut_and_says_so(browser: TestClient) -> None:
     """Placing many pods on many nodes takes long, so the page asks for some of them."""
     text = browser.get("/whatif", params={"mem": "20", "replicas": "100"}).text
     assert "20 of 20 pods fit" in text
-    assert "Asked for 20 of 100 pods, because there are 1000 nodes" in text
+    assert "Simulated 20 of 100 pods: the cluster has 1000 nodes" in text

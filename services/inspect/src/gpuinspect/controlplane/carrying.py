@@ -1,16 +1,16 @@
-"""Carrying out a plan: files, then patience, then either tidying or all back as it was."""
+"""Applies a plan: writes files, waits, then either removes backups or restores everything."""
 
 from collections.abc import Callable
 
 from gpuinspect.controlplane.files import Files
-from gpuinspect.controlplane.plan import Change, Plan
+from gpuinspect.controlplane.plan import ChangePlan, FileChange
 from gpuinspect.errors import InspectError
 
 Wait = Callable[[str], None]
 """Returns when kube-scheduler runs with this ``--config``; raises an InspectError otherwise."""
 
 
-def carry_out(plan: Plan, files: Files, wait: Wait, *, before: str) -> None:
+def carry_out(plan: ChangePlan, files: Files, wait: Wait, *, before: str) -> None:
     """Make all changes and wait for the scheduler; on failure put everything back and wait again.
 
     Args:
@@ -22,7 +22,7 @@ def carry_out(plan: Plan, files: Files, wait: Wait, *, before: str) -> None:
     Raises:
         InspectError: it did not work; the manifest is as it was before.
     """
-    done: list[Change] = []
+    done: list[FileChange] = []
     try:
         for change in plan.changes:
             files.write(change)
@@ -30,7 +30,7 @@ def carry_out(plan: Plan, files: Files, wait: Wait, *, before: str) -> None:
         wait(plan.config)
     except BaseException:  # an interrupted command must not leave a broken scheduler either
         for change in reversed(done):
-            files.write(Change(change.path, change.after, change.before))
+            files.write(FileChange(change.path, change.after, change.before))
         if done:
             _again(wait, before)
         raise
@@ -38,8 +38,8 @@ def carry_out(plan: Plan, files: Files, wait: Wait, *, before: str) -> None:
 
 
 def _again(wait: Wait, config: str) -> None:
-    """Wait for what was put back; its own failure is the worse news and goes first."""
+    """Wait for the restored scheduler; its own failure is worse and is reported first."""
     try:
         wait(config)
     except InspectError as error:
-        raise type(error)(f"the manifest was put back, but {error}") from error
+        raise type(error)(f"the manifest was restored, but {error}") from error

@@ -1,4 +1,4 @@
-"""What the API server knows: which extender is offered, and how a node's kube-scheduler is.
+"""Reads from the API server which extender exists and the state of a node's kube-scheduler.
 
 A scheduler that runs as a static pod cannot resolve names of the cluster, so the Service's address
 is put in place of its name; the certificate is still held to the name.
@@ -12,9 +12,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 import yaml
 
-from gpuinspect.controlplane.configuration import Offer, is_ours
-from gpuinspect.errors import ClusterError, ControlPlaneError, NotFoundError
-from gpuinspect.kube import Kube
+from gpuinspect.controlplane.configuration import SchedulerOffer, is_ours
+from gpuinspect.errors import ControlPlaneError
+from gpukube.blocking import BlockingClient
+from gpukube.errors import KubeError
 
 _COMPONENT: Final = "app.kubernetes.io/component=extender"
 _POLL_SECONDS: Final = 1.0
@@ -22,12 +23,12 @@ STEADY_SECONDS: Final = 5.0
 """How long it must have run: one that dies of its configuration does so at once."""
 
 
-def offered(kube: Kube, namespace: str) -> Offer:
+def offered(kube: BlockingClient, namespace: str) -> SchedulerOffer:
     """What the chart, installed there in mode ``extender``, has for the cluster's scheduler.
 
     Raises:
         ControlPlaneError: there is no such release, or more than one.
-        ClusterError: the API server did not answer.
+        KubeError: the API server did not answer.
     """
     base = f"/api/v1/namespaces/{namespace}"
     name, data = _config(kube, base)
@@ -41,7 +42,7 @@ def offered(kube: Kube, namespace: str) -> Offer:
         held_to = extender["tlsConfig"]["serverName"]
         pair = _credentials(kube.get(f"{base}/secrets/{data['credentials']}"))
         extender["tlsConfig"] = {"serverName": held_to} | pair
-    return Offer(extender, str(config["apiVersion"]))
+    return SchedulerOffer(extender, str(config["apiVersion"]))
 
 
 def _credentials(secret: bytes) -> dict[str, str]:
@@ -50,9 +51,9 @@ def _credentials(secret: bytes) -> dict[str, str]:
     return {"caData": data["ca.crt"], "certData": data["tls.crt"], "keyData": data["tls.key"]}
 
 
-def _config(kube: Kube, base: str) -> tuple[str, Mapping[str, str]]:
+def _config(kube: BlockingClient, base: str) -> tuple[str, Mapping[str, str]]:
     """Name of the extender, and the data of the ConfigMap that is made for who calls it."""
-    items = json.loads(kube.get(f"{base}/configmaps", labelSelector=_COMPONENT))["items"]
+    items = json.loads(kube.get(f"{base}/configmaps", {"labelSelector": _COMPONENT}))["items"]
     if len(items) != 1:
         raise ControlPlaneError(
             f"{len(items)} ConfigMaps with {_COMPONENT} under {base}, not 1: install the chart"
@@ -62,7 +63,7 @@ def _config(kube: Kube, base: str) -> tuple[str, Mapping[str, str]]:
     return found["metadata"]["name"].removesuffix("-config"), found["data"]
 
 
-def wait_running(kube: Kube, node: str, config: str, *, seconds: float) -> None:
+def wait_running(kube: BlockingClient, node: str, config: str, *, seconds: float) -> None:
     """Return when the node's kube-scheduler runs steadily with this ``--config``.
 
     Args:
@@ -72,13 +73,13 @@ def wait_running(kube: Kube, node: str, config: str, *, seconds: float) -> None:
         seconds: how long to wait at most.
 
     Raises:
-        ControlPlaneError: it does not by then; says what it does instead.
+        ControlPlaneError: it does not by then; the message has its state.
     """
     _steadily(lambda: _state(_pod(kube, node), config), seconds=seconds)
 
 
 def _steadily(state: Callable[[], str], *, seconds: float) -> None:
-    """Ask until the answer has been empty for a while."""
+    """Poll until the result has been empty for a while."""
     end = time.monotonic() + seconds
     since: float | None = None
     while True:
@@ -92,11 +93,11 @@ def _steadily(state: Callable[[], str], *, seconds: float) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _pod(kube: Kube, node: str) -> Mapping[str, Any] | None:
+def _pod(kube: BlockingClient, node: str) -> Mapping[str, Any] | None:
     """The mirror of the static pod; none while kubelet replaces it or the API server is away."""
     try:
         return dict(json.loads(kube.get(f"/api/v1/namespaces/kube-system/pods/{_name(node)}")))
-    except (ClusterError, NotFoundError):
+    except KubeError:
         return None
 
 
@@ -107,12 +108,12 @@ def _name(node: str) -> str:
 def _state(pod: Mapping[str, Any] | None, config: str) -> str:
     """What is still missing; empty when the pod is as it should be."""
     if pod is None:
-        return "kubelet has not told the API server of kube-scheduler"
+        return "kubelet has not reported kube-scheduler to the API server"
     container = pod["spec"]["containers"][0]
     words = [*container.get("command", ()), *container.get("args", ())]
     ours = [word for word in words if "/gpushare/scheduler-" in word]
     if ours != ([f"--config={config}"] if config else []):
-        return "kubelet has not taken the new manifest"
+        return "kubelet has not started the new manifest"
     (status,) = pod["status"].get("containerStatuses") or [{}]
     if status.get("ready"):
         return ""

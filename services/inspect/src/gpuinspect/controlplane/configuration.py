@@ -23,7 +23,7 @@ _HEAD: Final = "# Made by gpushare install-scheduler; gpushare uninstall-schedul
 Object = dict[str, Any]
 
 
-class Offer(msgspec.Struct, frozen=True):
+class SchedulerOffer(msgspec.Struct, frozen=True):
     """What the installed chart offers to the cluster's scheduler.
 
     Attributes:
@@ -55,13 +55,13 @@ _FLAGS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
 """Flags that a configuration file overrules: where they belong in it."""
 
 
-def render(present: str | None, flags: Mapping[str, str], image: str, offer: Offer) -> str:
+def render(present: str | None, flags: Mapping[str, str], image: str, offer: SchedulerOffer) -> str:
     """The text of the configuration file.
 
     Args:
         present: text of the file that ``--config`` names now; ``None`` where there is no such flag.
         flags: of kube-scheduler, as the manifest has them.
-        image: of kube-scheduler, whose tag says which version the file must have.
+        image: of kube-scheduler, whose tag determines the version of the file.
         offer: what to put in.
 
     Raises:
@@ -72,7 +72,8 @@ def render(present: str | None, flags: Mapping[str, str], image: str, offer: Off
     for each in others:
         if each.get("bindVerb"):
             raise ControlPlaneError(
-                f"the extender {each.get('urlPrefix')} binds pods already, and only one may"
+                f"the extender {each.get('urlPrefix')} already binds pods, and only "
+                "one extender may"
             )
     config["extenders"] = [*others, dict(offer.extender)]
     return _HEAD + yaml.safe_dump(config, sort_keys=False)
@@ -86,7 +87,7 @@ def is_ours(extender: Mapping[str, Any]) -> bool:
 def check_policy(text: str) -> None:
     """Raise unless a policy file of the original stack holds nothing but its extender.
 
-    Such a file overrules the configuration, so that its flag must go with all that it says.
+    Such a file overrides the configuration, so its flag must be removed with all its content.
     """
     try:
         policy = yaml.safe_load(text)
@@ -97,7 +98,7 @@ def check_policy(text: str) -> None:
     if more or not known:
         raise ControlPlaneError(
             "--policy-config-file names a policy with more than the extender of gpushare, and it"
-            " overrules a configuration: move what it says into a file for --config first"
+            " overrides a configuration: move its content into a file for --config first"
         )
 
 
@@ -110,7 +111,7 @@ def api_version(image: str) -> str | None:
     return next((f"{_GROUP}/{name}" for since, name in _VERSIONS if minor >= since), None)
 
 
-def _fresh(flags: Mapping[str, str], image: str, offer: Offer) -> Object:
+def _fresh(flags: Mapping[str, str], image: str, offer: SchedulerOffer) -> Object:
     config: Object = {
         "apiVersion": api_version(image) or offer.api_version,
         "kind": "KubeSchedulerConfiguration",
@@ -128,6 +129,6 @@ def _parsed(text: str) -> Object:
     except (yaml.YAMLError, TypeError, KeyError):
         kind = ""
     if kind != "KubeSchedulerConfiguration":
-        raise ControlPlaneError("the file of --config is no KubeSchedulerConfiguration")
+        raise ControlPlaneError("the file of --config is not a KubeSchedulerConfiguration")
     found: Object = config
     return found

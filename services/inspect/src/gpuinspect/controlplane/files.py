@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuinspect.controlplane import manifest
-from gpuinspect.controlplane.plan import BACKUP, MANIFEST, Change, Found
+from gpuinspect.controlplane.plan import BACKUP, MANIFEST, FileChange, Found
 from gpuinspect.errors import ControlPlaneError
 
 _PRIVATE: Final = 0o600
@@ -36,7 +36,8 @@ class Files:
         text = self._text(MANIFEST)
         if text is None:
             raise ControlPlaneError(
-                f"{self._at(MANIFEST)} is not there: kubeadm's scheduler does not run on this node"
+                f"{self._at(MANIFEST)} does not exist: kubeadm's scheduler does not "
+                "run on this node"
             )
         pod = manifest.read(text)
         original = self._text(BACKUP)
@@ -50,7 +51,7 @@ class Files:
         )
 
     def hostname(self) -> str:
-        """Name of the node, as kubelet names it unless told otherwise."""
+        """Name of the node, as kubelet's default gives it."""
         return (self._text("/etc/hostname") or os.uname().nodename).strip().lower()
 
     def admin(self) -> Path | None:
@@ -58,7 +59,7 @@ class Files:
         path = self._at("/etc/kubernetes/admin.conf")
         return path if path.exists() else None
 
-    def write(self, change: Change) -> None:
+    def write(self, change: FileChange) -> None:
         """Carry out one change.
 
         Raises:

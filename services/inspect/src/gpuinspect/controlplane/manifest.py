@@ -1,16 +1,19 @@
-"""The static pod of kube-scheduler as kubeadm writes it: what it says, and our few edits.
+"""The static pod of kube-scheduler as kubeadm writes it: its fields, and a few edits.
 
-Lines are put in and taken out where they belong, so that comments and order stay. Where a manifest
-is written so that this does not give exactly the intended object (lists in one line, say), it is
-written anew and only its comments are lost; nothing is ever written that means anything else.
+ruamel.yaml edits the text, so that comments and order stay. PyYAML, which reads YAML 1.1 as kubelet
+does, checks that the result is the intended object; if it ever were not, the object is written anew
+and only comments are lost.
 """
 
-import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from io import StringIO
+from typing import Any, Final
 
 import msgspec
 import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.util import load_yaml_guess_indent
 
 from gpuinspect.errors import ControlPlaneError
 
@@ -20,6 +23,8 @@ CONFIG: Final = "config"
 POLICY: Final = "policy-config-file"
 _VOLUME: Final = "gpushare"
 _PROGRAM: Final = "kube-scheduler"
+_WIDTH: Final = 4096
+"""No line is folded."""
 
 
 class StaticPod(msgspec.Struct, frozen=True):
@@ -39,14 +44,6 @@ class StaticPod(msgspec.Struct, frozen=True):
         """Path of our configuration that it uses; empty where it uses none of ours."""
         path = self.flags.get(CONFIG, "")
         return path if path.startswith(f"{FOLDER}/") else ""
-
-
-class _Places(NamedTuple):
-    """Where in the text the lists are that are edited."""
-
-    words: yaml.SequenceNode
-    mounts: yaml.SequenceNode
-    volumes: yaml.SequenceNode
 
 
 def read(text: str) -> StaticPod:
@@ -69,11 +66,11 @@ def configured(text: str, config: str, *, without: Sequence[str] = ()) -> str:
         config: path of the configuration.
         without: names of flags that are taken out.
     """
-    wanted = _edited(_document(text), config, {CONFIG, *without})
-    lines = _edited_lines(text, config, {CONFIG, *without})
-    if lines is not None and _same(lines, wanted):
-        return lines
-    return yaml.safe_dump(wanted, sort_keys=False)
+    names = {CONFIG, *without}
+    wanted = _document(text)
+    _edit(wanted, config, names)
+    edited = _edited_text(text, config, names)
+    return edited if _same(edited, wanted) else yaml.safe_dump(wanted, sort_keys=False)
 
 
 def _document(text: str) -> dict[str, Any]:
@@ -137,85 +134,41 @@ def _first(words: Sequence[str]) -> int:
     return 0 if str(words[0]).startswith("-") else 1
 
 
-def _edited(document: dict[str, Any], config: str, names: set[str]) -> dict[str, Any]:
-    """The object that is meant."""
-    wanted = copy.deepcopy(document)
-    container = _container(wanted)
-    key = _key(container)
-    words, first = container[key], _first(container[key])
-    gone = _gone(words, names)
-    kept = [word for position, word in enumerate(words) if position not in gone]
-    container[key] = [*kept[:first], f"--config={config}", *kept[first:]]
-    container["volumeMounts"] = [_mount(), *(container.get("volumeMounts") or [])]
-    wanted["spec"]["volumes"] = [_volume(), *(wanted["spec"].get("volumes") or [])]
-    return wanted
+def _edit(document: Any, config: str, names: set[str]) -> None:
+    """Change an object of either library."""
+    container = _container(document)
+    words = container[_key(container)]
+    first = _first(words)
+    for position in sorted(_gone(words, names), reverse=True):
+        del words[position]
+    words.insert(first, f"--config={config}")
+    _prepend(container, "volumeMounts", {"mountPath": FOLDER, "name": _VOLUME, "readOnly": True})
+    volume = {"hostPath": {"path": FOLDER, "type": "Directory"}, "name": _VOLUME}
+    _prepend(document["spec"], "volumes", volume)
 
 
-def _mount() -> dict[str, Any]:
-    return {"mountPath": FOLDER, "name": _VOLUME, "readOnly": True}
+def _prepend(parent: Any, key: str, item: dict[str, Any]) -> None:
+    if parent.get(key):
+        parent[key].insert(0, item)
+    else:
+        parent[key] = [item]
 
 
-def _volume() -> dict[str, Any]:
-    return {"hostPath": {"path": FOLDER, "type": "Directory"}, "name": _VOLUME}
-
-
-def _edited_lines(text: str, config: str, names: set[str]) -> str | None:
-    """The same by lines; ``None`` where the lists are not all there, one item a line."""
-    places = _places(text)
-    if places is None or any(each.flow_style or not each.value for each in places):
-        return None
-    words = [str(item.value) for item in places.words.value]
-    inserted = {
-        _line_of(places.words, _first(words)): (places.words, f"--config={config}\n"),
-        places.mounts.start_mark.line: (places.mounts, yaml.safe_dump(_mount())),
-        places.volumes.start_mark.line: (places.volumes, yaml.safe_dump(_volume())),
-    }
-    gone = {places.words.value[position].start_mark.line for position in _gone(words, names)}
-    made = []
-    for number, line in enumerate([*text.splitlines(keepends=True), ""]):
-        if number in inserted:
-            made.append(_item(*inserted[number]))
-        if number not in gone:
-            made.append(line)
-    return "".join(made)
-
-
-def _line_of(sequence: yaml.SequenceNode, position: int) -> int:
-    """Where an item begins, or would begin at the end."""
-    if position < len(sequence.value):
-        return int(sequence.value[position].start_mark.line)
-    return int(sequence.value[-1].end_mark.line) + 1
-
-
-def _item(sequence: yaml.SequenceNode, item: str) -> str:
-    """One item of a list, as indented as its others."""
-    margin = " " * sequence.start_mark.column
-    first, *rest = item.splitlines()
-    return "".join([f"{margin}- {first}\n", *(f"{margin}  {line}\n" for line in rest)])
-
-
-def _places(text: str) -> _Places | None:
+def _edited_text(text: str, config: str, names: set[str]) -> str:
+    """The text after the edit, indented as it was; empty where the library cannot read it."""
     try:
-        spec = _child(yaml.compose(text, Loader=yaml.SafeLoader), "spec")
-        containers = _child(spec, "containers").value
-        container = next(each for each in containers if _schedules(_plain(each)))
-        words = _child(container, _key(_plain(container)))
-        return _Places(words, _child(container, "volumeMounts"), _child(spec, "volumes"))
-    except (KeyError, StopIteration):
-        return None
-
-
-def _plain(node: yaml.Node) -> dict[str, Any]:
-    """The object that a node stands for."""
-    found: dict[str, Any] = yaml.safe_load(yaml.serialize(node, Dumper=yaml.SafeDumper))
-    return found
-
-
-def _child(node: Any, key: str) -> Any:
-    for name, value in node.value:
-        if name.value == key:
-            return value
-    raise KeyError(key)
+        _, indent, offset = load_yaml_guess_indent(text)
+        editor = YAML()
+        editor.preserve_quotes = True
+        editor.width = _WIDTH
+        editor.indent(mapping=2, sequence=indent or 2, offset=offset or 0)
+        document = editor.load(text)
+        _edit(document, config, names)
+        written = StringIO()
+        editor.dump(document, written)
+    except YAMLError:
+        return ""
+    return written.getvalue()
 
 
 def _same(text: str, wanted: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from gpuinspect.controlplane import configuration, manifest
-from gpuinspect.controlplane.configuration import Offer
+from gpuinspect.controlplane.configuration import SchedulerOffer
 from gpuinspect.errors import ControlPlaneError
 
 MANIFEST: Final = "/etc/kubernetes/manifests/kube-scheduler.yaml"
@@ -52,13 +52,13 @@ class Found(msgspec.Struct, frozen=True):
         if not ours:
             return self.manifest
         if self.original is None:
-            raise ControlPlaneError(f"{BACKUP} is gone, so nobody knows what was there before")
+            raise ControlPlaneError(f"{BACKUP} is missing, so the previous manifest is unknown")
         if manifest.configured(self.original, ours, without=[manifest.POLICY]) != self.manifest:
             raise ControlPlaneError(_CHANGED)
         return self.original
 
 
-class Change(msgspec.Struct, frozen=True):
+class FileChange(msgspec.Struct, frozen=True):
     """One file: its text before and after; ``None`` where there is none."""
 
     path: str
@@ -66,7 +66,7 @@ class Change(msgspec.Struct, frozen=True):
     after: str | None
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ChangePlan(msgspec.Struct, frozen=True):
     """Changes in the order in which they are to be made, the manifest's last.
 
     Attributes:
@@ -74,7 +74,7 @@ class Plan(msgspec.Struct, frozen=True):
         config: path that ``--config`` has afterwards; empty where it is not ours.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[FileChange, ...]
     config: str
 
     def diff(self) -> str:
@@ -82,16 +82,18 @@ class Plan(msgspec.Struct, frozen=True):
         return "".join(line for change in self.changes for line in _diff(change))
 
 
-def install(found: Found, offer: Offer) -> Plan:
+def install(found: Found, offer: SchedulerOffer) -> ChangePlan:
     """Have the scheduler call the extender that is offered.
 
     Raises:
-        ControlPlaneError: that cannot be done here; says why.
+        ControlPlaneError: that cannot be done here; the message has the reason.
     """
     base = found.base
     pod = manifest.read(base)
     if manifest.CONFIG in pod.flags and found.config is None:
-        raise ControlPlaneError(f"--config names {pod.flags[manifest.CONFIG]}, which is not there")
+        raise ControlPlaneError(
+            f"--config names {pod.flags[manifest.CONFIG]}, which does not exist"
+        )
     if manifest.POLICY in pod.flags:
         configuration.check_policy(found.policy or "")
     text = configuration.render(found.config, pod.flags, pod.image, offer)
@@ -99,14 +101,14 @@ def install(found: Found, offer: Offer) -> Plan:
     wanted = manifest.configured(base, path, without=[manifest.POLICY])
     present = found.installed if manifest.read(found.manifest).ours == path else None
     changes = (
-        Change(path, present, text),
-        Change(BACKUP, found.original, base),
-        Change(MANIFEST, found.manifest, wanted),
+        FileChange(path, present, text),
+        FileChange(BACKUP, found.original, base),
+        FileChange(MANIFEST, found.manifest, wanted),
     )
-    return Plan(tuple(each for each in changes if each.before != each.after), path)
+    return ChangePlan(tuple(each for each in changes if each.before != each.after), path)
 
 
-def uninstall(found: Found) -> Plan:
+def uninstall(found: Found) -> ChangePlan:
     """Have the manifest as it was, byte for byte.
 
     Raises:
@@ -114,11 +116,11 @@ def uninstall(found: Found) -> Plan:
     """
     base = found.base
     if base == found.manifest:
-        return Plan((), "")
-    return Plan((Change(MANIFEST, found.manifest, base),), "")
+        return ChangePlan((), "")
+    return ChangePlan((FileChange(MANIFEST, found.manifest, base),), "")
 
 
-def _diff(change: Change) -> Iterator[str]:
+def _diff(change: FileChange) -> Iterator[str]:
     before, after = ((text or "").splitlines() for text in (change.before, change.after))
     for line in difflib.unified_diff(before, after, change.path, change.path, lineterm="", n=2):
         head, key, _ = line.partition("keyData: ")

@@ -1,97 +1,101 @@
-"""Checks of what pods hold: every unit on a card that exists, none twice, none unexplained."""
+"""Checks of what pods hold: every unit on a GPU that exists, none twice, none unexplained."""
 
 from collections.abc import Iterator
 
-from gpucore.explain import unit_of
-from gpucore.model import Claim, ClaimState
+from gpucore.explain.sentences import unit_of
+from gpucore.model import Allocation, AllocationState
 from gpuinspect.doctor.checks import Checklist, Level
 from gpuinspect.doctor.evidence import Evidence
 
 check = Checklist()
 
 
-def _called(claim: Claim) -> str:
-    return f"{claim.namespace}/{claim.name}"
+def _called(allocation: Allocation) -> str:
+    return f"{allocation.namespace}/{allocation.name}"
 
 
 @check(
     "no-pending",
     Level.FAIL,
-    "every bound pod is on a known card",
+    "every bound pod is on a known GPU",
     do="its scheduler did not call the extender: check schedulerName, then create it again",
 )
 def _pending(evidence: Evidence) -> Iterator[str]:
-    for name, account in evidence.accounts.items():
-        for claim in account.claims.values():
-            if claim.pending or claim.pending_gpus or claim.pending_core:
-                yield f"{_called(claim)} is on {name}, but on no known card"
+    for name, node_info in evidence.node_infos.items():
+        for allocation in node_info.allocations.values():
+            if node_info.shape.claims and allocation.users is None:
+                continue  # an extended resource, which a claim holds
+            if allocation.pending or allocation.pending_gpus or allocation.pending_core:
+                yield f"{_called(allocation)} is on {name}, but on no known GPU"
 
 
 @check(
     "annotations-true",
     Level.FAIL,
-    "pods' annotations agree with what they ask",
-    do="somebody edited them: create the pod again, and restrict who may write annotations",
+    "annotations of pods agree with their requests",
+    do="they were edited: create the pod again, and restrict write access to annotations",
 )
 def _faults(evidence: Evidence) -> Iterator[str]:
-    for claim in evidence.ledger.claims().values():
-        yield from (f"{_called(claim)}: {fault}" for fault in claim.faults)
+    for allocation in evidence.ledger.allocations().values():
+        yield from (f"{_called(allocation)}: {fault}" for fault in allocation.faults)
 
 
 @check(
     "cards-exist",
     Level.FAIL,
-    "nobody holds a card that its node has not",
-    do="the card was lost or exchanged: create the pods that are named again",
+    "no pod has a GPU that is missing from its node",
+    do="the GPU was lost or replaced: create the listed pods again",
 )
 def _lost(evidence: Evidence) -> Iterator[str]:
-    for name, account in evidence.accounts.items():
-        for index, card in account.cards.items():
-            if account.inventory is not None and card.gpu is None:
-                holders = ", ".join(sorted(_called(account.claims[uid]) for uid in card.holders))
-                yield f"{name} has no card {index}, but {holders} on it"
+    for name, node_info in evidence.node_infos.items():
+        for index, card in node_info.cards.items():
+            if node_info.inventory is not None and card.gpu is None:
+                holders = ", ".join(
+                    sorted(_called(node_info.allocations[uid]) for uid in card.holders)
+                )
+                yield f"{name} has no GPU {index}, but {holders} on it"
 
 
 @check(
     "no-card-overfull",
     Level.FAIL,
-    "no card holds more than it has",
-    do="end one of the pods; if the device plugin is ours, report it, for this cannot be",
+    "no GPU is over-committed",
+    do="delete one of the pods; if gpushare's device plugin runs there, report a bug",
 )
 def _overfull(evidence: Evidence) -> Iterator[str]:
-    for name, account in evidence.accounts.items():
-        for index in account.overfull:
-            card = account.cards[index]
+    for name, node_info in evidence.node_infos.items():
+        for index in node_info.overfull:
+            card = node_info.cards[index]
             if card.gpu is not None:
-                yield f"{name} card {index}: {card.used} of {card.total} {unit_of(account)}"
+                yield f"{name} GPU {index}: {card.used} of {card.total} {unit_of(node_info)}"
 
 
 @check(
     "claims-confirmed",
     Level.WARN,
-    "the node has confirmed the card of every running pod",
-    do="see that the device plugin there runs and may patch pods",
+    "the device plugin has confirmed the GPU of every running pod",
+    do="check that the node's device plugin runs and may patch pods",
 )
 def _confirmed(evidence: Evidence) -> Iterator[str]:
     # Kubelet lists no devices of init containers, and before 1.29 none of sidecars.
     running = {
         pod.uid
-        for pod, demand in evidence.demands
-        if pod.phase == "Running" and any(demand.containers)
+        for pod, pod_request in evidence.pod_requests
+        if pod.phase == "Running" and any(pod_request.containers)
     }
-    for uid, claim in evidence.ledger.claims().items():
-        if uid in running and claim.state is not ClaimState.CONFIRMED:
-            yield f"{_called(claim)} runs on {claim.placement.node} unconfirmed"
+    for uid, allocation in evidence.ledger.allocations().items():
+        if uid in running and allocation.state is not AllocationState.CONFIRMED:
+            yield f"{_called(allocation)} runs on {allocation.placement.node} unconfirmed"
 
 
 @check(
     "nodes-exist",
     Level.WARN,
-    "nobody holds cards of a vanished node",
-    do="delete the pods that are named, with --force if the node never comes back",
+    "no pod has GPUs of a node that does not exist",
+    do="delete the listed pods, with --force if the node will not return",
 )
 def _vanished(evidence: Evidence) -> Iterator[str]:
-    for name, account in evidence.accounts.items():
-        if not account.present:
-            pods = ", ".join(sorted(map(_called, account.claims.values())))
+    for name, node_info in evidence.node_infos.items():
+        if not node_info.present:
+            pods = ", ".join(sorted(map(_called, node_info.allocations.values())))
             yield f"{name} does not exist, but {pods} on it"

@@ -19,7 +19,7 @@ class Level(StrEnum):
     WARN = "warn"
 
 
-class Verdict(StrEnum):
+class CheckStatus(StrEnum):
     """What came of a check."""
 
     OK = "ok"
@@ -39,7 +39,7 @@ class Check(msgspec.Struct, frozen=True):
         title: what should hold.
         remedy: what to do when it does not.
         run: yields what is wrong.
-        needs: kinds of objects without which it cannot be told.
+        needs: kinds of objects that the check requires.
     """
 
     name: str
@@ -69,10 +69,10 @@ class Checklist:
 
 
 class Result(msgspec.Struct, frozen=True):
-    """A check that was made; ``findings`` say what is wrong, or why it was skipped."""
+    """A completed check; ``findings`` list what is wrong, or why it was skipped."""
 
     check: Check
-    verdict: Verdict
+    verdict: CheckStatus
     findings: tuple[str, ...] = ()
 
 
@@ -86,6 +86,6 @@ def _result(check: Check, evidence: Evidence) -> Result:
     if lacking:
         reasons = (evidence.snapshot.missing.get(kind, "not at hand") for kind in lacking)
         named = (f"{kind}: {why}" for kind, why in zip(lacking, reasons, strict=True))
-        return Result(check, Verdict.SKIP, tuple(named))
+        return Result(check, CheckStatus.SKIP, tuple(named))
     findings = tuple(dict.fromkeys(check.run(evidence)))
-    return Result(check, Verdict(check.level.value) if findings else Verdict.OK, findings)
+    return Result(check, CheckStatus(check.level.value) if findings else CheckStatus.OK, findings)

@@ -1,28 +1,31 @@
-"""What the checks look at: the books, and what raw objects say beyond them."""
+"""The input of the checks: the ledger, and fields of raw objects beyond it."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
-from gpucore.account import NodeAccount
-from gpucore.ledger import Ledger
-from gpucore.model import Demand
+import msgspec
+
+from gpucore.accounting.ledger import Ledger
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import PodRequest
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import LABEL_SHARE, LABEL_TOPOLOGY, Names
 from gpucore.wire.nodes import Node
-from gpucore.wire.pods import demand_of
-from gpucore.wire.podspec import Pod
-from gpuinspect.doctor.rawobjects import NodeInfo, PodFacts, node_info, pod_facts
-from gpuinspect.snapshots import Snapshot
-from gpuinspect.state import books
+from gpucore.wire.pod.spec import Pod
+from gpucore.wire.pods import pod_request_of
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.state import books
+from gpuinspect.doctor.rawobjects import DoctorPodFacts, NodeVersions, node_versions, pod_facts
 
+T = TypeVar("T")
 _COMPONENT: Final = "app.kubernetes.io/component"
 _ORIGINAL_PLUGIN: Final = "gpushare-device-plugin"
 _ORIGINAL_EXTENDER: Final = "gpushare-schd-extender"
 
 
 class Evidence:
-    """One snapshot, read as far as the checks ask; nothing here judges."""
+    """One snapshot, decoded as far as the checks need; it decides nothing."""
 
     def __init__(self, snapshot: Snapshot, names: Names) -> None:
         self.snapshot = snapshot
@@ -30,47 +33,53 @@ class Evidence:
         self.ledger: Ledger = books(snapshot, names)
 
     @property
-    def accounts(self) -> Mapping[NodeName, NodeAccount]:
-        """The books of every node, and of vanished ones that are still claimed."""
+    def node_infos(self) -> Mapping[NodeName, NodeInfo]:
+        """The state of every node, and of removed ones that still have allocations."""
         return self.ledger.nodes()
 
     @cached_property
     def labelled(self) -> tuple[Node, ...]:
         """Nodes that should offer something of ours, by name."""
-        chosen = (n for n in self.snapshot.nodes if wants_shares(n) or wants_cards(n))
+        chosen = (n for n in self.snapshot.nodes if wants_shares(n) or offers_gpus(n))
         return tuple(sorted(chosen, key=lambda node: node.name))
 
     @cached_property
-    def sharing(self) -> tuple[tuple[Node, NodeAccount], ...]:
-        """Nodes that offer shares or whole cards, with their books, by name."""
-        pairs = ((node, self.accounts[node.name]) for node in self.snapshot.nodes)
+    def sharing(self) -> tuple[tuple[Node, NodeInfo], ...]:
+        """Nodes that offer shares or exclusive GPUs, with their state, by name."""
+        pairs = ((node, self.node_infos[node.name]) for node in self.snapshot.nodes)
         offering = (p for p in pairs if p[1].shape.offers_shares or p[1].shape.offers_cards)
         return tuple(sorted(offering, key=lambda pair: pair[0].name))
 
     @cached_property
-    def demands(self) -> tuple[tuple[Pod, Demand], ...]:
-        """Pods that ask for something of ours and have not ended."""
-        asked = ((pod, demand_of(pod, self.names)) for pod in self.snapshot.pods)
+    def pod_requests(self) -> tuple[tuple[Pod, PodRequest], ...]:
+        """Pods that request a gpushare resource and have not ended."""
+        asked = ((pod, pod_request_of(pod, self.names)) for pod in self.snapshot.pods)
         return tuple((pod, d) for pod, d in asked if d is not None and not pod.finished)
 
     @cached_property
-    def waiting(self) -> tuple[tuple[Pod, Demand], ...]:
+    def waiting(self) -> tuple[tuple[Pod, PodRequest], ...]:
         """Of these, the ones that no node has."""
-        return tuple(pair for pair in self.demands if not pair[0].node)
+        return tuple(pair for pair in self.pod_requests if not pair[0].node)
 
     @cached_property
     def _places(self) -> Mapping[PodUid, int]:
         return {pod.uid: place for place, pod in enumerate(self.snapshot.pods)}
 
-    def facts(self, pod: Pod) -> PodFacts:
-        """What the raw object says about ``pod``."""
+    def facts(self, pod: Pod) -> DoctorPodFacts:
+        """The raw object of ``pod``."""
         return pod_facts(self.snapshot.all("Pod")[self._places[pod.uid]])
 
+    def decoded(self, pod: Pod, form: type[T]) -> T:
+        """The raw object of ``pod``, as far as ``form`` has its fields."""
+        return msgspec.json.decode(self.snapshot.all("Pod")[self._places[pod.uid]], type=form)
+
     @cached_property
-    def node_infos(self) -> Mapping[NodeName, NodeInfo]:
+    def versions_of_nodes(self) -> Mapping[NodeName, NodeVersions]:
         """Versions of every node."""
         raws = self.snapshot.all("Node")
-        return {n.name: node_info(raw) for n, raw in zip(self.snapshot.nodes, raws, strict=True)}
+        return {
+            n.name: node_versions(raw) for n, raw in zip(self.snapshot.nodes, raws, strict=True)
+        }
 
     @cached_property
     def plugins(self) -> tuple[Pod, ...]:
@@ -99,8 +108,8 @@ def wants_shares(node: Node) -> bool:
     return node.labels.get(LABEL_SHARE) == "true"
 
 
-def wants_cards(node: Node) -> bool:
-    """It is labelled to offer whole cards by topology."""
+def offers_gpus(node: Node) -> bool:
+    """It is labelled to offer exclusive GPUs by topology."""
     return node.labels.get(LABEL_TOPOLOGY) == "true"
 
 

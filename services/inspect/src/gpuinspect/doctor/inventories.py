@@ -1,12 +1,12 @@
-"""Checks of what nodes say about their cards."""
+"""Checks of the GPU data that nodes publish."""
 
 from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-from gpucore.account import NodeAccount
-from gpucore.explain import GIB_CARDS_END, unit_of
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.explain.sentences import GIB_CARDS_END, unit_of
 from gpucore.units import MIB
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import INVENTORY, UNHEALTHY_KEY
@@ -14,7 +14,7 @@ from gpucore.wire.nodes import Node, decode_inventory, unhealthy_indexes, unheal
 from gpucore.wire.quantity import amount
 from gpuinspect.doctor.checks import Checklist, Level
 from gpuinspect.doctor.evidence import Evidence
-from gpuinspect.doctor.rawobjects import ConfigMap
+from gpuinspect.doctor.rawobjects import RawConfigMap
 
 MESSAGE: Final = 4 << 20  # kubelet takes no larger message of gRPC
 DEVICE: Final = 60  # bytes that one unit takes in it
@@ -22,27 +22,27 @@ DEVICE: Final = 60  # bytes that one unit takes in it
 check = Checklist()
 
 
-def _explicit(evidence: Evidence) -> Iterator[tuple[Node, NodeAccount]]:
-    return ((n, account) for n, account in evidence.sharing if account.unit is not None)
+def _explicit(evidence: Evidence) -> Iterator[tuple[Node, NodeInfo]]:
+    return ((n, node_info) for n, node_info in evidence.sharing if node_info.unit is not None)
 
 
 @check(
     "inventory-published",
     Level.WARN,
-    "nodes say what their cards are",
-    do="replace the original device plugin there by ours; until then sizes are guessed",
+    "nodes publish their GPUs",
+    do="replace the original device plugin by gpushare's; until then sizes of GPUs are estimates",
 )
 def _published(evidence: Evidence) -> Iterator[str]:
     for node, _ in evidence.sharing:
         if INVENTORY not in node.annotations:
-            yield f"{node.name} does not say what its cards are"
+            yield f"{node.name} does not publish its GPUs"
 
 
 @check(
     "inventory-readable",
     Level.FAIL,
-    "what nodes say about their cards can be read",
-    do="restart the device plugin there; it writes the annotation anew",
+    "inventories of nodes can be parsed",
+    do="restart the node's device plugin, which writes the annotation again",
 )
 def _readable(evidence: Evidence) -> Iterator[str]:
     for node in evidence.snapshot.nodes:
@@ -56,109 +56,121 @@ def _readable(evidence: Evidence) -> Iterator[str]:
 @check(
     "inventory-agrees",
     Level.FAIL,
-    "cards and kubelet agree on the units",
-    do="restart the device plugin there, so that it registers anew",
+    "inventory and kubelet agree on the number of units",
+    do="restart the node's device plugin, so that it registers again",
 )
 def _total_agrees(evidence: Evidence) -> Iterator[str]:
-    for node, account in _explicit(evidence):
-        said = sum(gpu.units for gpu in account.inventory.gpus) if account.inventory else 0
+    for node, node_info in _explicit(evidence):
+        said = sum(gpu.units for gpu in node_info.inventory.gpus) if node_info.inventory else 0
         offered = amount(node.capacity.get(evidence.names.gpu_mem, "0"))
-        if account.shape.offers_shares and said != offered:
-            yield f"{node.name}: cards of {said} units in all, kubelet knows {offered}"
+        if node_info.shape.offers_shares and said != offered:
+            yield f"{node.name}: GPUs of {said} units in total, kubelet has {offered}"
 
 
 @check(
     "gpu-count-agrees",
     Level.FAIL,
-    "cards and node status agree on the number of cards",
-    do="see that the plugin may patch nodes/status",
+    "inventory and node status agree on the number of GPUs",
+    do="check that the device plugin may patch nodes/status",
 )
 def _count_agrees(evidence: Evidence) -> Iterator[str]:
-    for node, account in _explicit(evidence):
+    for node, node_info in _explicit(evidence):
         text = node.capacity.get(evidence.names.gpu_count)
-        cards = len(account.inventory.gpus) if account.inventory else 0
+        cards = len(node_info.inventory.gpus) if node_info.inventory else 0
         if text is not None and amount(text) != cards:
-            yield f"{node.name}: {cards} cards, but its {evidence.names.gpu_count} is {text}"
+            yield f"{node.name}: {cards} GPUs, but its {evidence.names.gpu_count} is {text}"
 
 
 @check(
     "unit-said",
     Level.WARN,
-    "no unit is guessed where the guess may be wrong",
-    do="run our device plugin there, which says its unit",
+    "every node with large GPUs publishes its memory unit",
+    do="run gpushare's device plugin on the node, which publishes its unit",
 )
-def _unit_said(evidence: Evidence) -> Iterator[str]:
-    for node, account in evidence.sharing:
-        largest = account.shape.largest_card
-        if account.unit is None and largest > GIB_CARDS_END:
-            yield f"{node.name}: cards of {largest} units, taken for MiB"
+def _unit_unpublished(evidence: Evidence) -> Iterator[str]:
+    for node, node_info in evidence.sharing:
+        largest = node_info.shape.largest_gpu
+        if node_info.unit is None and largest > GIB_CARDS_END:
+            yield f"{node.name}: GPUs of {largest} units, assumed to be MiB"
 
 
 @check(
     "one-unit",
     Level.WARN,
-    "all nodes count in one unit",
-    do="set one memoryUnit for all; a pod's amount means another size on each",
+    "all nodes use one memory unit",
+    do="set one memoryUnit for all nodes; a pod's request has another size on each",
 )
 def _one_unit(evidence: Evidence) -> Iterator[str]:
-    units = {unit_of(account) for _, account in evidence.sharing}
+    units = {unit_of(node_info) for _, node_info in evidence.sharing}
     if len(units) > 1:
-        yield "nodes count in " + ", ".join(str(unit) for unit in sorted(units))
+        yield "nodes use " + ", ".join(str(unit) for unit in sorted(units))
 
 
 @check(
-    "message-size", Level.FAIL, "kubelet can take the list of units", do="set a coarser memoryUnit"
+    "message-size",
+    Level.FAIL,
+    "the device list fits kubelet's message limit",
+    do="set a larger memoryUnit",
 )
 def _message_size(evidence: Evidence) -> Iterator[str]:
-    for node, account in _explicit(evidence):
-        units = sum(gpu.units for gpu in account.inventory.gpus) if account.inventory else 0
+    for node, node_info in _explicit(evidence):
+        units = sum(gpu.units for gpu in node_info.inventory.gpus) if node_info.inventory else 0
         if units * DEVICE > MESSAGE:
-            coarser = "256MiB" if account.unit == MIB else "GiB"
+            coarser = "256MiB" if node_info.unit == MIB else "GiB"
             yield f"{node.name}: {units} units are too many for kubelet; use {coarser}"
 
 
 @check(
     "cards-healthy",
     Level.WARN,
-    "all cards are healthy",
-    do="read the node's events for the XID; the card returns after clean probes",
+    "all GPUs are healthy",
+    do="read the node's events for the XID; the GPU is offered again after successful probes",
 )
 def _healthy(evidence: Evidence) -> Iterator[str]:
-    for node, account in evidence.sharing:
-        sick = [str(card.index) for card in account.cards.values() if card.gpu and not card.healthy]
+    for node, node_info in evidence.sharing:
+        sick = [
+            str(card.index) for card in node_info.cards.values() if card.gpu and not card.healthy
+        ]
         if sick:
-            yield f"{node.name}: card {', '.join(sick)}"
+            yield f"{node.name}: GPU {', '.join(sick)}"
 
 
 @check(
     "no-promise-beyond-memory",
     Level.FAIL,
-    "no card offers more than its memory",
-    do="restart the device plugin there; report it if it stays",
+    "no GPU advertises more than its memory",
+    do="restart the node's device plugin; report a bug if this remains",
 )
 def _promises(evidence: Evidence) -> Iterator[str]:
-    for node, account in _explicit(evidence):
-        for gpu in account.inventory.gpus if account.inventory else ():
-            promised = gpu.units * unit_of(account).mib
+    for node, node_info in _explicit(evidence):
+        for gpu in node_info.inventory.gpus if node_info.inventory else ():
+            promised = gpu.units * unit_of(node_info).mib
             if gpu.memory_mib and promised > gpu.allocatable_mib:
-                yield f"{node.name} card {gpu.index}: {promised} MiB of {gpu.allocatable_mib}"
+                yield f"{node.name} GPU {gpu.index}: {promised} MiB of {gpu.allocatable_mib}"
 
 
-@check("driver-known", Level.WARN, "nodes say their driver", do="look at nvidia-smi on the node")
+@check(
+    "driver-known",
+    Level.WARN,
+    "nodes publish their driver version",
+    do="run nvidia-smi on the node",
+)
 def _driver_known(evidence: Evidence) -> Iterator[str]:
-    for node, account in _explicit(evidence):
-        if account.inventory and not account.inventory.driver:
-            yield f"{node.name} says no driver version"
+    for node, node_info in _explicit(evidence):
+        if node_info.inventory and not node_info.inventory.driver:
+            yield f"{node.name} publishes no driver version"
 
 
 @check(
     "one-driver",
     Level.WARN,
     "all nodes have one driver version",
-    do="finish the upgrade of the driver",
+    do="finish the driver upgrade",
 )
 def _one_driver(evidence: Evidence) -> Iterator[str]:
-    texts = {account.inventory.driver for _, account in _explicit(evidence) if account.inventory}
+    texts = {
+        node_info.inventory.driver for _, node_info in _explicit(evidence) if node_info.inventory
+    }
     if len(texts - {""}) > 1:
         yield "nodes have drivers " + ", ".join(sorted(texts - {""}))
 
@@ -166,31 +178,31 @@ def _one_driver(evidence: Evidence) -> Iterator[str]:
 @check(
     "node-labels",
     Level.WARN,
-    "labels that tune a node can be read",
-    do="correct the label that is named",
+    "labels that configure a node are valid",
+    do="correct the listed label",
 )
 def _labels_sane(evidence: Evidence) -> Iterator[str]:
-    for node, account in evidence.sharing:
-        yield from (f"{node.name}: {fault}" for fault in account.shape.faults)
+    for node, node_info in evidence.sharing:
+        yield from (f"{node.name}: {fault}" for fault in node_info.shape.faults)
 
 
 @check(
     "unhealthy-config-maps",
     Level.WARN,
-    "config maps of unhealthy cards speak of cards there are",
+    "config maps of unhealthy GPUs name existing GPUs",
     do="correct or delete the config map",
     needs=("ConfigMap",),
 )
 def _unhealthy_maps(evidence: Evidence) -> Iterator[str]:
     for raw in evidence.snapshot.all("ConfigMap"):
-        config_map = msgspec.json.decode(raw, type=ConfigMap)
+        config_map = msgspec.json.decode(raw, type=RawConfigMap)
         name = unhealthy_node(config_map.metadata.name)
         if name is None:
             continue
-        account = evidence.ledger.node(name)
-        if account is None or not account.present:
-            yield f"{config_map.metadata.name} speaks of a node that does not exist"
+        node_info = evidence.ledger.node(name)
+        if node_info is None or not node_info.present:
+            yield f"{config_map.metadata.name} names a node that does not exist"
             continue
         said = unhealthy_indexes((config_map.data or {}).get(UNHEALTHY_KEY, ""))
-        for index in sorted(said - account.cards.keys()):
-            yield f"{config_map.metadata.name} names card {index}, which the node has not"
+        for index in sorted(said - node_info.cards.keys()):
+            yield f"{config_map.metadata.name} names GPU {index}, which the node does not have"

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from gpucore.wire.names import API, API_CLAIMS
 from gpucore.wire.quantity import amount
 from gpuinspect.doctor.checks import Checklist, Level
-from gpuinspect.doctor.evidence import Evidence, wants_cards, wants_shares
-from gpuinspect.topnodes import NVIDIA_GPU
+from gpuinspect.doctor.evidence import Evidence, offers_gpus, wants_shares
+from gpuinspect.queries.top import NVIDIA_GPU
 
 OLDEST: Final = (1, 20)  # PodResources and GetPreferredAllocation, which agreement rests on
 _MINOR: Final = re.compile(r"v?(\d+)\.(\d+)")
@@ -25,7 +26,7 @@ def minor(version: str) -> tuple[int, int] | None:
 @check(
     "nodes-labelled",
     Level.FAIL,
-    "a node is labelled to share its cards",
+    "a node is labelled to share its GPUs",
     do="kubectl label node NODE gpushare=true (or gputopology=true)",
 )
 def _labelled(evidence: Evidence) -> Iterator[str]:
@@ -46,8 +47,8 @@ def _ready(evidence: Evidence) -> Iterator[str]:
 @check(
     "nodes-schedulable",
     Level.WARN,
-    "labelled nodes take new pods",
-    do="kubectl uncordon NODE, once its maintenance is over",
+    "labelled nodes are schedulable",
+    do="run kubectl uncordon NODE after its maintenance",
 )
 def _cordoned(evidence: Evidence) -> Iterator[str]:
     yield from (f"{node.name} is cordoned" for node in evidence.labelled if node.unschedulable)
@@ -56,12 +57,12 @@ def _cordoned(evidence: Evidence) -> Iterator[str]:
 @check(
     "kubelet-version",
     Level.FAIL,
-    "kubelets can tell which pod holds which card",
+    "kubelets support the PodResources API",
     do="upgrade kubelet to 1.20 or newer",
 )
 def _kubelet(evidence: Evidence) -> Iterator[str]:
     for node in evidence.labelled:
-        text = evidence.node_infos[node.name].kubelet_version
+        text = evidence.versions_of_nodes[node.name].kubelet_version
         version = minor(text)
         if version is not None and version < OLDEST:
             yield f"{node.name} runs kubelet {text}"
@@ -74,7 +75,7 @@ def _kubelet(evidence: Evidence) -> Iterator[str]:
     do="finish the upgrade of the nodes",
 )
 def _skew(evidence: Evidence) -> Iterator[str]:
-    texts = {evidence.node_infos[node.name].kubelet_version for node in evidence.labelled}
+    texts = {evidence.versions_of_nodes[node.name].kubelet_version for node in evidence.labelled}
     versions = {version for text in texts if (version := minor(text))}
     if len(versions) > 1:
         yield "kubelets of several minor versions: " + ", ".join(sorted(texts))
@@ -88,7 +89,7 @@ def _skew(evidence: Evidence) -> Iterator[str]:
 )
 def _runtime(evidence: Evidence) -> Iterator[str]:
     for node in evidence.labelled:
-        text = evidence.node_infos[node.name].container_runtime_version
+        text = evidence.versions_of_nodes[node.name].container_runtime_version
         if text and not text.startswith(_RUNTIMES):
             yield f"{node.name} runs {text}"
 
@@ -96,36 +97,38 @@ def _runtime(evidence: Evidence) -> Iterator[str]:
 @check(
     "one-kind",
     Level.FAIL,
-    "no node offers its cards twice",
-    do="take NVIDIA's device plugin off the node, or the label gpushare",
+    "no node offers its GPUs twice",
+    do="remove NVIDIA's device plugin or the label gpushare from the node",
 )
 def _two_kinds(evidence: Evidence) -> Iterator[str]:
-    for node, account in evidence.sharing:
+    for node, node_info in evidence.sharing:
         if amount(node.capacity.get(NVIDIA_GPU, "0")):
-            kind = "shares" if account.shape.offers_shares else "whole cards"
-            yield f"{node.name} offers {NVIDIA_GPU} and {kind} of the same cards"
+            kind = "shares" if node_info.shape.offers_shares else "exclusive GPUs"
+            yield f"{node.name} offers {NVIDIA_GPU} and {kind} of the same GPUs"
 
 
 @check(
     "plugin-registered",
     Level.FAIL,
     "labelled nodes offer their resource",
-    do="see that the device plugin's pod runs there and read its log",
+    do="check that the device plugin's pod runs on the node, and read its log",
 )
 def _registered(evidence: Evidence) -> Iterator[str]:
     for node in evidence.labelled:
-        shape = evidence.accounts[node.name].shape
+        shape = evidence.node_infos[node.name].shape
+        if shape.claims or node.labels.get(API) == API_CLAIMS:
+            continue
         if wants_shares(node) and not shape.offers_shares:
             yield f"{node.name} is labelled, but offers no {evidence.names.gpu_mem}"
-        if wants_cards(node) and not shape.offers_cards:
+        if offers_gpus(node) and not shape.offers_cards:
             yield f"{node.name} is labelled, but offers no {evidence.names.gpu}"
 
 
 @check(
     "no-stale-offer",
     Level.WARN,
-    "only labelled nodes offer GPUs of ours",
-    do="label the node, or restart its kubelet after the plugin is gone",
+    "only labelled nodes offer gpushare resources",
+    do="label the node, or restart its kubelet after the plugin was removed",
 )
 def _stale(evidence: Evidence) -> Iterator[str]:
     known = {node.name for node in evidence.labelled}
@@ -137,8 +140,8 @@ def _stale(evidence: Evidence) -> Iterator[str]:
 @check(
     "allocatable",
     Level.WARN,
-    "kubelet offers everything the node has",
-    do="look for sick cards in the node's events; a plugin that is down withdraws all",
+    "kubelet offers the complete capacity of the node",
+    do="look for unhealthy GPUs in the node's events; a plugin that is down withdraws all GPUs",
 )
 def _withdrawn(evidence: Evidence) -> Iterator[str]:
     for node, _ in evidence.sharing:

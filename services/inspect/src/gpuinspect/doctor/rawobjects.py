@@ -5,18 +5,18 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 
-class NodeInfo(msgspec.Struct, frozen=True, rename="camel"):
+class NodeVersions(msgspec.Struct, frozen=True, rename="camel"):
     """Versions that kubelet reports, as text; empty unknown."""
 
     kubelet_version: str = ""
     container_runtime_version: str = ""
 
 
-class PodFacts(msgspec.Struct, frozen=True):
+class DoctorPodFacts(msgspec.Struct, frozen=True):
     """What a pod is allowed and how it fares.
 
     Attributes:
-        privileged: a container of it is; it then sees every card.
+        privileged: a container of it is; it then sees every GPU.
         runtime_class: empty for the default.
         ready: condition Ready is True.
         looked_at: a scheduler has set the condition PodScheduled.
@@ -31,7 +31,7 @@ class PodFacts(msgspec.Struct, frozen=True):
 
 
 class _NodeStatus(msgspec.Struct, rename="camel"):
-    node_info: NodeInfo | None = None
+    node_info: NodeVersions | None = None
 
 
 class _Node(msgspec.Struct):
@@ -71,7 +71,7 @@ class _Pod(msgspec.Struct):
     status: _PodStatus | None = None
 
 
-class Metadata(msgspec.Struct):
+class ObjectMeta(msgspec.Struct):
     """Name and labels of an object; ``namespace`` is empty for those of the cluster."""
 
     name: str = ""
@@ -79,52 +79,52 @@ class Metadata(msgspec.Struct):
     labels: Mapping[str, str] | None = None
 
 
-class ConfigMap(msgspec.Struct):
+class RawConfigMap(msgspec.Struct):
     """A config map."""
 
-    metadata: Metadata
+    metadata: ObjectMeta
     data: Mapping[str, str] | None = None
 
 
 class Named(msgspec.Struct):
     """Any object, for its name."""
 
-    metadata: Metadata
+    metadata: ObjectMeta
 
 
-class ClientConfig(msgspec.Struct, rename="camel"):
+class WebhookClientConfig(msgspec.Struct, rename="camel"):
     """How the API server calls a webhook."""
 
     ca_bundle: str | None = None
 
 
-class Webhook(msgspec.Struct, rename="camel"):
+class MutatingWebhook(msgspec.Struct, rename="camel"):
     """One webhook of a configuration."""
 
     name: str = ""
-    client_config: ClientConfig = msgspec.field(default_factory=ClientConfig)
+    client_config: WebhookClientConfig = msgspec.field(default_factory=WebhookClientConfig)
     failure_policy: str | None = None
 
 
 class WebhookConfiguration(msgspec.Struct):
     """A mutating webhook configuration."""
 
-    metadata: Metadata
-    webhooks: list[Webhook] | None = None
+    metadata: ObjectMeta
+    webhooks: list[MutatingWebhook] | None = None
 
 
-def node_info(raw: msgspec.Raw) -> NodeInfo:
+def node_versions(raw: msgspec.Raw) -> NodeVersions:
     """Versions of a node."""
     status = msgspec.json.decode(raw, type=_Node).status
-    return (status and status.node_info) or NodeInfo()
+    return (status and status.node_info) or NodeVersions()
 
 
-def pod_facts(raw: msgspec.Raw) -> PodFacts:
-    """What a raw pod says."""
+def pod_facts(raw: msgspec.Raw) -> DoctorPodFacts:
+    """The fields of a raw pod that the checks read."""
     pod = msgspec.json.decode(raw, type=_Pod)
     spec, status = pod.spec or _PodSpec(), pod.status or _PodStatus()
     conditions = {each.type: each.status for each in status.conditions or ()}
-    return PodFacts(
+    return DoctorPodFacts(
         privileged=any(_privileged(spec)),
         runtime_class=spec.runtime_class_name or "",
         ready=conditions.get("Ready") == "True",

@@ -2,22 +2,29 @@
 
 from typing import Final
 
-from gpuinspect.collect import CONFIG_MAPS, Wanted
-from gpuinspect.doctor import accounting, inventories, nodes, requests, stack
-from gpuinspect.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
+from gpuinspect.cluster.collect import CLAIM_LISTS, CONFIG_MAPS, ListRequest
+from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
+from gpuinspect.doctor import accounting, claims, inventories, nodes, nomination, requests, stack
+from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 
 CHECKS: Final = (
     *nodes.check.checks,
     *inventories.check.checks,
     *stack.check.checks,
+    *nomination.check.checks,
     *requests.check.checks,
     *accounting.check.checks,
+    *claims.check.checks,
 )
 
 WANTED: Final = (
     CONFIG_MAPS,
     SCHEDULER_CONFIGS,
-    Wanted("RuntimeClass", "/apis/node.k8s.io/v1/runtimeclasses"),
+    ListRequest("RuntimeClass", "/apis/node.k8s.io/v1/runtimeclasses"),
     WEBHOOKS,
+    *nomination.WANTED,
+    *CLAIM_LISTS,
+    DEVICE_CLASSES,
+    claim_templates(""),
 )
 """What is read besides nodes and pods."""

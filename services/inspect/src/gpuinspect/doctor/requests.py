@@ -1,9 +1,9 @@
-"""Checks of what pods ask: mistakes that keep them waiting, and ways around their share."""
+"""Checks of pods' requests: mistakes that keep pods pending, and ways around their share."""
 
 from collections.abc import Iterator
 from typing import Final
 
-from gpucore.cardfit import per_card
+from gpucore.scheduling.device_fit import per_device
 from gpucore.wire.names import ENV_VISIBLE_DEVICES
 from gpuinspect.doctor.checks import Checklist, Level
 from gpuinspect.doctor.evidence import Evidence, called
@@ -15,34 +15,36 @@ _REFUSED: Final = ("UnexpectedAdmissionError", "OutOf")  # how kubelet begins it
 @check(
     "requests-possible",
     Level.FAIL,
-    "no pod asks for what no node could ever give",
-    do="correct the pod as the sentence says",
+    "no pod has an invalid request",
+    do="correct the pod as described",
 )
 def _faulty(evidence: Evidence) -> Iterator[str]:
     yield from (
-        f"{called(pod)}: {demand.fault}" for pod, demand in evidence.demands if demand.fault
+        f"{called(pod)}: {pod_request.fault}"
+        for pod, pod_request in evidence.pod_requests
+        if pod_request.fault
     )
 
 
 @check(
     "requests-fit-a-card",
     Level.WARN,
-    "no waiting pod asks for more than the largest card",
-    do="check the unit (GiB or MiB), or spread the pod over cards with the label gpu-count",
+    "no pending pod requests more than the largest GPU",
+    do="check the unit (GiB or MiB), or spread the pod over GPUs with the label gpu-count",
 )
 def _too_large(evidence: Evidence) -> Iterator[str]:
-    largest = max((account.shape.largest_card for _, account in evidence.sharing), default=0)
-    for pod, demand in evidence.waiting:
-        asked = per_card(demand)[0]
+    largest = max((node_info.shape.largest_gpu for _, node_info in evidence.sharing), default=0)
+    for pod, pod_request in evidence.waiting:
+        asked = per_device(pod_request)[0]
         if asked > largest:
-            yield f"{called(pod)} asks for {asked} units, the largest card has {largest}"
+            yield f"{called(pod)} requests {asked} units, the largest GPU has {largest}"
 
 
 @check(
     "no-gpu-count-request",
     Level.WARN,
-    "no pod asks for gpu-count, which attaches nothing",
-    do="ask for gpu-mem or gpu instead",
+    "no pod requests gpu-count, which allocates nothing",
+    do="request gpu-mem or gpu instead",
 )
 def _count(evidence: Evidence) -> Iterator[str]:
     for pod in evidence.snapshot.pods:
@@ -53,11 +55,11 @@ def _count(evidence: Evidence) -> Iterator[str]:
 @check(
     "no-visible-devices",
     Level.FAIL,
-    "no pod chooses its cards itself",
-    do=f"take {ENV_VISIBLE_DEVICES} out of the pod's env: it goes around the share",
+    "no pod sets its GPUs in its environment",
+    do=f"take {ENV_VISIBLE_DEVICES} from the pod's env: it bypasses the share",
 )
 def _visible(evidence: Evidence) -> Iterator[str]:
-    for pod, _ in evidence.demands:
+    for pod, _ in evidence.pod_requests:
         boxes = [box.name for box in pod.containers if ENV_VISIBLE_DEVICES in box.env]
         if boxes:
             yield f"{called(pod)} sets it in container {', '.join(boxes)}"
@@ -67,10 +69,10 @@ def _visible(evidence: Evidence) -> Iterator[str]:
     "no-privileged-share",
     Level.WARN,
     "no pod with a share is privileged",
-    do="drop securityContext.privileged: a privileged container sees every card",
+    do="remove securityContext.privileged: a privileged container can use every GPU",
 )
 def _privileged(evidence: Evidence) -> Iterator[str]:
-    for pod, _ in evidence.demands:
+    for pod, _ in evidence.pod_requests:
         if evidence.facts(pod).privileged:
             yield called(pod)
 
@@ -78,8 +80,8 @@ def _privileged(evidence: Evidence) -> Iterator[str]:
 @check(
     "admitted",
     Level.FAIL,
-    "kubelet admits the pods it is given",
-    do="read the pod's message and the plugin's log; delete the pod once its cause is gone",
+    "kubelet admits all bound pods",
+    do="read the pod's message and the plugin's log; delete the pod after correcting the cause",
 )
 def _admitted(evidence: Evidence) -> Iterator[str]:
     for pod in evidence.snapshot.pods:
@@ -90,8 +92,8 @@ def _admitted(evidence: Evidence) -> Iterator[str]:
 @check(
     "scheduler-looks",
     Level.WARN,
-    "a scheduler looks at every waiting pod",
-    do="see that a scheduler of the name in the pod's schedulerName runs",
+    "a scheduler handles every pending pod",
+    do="check that the scheduler in the pod's schedulerName runs",
 )
 def _looked(evidence: Evidence) -> Iterator[str]:
     for pod, _ in evidence.waiting:

@@ -6,15 +6,15 @@ from typing import Any, Final
 
 import msgspec
 
-from gpuinspect.doctor.checks import Checklist, Level
-from gpuinspect.doctor.evidence import Evidence, called
-from gpuinspect.doctor.rawobjects import Named, WebhookConfiguration
-from gpuinspect.schedulers import (
+from gpuinspect.cluster.schedulers import (
     CONFIGURATION,
     configurations,
     scheduler_names,
     schedulers_of,
 )
+from gpuinspect.doctor.checks import Checklist, Level
+from gpuinspect.doctor.evidence import Evidence, called
+from gpuinspect.doctor.rawobjects import Named, WebhookConfiguration
 
 check = Checklist()
 RESTARTS: Final = 5
@@ -35,7 +35,7 @@ def _plugin(evidence: Evidence) -> Iterator[str]:
 @check(
     "one-plugin",
     Level.FAIL,
-    "no node has two of our device plugins",
+    "no node runs two gpushare device plugins",
     do="remove the older installation",
 )
 def _twice(evidence: Evidence) -> Iterator[str]:
@@ -46,7 +46,7 @@ def _twice(evidence: Evidence) -> Iterator[str]:
 @check(
     "no-foreign-plugin",
     Level.WARN,
-    "NVIDIA's device plugin does not run beside ours",
+    "NVIDIA's device plugin does not run on gpushare nodes",
     do="gpushare hold-nvidia-plugin --apply; both plugins would allocate the same GPUs",
 )
 def _foreign(evidence: Evidence) -> Iterator[str]:
@@ -63,11 +63,12 @@ def _foreign(evidence: Evidence) -> Iterator[str]:
     "extender-ready",
     Level.FAIL,
     "a scheduler extender is ready",
-    do="kubectl describe its pod; without it pods with GPUs wait or are placed blindly",
+    do="kubectl describe its pod; without it pods with GPU requests stay pending or "
+    "are placed without regard to GPUs",
 )
 def _extender(evidence: Evidence) -> Iterator[str]:
     if not evidence.extenders:
-        yield "no pod of it was found"
+        yield "no extender pod was found"
     elif not any(evidence.facts(pod).ready for pod in evidence.extenders):
         yield from (f"{called(pod)} is not ready" for pod in evidence.extenders)
 
@@ -75,7 +76,7 @@ def _extender(evidence: Evidence) -> Iterator[str]:
 @check(
     "extender-replicas",
     Level.WARN,
-    "a second scheduler extender could take over",
+    "a second scheduler extender is ready",
     do="set scheduler.replicas to 2",
 )
 def _replicas(evidence: Evidence) -> Iterator[str]:
@@ -87,8 +88,8 @@ def _replicas(evidence: Evidence) -> Iterator[str]:
 @check(
     "few-restarts",
     Level.WARN,
-    "our pods do not keep restarting",
-    do="read the log of the container before: kubectl logs --previous",
+    "gpushare pods do not restart repeatedly",
+    do="read the log of the previous container: kubectl logs --previous",
 )
 def _restarts(evidence: Evidence) -> Iterator[str]:
     for pod in (*evidence.plugins, *evidence.extenders):
@@ -100,21 +101,21 @@ def _restarts(evidence: Evidence) -> Iterator[str]:
 @check(
     "one-version",
     Level.WARN,
-    "our pods have one version",
-    do="finish the upgrade: helm upgrade, then see that all pods were replaced",
+    "gpushare pods have one version",
+    do="finish the upgrade: run helm upgrade, then check that all pods were replaced",
 )
 def _version(evidence: Evidence) -> Iterator[str]:
     pods = (*evidence.plugins, *evidence.extenders)
     versions = {pod.labels[_VERSION] for pod in pods if _VERSION in pod.labels}
     if len(versions) > 1:
-        yield "there are " + ", ".join(sorted(versions))
+        yield "versions " + ", ".join(sorted(versions))
 
 
 @check(
     "runtime-class",
     Level.FAIL,
     "the plugin's runtime class exists",
-    do="create the RuntimeClass, or set devicePlugin.runtimeClassName empty",
+    do="create the RuntimeClass, or set devicePlugin.runtimeClassName to an empty string",
     needs=("RuntimeClass",),
 )
 def _runtime_class(evidence: Evidence) -> Iterator[str]:
@@ -127,8 +128,8 @@ def _runtime_class(evidence: Evidence) -> Iterator[str]:
 @check(
     "webhook-trusted",
     Level.FAIL,
-    "the API server can verify our webhook",
-    do="install the chart again, which makes the certificate anew",
+    "the API server can verify the webhook's certificate",
+    do="run helm upgrade, which generates the certificate again",
     needs=("MutatingWebhookConfiguration",),
 )
 def _webhook(evidence: Evidence) -> Iterator[str]:
@@ -142,7 +143,7 @@ def _webhook(evidence: Evidence) -> Iterator[str]:
 @check(
     "webhook-lenient",
     Level.WARN,
-    "pods can be created while our webhook is down",
+    "pods can be created while the webhook is down",
     do="set its failurePolicy to Ignore",
     needs=("MutatingWebhookConfiguration",),
 )
@@ -157,8 +158,8 @@ def _lenient(evidence: Evidence) -> Iterator[str]:
 @check(
     "scheduler-configured",
     Level.FAIL,
-    "a scheduler is configured to call the extender for all our resources",
-    do="helm upgrade; in extender mode see that the scheduler was given the configuration",
+    "a scheduler calls the extender for all gpushare resources",
+    do="run helm upgrade; in mode extender check the configuration of the scheduler",
     needs=("ConfigMap",),
 )
 def _configured(evidence: Evidence) -> Iterator[str]:
@@ -175,16 +176,16 @@ def _lacking(extender: dict[str, Any], evidence: Evidence) -> Iterator[str]:
     managed = {each.get("name") for each in extender.get("managedResources") or ()}
     ours = (evidence.names.gpu_mem, evidence.names.gpu_core, evidence.names.gpu)
     yield from (f"the extender is called without {verb}" for verb in verbs)
-    yield from (f"it is not called for {name}" for name in ours if name not in managed)
+    yield from (f"the extender is not called for {name}" for name in ours if name not in managed)
     if extender.get("ignorable"):
-        yield "it is ignorable: pods are placed blindly while the extender is down"
+        yield "the extender is ignorable: while it is down, pods are placed without regard to GPUs"
 
 
 @check(
     "scheduler-named",
     Level.FAIL,
-    "waiting pods name a scheduler that calls the extender",
-    do="set spec.schedulerName to the name that is configured, or turn the webhook on",
+    "pending pods name a scheduler that calls the extender",
+    do="set spec.schedulerName to a configured scheduler, or enable the webhook",
     needs=("ConfigMap",),
 )
 def _named(evidence: Evidence) -> Iterator[str]:
@@ -198,12 +199,13 @@ def _named(evidence: Evidence) -> Iterator[str]:
     "scheduled-by-us",
     Level.WARN,
     "running pods with shares were placed by a scheduler that calls the extender",
-    do="set spec.schedulerName in the pod's template, or turn the webhook on; then create it again",
+    do="set spec.schedulerName in the pod's template, or enable the webhook; then "
+    "create the pod again",
     needs=("ConfigMap",),
 )
 def _placed_by_others(evidence: Evidence) -> Iterator[str]:
     schedulers = schedulers_of(evidence.snapshot, evidence.names)
-    for pod, _ in evidence.demands:
+    for pod, _ in evidence.pod_requests:
         unseen = schedulers.misses(pod.scheduler_name) if pod.node else ""
         if unseen:
             yield f"{called(pod)} on {pod.node}: {unseen}"

@@ -1,12 +1,12 @@
 """The answer of ``gpushare defrag`` for people."""
 
-from gpucore.defrag import Goal, Move, Plan
-from gpucore.explain import placement_sentence
+from gpucore.explain.sentences import placement_sentence
+from gpucore.simulate.defrag import Goal, Move, MovePlan
 from gpucore.units import MemoryUnit
-from gpuinspect.tables import align
+from gpuinspect.terminal.tables import align
 
 
-def defrag(plan: Plan, goal: Goal, unit: MemoryUnit, *, headers: bool = True) -> str:
+def defrag(plan: MovePlan, goal: Goal, unit: MemoryUnit, *, headers: bool = True) -> str:
     """A line a move, then what they free."""
     rows = "".join(_row(move, unit) for move in plan.moves)
     if not headers:
@@ -15,10 +15,10 @@ def defrag(plan: Plan, goal: Goal, unit: MemoryUnit, *, headers: bool = True) ->
     return align(head + rows) + f"{conclusion(plan, goal, unit)}\n"
 
 
-def conclusion(plan: Plan, goal: Goal, unit: MemoryUnit) -> str:
+def conclusion(plan: MovePlan, goal: Goal, unit: MemoryUnit) -> str:
     """What the moves free, in a sentence."""
     cards = ", ".join(map(str, plan.cards))
-    noun = "card" if len(plan.cards) == 1 else "cards"
+    noun = "GPU" if len(plan.cards) == 1 else "GPUs"
     what = f"{goal.units} {unit} on {noun} {cards}" if goal.units else f"{noun} {cards}"
     if not plan.moves:
         verb = "is" if goal.units or len(plan.cards) == 1 else "are"
@@ -28,6 +28,8 @@ def conclusion(plan: Plan, goal: Goal, unit: MemoryUnit) -> str:
 
 
 def _row(move: Move, unit: MemoryUnit) -> str:
-    claim = move.claim
-    origin = placement_sentence(claim.placement, claim.unit or unit)
-    return f"{claim.namespace}/{claim.name}\t{origin}\t{placement_sentence(move.to, unit)}\n"
+    allocation = move.allocation
+    origin = placement_sentence(allocation.placement, allocation.unit or unit)
+    return (
+        f"{allocation.namespace}/{allocation.name}\t{origin}\t{placement_sentence(move.to, unit)}\n"
+    )

@@ -4,17 +4,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from gpuinspect.doctor.checks import Result, Verdict
-from gpuinspect.layout.wrapping import wrapped
-from gpuinspect.tables import align
+from gpuinspect.doctor.checks import CheckStatus, Result
+from gpuinspect.terminal.tables import align
+from gpuinspect.terminal.wrapping import wrapped
 
 SHOWN: Final = 10
-Paint = Callable[[str, Verdict], str]
+Paint = Callable[[str, CheckStatus], str]
 _WORDS: Final = {
-    Verdict.OK: "ok",
-    Verdict.WARN: "WARN",
-    Verdict.FAIL: "FAIL",
-    Verdict.SKIP: "skip",
+    CheckStatus.OK: "ok",
+    CheckStatus.WARN: "WARN",
+    CheckStatus.FAIL: "FAIL",
+    CheckStatus.SKIP: "skip",
 }
 
 
@@ -26,10 +26,10 @@ def examination(
     Args:
         results: of all checks.
         every: show those that passed or were skipped too.
-        paint: colours a word; the word alone says everything.
+        paint: colours a word; the word is complete without colour.
         width: of the terminal, for sentences; ``None`` does not wrap.
     """
-    shown = [r for r in results if every or r.verdict in {Verdict.FAIL, Verdict.WARN}]
+    shown = [r for r in results if every or r.verdict in {CheckStatus.FAIL, CheckStatus.WARN}]
     return "".join(line for result in shown for line in _lines(result, paint, width)) + _count(
         results
     )
@@ -43,13 +43,13 @@ def _lines(result: Result, paint: Paint, width: int | None) -> Iterator[str]:
         yield wrapped(f"      - {finding}", width, indent=8)
     if len(result.findings) > SHOWN:
         yield f"      - and {len(result.findings) - SHOWN} more (all of them with -o json)\n"
-    if result.verdict in {Verdict.FAIL, Verdict.WARN}:
+    if result.verdict in {CheckStatus.FAIL, CheckStatus.WARN}:
         yield wrapped(f"      do: {check.remedy}", width, indent=10)
 
 
 def _count(results: Sequence[Result]) -> str:
     counts = Counter(result.verdict for result in results)
-    parts = [f"{counts[verdict]} {_WORDS[verdict]}" for verdict in Verdict if counts[verdict]]
+    parts = [f"{counts[verdict]} {_WORDS[verdict]}" for verdict in CheckStatus if counts[verdict]]
     return f"{len(results)} checks: {', '.join(parts)}\n"
 
 

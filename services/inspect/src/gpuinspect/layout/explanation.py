@@ -1,33 +1,28 @@
-"""The answer of ``gpushare explain pod`` for people, in the manner of ``kubectl describe``."""
+"""The answers of ``gpushare explain`` for people, in the manner of ``kubectl describe``.
 
-from collections.abc import Iterator
+For a pod: what it requests, where it stands, which nodes refuse it and what would help. For a
+workload such as ``deploy/NAME``: its pods in groups by state and reason.
+"""
+
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gpucore.explain import CONSTRAINT_CODES
-from gpucore.model import Code
-from gpuinspect.explaining import Explanation, Group, State, memory_asked
-from gpuinspect.layout.wrapping import wrapped
-from gpuinspect.tables import align
+from gpucore.explain.groups import Group, figures
+from gpucore.explain.pod_states import Explanation, PodState
+from gpuinspect.queries.standings import Standing
+from gpuinspect.queries.workloads import Alike, WorkloadRef
+from gpuinspect.terminal.tables import align
+from gpuinspect.terminal.wrapping import one_line, wrapped
 
 SHOWN: Final = 3  # names of nodes in a row; the rest are counted
 HEAD: Final = len("Scheduler:  ")
 """Where the second column of the head begins."""
 
 _LEAVING: Final = "; terminating, it counts until its containers are gone"
-_MEASURED: Final = frozenset(
-    {
-        Code.INSUFFICIENT_MEMORY,
-        Code.INSUFFICIENT_CORE,
-        Code.INSUFFICIENT_GPUS,
-        Code.PENDING_UNITS,
-        Code.TOO_LARGE,
-    }
-)
-"""Reasons that a figure tells; the others are told in words."""
 
 
 def explanation(found: Explanation, *, wide: bool = False, width: int | None = None) -> str:
-    """Blocks with what the pod asks, where it stands, who refuses it and what would help.
+    """Blocks with the pod's request, its state, the nodes that refuse it, and suggestions.
 
     Args:
         found: the explanation.
@@ -47,7 +42,7 @@ def explanation(found: Explanation, *, wide: bool = False, width: int | None = N
 def _head(found: Explanation) -> Iterator[str]:
     pod = found.pod
     yield f"Pod:\t{pod.namespace}/{pod.name}\n"
-    yield f"Asks:\t{found.asks or '-'}\n"
+    yield f"Requests:\t{found.asks or '-'}\n"
     yield f"State:\t{found.state}{_LEAVING if pod.terminating else ''}\n"
     if found.where:
         yield f"Where:\t{found.where}\n"
@@ -55,11 +50,11 @@ def _head(found: Explanation) -> Iterator[str]:
         yield f"\t{line}\n"
     if found.why:
         yield f"Why:\t{found.why}\n"
-    if found.asks:
+    if found.pod_request is not None:
         yield f"Policy:\t{found.policy}\n"
     yield f"Scheduler:\t{pod.scheduler_name or '-'}, {_seen(found)}\n"
     if not pod.node and found.sightings.last_words:
-        yield f"\tit says: {found.sightings.last_words}\n"
+        yield f"\tmessage: {one_line(found.sightings.last_words)}\n"
     for fault in found.faults:
         yield f"Fault:\t{fault}\n"
 
@@ -75,17 +70,17 @@ def _sentences(found: Explanation, width: int | None) -> Iterator[str]:
 
 
 def _seen(found: Explanation) -> str:
-    if found.state is State.ASKS_NOTHING:
-        return "not a matter of GPUs"
+    if found.state is PodState.ASKS_NOTHING:
+        return "not relevant for GPUs"
     if found.pod.node:
         return f"bound it to {found.pod.node}"
     if found.gates:
-        return "which leaves pods with scheduling gates alone"
+        return "which ignores pods with scheduling gates"
     if found.sightings.scheduler_saw_it:
         return "which has tried to place it"
     if found.sightings.complete:
-        return "which has never looked at it: is a scheduler of this name running?"
-    return "of which nothing is known here (no events at hand)"
+        return "which has not handled it: check that this scheduler runs"
+    return "no events of it are available"
 
 
 def _refusals(found: Explanation, *, wide: bool) -> Iterator[str]:
@@ -107,22 +102,66 @@ def nodes(count: int) -> str:
     return f"{count} node{'' if count == 1 else 's'}"
 
 
-def figures(group: Group) -> str:
-    """``largest free block 6 GiB, asked 8``, or the reason where no figure tells more."""
-    if group.code in CONSTRAINT_CODES:
-        return group.detail
-    if group.code is Code.COMPUTE_TOO_LARGE:
-        return f"a GPU has {group.largest} percent, asked {group.asked}"
-    if not group.asked or group.code not in _MEASURED:
-        return group.reason.partition(":")[0]
-    noun = "largest card" if group.code is Code.TOO_LARGE else "largest free block"
-    if group.measure == "cards":
-        return f"{group.largest} card{'' if group.largest == 1 else 's'} free, asked {group.asked}"
-    asked = memory_asked(group.asked).removesuffix(" units")
-    return f"{noun} {group.largest} {group.measure}, asked {asked}{group.detail}"
-
-
 def _names(names: tuple[str, ...], *, wide: bool) -> str:
     shown = names if wide else names[:SHOWN]
     rest = len(names) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
+
+
+SHOWN_PODS: Final = 5  # names of pods in a row; the rest are counted
+_WORKLOAD_HEAD: Final = len("Controller:  ")
+
+
+def workload(
+    asked: WorkloadRef,
+    groups: Sequence[Alike],
+    *,
+    not_created: str = "",
+    wide: bool = False,
+    width: int | None = None,
+) -> str:
+    """A head with the counts, then a block for each group.
+
+    Args:
+        asked: the workload.
+        groups: those that wait first.
+        not_created: why its controller could not create pods; empty for none.
+        wide: name every pod instead of counting them.
+        width: of the terminal, for sentences; ``None`` does not wrap.
+    """
+    head = align("".join(_workload_head(asked, groups, one_line(not_created)))).splitlines()
+    parts = [wrapped(line, width, indent=_WORKLOAD_HEAD) for line in head]
+    for group in groups:
+        parts += ["\n", *_block(group, wide=wide, width=width)]
+    return "".join(parts)
+
+
+def _workload_head(asked: WorkloadRef, groups: Sequence[Alike], not_created: str) -> Iterator[str]:
+    count = sum(len(group.pods) for group in groups)
+    waiting = sum(len(group.pods) for group in groups if group.pods[0].waits)
+    yield f"Workload:\t{asked}\n"
+    yield f"Pods:\t{count} with GPU requests, of which {waiting} wait\n"
+    if not_created:
+        yield f"Controller:\tcould not create a pod: {not_created}\n"
+
+
+def _block(group: Alike, *, wide: bool, width: int | None) -> Iterator[str]:
+    first = group.pods[0]
+    yield wrapped(f"{_pods(len(group.pods))} {group.state.value}", width, indent=2)
+    yield wrapped(f"  Pods:      {_pod_names(group.pods, wide=wide)}", width, indent=13)
+    yield wrapped(f"  Requests:  {first.found.asks}", width, indent=13)
+    if group.reason:
+        yield wrapped(f"  Reason:    {one_line(group.reason)}", width, indent=13)
+    if first.waits and first.found.helps:
+        yield "  What would help:\n"
+        yield from (wrapped(f"    - {each}", width, indent=6) for each in first.found.helps)
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod{'' if count == 1 else 's'}"
+
+
+def _pod_names(pods: Sequence[Standing], *, wide: bool) -> str:
+    shown = pods if wide else pods[:SHOWN_PODS]
+    rest = len(pods) - len(shown)
+    return ", ".join(each.pod.name for each in shown) + (f" and {rest} more" if rest else "")

@@ -1,4 +1,4 @@
-"""The tables of ``kubectl inspect gpu``: whole cards and how they are joined.
+"""The tables of ``kubectl inspect gpu``: exclusive GPUs and how they are joined.
 
 The spelling ``topolocy`` is the original's, and tools look for it.
 """
@@ -9,11 +9,11 @@ import msgspec
 
 from gpucore.topology.drawing import LEGEND, RULE, draw
 from gpucore.topology.links import Matrix
-from gpuinspect.tables import align
+from gpuinspect.terminal.tables import align
 
 
-class HeldCard(msgspec.Struct, frozen=True):
-    """One card and who holds it, as ``namespace/name``."""
+class GpuWithPods(msgspec.Struct, frozen=True):
+    """One GPU and who holds it, as ``namespace/name``."""
 
     index: int
     uuid: str
@@ -24,28 +24,28 @@ class HeldCard(msgspec.Struct, frozen=True):
 
 
 class GpuNode(msgspec.Struct, frozen=True):
-    """The cards of one node with their links; no matrix where the node says nothing of links."""
+    """The GPUs of one node with their links; no matrix where the node publishes no links."""
 
     name: str
     node_type: str
-    cards: tuple[HeldCard, ...]
+    cards: tuple[GpuWithPods, ...]
     matrix: Matrix | None
 
     @property
     def used(self) -> tuple[int, ...]:
-        """Indexes of cards that somebody holds."""
+        """Indexes of GPUs that somebody holds."""
         return tuple(card.index for card in self.cards if card.holders)
 
 
 def summary(nodes: Sequence[GpuNode], *, headers: bool = True) -> str:
-    """One line a node: cards there are, cards in use."""
+    """One line a node: GPUs there are, GPUs in use."""
     head = "NAME\tALLGPU\tUSEDGPU\n" if headers else ""
     rows = (f"{node.name}\t{len(node.cards)}\t{len(node.used)}\n" for node in nodes)
     return align(head + "".join(rows))
 
 
 def details(nodes: Sequence[GpuNode], policy: str) -> str:
-    """The policy that chooses cards, a block a node with its matrix, and the legend at the end."""
+    """The policy that chooses GPUs, a block a node with its matrix, and the legend at the end."""
     return (
         f"gpu policy: {policy}\n{RULE}\n"
         + "".join(f"{_block(node)}{RULE}\n" for node in nodes)

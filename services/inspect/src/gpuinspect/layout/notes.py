@@ -1,12 +1,12 @@
-"""What a person should know beside the figures: one sentence each, printed on stderr.
+"""Notes beside the figures, one sentence each, printed on stderr.
 
-The originals' tables cannot carry marks without breaking the tools that cut them, so health,
-cordoning, differing units and pending amounts are said here, with what to do about them.
+The originals' tables cannot carry marks without breaking the tools that cut them, so these notes
+report health, cordoning, differing units and pending amounts, with the next step.
 """
 
 from collections.abc import Iterator
 
-from gpuinspect.views import ClusterView, NodeView, percent
+from gpuinspect.queries.views import ClusterView, NodeSummary, percent
 
 
 def notes(view: ClusterView) -> Iterator[str]:
@@ -14,33 +14,33 @@ def notes(view: ClusterView) -> Iterator[str]:
     for node in view.nodes:
         yield from _node(node, str(view.unit))
     if {node.unit for node in view.nodes} - {str(view.unit)}:
-        yield f"nodes count in different units; all figures are in {view.unit}"
+        yield f"nodes use different units; all figures are in {view.unit}"
     if any(node.cordoned for node in view.nodes):
         part = view.schedulable
         share = f"{part.used}/{part.total} ({percent(part.used, part.total)}%)"
         yield f"without cordoned and unready nodes and unhealthy GPUs: {share}"
 
 
-def _node(node: NodeView, unit: str) -> Iterator[str]:
+def _node(node: NodeSummary, unit: str) -> Iterator[str]:
     if node.cordoned:
-        yield f"{node.name} is cordoned: it takes no new pods"
+        yield f"{node.name} is cordoned: it accepts no new pods"
     if not node.ready:
         yield f"{node.name} is not ready"
     for card in node.cards:
         if not card.healthy:
-            yield f"{node.name} GPU{card.index} is unhealthy: it takes no new pods"
+            yield f"{node.name} GPU{card.index} is unhealthy: it accepts no new pods"
         if card.used > card.total:
             yield f"{node.name} GPU{card.index} is over-full: {card.used} of {card.total} {unit}"
     if node.lost:
-        yield f"{node.name}: {node.lost} {unit} are held on cards the node no longer has"
+        yield f"{node.name}: {node.lost} {unit} are allocated on GPUs that the node no longer has"
     if node.pending:
         yield (
-            f"{node.name}: {node.pending} {unit} PENDING, bound to the node but on no known"
-            f" card: the scheduler extender did not place {_pending(node)} (see 'gpushare doctor')"
+            f"{node.name}: {node.pending} {unit} PENDING, bound to the node, GPU unknown: the"
+            f" scheduler extender did not place {_pending(node)} (see 'gpushare doctor')"
         )
     for pod in node.pods:
         yield from (f"{pod.namespace}/{pod.name}: {fault}" for fault in pod.faults)
 
 
-def _pending(node: NodeView) -> str:
+def _pending(node: NodeSummary) -> str:
     return ", ".join(f"{pod.namespace}/{pod.name}" for pod in node.pods if pod.pending)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from gpuinspect.serving.served import Instance, Serving
-from gpuinspect.tables import align
+from gpuinspect.serving.served import Serving, ServingInstance
+from gpuinspect.terminal.tables import align
 
 _COLUMNS: Final = (
     "NAME",
@@ -34,7 +34,7 @@ def servings(found: Sequence[Serving], *, namespaces: bool, headers: bool = True
     return align(head + "".join(_row(each, namespaces=namespaces) for each in found))
 
 
-def serving(one: Serving, pods: Sequence[Instance]) -> str:
+def serving(one: Serving, pods: Sequence[ServingInstance]) -> str:
     """Everything of one served model, then its pods."""
     fields = (
         ("Name", one.name),
@@ -43,7 +43,7 @@ def serving(one: Serving, pods: Sequence[Instance]) -> str:
         ("Version", one.version or _NONE),
         ("Deployment", one.deployment),
         ("Desired", str(one.desired)),
-        ("Available", str(one.available)),
+        ("Available", _available(one)),
         ("Address", one.address or _NONE),
         ("Ports", ",".join(one.ports) or _NONE),
         ("GPU", str(one.gpu_count)),
@@ -61,7 +61,7 @@ def _row(one: Serving, *, namespaces: bool) -> str:
         one.kind,
         one.version or _NONE,
         str(one.desired),
-        str(one.available),
+        _available(one),
         one.address or _NONE,
         ",".join(one.ports) or _NONE,
         str(one.gpu_count),
@@ -70,12 +70,17 @@ def _row(one: Serving, *, namespaces: bool) -> str:
     return "\t".join([one.namespace, *cells] if namespaces else cells) + "\n"
 
 
+def _available(one: Serving) -> str:
+    waiting = f" ({one.waiting} waiting for their turn)" if one.waiting else ""
+    return f"{one.available}{waiting}"
+
+
 def _memory(one: Serving) -> str:
     core = f" ({one.gpu_core}% of compute)" if one.gpu_core else ""
     return f"{one.gpu_memory}{core}" if one.gpu_memory else _NONE
 
 
-def _instance(pod: Instance) -> str:
+def _instance(pod: ServingInstance) -> str:
     held = ",".join(
         f"gpu{index}({units})" if units else f"gpu{index}" for index, units in pod.gpus.items()
     )

@@ -1,4 +1,4 @@
-"""The tables of ``arena top node``, with and without details.
+"""The tables of ``arena top node``: nodes, their pods, and with ``--metric`` their GPUs.
 
 The dashes have fixed lengths there, one for each set of columns.
 """
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
-from gpuinspect.layout.topmetrics import gpu_table
-from gpuinspect.tables import align
-from gpuinspect.topnodes import TopNode, TopPod
+from gpuinspect.queries.top import TopGpu, TopNode, TopPod
+from gpuinspect.terminal.tables import align
+from gpuinspect.terminal.wrapping import one_line
 
 _DASHES: Final = {
     (False, False): 89,
@@ -21,7 +21,7 @@ _DASHES: Final = {
 
 
 def tenths(cards: Fraction) -> str:
-    """Cards to one decimal, none where it is a whole number; never 0 for a part of a card."""
+    """GPUs to one decimal, none where it is a whole number; never 0 for a part of a GPU."""
     rounded = Fraction(round(cards * 10), 10)
     if cards and not rounded:
         rounded = Fraction(1, 10)
@@ -104,5 +104,64 @@ def _block(node: TopNode, gpus: str) -> str:
 
 
 def _request(pod: TopPod) -> str:
-    """Whole cards as a number, a share to two decimals."""
+    """Exclusive GPUs as a number, a share to two decimals."""
     return str(pod.cards.numerator) if pod.cards.denominator == 1 else f"{float(pod.cards):.2f}"
+
+
+_GIB: Final = 1 << 30
+_TITLES: Final = ("INDEX", "MEMORY(Total)", "MEMORY(Allocated)", "MEMORY(Used)", "DUTY_CYCLE")
+UNKNOWN: Final = "-"
+
+
+def gpu_table(node: TopNode) -> str:
+    """One line a GPU, then the memory of the node; an unknown figure is a dash."""
+    if not node.gpus:
+        return ""
+    dashes = ["-" * len(title) for title in _TITLES]
+    rows = [_TITLES, dashes, *(_gpu_row(gpu) for gpu in node.gpus)]
+    lines = "".join("  " + "\t".join(row) + "\n" for row in rows)
+    return f"\nGPUs:\n{lines}{_gpu_summary(node.gpus)}"
+
+
+def _gpu_row(gpu: TopGpu) -> Sequence[str]:
+    percent = UNKNOWN if gpu.utilization is None else f"{gpu.utilization:.1f}%"
+    amounts = (gpu.total_bytes, gpu.allocated_bytes, gpu.used_bytes)
+    return [str(gpu.index), *map(_gib, amounts), percent]
+
+
+def _gpu_summary(gpus: Sequence[TopGpu]) -> str:
+    known = [gpu.used_bytes for gpu in gpus if gpu.used_bytes is not None]
+    figures = {
+        "Total GPU Memory": sum(gpu.total_bytes for gpu in gpus),
+        "Allocated GPU Memory": sum(gpu.allocated_bytes for gpu in gpus),
+        "Used GPU Memory": sum(known) if known else None,
+    }
+    return "".join(f"{title}:\t{_gib(amount)}\t\n" for title, amount in figures.items())
+
+
+def _gib(amount: float | None) -> str:
+    return UNKNOWN if amount is None else f"{amount / _GIB:.1f} GiB"
+
+
+_HEADS: Final = ("NODE", "GPU", "MODEL", "TOTAL", "ALLOCATED", "USED", "USED/ALLOCATED", "UTIL")
+
+
+def gpus(pairs: Sequence[tuple[TopNode, TopGpu]], *, headers: bool = True) -> str:
+    """One line a GPU; amounts in GiB, an unknown figure is a dash."""
+    rows = [_line(node, gpu) for node, gpu in pairs]
+    shown = [_HEADS, *rows] if headers else rows
+    return align("".join("\t".join(row) + "\n" for row in shown))
+
+
+def _line(node: TopNode, gpu: TopGpu) -> tuple[str, ...]:
+    model = one_line(gpu.model.removeprefix("NVIDIA ")) or UNKNOWN
+    amounts = map(_gib, (gpu.total_bytes, gpu.allocated_bytes, gpu.used_bytes))
+    util = UNKNOWN if gpu.utilization is None else f"{gpu.utilization:.0f}%"
+    return (node.name, str(gpu.index), model, *amounts, _part(gpu), util)
+
+
+def _part(gpu: TopGpu) -> str:
+    """Above 100%: pods use more than they were given."""
+    if gpu.used_bytes is None or not gpu.allocated_bytes:
+        return UNKNOWN
+    return f"{100 * gpu.used_bytes / gpu.allocated_bytes:.0f}%"

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from gpucore.explain import placement_sentence
+from gpucore.explain.groups import figures
 from gpucore.model import Code
-from gpuinspect.asking import Answer
-from gpuinspect.layout.explanation import figures, nodes
-from gpuinspect.tables import align
+from gpucore.simulate.answers import Answer
+from gpucore.simulate.documents import placed_text
+from gpuinspect.layout.explanation import nodes
+from gpuinspect.terminal.tables import align
 
 
 def whatif(answers: Sequence[Answer], *, headers: bool = True) -> str:
@@ -21,9 +22,8 @@ def whatif(answers: Sequence[Answer], *, headers: bool = True) -> str:
 def _row(answer: Answer) -> str:
     placement = answer.outcome.placement
     if placement is not None:
-        where = placement_sentence(placement, answer.unit)
-        return f"{answer.outcome.name}\t{placement.node}\t{where}\n"
-    return f"{answer.outcome.name}\t-\tfits nowhere: {why(answer)}\n"
+        return f"{answer.outcome.name}\t{placement.node}\t{placed_text(answer)}\n"
+    return f"{answer.outcome.name}\t-\tfits no node: {why(answer)}\n"
 
 
 def why(answer: Answer) -> str:
@@ -31,4 +31,4 @@ def why(answer: Answer) -> str:
     telling = [group for group in answer.groups if group.code is not Code.NOT_SHARED]
     groups = telling or answer.groups
     counted = (f"{nodes(len(group.nodes))}: {figures(group)}" for group in groups)
-    return "; ".join(counted) or "there is no node"
+    return "; ".join(counted) or "the cluster has no nodes"

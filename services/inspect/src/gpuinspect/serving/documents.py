@@ -1,15 +1,15 @@
-"""The JSON and YAML of ``gpushare serve``; versioned as in :mod:`gpuinspect.documents`."""
+"""The JSON and YAML of ``gpushare serve``; versioned as in :mod:`gpuinspect.documents.inspect`."""
 
 from collections.abc import Iterable
 
 import msgspec
 
-from gpuinspect.documents import API_VERSION
-from gpuinspect.serving.served import Instance, Serving
+from gpucore.wire.documents import API_VERSION
+from gpuinspect.serving.served import Serving, ServingInstance
 
 
 class InstanceDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """One pod that serves; units by index of the card, 0 for a card that is held whole."""
+    """One pod that serves; units by index of the GPU, 0 for a GPU that is held whole."""
 
     name: str
     phase: str
@@ -20,7 +20,7 @@ class InstanceDoc(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ServingDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """One served model and what each of its pods asks for."""
+    """One served model and the request of each of its pods."""
 
     namespace: str
     name: str
@@ -29,6 +29,7 @@ class ServingDoc(msgspec.Struct, frozen=True, rename="camel"):
     version: str
     desired: int
     available: int
+    waiting: int
     address: str
     ports: list[str]
     gpu_memory: int
@@ -45,13 +46,13 @@ class ServingList(msgspec.Struct, frozen=True, rename="camel"):
     items: list[ServingDoc]
 
 
-def serving_list(found: Iterable[tuple[Serving, Iterable[Instance]]]) -> ServingList:
-    """The document of served models, each with the pods that are to be told."""
+def serving_list(found: Iterable[tuple[Serving, Iterable[ServingInstance]]]) -> ServingList:
+    """The document of served models, each with its pods."""
     items = [_serving(serving, pods) for serving, pods in found]
     return ServingList(API_VERSION, "ServingList", items)
 
 
-def _serving(serving: Serving, pods: Iterable[Instance]) -> ServingDoc:
+def _serving(serving: Serving, pods: Iterable[ServingInstance]) -> ServingDoc:
     return ServingDoc(
         namespace=serving.namespace,
         name=serving.name,
@@ -60,6 +61,7 @@ def _serving(serving: Serving, pods: Iterable[Instance]) -> ServingDoc:
         version=serving.version,
         desired=serving.desired,
         available=serving.available,
+        waiting=serving.waiting,
         address=serving.address,
         ports=list(serving.ports),
         gpu_memory=serving.gpu_memory,
@@ -69,6 +71,6 @@ def _serving(serving: Serving, pods: Iterable[Instance]) -> ServingDoc:
     )
 
 
-def _instance(pod: Instance) -> InstanceDoc:
+def _instance(pod: ServingInstance) -> InstanceDoc:
     gpus = {str(index): units for index, units in pod.gpus.items()}
     return InstanceDoc(pod.name, pod.phase, pod.ready, pod.restarts, pod.node, gpus)

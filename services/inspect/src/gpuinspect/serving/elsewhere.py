@@ -1,4 +1,4 @@
-"""What arena's serving has and this has not, each with a sentence that says what to use.
+"""Features of arena's serving that gpushare lacks, each with a sentence on what to use instead.
 
 Either another system has to be in the cluster for it, or kubectl and Helm do it already.
 """
@@ -22,7 +22,7 @@ COMMANDS: Final[Mapping[str, str]] = {
         "limit aliyun.com/gpu-mem and schedulerName, or use gpushare serve custom"
     ),
     "distributed": (
-        "needs LeaderWorkerSet in the cluster, which this does not set up: serve on several cards "
+        "needs LeaderWorkerSet in the cluster, which this does not set up: serve on several GPUs "
         "of one node with gpushare serve vllm --gpus N"
     ),
     "traffic-router-split": (

@@ -2,7 +2,7 @@
 
 The library is the Go code of the same Helm, so what is rendered does not depend on which of the two
 is there. It comes with ``gpushare-inspect[serve]``. It lives in a process of its own
-(:mod:`gpuinspect.serving.helmchild`), since a process that has loaded it must not fork. Nothing
+(:mod:`gpukube.helmchild`), since a process that has loaded it must not fork. Nothing
 here waits for pods.
 """
 
@@ -26,12 +26,12 @@ NO_HELM: Final = (
     "pip install 'gpushare-inspect[serve]'"
 )
 ACTION_SECONDS: Final = 120
-_CHILD: Final = "gpuinspect.serving.helmchild"
+_CHILD: Final = "gpukube.helmchild"
 _LIBRARY: Final = "helm_python"
 _ABSENT: Final = "release: not found"
 
 
-class Place(msgspec.Struct, frozen=True):
+class ReleasePlace(msgspec.Struct, frozen=True):
     """Which cluster and namespace.
 
     Attributes:
@@ -51,11 +51,11 @@ class Helm(msgspec.Struct, frozen=True):
         program: path of helm; empty uses the library.
     """
 
-    place: Place
+    place: ReleasePlace
     program: str
 
     @classmethod
-    def at(cls, place: Place) -> "Helm":
+    def at(cls, place: ReleasePlace) -> "Helm":
         """The Helm of this machine.
 
         Raises:
@@ -67,7 +67,7 @@ class Helm(msgspec.Struct, frozen=True):
         return cls(place, program)
 
     def render(self, release: str, values: Mapping[str, Any]) -> str:
-        """The manifests of a release, as YAML; no cluster is asked.
+        """The manifests of a release, as YAML, without access to a cluster.
 
         Raises:
             HelmError: the chart refuses the values.

@@ -16,7 +16,7 @@ class FlagError(InspectError):
 
 
 class RefusedError(InspectError):
-    """What is asked cannot be done; says what to change."""
+    """The request cannot be fulfilled; the message has the change to make."""
 
 
 class HelmError(InspectError):

@@ -1,23 +1,25 @@
-"""The few fields of Deployments, Services and pods that tell what serves; others are skipped."""
+"""The fields of Deployments, Services and pods that identify model servers; others are skipped."""
 
 from typing import Any
 
 import msgspec
 
+from gpucore.wire.names import START_TURN_WORDS
 
-class Resources(msgspec.Struct, frozen=True):
+
+class TemplateResources(msgspec.Struct, frozen=True):
     """Of a container; amounts are texts, or numbers where a template is not normalised."""
 
     limits: dict[str, Any] = {}
 
 
-class Container(msgspec.Struct, frozen=True):
+class TemplateContainer(msgspec.Struct, frozen=True):
     """Of a pod template."""
 
-    resources: Resources = Resources()
+    resources: TemplateResources = TemplateResources()
 
 
-class Metadata(msgspec.Struct, frozen=True):
+class ServingObjectMeta(msgspec.Struct, frozen=True):
     """Of any object."""
 
     name: str
@@ -28,7 +30,7 @@ class Metadata(msgspec.Struct, frozen=True):
 class PodSpec(msgspec.Struct, frozen=True):
     """Of a pod template."""
 
-    containers: list[Container] = []
+    containers: list[TemplateContainer] = []
 
 
 class Template(msgspec.Struct, frozen=True):
@@ -60,7 +62,7 @@ class DeploymentStatus(msgspec.Struct, frozen=True, rename="camel"):
 class Deployment(msgspec.Struct, frozen=True):
     """One Deployment."""
 
-    metadata: Metadata
+    metadata: ServingObjectMeta
     spec: DeploymentSpec = DeploymentSpec()
     status: DeploymentStatus = DeploymentStatus()
 
@@ -82,27 +84,47 @@ class ServiceSpec(msgspec.Struct, frozen=True, rename="camel"):
 class Service(msgspec.Struct, frozen=True):
     """One Service."""
 
-    metadata: Metadata
+    metadata: ServingObjectMeta
     spec: ServiceSpec = ServiceSpec()
 
 
+class Waiting(msgspec.Struct, frozen=True):
+    """Why a container does not run."""
+
+    message: str = ""
+
+
+class ContainerState(msgspec.Struct, frozen=True):
+    """What a container does; only waiting is read."""
+
+    waiting: Waiting | None = None
+
+
 class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What kubelet says of a container."""
+    """The status of a container."""
 
     ready: bool = False
     restart_count: int = 0
+    state: ContainerState = ContainerState()
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What kubelet says of a pod."""
+    """The status of a pod."""
 
     phase: str = ""
     container_statuses: list[ContainerStatus] = []
+
+    @property
+    def waits_for_turn(self) -> bool:
+        """The device plugin lets another pod start on the GPU first."""
+        waiting = (each.state.waiting for each in self.container_statuses)
+        return any(each is not None and START_TURN_WORDS in each.message for each in waiting)
 
 
 class PodStatusObject(msgspec.Struct, frozen=True):
     """One pod, read for its status alone."""
 
+    metadata: ServingObjectMeta
     status: PodStatus = PodStatus()
 
 

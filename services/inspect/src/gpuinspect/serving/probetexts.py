@@ -1,6 +1,7 @@
 """The texts of arena's flags of probes as probes of Kubernetes.
 
-An action with its options, ``httpGet`` with ``path: /healthz`` and ``port: 8000`` say, and options
+An action with its options, such as ``httpGet`` with ``path: /healthz`` and ``port: 8000``, and
+options
 of the probe itself, such as ``periodSeconds: 3``. That their names are the API's is checked by the
 API, not here.
 """

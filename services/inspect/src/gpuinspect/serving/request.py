@@ -1,7 +1,7 @@
-"""What is to be served, as a value: what of it cannot be, and the values of the chart it becomes.
+"""A model to serve, as a value: its validation, and the chart values it becomes.
 
-The chart refuses the same combinations in its own words; here they are said in terms of flags,
-before Helm is looked for.
+The chart refuses the same combinations; these errors name the flags instead, before Helm is
+started.
 """
 
 import re
@@ -33,7 +33,7 @@ def _laid(below: Any, above: Any) -> Any:
     return overlaid(below, above) if both else above
 
 
-class Server(StrEnum):
+class ServerKind(StrEnum):
     """Kinds of model servers; the names of the chart."""
 
     TENSORFLOW = "tensorflow"
@@ -54,20 +54,20 @@ _FRACTION: Final = {"rule": str(Rule.SHARE), "contextMiB": CONTEXT_MIB, "process
 """The chart's own."""
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class ServingRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One model to serve.
 
     Attributes:
         name: of the release and what arena calls the serving name.
         gpu_memory: units of GPU memory a pod; 0 with ``gpu_count``.
-        gpu_core: percent of one card's compute a pod; 0 for no request.
-        gpu_count: whole GPUs a pod; 0 with ``gpu_memory``.
+        gpu_core: percent of one GPU's compute a pod; 0 for no request.
+        gpu_count: exclusive GPUs a pod; 0 with ``gpu_memory``.
         context_mib: head-room in MiB of each process.
         processes: of a pod that use its GPU.
         more: further values of the chart, by their names there.
     """
 
-    server: Server
+    server: ServerKind
     name: str
     model_name: str = ""
     model_path: str = ""
@@ -82,13 +82,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     command: str = ""
     more: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
-    def over(self, values: Mapping[str, Any]) -> "Request":
+    def over(self, values: Mapping[str, Any]) -> "ServingRequest":
         """The same with further values of the chart above those that it has."""
         return msgspec.structs.replace(self, more=overlaid(self.more, values))
 
     def refusal(self) -> str:
         """What is wrong with it, in a sentence that names flags; empty where nothing is."""
-        custom = self.server is Server.CUSTOM
+        custom = self.server is ServerKind.CUSTOM
         return self._gpus() or self._names() or (self._custom() if custom else self._model())
 
     def values(self) -> dict[str, Any]:
@@ -121,10 +121,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         if self.more.get("backend") and not self.gpu_count:
             return (
                 "--backend needs --gpus: the backend takes its part of a GPU's memory from the "
-                "model repository, so a share could not be kept"
+                "model repository, so a share could not be enforced"
             )
         if not (self.gpu_memory or self.gpu_count or self.more.get("devices")):
-            return "give --gpumemory for a share of a GPU, or --gpus for whole ones"
+            return "give --gpumemory for a share of a GPU, or --gpus for exclusive GPUs"
         if self.gpu_core and self.gpu_count:
             return "--gpucore is a part of a shared GPU: give it with --gpumemory, not with --gpus"
         return ""
@@ -139,16 +139,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     def _custom(self) -> str:
         if not self.image:
-            return "--image is missing: a custom server has no image of its own"
+            return "--image is missing: a custom server has no default image"
         if self.gpu_memory and not self.command:
-            return "--command is missing: only what is started by it can be given its fraction"
+            return "--command is missing: only a server started by it gets its fraction"
         return ""
 
     def _model(self) -> str:
         if self.command or self.model_config_file:
             return ""
         if not self.model_path:
-            return f"--model-path is missing: {self.server} needs to know where its model is"
-        if not self.model_name and self.server is not Server.TRITON:
+            return f"--model-path is missing: {self.server} needs the path of its model"
+        if not self.model_name and self.server is not ServerKind.TRITON:
             return f"--model-name is missing: {self.server} serves its model under a name"
         return ""

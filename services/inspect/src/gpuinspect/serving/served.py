@@ -9,38 +9,39 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from gpucore.model import Placement
-from gpucore.wire.claims import claim_of
 from gpucore.wire.names import (
     LABEL_SERVING_NAME,
     LABEL_SERVING_TYPE,
     LABEL_SERVING_VERSION,
     Names,
 )
-from gpucore.wire.podspec import decode_pod
+from gpucore.wire.pod.allocations import allocation_of
+from gpucore.wire.pod.spec import decode_pod
 from gpucore.wire.quantity import amount
-from gpuinspect.errors import ClusterError
 from gpuinspect.serving.objects import (
-    Container,
     Deployment,
     Items,
+    PodStatus,
     PodStatusObject,
     Service,
+    TemplateContainer,
 )
+from gpukube.errors import InvalidReplyError
 
-if TYPE_CHECKING:  # the client takes half a second to import, and help needs none
-    from gpuinspect.kube import Kube
+if TYPE_CHECKING:  # the import takes a while, and help needs no client
+    from gpukube.blocking import BlockingClient
 
 T = TypeVar("T")
 WHOLE: Final = "nvidia.com/gpu"
-"""What arena's own charts ask for as whole GPUs."""
+"""What arena's own charts ask for as exclusive GPUs."""
 
 
-class Instance(msgspec.Struct, frozen=True):
+class ServingInstance(msgspec.Struct, frozen=True):
     """One pod that serves.
 
     Attributes:
         ready: containers that are ready, of all, as ``1/1``.
-        gpus: units by index of the card; 0 for a card that is held whole.
+        gpus: units by index of the GPU; 0 for a GPU that is held whole.
     """
 
     name: str
@@ -58,7 +59,8 @@ class Serving(msgspec.Struct, frozen=True):
         kind: arena's word, such as ``tf-serving``.
         address: cluster address of the Service; empty without one.
         ports: of the Service, as ``http:8501``.
-        gpu_memory, gpu_core, gpu_count: what each pod asks for.
+        waiting: pods that the device plugin lets start after others on their GPU.
+        gpu_memory, gpu_core, gpu_count: the request of each pod.
         selector: labels of its pods; those of arena's older charts do not carry the name.
     """
 
@@ -75,13 +77,16 @@ class Serving(msgspec.Struct, frozen=True):
     gpu_core: int
     gpu_count: int
     selector: dict[str, str]
+    waiting: int = 0
 
 
-def servings(kube: "Kube", names: Names, namespace: str = "", name: str = "") -> list[Serving]:
+def servings(
+    kube: "BlockingClient", names: Names, namespace: str = "", name: str = ""
+) -> list[Serving]:
     """All that is served in a namespace, or everywhere; of one name where one is given.
 
     Raises:
-        ClusterError: the API server did not answer, or with what cannot be read.
+        KubeError: the API server did not answer, or with what cannot be read.
     """
     selector = f"{LABEL_SERVING_NAME}={name}" if name else LABEL_SERVING_NAME
     scope = f"namespaces/{namespace}/" if namespace else ""
@@ -91,14 +96,17 @@ def servings(kube: "Kube", names: Names, namespace: str = "", name: str = "") ->
     }
     found = _listed(kube, f"/apis/apps/v1/{scope}deployments", selector, Deployment)
     every = [_serving(each, services.get(_key(each)), names) for each in found]
+    if any(each.available < each.desired for each in every):
+        pods = _listed(kube, f"/api/v1/{scope}pods", selector, PodStatusObject)
+        every = [msgspec.structs.replace(each, waiting=_waiting(each, pods)) for each in every]
     return sorted(every, key=lambda each: (each.namespace, each.name, each.version))
 
 
-def instances(kube: "Kube", names: Names, of: Serving) -> list[Instance]:
+def instances(kube: "BlockingClient", names: Names, of: Serving) -> list[ServingInstance]:
     """The pods of one served model.
 
     Raises:
-        ClusterError: as :func:`servings`.
+        KubeError: as :func:`servings`.
     """
     path = f"/api/v1/namespaces/{of.namespace}/pods"
     selector = ",".join(f"{name}={value}" for name, value in sorted(of.selector.items()))
@@ -106,15 +114,15 @@ def instances(kube: "Kube", names: Names, of: Serving) -> list[Instance]:
     return sorted(pods, key=lambda each: each.name)
 
 
-def _listed(kube: "Kube", path: str, selector: str, kind: type[T]) -> list[T]:
+def _listed(kube: "BlockingClient", path: str, selector: str, kind: type[T]) -> list[T]:
     try:
         return [msgspec.json.decode(raw, type=kind) for raw in _raws(kube, path, selector)]
     except msgspec.MsgspecError as error:
-        raise ClusterError(f"{path}: an object cannot be read: {error}") from error
+        raise InvalidReplyError(f"{path}: an object cannot be parsed: {error}") from error
 
 
-def _raws(kube: "Kube", path: str, selector: str) -> Iterator[msgspec.Raw]:
-    for page in kube.pages(path, labelSelector=selector):
+def _raws(kube: "BlockingClient", path: str, selector: str) -> Iterator[msgspec.Raw]:
+    for page in kube.pages(path, {"labelSelector": selector}):
         yield from msgspec.json.decode(page, type=Items).items
 
 
@@ -144,19 +152,29 @@ def _serving(deployment: Deployment, service: Service | None, names: Names) -> S
     )
 
 
-def _asked(containers: Sequence[Container], resource: str) -> int:
+def _waiting(serving: Serving, pods: Sequence[PodStatusObject]) -> int:
+    """Pods of the served model that wait for their turn to start."""
+    return sum(
+        pod.status.waits_for_turn
+        and pod.metadata.namespace == serving.namespace
+        and serving.selector.items() <= pod.metadata.labels.items()
+        for pod in pods
+    )
+
+
+def _asked(containers: Sequence[TemplateContainer], resource: str) -> int:
     return sum(amount(str(container.resources.limits.get(resource, 0))) for container in containers)
 
 
-def _instance(raw: msgspec.Raw, names: Names) -> Instance:
+def _instance(raw: msgspec.Raw, names: Names) -> ServingInstance:
     pod = decode_pod(raw)
     status = msgspec.json.decode(raw, type=PodStatusObject).status
-    claim = claim_of(pod, names)
+    claim = allocation_of(pod, names)
     held = {} if claim is None else _held(claim.placement)
     ready = sum(each.ready for each in status.container_statuses)
-    return Instance(
+    return ServingInstance(
         name=pod.name,
-        phase="Terminating" if pod.terminating else status.phase,
+        phase=_phase(status, terminating=pod.terminating),
         ready=f"{ready}/{len(pod.containers)}",
         restarts=sum(each.restart_count for each in status.container_statuses),
         node=pod.node,
@@ -164,8 +182,14 @@ def _instance(raw: msgspec.Raw, names: Names) -> Instance:
     )
 
 
+def _phase(status: PodStatus, *, terminating: bool) -> str:
+    if terminating:
+        return "Terminating"
+    return "WaitsForTurn" if status.waits_for_turn else status.phase
+
+
 def _held(placement: Placement) -> dict[int, int]:
-    """Units by card; whole cards with 0."""
+    """Units by GPU; exclusive GPUs with 0."""
     return {int(index): units for index, units in placement.mem.items()} | {
         int(index): 0 for index in placement.group
     }

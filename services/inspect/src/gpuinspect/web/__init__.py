@@ -1,1 +1,1 @@
-"""The page: what the commands say, live in a browser. Read-only."""
+"""The dashboard: the data of the commands, live in a browser. Read-only."""

@@ -1,8 +1,8 @@
-"""Who may look: people whose token the API server knows, and who may list pods everywhere.
+"""Access to the dashboard: users with a valid token who may list pods in all namespaces.
 
-The page shows pods of all namespaces, so that right is what it asks for. Tokens are never kept: a
-browser gets a random session instead, and that the API server knew a token is remembered for a
-minute under its hash.
+The dashboard shows pods of all namespaces, so it requires that right. Tokens are never stored: a
+browser gets a random session instead, and the API server's answer for a token is cached for a
+minute under the token's hash.
 """
 
 import hashlib
@@ -17,9 +17,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gpuinspect.errors import ClusterError
-from gpuinspect.web.markup import el
+from gpuinspect.errors import sentence
 from gpuinspect.web.pages.frame import page
+from gpuinspect.web.rendering import View
+from gpukube.errors import KubeError
 
 COOKIE: Final = "gpushare_session"
 SESSION_SECONDS: Final = 3600
@@ -30,7 +31,7 @@ _BODY_LIMIT: Final = 16 << 10  # bytes of a login form; tokens take a few
 
 
 class Reviewer(Protocol):
-    """Asks the API server about a token."""
+    """Checks a token with the API server."""
 
     def may_look(self, token: str) -> bool:
         """The token is known and its user may list pods of all namespaces."""
@@ -60,8 +61,8 @@ class Expiring:
         return until is not None
 
 
-class Gate:
-    """Lets requests through that show a token or a session; asks others to log in."""
+class AuthMiddleware:
+    """Forwards requests with a valid token or session; redirects others to the login page."""
 
     def __init__(
         self, app: ASGIApp, reviewer: Reviewer, clock: Callable[[], float] = time.monotonic
@@ -79,8 +80,10 @@ class Gate:
         request = Request(scope, receive)
         try:
             answer = await self._answer(request)
-        except ClusterError as error:
-            answer = PlainTextResponse(f"cannot review the token: {error}", status_code=503)
+        except KubeError as error:
+            answer = PlainTextResponse(
+                f"cannot review the token: {sentence(error)}", status_code=503
+            )
         await (answer or self._app)(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response | None:
@@ -137,13 +140,6 @@ async def _posted_token(request: Request) -> str:
 
 
 def _form(problem: str) -> Response:
-    field = el("input", name="token", type="password", required=True, autocomplete="off")
-    main = el(
-        "div",
-        el("h1", "Log in"),
-        el("p", problem, class_="problem", role="alert") if problem else None,
-        el("form", el("label", "Token ", field), el("button", "Log in"), method="post"),
-        el("p", "kubectl create token NAME makes one for a service account."),
-    )
+    main = View("login.html", {"refused": problem})
     text = page("Log in", main, frame=None, here="", live=False)
     return HTMLResponse(text, status_code=401 if problem else 200)

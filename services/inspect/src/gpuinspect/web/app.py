@@ -1,4 +1,4 @@
-"""The routes of the page: all of them GET, none of which can change a cluster."""
+"""The routes of the dashboard: all of them GET, none of which can change a cluster."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -13,20 +13,28 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from gpuinspect.web.access import Gate, Reviewer
-from gpuinspect.web.feed import Feed, Frame
+from gpuinspect.web.access import AuthMiddleware, Reviewer
+from gpuinspect.web.feed import Feed
+from gpuinspect.web.frames import Frame
 from gpuinspect.web.headers import SecurityHeaders
 from gpuinspect.web.hosts import LocalHosts
-from gpuinspect.web.markup import Markup, el
-from gpuinspect.web.pages import clusterpage, nodepage, podpages, whatifpage
-from gpuinspect.web.pages.frame import content, page
+from gpuinspect.web.pages import (
+    clusterpage,
+    healthpage,
+    nodepage,
+    podpages,
+    usagepage,
+    whatifpage,
+)
+from gpuinspect.web.pages.frame import content, page, sentence
+from gpuinspect.web.rendering import View
 
 STATIC: Final = Path(__file__).parent / "static"
 HEARTBEAT: Final = 15.0
 """Seconds between two signs of life of an event stream, so that proxies keep it open."""
 
 Job = Callable[[], Coroutine[None, None, None]]
-Render = Callable[[Frame, Mapping[str, str]], Markup | None]
+Render = Callable[[Frame, Mapping[str, str]], View | None]
 
 
 def make_app(
@@ -36,13 +44,13 @@ def make_app(
     local_only: bool = False,
     beside: Sequence[Job] = (),
 ) -> Starlette:
-    """The page over ``feed``, which it runs while it is served.
+    """The dashboard for ``feed``, which runs while the application does.
 
     Args:
-        feed: what is shown.
-        reviewer: says who may look; ``None`` lets everybody look who can reach the page.
-        local_only: answer only requests that name this machine as their host.
-        beside: what else runs while it is served.
+        feed: the data to show.
+        reviewer: checks tokens; ``None``: every client that reaches the port has access.
+        local_only: accept only requests whose Host is this machine.
+        beside: runs while the application does.
     """
 
     @asynccontextmanager
@@ -58,7 +66,9 @@ def make_app(
     routes = [
         Route("/", _shown(feed, "Cluster", clusterpage.cluster, here="/")),
         Route("/nodes/{node}", _shown(feed, "Node", _node, here="")),
-        Route("/pods", _shown(feed, "Waiting pods", _waiting, here="/pods")),
+        Route("/pods", _shown(feed, "Pending pods", _waiting, here="/pods")),
+        Route("/health", _shown(feed, "GPU health", _health, here="/health")),
+        Route("/usage", _shown(feed, "Usage", usagepage.usage, here="/usage")),
         Route("/pods/{namespace}/{pod}", _shown(feed, "Pod", _pod, here="")),
         Route("/whatif", _shown(feed, "What if", whatifpage.whatif, here="/whatif", live=False)),
         Route("/events", _events(feed)),
@@ -70,7 +80,7 @@ def make_app(
     if local_only:
         middleware.append(Middleware(LocalHosts))
     if reviewer is not None:
-        middleware.append(Middleware(Gate, reviewer))
+        middleware.append(Middleware(AuthMiddleware, reviewer))
     return Starlette(routes=routes, lifespan=lifespan, middleware=middleware)
 
 
@@ -79,46 +89,50 @@ def _shown(
 ) -> Callable[[Request], Response]:
     """A page from the newest frame; a plain function, so that it runs off the event loop."""
 
-    def answer(request: Request) -> Response:
+    def render_page(request: Request) -> Response:
         frame = feed.frame
         if frame is None:
-            problem = el("p", feed.error, class_="problem")
-            text = page(title, problem, frame=None, here=here)
+            text = page(title, sentence(feed.error), frame=None, here=here)
             return HTMLResponse(text, status_code=503)
         main = render(frame, {**request.query_params, **request.path_params})
         status = 200 if main is not None else 404
         name = "/".join(request.path_params.values()) or title
-        main = main or el("p", "There is none of this name.", class_="problem")
+        main = main or sentence("This object does not exist.")
         if request.headers.get("x-part") == "main":
             return HTMLResponse(content(main, frame), status_code=status)
         text = page(name, main, frame=frame, here=here, live=live)
         return HTMLResponse(text, status_code=status)
 
-    return answer
+    return render_page
 
 
-def _node(frame: Frame, query: Mapping[str, str]) -> Markup | None:
+def _node(frame: Frame, query: Mapping[str, str]) -> View | None:
     found = frame.node(query["node"])
     return None if found is None else nodepage.node(frame, found)
 
 
-def _waiting(frame: Frame, query: Mapping[str, str]) -> Markup:
+def _waiting(frame: Frame, query: Mapping[str, str]) -> View:
     del query  # the list has no choices
     return podpages.waiting(frame)
 
 
-def _pod(frame: Frame, query: Mapping[str, str]) -> Markup | None:
+def _health(frame: Frame, query: Mapping[str, str]) -> View:
+    del query
+    return healthpage.health(frame)
+
+
+def _pod(frame: Frame, query: Mapping[str, str]) -> View | None:
     found = frame.pod(query["namespace"], query["pod"])
     return None if found is None else podpages.pod(frame.explain(found))
 
 
 def _events(feed: Feed) -> Callable[[Request], object]:
-    async def answer(request: Request) -> Response:
-        del request  # every listener hears the same
+    async def stream_versions(request: Request) -> Response:
+        del request  # every listener calls the same hook
         head = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(_versions(feed), media_type="text/event-stream", headers=head)
 
-    return answer
+    return stream_versions
 
 
 async def _versions(feed: Feed) -> AsyncIterator[str]:
@@ -138,8 +152,8 @@ def _healthz(request: Request) -> Response:
 
 
 def _readyz(feed: Feed) -> Callable[[Request], Response]:
-    def answer(request: Request) -> Response:
+    def readiness(request: Request) -> Response:
         del request
         return PlainTextResponse(feed.error or "ok", status_code=503 if feed.error else 200)
 
-    return answer
+    return readiness

@@ -1,8 +1,8 @@
-"""Which names a page on this machine answers to.
+"""The host names that a local dashboard accepts.
 
-A page that listens on the loopback address alone is still reached by any web site that has its own
-name resolve to 127.0.0.1 and asks through the visitor's browser. Such requests carry the site's
-name as ``Host``, so they are told apart from those of the person at the machine.
+A dashboard on the loopback address is still reachable for any web site whose name resolves to
+127.0.0.1, through the visitor's browser (DNS rebinding). Such requests carry the site's name as
+``Host``, which distinguishes them from the user's own.
 """
 
 from ipaddress import ip_address

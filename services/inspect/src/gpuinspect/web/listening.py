@@ -1,7 +1,7 @@
-"""Listens for the page, and says where once it does.
+"""Listens for the dashboard and reports the port.
 
-With port 0 the system chooses one that is free, which nobody can know before. Connections are
-limited, because viewers are not the only ones who reach the port.
+With port 0 the system chooses a free port. Connections are limited, because other programs than
+browsers of users can reach the port.
 """
 
 import socket
@@ -15,10 +15,10 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.config import STARTUP_FAILURE
 
-from gpukube.asgiserver import GatedServer
-from gpukube.bodies import BodyLimits, LimitedBodies
-from gpukube.connections import Gate, Limits
-from gpukube.listening import raise_file_limit
+from gpukube.server.asgi import GatedServer
+from gpukube.server.bodies import BodyLimits, LimitedBodies
+from gpukube.server.connections import ConnectionGate, Limits
+from gpukube.server.listening import raise_file_limit
 
 LIMITS: Final = Limits(connections=512, busy=None, rate=50, burst=500)
 """All viewers may come from the one address of an ingress; their event streams have no end."""
@@ -27,15 +27,17 @@ BODIES: Final = BodyLimits(each=64 << 10, together=4 << 20)
 
 
 class Announced(GatedServer):
-    """A server that tells its port.
+    """A server that reports its port.
 
     Args:
         config: of the server.
         gate: limits its connections.
-        tell: called once with the port, as soon as connections are taken.
+        tell: called once with the port, as soon as the server accepts connections.
     """
 
-    def __init__(self, config: uvicorn.Config, gate: Gate, tell: Callable[[int], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, gate: ConnectionGate, tell: Callable[[int], None]
+    ) -> None:
         super().__init__(config, gate)
         self._tell = tell
 
@@ -45,13 +47,20 @@ class Announced(GatedServer):
 
 
 def listen(
-    app: ASGIApp, configure: Callable[[ASGIApp], uvicorn.Config], tell: Callable[[int], None]
+    app: ASGIApp,
+    configure: Callable[[ASGIApp], uvicorn.Config],
+    tell: Callable[[int], None],
+    failed: Callable[[], None],
 ) -> None:
-    """Serve until a signal; ends the process where it cannot listen."""
+    """Serve until a signal; calls ``failed`` and ends the process where it cannot listen."""
     raise_file_limit()
-    gate = Gate(LIMITS.within_files(), time.monotonic)
+    gate = ConnectionGate(LIMITS.within_files(), time.monotonic)
     server = Announced(configure(LimitedBodies(app, gate, BODIES)), gate, tell)
-    with suppress(KeyboardInterrupt):
-        server.run()
+    try:
+        with suppress(KeyboardInterrupt):
+            server.run()
+    except SystemExit:  # uvicorn's own answer to an address in use
+        failed()
+        raise
     if not server.started:
         sys.exit(STARTUP_FAILURE)

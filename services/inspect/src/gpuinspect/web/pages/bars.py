@@ -1,54 +1,66 @@
-"""A card as a bar: a piece for every pod in the shade it has on its whole node, the rest free.
-
-Drawn as SVG, whose sizes are attributes: the content security policy allows no inline styles.
-"""
+"""A GPU as a bar: a segment for every pod, in one colour on all GPUs of the node."""
 
 from collections.abc import Iterator
 
-from gpuinspect.views import CardView, NodeView, PodView
-from gpuinspect.web.markup import Markup, el
+import msgspec
+
+from gpuinspect.queries.views import GpuSummary, NodeSummary, PodSummary
+from gpuinspect.web.rendering import pod_link
 
 SHADES = 6
 
 
-def card(node: NodeView, shown: CardView) -> Markup:
-    """The bar with its figures and marks in words."""
+class Piece(msgspec.Struct, frozen=True):
+    """A pod's part of a bar; sizes are percentages of the bar."""
+
+    href: str
+    title: str
+    shade: int
+    start: str
+    width: str
+
+
+class Bar(msgspec.Struct, frozen=True):
+    """A GPU with its figures and marks in words.
+
+    Attributes:
+        used: part of its memory in use, such as ``40.00%``; empty where it is unknown.
+    """
+
+    label: str
+    node: str
+    healthy: bool
+    marks: list[str]
+    pieces: list[Piece]
+    used: str = ""
+
+
+def card(node: NodeSummary, shown: GpuSummary, in_use: float | None = None) -> Bar:
+    """The bar of one GPU; ``in_use`` is its memory in use in units, if it is known."""
     holders = [(place, pod) for place, pod in enumerate(node.pods) if shown.index in pod.cards]
     marks = [
         word
         for word, holds in (
             ("unhealthy", not shown.healthy),
-            ("whole", shown.whole),
-            ("over-full", shown.used > shown.total),
+            ("exclusive", shown.whole),
+            ("over-allocated", shown.used > shown.total),
             (shown.mode, shown.mode != "none"),
         )
         if holds
     ]
     label = f"GPU{shown.index} {shown.used}/{shown.total}"
-    text = el("span", label, [el("span", mark, class_=f"mark {mark}") for mark in marks])
-    bar = el(
-        "svg",
-        el("rect", class_="free", width="100%", height="100%"),
-        _pieces(shown, holders),
-        class_="bar" if shown.healthy else "bar sick",
-        role="group",
-        aria_label=f"{label} on {node.name}",
-    )
-    return el("li", text, bar, class_="card")
+    pieces, used = list(_pieces(shown, holders)), ""
+    if in_use is not None:
+        label = f"{label}, {in_use:.1f} in use"
+        used = f"{min(100 * in_use / max(shown.total, shown.used, 1), 100):.2f}%"
+    return Bar(label, node.name, shown.healthy, marks, pieces, used)
 
 
-def _pieces(shown: CardView, holders: list[tuple[int, PodView]]) -> Iterator[Markup]:
+def _pieces(shown: GpuSummary, holders: list[tuple[int, PodSummary]]) -> Iterator[Piece]:
     scale, start = 100 / max(shown.total, shown.used, 1), 0.0
     for place, pod in holders:
         width = pod.cards[shown.index] * scale
-        title = f"{pod.namespace}/{pod.name}: {pod.cards[shown.index]}"
-        piece = el(
-            "rect",
-            class_=f"pod shade{place % SHADES}",
-            x=f"{start:.2f}%",
-            width=f"{width:.2f}%",
-            height="100%",
-        )
-        link = f"/pods/{pod.namespace}/{pod.name}"
-        yield el("a", el("title", title), piece, href=link, aria_label=title)
+        link = pod_link(pod.namespace, pod.name)
+        title = f"{link.text}: {pod.cards[shown.index]}"
+        yield Piece(link.href, title, place % SHADES, f"{start:.2f}%", f"{width:.2f}%")
         start += width

@@ -1,40 +1,42 @@
-"""One node: its cards, who holds them, and how they are joined."""
+"""One node: its GPUs, their pods, and the links between them."""
 
 from gpucore.topology.codec import node_matrix, shown
 from gpucore.topology.links import Matrix
 from gpucore.wire.names import Names
 from gpucore.wire.nodes import Node
-from gpuinspect.views import NodeView
-from gpuinspect.web.feed import Frame
-from gpuinspect.web.markup import Markup, el, table
+from gpuinspect.queries.views import NodeSummary
+from gpuinspect.web.frames import Frame
 from gpuinspect.web.pages import bars
+from gpuinspect.web.pages.charts import chart
+from gpuinspect.web.pages.healthpage import unhealthy
+from gpuinspect.web.rendering import Table, View, pod_link, table
 
 
-def node(frame: Frame, found: NodeView) -> Markup:
-    """Facts, bars, pods and the matrix of links."""
+def node(frame: Frame, found: NodeSummary) -> View:
+    """Facts, unhealthy GPUs, bars, memory over time, pods and the matrix of links."""
     matrix = _matrix(frame.nodes[found.name], frame.ledger.names)
-    return el(
-        "div",
-        el("h1", found.name),
-        el("p", _facts(found)),
-        el("ul", [bars.card(found, each) for each in found.cards], class_="cards"),
-        _cards(found),
-        _pods(found),
-        matrix,
-    )
+    values = {
+        "name": found.name,
+        "facts": _facts(found),
+        "unhealthy": unhealthy(each for each in frame.unhealthy if each.node == found.name),
+        "chart": chart(frame.history.of(found.name), found.total, str(frame.view.unit)),
+        "cards": [bars.card(found, each, frame.in_use(each.uuid)) for each in found.cards],
+        "tables": [each for each in (_cards(found), _pods(found), matrix) if each],
+    }
+    return View("node.html", values)
 
 
-def _facts(found: NodeView) -> str:
+def _facts(found: NodeSummary) -> str:
     state = "ready" if found.ready else "not ready"
     cordoned = ", cordoned" if found.cordoned else ""
-    unit = found.unit if found.explicit else f"{found.unit} (told from its figures)"
+    unit = found.unit if found.explicit else f"{found.unit} (derived from its figures)"
     return (
         f"{found.address or 'no address'}, {state}{cordoned}; driver {found.driver or 'unknown'};"
-        f" unit {unit}; {found.used} of {found.total} in use, {found.pending} pending"
+        f" unit {unit}; {found.used} of {found.total} allocated, {found.pending} pending units"
     )
 
 
-def _cards(found: NodeView) -> Markup:
+def _cards(found: NodeSummary) -> Table:
     rows = (
         (
             f"GPU{card.index}",
@@ -47,24 +49,24 @@ def _cards(found: NodeView) -> Markup:
         )
         for card in found.cards
     )
-    heads = ("Card", "Model", "Memory", "Compute", "Mode", "Health", "UUID")
-    return table(heads, rows, caption="Cards")
+    heads = ("GPU", "Model", "Memory", "Compute", "Isolation", "Health", "UUID")
+    return table(heads, rows, caption="GPUs")
 
 
-def _pods(found: NodeView) -> Markup:
+def _pods(found: NodeSummary) -> Table:
     rows = (
         (
-            el("a", f"{pod.namespace}/{pod.name}", href=f"/pods/{pod.namespace}/{pod.name}"),
+            pod_link(pod.namespace, pod.name),
             ", ".join(f"{units} on GPU{index}" for index, units in pod.cards.items()) or "-",
             pod.pending,
             pod.state,
         )
         for pod in found.pods
     )
-    return table(("Pod", "Holds", "Pending", "State"), rows, caption="Pods")
+    return table(("Pod", "Allocated", "Pending units", "State"), rows, caption="Pods")
 
 
-def _matrix(found: Node, names: Names) -> Markup | None:
+def _matrix(found: Node, names: Names) -> Table | None:
     matrix = node_matrix(found, names)
     if matrix is None or len(matrix.gpus) < 2:
         return None
@@ -72,7 +74,7 @@ def _matrix(found: Node, names: Names) -> Markup | None:
         (f"GPU{a}", *("X" if a == b else _link(matrix, a, b) for b in matrix.gpus))
         for a in matrix.gpus
     )
-    return table(("", *(f"GPU{gpu}" for gpu in matrix.gpus)), rows, caption="Links between cards")
+    return table(("", *(f"GPU{gpu}" for gpu in matrix.gpus)), rows, caption="Links between GPUs")
 
 
 def _link(matrix: Matrix, a: int, b: int) -> str:

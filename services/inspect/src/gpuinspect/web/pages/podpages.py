@@ -1,75 +1,63 @@
-"""Pods: those that wait, with their reasons; and one pod with its whole explanation."""
+"""Pods: all pending ones with their reasons, and one pod with its full explanation."""
 
 from typing import Final
 
-from gpuinspect.explaining import Explanation, Group
-from gpuinspect.layout.explanation import figures, nodes
-from gpuinspect.web.feed import Frame
-from gpuinspect.web.markup import Markup, el, table
+from gpucore.explain.groups import Group, figures
+from gpucore.explain.pod_states import Explanation
+from gpuinspect.queries.standings import refusals
+from gpuinspect.web.frames import Frame
+from gpuinspect.web.rendering import Link, Moment, Table, View, pod_link, table
 
 SHOWN: Final = 200  # oldest first; a longer list is counted
 
 
-def waiting(frame: Frame) -> Markup:
-    """Every pod that waits, with the reason of most nodes."""
+def waiting(frame: Frame) -> View:
+    """Every pending pod with its reason in one line."""
     rows = []
-    for pod, demand in frame.waiting[:SHOWN]:
-        found = frame.reason(pod, demand)
-        link = el("a", f"{pod.namespace}/{pod.name}", href=f"/pods/{pod.namespace}/{pod.name}")
-        rows.append((link, found.asks, _short(found), pod.creation))
-    rest = len(frame.waiting) - len(rows)
-    return el(
-        "div",
-        el("h1", "Waiting pods"),
-        table(
-            ("Pod", "Asks", "Why it waits", "Since"),
-            rows,
-            caption="Pods that ask for GPUs",
-            stacks=True,
-        )
-        if rows
-        else el("p", "No pod that asks for GPUs waits."),
-        el("p", f"and {rest} more") if rest else None,
-    )
+    for pod, pod_request in frame.waiting[:SHOWN]:
+        found = frame.reason(pod, pod_request)
+        link = pod_link(pod.namespace, pod.name)
+        since = Moment(pod.creation) if pod.creation else "unknown"
+        rows.append((link, found.asks, _short(found), since))
+    heads = ("Pod", "Request", "Reason", "Since")
+    shown = table(heads, rows, caption="Pods with GPU requests", stacks=True)
+    return View("pods.html", {"waiting": shown, "rest": len(frame.waiting) - len(rows)})
 
 
 def _short(found: Explanation) -> str:
     if found.gates or found.fits:
         return found.helps[0]
-    return "; ".join(f"{nodes(len(g.nodes))}: {figures(g)}" for g in found.groups[:2]) or "no node"
+    return refusals(found) or next(iter(found.helps), "no node offers GPUs")
 
 
-def pod(found: Explanation) -> Markup:
-    """Where it sits or why it waits, node by node in groups, and what would help."""
+def pod(found: Explanation) -> View:
+    """Its GPUs, or why it is pending in groups of nodes, and suggestions."""
     asked, words = found.pod, found.sightings.last_words
     facts = (
         ("State", found.state.value),
-        ("Asks", found.asks),
-        ("Where", found.where),
-        ("Why there", found.why),
-        ("Policy", str(found.policy)),
-        ("Node", el("a", asked.node, href=f"/nodes/{asked.node}") if asked.node else ""),
+        ("Request", found.asks),
+        ("Placement", found.where),
+        ("Reason for the placement", found.why),
+        ("Policy", str(found.policy) if found.pod_request is not None else ""),
+        ("Node", Link(asked.node, f"/nodes/{asked.node}") if asked.node else ""),
         ("Scheduler", asked.scheduler_name),
-        ("It says", "" if asked.node else words),
+        ("Scheduler message", "" if asked.node else words),
     )
-    return el(
-        "div",
-        el("h1", f"{asked.namespace}/{asked.name}"),
-        el("dl", [el("div", el("dt", k), el("dd", v)) for k, v in facts if v]),
-        [el("p", line) for line in found.neighbours],
-        [el("p", fault, class_="problem") for fault in found.faults],
-        _groups(found.groups),
-        el("h2", "What would help") if found.helps else None,
-        el("ul", [el("li", each) for each in found.helps]) if found.helps else None,
-    )
+    values = {
+        "name": f"{asked.namespace}/{asked.name}",
+        "facts": [(name, value) for name, value in facts if value],
+        "neighbours": found.neighbours,
+        "faults": found.faults,
+        "groups": _groups(found.groups),
+        "helps": found.helps,
+    }
+    return View("pod.html", values)
 
 
-def _groups(groups: tuple[Group, ...]) -> Markup | None:
-    if not groups:
-        return None
+def _groups(groups: tuple[Group, ...]) -> Table:
     rows = (
         (len(group.nodes), group.code.value, figures(group), group.example, group.remedy)
         for group in groups
     )
-    heads = ("Nodes", "Reason", "Figures", "Nearest", "What to do")
-    return table(heads, rows, caption="Who refuses it", stacks=True)
+    heads = ("Nodes", "Reason", "Figures", "Example", "Next step")
+    return table(heads, rows, caption="Nodes that do not fit", stacks=True)

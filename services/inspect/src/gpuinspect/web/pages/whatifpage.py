@@ -1,60 +1,56 @@
-"""What if such pods came: a form, and the core's answer."""
+"""What-if: a form for new pods, and the placements that the core computes."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
-from gpucore.explain import placement_sentence
-from gpucore.ledger import Ledger
+from gpucore.accounting.ledger import Ledger
+from gpucore.explain.sentences import placement_sentence
+from gpucore.simulate.answers import Answer
+from gpucore.simulate.manifests import WorkloadPods
 from gpucore.units import PodUid
-from gpucore.wire.podspec import Container, Pod
-from gpuinspect.asking import Addition, Answer, ask
+from gpucore.wire.pod.spec import Container, Pod
 from gpuinspect.errors import InspectError
 from gpuinspect.layout.whatif import why
-from gpuinspect.manifests import Wanted
-from gpuinspect.web.feed import Frame
-from gpuinspect.web.markup import Markup, el, table
+from gpuinspect.queries.whatif import Addition, ask
+from gpuinspect.web.frames import Frame
+from gpuinspect.web.rendering import Table, View, table
 
-MOST: Final = 100  # pods and nodes in one question
-LOOKS: Final = 20_000  # at a node for a pod: about a second, in which others wait
+MOST: Final = 100  # pods and nodes of one simulation
+LOOKS: Final = 20_000  # nodes times pods: about a second, in which other requests wait
+Values = dict[str, Any]
 _FIELDS: Final = (
-    ("mem", "Units of memory", 0, 1 << 20),
-    ("core", "Percent of compute", 0, 100),
-    ("gpus", "Whole cards", 0, 64),
-    ("replicas", "How many pods", 1, MOST),
+    ("mem", "Memory units", 0, 1 << 20),
+    ("core", "Compute in percent", 0, 100),
+    ("gpus", "Exclusive GPUs", 0, 64),
+    ("replicas", "Number of pods", 1, MOST),
     ("add", "Nodes to add", 0, MOST),
 )
 
 
-def whatif(frame: Frame, query: Mapping[str, str]) -> Markup:
-    """The form with its values kept, and the answer once something is asked."""
-    return el("div", el("h1", "What if"), _form(frame, query), _result(frame, query))
+def whatif(frame: Frame, query: Mapping[str, str]) -> View:
+    """The form with its values, and the result once it was submitted."""
+    values = {
+        "fields": [_field(query, *each) for each in _FIELDS],
+        "nodes": [node.name for node in frame.view.nodes[:1000]],
+        "like": query.get("like", ""),
+        "refused": "",
+        "answers": None,
+    }
+    return View("whatif.html", values | _result(frame, query))
 
 
-def _form(frame: Frame, query: Mapping[str, str]) -> Markup:
-    fields = [
-        el(
-            "label",
-            f"{text} ",
-            el("input", name=name, type="number", min=low, max=high, value=query.get(name, low)),
-        )
-        for name, text, low, high in _FIELDS
-    ]
-    like = query.get("like", "")
-    options = [
-        el("option", node.name, value=node.name, selected=node.name == like)
-        for node in frame.view.nodes[:1000]
-    ]
-    chosen = el("label", "Made like ", el("select", options, name="like"))
-    return el("form", fields, chosen, el("button", "Ask"), class_="fields")
+def _field(query: Mapping[str, str], name: str, text: str, low: int, high: int) -> Values:
+    value = query.get(name, str(low))
+    return {"name": name, "text": text, "low": low, "high": high, "value": value}
 
 
-def _result(frame: Frame, query: Mapping[str, str]) -> Markup | None:
+def _result(frame: Frame, query: Mapping[str, str]) -> Values:
     amounts = {name: _amount(query.get(name, ""), low, high) for name, _, low, high in _FIELDS}
     if not (amounts["mem"] or amounts["core"] or amounts["gpus"]):
-        return None
+        return {}
     nodes = len(frame.view.nodes) + amounts["add"]
     pods = min(amounts["replicas"], max(LOOKS // max(nodes, 1), 1))
-    wanted = Wanted(_pod(amounts, frame.ledger), pods)
+    wanted = WorkloadPods(_pod(amounts, frame.ledger), pods)
     added = Addition(amounts["add"], query.get("like", "") if amounts["add"] else "")
     try:
         answers = ask(
@@ -66,11 +62,14 @@ def _result(frame: Frame, query: Mapping[str, str]) -> Markup | None:
             nodes=frame.candidates,
         )
     except InspectError as error:
-        return el("p", str(error), class_="problem", role="alert")
-    asked = f"Asked for {pods} of {amounts['replicas']} pods, because there are {nodes} nodes;"
-    used = el("p", f"Policy: {frame.policy}.")
-    short = el("p", asked, " gpushare whatif asks for any number.")
-    return el("div", short if pods < amounts["replicas"] else None, _answers(answers), used)
+        return {"refused": str(error)}
+    limited = f"Simulated {pods} of {amounts['replicas']} pods: the cluster has {nodes} nodes."
+    return {
+        "limited": limited if pods < amounts["replicas"] else "",
+        "policy": str(frame.policy),
+        "fitting": sum(answer.fits for answer in answers),
+        "answers": _answers(answers),
+    }
 
 
 def _amount(text: str, low: int, high: int) -> int:
@@ -85,19 +84,13 @@ def _pod(amounts: Mapping[str, int], ledger: Ledger) -> Pod:
     return Pod(PodUid("wish"), "", "pod", containers=(Container("c", limits=limits),))
 
 
-def _answers(answers: Sequence[Answer]) -> Markup:
-    fitting = sum(answer.fits for answer in answers)
+def _answers(answers: Sequence[Answer]) -> Table:
     rows = ((answer.outcome.name, _where(answer)) for answer in answers)
-    return el(
-        "section",
-        el("h2", f"{fitting} of {len(answers)} pods fit"),
-        table(("Pod", "Where"), rows, caption="Answer", stacks=True),
-        role="status",
-    )
+    return table(("Pod", "Placement"), rows, caption="Result", stacks=True)
 
 
 def _where(answer: Answer) -> str:
     placement = answer.outcome.placement
     if placement is None:
-        return f"fits nowhere: {why(answer)}"
+        return f"fits no node: {why(answer)}"
     return placement_sentence(placement, answer.unit)

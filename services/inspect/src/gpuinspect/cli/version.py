@@ -1,8 +1,0 @@
-"""``gpushare version``."""
-
-from importlib.metadata import version as installed
-
-
-def version() -> None:
-    """Print the version of this command."""
-    print(f"gpushare {installed('gpushare-inspect')}")

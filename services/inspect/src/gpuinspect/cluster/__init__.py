@@ -1,0 +1,1 @@
+"""A cluster as it is read: from an API server or a snapshot."""

@@ -1,0 +1,221 @@
+"""Where the commands read a cluster from: a live API server or a snapshot file, alike.
+
+A command lists only the kinds that it needs. A kind that the credentials may not read is recorded
+as missing instead of failing the command, since nodes and pods suffice for most commands.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from gpucore.wire.errors import WireError
+from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_NAMESPACE
+from gpuinspect.cluster import snapshots
+from gpuinspect.cluster.snapshots import Snapshot
+from gpukube.errors import ForbiddenError, InvalidReplyError, KubeError, NotFoundError
+
+if TYPE_CHECKING:  # the import takes a while and a snapshot needs no client
+    from gpukube.blocking import BlockingClient
+
+USER_AGENT: Final = "gpushare"
+
+_SHOWN: Final = 60  # bytes of a body that is no list
+
+FORBIDDEN_SECONDS: Final = 600.0
+"""Seconds until a list that the credentials may not read is requested again."""
+
+
+class ListRequest(NamedTuple):
+    """A list to read besides nodes and pods.
+
+    Attributes:
+        selector: query of the list that narrows it, e.g. ``{"fieldSelector": "..."}``.
+        optional: not every API server has the list; without it there are none.
+    """
+
+    kind: str
+    path: str
+    selector: Mapping[str, str] = MappingProxyType({})
+    optional: bool = False
+
+
+CONFIG_MAPS: Final = ListRequest(
+    "ConfigMap", f"/api/v1/namespaces/{UNHEALTHY_NAMESPACE}/configmaps"
+)
+"""Namespace of the legacy ConfigMaps that list unhealthy GPUs."""
+
+RESOURCE_API: Final = "/apis/resource.k8s.io/v1"
+
+CLAIM_LISTS: Final = (
+    ListRequest(
+        "ResourceSlice",
+        f"{RESOURCE_API}/resourceslices",
+        {"fieldSelector": f"spec.driver={CLAIM_DRIVER}"},
+        optional=True,
+    ),
+    ListRequest("ResourceClaim", f"{RESOURCE_API}/resourceclaims", optional=True),
+)
+"""GPUs that nodes offer as claims, and the claims; read wherever GPUs are counted."""
+
+COUNTED: Final = (CONFIG_MAPS, *CLAIM_LISTS)
+"""What allocations depend on besides nodes and pods."""
+
+FAILED_SCHEDULING: Final = ListRequest(
+    "Event",
+    "/api/v1/events",
+    {"fieldSelector": "involvedObject.kind=Pod,reason=FailedScheduling"},
+)
+"""Reason of the schedulers' events for pods that fit on no node."""
+
+GPU_HEALTH: Final = ListRequest(
+    "Event",
+    "/api/v1/events",
+    {"fieldSelector": "involvedObject.kind=Node,reason=GpuUnhealthy"},
+)
+"""Events of the device plugin with the reasons why GPUs are unhealthy."""
+
+_ALWAYS: Final = (ListRequest("Node", "/api/v1/nodes"), ListRequest("Pod", "/api/v1/pods"))
+
+
+class _Items(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+
+
+class ClusterSource(msgspec.Struct, frozen=True):
+    """The shared flags that select the source.
+
+    Attributes:
+        snapshot: file to read instead of a cluster; ``-`` is standard input.
+        timeout: timeout of a request in seconds.
+        as_user: user to impersonate; empty for none.
+    """
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    snapshot: Path | None = None
+    timeout: float = 30.0
+    as_user: str = ""
+
+    def read(self, *wanted: ListRequest) -> Snapshot:
+        """Nodes and pods, and the ``wanted`` lists where they can be had.
+
+        Raises:
+            InspectError: the file cannot be read.
+            KubeError: nodes or pods cannot be read.
+            ConfigError: no credentials are found.
+        """
+        if self.snapshot is not None:
+            return snapshots.read(self.snapshot)
+        with self.connect() as kube:
+            return live(kube, wanted)
+
+    def connect(self) -> "BlockingClient":
+        """The live API server.
+
+        Raises:
+            ConfigError: no credentials are found.
+        """
+        from gpukube.blocking import BlockingClient  # noqa: PLC0415 - see the top
+
+        return BlockingClient.connect(
+            self.kubeconfig,
+            context=self.context or "",
+            user_agent=USER_AGENT,
+            seconds=self.timeout,
+            as_user=self.as_user,
+        )
+
+
+def live(
+    kube: "BlockingClient", wanted: Sequence[ListRequest] = (), *, cached: bool = False
+) -> Snapshot:
+    """The cluster as it is now, or with ``cached`` as the API server last saw it.
+
+    Raises:
+        KubeError: nodes or pods cannot be read.
+    """
+    objects = [(each.kind, item) for each in _ALWAYS for item in listed(kube, each, cached=cached)]
+    missing: dict[str, str] = {}
+    forbidden: set[str] = set()
+    for each in wanted:
+        try:
+            objects += [(each.kind, item) for item in listed(kube, each, cached=cached)]
+        except KubeError as error:
+            missing[each.kind] = str(error)
+            forbidden |= {each.path} if isinstance(error, ForbiddenError) else set()
+    try:
+        found = snapshots.gather(objects)
+    except (msgspec.MsgspecError, WireError) as error:
+        raise InvalidReplyError(f"the API server's response cannot be parsed: {error}") from error
+    none: dict[str, tuple[msgspec.Raw, ...]] = {each.kind: () for each in wanted}
+    return msgspec.structs.replace(
+        found, raw={**none, **found.raw}, missing=missing, forbidden=frozenset(forbidden)
+    )
+
+
+class LiveReader:
+    """Reads a cluster again and again; a list that is forbidden is requested seldom.
+
+    Args:
+        kube: the API server.
+        wanted: as of :func:`live`.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        kube: "BlockingClient",
+        wanted: Sequence[ListRequest],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kube = kube
+        self._wanted = wanted
+        self._clock = clock
+        self._forbidden: dict[str, tuple[float, str]] = {}
+
+    def __call__(self) -> Snapshot:
+        """The cluster as the API server last saw it.
+
+        Raises:
+            KubeError: as :func:`live`.
+        """
+        now = self._clock()
+        later = {path: why for path, (until, why) in self._forbidden.items() if now < until}
+        found = live(self._kube, [w for w in self._wanted if w.path not in later], cached=True)
+        self._forbidden |= {
+            each.path: (now + FORBIDDEN_SECONDS, found.missing[each.kind])
+            for each in self._wanted
+            if each.path in found.forbidden
+        }
+        missing = {each.kind: later[each.path] for each in self._wanted if each.path in later}
+        return msgspec.structs.replace(found, missing={**found.missing, **missing})
+
+
+def listed(
+    kube: "BlockingClient", wanted: ListRequest, *, cached: bool = False
+) -> Iterator[msgspec.Raw]:
+    """The objects of a list, page by page.
+
+    Raises:
+        KubeError: it cannot be read.
+    """
+    try:
+        yield from _items(kube, wanted, cached=cached)
+    except NotFoundError:
+        if not wanted.optional:
+            raise
+
+
+def _items(kube: "BlockingClient", wanted: ListRequest, *, cached: bool) -> Iterator[msgspec.Raw]:
+    for page in kube.pages(wanted.path, wanted.selector, cached=cached):
+        try:
+            items = msgspec.json.decode(page, type=_Items).items
+        except (msgspec.MsgspecError, ValueError) as error:
+            text = page[:_SHOWN].decode(errors="replace").strip()
+            reason = f"GET {wanted.path}: not a list: {error}; it begins with {text!r}"
+            raise InvalidReplyError(reason) from error
+        yield from items or ()

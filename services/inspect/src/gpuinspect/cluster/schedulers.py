@@ -1,0 +1,194 @@
+"""How pods of this cluster are scheduled: the extender's policies, and who calls the extender.
+
+Read from what the cluster has: arguments of the extender's pods, scheduler configurations in
+ConfigMaps, webhook configurations. Nothing is concluded from what cannot be read.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from gpucore.kubescheduler.cluster_policy import DEFAULT_POLICY, NO_SETS, ClusterPolicy
+from gpucore.topology.grouping import BY_LINKS
+from gpucore.wire.names import POLICY_NAMES, TOPOLOGY_NAMES, Names
+from gpucore.wire.pod.spec import Pod
+from gpuinspect.cluster.collect import ListRequest
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.sources.topology_sets import mounted_sets
+
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+CONFIGURATION: Final = "KubeSchedulerConfiguration"
+SCHEDULER_CONFIGS: Final = ListRequest(
+    "ConfigMap",
+    "/api/v1/configmaps",
+    {"labelSelector": "app.kubernetes.io/component in (scheduler,extender)"},
+)
+WEBHOOKS: Final = ListRequest(
+    "MutatingWebhookConfiguration",
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+)
+_COMPONENT: Final = "app.kubernetes.io/component"
+_CONTAINER: Final = "extender"
+
+
+def policy_of(snapshot: Snapshot, override: str = "") -> ClusterPolicy:
+    """The policies that the extender of this cluster is configured with.
+
+    Args:
+        snapshot: the cluster.
+        override: name of a policy to use in place of the extender's; empty for none.
+    """
+    oldest = sorted(
+        _extenders(snapshot), key=lambda each: (each[0].creation, each[0].namespace, each[0].name)
+    )
+    policies = [_policy(snapshot, pod, raw) for pod, raw in oldest]
+    policy = policies[0] if policies else ClusterPolicy()
+    others = {(p.name, p.topology) for p in policies}
+    if len(others) > 1:
+        policy = msgspec.structs.replace(policy, source=f"{policy.source}; extenders differ")
+    if override:
+        return msgspec.structs.replace(policy, name=override, source="given by --policy")
+    return policy
+
+
+def _extenders(snapshot: Snapshot) -> Iterator[tuple[Pod, msgspec.Raw]]:
+    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+        ours = pod.labels.get(_COMPONENT) in {"scheduler", "extender"}
+        live = not pod.finished and not pod.terminating
+        if ours and live and any(box.name == _CONTAINER for box in pod.containers):
+            yield pod, raw
+
+
+def _policy(snapshot: Snapshot, pod: Pod, raw: msgspec.Raw) -> ClusterPolicy:
+    arguments = _arguments(raw)
+    name = arguments.get("policy", DEFAULT_POLICY)
+    topology = arguments.get("topology-policy", BY_LINKS.policy)
+    path, source = arguments.get("topology-config"), f"set on pod {pod.namespace}/{pod.name}"
+    sets = mounted_sets(snapshot, raw, _CONTAINER, path) if path else None
+    return ClusterPolicy(
+        name=name if name in POLICY_NAMES else DEFAULT_POLICY,
+        topology=topology if topology in TOPOLOGY_NAMES else BY_LINKS.policy,
+        source=f"{source}; {sets.source}" if sets else source,
+        static=sets.static if sets else NO_SETS,
+        candidates=_number(arguments.get("candidates", "")),
+        percentage=_number(arguments.get("percentage-of-nodes", "")),
+    )
+
+
+def _number(text: str) -> int:
+    """A setting that is absent or no number counts as 0, the choice of kube-scheduler."""
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+class _Box(msgspec.Struct):
+    name: str = ""
+    args: list[str] | None = None
+    command: list[str] | None = None
+
+
+class _Spec(msgspec.Struct):
+    containers: list[_Box] | None = None
+
+
+class _Pod(msgspec.Struct):
+    spec: _Spec | None = None
+
+
+def _arguments(raw: msgspec.Raw) -> dict[str, str]:
+    """Flags of the extender's container; of a repeated one the last, as the program reads them."""
+    spec = msgspec.json.decode(raw, type=_Pod).spec or _Spec()
+    boxes = [box for box in spec.containers or () if box.name == _CONTAINER]
+    words = [word for box in boxes for word in (*(box.command or ()), *(box.args or ()))]
+    return dict(_flags(words))
+
+
+def _flags(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for place, word in enumerate(words):
+        name, equals, value = word.removeprefix("--").partition("=")
+        if word.startswith("--"):
+            following = words[place + 1] if place + 1 < len(words) else ""
+            yield name, value if equals else following
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+
+
+class _ConfigMap(msgspec.Struct):
+    data: Mapping[str, str] | None = None
+
+
+class _Named(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+def configurations(snapshot: Snapshot, names: Names) -> Iterator[dict[str, Any]]:
+    """Configurations of schedulers that call an extender for our resources."""
+    import yaml  # noqa: PLC0415 - most questions need none
+
+    for raw in snapshot.all("ConfigMap"):
+        for text in (msgspec.json.decode(raw, type=_ConfigMap).data or {}).values():
+            if CONFIGURATION not in text or names.gpu_mem not in text:
+                continue
+            try:
+                found = yaml.safe_load(text)
+            except yaml.YAMLError:
+                continue
+            if isinstance(found, dict):
+                yield found
+
+
+def scheduler_names(snapshot: Snapshot, names: Names) -> frozenset[str]:
+    """Names of the schedulers that call the extender; empty unknown.
+
+    A configuration without profiles is for the cluster's own scheduler.
+    """
+    found = set[str]()
+    for configuration in configurations(snapshot, names):
+        profiles = [p for p in configuration.get("profiles") or () if isinstance(p, dict)]
+        found.update(str(p.get("schedulerName") or DEFAULT_SCHEDULER) for p in profiles)
+        found |= set() if profiles else {DEFAULT_SCHEDULER}
+    return frozenset(found)
+
+
+def steered(snapshot: Snapshot) -> bool | None:
+    """Whether our webhook names the scheduler of new pods that name none; ``None`` unknown."""
+    if not snapshot.knows(WEBHOOKS.kind):
+        return None
+    raws = snapshot.all(WEBHOOKS.kind)
+    return any("gpushare" in msgspec.json.decode(raw, type=_Named).metadata.name for raw in raws)
+
+
+class Schedulers(msgspec.Struct, frozen=True):
+    """Which pods reach a scheduler that calls the extender.
+
+    Attributes:
+        names: of these schedulers; empty unknown.
+        steered: our webhook names the scheduler of new pods that name none; ``None`` unknown.
+    """
+
+    names: frozenset[str] = frozenset()
+    steered: bool | None = None
+
+    def misses(self, scheduler: str, *, new: bool = False) -> str:
+        """Why none of them sees a pod that names ``scheduler``; empty where one may.
+
+        Args:
+            scheduler: the name in its specification; empty for none.
+            new: the pod does not exist yet, so that the webhook may still change it.
+        """
+        named = scheduler or DEFAULT_SCHEDULER
+        if not self.names or named in self.names:
+            return ""
+        if new and named == DEFAULT_SCHEDULER and self.steered is not False:
+            return ""
+        return (
+            f"no scheduler that calls the extender has the name {named}: "
+            f"set spec.schedulerName to {' or '.join(sorted(self.names))}"
+        )
+
+
+def schedulers_of(snapshot: Snapshot, names: Names) -> Schedulers:
+    """The schedulers of a snapshot."""
+    return Schedulers(scheduler_names(snapshot, names), steered(snapshot))

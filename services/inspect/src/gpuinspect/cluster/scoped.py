@@ -1,0 +1,125 @@
+"""Reads as much of a cluster as the credentials allow: all of it, or one namespace.
+
+The whole cluster is requested first, because only then the core can decide again. What is forbidden
+is noted as missing; at least the pods of one namespace must be readable.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from gpucore.wire.errors import WireError
+from gpuinspect.cluster import snapshots
+from gpuinspect.cluster.collect import ClusterSource, ListRequest, listed
+from gpuinspect.cluster.snapshots import Snapshot
+from gpukube.errors import ForbiddenError, InvalidReplyError, KubeError
+
+if TYPE_CHECKING:
+    from gpukube.blocking import BlockingClient
+
+NODES: Final = ListRequest("Node", "/api/v1/nodes")
+PODS: Final = ListRequest("Pod", "/api/v1/pods")
+VIEWER: Final = "gpushare-viewer"
+"""ClusterRole of the chart with the rights of these commands."""
+_FORBIDDEN: Final = 403
+
+_Found = list[tuple[str, msgspec.Raw]]
+
+
+def read(source: ClusterSource, namespace: str, *wanted: ListRequest) -> Snapshot:
+    """Nodes, pods and the ``wanted`` lists, as far as they may be read.
+
+    Args:
+        source: where to read.
+        namespace: whose pods are needed; empty for those of all namespaces.
+        wanted: lists that are of use but not needed.
+
+    Raises:
+        InspectError: the snapshot file cannot be read.
+        KubeError: the pods cannot be read.
+        ConfigError: no credentials are found.
+    """
+    if source.snapshot is not None:
+        return snapshots.read(source.snapshot)
+    with source.connect() as kube:
+        return scoped(kube, namespace, wanted)
+
+
+def scoped(kube: "BlockingClient", namespace: str, wanted: Sequence[ListRequest] = ()) -> Snapshot:
+    """As :func:`read`, from a live API server.
+
+    Raises:
+        KubeError: the pods cannot be read, or an answer makes no sense.
+    """
+    missing: dict[str, str] = {}
+    objects = _needed(kube, namespace, missing)
+    for each in wanted:
+        try:
+            objects += _objects(kube, each)
+        except KubeError as error:
+            missing[each.kind] = str(error)
+    try:
+        found = snapshots.gather(objects)
+    except (msgspec.MsgspecError, WireError) as error:
+        raise InvalidReplyError(f"the API server's response cannot be parsed: {error}") from error
+    none: dict[str, tuple[msgspec.Raw, ...]] = {each.kind: () for each in wanted}
+    return msgspec.structs.replace(found, raw={**none, **found.raw}, missing=missing)
+
+
+def _needed(kube: "BlockingClient", namespace: str, missing: dict[str, str]) -> _Found:
+    try:
+        nodes = _objects(kube, NODES)
+    except ForbiddenError as error:
+        nodes, missing["Node"] = [], _refused(error)
+    try:
+        return nodes + _objects(kube, PODS)
+    except ForbiddenError as error:
+        reason = _refused(error)
+        if not namespace:
+            raise
+        missing["Pod"] = reason
+    return nodes + _objects(kube, ListRequest("Pod", f"/api/v1/namespaces/{namespace}/pods"))
+
+
+def _objects(kube: "BlockingClient", wanted: ListRequest) -> _Found:
+    return [(wanted.kind, item) for item in listed(kube, wanted)]
+
+
+def _refused(error: ForbiddenError) -> str:
+    """Its text, where it is about rights; an unknown user has none anywhere."""
+    if error.status != _FORBIDDEN:
+        raise error
+    return str(error)
+
+
+def is_partial(snapshot: Snapshot) -> bool:
+    """Some nodes or pods are unknown, so that the core cannot decide as the extender does."""
+    return not {"Node", "Pod"}.isdisjoint(snapshot.missing)
+
+
+def gaps(snapshot: Snapshot, follows: Mapping[str, str]) -> Iterator[str]:
+    """What could not be read, what follows, and which role gives the right; one sentence each.
+
+    Args:
+        snapshot: what could be read.
+        follows: what follows where a kind cannot be read; other kinds are not mentioned.
+    """
+    role = f"ClusterRole {VIEWER} of the chart gives the right"
+    for kind, sentence in follows.items():
+        if kind in snapshot.missing:
+            yield f"{sentence}: {snapshot.missing[kind]}; {role}"
+
+
+NO_CLAIMS: Final = {
+    "ResourceSlice": "ResourceSlices cannot be read, so GPUs offered as claims are missing",
+    "ResourceClaim": "ResourceClaims cannot be read, so what claims hold is missing",
+}
+"""What follows for commands that show allocations."""
+
+REASONS: Final = {
+    "Node": "nodes cannot be read, so reasons are the scheduler's own words",
+    "Pod": "pods of other namespaces cannot be read, so reasons are the scheduler's own words",
+    **NO_CLAIMS,
+}
+"""What follows for commands that give reasons."""

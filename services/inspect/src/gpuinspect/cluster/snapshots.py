@@ -1,0 +1,114 @@
+"""A cluster as one file: what ``kubectl get nodes,pods -A -o json`` prints.
+
+Any other kind in the list (events, config maps, daemon sets) is kept for the commands that can use
+it, so a dump of ``gpushare snapshot`` answers more than the two kinds alone.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from gpucore.wire.errors import WireError
+from gpucore.wire.nodes import Node, decode_node
+from gpucore.wire.pod.spec import Pod, decode_pod
+from gpuinspect.cluster.without_gc import uncollected
+from gpuinspect.errors import SnapshotError
+
+STDIN: Final = Path("-")
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The objects of a cluster at one moment.
+
+    Attributes:
+        raw: the objects as they came, by kind; those of pods and nodes in the order above.
+        missing: kinds that could not be read, with the reason; not the same as there being none.
+        forbidden: paths of lists that the credentials may not read.
+    """
+
+    nodes: tuple[Node, ...]
+    pods: tuple[Pod, ...]
+    raw: Mapping[str, tuple[msgspec.Raw, ...]] = msgspec.field(default_factory=dict)
+    missing: Mapping[str, str] = msgspec.field(default_factory=dict)
+    forbidden: frozenset[str] = frozenset()
+
+    def all(self, kind: str) -> tuple[msgspec.Raw, ...]:
+        """The raw objects of a kind."""
+        return self.raw.get(kind, ())
+
+    def knows(self, kind: str) -> bool:
+        """Objects of this kind were read, so that none here means none there."""
+        return kind in self.raw and kind not in self.missing
+
+
+class _List(msgspec.Struct):
+    kind: str = ""
+    items: list[msgspec.Raw] | None = None
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+_BEGINNING: Final = re.compile(
+    rb'\{\s*"apiVersion"\s*:\s*"[^"\\]*"\s*,\s*"kind"\s*:\s*"([A-Za-z]+)"'
+)
+"""How the API server and kubectl begin an object; saves reading all of it for its kind."""
+
+_LIST: Final = msgspec.json.Decoder(_List)
+_KIND: Final = msgspec.json.Decoder(_Kind)
+
+
+def read(path: Path) -> Snapshot:
+    """The snapshot in a file, or on standard input for ``-``.
+
+    Raises:
+        SnapshotError: it cannot be read or is no list of Kubernetes objects.
+    """
+    try:
+        raw = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
+    except OSError as error:
+        raise SnapshotError(f"cannot read the snapshot {path}: {error.strerror}") from error
+    try:
+        return decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        wanted = "what 'kubectl get nodes,pods -A -o json' prints"
+        raise SnapshotError(f"{path} is not {wanted}: {error}") from error
+
+
+def decode(raw: bytes) -> Snapshot:
+    """The objects of a list.
+
+    Raises:
+        msgspec.MsgspecError, WireError: the bytes are no list of Kubernetes objects.
+    """
+    page = _LIST.decode(raw)
+    if page.items is None:
+        raise WireError(f"it is a {page.kind or 'document'} without items")
+    return gather((page.kind.removesuffix("List"), item) for item in page.items)
+
+
+def gather(objects: Iterable[tuple[str, msgspec.Raw]]) -> Snapshot:
+    """A snapshot of objects, each with the kind of its list (a list of mixed kinds has none).
+
+    Raises:
+        msgspec.MsgspecError, WireError: an object is not what its kind promises.
+    """
+    kinds: dict[str, list[msgspec.Raw]] = {"Node": [], "Pod": []}
+    with uncollected():
+        for listed, raw in objects:
+            kinds.setdefault(listed or _kind_of(raw), []).append(raw)
+        return Snapshot(
+            nodes=tuple(map(decode_node, kinds["Node"])),
+            pods=tuple(map(decode_pod, kinds["Pod"])),
+            raw={kind: tuple(raws) for kind, raws in kinds.items()},
+        )
+
+
+def _kind_of(raw: msgspec.Raw) -> str:
+    begun = _BEGINNING.match(raw)
+    return begun[1].decode() if begun else _KIND.decode(raw).kind

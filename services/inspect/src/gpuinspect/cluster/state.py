@@ -1,0 +1,225 @@
+"""Computes the shown figures from the objects of a cluster, with the core's ledger.
+
+The figures therefore equal those of the scheduler extender. The only additional rule is the unit of
+a node whose plugin does not publish it: more than 100 units a GPU are taken for MiB, as in the
+original (wrong for GPUs of 101 GiB and more, so this project's plugin publishes the unit).
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from gpucore.accounting.claims import ClaimAccounts, holder
+from gpucore.accounting.device_info import DeviceInfo
+from gpucore.accounting.ledger import Ledger, rebuilt
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.explain.sentences import unit_of
+from gpucore.model import Allocation, Gpu
+from gpucore.node.isolation.burst import burst_units
+from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit, NodeName
+from gpucore.wire.claim.resource_claims import decode_claim
+from gpucore.wire.claim.resource_slices import decode_slice
+from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_KEY, UNHEALTHY_NAMESPACE, Names
+from gpucore.wire.nodes import Node, kept_by_plugin, unhealthy_indexes, unhealthy_node
+from gpucore.wire.quantity import amount
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.without_gc import uncollected
+from gpuinspect.errors import MissingObjectError
+from gpuinspect.queries.near import near
+from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary, PodSummary
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    labels: Mapping[str, str] | None = None
+
+
+class _ConfigMap(msgspec.Struct):
+    metadata: _Metadata
+    data: Mapping[str, str] | None = None
+
+
+def books(snapshot: Snapshot, names: Names) -> Ledger:
+    """The ledger that these objects give.
+
+    Raises:
+        WireError: an amount is no Kubernetes quantity (no API server accepts such an object).
+    """
+    with uncollected():
+        ledger = rebuilt(names, map(_whole, snapshot.nodes), snapshot.pods)
+    for raw in snapshot.all("ConfigMap"):
+        config_map = msgspec.json.decode(raw, type=_ConfigMap)
+        metadata = config_map.metadata
+        node = unhealthy_node(metadata.name)
+        if metadata.namespace != UNHEALTHY_NAMESPACE or kept_by_plugin(metadata.labels):
+            continue
+        if node is not None:
+            text = (config_map.data or {}).get(UNHEALTHY_KEY, "")
+            ledger.unhealthy_changed(node, unhealthy_indexes(text))
+    _enter_claims(snapshot, ledger)
+    return ledger
+
+
+def _enter_claims(snapshot: Snapshot, ledger: Ledger) -> None:
+    accounts = ClaimAccounts(ledger, CLAIM_DRIVER)
+    with uncollected():
+        accounts.relist_slices(map(decode_slice, snapshot.all("ResourceSlice")))
+        accounts.relist_claims(map(decode_claim, snapshot.all("ResourceClaim")))
+
+
+def _whole(node: Node) -> Node:
+    """Kubelet reports both; a hand-made file may have only the field that the original read."""
+    if node.capacity:
+        return node
+    return msgspec.structs.replace(node, capacity=node.allocatable)
+
+
+def shares(snapshot: Snapshot, names: Names, *, only: Collection[str] = ()) -> ClusterView:
+    """The nodes that offer shares, by name; or those named by ``only``, whatever they offer.
+
+    Raises:
+        MissingObjectError: there is no node of a name.
+        WireError: as :func:`books`.
+    """
+    return shown(books(snapshot, names), snapshot.nodes, only=only)
+
+
+def shown(ledger: Ledger, nodes: Iterable[Node], *, only: Collection[str] = ()) -> ClusterView:
+    """As :func:`shares`, from an existing ledger.
+
+    Raises:
+        MissingObjectError: there is no node of a name.
+    """
+    known = list(nodes)
+    chosen = [each for each in known if _wanted(each, ledger, only)]
+    for name in only:
+        if all(each.name != name for each in chosen):
+            others = near(name, (each.name for each in known))
+            raise MissingObjectError(f'nodes "{name}" not found{others}')
+    chosen.sort(key=lambda each: each.name)
+    return view(ledger, chosen, ledger.names)
+
+
+def _wanted(node: Node, ledger: Ledger, only: Collection[str]) -> bool:
+    if only:
+        return node.name in only
+    node_info, names = ledger.node(node.name), ledger.names
+    if node_info is not None and node_info.shape.claims:
+        return True
+    offered = (node.allocatable.get(names.gpu_mem), node.capacity.get(names.gpu_mem))
+    return any(amount(text) > 0 for text in offered if text is not None)
+
+
+def view(ledger: Ledger, nodes: Iterable[Node], names: Names) -> ClusterView:
+    """These nodes with every amount in one unit: theirs where they agree, else MiB."""
+    node_infos = [(node, _node_info(ledger, node.name)) for node in nodes]
+    units = {unit_of(node_info) for _, node_info in node_infos if node_info.cards}
+    unit = units.pop() if len(units) == 1 else MIB if units else GIB
+    return ClusterView(tuple(_node(*pair, unit=unit, names=names) for pair in node_infos), unit)
+
+
+def _node_info(ledger: Ledger, name: NodeName) -> NodeInfo:
+    node_info = ledger.node(name)
+    return NodeInfo(name) if node_info is None else node_info
+
+
+def _node(node: Node, node_info: NodeInfo, *, unit: MemoryUnit, names: Names) -> NodeSummary:
+    own = unit_of(node_info) if node_info.cards else unit
+    scale = own.mib // unit.mib
+    cards = [_card(card, card.gpu, scale) for card in node_info.cards.values() if card.gpu]
+    lost = sum(card.used for card in node_info.cards.values() if card.gpu is None)
+    held = (each for each in node_info.allocations.values() if _is_shown(each, node_info))
+    pods = (_pod(allocation, node_info, scale) for allocation in held)
+    return NodeSummary(
+        name=node.name,
+        address=node.address,
+        cards=tuple(cards),
+        total=_total(node, node_info, names) * scale,
+        used=sum(card.used for card in cards) + (lost + node_info.pending) * scale,
+        pending=node_info.pending * scale,
+        lost=lost * scale,
+        pods=tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid))),
+        ready=node.ready,
+        cordoned=node.unschedulable,
+        explicit=node_info.unit is not None,
+        unit=str(own),
+        driver=node_info.inventory.driver if node_info.inventory else "",
+    )
+
+
+def _total(node: Node, node_info: NodeInfo, names: Names) -> int:
+    """Units of the GPUs; of a node with an original plugin, what kubelet can allocate."""
+    if node_info.unit is None:
+        return amount(node.allocatable.get(names.gpu_mem, "0"))
+    return node_info.total_units
+
+
+def _card(card: DeviceInfo, gpu: Gpu, scale: int) -> GpuSummary:
+    return GpuSummary(
+        index=card.index,
+        total=card.total * scale,
+        used=_used(card) * scale,
+        core=card.core_used,
+        whole=_is_whole(card),
+        healthy=card.healthy,
+        mode="mig" if gpu.mig else gpu.isolation.value,
+        model=gpu.model,
+        uuid=gpu.uuid,
+        memory_mib=gpu.memory_mib,
+    )
+
+
+def _is_whole(card: DeviceInfo) -> bool:
+    return any(hold.whole for hold in card.holders.values())
+
+
+def _used(card: DeviceInfo) -> int:
+    """Units in use; a GPU that is held whole has none left to share."""
+    return max(card.used, card.total) if _is_whole(card) else card.used
+
+
+def _is_shown(allocation: Allocation, node_info: NodeInfo) -> bool:
+    """Of a pod whose extended resource is allocated by a claim, the claim is shown."""
+    indexes = node_info.cards.keys()
+    known = any(node_info.cards[index].holders.get(allocation.uid) for index in indexes)
+    return known or allocation.users is not None or not node_info.shape.claims
+
+
+def _pod(allocation: Allocation, node_info: NodeInfo, scale: int) -> PodSummary:
+    uid, name = holder(allocation)
+    return PodSummary(
+        uid=uid,
+        namespace=allocation.namespace,
+        name=name,
+        claim="" if allocation.users is None else allocation.name,
+        cards={index: units * scale for index, units in _held(allocation, node_info).items()},
+        limits={index: units * scale for index, units in _limits(allocation, node_info).items()},
+        core=allocation.placement.core,
+        group=allocation.placement.group,
+        pending=node_info.shape.counted(allocation.pending, allocation.unit) * scale,
+        state=allocation.state.value,
+        faults=allocation.faults,
+    )
+
+
+def _limits(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:
+    """What a pod may use beyond its share, where the driver limits memory."""
+    held = _held(allocation, node_info) if allocation.burst else {}
+    burst = node_info.shape.counted(allocation.burst, allocation.unit)
+    cards = {index: node_info.cards[index] for index in held}
+    found = {
+        index: burst_units(burst, held[index], len(held), card.total)
+        for index, card in cards.items()
+        if card.gpu and card.gpu.isolation.uses_driver
+    }
+    return {index: units for index, units in found.items() if units > held[index]}
+
+
+def _held(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:
+    held = {}
+    for index, card in node_info.cards.items():
+        hold = card.holders.get(allocation.uid)
+        if hold is not None:
+            held[index] = card.total if hold.whole else hold.mem
+    return held

@@ -1,0 +1,116 @@
+"""``gpushare install-scheduler`` and ``uninstall-scheduler``: kubeadm's own kube-scheduler.
+
+For a chart in mode ``extender``. To be run as root on every control-plane node, one after the
+other; without ``--apply`` they only show what they would change.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpuinspect.cluster.collect import ClusterSource
+from gpuinspect.commands.options.reading import Context, Kubeconfig, Timeout, fail, note
+from gpuinspect.controlplane import plan as plans
+from gpuinspect.controlplane.carrying import carry_out
+from gpuinspect.controlplane.cluster import offered, wait_running
+from gpuinspect.controlplane.files import Files
+from gpuinspect.controlplane.manifest import read
+from gpuinspect.controlplane.plan import ChangePlan, Found
+from gpuinspect.errors import FAILURES
+from gpukube.blocking import BlockingClient
+
+Apply = Annotated[
+    bool, typer.Option("--apply", help="apply the change; without this flag it is only shown")
+]
+Root = Annotated[
+    Path, typer.Option(help="root directory of the node's file system", metavar="FOLDER")
+]
+Node = Annotated[
+    str | None, typer.Option(help="name of this node; default its host name", metavar="NAME")
+]
+Wait = Annotated[
+    float,
+    typer.Option(help="seconds to wait for kube-scheduler before the change is rolled back", min=1),
+]
+
+
+class _Node:
+    """The node that the command is for: its files, and the API server about it."""
+
+    def __init__(self, files: Files, kube: BlockingClient, name: str, *, wait: float) -> None:
+        self.files = files
+        self.kube = kube
+        self._name = name
+        self._wait = wait
+
+    def finish(self, found: Found, plan: ChangePlan, *, apply: bool) -> None:
+        """Show the plan, and carry it out where that is wanted."""
+        if not plan.changes:
+            note("nothing to do")
+            return
+        sys.stdout.write(plan.diff())
+        if not apply:
+            note("nothing was changed; run the command with --apply to apply it")
+            return
+        note("waiting for kube-scheduler")
+        before = read(found.manifest).ours
+        carry_out(plan, self.files, self._running, before=before)
+        note("done")
+
+    def _running(self, config: str) -> None:
+        wait_running(self.kube, self._name, config, seconds=self._wait)
+
+
+def install_scheduler(
+    *,
+    apply: Apply = False,
+    namespace: Annotated[
+        str, typer.Option("-n", "--namespace", help="where the chart is installed")
+    ] = "gpushare",
+    root: Root = Path("/"),
+    node: Node = None,
+    wait: Wait = 180.0,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: Timeout = 30.0,
+) -> None:
+    """Configure this control-plane node's kube-scheduler to call the extender."""
+    try:
+        here = _here(root, node, wait, (kubeconfig, context, request_timeout))
+        found = here.files.found()
+        plan = plans.install(found, offered(here.kube, namespace))
+        here.finish(found, plan, apply=apply)
+    except FAILURES as error:
+        fail(error)
+
+
+def uninstall_scheduler(
+    *,
+    apply: Apply = False,
+    root: Root = Path("/"),
+    node: Node = None,
+    wait: Wait = 180.0,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: Timeout = 30.0,
+) -> None:
+    """Restore the original manifest of this control-plane node's kube-scheduler, byte for byte."""
+    try:
+        here = _here(root, node, wait, (kubeconfig, context, request_timeout))
+        found = here.files.found()
+        here.finish(found, plans.uninstall(found), apply=apply)
+    except FAILURES as error:
+        fail(error)
+
+
+def _here(
+    root: Path, node: str | None, wait: float, access: tuple[Path | None, str | None, float]
+) -> _Node:
+    """Kubeadm's own kubeconfig is the default, as for other tools on such a node."""
+    files = Files(root)
+    kubeconfig, context, timeout = access
+    path = kubeconfig or (files.admin() if context is None else None)
+    kube = ClusterSource(path, context, None, timeout).connect()
+    return _Node(files, kube, node or files.hostname(), wait=wait)

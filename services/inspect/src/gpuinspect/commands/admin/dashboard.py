@@ -1,0 +1,145 @@
+"""``gpushare dashboard``: the dashboard, on this machine or in the cluster."""
+
+import ssl
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+import uvicorn
+
+from gpuinspect.cluster.collect import (
+    CLAIM_LISTS,
+    CONFIG_MAPS,
+    FAILED_SCHEDULING,
+    GPU_HEALTH,
+    ListRequest,
+    LiveReader,
+)
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.tokens import TokenReviewer
+from gpuinspect.commands.options.reading import Reader, note, reading
+from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
+from gpuinspect.queries.usage import Figures
+from gpuinspect.sources.prometheus import gpu_figures, pod_figures
+from gpuinspect.web.app import Job, make_app
+from gpuinspect.web.feed import Feed
+from gpuinspect.web.hosts import is_local
+from gpuinspect.web.listening import listen
+from gpukube.server.certificates import CertificateWatcher
+
+
+@reading
+def dashboard(
+    reader: Reader,
+    *,
+    host: Annotated[
+        str, typer.Option(envvar="GPUSHARE_HOST", help="address to listen on")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(envvar="GPUSHARE_PORT", help="port to listen on", min=0, max=65535)
+    ] = 8080,
+    interval: Annotated[
+        float, typer.Option(envvar="GPUSHARE_INTERVAL", help="seconds between reads", min=0.1)
+    ] = 5.0,
+    require_token: Annotated[
+        bool,
+        typer.Option(
+            "--require-token",
+            envvar="GPUSHARE_REQUIRE_TOKEN",
+            help="require a bearer token that may list pods in all namespaces",
+        ),
+    ] = False,
+    prometheus: Annotated[
+        str,
+        typer.Option(
+            envvar="GPUSHARE_PROMETHEUS",
+            help="address of Prometheus for memory in use, such as http://localhost:9090",
+            metavar="URL",
+        ),
+    ] = "",
+    unhealthy_configmaps: Annotated[
+        bool,
+        typer.Option(
+            "--unhealthy-configmaps",
+            envvar="GPUSHARE_UNHEALTHY_CONFIGMAPS",
+            help="read the ConfigMaps of kube-system for GPUs that unhealthy-gpu-NODE withdraws",
+        ),
+    ] = False,
+    tls_certificates: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="GPUSHARE_TLS_CERTIFICATES",
+            metavar="FOLDER",
+            help="directory with tls.crt and tls.key; serves the dashboard over TLS",
+        ),
+    ] = None,
+) -> None:
+    """Serve the dashboard: the cluster's GPUs and pods, live and read-only."""
+    if require_token and reader.source.snapshot is not None:
+        raise typer.BadParameter(
+            "--require-token needs a cluster; it cannot be combined with --snapshot"
+        )
+    reviewer = TokenReviewer(reader.source.connect()) if require_token else None
+    maps = (CONFIG_MAPS,) if unhealthy_configmaps else ()
+    claims = (*CLAIM_LISTS, DEVICE_CLASSES, claim_templates(""))
+    wanted = (*maps, FAILED_SCHEDULING, GPU_HEALTH, *claims)
+    measure = partial(_measured, prometheus) if prometheus else None
+    feed = Feed(_reads(reader, wanted), reader.names, interval=interval, measure=measure)
+    local = is_local(host)
+    if not local and reviewer is None:
+        note(
+            "every client of this address can read the pods of all namespaces: see --require-token"
+        )
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+    context, follow = _tls(tls_certificates)
+    scheme = "http" if context is None else "https"
+    app = make_app(feed, reviewer, local_only=local, beside=follow)
+    configure = partial(
+        uvicorn.Config,
+        host=host,
+        port=port,
+        ssl_context_factory=None if context is None else lambda _config, _default: context,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=2,  # event streams never end by themselves
+    )
+    listen(
+        app,
+        configure,
+        lambda taken: note(f"{scheme}://{host}:{taken}/ - stop with Ctrl-C"),
+        lambda: note(f"error: cannot listen on {host}:{port}: choose another port with --port"),
+    )
+
+
+def _tls(folder: Path | None) -> tuple[ssl.SSLContext | None, Sequence[Job]]:
+    """The context of the listener, and the job that uses each new certificate."""
+    if folder is None:
+        return None, ()
+    watcher = CertificateWatcher(folder)
+    known = watcher.stamps()
+    try:
+        context = watcher.context()
+    except OSError as error:
+        raise typer.BadParameter(f"--tls-certificates {folder}: {error}") from error
+    return context, [partial(watcher.follow, context, known)]
+
+
+def _measured(url: str) -> Figures:
+    """Memory in use of pods and GPUs.
+
+    Raises:
+        PrometheusError: Prometheus does not respond.
+    """
+    return Figures(pods=pod_figures(url), gpus=gpu_figures(url).used_bytes)
+
+
+def _reads(reader: Reader, wanted: Sequence[ListRequest]) -> Callable[[], Snapshot]:
+    """Reads the file again and again, or the cluster over one connection."""
+    if reader.source.snapshot is not None:
+        return reader.source.read
+    kube = reader.source.connect()
+    return LiveReader(kube, wanted)

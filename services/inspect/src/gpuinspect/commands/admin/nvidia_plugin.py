@@ -1,0 +1,94 @@
+"""``gpushare hold-nvidia-plugin`` and ``release-nvidia-plugin``: one device plugin on a node.
+
+To be run once, by a person who may patch DaemonSets and nodes; without ``--apply`` they only show
+what they would change.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from gpuinspect.cluster.collect import ClusterSource
+from gpuinspect.commands.admin.controlplane import Apply
+from gpuinspect.commands.options.reading import Context, Kubeconfig, Timeout, fail, note
+from gpuinspect.controlplane.nvidia_plugin import (
+    Patch,
+    changed_since,
+    hold,
+    holders,
+    release,
+    static_plugins,
+)
+from gpuinspect.errors import FAILURES
+from gpukube.blocking import BlockingClient
+
+DAEMON_SETS = "/apis/apps/v1/daemonsets"
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/pods"
+
+
+def hold_nvidia_plugin(
+    *,
+    apply: Apply = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: Timeout = 30.0,
+) -> None:
+    """Exclude NVIDIA's own device plugin from nodes labelled gpushare=true or gputopology=true."""
+    try:
+        kube = _kube(kubeconfig, context, request_timeout)
+        nodes, pods = _items(kube, NODES), _items(kube, PODS)
+        patches = list(hold(_items(kube, DAEMON_SETS), nodes))
+        for name in static_plugins(pods):
+            note(f"{name} is a static pod: move its file out of kubelet's manifests by hand")
+        for name in holders(pods, nodes):
+            note(f"{name} keeps its GPUs, which may also be allocated as shares, until it ends")
+        _finish(kube, patches, apply=apply)
+    except FAILURES as error:
+        fail(error)
+
+
+def release_nvidia_plugin(
+    *,
+    apply: Apply = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: Timeout = 30.0,
+) -> None:
+    """Restore NVIDIA's device plugin as it was before hold-nvidia-plugin."""
+    try:
+        kube = _kube(kubeconfig, context, request_timeout)
+        daemon_sets = _items(kube, DAEMON_SETS)
+        for name in changed_since(daemon_sets):
+            note(f"{name} is left as it is: its affinity was changed after hold-nvidia-plugin")
+        _finish(kube, list(release(daemon_sets, _items(kube, NODES))), apply=apply)
+    except FAILURES as error:
+        fail(error)
+
+
+def _kube(kubeconfig: Path | None, context: str | None, timeout: float) -> BlockingClient:
+    return ClusterSource(kubeconfig, context, None, timeout).connect()
+
+
+def _finish(kube: BlockingClient, patches: Iterable[Patch], *, apply: bool) -> None:
+    """Show every change, and make it where that is wanted."""
+    patches = tuple(patches)
+    for patch in patches:
+        sys.stdout.write(f"{patch.title}\n")
+        if apply:
+            kube.json_patch(patch.path, patch.operations)
+    if not patches:
+        note("nothing to do")
+    elif not apply:
+        note("nothing was changed; run the command with --apply to apply it")
+
+
+def _items(kube: BlockingClient, path: str) -> list[dict[str, Any]]:
+    return list(_listed(kube, path))
+
+
+def _listed(kube: BlockingClient, path: str) -> Iterator[dict[str, Any]]:
+    for page in kube.pages(path):
+        yield from json.loads(page)["items"]

@@ -1,0 +1,179 @@
+"""``gpushare explain pod`` and ``explain deploy/NAME``: why pods wait, or why they have their GPUs.
+
+A word with a slash is taken as kubectl takes it: ``explain deploy/web`` is ``explain deployment
+web``. With the rights of one namespace the scheduler's own words are the reason.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from gpucore.explain.documents import pod_explanation
+from gpucore.explain.pod_states import Explanation
+from gpucore.steps import complete
+from gpucore.wire.pod.spec import Pod
+from gpucore.wire.pods import pod_request_of
+from gpuinspect.cluster.candidates import raw_pod
+from gpuinspect.cluster.collect import COUNTED, ListRequest
+from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
+from gpuinspect.cluster.scoped import REASONS, gaps, is_partial, read
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.commands.options import answers
+from gpuinspect.commands.options.formats import Format, Output, emit, names_only
+from gpuinspect.commands.options.namespaces import Namespace, chosen
+from gpuinspect.commands.options.policies import PolicyName, check_policy
+from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.documents.workload import workload_explanation
+from gpuinspect.layout.explanation import explanation
+from gpuinspect.layout.explanation import workload as blocks
+from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
+from gpuinspect.queries.explain import explain as explain_pod
+from gpuinspect.queries.explain import find
+from gpuinspect.queries.standings import Standings
+from gpuinspect.queries.workloads import (
+    KINDS,
+    Alike,
+    WorkloadRef,
+    alike,
+    kind_of,
+    refused_pods,
+    uids_of,
+)
+from gpuinspect.terminal import output as terminal
+
+
+class KindGroup(TyperGroup):
+    """Takes ``deploy/NAME`` and the short names of kinds as kubectl does."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a kind: of its name, a short name, or ``KIND/NAME``."""
+        return super().get_command(ctx, kind_of(cmd_name.partition("/")[0]) or cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command of the first word, with what follows its slash as the first argument."""
+        word, slash, name = args[0].partition("/")
+        whole = not slash or not kind_of(word)
+        return super().resolve_command(ctx, args if whole else [word, name, *args[1:]])
+
+
+app = typer.Typer(cls=KindGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+
+@app.callback()
+def explain() -> None:
+    """Say why pods wait: explain pod NAME, explain deploy/NAME."""
+
+
+@app.command("pod")
+@reading
+def pod(
+    reader: Reader,
+    name: Annotated[
+        str,
+        typer.Argument(help="the pod, with or without namespace", autocompletion=answers.pods),
+    ],
+    *,
+    namespace: Namespace = "",
+    policy: PolicyName = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Explain why a pod is pending, or why it has its GPU, and suggest what would help."""
+    where, name = _named(reader, namespace, name, "pod")
+    check_policy(policy)
+    lists = (*_lists(where), _events(where, name))
+    snapshot = read(reader.source, where, *lists)
+    asked = find(snapshot, namespace=where, name=name)
+    standings = Standings(snapshot, reader.names, policy=policy)
+    found = _explanation(snapshot, asked, standings)
+    if output.is_document:
+        emit(complete(pod_explanation(found, standings.cluster)), output)
+    elif output is Format.NAME:
+        names_only("node", found.fits)
+    else:
+        wide = output is Format.WIDE
+        sys.stdout.write(explanation(found, wide=wide, width=terminal.width()))
+    for sentence in gaps(snapshot, REASONS):
+        note(f"note: {sentence}")
+
+
+def _explanation(snapshot: Snapshot, asked: Pod, standings: Standings) -> Explanation:
+    raw = raw_pod(snapshot, asked)
+    facts = standings.claims_of(asked, raw)
+    if facts is not None:
+        return standings.explained_claims(facts)
+    pod_request = pod_request_of(asked, standings.ledger.names)
+    if pod_request is None or not is_partial(snapshot):
+        return explain_pod(snapshot, asked, standings.cluster)
+    return standings.standing(asked, pod_request, raw).found
+
+
+def _workload(kind: str) -> Callable[..., None]:
+    @reading
+    def workload(
+        reader: Reader,
+        name: Annotated[str, typer.Argument(help=f"the {KINDS[kind]}, with or without namespace")],
+        *,
+        namespace: Namespace = "",
+        policy: PolicyName = "",
+        output: Output = Format.TABLE,
+    ) -> None:
+        where, name = _named(reader, namespace, name, kind)
+        check_policy(policy)
+        asked = WorkloadRef(KINDS[kind], where, name)
+        lists = (*_lists(where), _failed_creations(where))
+        snapshot = read(reader.source, where, *lists)
+        uids = uids_of(snapshot, asked)
+        standings = Standings(snapshot, reader.names, policy=policy)
+        groups = alike(standings.of(where, only=uids))
+        _show(asked, groups, refused_pods(snapshot, asked), list(gaps(snapshot, REASONS)), output)
+
+    workload.__doc__ = f"Explain the pods of a {KINDS[kind]} in groups by reason."
+    return workload
+
+
+def _show(
+    asked: WorkloadRef, groups: Sequence[Alike], refused: str, unread: Sequence[str], output: Format
+) -> None:
+    if output.is_document:
+        emit(workload_explanation(asked, groups, not_created=refused, gaps=unread), output)
+        return
+    if output is Format.NAME:
+        names_only("pod", (each.pod.name for group in groups for each in group.pods))
+    else:
+        wide, width = output is Format.WIDE, terminal.width()
+        sys.stdout.write(blocks(asked, groups, not_created=refused, wide=wide, width=width))
+        sys.stdout.flush()
+    for sentence in unread:
+        note(f"note: {sentence}")
+
+
+for _kind in KINDS:
+    app.command(_kind)(_workload(_kind))
+
+
+def _named(reader: Reader, namespace: str, name: str, kind: str) -> tuple[str, str]:
+    namespace, slash, name = name.rpartition("/") if "/" in name else (namespace, "", name)
+    if not name or "/" in namespace or (slash and not namespace):
+        fail(f"a {kind} is NAME or NAMESPACE/NAME")
+    return chosen(reader.source, namespace), name
+
+
+def _lists(namespace: str) -> tuple[ListRequest, ...]:
+    claims = (DEVICE_CLASSES, claim_templates(namespace))
+    return (*COUNTED, *claims, SCHEDULER_CONFIGS, WEBHOOKS)
+
+
+def _events(namespace: str, name: str) -> ListRequest:
+    return ListRequest(
+        "Event",
+        f"/api/v1/namespaces/{namespace}/events",
+        {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={name}"},
+    )
+
+
+def _failed_creations(namespace: str) -> ListRequest:
+    path = f"/api/v1/namespaces/{namespace}/events"
+    return ListRequest("Event", path, {"fieldSelector": "reason=FailedCreate"})

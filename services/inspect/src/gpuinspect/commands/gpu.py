@@ -1,0 +1,119 @@
+"""``kubectl inspect gpu``: exclusive GPUs, who holds them, and how they are joined."""
+
+import sys
+from typing import Annotated
+
+import msgspec
+import typer
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.topology.codec import node_matrix
+from gpucore.wire.documents import API_VERSION
+from gpucore.wire.names import NODE_TYPE, Names
+from gpucore.wire.nodes import Node
+from gpuinspect.cluster.collect import COUNTED
+from gpuinspect.cluster.schedulers import policy_of
+from gpuinspect.cluster.state import books
+from gpuinspect.commands.options import answers
+from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
+from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.commands.options.selecting import Selector, selected
+from gpuinspect.errors import MissingObjectError
+from gpuinspect.layout.gpunode import GpuNode, GpuWithPods, summary
+from gpuinspect.layout.gpunode import details as detail_text
+
+
+class GpuNodeDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """One node; ``links`` is ``"0-1"`` to what joins the two GPUs."""
+
+    name: str
+    node_type: str
+    all_gpu: int
+    used_gpu: int
+    gpus: list[GpuWithPods]
+    links: dict[str, list[str]]
+
+
+class GpuNodeList(msgspec.Struct, frozen=True, rename="camel"):
+    """The answer of ``kubectl inspect gpu -o json``; ``policy`` chooses GPUs by their links."""
+
+    api_version: str
+    kind: str
+    items: list[GpuNodeDoc]
+    policy: str
+
+
+@reading
+def gpu(
+    reader: Reader,
+    node: Annotated[
+        str, typer.Argument(help="only this node", metavar="NODE", autocompletion=answers.nodes)
+    ] = "",
+    *,
+    details: Annotated[
+        bool, typer.Option("-d", "--details", help="also show the link matrix")
+    ] = False,
+    selector: Selector = "",
+    output: Output = Format.TABLE,
+    no_headers: NoHeaders = False,
+) -> None:
+    """Show the number of GPUs and of GPUs in use; with -d also how they are connected."""
+    snapshot = selected(reader.source.read(*COUNTED), selector)
+    ledger = books(snapshot, reader.names)
+    nodes = [each for each in snapshot.nodes if node in {"", each.name}]
+    if node and not nodes:
+        raise MissingObjectError(f'nodes "{node}" not found')
+    found = [_gpu_node(each, ledger.nodes()[each.name], reader.names) for each in nodes]
+    policy = policy_of(snapshot)
+    found = sorted((each for each in found if each.cards), key=lambda each: each.name)
+    if not found:
+        fail("no node offers exclusive GPUs")
+    if output.is_document:
+        documents = [_document(each) for each in found]
+        emit(GpuNodeList(API_VERSION, "GpuNodeList", documents, policy.topology), output)
+    elif output is Format.NAME:
+        names_only("node", (each.name for each in found))
+    elif details:
+        sys.stdout.write(detail_text(found, policy.topology))
+        _notes(found)
+    else:
+        sys.stdout.write(summary(found, headers=not no_headers))
+
+
+def _gpu_node(node: Node, node_info: NodeInfo, names: Names) -> GpuNode:
+    cards = []
+    for card in node_info.cards.values():
+        if card.gpu is not None:
+            allocations = (node_info.allocations[uid] for uid in card.holders)
+            holders = tuple(
+                sorted(f"{allocation.namespace}/{allocation.name}" for allocation in allocations)
+            )
+            facts = card.gpu
+            cards.append(
+                GpuWithPods(card.index, facts.uuid, facts.model, facts.numa, card.healthy, holders)
+            )
+    matrix = node_matrix(node, names)
+    return GpuNode(node.name, node.annotations.get(NODE_TYPE, ""), tuple(cards), matrix)
+
+
+def _notes(nodes: list[GpuNode]) -> None:
+    for node in nodes:
+        for remark in node.matrix.notes if node.matrix else ():
+            note(f"note: {node.name}: {remark}")
+
+
+def _links(node: GpuNode) -> dict[str, list[str]]:
+    if node.matrix is None:
+        return {}
+    return {f"{a}-{b}": list(links) for (a, b), links in sorted(node.matrix.links.items())}
+
+
+def _document(node: GpuNode) -> GpuNodeDoc:
+    return GpuNodeDoc(
+        name=node.name,
+        node_type=node.node_type,
+        all_gpu=len(node.cards),
+        used_gpu=len(node.used),
+        gpus=list(node.cards),
+        links=_links(node),
+    )

@@ -1,0 +1,116 @@
+"""``gpushare inspect`` and ``kubectl inspect gpushare``: allocated memory of each GPU.
+
+``kubectl inspect gpushare`` always prints the original's table, and so does ``gpushare inspect``
+into a pipe or a file. On a terminal ``gpushare inspect`` prints a layout that fits its width.
+"""
+
+import sys
+from enum import StrEnum
+from typing import Annotated, Final
+
+import msgspec
+import typer
+
+from gpuinspect.cluster import state
+from gpuinspect.cluster.collect import COUNTED
+from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
+from gpuinspect.commands.options import answers
+from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
+from gpuinspect.commands.options.reading import Reader, note, reading
+from gpuinspect.commands.options.selecting import Selector, selected
+from gpuinspect.documents.inspect import node_share_list
+from gpuinspect.layout.fitted import fitted
+from gpuinspect.layout.notes import notes
+from gpuinspect.layout.shares import details as detail_text
+from gpuinspect.layout.shares import summary, wide
+from gpuinspect.queries.views import ClusterView
+from gpuinspect.terminal import output as terminal
+
+OWN_NAME: Final = "gpushare"
+"""Program under which the layout fits the terminal."""
+
+
+class Order(StrEnum):
+    """Values of ``--sort-by``."""
+
+    NAME = "name"
+    FREE = "free"
+    USED = "used"
+
+
+@reading
+def inspect(
+    reader: Reader,
+    ctx: typer.Context,
+    node: Annotated[
+        str, typer.Argument(help="only this node", metavar="NODE", autocompletion=answers.nodes)
+    ] = "",
+    *,
+    details: Annotated[bool, typer.Option("-d", "--details", help="a line for every pod")] = False,
+    namespace: Annotated[
+        str, typer.Option("-n", "--namespace", help="only pods of this namespace, with -d")
+    ] = "",
+    all_namespaces: Annotated[
+        bool, typer.Option("-A", "--all-namespaces", help="pods of all namespaces (default)")
+    ] = False,
+    selector: Selector = "",
+    sort_by: Annotated[
+        Order, typer.Option(help="order of the nodes; free, used: highest part of the memory first")
+    ] = Order.NAME,
+    output: Output = Format.TABLE,
+    no_headers: NoHeaders = False,
+) -> None:
+    """Show allocated GPU memory of every GPU on nodes that share GPUs."""
+    snapshot = selected(reader.source.read(*COUNTED), selector)
+    everything = _sorted(state.shares(snapshot, reader.names, only=[node] if node else []), sort_by)
+    view = _only(everything, namespace) if namespace and not all_namespaces else everything
+    if output.is_document:
+        emit(node_share_list(view), output)
+    elif output is Format.NAME:
+        names_only("node", (each.name for each in view.nodes))
+    else:
+        own = ctx.find_root().info_name == OWN_NAME and not no_headers
+        columns = terminal.width() if own else None
+        wide_form = output is Format.WIDE
+        _print(view, columns, details=details, wide_form=wide_form, headers=not no_headers)
+        for sentence in (*notes(everything), *gaps(snapshot, NO_CLAIMS)):
+            note(f"note: {sentence}")
+
+
+def _sorted(view: ClusterView, order: Order) -> ClusterView:
+    """The nodes in this order; equal ones by name."""
+    if order is Order.NAME:
+        return view
+    sign = 1 if order is Order.FREE else -1
+    nodes = sorted(view.nodes, key=lambda n: (sign * n.used / max(n.total, 1), n.name))
+    return msgspec.structs.replace(view, nodes=tuple(nodes))
+
+
+def _only(view: ClusterView, namespace: str) -> ClusterView:
+    """The rows of one namespace; the sums stay those of the node."""
+    return msgspec.structs.replace(
+        view,
+        nodes=tuple(
+            msgspec.structs.replace(
+                node, pods=tuple(pod for pod in node.pods if pod.namespace == namespace)
+            )
+            for node in view.nodes
+        ),
+    )
+
+
+def _print(
+    view: ClusterView, columns: int | None, *, details: bool, wide_form: bool, headers: bool
+) -> None:
+    if not view.nodes:
+        note("no node offers shares of GPU memory (see 'gpushare doctor')")
+        return
+    if details:
+        sys.stdout.write(detail_text(view))
+    elif wide_form:
+        sys.stdout.write(wide(view, headers=headers))
+    elif columns is not None:
+        sys.stdout.write(fitted(view, columns, blocks=terminal.shows("█░")))
+    else:
+        sys.stdout.write(summary(view, headers=headers))
+    sys.stdout.flush()

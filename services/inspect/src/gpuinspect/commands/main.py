@@ -1,0 +1,159 @@
+"""The ``gpushare`` command and its doors under the originals' names.
+
+Sub commands are imported when they are called: ``--help`` and a mistyped flag answer at once,
+although the Kubernetes client takes half a second to import. Exit codes: 0 done; 1 it failed, or
+its answer is no (the sentence is on stderr); 2 the command line is wrong.
+"""
+
+import os
+from importlib import import_module
+from importlib.metadata import version as installed
+from typing import Annotated, Any, Final, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command as command_of
+
+
+class Lazy(NamedTuple):
+    """A sub command that is not imported yet.
+
+    Attributes:
+        target: ``module:function`` or ``module:app`` below :mod:`gpuinspect.commands`.
+    """
+
+    target: str
+    help: str
+
+
+COMMANDS: Final = {
+    "inspect": Lazy(
+        "inspect:inspect", "allocated GPU memory of every GPU (kubectl inspect gpushare)"
+    ),
+    "gpu": Lazy("gpu:gpu", "exclusive GPUs and how they are connected (kubectl inspect gpu)"),
+    "top": Lazy("top:app", "GPUs in use of every node, shares as fractions (arena top node)"),
+    "watch": Lazy("watch:watch", "the table of inspect, refreshed in place"),
+    "dashboard": Lazy("admin.dashboard:dashboard", "the dashboard: a web page, live and read-only"),
+    "explain": Lazy("explain:app", "why a pod or workload is pending, or why it has its GPUs"),
+    "pending": Lazy("pending:pending", "all pods that wait for GPUs, with reason and age"),
+    "usage": Lazy("usage:usage", "GPU memory granted, limited, used and waited for, in groups"),
+    "whatif": Lazy("whatif:whatif", "where new pods would be placed"),
+    "convert": Lazy("convert:convert", "manifests with shares as manifests with ResourceClaims"),
+    "defrag": Lazy("admin.defrag:defrag", "the fewest pods to move so that GPUs become free"),
+    "doctor": Lazy("admin.doctor:doctor", "check the installation; every finding has a remedy"),
+    "serve": Lazy("serving.serve:app", "a model server on a share of a GPU (arena serve)"),
+    "snapshot": Lazy(
+        "admin.snapshot:snapshot", "save the cluster's state to a file for --snapshot"
+    ),
+    "topology": Lazy("topology:app", "how GPUs are connected, and which sets are best"),
+    "replay": Lazy("replay:replay", "replay a trace of pods and measure unallocated GPUs"),
+    "install-scheduler": Lazy(
+        "admin.controlplane:install_scheduler",
+        "configure kubeadm's kube-scheduler to call the extender",
+    ),
+    "uninstall-scheduler": Lazy(
+        "admin.controlplane:uninstall_scheduler", "restore kubeadm's kube-scheduler"
+    ),
+    "hold-nvidia-plugin": Lazy(
+        "admin.nvidia_plugin:hold_nvidia_plugin", "exclude NVIDIA's device plugin from shared nodes"
+    ),
+    "release-nvidia-plugin": Lazy(
+        "admin.nvidia_plugin:release_nvidia_plugin", "restore NVIDIA's device plugin"
+    ),
+    "completion": Lazy("options.completion:completion", "the completion script for a shell"),
+    "version": Lazy("main:version", "the version of this command"),
+}
+SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
+PLAIN: Final[Any] = {
+    "add_completion": False,
+    "rich_markup_mode": None,
+    "context_settings": SETTINGS,
+}
+
+
+class LazyGroup(TyperGroup):
+    """The commands of :data:`COMMANDS`, listed without importing any."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the signature is typer's
+        """The names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the signature is typer's
+        """Import and build one command; ``None`` where there is no such name."""
+        lazy = COMMANDS.get(cmd_name)
+        return None if lazy is None else _built(lazy, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command of the first word; a mistyped one ends with the names that are near."""
+        names: dict[str, Any] = dict.fromkeys(COMMANDS)
+        self.commands = names  # only read for the names
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - as above
+        """Write the list for ``--help`` from the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in COMMANDS.items()])
+
+
+def _built(lazy: Lazy, name: str) -> Any:
+    module, attribute = lazy.target.split(":")
+    found = getattr(import_module(f"gpuinspect.commands.{module}"), attribute)
+    if not isinstance(found, typer.Typer):
+        door = typer.Typer(**PLAIN)
+        door.command(name)(found)
+        found = door
+    command = command_of(found)
+    command.name = name
+    return command
+
+
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, **PLAIN)
+
+
+def version() -> None:
+    """Print the version of this command."""
+    print(f"gpushare {installed('gpushare-inspect')}")
+
+
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - the signature is typer's
+    if asked:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def gpushare(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="show the version of this command and exit",
+            callback=_print_version,
+            is_eager=True,
+        ),
+    ] = False,
+) -> None:
+    """GPU shares on Kubernetes: who uses which GPU, why a pod is pending, what would help."""
+
+
+def main() -> None:
+    """The console script ``gpushare``."""
+    if "_GPUSHARE_COMPLETE" in os.environ:
+        import_module("gpuinspect.commands.options.completion").prepare()
+    app(prog_name="gpushare")
+
+
+def inspect_gpushare() -> None:
+    """The console script ``kubectl-inspect-gpushare``, found by kubectl as ``inspect gpushare``."""
+    _built(COMMANDS["inspect"], "inspect")(prog_name="kubectl inspect gpushare")
+
+
+def inspect_gpushare_v2() -> None:
+    """The console script ``kubectl-inspect-gpushare-v2``, another name of the originals."""
+    _built(COMMANDS["inspect"], "inspect")(prog_name="kubectl-inspect-gpushare-v2")
+
+
+def inspect_gpu() -> None:
+    """The console script ``kubectl-inspect-gpu``, found by kubectl as ``inspect gpu``."""
+    _built(COMMANDS["gpu"], "gpu")(prog_name="kubectl inspect gpu")

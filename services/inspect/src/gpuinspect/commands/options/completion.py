@@ -1,0 +1,53 @@
+"""Completion of the command line: scripts for shells, and candidates for kubectl's completion.
+
+Shells call ``gpushare`` with an environment variable set; kubectl calls a program named
+``kubectl_complete-<plugin>`` and reads one candidate a line; the last line is a directive.
+"""
+
+import sys
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import typer
+from typer._completion_classes import BashComplete, completion_init
+from typer._completion_shared import get_completion_script
+from typer.main import get_command
+
+VARIABLE: Final = "_GPUSHARE_COMPLETE"
+_NO_FILES: Final = ":4"  # the directive ShellCompDirectiveNoFileComp
+
+
+class Shell(StrEnum):
+    """Shells a script is there for."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish")]) -> None:
+    """Print the completion script: source <(gpushare completion bash)."""
+    print(get_completion_script(prog_name="gpushare", complete_var=VARIABLE, shell=shell.value))
+
+
+def prepare() -> None:
+    """Make answers to shells possible."""
+    completion_init()
+
+
+def candidates(command: Any, words: list[str]) -> list[str]:
+    """What could stand in the place of the last of ``words``."""
+    completer = BashComplete(command, {}, "gpushare", VARIABLE)
+    *before, incomplete = words or [""]
+    return [item.value for item in completer.get_completions(before, incomplete)]
+
+
+def kubectl_inspect_gpushare() -> None:
+    """The console script ``kubectl_complete-inspect-gpushare``, which kubectl runs on TAB."""
+    from gpuinspect.commands.inspect import inspect  # noqa: PLC0415 - the scripts are apart
+
+    door = typer.Typer(add_completion=False)
+    door.command()(inspect)
+    for word in candidates(get_command(door), sys.argv[1:]):
+        print(word)
+    print(_NO_FILES)

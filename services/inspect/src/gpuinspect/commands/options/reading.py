@@ -1,0 +1,136 @@
+"""The flags that every reading command shares, spelled as kubectl spells them.
+
+:func:`reading` adds them to a command function and gives it a :class:`Reader` instead; it is also
+the one place that turns errors into a sentence on stderr and exit code 1.
+"""
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Concatenate, Final, NoReturn, ParamSpec
+
+import msgspec
+import typer
+
+from gpucore.wire.errors import WireError
+from gpucore.wire.names import Names
+from gpuinspect.cluster.collect import ClusterSource
+from gpuinspect.commands.options import answers
+from gpuinspect.errors import FAILURES, sentence
+from gpuinspect.terminal import output as terminal
+from gpuinspect.terminal.wrapping import wrapped
+from gpukube.errors import ConfigError, KubeError
+
+P = ParamSpec("P")
+Kubeconfig = Annotated[
+    Path | None, typer.Option(help="kubeconfig file; default as kubectl finds it", metavar="FILE")
+]
+Context = Annotated[
+    str | None,
+    typer.Option(help="context of the kubeconfig", metavar="NAME", autocompletion=answers.contexts),
+]
+AsUser = Annotated[
+    str,
+    typer.Option(
+        "--as", help="user to impersonate, such as system:serviceaccount:team:bot", metavar="USER"
+    ),
+]
+SnapshotFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="read this output of 'kubectl get nodes,pods -A -o json' instead of a cluster; - is"
+        " standard input",
+        metavar="FILE",
+    ),
+]
+Timeout = Annotated[
+    float, typer.Option(help="timeout of a request in seconds", metavar="SECONDS", min=0.1)
+]
+Domain = Annotated[
+    str,
+    typer.Option(
+        envvar="GPUSHARE_RESOURCE_DOMAIN", help="domain of the resources", metavar="DOMAIN"
+    ),
+]
+
+Prefix = Annotated[
+    str,
+    typer.Option(
+        envvar="GPUSHARE_ANNOTATION_PREFIX",
+        help="prefix of the original gpushare annotations",
+        metavar="PREFIX",
+    ),
+]
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """Where to read, and under which names."""
+
+    source: ClusterSource
+    names: Names
+
+
+def _flags(
+    *,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    as_user: AsUser = "",
+    request_timeout: Timeout = 30.0,
+    snapshot: SnapshotFile = None,
+    resource_domain: Domain = "aliyun.com",
+    annotation_prefix: Prefix = "ALIYUN_COM",
+) -> Reader:
+    if not (as_user.isascii() and as_user.isprintable()):
+        raise typer.BadParameter("--as takes printable ASCII characters")
+    source = ClusterSource(kubeconfig, context, snapshot, request_timeout, as_user)
+    return Reader(source, Names(resource_domain, annotation_prefix))
+
+
+_FLAGS: Final = tuple(inspect.signature(_flags).parameters.values())
+
+
+def reading(command: Callable[Concatenate[Reader, P], None]) -> Callable[..., None]:
+    """``command`` with the shared flags in place of its first parameter."""
+
+    @functools.wraps(command)
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        reader = _flags(**{flag.name: kwargs.pop(flag.name) for flag in _FLAGS})
+        try:
+            command(reader, *args, **kwargs)
+        except (KubeError, ConfigError) as error:
+            fail_to_read(error, reader.source)
+        except (*FAILURES, WireError) as error:
+            fail(error)
+        except msgspec.MsgspecError as error:
+            fail(f"an object of the cluster cannot be parsed: {error}")
+
+    own = list(inspect.signature(command).parameters.values())[1:]
+    by_name = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+    setattr(wrapper, "__signature__", inspect.Signature([*by_name, *_FLAGS]))  # noqa: B010
+    return wrapper
+
+
+def note(text: str) -> None:
+    """A remark for people, beside the data; its later lines are indented."""
+    sys.stderr.write(wrapped(text, terminal.width(sys.stderr), indent=2))
+
+
+def fail_to_read(error: Exception, source: ClusterSource) -> NoReturn:
+    """End with what failed between here and the API server, where, and the next step."""
+    from gpuinspect.cluster.place import place_of  # noqa: PLC0415 - only failures need it
+    from gpuinspect.diagnosis import lines  # noqa: PLC0415 - as above
+
+    place = place_of(source)
+    if source.as_user:
+        place = msgspec.structs.replace(place, user=f"{place.user} as {source.as_user}")
+    for line in lines(error, place):
+        note(line)
+    raise typer.Exit(1)
+
+
+def fail(reason: object) -> NoReturn:
+    """End with a sentence on stderr and exit code 1."""
+    note(f"error: {sentence(reason) if isinstance(reason, Exception) else reason}")
+    raise typer.Exit(1)

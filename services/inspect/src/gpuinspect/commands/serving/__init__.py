@@ -1,0 +1,1 @@
+"""`gpushare serve` and its flags."""

@@ -1,0 +1,261 @@
+"""``gpushare serve``: a model server on a share of a GPU; list, get, delete.
+
+One command a server, all with the flags of :mod:`gpuinspect.commands.serving.request`. Creating and
+deleting is Helm's work, reading is done here.
+"""
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Final, ParamSpec
+
+import typer
+
+from gpucore.wire.errors import WireError
+from gpucore.wire.names import Names
+from gpuinspect.cluster.collect import ClusterSource
+from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
+from gpuinspect.commands.options.reading import Context, Domain, Kubeconfig, Timeout, fail, note
+from gpuinspect.commands.serving.request import asked, parameters
+from gpuinspect.errors import FAILURES, MissingObjectError
+from gpuinspect.layout import serving as layout
+from gpuinspect.serving.documents import serving_list
+from gpuinspect.serving.elsewhere import COMMANDS as ELSEWHERE
+from gpuinspect.serving.engine import Helm, ReleasePlace
+from gpuinspect.serving.errors import FlagError, RefusedError
+from gpuinspect.serving.request import ServerKind, ServingRequest
+from gpuinspect.serving.served import instances, servings
+
+P = ParamSpec("P")
+CHART: Final = "gpu-serving"
+NOTHING: Final = "nothing is served"
+EXAMPLES: Final = {
+    ServerKind.TENSORFLOW: (
+        "--name mnist --model-name mnist --model-path /models/mnist",
+        "--data models:/models --gpumemory 3",
+    ),
+    ServerKind.TRITON: (
+        "--name vision --model-repository s3://bucket/models",
+        "--gpumemory 8 --gpucore 30",
+    ),
+    ServerKind.TORCHSERVE: (
+        "--name cats --model-name cats --model-path /store",
+        "--data store:/store --gpumemory 6 --processes 2",
+    ),
+    ServerKind.VLLM: (
+        "--name chat --model-name chat --model-path Qwen/Qwen2.5-7B-Instruct",
+        "--gpumemory 24 --arg --max-model-len=8192",
+    ),
+    ServerKind.CUSTOM: (
+        "--name own --image registry.example.com/own:1 --command 'python3 serve.py'",
+        "--restful-port 8000 --gpumemory 4",
+    ),
+}
+"""A command line of each, in two lines."""
+SUMMARIES: Final = {
+    ServerKind.TENSORFLOW: "Serve a TensorFlow model with TensorFlow Serving.",
+    ServerKind.TRITON: "Serve a model repository with Triton.",
+    ServerKind.TORCHSERVE: "Serve a PyTorch model with TorchServe.",
+    ServerKind.VLLM: "Serve a language model with vLLM.",
+    ServerKind.CUSTOM: "Serve with an image and a command of your own.",
+}
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+Namespace = Annotated[
+    str, typer.Option("-n", "--namespace", help="namespace; default the context's")
+]
+Everywhere = Annotated[bool, typer.Option("-A", "--all-namespaces", help="of all namespaces")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="print the manifests; change nothing")]
+ServedName = Annotated[str, typer.Argument(help="the model server's --name", metavar="NAME")]
+
+
+@app.callback()
+def serve() -> None:
+    """Serve a model on a share of a GPU, or on exclusive GPUs; see what is served; end it."""
+
+
+def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
+    """``command`` with errors as sentences: exit code 2 where a flag cannot be read, else 1."""
+
+    @functools.wraps(command)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except FlagError as error:
+            raise typer.BadParameter(str(error)) from error
+        except (*FAILURES, WireError) as error:
+            fail(error)
+
+    return wrapper
+
+
+def create(
+    server: ServerKind,
+    flags: dict[str, Any],
+    *,
+    namespace: Namespace = "",
+    dry_run: DryRun = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Install a release for the flags, or print it.
+
+    Raises:
+        InspectError: the request is invalid, or Helm or the cluster refuses it.
+    """
+    wanted = asked(server, flags)
+    if refusal := wanted.refusal():
+        raise RefusedError(refusal)
+    helm = Helm.at(_place(namespace, kubeconfig, context))
+    if dry_run:
+        sys.stdout.write(helm.render(wanted.name, wanted.values()))
+        return
+    if helm.chart_of(wanted.name):
+        raise RefusedError(
+            f"there is a release {wanted.name} in namespace {helm.place.namespace} already: delete "
+            f"it first (gpushare serve delete {wanted.name}), or choose another --name"
+        )
+    helm.install(wanted.name, wanted.values())
+    _created(wanted, helm.place.namespace)
+
+
+def _created(wanted: ServingRequest, namespace: str) -> None:
+    deployment = f"deployment/{wanted.name}-{wanted.server}-serving"
+    sys.stdout.write(f"{deployment} created\n")
+    note(f"note: to wait for it: kubectl rollout status {deployment} -n {namespace}")
+
+
+def _place(namespace: str, kubeconfig: Path | None, context: str | None) -> ReleasePlace:
+    from gpukube.kubeconfig import default_namespace  # noqa: PLC0415 - help needs no client
+
+    found = namespace or default_namespace(kubeconfig, context or "")
+    return ReleasePlace(found, kubeconfig, context or "")
+
+
+def _command(server: ServerKind) -> Callable[..., None]:
+    """The command of one server: all flags and those of :func:`create`."""
+    where_to = list(inspect.signature(create).parameters.values())[2:]
+
+    def command(**flags: Any) -> None:
+        own = {parameter.name: flags.pop(parameter.name) for parameter in where_to}
+        reports_errors(create)(server, flags, **own)
+
+    setattr(command, "__signature__", inspect.Signature([*parameters(), *where_to]))  # noqa: B010
+    return command
+
+
+def _epilog(server: ServerKind, first: str, second: str) -> str:
+    """The example as it can be pasted: the mark keeps its lines from being wrapped."""
+    return f"\b\nExample:\n  gpushare serve {server} \\\n    {first} \\\n    {second}"
+
+
+for _server, _example in EXAMPLES.items():
+    app.command(
+        str(_server),
+        help=SUMMARIES[_server],
+        epilog=_epilog(_server, *_example),
+    )(_command(_server))
+app.command("tf", hidden=True, help="Arena's short name of tensorflow.")(
+    _command(ServerKind.TENSORFLOW)
+)
+app.command("tensorrt", hidden=True, help="Arena's older name of triton.")(
+    _command(ServerKind.TRITON)
+)
+
+
+def _refused(name: str, sentence: str) -> Callable[[], None]:
+    """A command of arena that only prints what to use instead."""
+
+    @reports_errors
+    def command() -> None:
+        raise RefusedError(f"serve {name} {sentence}")
+
+    return command
+
+
+for _name, _sentence in ELSEWHERE.items():
+    app.command(
+        _name,
+        hidden=True,
+        help=f"Not here: {_sentence}.",
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )(_refused(_name, _sentence))
+
+
+@app.command("list")
+@reports_errors
+def list_servings(
+    *,
+    namespace: Namespace = "",
+    all_namespaces: Everywhere = False,
+    output: Output = Format.TABLE,
+    no_headers: NoHeaders = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: Timeout = 30.0,
+    resource_domain: Domain = "aliyun.com",
+) -> None:
+    """List model servers deployed by this command and by arena."""
+    kube = ClusterSource(kubeconfig, context, None, request_timeout).connect()
+    chosen = "" if all_namespaces else _place(namespace, kubeconfig, context).namespace
+    found = servings(kube, Names(resource_domain), chosen)
+    if output.is_document:
+        emit(serving_list((each, ()) for each in found), output)
+    elif output is Format.NAME:
+        names_only("deployment", (each.deployment for each in found))
+    elif found:
+        headers = not no_headers
+        sys.stdout.write(layout.servings(found, namespaces=all_namespaces, headers=headers))
+    else:
+        note(NOTHING if all_namespaces else f"{NOTHING} in namespace {chosen}")
+
+
+@app.command("get")
+@reports_errors
+def get_serving(
+    name: ServedName,
+    *,
+    namespace: Namespace = "",
+    output: Output = Format.TABLE,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: Timeout = 30.0,
+    resource_domain: Domain = "aliyun.com",
+) -> None:
+    """Show one model server: its endpoints, its pods and their GPUs."""
+    kube = ClusterSource(kubeconfig, context, None, request_timeout).connect()
+    chosen = _place(namespace, kubeconfig, context).namespace
+    names = Names(resource_domain)
+    found = servings(kube, names, chosen, name)
+    if not found:
+        raise MissingObjectError(f"{name} is not served in namespace {chosen}")
+    told_of = [(each, instances(kube, names, each)) for each in found]
+    if output.is_document:
+        emit(serving_list(told_of), output)
+    elif output is Format.NAME:
+        names_only("pod", (pod.name for _, pods in told_of for pod in pods))
+    else:
+        sys.stdout.write("\n".join(layout.serving(each, pods) for each, pods in told_of))
+
+
+@app.command("delete")
+@reports_errors
+def delete_serving(
+    name: ServedName,
+    *,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Delete a model server and release its share."""
+    helm = Helm.at(_place(namespace, kubeconfig, context))
+    chart = helm.chart_of(name)
+    if not chart:
+        raise RefusedError(f"{name} is not served in namespace {helm.place.namespace}")
+    if chart != CHART:
+        raise RefusedError(f"the release {name} is of chart {chart}, not made by this command")
+    helm.uninstall(name)
+    sys.stdout.write(f"{name} deleted\n")

@@ -1,0 +1,205 @@
+"""``gpushare top node``, arena's view of a cluster, and ``top gpu`` with memory in use."""
+
+import itertools
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+
+from gpuinspect.cluster import state
+from gpuinspect.cluster.collect import COUNTED
+from gpuinspect.commands.options import answers
+from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
+from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.commands.options.selecting import Selector, selected
+from gpuinspect.documents.inspect import node_share_list
+from gpuinspect.documents.top import node_gpu_list
+from gpuinspect.layout import shares, topnode
+from gpuinspect.queries.top import KINDS, TopGpu, TopNode, top_nodes, with_figures
+from gpuinspect.queries.views import ClusterView
+from gpuinspect.sources.prometheus import gpu_figures
+from gpuinspect.terminal.screens import screen
+
+REFRESH_SECONDS: Final = 2.0
+TIME: Final = "%Y-%m-%d %H:%M:%S"
+RULE: Final = f"{'-' * 25} {{}} {'-' * 37}\n"
+NO_PROMETHEUS: Final = (
+    "--metric needs the address of a Prometheus that scrapes the device plugin: give "
+    "--prometheus URL or set GPUSHARE_PROMETHEUS"
+)
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+
+@app.callback()
+def top() -> None:
+    """Show how the GPUs of a cluster are used."""
+
+
+@app.command("node")
+@reading
+def top_node(
+    reader: Reader,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Argument(help="only these nodes", metavar="[NODE]...", autocompletion=answers.nodes),
+    ] = None,
+    *,
+    details: Annotated[bool, typer.Option("-d", "--details", help="with pods")] = False,
+    share: Annotated[
+        bool, typer.Option("-s", "--share", help="only nodes that share GPUs, in memory units")
+    ] = False,
+    gpu_mode: Annotated[
+        str,
+        typer.Option(
+            "-m", "--gpu-mode", help=f"only nodes of a kind: {', '.join(KINDS)}", metavar="KIND"
+        ),
+    ] = "",
+    refresh: Annotated[
+        bool, typer.Option("-r", "--refresh", help="with -d and one node: refresh every 2 seconds")
+    ] = False,
+    metric: Annotated[
+        bool,
+        typer.Option(
+            "--metric",
+            help="as -d, with memory in use and utilization of each GPU, from Prometheus",
+        ),
+    ] = False,
+    prometheus: Annotated[
+        str,
+        typer.Option(
+            envvar="GPUSHARE_PROMETHEUS",
+            help="address of Prometheus for --metric, such as http://localhost:9090",
+            metavar="URL",
+        ),
+    ] = "",
+    selector: Selector = "",
+    output: Output = Format.TABLE,
+    no_headers: NoHeaders = False,
+) -> None:
+    """Show the number of GPUs and of GPUs in use of every node; shares count as fractions."""
+    only, kind = nodes or [], _kind(gpu_mode)
+    details = details or metric
+    if metric and share:
+        raise typer.BadParameter("--metric and --share cannot be combined")
+    if metric and not prometheus:
+        fail(NO_PROMETHEUS)
+    if refresh and details and len(only) != 1:
+        fail("must specify only one node name when '-r' is enabled")
+    while True:
+        snapshot = selected(reader.source.read(*COUNTED), selector)
+        if share:
+            view = state.shares(snapshot, reader.names, only=only)
+            _shares(view, details=details, output=output, headers=not no_headers)
+        else:
+            found = top_nodes(snapshot, reader.names, only=only, kind=kind)
+            if metric:
+                found = with_figures(found, gpu_figures(prometheus))
+            _cards(found, details=details, output=output, headers=not no_headers, metric=metric)
+        if not (refresh and details):
+            return
+        sys.stdout.write(RULE.format(datetime.now(UTC).astimezone().strftime(TIME)))
+        sys.stdout.flush()
+        time.sleep(REFRESH_SECONDS)
+
+
+class GpuOrder(StrEnum):
+    """Values of ``--sort-by``."""
+
+    NODE = "node"
+    USED = "used"
+    ALLOCATED = "allocated"
+
+
+@app.command("gpu")
+@reading
+def top_gpu(
+    reader: Reader,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Argument(help="only these nodes", metavar="[NODE]...", autocompletion=answers.nodes),
+    ] = None,
+    *,
+    prometheus: Annotated[
+        str,
+        typer.Option(
+            envvar="GPUSHARE_PROMETHEUS",
+            help="address of Prometheus for memory in use, such as http://localhost:9090",
+            metavar="URL",
+        ),
+    ] = "",
+    sort_by: Annotated[
+        GpuOrder, typer.Option(help="order of the GPUs; amounts: largest first")
+    ] = GpuOrder.NODE,
+    watch: Annotated[
+        bool, typer.Option("-w", "--watch", help="refresh in place until Ctrl-C")
+    ] = False,
+    interval: Annotated[float, typer.Option(help="seconds between two updates", min=0.1)] = 2.0,
+    count: Annotated[int, typer.Option(help="number of updates; 0: until Ctrl-C", min=0)] = 0,
+    no_headers: NoHeaders = False,
+) -> None:
+    """Show memory allocated and in use of every GPU; in use needs Prometheus."""
+
+    def table() -> str:
+        found = top_nodes(reader.source.read(*COUNTED), reader.names, only=nodes or [], kind="")
+        figures = with_figures(found, gpu_figures(prometheus)) if prometheus else found
+        return topnode.gpus(_ordered(figures, sort_by), headers=not no_headers)
+
+    if not watch:
+        sys.stdout.write(table())
+        if not prometheus:
+            note("note: memory in use is unknown: give --prometheus URL")
+        return
+    with screen() as show:
+        for number in itertools.count(1):
+            show(table())
+            if number == count:
+                return
+            time.sleep(interval)
+
+
+def _ordered(nodes: Sequence[TopNode], order: GpuOrder) -> list[tuple[TopNode, TopGpu]]:
+    pairs = [(node, gpu) for node in nodes for gpu in node.gpus]
+    if order is GpuOrder.USED:
+        pairs.sort(key=lambda pair: -(pair[1].used_bytes or 0))
+    elif order is GpuOrder.ALLOCATED:
+        pairs.sort(key=lambda pair: -pair[1].allocated_bytes)
+    return pairs
+
+
+def _kind(text: str) -> str:
+    """A kind, or the letter that it begins with."""
+    found = {name: kind for kind in KINDS for name in (kind, kind[0])}
+    if text and text not in found:
+        raise typer.BadParameter(f"unknown node type, only supports: {', '.join(KINDS)}")
+    return found.get(text, "")
+
+
+def _cards(
+    nodes: Sequence[TopNode], *, details: bool, output: Format, headers: bool, metric: bool
+) -> None:
+    if output.is_document:
+        emit(node_gpu_list(nodes, metric=metric), output)
+    elif output is Format.NAME:
+        names_only("node", (each.name for each in nodes))
+    elif details:
+        sys.stdout.write(topnode.details(nodes, metric=metric))
+    else:
+        sys.stdout.write(topnode.summary(nodes, headers=headers))
+
+
+def _shares(view: ClusterView, *, details: bool, output: Format, headers: bool) -> None:
+    if output.is_document:
+        emit(node_share_list(view), output)
+    elif output is Format.NAME:
+        names_only("node", (node.name for node in view.nodes))
+    elif not view.nodes:
+        note("no node offers shares of GPU memory (see 'gpushare doctor')")
+    elif details:
+        sys.stdout.write(shares.top_details(view))
+    else:
+        sys.stdout.write(shares.top_summary(view, headers=headers))

@@ -1,0 +1,134 @@
+"""``gpushare usage``: GPU memory granted, limited, in use and waited for, in groups."""
+
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, Final
+
+import msgspec
+import typer
+
+from gpuinspect.cluster.collect import COUNTED, ListRequest
+from gpuinspect.cluster.scoped import gaps, is_partial, read
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
+from gpuinspect.commands.options.namespaces import AllNamespaces, Namespace, chosen
+from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.documents.usage import usage_list
+from gpuinspect.layout.usage import of_gpus, of_pods
+from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
+from gpuinspect.queries.usage import (
+    LABEL,
+    Figures,
+    UsageReport,
+    by_model,
+    by_node,
+    by_pods,
+    group_name,
+)
+from gpuinspect.sources.prometheus import gpu_figures, pod_figures
+
+_NO_NODES: Final = {"Node": "nodes cannot be read, so amounts are in the units that pods request"}
+_FOLLOWS: Final = {
+    **_NO_NODES,
+    "ResourceQuota": "limits are not shown, since resource quotas cannot be read",
+}
+BY: Final = ("namespace", "node", "model", "label:KEY")
+
+
+class UsageOrder(StrEnum):
+    """Values of ``--sort-by``."""
+
+    NAME = "name"
+    GRANTED = "granted"
+    USED = "used"
+    WAITING = "waiting"
+
+
+@reading
+def usage(
+    reader: Reader,
+    *,
+    by: Annotated[
+        str, typer.Option(help=f"groups: {', '.join(BY)}", metavar="GROUPS")
+    ] = "namespace",
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
+    prometheus: Annotated[
+        str,
+        typer.Option(
+            envvar="GPUSHARE_PROMETHEUS",
+            help="address of Prometheus for memory in use, such as http://localhost:9090",
+            metavar="URL",
+        ),
+    ] = "",
+    sort_by: Annotated[
+        UsageOrder, typer.Option(help="order of the lines; amounts: largest first")
+    ] = UsageOrder.NAME,
+    output: Output = Format.TABLE,
+    no_headers: NoHeaders = False,
+) -> None:
+    """Show how much GPU memory is granted, limited, in use and waited for, in groups."""
+    _check(by)
+    of_nodes = by in {"node", "model"}
+    where = "" if of_nodes else chosen(reader.source, namespace, everywhere=all_namespaces)
+    claims = (DEVICE_CLASSES, claim_templates(where))
+    snapshot = read(reader.source, where, *COUNTED, *claims, _quotas(where))
+    report = _sorted(_report(snapshot, reader, by, where, prometheus), sort_by)
+    if of_nodes and is_partial(snapshot):
+        fail(*gaps(snapshot, {"Node": f"--by {by} needs the nodes, which cannot be read"}))
+    unread = list(gaps(snapshot, _FOLLOWS if by == "namespace" else _NO_NODES))
+    if output.is_document:
+        emit(usage_list(report, by, gaps=unread), output)
+        return
+    if output is Format.NAME:
+        names_only(by.removeprefix(LABEL), (group.name for group in report.groups))
+    elif report.groups:
+        draw, title = of_gpus if of_nodes else of_pods, by.removeprefix(LABEL).upper()
+        sys.stdout.write(draw(report, title, used=bool(prometheus), headers=not no_headers))
+        sys.stdout.flush()
+    else:
+        note("no pod requests GPUs and no node has any, as far as can be read")
+    for sentence in unread:
+        note(f"note: {sentence}")
+
+
+def _check(by: str) -> None:
+    if by not in BY[:3] and not by.removeprefix(LABEL) != by:
+        raise typer.BadParameter(f"{by!r} is none of {', '.join(BY)}")
+    if by == LABEL:
+        raise typer.BadParameter("label: needs the key of a label, such as label:team")
+
+
+def _report(
+    snapshot: Snapshot, reader: Reader, by: str, namespace: str, prometheus: str
+) -> UsageReport:
+    if by in {"node", "model"}:
+        gpus = gpu_figures(prometheus).used_bytes if prometheus else {}
+        return (by_node if by == "node" else by_model)(snapshot, reader.names, Figures(gpus=gpus))
+    figures = Figures(pods=pod_figures(prometheus) if prometheus else {})
+    return by_pods(
+        snapshot,
+        reader.names,
+        group_name(by),
+        namespace=namespace,
+        figures=figures,
+        quotas=by == "namespace",
+    )
+
+
+def _sorted(report: UsageReport, order: UsageOrder) -> UsageReport:
+    keys: dict[UsageOrder, Callable[..., float]] = {
+        UsageOrder.GRANTED: lambda group: -group.granted,
+        UsageOrder.USED: lambda group: -(group.used_bytes or 0),
+        UsageOrder.WAITING: lambda group: -group.waiting - group.waiting_gpus,
+    }
+    if order not in keys:
+        return report
+    groups = tuple(sorted(report.groups, key=keys[order]))
+    return msgspec.structs.replace(report, groups=groups)
+
+
+def _quotas(namespace: str) -> ListRequest:
+    inside = f"namespaces/{namespace}/" if namespace else ""
+    return ListRequest("ResourceQuota", f"/api/v1/{inside}resourcequotas")

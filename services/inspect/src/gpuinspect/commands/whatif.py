@@ -1,0 +1,72 @@
+"""``gpushare whatif``: would these pods fit, and where; also with more nodes."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from gpucore.simulate.documents import what_if_document
+from gpucore.steps import complete
+from gpuinspect.cluster.collect import COUNTED
+from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS, policy_of
+from gpuinspect.cluster.state import books
+from gpuinspect.commands.options import answers
+from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
+from gpuinspect.commands.options.policies import PolicyName, check_policy
+from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.layout.whatif import whatif as table
+from gpuinspect.queries.whatif import Addition, ask, remarks
+from gpuinspect.sources import manifests
+
+
+@reading
+def whatif(
+    reader: Reader,
+    *,
+    filename: Annotated[
+        Path,
+        typer.Option("-f", "--filename", help="manifest of pods or workloads", metavar="POD.yaml"),
+    ],
+    replicas: Annotated[
+        int | None, typer.Option(help="number of replicas, overriding the manifest", min=1)
+    ] = None,
+    add_nodes: Annotated[
+        int, typer.Option("--add-nodes", help="number of empty nodes to add", min=0)
+    ] = 0,
+    like: Annotated[
+        str,
+        typer.Option(
+            help="node to copy for --add-nodes", metavar="NODE", autocompletion=answers.nodes
+        ),
+    ] = "",
+    policy: PolicyName = "",
+    output: Output = Format.TABLE,
+    no_headers: NoHeaders = False,
+) -> None:
+    """Show where new pods would be placed; exit code 1 if one of them does not fit."""
+    if bool(add_nodes) != bool(like):
+        raise typer.BadParameter("--add-nodes and --like must be used together")
+    check_policy(policy)
+    if Path("-") == filename == reader.source.snapshot:
+        fail("standard input is either the manifest or the snapshot")
+    wanted = manifests.read(filename, reader.names)
+    if replicas is not None:
+        wanted = [msgspec.structs.replace(each, replicas=replicas) for each in wanted]
+    addition = Addition(add_nodes, like)
+    snapshot = reader.source.read(*COUNTED, SCHEDULER_CONFIGS, WEBHOOKS)
+    ledger, used = books(snapshot, reader.names), policy_of(snapshot, policy)
+    answers = ask(snapshot, wanted, ledger, addition=addition, policy=used)
+    notes = list(remarks(snapshot, wanted, reader.names))
+    if output.is_document:
+        emit(complete(what_if_document(answers, used, notes)), output)
+    elif output is Format.NAME:
+        names_only("node", [a.outcome.placement.node for a in answers if a.outcome.placement])
+    else:
+        sys.stdout.write(table(answers, headers=not no_headers))
+        sys.stdout.flush()
+        for sentence in (f"policy {used}", *notes):
+            note(f"note: {sentence}")
+    if not all(answer.fits for answer in answers):
+        raise typer.Exit(1)

@@ -1,0 +1,1 @@
+"""JSON and YAML output, with one schema."""

@@ -1,0 +1,61 @@
+"""The JSON schema of every document that ``-o json`` and ``-o yaml`` print.
+
+``services/inspect/schema/gpushare-v1.json`` is written from here (``python -m
+gpuinspect.documents.schema``) and a test fails when the two differ, so that no field changes
+unnoticed.
+"""
+
+import sys
+from typing import Any, Final
+
+import msgspec
+
+from gpucore.explain.documents import PodExplanation
+from gpucore.simulate.documents import WhatIfDoc
+from gpucore.wire.documents import API_VERSION
+from gpuinspect.commands.admin.defrag import DefragPlan
+from gpuinspect.commands.gpu import GpuNodeList
+from gpuinspect.documents.doctor import Examination
+from gpuinspect.documents.inspect import NodeShareList
+from gpuinspect.documents.pending import PendingPodList
+from gpuinspect.documents.top import NodeGpuList
+from gpuinspect.documents.usage import UsageList
+from gpuinspect.documents.workload import WorkloadExplanation
+from gpuinspect.serving.documents import ServingList
+
+DOCUMENTS: Final = {
+    "NodeShareList": NodeShareList,
+    "NodeGpuList": NodeGpuList,
+    "GpuNodeList": GpuNodeList,
+    "PodExplanation": PodExplanation,
+    "WorkloadExplanation": WorkloadExplanation,
+    "PendingPodList": PendingPodList,
+    "UsageList": UsageList,
+    "WhatIf": WhatIfDoc,
+    "DefragPlan": DefragPlan,
+    "Examination": Examination,
+    "ServingList": ServingList,
+}
+"""Documents by their ``kind``."""
+
+
+def schema() -> dict[str, Any]:
+    """One schema: a document is one of the kinds."""
+    kinds, components = msgspec.json.schema_components(
+        DOCUMENTS.values(), ref_template="#/$defs/{name}"
+    )
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"Documents of the gpushare command, {API_VERSION}",
+        "oneOf": list(kinds),
+        "$defs": {name: components[name] for name in sorted(components)},
+    }
+
+
+def text() -> str:
+    """The file."""
+    return msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode() + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(text())

@@ -1,0 +1,82 @@
+"""JSON and YAML of ``gpushare top node``; versions as in :mod:`gpuinspect.documents.inspect`."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gpucore.wire.documents import API_VERSION
+from gpuinspect.queries.top import TopGpu, TopNode
+
+
+class TopPodDoc(msgspec.Struct, frozen=True):
+    """A pod with GPUs and how many GPUs it holds, a share as a decimal."""
+
+    namespace: str
+    name: str
+    gpus: float
+
+
+class TopGpuDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """A GPU with the figures of ``--metric``; ``null`` where Prometheus has none."""
+
+    index: int
+    uuid: str
+    total_bytes: int
+    allocated_bytes: int
+    used_bytes: int | None
+    utilization_percent: float | None
+
+
+class TopNodeDoc(msgspec.Struct, frozen=True, omit_defaults=True):
+    """GPUs of one node; ``gpus`` with ``--metric`` alone."""
+
+    name: str
+    address: str
+    role: str
+    ready: bool
+    shareable: bool
+    total: int
+    allocated: float
+    unhealthy: int
+    pods: list[TopPodDoc]
+    gpus: list[TopGpuDoc] | None = None
+
+
+class NodeGpuList(msgspec.Struct, frozen=True, rename="camel"):
+    """The answer of ``gpushare top node -o json``."""
+
+    api_version: str
+    kind: str
+    items: list[TopNodeDoc]
+
+
+def node_gpu_list(nodes: Iterable[TopNode], *, metric: bool = False) -> NodeGpuList:
+    """The document of a cluster; with the figures of each GPU if ``metric``."""
+    items = [_node(node, metric=metric) for node in nodes]
+    return NodeGpuList(API_VERSION, "NodeGpuList", items)
+
+
+def _node(node: TopNode, *, metric: bool) -> TopNodeDoc:
+    return TopNodeDoc(
+        name=node.name,
+        address=node.address,
+        role=node.role,
+        ready=node.ready,
+        shareable=node.shareable,
+        total=node.total,
+        allocated=round(float(node.allocated), 3),
+        unhealthy=node.unhealthy,
+        pods=[TopPodDoc(pod.namespace, pod.name, round(float(pod.cards), 3)) for pod in node.pods],
+        gpus=[_gpu(gpu) for gpu in node.gpus] if metric else None,
+    )
+
+
+def _gpu(gpu: TopGpu) -> TopGpuDoc:
+    return TopGpuDoc(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        total_bytes=gpu.total_bytes,
+        allocated_bytes=gpu.allocated_bytes,
+        used_bytes=None if gpu.used_bytes is None else round(gpu.used_bytes),
+        utilization_percent=gpu.utilization,
+    )

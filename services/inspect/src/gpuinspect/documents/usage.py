@@ -1,0 +1,61 @@
+"""JSON and YAML of ``gpushare usage``; versions as in :mod:`gpuinspect.documents.inspect`."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gpucore.wire.documents import API_VERSION
+from gpuinspect.queries.usage import GroupUsage, UsageReport
+
+
+class UsageDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """One group; amounts in the ``unit`` of the document, ``null`` where there is none.
+
+    ``gpus`` of a node or model are those there are; of a namespace or label, exclusive GPUs held.
+    """
+
+    name: str
+    pods: int
+    granted: int
+    gpus: int
+    total: int | None
+    limit: int | None
+    used_bytes: int | None
+    waiting_pods: int
+    waiting: int
+    waiting_gpus: int
+
+
+class UsageList(msgspec.Struct, frozen=True, rename="camel"):
+    """The answer of ``gpushare usage -o json``.
+
+    ``unit`` is empty where no node could be read; ``gaps`` is what could not be read.
+    """
+
+    api_version: str
+    kind: str
+    by: str
+    unit: str
+    gaps: list[str]
+    items: list[UsageDoc]
+
+
+def usage_list(report: UsageReport, by: str, *, gaps: Sequence[str]) -> UsageList:
+    """The document of a report."""
+    items = [_group(group) for group in report.groups]
+    return UsageList(API_VERSION, "UsageList", by, report.unit, list(gaps), items)
+
+
+def _group(group: GroupUsage) -> UsageDoc:
+    return UsageDoc(
+        name=group.name,
+        pods=group.pods,
+        granted=group.granted,
+        gpus=group.gpus,
+        total=group.total,
+        limit=group.limit,
+        used_bytes=None if group.used_bytes is None else round(group.used_bytes),
+        waiting_pods=group.waiting_pods,
+        waiting=group.waiting,
+        waiting_gpus=group.waiting_gpus,
+    )

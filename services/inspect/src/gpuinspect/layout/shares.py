@@ -1,0 +1,198 @@
+"""The tables of nodes that share GPUs: ``kubectl inspect gpushare`` and ``arena top node -s``.
+
+They are byte for byte as the originals print them, because tools cut them by column. So nothing is
+ever added: marks of health, mode and cordoning are notes beside a table
+(:mod:`gpuinspect.layout.notes`), or columns of ``-o wide``.
+
+Oddities are kept. The dashes under the details are as long as the raw pod rows of the first node
+together, in bytes, so they grow with the number of pods there. Rows of pods are in the order of
+GPUs, as the original walks them; a pod on several is listed with its first.
+"""
+
+from collections.abc import Iterable
+
+from gpucore.units import GpuIndex
+from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary, PodSummary, percent
+from gpuinspect.terminal.tables import align
+
+DASHES_BEYOND_ROW = 20  # the original's line is the bytes of the first row, unaligned, plus this
+
+
+def summary(view: ClusterView, *, headers: bool = True) -> str:
+    """One line a node with its GPUs, then the totals of the cluster."""
+    width = view.width
+    pending = any(node.pending for node in view.nodes)
+    rows = [_summary_row(node, width, pending=pending) for node in view.nodes]
+    if not headers:
+        return align("".join(rows))
+    dashes = "-" * (len(rows[0].encode()) + DASHES_BEYOND_ROW) if rows else ""
+    return align(
+        f"{_summary_header(view, width, pending=pending)}{''.join(rows)}{dashes}\n"
+        "Allocated/Total GPU Memory In Cluster:\n"
+        f"{view.used}/{view.total} ({percent(view.used, view.total)}%)\t\n"
+    )
+
+
+def _summary_header(view: ClusterView, width: int, *, pending: bool) -> str:
+    heads = "".join(f"GPU{index}(Allocated/Total)\t" for index in range(width))
+    if pending:
+        heads += "PENDING(Allocated)\t"
+    return f"NAME\tIPADDRESS\t{heads}GPU Memory({view.unit})\n"
+
+
+def _summary_row(node: NodeSummary, width: int, *, pending: bool) -> str:
+    cells = [node.name, node.address or "unknown"]
+    cells += cards(node, width)
+    if pending:
+        cells.append(str(node.pending) if node.pending else "")
+    return "\t".join([*cells, f"{node.used}/{node.total}"]) + "\n"
+
+
+def cards(node: NodeSummary, width: int) -> list[str]:
+    """A cell for every index below ``width``; 0/0 where the node has no such GPU."""
+    found = (node.card(index) for index in range(width))
+    return [f"{card.used}/{card.total}" if card else "0/0" for card in found]
+
+
+DASHES_BEYOND_PODS = 10
+UNENFORCED = "none"
+
+
+def details(view: ClusterView) -> str:
+    """A block a node with a line a pod, then the totals of the cluster on one line."""
+    return align(
+        f"{blocks(view)}\n\nAllocated/Total GPU Memory In Cluster:\t"
+        f"{view.used}/{view.total} ({percent(view.used, view.total)}%)\t\n"
+    )
+
+
+def blocks(view: ClusterView) -> str:
+    """The nodes alone, not yet aligned."""
+    first = _pods(view.nodes[0]) if view.nodes else ""
+    dashes = "-" * (len(first.encode()) + DASHES_BEYOND_PODS)
+    return "".join(_block(node, dashes) for node in view.nodes)
+
+
+def _block(node: NodeSummary, dashes: str) -> str:
+    return (
+        f"\nNAME:\t{node.name}\nIPADDRESS:\t{node.address or 'unknown'}\n\n"
+        f"{_pods_header(node)}{_pods(node)}"
+        f"Allocated :\t{node.used} ({percent(node.used, node.total)}%)\t\n"
+        f"Total :\t{node.total} \t\n"
+        f"{_isolation(node)}{dashes}\n"
+    )
+
+
+def _isolation(node: NodeSummary) -> str:
+    """What enforces shares, GPU by GPU; the original has no word for it and so no line."""
+    if all(card.mode == UNENFORCED for card in node.cards):
+        return ""
+    cards = ", ".join(f"GPU{card.index} {card.mode}" for card in node.cards)
+    return f"Isolation :\t{cards}\n"
+
+
+def _pods_header(node: NodeSummary) -> str:
+    cards = "".join(f"GPU{index}(Allocated)\t" for index in range(node.width))
+    if node.pending:
+        cards += "Pending(Allocated)\t"
+    return f"NAME\tNAMESPACE\t{cards}\n"
+
+
+def _pods(node: NodeSummary) -> str:
+    """A line for every pod with units of memory; compute alone has no column here."""
+    shown = [pod for pod in node.pods if pod.pending or any(pod.cards.values())]
+    return "".join(_pod_row(node, pod) for pod in sorted(shown, key=_first_card))
+
+
+def _first_card(pod: PodSummary) -> tuple[bool, int]:
+    """Units on no known GPU come after all GPUs."""
+    cards = [index for index, units in pod.cards.items() if units]
+    return not cards, min(cards, default=0)
+
+
+def _pod_row(node: NodeSummary, pod: PodSummary) -> str:
+    amounts = [_amount(pod, GpuIndex(index)) for index in range(node.width)]
+    if node.pending:
+        amounts.append(str(pod.pending))
+    return "\t".join([pod.name, pod.namespace, *amounts]) + "\t\n"
+
+
+def _amount(pod: PodSummary, card: GpuIndex) -> str:
+    """``8``, or ``8 (to 12)`` for a pod that may use more; the original knows no such pods."""
+    units = str(pod.cards.get(card, 0))
+    return f"{units} (to {pod.limits[card]})" if card in pod.limits else units
+
+
+def top_summary(view: ClusterView, *, headers: bool = True) -> str:
+    """One line a node; unlike in ``inspect`` every cell, the last too, ends in a tab."""
+    width = view.width
+    rows = [_top_row(node, width) for node in view.nodes]
+    if not headers:
+        return align("".join(rows))
+    head = "".join(f"GPU{index}(Allocated/Total)\t" for index in range(width))
+    dashes = "-" * (len(rows[0]) + DASHES_BEYOND_ROW) if rows else ""
+    return align(f"NAME\tIPADDRESS\t{head}\n{''.join(rows)}{dashes}\n{_totals(view)}")
+
+
+def top_details(view: ClusterView) -> str:
+    """As ``inspect -d``, with the totals of this command."""
+    return align(f"{blocks(view)}\n\n{_totals(view)}")
+
+
+def _top_row(node: NodeSummary, width: int) -> str:
+    return "\t".join([node.name, node.address or "unknown", *cards(node, width)]) + "\t\n"
+
+
+def _totals(view: ClusterView) -> str:
+    share = f"{view.used}/{view.total} ({view.unit}) ({percent(view.used, view.total)}%)"
+    return f"Allocated/Total GPU Memory In GPUShare Node:\n{share}\t\n"
+
+
+def wide(view: ClusterView, *, headers: bool = True) -> str:
+    """One line a node: state, unit, driver, models, enforcement, and every GPU with its marks."""
+    width = view.width
+    cards = "".join(f"GPU{index}\t" for index in range(width))
+    head = f"NAME\tSTATUS\tIPADDRESS\tUNIT\tDRIVER\tMODE\tMODEL\t{cards}PENDING\tTOTAL\n"
+    return align((head if headers else "") + "".join(_wide_row(node, width) for node in view.nodes))
+
+
+def _wide_row(node: NodeSummary, width: int) -> str:
+    cells = [
+        node.name,
+        _status(node),
+        node.address or "unknown",
+        node.unit if node.explicit else f"{node.unit}?",
+        node.driver or "-",
+        _distinct(card.mode for card in node.cards),
+        _distinct(card.model.removeprefix("NVIDIA ") for card in node.cards),
+        *(_card(node.card(index)) for index in range(width)),
+        str(node.pending),
+        f"{node.used}/{node.total}",
+    ]
+    return "\t".join(cells) + "\n"
+
+
+def _status(node: NodeSummary) -> str:
+    """As kubectl says it."""
+    return ("Ready" if node.ready else "NotReady") + (
+        ",SchedulingDisabled" if node.cordoned else ""
+    )
+
+
+def _distinct(words: Iterable[str]) -> str:
+    return ",".join(dict.fromkeys(word for word in words if word)) or "-"
+
+
+def _card(card: GpuSummary | None) -> str:
+    if card is None:
+        return "-"
+    marks = [
+        word
+        for word, holds in (
+            ("unhealthy", not card.healthy),
+            ("whole", card.whole),
+            ("overfull", card.used > card.total),
+        )
+        if holds
+    ]
+    return f"{card.used}/{card.total}" + (f"({','.join(marks)})" if marks else "")

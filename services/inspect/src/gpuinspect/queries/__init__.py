@@ -1,0 +1,1 @@
+"""What a command answers, computed from the state of a cluster."""

@@ -1,0 +1,88 @@
+"""The data of a snapshot about one of its pods, and the core's explanation of it."""
+
+from collections.abc import Iterable
+
+from gpucore.accounting.ledger import Ledger
+from gpucore.explain.pod_states import Cluster, Explanation, PodFacts
+from gpucore.explain.pods import explain_pod
+from gpucore.gang.members import Member, Members, member_of, members_of
+from gpucore.kubescheduler.candidates import Candidates
+from gpucore.model import PodRequest
+from gpucore.steps import complete
+from gpucore.wire.constraints import pod_constraints
+from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pod.scheduler_events import sightings
+from gpucore.wire.pod.spec import Pod
+from gpucore.wire.pods import pod_request_of
+from gpuinspect.cluster.candidates import candidates, raw_pod
+from gpuinspect.cluster.schedulers import policy_of, schedulers_of
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.errors import MissingObjectError
+from gpuinspect.queries.near import SHOWN, near
+
+
+def find(snapshot: Snapshot, *, namespace: str, name: str) -> Pod:
+    """The pod of this name.
+
+    Raises:
+        MissingObjectError: there is none.
+    """
+    for pod in snapshot.pods:
+        if (pod.namespace, pod.name) == (namespace, name):
+            return pod
+    names = (pod.name for pod in snapshot.pods if pod.namespace == namespace)
+    elsewhere = sorted({pod.namespace for pod in snapshot.pods if pod.name == name})[:SHOWN]
+    others = f"; it is in namespace {', '.join(elsewhere)}" if elsewhere else near(name, names)
+    raise MissingObjectError(f'pods "{name}" not found in namespace "{namespace}"{others}')
+
+
+def cluster_of(
+    snapshot: Snapshot, ledger: Ledger, *, policy: str = "", nodes: Candidates | None = None
+) -> Cluster:
+    """The cluster of a snapshot.
+
+    Args:
+        snapshot: the objects.
+        ledger: allocations of the same snapshot.
+        policy: name of a policy to use in place of the extender's; empty for none.
+        nodes: those of the same snapshot, where they are known already.
+
+    Raises:
+        WireError: an amount is no Kubernetes quantity (no API server accepts such an object).
+    """
+    return Cluster(ledger, nodes or candidates(snapshot, ledger), policy_of(snapshot, policy))
+
+
+def explain(snapshot: Snapshot, pod: Pod, cluster: Cluster) -> Explanation:
+    """Why a pod of the snapshot waits or where it sits.
+
+    Raises:
+        WireError: as :func:`cluster_of`.
+    """
+    return complete(explain_pod(_facts(snapshot, pod, cluster.ledger), cluster))
+
+
+def _facts(snapshot: Snapshot, pod: Pod, ledger: Ledger) -> PodFacts:
+    pod_request, raw = pod_request_of(pod, ledger.names), raw_pod(snapshot, pod)
+    return PodFacts(
+        pod=pod,
+        pod_request=pod_request,
+        constraints=pod_constraints(raw, ledger.names),
+        sightings=sightings(raw, snapshot.all("Event"), complete=snapshot.knows("Event")),
+        unseen=schedulers_of(snapshot, ledger.names).misses(pod.scheduler_name),
+        members=_members(snapshot.pods, pod, pod_request, ledger),
+    )
+
+
+def _members(
+    pods: Iterable[Pod], pod: Pod, pod_request: PodRequest | None, ledger: Ledger
+) -> Members | None:
+    """The pods of its gang that exist; ``None`` where it has none."""
+    gang = gang_of(pod)
+    if gang is None:
+        return None
+    named = (gang.namespace, gang.name)
+    same = [each for each in pods if (its := gang_of(each)) and (its.namespace, its.name) == named]
+    members = [one for each in same if (one := member_of(each, ledger.names)) is not None]
+    placed = [one.pod.uid for one in members if ledger.allocation(one.pod.uid) is not None]
+    return members_of(Member(pod, pod_request), members, placed)

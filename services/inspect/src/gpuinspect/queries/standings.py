@@ -1,0 +1,212 @@
+"""The state of pods with GPU requests, each in one line; equal pods are explained once.
+
+With the whole cluster at hand the core decides again. With less, the scheduler's last message is
+the reason, because allocations of other namespaces are unknown.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from gpucore.claims.explain import ClaimFacts
+from gpucore.explain.groups import figures
+from gpucore.explain.pod_states import Cluster, Explanation, PodState
+from gpucore.explain.pods import gated, request_sentence
+from gpucore.explain.sentences import placement_sentence
+from gpucore.model import Allocation, Code, PodRequest
+from gpucore.wire.constraints import pod_constraints
+from gpucore.wire.names import Names
+from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pod.scheduler_events import Sightings, sightings
+from gpucore.wire.pod.spec import Pod
+from gpucore.wire.pods import pod_request_of
+from gpuinspect.cluster.schedulers import Schedulers, schedulers_of
+from gpuinspect.cluster.scoped import is_partial
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.state import books
+from gpuinspect.queries.claims import NOTHING, PodClaims
+from gpuinspect.queries.explain import cluster_of, explain
+
+UNSEEN: Final = "no scheduler has recorded an attempt: check that a scheduler named {} runs"
+UNPLACED: Final = (
+    "bound to {}, but on no known GPU: the scheduler that bound it did not call the extender"
+)
+WAITING: Final = frozenset(PodState) - {PodState.ASKS_NOTHING, PodState.FINISHED, PodState.PLACED}
+_GROUPS: Final = 2
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """The state of one pod.
+
+    Attributes:
+        reason: why it waits, or where it is placed, in one line.
+        found: the core's explanation of it or of an equal pod, if it is pending and the whole
+            cluster is known; else the state in its own object.
+    """
+
+    pod: Pod
+    pod_request: PodRequest
+    state: PodState
+    reason: str
+    found: Explanation
+
+    @property
+    def waits(self) -> bool:
+        """It has no GPU yet."""
+        return self.state in WAITING
+
+
+class Standings:
+    """Answers for the pods of one snapshot."""
+
+    def __init__(self, snapshot: Snapshot, names: Names, *, policy: str = "") -> None:
+        self._snapshot, self._names, self._policy = snapshot, names, policy
+        self.ledger = books(snapshot, names)
+        self._alike: dict[object, Explanation] = {}
+        self._claims = PodClaims(snapshot, self.ledger)
+
+    @cached_property
+    def _schedulers(self) -> Schedulers:
+        return schedulers_of(self._snapshot, self._names)
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """The cluster that the core decides on."""
+        return cluster_of(self._snapshot, self.ledger, policy=self._policy)
+
+    def of(self, namespace: str, *, only: Collection[str] | None = None) -> Iterator[Standing]:
+        """The pods of a namespace that request GPUs.
+
+        Args:
+            namespace: empty for all.
+            only: UIDs of the pods; ``None`` for all.
+        """
+        for pod, raw in zip(self._snapshot.pods, self._snapshot.all("Pod"), strict=True):
+            if namespace not in {"", pod.namespace} or (only is not None and pod.uid not in only):
+                continue
+            pod_request = pod_request_of(pod, self._names)
+            facts = self._claims.facts(pod, raw)
+            if facts is not None:
+                yield self.of_claims(facts)
+            elif pod_request is not None:
+                yield self.standing(pod, pod_request, raw)
+
+    def claims_of(self, pod: Pod, raw: msgspec.Raw) -> ClaimFacts | None:
+        """What is known of a pod with claims; ``None`` where it uses none of ours."""
+        return self._claims.facts(pod, raw)
+
+    def of_claims(self, facts: ClaimFacts) -> Standing:
+        """Where a pod with claims stands."""
+        found = self.explained_claims(facts)
+        return Standing(facts.pod, NOTHING, found.state, _reason_of_claims(found), found)
+
+    def explained_claims(self, facts: ClaimFacts) -> Explanation:
+        """The core's explanation of a pod with claims, on the cluster as far as it is known."""
+        return self._claims.explain(facts, self.cluster.nodes)
+
+    def standing(self, pod: Pod, pod_request: PodRequest, raw: msgspec.Raw) -> Standing:
+        """The state of one pod."""
+        said = sightings(raw, self._snapshot.all("Event"), complete=self._snapshot.knows("Event"))
+        found = self._partly(pod, pod_request, raw, said)
+        if found.state in WAITING and not is_partial(self._snapshot):
+            found = self._explained(pod, pod_request, raw)
+        unseen = "" if pod.node else self._schedulers.misses(pod.scheduler_name)
+        reason = _reason(found, pod, said, unseen)
+        return Standing(pod, pod_request, found.state, reason, found)
+
+    def _explained(self, pod: Pod, pod_request: PodRequest, raw: msgspec.Raw) -> Explanation:
+        if pod.node:
+            return explain(self._snapshot, pod, self.cluster)
+        gang = gang_of(pod)
+        group = (gang.namespace, gang.name) if gang else ()
+        kind = (pod_request, pod_constraints(raw, self._names), pod.scheduler_name, group)
+        if kind not in self._alike:
+            self._alike[kind] = explain(self._snapshot, pod, self.cluster)
+        return self._alike[kind]
+
+    def _partly(
+        self, pod: Pod, pod_request: PodRequest, raw: msgspec.Raw, said: Sightings
+    ) -> Explanation:
+        allocation = self.ledger.allocation(pod.uid)
+        gates = () if pod.node else pod_constraints(raw, self._names).gates
+        return Explanation(
+            pod,
+            _state(pod, allocation),
+            asks=request_sentence(pod_request),
+            where=_where(allocation),
+            faults=allocation.faults if allocation else (),
+            sightings=said,
+            pod_request=pod_request,
+            gates=gates,
+            helps=(gated(gates),) if gates else (),
+        )
+
+
+def _state(pod: Pod, allocation: Allocation | None) -> PodState:
+    if pod.finished:
+        return PodState.FINISHED
+    if pod.node:
+        return PodState.PLACED if allocation and _is_known(allocation) else PodState.PENDING
+    return PodState.GATED if pod.gated else PodState.UNDECIDED
+
+
+def _is_known(allocation: Allocation) -> bool:
+    placement = allocation.placement
+    return bool(placement.mem or placement.core or placement.group)
+
+
+def _where(allocation: Allocation | None) -> str:
+    if allocation is None or not _is_known(allocation):
+        return ""
+    return placement_sentence(allocation.placement, allocation.unit)
+
+
+def _reason(found: Explanation, pod: Pod, said: Sightings, unseen: str) -> str:
+    if found.state is PodState.PENDING:
+        return UNPLACED.format(pod.node)
+    if found.state not in WAITING:
+        return found.where or found.state.value
+    if found.state is PodState.GATED or unseen:
+        return found.helps[0] if found.helps else unseen
+    if found.state is PodState.FITS:
+        tried = f"the scheduler said: {said.last_words}" if said.last_words else _unseen(pod)
+        return "; ".join([*found.helps[:1], tried])
+    if found.state in {PodState.GANG_WAITS, PodState.GANG_INCOMPLETE}:
+        return found.helps[0]
+    return refusals(found) or said.last_words or next(iter(found.helps), "") or _unseen(pod)
+
+
+def _reason_of_claims(found: Explanation) -> str:
+    if found.state not in WAITING:
+        return found.where or found.state.value
+    if found.state is PodState.WAITING and not found.groups:
+        return found.helps[0] if found.helps else found.state.value
+    if found.state is PodState.GATED or (found.helps and found.helps[0].startswith("create ")):
+        return found.helps[0]
+    return refusals(found) or found.sightings.last_words or _unseen(found.pod)
+
+
+def _unseen(pod: Pod) -> str:
+    return UNSEEN.format(pod.scheduler_name or "default-scheduler")
+
+
+def refusals(found: Explanation) -> str:
+    """The reasons of most nodes in one line; empty where no node refuses the pod."""
+    if not found.groups:
+        return ""
+    if found.helps and found.groups[0].code is Code.INVALID_REQUEST:
+        return found.helps[0]  # it names the mistake
+    counts = (f"{_nodes(len(group.nodes))}: {figures(group)}" for group in found.groups[:_GROUPS])
+    rest = sum(len(group.nodes) for group in found.groups[_GROUPS:])
+    return "; ".join([*counts, *([f"{_nodes(rest)}: other reasons"] if rest else [])])
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'}"
+
+
+def oldest_first(standings: Iterable[Standing]) -> list[Standing]:
+    """By time of creation, then by name."""
+    return sorted(standings, key=lambda s: (s.pod.creation, s.pod.namespace, s.pod.name))

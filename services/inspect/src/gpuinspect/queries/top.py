@@ -1,0 +1,215 @@
+"""Arena's view of a cluster: exclusive GPUs a node, shares counted as fractions of GPUs.
+
+All nodes are shown, those with NVIDIA's own plugin and those without GPUs too. Allocations of
+gpushare resources come from the ledger; those of ``nvidia.com/gpu`` from the pods' limits, the only
+source.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from fractions import Fraction
+from typing import Final
+
+import msgspec
+
+from gpucore.accounting.device_info import DeviceInfo
+from gpucore.accounting.ledger import Ledger
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import Allocation
+from gpucore.units import NodeName
+from gpucore.wire.names import Names
+from gpucore.wire.nodes import Node
+from gpucore.wire.pod.spec import Pod
+from gpucore.wire.quantity import amount
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.state import books
+from gpuinspect.errors import InspectError, MissingObjectError
+from gpuinspect.queries.near import near
+from gpuinspect.sources.prometheus import GpuFigures
+
+NVIDIA_GPU: Final = "nvidia.com/gpu"
+MIB_BYTES: Final = 1 << 20
+_ROLE: Final = "node-role.kubernetes.io/"
+_OLD_ROLE: Final = "kubernetes.io/role"
+
+
+KINDS: Final = ("none", "exclusive", "topology", "share")
+"""What arena calls GPU modes: no GPUs, NVIDIA's own resource, exclusive GPUs of ours, shares."""
+
+
+class TwoKindsError(InspectError):
+    """A node offers its GPUs twice: to NVIDIA's plugin and to ours."""
+
+
+class TopPod(msgspec.Struct, frozen=True):
+    """A pod with GPUs; ``cards`` is how many it holds, a share as a fraction of one."""
+
+    namespace: str
+    name: str
+    cards: Fraction
+
+
+class TopGpu(msgspec.Struct, frozen=True):
+    """A GPU: its memory, how much of it is allocated, and the figures of Prometheus.
+
+    Attributes:
+        used_bytes: memory in use; ``None`` where Prometheus has no figure for the GPU.
+        utilization: percent; ``None`` as above, and where no dcgm-exporter runs.
+    """
+
+    index: int
+    uuid: str
+    total_bytes: int
+    allocated_bytes: int
+    used_bytes: float | None = None
+    utilization: float | None = None
+    model: str = ""
+
+
+class TopNode(msgspec.Struct, frozen=True):
+    """One node: its GPUs in total, in use and unhealthy.
+
+    Attributes:
+        kinds: of :data:`KINDS` that the node is of.
+        gpus: those of our inventory, by index.
+    """
+
+    name: str
+    address: str
+    role: str
+    ready: bool
+    total: int
+    allocated: Fraction
+    unhealthy: int = 0
+    shareable: bool = False
+    kinds: frozenset[str] = frozenset()
+    pods: tuple[TopPod, ...] = ()
+    gpus: tuple[TopGpu, ...] = ()
+
+
+def top_nodes(
+    snapshot: Snapshot, names: Names, *, only: Collection[str] = (), kind: str = ""
+) -> tuple[TopNode, ...]:
+    """Every node by name.
+
+    Args:
+        snapshot: the cluster.
+        names: of the resources.
+        only: names of nodes; empty for all.
+        kind: one of :data:`KINDS`; empty for all.
+
+    Raises:
+        MissingObjectError: there is no node of a name.
+        TwoKindsError: a node offers both kinds of resources.
+    """
+    ledger = books(snapshot, names)
+    users = _nvidia_pods(snapshot.pods)
+    known = {node.name: node for node in snapshot.nodes}
+    for name in only:
+        if name not in known:
+            raise MissingObjectError(f'nodes "{name}" not found{near(name, known)}')
+    chosen = (known[NodeName(name)] for name in sorted(set(only) or known))
+    found = (_top_node(each, ledger, users.get(each.name, ()), names) for each in chosen)
+    return tuple(node for node in found if not kind or kind in node.kinds)
+
+
+def _nvidia_pods(pods: Iterable[Pod]) -> Mapping[NodeName, list[TopPod]]:
+    found: dict[NodeName, list[TopPod]] = {}
+    for pod in pods:
+        asked = sum(amount(box.limits.get(NVIDIA_GPU, "0")) for box in pod.containers)
+        if asked and pod.node and not pod.finished:
+            found.setdefault(pod.node, []).append(TopPod(pod.namespace, pod.name, Fraction(asked)))
+    return found
+
+
+def _top_node(node: Node, ledger: Ledger, users: Iterable[TopPod], names: Names) -> TopNode:
+    foreign = amount(node.capacity.get(NVIDIA_GPU, "0"))
+    node_info = ledger.node(node.name) or NodeInfo(node.name)
+    if foreign and node_info.shape.offers_shares:
+        raise TwoKindsError(
+            f"{NVIDIA_GPU} and {names.gpu_mem} are both used in node {node.name} ."
+            "Please use one kind resource of them"
+        )
+    pods = tuple(sorted([*users, *_holders(node_info)], key=lambda pod: (pod.namespace, pod.name)))
+    cards = [card for card in node_info.cards.values() if card.gpu is not None]
+    return TopNode(
+        name=node.name,
+        address=node.address,
+        role=_role(node),
+        ready=node.ready,
+        total=foreign + len(cards),
+        allocated=sum((pod.cards for pod in pods), Fraction(0)),
+        unhealthy=sum(not card.healthy for card in cards),
+        shareable=node_info.shape.offers_shares,
+        kinds=_kinds(node_info, foreign),
+        pods=pods,
+        gpus=tuple(_gpus(node_info)),
+    )
+
+
+def with_figures(nodes: Iterable[TopNode], figures: GpuFigures) -> tuple[TopNode, ...]:
+    """The nodes with the figures of Prometheus for their GPUs."""
+    return tuple(_with_figures(node, figures) for node in nodes)
+
+
+def _with_figures(node: TopNode, figures: GpuFigures) -> TopNode:
+    gpus = tuple(
+        msgspec.structs.replace(
+            gpu,
+            used_bytes=figures.used_bytes.get(gpu.uuid),
+            utilization=figures.utilization.get(gpu.uuid),
+        )
+        for gpu in node.gpus
+    )
+    return msgspec.structs.replace(node, gpus=gpus)
+
+
+def _gpus(node_info: NodeInfo) -> Iterator[TopGpu]:
+    unit = node_info.shape.unit
+    for index, card in sorted(node_info.cards.items()):
+        if card.gpu is None:
+            continue
+        units_mib = unit.mib if unit else 0
+        total = card.gpu.memory_mib or card.gpu.units * units_mib
+        exclusive = any(hold.whole or hold.alone for hold in card.holders.values())
+        allocated = total if exclusive else card.used * units_mib
+        amounts = (total * MIB_BYTES, allocated * MIB_BYTES)
+        yield TopGpu(index, card.gpu.uuid, *amounts, model=card.gpu.model)
+
+
+def _kinds(node_info: NodeInfo, foreign: int) -> frozenset[str]:
+    offers = {
+        "exclusive": foreign > 0,
+        "topology": node_info.shape.offers_cards,
+        "share": node_info.shape.offers_shares,
+    }
+    return frozenset(kind for kind, offered in offers.items() if offered) or frozenset({"none"})
+
+
+def _holders(node_info: NodeInfo) -> Iterator[TopPod]:
+    for allocation in node_info.allocations.values():
+        yield TopPod(allocation.namespace, allocation.name, _gpus_held(allocation, node_info))
+
+
+def _gpus_held(allocation: Allocation, node_info: NodeInfo) -> Fraction:
+    parts = (
+        _part(card, allocation)
+        for card in node_info.cards.values()
+        if allocation.uid in card.holders
+    )
+    pending = node_info.shape.counted(allocation.pending, allocation.unit)
+    largest = node_info.shape.largest_gpu
+    unplaced = Fraction(pending, largest) if largest else Fraction(0)
+    return sum(parts, unplaced + allocation.pending_gpus)
+
+
+def _part(card: DeviceInfo, allocation: Allocation) -> Fraction:
+    hold = card.holders[allocation.uid]
+    if hold.whole:
+        return Fraction(1)
+    return Fraction(hold.mem, card.total) if card.total else Fraction(0)
+
+
+def _role(node: Node) -> str:
+    roles = [key.removeprefix(_ROLE) for key in node.labels if key.startswith(_ROLE)]
+    roles += [node.labels[_OLD_ROLE]] if _OLD_ROLE in node.labels else []
+    return ",".join(sorted({role for role in roles if role})) or "<none>"

@@ -1,0 +1,303 @@
+"""Who uses how much GPU memory: granted, limit, in use and waited for, in groups.
+
+Figures are those of the ledger. With the rights of one namespace the nodes are unknown, and so is
+the unit; amounts are then those that the pods request.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, TypeVar
+
+import msgspec
+
+from gpucore.claims.explain import requested
+from gpucore.units import MemoryUnit
+from gpucore.wire.names import Names
+from gpucore.wire.pod.spec import Pod
+from gpucore.wire.pods import pod_request_of
+from gpucore.wire.quantity import amount
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.state import books, view
+from gpuinspect.queries.claims import PodClaims
+from gpuinspect.queries.views import ClusterView
+
+T = TypeVar("T", int, float)
+LABEL: Final = "label:"
+NO_LABEL: Final = "<none>"
+NO_MODEL: Final = "<unknown>"
+
+
+class GroupUsage(msgspec.Struct, frozen=True):
+    """One group, in units of GPU memory; an exclusive GPU counts with all of its memory.
+
+    Attributes:
+        pods: that hold GPU memory; ``waiting_pods`` hold none yet.
+        gpus: GPUs there are, of nodes and models; exclusive GPUs held, of namespaces and labels.
+        total: memory there is; ``None`` for groups of pods.
+        limit: of the ResourceQuotas, the lowest; ``None`` for none, and where it is unknown.
+        waiting: memory that waiting pods request; ``waiting_gpus`` exclusive GPUs likewise.
+        used_bytes: memory in use; ``None`` where Prometheus has no figure.
+    """
+
+    name: str
+    pods: int = 0
+    granted: int = 0
+    gpus: int = 0
+    total: int | None = None
+    limit: int | None = None
+    waiting_pods: int = 0
+    waiting: int = 0
+    waiting_gpus: int = 0
+    used_bytes: float | None = None
+
+    def plus(self, other: "GroupUsage") -> "GroupUsage":
+        """Both groups as one, under the first name."""
+        return GroupUsage(
+            self.name,
+            self.pods + other.pods,
+            self.granted + other.granted,
+            self.gpus + other.gpus,
+            _sum(self.total, other.total),
+            _sum(self.limit, other.limit),
+            self.waiting_pods + other.waiting_pods,
+            self.waiting + other.waiting,
+            self.waiting_gpus + other.waiting_gpus,
+            _sum(self.used_bytes, other.used_bytes),
+        )
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """Memory in use, in bytes, from Prometheus.
+
+    Attributes:
+        pods: by ``namespace/name``.
+        gpus: by UUID.
+    """
+
+    pods: Mapping[str, float] = {}
+    gpus: Mapping[str, float] = {}
+
+
+NO_FIGURES: Final = Figures()
+
+
+class UsageReport(msgspec.Struct, frozen=True):
+    """The groups by name; ``unit`` is empty where no node publishes it."""
+
+    groups: tuple[GroupUsage, ...]
+    unit: str
+
+
+def by_pods(
+    snapshot: Snapshot,
+    names: Names,
+    name_of: Callable[[Pod], str],
+    *,
+    namespace: str = "",
+    figures: Figures = NO_FIGURES,
+    quotas: bool = False,
+) -> UsageReport:
+    """Pods in groups that ``name_of`` names.
+
+    Args:
+        snapshot: the cluster, or what may be read of it.
+        names: of the resources.
+        name_of: the group of a pod.
+        namespace: whose pods are counted; empty for all.
+        figures: from Prometheus.
+        quotas: the groups are namespaces, whose quotas are their limits.
+    """
+    shown = _view(snapshot, names)
+    held = _held(shown)
+    parts: list[GroupUsage] = []
+    for pod in snapshot.pods:
+        if namespace in {"", pod.namespace} and not pod.finished:
+            parts += _of_pod(pod, name_of(pod), names, held, figures)
+    parts += _of_claims(shown, snapshot.pods, namespace, named=quotas)
+    parts += _waiting_for_claims(snapshot, names, name_of, namespace, shown.unit)
+    found = _merged(parts)
+    if quotas and len({node.unit for node in shown.nodes}) < 2:
+        found = _with_limits(found, _limits(snapshot, names), namespace)
+    return UsageReport(found, str(shown.unit) if shown.nodes else "")
+
+
+def by_node(snapshot: Snapshot, names: Names, figures: Figures = NO_FIGURES) -> UsageReport:
+    """Nodes with GPUs."""
+    shown = _view(snapshot, names)
+    groups = tuple(
+        GroupUsage(
+            node.name,
+            pods=len(node.pods),
+            granted=node.used,
+            gpus=len(node.cards),
+            total=node.total,
+            used_bytes=_known(figures.gpus.get(card.uuid) for card in node.cards),
+        )
+        for node in sorted(shown.nodes, key=lambda node: node.name)
+    )
+    return UsageReport(groups, str(shown.unit))
+
+
+def by_model(snapshot: Snapshot, names: Names, figures: Figures = NO_FIGURES) -> UsageReport:
+    """GPU models; a pod on GPUs of two models counts for both."""
+    shown = _view(snapshot, names)
+    parts = [
+        GroupUsage(
+            card.model or NO_MODEL,
+            pods=sum(card.index in pod.cards for pod in node.pods),
+            granted=card.used,
+            gpus=1,
+            total=card.total,
+            used_bytes=figures.gpus.get(card.uuid),
+        )
+        for node in shown.nodes
+        for card in node.cards
+    ]
+    return UsageReport(_merged(parts), str(shown.unit))
+
+
+def grouped(
+    snapshot: Snapshot, names: Names, by: str, figures: Figures | None = None
+) -> UsageReport:
+    """All pods or GPUs of the cluster in groups.
+
+    Args:
+        snapshot: the cluster.
+        names: of the resources.
+        by: ``node``, ``model``, ``namespace`` or ``label:KEY``.
+        figures: from Prometheus.
+    """
+    known = figures or NO_FIGURES
+    if by in {"node", "model"}:
+        return (by_node if by == "node" else by_model)(snapshot, names, known)
+    return by_pods(snapshot, names, group_name(by), figures=known, quotas=by == "namespace")
+
+
+def group_name(by: str) -> Callable[[Pod], str]:
+    """The group of a pod, by its namespace or a label."""
+    if by == "namespace":
+        return lambda pod: pod.namespace
+    key = by.removeprefix(LABEL)
+    return lambda pod: pod.labels.get(key, NO_LABEL)
+
+
+def _view(snapshot: Snapshot, names: Names) -> ClusterView:
+    ledger = books(snapshot, names)
+    infos = ledger.nodes()
+    nodes = (node for node in snapshot.nodes if node.name in infos and infos[node.name].cards)
+    return view(ledger, sorted(nodes, key=lambda node: node.name), names)
+
+
+def _held(shown: ClusterView) -> Mapping[str, tuple[int, int]]:
+    """Units and exclusive GPUs by UID of the pod; a pod can have several claims."""
+    found: dict[str, tuple[int, int]] = {}
+    for node in shown.nodes:
+        for pod in node.pods:
+            units, gpus = found.get(pod.uid, (0, 0))
+            held = sum(pod.cards.values()) + pod.pending
+            found[pod.uid] = (units + held, gpus + len(pod.group))
+    return found
+
+
+def _of_claims(
+    shown: ClusterView, pods: Iterable[Pod], namespace: str, *, named: bool
+) -> Iterator[GroupUsage]:
+    """Claims that no pod or several pods use; without the label of a pod."""
+    known = {pod.uid for pod in pods}
+    for node in shown.nodes:
+        for held in node.pods:
+            if held.claim and held.uid not in known and namespace in {"", held.namespace}:
+                units = sum(held.cards.values()) + held.pending
+                name = held.namespace if named else NO_LABEL
+                yield GroupUsage(name, granted=units, gpus=len(held.group))
+
+
+def _of_pod(
+    pod: Pod, name: str, names: Names, held: Mapping[str, tuple[int, int]], figures: Figures
+) -> Iterator[GroupUsage]:
+    pod_request = pod_request_of(pod, names)
+    used = figures.pods.get(f"{pod.namespace}/{pod.name}")
+    if pod.uid in held:
+        units, gpus = held[pod.uid]
+        yield GroupUsage(name, pods=1, granted=units, gpus=gpus, used_bytes=used)
+    elif pod_request is not None and pod.node:
+        mem, gpus = pod_request.mem, pod_request.gpus
+        yield GroupUsage(name, pods=1, granted=mem, gpus=gpus, used_bytes=used)
+    elif pod_request is not None:
+        mem, gpus = pod_request.mem, pod_request.gpus
+        yield GroupUsage(name, waiting_pods=1, waiting=mem, waiting_gpus=gpus)
+
+
+def _waiting_for_claims(
+    snapshot: Snapshot,
+    names: Names,
+    name_of: Callable[[Pod], str],
+    namespace: str,
+    unit: MemoryUnit,
+) -> Iterator[GroupUsage]:
+    """Pods without a node whose GPUs are requested by claims."""
+    claims = PodClaims(snapshot, books(snapshot, names))
+    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+        if pod.node or pod.finished or namespace not in {"", pod.namespace}:
+            continue
+        facts = claims.facts(pod, raw)
+        if facts is not None and not facts.held:
+            mib, gpus = requested(facts.rules.specs)
+            units = unit.units_for(mib)
+            yield GroupUsage(name_of(pod), waiting_pods=1, waiting=units, waiting_gpus=gpus)
+
+
+def _merged(parts: Iterable[GroupUsage]) -> tuple[GroupUsage, ...]:
+    found: dict[str, GroupUsage] = {}
+    for part in parts:
+        known = found.get(part.name)
+        found[part.name] = part if known is None else known.plus(part)
+    return tuple(found[name] for name in sorted(found))
+
+
+class _Metadata(msgspec.Struct):
+    namespace: str = ""
+
+
+class _Spec(msgspec.Struct):
+    hard: Mapping[str, str] | None = None
+
+
+class _Quota(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec | None = None
+
+
+def _limits(snapshot: Snapshot, names: Names) -> Mapping[str, int]:
+    """Units by namespace; of several quotas the lowest holds."""
+    found: dict[str, int] = {}
+    for raw in snapshot.all("ResourceQuota"):
+        quota = msgspec.json.decode(raw, type=_Quota)
+        hard = ((quota.spec or _Spec()).hard or {}).get(f"requests.{names.gpu_mem}")
+        if hard is not None:
+            namespace, units = quota.metadata.namespace, amount(hard)
+            found[namespace] = min(units, found.get(namespace, units))
+    return found
+
+
+def _with_limits(
+    groups: Iterable[GroupUsage], limits: Mapping[str, int], namespace: str
+) -> tuple[GroupUsage, ...]:
+    """Namespaces with a limit are groups even if they hold nothing."""
+    known = {group.name: group for group in groups}
+    wanted = (name for name in limits if namespace in {"", name})
+    named = sorted(known.keys() | set(wanted))
+    return tuple(
+        msgspec.structs.replace(known.get(name, GroupUsage(name)), limit=limits.get(name))
+        for name in named
+    )
+
+
+def _known(figures: Iterable[float | None]) -> float | None:
+    known = [figure for figure in figures if figure is not None]
+    return sum(known) if known else None
+
+
+def _sum(first: T | None, second: T | None) -> T | None:
+    if first is None or second is None:
+        return first if second is None else second
+    return first + second

@@ -1,0 +1,73 @@
+"""What if these pods came, and these nodes: the pods of a manifest on a copy of a snapshot."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from gpucore.accounting.ledger import Ledger
+from gpucore.kubescheduler.candidates import Candidates
+from gpucore.kubescheduler.cluster_policy import ClusterPolicy
+from gpucore.simulate.answers import Answer, answers, with_added
+from gpucore.simulate.manifests import WorkloadPods
+from gpucore.simulate.questions import notes_of, wishes_of
+from gpucore.steps import complete
+from gpucore.units import NodeName
+from gpucore.wire.errors import WireError
+from gpucore.wire.names import Names
+from gpuinspect.cluster.candidates import candidates
+from gpuinspect.cluster.schedulers import schedulers_of
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.errors import MissingObjectError
+from gpuinspect.sources.manifests import ManifestError
+
+
+class Addition(msgspec.Struct, frozen=True):
+    """Empty nodes to add: ``count`` of them, made like the node ``like``."""
+
+    count: int = 0
+    like: str = ""
+
+
+def ask(
+    snapshot: Snapshot,
+    wanted: Sequence[WorkloadPods],
+    ledger: Ledger,
+    *,
+    addition: Addition,
+    policy: ClusterPolicy,
+    nodes: Candidates | None = None,
+) -> list[Answer]:
+    """The results of the wanted pods, in order.
+
+    Args:
+        snapshot: the cluster.
+        wanted: the pods.
+        ledger: of the cluster; it is not changed.
+        addition: nodes that might be added.
+        policy: what holds where neither pod nor node names a policy.
+        nodes: those of the same snapshot, where they are known already.
+
+    Raises:
+        MissingObjectError: there is no node to make the additional ones like.
+        ManifestError: a pod requests no GPU.
+    """
+    found = nodes or candidates(snapshot, ledger)
+    if addition.count:
+        if NodeName(addition.like) not in found.nodes:
+            raise MissingObjectError(f'nodes "{addition.like}" not found')
+        found = with_added(found, count=addition.count, like=NodeName(addition.like))
+    try:
+        wishes = [wish for each in wanted for wish in wishes_of(each, ledger.names)]
+    except WireError as error:
+        raise ManifestError(str(error)) from error
+    return complete(answers(found, wishes, policy))
+
+
+def remarks(snapshot: Snapshot, wanted: Iterable[WorkloadPods], names: Names) -> Iterator[str]:
+    """What the answer leaves open about each pod, as sentences."""
+    schedulers = schedulers_of(snapshot, names)
+    for each in wanted:
+        unseen = schedulers.misses(each.pod.scheduler_name, new=True)
+        if unseen:
+            yield f"{each.pod.name}: {unseen}"
+        yield from notes_of(each)

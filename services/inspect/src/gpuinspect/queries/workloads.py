@@ -1,0 +1,168 @@
+"""The pods of a workload, found from the pods themselves, so that no right on workloads is needed.
+
+A Deployment's pods are owned by a ReplicaSet, which is named after it and the label
+``pod-template-hash``; a CronJob's by a Job, which is named after it and the time in minutes.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+import msgspec
+
+from gpucore.explain.pod_states import PodState
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.errors import MissingObjectError
+from gpuinspect.queries.standings import Standing
+
+KINDS: Final = {
+    "deployment": "Deployment",
+    "statefulset": "StatefulSet",
+    "daemonset": "DaemonSet",
+    "replicaset": "ReplicaSet",
+    "job": "Job",
+    "cronjob": "CronJob",
+}
+"""Kinds in lower case, as kubectl takes them."""
+
+SHORT: Final = {
+    "deploy": "deployment",
+    "sts": "statefulset",
+    "ds": "daemonset",
+    "rs": "replicaset",
+    "cj": "cronjob",
+    "po": "pod",
+}
+_HASH: Final = "pod-template-hash"
+
+
+class _Owner(msgspec.Struct):
+    kind: str = ""
+    name: str = ""
+    controller: bool | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    involved_object: _Metadata = msgspec.field(default_factory=_Metadata)
+    reason: str = ""
+    message: str = ""
+    last_timestamp: str | None = None
+    event_time: str | None = None
+
+
+class WorkloadRef(msgspec.Struct, frozen=True):
+    """A workload; ``kind`` as in its manifest."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """Kind, namespace and name."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+    @property
+    def word(self) -> str:
+        """Its kind on the command line."""
+        return self.kind.lower()
+
+
+def kind_of(word: str) -> str:
+    """The kind that a word of the command line means, in lower case; empty for none."""
+    name = word.lower().partition(".")[0]
+    for each in (name, name.removesuffix("s")):
+        found = SHORT.get(each, each)
+        if found in KINDS or found == "pod":
+            return found
+    return ""
+
+
+def uids_of(snapshot: Snapshot, asked: WorkloadRef) -> frozenset[str]:
+    """UIDs of the pods of a workload.
+
+    Raises:
+        MissingObjectError: no pod of it exists, and no event has the reason.
+    """
+    found = frozenset(
+        pod.uid
+        for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True)
+        if pod.namespace == asked.namespace and _owned(raw, asked)
+    )
+    if not found and not refused_pods(snapshot, asked):
+        raise MissingObjectError(
+            f'no pod of {asked.word} "{asked.name}" found in namespace "{asked.namespace}":'
+            f" compare 'kubectl get {asked.word} -n {asked.namespace}'"
+        )
+    return found
+
+
+def _owned(raw: msgspec.Raw, asked: WorkloadRef) -> bool:
+    metadata = msgspec.json.decode(raw, type=_Object).metadata
+    owner = next((one for one in metadata.owner_references or () if one.controller), None)
+    if owner is None:
+        return False
+    if asked.kind == "Deployment":
+        hashed = (metadata.labels or {}).get(_HASH)
+        named = f"{asked.name}-{hashed}"
+        return owner.kind == "ReplicaSet" and bool(hashed) and owner.name == named
+    if asked.kind == "CronJob":
+        return owner.kind == "Job" and re.fullmatch(_timed(asked.name), owner.name) is not None
+    return owner.kind == asked.kind and owner.name == asked.name
+
+
+def _timed(name: str) -> str:
+    return rf"{re.escape(name)}-\d+"
+
+
+def refused_pods(snapshot: Snapshot, asked: WorkloadRef) -> str:
+    """Why the controller could not create a pod, by its last event; empty without one."""
+    events = (msgspec.json.decode(raw, type=_Event) for raw in snapshot.all("Event"))
+    found = [e for e in events if e.reason == "FailedCreate" and _about(e.involved_object, asked)]
+    found.sort(key=lambda event: event.last_timestamp or event.event_time or "")
+    return found[-1].message if found else ""
+
+
+def _about(about: _Metadata, asked: WorkloadRef) -> bool:
+    name = re.escape(asked.name)
+    patterns = {"Deployment": rf"{name}-[a-z0-9]{{1,10}}", "CronJob": _timed(asked.name)}
+    pattern = patterns.get(asked.kind, name)
+    return about.namespace == asked.namespace and re.fullmatch(pattern, about.name) is not None
+
+
+class Alike(msgspec.Struct, frozen=True):
+    """Pods of a workload in one state for one reason; ``reason`` is empty for pods with GPUs."""
+
+    state: PodState
+    reason: str
+    pods: tuple[Standing, ...]
+
+
+def alike(standings: Iterable[Standing]) -> tuple[Alike, ...]:
+    """Those that wait first, most pods first."""
+    ordered = sorted(standings, key=lambda each: (*_kind(each), each.pod.name))
+    groups = [
+        Alike(PodState(state), reason, tuple(members))
+        for (state, reason), members in _grouped(ordered)
+    ]
+    return tuple(sorted(groups, key=lambda g: (not g.pods[0].waits, -len(g.pods), g.reason)))
+
+
+def _grouped(ordered: Sequence[Standing]) -> Iterator[tuple[tuple[str, str], list[Standing]]]:
+    for key, members in groupby(ordered, _kind):
+        yield key, list(members)
+
+
+def _kind(standing: Standing) -> tuple[str, str]:
+    return (standing.state.value, standing.reason if standing.waits else "")

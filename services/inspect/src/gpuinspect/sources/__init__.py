@@ -1,0 +1,1 @@
+"""Other inputs: manifests, Prometheus, traces, topology sets."""

@@ -1,0 +1,82 @@
+"""Current figures of GPUs from Prometheus, by GPU UUID, through its HTTP API."""
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+import urllib3
+from urllib3.exceptions import HTTPError
+
+from gpuinspect.errors import PrometheusError
+
+USED_BYTES: Final = "max by (uuid) (gpushare_card_used_bytes)"
+UTILIZATION: Final = "max by (UUID) (DCGM_FI_DEV_GPU_UTIL)"
+"""NVIDIA's dcgm-exporter publishes it; our device plugin does not measure it."""
+POD_USED_BYTES: Final = (
+    "sum by (pod) (label_join("
+    "max by (gpu, exported_namespace, exported_pod) (gpushare_pod_used_bytes),"
+    ' "pod", "/", "exported_namespace", "exported_pod"))'
+)
+"""Largest value of several scrapes for each GPU of a pod, summed over the pod's GPUs."""
+TIMEOUT_SECONDS: Final = 10.0
+_MAX_TEXT: Final = 200
+
+
+class GpuFigures(msgspec.Struct, frozen=True):
+    """Figures by GPU UUID; a GPU without a figure in Prometheus is absent."""
+
+    used_bytes: Mapping[str, float]
+    utilization: Mapping[str, float]
+
+
+class _Sample(msgspec.Struct):
+    metric: dict[str, str]
+    value: tuple[float, str]
+
+
+class _Data(msgspec.Struct):
+    result: list[_Sample]
+
+
+class _Answer(msgspec.Struct):
+    data: _Data
+
+
+def gpu_figures(url: str) -> GpuFigures:
+    """Memory in use in bytes, and utilization in percent where dcgm-exporter runs.
+
+    Raises:
+        PrometheusError: there is no Prometheus at ``url``, or it does not respond.
+    """
+    with urllib3.PoolManager(timeout=TIMEOUT_SECONDS, retries=False) as pool:
+        return GpuFigures(_query(pool, url, USED_BYTES), _query(pool, url, UTILIZATION))
+
+
+def pod_figures(url: str) -> Mapping[str, float]:
+    """Memory in use in bytes by ``namespace/name`` of the pod.
+
+    Raises:
+        PrometheusError: as of :func:`gpu_figures`.
+    """
+    with urllib3.PoolManager(timeout=TIMEOUT_SECONDS, retries=False) as pool:
+        return _query(pool, url, POD_USED_BYTES)
+
+
+def _query(pool: urllib3.PoolManager, url: str, query: str) -> Mapping[str, float]:
+    if not url.startswith(("http://", "https://")):
+        raise PrometheusError(f"{url!r} is not the URL of a Prometheus: use http:// or https://")
+    try:
+        address = f"{url.rstrip('/')}/api/v1/query"
+        answer = pool.request("GET", address, fields={"query": query})
+    except HTTPError as error:
+        raise PrometheusError(f"Prometheus at {url} does not respond: {error}") from error
+    if answer.status != 200:
+        text = answer.data[:_MAX_TEXT].decode(errors="replace")
+        raise PrometheusError(f"Prometheus at {url} answers {answer.status}: {text}")
+    try:
+        samples = msgspec.json.decode(answer.data, type=_Answer).data.result
+        figures = ((label, float(one.value[1])) for one in samples for label in one.metric.values())
+        return {uuid: figure for uuid, figure in figures if math.isfinite(figure)}
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise PrometheusError(f"{url} is not a Prometheus server: {error}") from error

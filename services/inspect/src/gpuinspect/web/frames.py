@@ -1,0 +1,178 @@
+"""The cluster at one moment, with the values that the pages show."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from gpucore.accounting.ledger import Ledger
+from gpucore.claims.explain import explain_claims
+from gpucore.explain.pod_states import Cluster, Explanation
+from gpucore.kubescheduler.candidates import Candidates
+from gpucore.kubescheduler.cluster_policy import ClusterPolicy
+from gpucore.kubescheduler.constraints import PodConstraints
+from gpucore.model import PodRequest
+from gpucore.scheduling.fragmentation import TYPICAL
+from gpucore.units import NodeName
+from gpucore.wire.constraints import pod_constraints
+from gpucore.wire.names import Names
+from gpucore.wire.nodes import Node
+from gpucore.wire.pod.spec import Pod
+from gpucore.wire.pods import pod_request_of
+from gpuinspect.cluster import state
+from gpuinspect.cluster.candidates import candidates, raw_pod
+from gpuinspect.cluster.schedulers import policy_of
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.queries.claims import NOTHING, PodClaims
+from gpuinspect.queries.explain import explain
+from gpuinspect.queries.gpuhealth import UnhealthyGpu, unhealthy_gpus
+from gpuinspect.queries.usage import Figures, UsageReport, grouped
+from gpuinspect.queries.views import ClusterView, NodeSummary
+from gpuinspect.web.history import CLUSTER, Amounts, History
+
+MOST_REPORTS: Final = 20
+"""Groupings of usage that a frame caches; viewers choose the label."""
+
+
+class Frame:
+    """The cluster at one moment, with what pages derive from it.
+
+    Attributes:
+        taken: when it was read.
+        error: why the next read failed; empty while reads succeed.
+        figures: memory in use; ``None`` where it is unknown.
+        note: why it is unknown, although Prometheus is configured; empty otherwise.
+        history: memory over the last hours.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        names: Names,
+        *,
+        taken: datetime,
+        figures: Figures | None = None,
+        note: str = "",
+    ) -> None:
+        self.snapshot = snapshot
+        self.taken = taken
+        self.figures = figures
+        self.note = note
+        self.error = ""
+        self.history = History()
+        self._reports: dict[str, UsageReport] = {}
+        self.ledger: Ledger = state.books(snapshot, names)
+        self.view: ClusterView = state.shown(self.ledger, snapshot.nodes)
+        self._claims = PodClaims(snapshot, self.ledger)
+        self._explained: dict[tuple[PodRequest, PodConstraints, str], Explanation] = {}
+
+    @cached_property
+    def waiting(self) -> tuple[tuple[Pod, PodRequest], ...]:
+        """Pending pods that request GPUs, oldest first."""
+        pods = zip(self.snapshot.pods, self.snapshot.all("Pod"), strict=True)
+        asked = (
+            (pod, self._requested(pod, raw))
+            for pod, raw in pods
+            if not pod.node and not pod.finished
+        )
+        pairs = [(pod, pod_request) for pod, pod_request in asked if pod_request is not None]
+        return tuple(sorted(pairs, key=lambda pair: (pair[0].creation, pair[0].name)))
+
+    def _requested(self, pod: Pod, raw: msgspec.Raw) -> PodRequest | None:
+        """The pod's own request; an empty one where its claims request GPUs."""
+        found = pod_request_of(pod, self.ledger.names)
+        return NOTHING if found is None and self._claims.facts(pod, raw) is not None else found
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """The nodes as the scheduler sees them."""
+        return candidates(self.snapshot, self.ledger)
+
+    @cached_property
+    def policy(self) -> ClusterPolicy:
+        """The policies of the cluster's extender."""
+        return policy_of(self.snapshot)
+
+    @cached_property
+    def nodes(self) -> Mapping[NodeName, Node]:
+        """The node objects by name."""
+        return {node.name: node for node in self.snapshot.nodes}
+
+    @cached_property
+    def fragments(self) -> tuple[float, float]:
+        """GPUs that are free, and how many of these the usual work could not use."""
+        free = lost = 0.0
+        for node in self.view.nodes:
+            parts = self.ledger.nodes()[node.name].free_parts().values()
+            free += sum(parts) / 1000
+            lost += TYPICAL.fragmentation(tuple(sorted(parts)))
+        return free, lost
+
+    @cached_property
+    def unhealthy(self) -> tuple[UnhealthyGpu, ...]:
+        """Unhealthy GPUs with their reasons."""
+        return unhealthy_gpus(self.snapshot, self.view)
+
+    @cached_property
+    def amounts(self) -> Mapping[str, Amounts]:
+        """Memory allocated and in use, in units, by node and for the cluster."""
+        nodes: dict[str, Amounts] = {node.name: self._amounts(node) for node in self.view.nodes}
+        used = [each.used for each in nodes.values() if each.used is not None]
+        return {CLUSTER: Amounts(self.view.used, sum(used) if used else None), **nodes}
+
+    def _amounts(self, node: NodeSummary) -> Amounts:
+        known = [used for each in node.cards if (used := self.in_use(each.uuid)) is not None]
+        return Amounts(node.used, sum(known) if known else None)
+
+    def in_use(self, uuid: str) -> float | None:
+        """Memory of a GPU in use, in units of :attr:`view`; ``None`` where it is unknown."""
+        found = None if self.figures is None else self.figures.gpus.get(uuid)
+        return None if found is None else found / (self.view.unit.mib << 20)
+
+    def report(self, by: str) -> UsageReport:
+        """Usage in groups: ``namespace``, ``node``, ``model`` or ``label:KEY``."""
+        if by not in self._reports and len(self._reports) >= MOST_REPORTS:
+            self._reports.clear()
+        if by not in self._reports:
+            self._reports[by] = grouped(self.snapshot, self.ledger.names, by, self.figures)
+        return self._reports[by]
+
+    def node(self, name: str) -> NodeSummary | None:
+        """The view of one node."""
+        return next((node for node in self.view.nodes if node.name == name), None)
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod of this name."""
+        pods = (p for p in self.snapshot.pods if (p.namespace, p.name) == (namespace, name))
+        return next(pods, None)
+
+    def reason(self, pod: Pod, pod_request: PodRequest) -> Explanation:
+        """Why a pod is pending; computed once for all pods with equal requests and constraints."""
+        if pod_request is NOTHING:
+            return self.explain(pod)
+        constraints = pod_constraints(raw_pod(self.snapshot, pod), self.ledger.names)
+        kind = (pod_request, constraints, pod.scheduler_name)
+        known = self._explained.get(kind)
+        if known is None:
+            known = self._explained[kind] = self.explain(pod)
+        return known
+
+    def explain(self, pod: Pod) -> Explanation:
+        """Why a pod is pending, or where it is placed."""
+        facts = self._claims.facts(pod, raw_pod(self.snapshot, pod))
+        if facts is not None:
+            return explain_claims(facts, self._claims.nodes, self.candidates)
+        cluster = Cluster(self.ledger, self.candidates, self.policy)
+        return explain(self.snapshot, pod, cluster)
+
+    def shows_the_same(self, other: "Frame") -> bool:
+        """Whether all pages would be equal except for their time."""
+        return (
+            (self.error, self.note) == (other.error, other.note)
+            and self.view == other.view
+            and self.waiting == other.waiting
+            and self.unhealthy == other.unhealthy
+            and self.figures == other.figures
+        )

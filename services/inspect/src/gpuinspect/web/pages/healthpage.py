@@ -1,0 +1,38 @@
+"""The unhealthy GPUs of the cluster with their reasons."""
+
+from collections.abc import Iterable
+
+from gpuinspect.queries.gpuhealth import UnhealthyGpu
+from gpuinspect.web.frames import Frame
+from gpuinspect.web.rendering import Cell, Link, Moment, Table, View, pod_link, table
+
+
+def health(frame: Frame) -> View:
+    """The table of unhealthy GPUs, and the count of healthy ones."""
+    found = frame.unhealthy
+    gpus = sum(len(node.cards) for node in frame.view.nodes)
+    return View("health.html", {"unhealthy": unhealthy(found), "bad": len(found), "gpus": gpus})
+
+
+def unhealthy(found: Iterable[UnhealthyGpu]) -> Table:
+    """The table of these GPUs."""
+    heads = ("GPU", "Node", "Model", "Reason", "Since", "Pods on it")
+    rows = ([*_gpu(each), _pods(each)] for each in found)
+    return table(heads, rows, caption="Unhealthy GPUs", stacks=True)
+
+
+def _gpu(found: UnhealthyGpu) -> list[Cell]:
+    return [
+        f"GPU{found.index} {found.uuid}".strip(),
+        Link(found.node, f"/nodes/{found.node}"),
+        found.model or "unknown",
+        found.reason,
+        Moment(found.since) if found.since else "unknown",
+    ]
+
+
+def _pods(found: UnhealthyGpu) -> Cell:
+    """A link for one pod, else the number of pods."""
+    if len(found.pods) == 1:
+        return pod_link(*found.pods[0])
+    return Link(f"{len(found.pods)} pods", f"/nodes/{found.node}") if found.pods else "none"

@@ -1,0 +1,58 @@
+"""GPU memory by namespace, label, model or node."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from gpuinspect.queries.usage import GroupUsage, UsageReport
+from gpuinspect.web.frames import Frame
+from gpuinspect.web.rendering import Cell, Link, Table, View, table
+
+GROUPS: Final = ("namespace", "model", "node")
+LABEL: Final = "label:"
+_GIB: Final = 1 << 30
+_LONGEST: Final = 320  # characters of the key of a label with its prefix
+
+
+def usage(frame: Frame, query: Mapping[str, str]) -> View:
+    """A table of groups, and the form that chooses them."""
+    key = query.get("label", "").strip()[:_LONGEST]
+    by = query.get("by", GROUPS[0])
+    by = f"{LABEL}{key}" if key else by if by in GROUPS else GROUPS[0]
+    values = {
+        "groups": GROUPS,
+        "by": by,
+        "key": key,
+        "shown": _table(frame.report(by), by),
+        "measured": frame.figures is not None,
+    }
+    return View("usage.html", values)
+
+
+def _table(report: UsageReport, by: str) -> Table:
+    unit, title = report.unit or "units", by.removeprefix(LABEL)
+    caption = f"GPU memory by {title}"
+    if by in {"model", "node"}:
+        heads = ["Pods", "GPUs", f"Allocated ({unit})", f"Total ({unit})", "In use (GiB)"]
+        rows = [_of_gpus(group, by) for group in report.groups]
+    else:
+        pending = f"Pending ({unit})"
+        heads = ["Pods", f"Allocated ({unit})", "Exclusive GPUs", "In use (GiB)", "Pending pods"]
+        heads.append(pending)
+        rows = [_of_pods(group) for group in report.groups]
+    return table(
+        [title.capitalize() if by in GROUPS else title, *heads], rows, caption=caption, stacks=True
+    )
+
+
+def _of_gpus(group: GroupUsage, by: str) -> list[Cell]:
+    name: Cell = Link(group.name, f"/nodes/{group.name}") if by == "node" else group.name
+    return [name, group.pods, group.gpus, group.granted, group.total or 0, _gib(group)]
+
+
+def _of_pods(group: GroupUsage) -> list[Cell]:
+    name, used = group.name or "none", _gib(group)
+    return [name, group.pods, group.granted, group.gpus, used, group.waiting_pods, group.waiting]
+
+
+def _gib(group: GroupUsage) -> str:
+    return "unknown" if group.used_bytes is None else f"{group.used_bytes / _GIB:.1f}"

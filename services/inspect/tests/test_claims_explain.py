@@ -1,0 +1,219 @@
+"""``gpushare explain`` and ``gpushare pending`` for pods whose GPUs are requested by claims."""
+
+import json
+from typing import Any
+
+import pytest
+from claimobjects import (
+    allocated,
+    claim,
+    device,
+    device_class,
+    request,
+    resource_slice,
+    template,
+    uses,
+)
+from drawncluster import FakeCluster
+from invoking import Run
+
+NOTHING: dict[str, str] = {}
+
+
+@pytest.fixture
+def shared(cluster: FakeCluster) -> FakeCluster:
+    """Two GPUs of 15 GiB offered as claims, the first with a share of 9 GiB; and a class."""
+    cluster.node("n1", resources=NOTHING)
+    cluster.add(resource_slice("n1", [device(0, 15), device(1, 15, taint="NoSchedule")]))
+    cluster.pod("a", node="n1").add(claim("a-gpu", allocated("n1", 0, "9Gi", "40"), pods=["a"]))
+    return cluster.add(device_class())
+
+
+def waits(cluster: FakeCluster, spec: dict[str, Any], **fields: Any) -> FakeCluster:
+    """A pending pod ``w`` with a claim from a template."""
+    cluster.add(template("t", spec))
+    body = {"schedulerName": "default-scheduler", **uses(template_name="t"), **fields}
+    return cluster.pod("w", phase="Pending", spec=body)
+
+
+def said(run: Run, cluster: FakeCluster, pod: str = "w") -> str:
+    """The explanation in one line."""
+    found = run("explain", "pod", pod, "-n", "default", on=cluster)
+    assert found.code == 0, found.err
+    return " ".join(found.out.split())
+
+
+def test_a_pod_with_a_claim_has_its_gpu(run: Run, shared: FakeCluster) -> None:
+    """Where, beside whom, and who chose it."""
+    text = said(run, shared, "a")
+    assert (
+        "9 GiB on GPU 0, 40 percent of compute on GPU 0 of node n1 (claim a-gpu)"
+        in text.replace(" and ", ", ")
+    )
+    assert "GPU 0: alone; 6 of 15 GiB free" in text
+    assert "the order of the node's ResourceSlice" in text
+
+
+def test_a_pending_claim_has_figures_for_each_gpu(run: Run, shared: FakeCluster) -> None:
+    """What is free, what is unhealthy, and what would help, the smallest step first."""
+    text = said(run, waits(shared, request("8Gi")))
+    assert "8 GiB of one GPU (DeviceClass gpushare)" in text
+    assert "InsufficientMemory largest free block 6 GiB, requested 8" in text
+    assert "GPU 0 has 6 of 15 free, GPU 1 is unhealthy" in text
+    helps = text.partition("What would help:")[2]
+    assert "request at most 6 GiB: GPU 0 of node n1 has that much free" in helps
+    assert "GPU 1 of node n1 would fit, but has the taint gpu.gpushare.io/unhealthy" in helps
+    assert "it fits on GPU 0 of node n1 once default/a has ended" in helps
+    assert "kube-scheduler does not preempt pods to free claims" in helps
+
+
+def test_a_request_rounds_up_to_the_step(run: Run, shared: FakeCluster) -> None:
+    """6.5 GiB need 7 of them."""
+    assert "largest free block 6 GiB, requested 7" in said(run, waits(shared, request("6656Mi")))
+
+
+def test_compute_is_judged_as_well(run: Run, shared: FakeCluster) -> None:
+    """60 percent are left."""
+    text = said(run, waits(shared, request("2Gi", "70")))
+    assert "GPU 0 has 60 of 100 percent of compute free, requested 70" in text
+
+
+def test_a_claim_that_fits_says_so(run: Run, shared: FakeCluster) -> None:
+    """Then the scheduler's own message matters."""
+    text = said(run, waits(shared, request("6Gi")))
+    assert "It fits on 1 node: n1" in text
+
+
+def test_a_selector_that_excludes_all_gpus_is_named(run: Run, shared: FakeCluster) -> None:
+    """With its text."""
+    expression = "device.attributes['gpu.gpushare.io'].productName == 'NVIDIA A100'"
+    spec = request("1Gi", selectors=[{"cel": {"expression": expression}}])
+    text = said(run, waits(shared, spec))
+    assert "SelectorMismatch" in text
+    assert f"selector {expression}" in text
+
+
+def test_a_selector_that_is_not_understood_is_named_and_not_guessed(
+    run: Run, shared: FakeCluster
+) -> None:
+    """It never makes a pod look impossible."""
+    expression = "device.attributes['gpu.gpushare.io'].productName.startsWith('Tesla')"
+    spec = request("1Gi", selectors=[{"cel": {"expression": expression}}])
+    text = said(run, waits(shared, spec))
+    assert f"selector {expression} is not evaluated here" in text
+    assert "It fits on 1 node" in text
+
+
+def test_a_toleration_opens_an_unhealthy_gpu(run: Run, shared: FakeCluster) -> None:
+    """As kube-scheduler reads it."""
+    toleration = {"key": "gpu.gpushare.io/unhealthy", "operator": "Exists"}
+    spec = request("8Gi", tolerations=[toleration])
+    assert "It fits on 1 node: n1" in said(run, waits(shared, spec))
+
+
+def test_a_share_over_several_gpus_needs_distinct_ones(run: Run, shared: FakeCluster) -> None:
+    """Two shares fit one GPU, but not with distinctAttribute."""
+    rule = [{"requests": ["gpu"], "distinctAttribute": "gpu.gpushare.io/uuid"}]
+    text = said(run, waits(shared, request("3Gi", count=2, constraints=rule)))
+    assert "DeviceConstraint distinctAttribute gpu.gpushare.io/uuid" in text
+
+
+def test_the_same_share_without_the_rule_fits(run: Run, shared: FakeCluster) -> None:
+    """Both on one GPU."""
+    assert "It fits on 1 node" in said(run, waits(shared, request("3Gi", count=2)))
+
+
+def test_a_missing_template_is_the_reason(run: Run, shared: FakeCluster) -> None:
+    """Nothing can be allocated before it exists."""
+    body = uses(template_name="gpushare-mem-7")
+    shared.add(template("other", request("1Gi")))
+    shared.pod("w", phase="Pending", spec=body)
+    text = said(run, shared)
+    assert "create ResourceClaimTemplate gpushare-mem-7 in namespace default" in text
+
+
+def test_a_missing_class_is_the_reason(run: Run, shared: FakeCluster) -> None:
+    """The chart creates it."""
+    shared.items = [item for item in shared.items if item["kind"] != "DeviceClass"]
+    shared.add(device_class("other", "device.driver == 'nic.example.com'"))
+    assert "DeviceClass gpushare does not exist" in said(run, waits(shared, request("1Gi")))
+
+
+def test_rules_of_the_node_are_named_before_gpus(run: Run, shared: FakeCluster) -> None:
+    """A nodeSelector that no node has."""
+    text = said(run, waits(shared, request("1Gi"), nodeSelector={"disk": "ssd"}))
+    assert "NodeAffinityMismatch nodeSelector disk=ssd" in text
+
+
+def test_nodes_without_slices_are_a_group(run: Run, shared: FakeCluster) -> None:
+    """They do not offer GPUs as claims."""
+    shared.node("n2", resources=NOTHING)
+    assert "1 NoResourceSlice" in said(run, waits(shared, request("8Gi")))
+
+
+def test_exclusive_gpus_need_an_untouched_one(run: Run, shared: FakeCluster) -> None:
+    """A claim without an amount takes all memory."""
+    text = said(run, waits(shared, request()))
+    assert "all memory of one GPU" in text
+    assert "InsufficientMemory" in text
+
+
+def test_claims_of_other_drivers_are_not_ours(run: Run, shared: FakeCluster) -> None:
+    """A pod with a NIC requests no GPU."""
+    shared.add(device_class("nic", "device.driver == 'nic.example.com'"))
+    waits(shared, request(device_class="nic"))
+    assert "requests no GPU" in said(run, shared)
+
+
+def test_a_gpu_beside_a_device_of_another_driver(run: Run, shared: FakeCluster) -> None:
+    """Ours is judged, the other is left to its driver."""
+    shared.add(device_class("nic", "device.driver == 'nic.example.com'"))
+    spec = request("1Gi")
+    nic = {"name": "nic", "exactly": {"deviceClassName": "nic"}}
+    spec["devices"]["requests"].append(nic)
+    assert "It fits on 1 node" in said(run, waits(shared, spec))
+
+
+def test_pending_lists_pods_with_claims(run: Run, shared: FakeCluster) -> None:
+    """In the same columns."""
+    found = run("pending", "-A", on=waits(shared, request("8Gi")))
+    row = next(line for line in found.out.splitlines() if " w " in f" {line} ")
+    assert "8 GiB of one GPU" in row
+    assert "1 node: largest free block 6 GiB, requested 8" in row
+    assert not [line for line in found.out.splitlines() if " a " in f" {line} "]
+
+
+def test_the_document_of_a_claim(run: Run, shared: FakeCluster) -> None:
+    """The same fields as for a pod of the device plugin."""
+    waits(shared, request("8Gi"))
+    found = run("explain", "pod", "w", "-n", "default", "-o", "json", on=shared)
+    document = json.loads(found.out)
+    assert document["state"] == "Waiting"
+    refusal = document["refusals"][0]
+    assert refusal["code"] == "InsufficientMemory"
+    assert refusal["cards"][0] == {
+        "index": 0,
+        "code": "InsufficientMemory",
+        "free": 6,
+        "total": 15,
+        "asked": 8,
+    }
+
+
+def test_a_pod_with_an_extended_resource_is_placed_by_its_claim(
+    run: Run, shared: FakeCluster
+) -> None:
+    """``aliyun.com/gpu: 1`` on a node that offers claims."""
+    shared.items = [item for item in shared.items if item["kind"] != "ResourceClaim"]
+    extended = {"extendedResourceClaimStatus": {"resourceClaimName": "x-ext"}}
+    shared.pod("x", node="n1", limits={"aliyun.com/gpu": "1"}, status=extended)
+    shared.add(claim("x-ext", allocated("n1", 0), pods=["x"], spec=request()))
+    assert "GPU 0 of node n1, exclusive (claim x-ext)" in said(run, shared, "x")
+    assert "15/15" in run("inspect", on=shared).out
+
+
+def test_usage_counts_what_pending_claims_request(run: Run, shared: FakeCluster) -> None:
+    """In the unit of the cluster."""
+    waits(shared, request("8Gi"))
+    groups = json.loads(run("usage", "-A", "-o", "json", on=shared).out)["items"]
+    assert [(each["waitingPods"], each["waiting"]) for each in groups] == [(1, 8)]

@@ -1,0 +1,128 @@
+"""What ``gpushare dashboard`` serves for its flags: where, for whom, and how often it reads."""
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drawncluster import FakeCluster
+from fakeapiserver import FakeApiServer
+from invoking import Run
+from starlette.testclient import TestClient
+
+from gpuinspect.cluster.collect import CLAIM_LISTS, CONFIG_MAPS, FAILED_SCHEDULING, GPU_HEALTH
+from gpuinspect.commands.admin import dashboard as command
+from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
+from gpuinspect.web.feed import Feed
+
+
+class Served:
+    """Keeps what would be served."""
+
+    app: Any
+    config: Any
+    interval: float
+    wanted: Any
+
+    def listen(self, app: Any, configure: Any, tell: Any, failed: Any) -> None:
+        self.app, self.config = app, configure(app)
+        tell(4321)
+
+    def feed(self, read: Any, names: Any, *, interval: float, measure: Any) -> Feed:
+        self.interval, self.wanted = interval, getattr(read, "_wanted", None)
+        self.names, self.measure = names, measure
+        return Feed(read, names, interval=interval, measure=measure)
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Served:
+    """Nothing listens."""
+    found = Served()
+    monkeypatch.setattr(command, "listen", found.listen)
+    monkeypatch.setattr(command, "Feed", found.feed)
+    return found
+
+
+def status(served: Served, host: str) -> int:
+    """The answer to a probe that names this host."""
+    return TestClient(served.app).get("/healthz", headers={"Host": host}).status_code
+
+
+def test_by_default_only_this_machine_is_served(
+    run: Run, cluster: FakeCluster, served: Served
+) -> None:
+    """On the loopback address, to requests that name it; the address is printed."""
+    outcome = run("dashboard", on=cluster)
+    assert (outcome.code, outcome.err) == (0, "http://127.0.0.1:4321/ - stop with Ctrl-C\n")
+    assert (served.config.host, served.config.port) == ("127.0.0.1", 8080)
+    assert (status(served, "localhost"), status(served, "evil.example")) == (200, 421)
+    assert served.interval == 5.0
+
+
+def test_another_address_is_served_to_everybody_with_a_warning(
+    run: Run, cluster: FakeCluster, served: Served
+) -> None:
+    """Whoever reaches it, by whatever name."""
+    flags = ("--host", "0.0.0.0", "--port", "9", "--interval", "2")
+    outcome = run("dashboard", *flags, on=cluster)
+    assert "every client of this address can read the pods of all namespaces" in outcome.err
+    assert (served.config.host, served.config.port, served.interval) == ("0.0.0.0", 9, 2.0)
+    assert status(served, "any.example") == 200
+    assert TestClient(served.app).get("/", follow_redirects=False).status_code == 503
+
+
+def test_with_tokens_strangers_are_sent_to_the_login(
+    run: Run, served: Served, tmp_path: Path
+) -> None:
+    """And nobody is warned."""
+    with FakeApiServer({}).serving() as server:
+        flags = ("--require-token", "--host", "0.0.0.0")
+        outcome = run("dashboard", *flags, "--kubeconfig", str(server.kubeconfig(tmp_path)))
+    assert "whoever" not in outcome.err
+    answer = TestClient(served.app).get("/", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+
+
+def test_a_port_in_use_is_named(run: Run, cluster: FakeCluster) -> None:
+    """The address is named, and the option for another port."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        outcome = run("dashboard", "--port", str(port), on=cluster)
+    assert outcome.code != 0
+    expected = f"error: cannot listen on 127.0.0.1:{port}: choose another port with --port\n"
+    assert outcome.err.endswith(expected)
+
+
+def test_a_file_knows_no_tokens(run: Run, cluster: FakeCluster, served: Served) -> None:
+    """Nothing is served then."""
+    outcome = run("dashboard", "--require-token", on=cluster)
+    assert outcome.code == 2
+    assert "--require-token needs a cluster" in outcome.err
+    assert not hasattr(served, "app")
+
+
+CLAIMS = (*CLAIM_LISTS, DEVICE_CLASSES, claim_templates(""))
+
+
+@pytest.mark.parametrize(
+    ("flags", "wanted"),
+    [
+        ((), (FAILED_SCHEDULING, GPU_HEALTH, *CLAIMS)),
+        (("--unhealthy-configmaps",), (CONFIG_MAPS, FAILED_SCHEDULING, GPU_HEALTH, *CLAIMS)),
+    ],
+)
+def test_config_maps_are_read_only_where_asked(
+    run: Run, served: Served, tmp_path: Path, flags: tuple[str, ...], wanted: Any
+) -> None:
+    """The account of the dashboard may not have the right."""
+    with FakeApiServer({}).serving() as server:
+        run("dashboard", *flags, "--kubeconfig", str(server.kubeconfig(tmp_path)))
+    assert served.wanted == wanted
+
+
+def test_names_of_the_cluster_are_those_of_the_flags(
+    run: Run, cluster: FakeCluster, served: Served
+) -> None:
+    """Another resource domain and annotation prefix."""
+    run("dashboard", "--resource-domain=example.com", "--annotation-prefix=X", on=cluster)
+    assert (served.names.gpu_mem, served.names.mem_idx) == ("example.com/gpu-mem", "X_GPU_MEM_IDX")

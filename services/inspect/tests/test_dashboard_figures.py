@@ -1,0 +1,150 @@
+"""The dashboard's pages of health and usage, and memory in use from Prometheus."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from drawncluster import Card, FakeCluster
+from starlette.testclient import TestClient
+
+from gpucore.wire.names import DEFAULT_NAMES
+from gpuinspect.cluster.snapshots import decode
+from gpuinspect.errors import PrometheusError
+from gpuinspect.queries.usage import Figures
+from gpuinspect.web.app import make_app
+from gpuinspect.web.feed import Feed
+from gpuinspect.web.frames import MOST_REPORTS
+
+GIB = 1 << 30
+Open = Callable[..., TestClient]
+
+
+def event(message: str, *, when: str = "2026-01-02T03:04:05Z", namespace: str = "default") -> dict:
+    """An event of the device plugin on node ``n1``."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": namespace},
+        "involvedObject": {"kind": "Node", "name": "n1"},
+        "reason": "GpuUnhealthy",
+        "message": message,
+        "lastTimestamp": when,
+    }
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    """Two nodes of different models, one GPU unhealthy."""
+    cluster = FakeCluster().node("n1", cards=[Card(15), Card(15, healthy=False)])
+    cluster.node("n2", cards=[Card(39, "NVIDIA A100-PCIE-40GB")])
+    cluster.pod("web", 6, node="n1", index=1, metadata={"labels": {"team": "search"}})
+    return cluster.pod("large", 64, phase="Pending", namespace="research")
+
+
+@pytest.fixture
+def opened(cluster: FakeCluster) -> Open:
+    """The dashboard after two reads, two minutes apart."""
+
+    def open_with(measure: Callable[[], Figures] | None = None) -> TestClient:
+        times = iter((1000.0, 1120.0))
+        feed = Feed(
+            lambda: decode(cluster.json().encode()),
+            DEFAULT_NAMES,
+            interval=3600,
+            measure=measure,
+            clock=lambda: next(times),
+        )
+        asyncio.run(feed.refresh())
+        asyncio.run(feed.refresh())
+        return TestClient(make_app(feed))
+
+    return open_with
+
+
+def test_an_unhealthy_gpu_has_the_reason_of_the_last_event(
+    opened: Open, cluster: FakeCluster
+) -> None:
+    """With the node, the time and the pods on it."""
+    cluster.add(event("GPU 1 (GPU-n1-1) is unhealthy: XID 79", when="2026-01-02T03:05:00Z"))
+    cluster.add(event("GPU 1 (GPU-n1-1) is unhealthy: older", when="2026-01-02T03:04:00Z"))
+    text = opened().get("/health").text
+    assert "1 of 3 GPUs is unhealthy" in text
+    assert "XID 79" in text
+    assert "older" not in text
+    assert 'datetime="2026-01-02T03:05:00Z"' in text
+    assert "default/web" in text
+    assert "XID 79" in opened().get("/nodes/n1").text
+
+
+def test_events_of_other_namespaces_give_no_reason(opened: Open, cluster: FakeCluster) -> None:
+    """The API server accepts events on Nodes in namespace default only; others are a tenant's."""
+    cluster.add(event("GPU 1 (GPU-n1-1) is unhealthy: forged", namespace="tenant"))
+    text = opened().get("/health").text
+    assert "forged" not in text
+    assert "no event has the reason" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, ("GPU memory by namespace", "research", "default")),
+        ({"by": "model"}, ("Tesla T4", "NVIDIA A100-PCIE-40GB")),
+        ({"by": "node"}, ('href="/nodes/n2"',)),
+        ({"label": "team"}, ("GPU memory by team", "search")),
+        ({"by": "nonsense"}, ("GPU memory by namespace",)),
+    ],
+)
+def test_usage_in_groups(opened: Open, query: dict[str, str], expected: tuple[str, ...]) -> None:
+    """By namespace, model, node or a label of the pods."""
+    text = opened().get("/usage", params=query).text
+    assert all(each in text for each in expected)
+
+
+def test_viewers_cannot_fill_the_memory_with_groupings(cluster: FakeCluster) -> None:
+    """A frame caches a bounded number of them."""
+    feed = Feed(lambda: decode(cluster.json().encode()), DEFAULT_NAMES, interval=3600)
+    asyncio.run(feed.refresh())
+    assert feed.frame is not None
+    for i in range(2 * MOST_REPORTS):
+        feed.frame.report(f"label:l{i}")
+    assert len(feed.frame._reports) <= MOST_REPORTS
+
+
+def test_memory_in_use_is_beside_what_is_allocated(opened: Open) -> None:
+    """In the totals, on the bar, in the chart, and for namespaces."""
+    figures = Figures(pods={"default/web": 3 * GIB}, gpus={"GPU-n1-1": 3.5 * GIB})
+    browser = opened(lambda: figures)
+    text = browser.get("/").text
+    assert "3.5 GiB" in text
+    assert "GPU1 6/15, 3.5 in use" in text
+    assert 'class="used"' in text
+    assert "In use (dashed line) now 3.5 GiB, at most 3.5" in text
+    assert "In use (dashed line) now 3.5 GiB" in browser.get("/nodes/n1").text
+    assert "3.0" in browser.get("/usage").text
+
+
+def test_without_prometheus_memory_in_use_is_unknown(opened: Open) -> None:
+    """The page names the option."""
+    browser = opened()
+    assert "Memory in use is unknown" in browser.get("/").text
+    assert "--prometheus URL" in browser.get("/usage").text
+
+
+def test_a_prometheus_that_does_not_respond_stops_nothing(opened: Open) -> None:
+    """The cluster is shown, with a note; the service is ready."""
+
+    def fail() -> Figures:
+        raise PrometheusError("Prometheus at http://p does not respond")
+
+    browser = opened(fail)
+    text = browser.get("/").text
+    assert "memory in use is unknown: Prometheus at http://p does not respond" in text
+    assert "6/69 GiB" in text
+    assert browser.get("/readyz").status_code == 200
+
+
+def test_times_are_machine_readable(opened: Open) -> None:
+    """The script shows them in the browser's time zone; without it they are in UTC."""
+    text = opened().get("/pods").text
+    assert '<time datetime="2026-01-02T03:04:05Z" title="2026-01-02T03:04:05Z">' in text
+    assert '<time datetime="1970-01-01T00:18:40Z"' in text

@@ -1,0 +1,282 @@
+"""``gpushare doctor`` at the limits of its checks: what is still sound, and what is not."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from doctorcluster import (
+    CONFIRMED,
+    capacity,
+    inventory,
+    item,
+    only_one,
+    original,
+    rewrite,
+    sound,
+    stack_pod,
+    unhealthy_map,
+    waiting,
+)
+from drawncluster import FakeCluster
+from invoking import Run
+
+Change = Callable[[FakeCluster], object]
+OTHER = "default-scheduler"
+
+
+def check(run: Run, cluster: FakeCluster, name: str) -> dict[str, Any]:
+    """One check of the document."""
+    document = json.loads(run("doctor", "-o", "json", on=cluster).out)
+    found: dict[str, Any] = next(each for each in document["items"] if each["name"] == name)
+    return found
+
+
+def restarts(cluster: FakeCluster, *counts: int) -> None:
+    """Restarts of the containers of a plugin's pod."""
+    statuses = [{"restartCount": count} for count in counts]
+    item(cluster, "plugin-n1")["status"]["containerStatuses"] = statuses
+
+
+def versions(cluster: FakeCluster, text: str, *nodes: str) -> None:
+    """Version of the kubelets of some nodes."""
+    for name in nodes:
+        item(cluster, name)["status"]["nodeInfo"]["kubeletVersion"] = text
+
+
+def webhook(cluster: FakeCluster, **hook: Any) -> None:
+    """A webhook of somebody else."""
+    kind = {"kind": "MutatingWebhookConfiguration", "metadata": {"name": "istio"}}
+    cluster.add({**kind, "webhooks": [{"name": "i", **hook}]})
+
+
+def elsewhere(cluster: FakeCluster) -> None:
+    """NVIDIA's plugin on a node that is not ours."""
+    cluster.node("nv", resources={"nvidia.com/gpu": "2"}, labels={"gpushare": "false"})
+    cluster.pod("nvidia-device-plugin-x", node="nv", namespace="kube-system")
+
+
+def unconfigured(cluster: FakeCluster) -> None:
+    """No scheduler is configured, and a pod waits for one of its choice."""
+    cluster.items.remove(item(cluster, "s"))
+    unhealthy_map(cluster, "n2")
+    waiting(cluster, spec={"schedulerName": OTHER})
+
+
+def units(cluster: FakeCluster, amount: int) -> None:
+    """One inventory of n1's GPUs with so many units of MiB in all."""
+    first = amount // 2
+    inventory(cluster, '"unit": "GiB"', '"unit": "MiB"')
+    found = json.loads(item(cluster, "n1")["metadata"]["annotations"]["gpushare/inventory"])
+    for gpu, share in zip(found["gpus"], (first, amount - first), strict=True):
+        gpu["units"] = share
+        gpu["memoryMiB"] = share
+    item(cluster, "n1")["metadata"]["annotations"]["gpushare/inventory"] = json.dumps(found)
+
+
+def not_ready(cluster: FakeCluster) -> None:
+    """Both extenders are not ready."""
+    for name in ("n1", "n2"):
+        rewrite(cluster, f"scheduler-{name}", '"True"', '"False"')
+
+
+def config_map(cluster: FakeCluster, name: str, gpus: str) -> None:
+    """A ConfigMap of kube-system."""
+    metadata = {"name": name, "namespace": "kube-system"}
+    cluster.add({"kind": "ConfigMap", "metadata": metadata, "data": {"gpus": gpus}})
+
+
+def visible(cluster: FakeCluster, amount: int, place: str = "containers") -> None:
+    """A pod that chooses its GPUs."""
+    box = {"name": "x", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
+    added(cluster, amount, place, box)
+
+
+def privileged(cluster: FakeCluster, amount: int, place: str = "containers") -> None:
+    """A pod with a privileged container."""
+    added(cluster, amount, place, {"name": "x", "securityContext": {"privileged": True}})
+
+
+def added(cluster: FakeCluster, amount: int, place: str, box: dict[str, Any]) -> None:
+    """A pod on the second GPU of n1 with one more container."""
+    index = 1 if amount else None
+    cluster.pod("x", amount, node="n1", index=index, annotations=CONFIRMED if amount else {})
+    item(cluster, "x")["spec"].setdefault(place, []).append(box)
+
+
+def uncounted(cluster: FakeCluster) -> None:
+    """The number of GPUs is not in the node's status."""
+    for part in ("capacity", "allocatable"):
+        item(cluster, "n1")["status"][part].pop("aliyun.com/gpu-count", None)
+
+
+def pending_plugins(cluster: FakeCluster) -> None:
+    """Two pods of the plugin that have no node yet."""
+    for name in ("one", "two"):
+        stack_pod(cluster, name, "device-plugin", "device-plugin", "")
+
+
+def only_cards(cluster: FakeCluster) -> None:
+    """A node that offers exclusive GPUs and no shares."""
+    found = item(cluster, "n1")
+    found["status"]["capacity"] = found["status"]["allocatable"] = {"aliyun.com/gpu": "2"}
+
+
+def both_plugins(cluster: FakeCluster) -> None:
+    """NVIDIA's resource beside ours."""
+    item(cluster, "n1")["status"]["capacity"]["nvidia.com/gpu"] = "2"
+
+
+SOUND: list[tuple[str, str, Change]] = [
+    ("few-restarts", "five", lambda c: restarts(c, 2, 3)),
+    ("kubelet-version", "the oldest", lambda c: versions(c, "v1.20.0", "n1", "n2")),
+    ("kubelet-version", "unreadable", lambda c: versions(c, "unknown", "n1")),
+    ("kubelet-skew", "one unreadable", lambda c: versions(c, "unknown", "n1")),
+    ("kubelet-skew", "patch releases", lambda c: versions(c, "v1.37.9", "n1")),
+    ("requests-fit-a-card", "the largest", lambda c: waiting(c, 15)),
+    ("no-foreign-plugin", "on another node", elsewhere),
+    ("webhook-trusted", "of others", lambda c: webhook(c, clientConfig={})),
+    ("webhook-lenient", "of others", lambda c: webhook(c, failurePolicy="Fail")),
+    ("scheduler-named", "no configuration", unconfigured),
+    ("scheduled-by-us", "waiting", lambda c: waiting(c, spec={"schedulerName": OTHER})),
+    ("claims-confirmed", "starting", lambda c: c.pod("x", 1, node="n1", index=0, phase="Pending")),
+    ("no-card-overfull", "full", lambda c: c.pod("x", 12, node="n1", index=0)),
+    ("admitted", "other failures", lambda c: c.pod("x", 1, phase="Failed", status={"reason": "E"})),
+    ("one-driver", "one unknown", lambda c: inventory(c, "580.95.05", "")),
+    ("extender-replicas", "none is ready", not_ready),
+    ("unhealthy-config-maps", "a GPU there is", lambda c: config_map(c, "unhealthy-gpu-n1", "1")),
+    ("unhealthy-config-maps", "another name", lambda c: config_map(c, "healthy-gpu-n9", "1")),
+    ("message-size", "the largest", lambda c: units(c, 69_905)),
+    ("no-visible-devices", "without a share", lambda c: visible(c, 0)),
+    ("no-privileged-share", "without a share", lambda c: privileged(c, 0)),
+    ("gpu-count-agrees", "unknown", uncounted),
+    ("one-plugin", "on no node", pending_plugins),
+    ("inventory-agrees", "exclusive GPUs alone", only_cards),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"), [(n, c) for n, _, c in SOUND], ids=[f"{n}: {t}" for n, t, _ in SOUND]
+)
+def test_what_is_still_sound_is_not_named(run: Run, name: str, change: Change) -> None:
+    """A check that cries too early is soon ignored."""
+    cluster = sound()
+    change(cluster)
+    assert check(run, cluster, name)["findings"] == []
+
+
+FOUND: list[tuple[str, Change, list[str]]] = [
+    (
+        "few-restarts",
+        lambda c: restarts(c, 2, 4),
+        ["gpushare/plugin-n1 has restarted 6 times"],
+    ),
+    (
+        "message-size",
+        lambda c: units(c, 69_906),
+        ["n1: 69906 units are too many for kubelet; use 256MiB"],
+    ),
+    (
+        "extender-ready",
+        lambda c: [c.items.remove(item(c, f"scheduler-{n}")) for n in ("n1", "n2")],
+        ["no extender pod was found"],
+    ),
+    (
+        "extender-ready",
+        not_ready,
+        ["gpushare/scheduler-n1 is not ready", "gpushare/scheduler-n2 is not ready"],
+    ),
+    (
+        "extender-replicas",
+        lambda c: only_one(c, "scheduler-"),
+        ["only gpushare/scheduler-n1 is ready"],
+    ),
+    (
+        "extender-replicas",
+        lambda c: rewrite(c, "scheduler-n2", '"True"', '"False"'),
+        ["only gpushare/scheduler-n1 is ready"],
+    ),
+    (
+        "scheduler-configured",
+        lambda c: rewrite(c, "s", "filterVerb: filter", "weight: 1"),
+        ["the extender is called without filterVerb"],
+    ),
+    (
+        "scheduler-configured",
+        lambda c: rewrite(c, "s", "bindVerb: bind", "bindVerb: bind\\n  ignorable: true"),
+        ["the extender is ignorable: while it is down, pods are placed without regard to GPUs"],
+    ),
+    (
+        "scheduler-named",
+        lambda c: waiting(c, spec={"schedulerName": OTHER}),
+        [f"default/w names {OTHER}, not gpushare-scheduler"],
+    ),
+    (
+        "admitted",
+        lambda c: c.pod(
+            "x", 1, node="n1", phase="Failed", status={"reason": "OutOfgpu", "message": "m"}
+        ),
+        ["default/x on n1: OutOfgpu m"],
+    ),
+    (
+        "kubelet-skew",
+        lambda c: versions(c, "v1.38.0", "n1"),
+        ["kubelets of several minor versions: v1.37.1, v1.38.0"],
+    ),
+    (
+        "one-driver",
+        lambda c: inventory(c, "580.95.05", "470.1"),
+        ["nodes have drivers 470.1, 580.95.05"],
+    ),
+    (
+        "no-privileged-share",
+        lambda c: privileged(c, 1, "initContainers"),
+        ["default/x"],
+    ),
+    (
+        "no-foreign-plugin",
+        lambda c: c.pod("x", node="n1", metadata={"labels": {"name": "nvidia-device-plugin-ds"}}),
+        ["default/x on n1"],
+    ),
+    (
+        "unit-said",
+        lambda c: original(c, 101),
+        ["n1: GPUs of 101 units, assumed to be MiB"],
+    ),
+    (
+        "allocatable",
+        lambda c: (
+            only_cards(c) or item(c, "n1")["status"].update(allocatable={"aliyun.com/gpu": "1"})
+        ),
+        ["n1: kubelet offers 1 of 2 aliyun.com/gpu"],
+    ),
+    (
+        "plugin-registered",
+        lambda c: item(c, "n1")["metadata"]["labels"].update(gputopology="true"),
+        ["n1 is labelled, but offers no aliyun.com/gpu"],
+    ),
+    (
+        "one-kind",
+        lambda c: only_cards(c) or capacity(c) or both_plugins(c),
+        ["n1 offers nvidia.com/gpu and exclusive GPUs of the same GPUs"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "findings"), FOUND, ids=[each[0] for each in FOUND])
+def test_what_is_found_is_said_in_full(
+    run: Run, name: str, change: Change, findings: list[str]
+) -> None:
+    """The sentence has the object, the figure and the limit."""
+    cluster = sound()
+    change(cluster)
+    assert check(run, cluster, name)["findings"] == findings
+
+
+def test_a_check_names_each_kind_that_it_lacks(run: Run) -> None:
+    """It is skipped, which is neither sound nor a fault, and ends with exit code 0."""
+    cluster = sound()
+    cluster.items.remove(item(cluster, "nvidia"))
+    found = check(run, cluster, "runtime-class")
+    assert (found["result"], found["findings"]) == ("skip", ["RuntimeClass: not at hand"])
+    assert run("doctor", on=cluster).code == 0

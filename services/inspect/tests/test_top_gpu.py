@@ -1,0 +1,50 @@
+"""``gpushare top gpu``: memory allocated and in use, side by side."""
+
+import pytest
+from drawncluster import Card, FakeCluster
+from fakeprometheus import serving
+from invoking import Run
+
+from gpuinspect.sources.prometheus import USED_BYTES, UTILIZATION
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def two(cluster: FakeCluster) -> FakeCluster:
+    """A node with two GPUs; one has a share."""
+    cluster.node("n", cards=[Card(15), Card(15)])
+    return cluster.pod("web", 6, node="n", index=1)
+
+
+def rows(out: str) -> list[list[str]]:
+    """Cells of the lines below the heads."""
+    return [
+        line.replace("Tesla T4", "T4").replace(" GiB", "").split() for line in out.splitlines()[1:]
+    ]
+
+
+def test_use_is_beside_the_allocation(run: Run, two: FakeCluster) -> None:
+    """More than 100% is use beyond the shares."""
+    answers = {USED_BYTES: {"GPU-n-1": str(9 * GIB)}, UTILIZATION: {"GPU-n-1": "42"}}
+    with serving(answers) as url:
+        out = run("top", "gpu", "--prometheus", url, "--sort-by", "used", on=two).out
+    assert rows(out) == [
+        ["n", "1", "T4", "15.0", "6.0", "9.0", "150%", "42%"],
+        ["n", "0", "T4", "15.0", "0.0", "-", "-", "-"],
+    ]
+
+
+def test_without_prometheus_use_is_unknown(run: Run, two: FakeCluster) -> None:
+    """A note names the option."""
+    outcome = run("top", "gpu", on=two)
+    assert rows(outcome.out)[1] == ["n", "1", "T4", "15.0", "6.0", "-", "-", "-"]
+    assert "give --prometheus URL" in outcome.err
+
+
+def test_a_live_table_without_a_terminal(run: Run, two: FakeCluster, tmp_path: object) -> None:
+    """Each update is a table below the one before."""
+    flags = ("--watch", "--count=1", "--sort-by=allocated")
+    out = run("top", "gpu", *flags, on=two).out
+    assert rows(out)[0][:2] == ["n", "1"]
+    assert out.count("NODE") == 1

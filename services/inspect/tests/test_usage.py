@@ -1,0 +1,152 @@
+"""``gpushare usage``: granted, limit, in use and waiting, with all rights and with few."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fakeprometheus
+import pytest
+from drawncluster import Card, FakeCluster
+from fakeapiserver import FakeApiServer
+from invoking import Run
+
+from gpuinspect.sources.prometheus import POD_USED_BYTES, USED_BYTES
+
+GIB = 1 << 30
+QUOTAS = "/api/v1/resourcequotas"
+OWN = "/api/v1/namespaces/default"
+
+
+def items(out: str) -> dict[str, dict[str, Any]]:
+    """The groups of a document by name."""
+    return {item["name"]: item for item in json.loads(out)["items"]}
+
+
+def quota(namespace: str, units: str) -> dict[str, Any]:
+    """A ResourceQuota on GPU memory."""
+    hard = {"requests.aliyun.com/gpu-mem": units, "pods": "9"}
+    metadata = {"name": f"q{units}", "namespace": namespace}
+    return {"kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}}
+
+
+@pytest.fixture
+def teams(cluster: FakeCluster) -> FakeCluster:
+    """Two namespaces and two teams on a node of two GPUs; one pod waits, one has ended."""
+    have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
+    cluster.node("n", cards=[Card(15), Card(15, "NVIDIA L4")], resources=have)
+    red, blue = ({"labels": {"team": team}} for team in ("red", "blue"))
+    cluster.pod("a", 4, node="n", index=0, metadata=red)
+    cluster.pod("b", 6, node="n", index=0, metadata=blue)
+    cluster.pod("c", 40, phase="Pending", metadata=red)
+    cluster.pod("d", 5, node="n", index=0, phase="Succeeded", metadata=red)
+    return cluster.pod("e", 3, node="n", index=1, namespace="other")
+
+
+def test_namespaces(run: Run, teams: FakeCluster) -> None:
+    """Granted, waiting and the lowest quota of each namespace; one with a quota alone is shown."""
+    for each in (quota("default", "20"), quota("default", "12"), quota("idle", "8")):
+        teams.add(each)
+    found = items(run("usage", "-A", "-o", "json", on=teams).out)
+    figures = {n: (g["pods"], g["granted"], g["waiting"], g["limit"]) for n, g in found.items()}
+    assert figures == {"default": (2, 10, 40, 12), "idle": (0, 0, 0, 8), "other": (1, 3, 0, None)}
+
+
+def test_the_own_namespace_is_the_default(run: Run, teams: FakeCluster) -> None:
+    """Without -A only the namespace of the context is shown."""
+    assert set(items(run("usage", "-o", "json", on=teams).out)) == {"default"}
+
+
+def test_labels(run: Run, teams: FakeCluster) -> None:
+    """Groups by the value of a label; pods without it are one group."""
+    found = items(run("usage", "-A", "--by", "label:team", "-o", "json", on=teams).out)
+    assert {name: group["granted"] for name, group in found.items()} == {
+        "<none>": 3,
+        "blue": 6,
+        "red": 4,
+    }
+
+
+@pytest.mark.parametrize(
+    ("by", "figures"),
+    [("node", {"n": (13, 30, 2)}), ("model", {"NVIDIA L4": (3, 15, 1), "Tesla T4": (10, 15, 1)})],
+)
+def test_gpus(run: Run, teams: FakeCluster, by: str, figures: dict[str, Any]) -> None:
+    """Granted and total memory, and the number of GPUs."""
+    found = items(run("usage", "--by", by, "-o", "json", on=teams).out)
+    assert {n: (g["granted"], g["total"], g["gpus"]) for n, g in found.items()} == figures
+
+
+def test_memory_in_use(run: Run, teams: FakeCluster) -> None:
+    """Prometheus says it for pods and for GPUs; what it does not know is a dash."""
+    answers = {
+        POD_USED_BYTES: {"default/a": str(2 * GIB), "default/b": str(GIB)},
+        USED_BYTES: {"GPU-n-0": str(3 * GIB)},
+    }
+    with fakeprometheus.serving(answers) as url:
+        pods = items(run("usage", "-A", "-o", "json", "--prometheus", url, on=teams).out)
+        models = run("usage", "--by", "model", "--prometheus", url, on=teams).out
+    assert [pods[name]["usedBytes"] for name in ("default", "other")] == [3 * GIB, None]
+    assert [line.split()[-1] for line in models.splitlines()] == ["USED(GiB)", "-", "3.0"]
+
+
+def test_order(run: Run, teams: FakeCluster) -> None:
+    """--sort-by puts the largest amount first."""
+    line = ("usage", "-A", "--by", "label:team", "-o", "name")
+    assert run(*line, "--sort-by", "granted", on=teams).out.split() == [
+        "team/blue",
+        "team/red",
+        "team/<none>",
+    ]
+    assert run(*line, "--sort-by", "waiting", on=teams).out.startswith("team/red\n")
+
+
+@pytest.mark.parametrize("by", ["team", "label:", "Namespace"])
+def test_unknown_groups(run: Run, teams: FakeCluster, by: str) -> None:
+    """What cannot be a group is a usage error."""
+    assert run("usage", "--by", by, on=teams).code == 2
+
+
+@pytest.fixture
+def server(teams: FakeCluster) -> Iterator[FakeApiServer]:
+    """An API server that lets the pods and quotas of one namespace be read."""
+    pods = [item for item in teams.items[1:] if item["metadata"]["namespace"] == "default"]
+    lists = {f"{OWN}/pods": pods, f"{OWN}/resourcequotas": [quota("default", "12")]}
+    server = FakeApiServer(lists)
+    server.statuses |= {"/api/v1/nodes": 403, "/api/v1/pods": 403}
+    with server.serving() as serving:
+        yield serving
+
+
+def test_the_rights_of_a_namespace_are_enough(
+    run: Run, server: FakeApiServer, tmp_path: Path
+) -> None:
+    """What the pods request is counted, the quota is shown, and what is missing is said."""
+    outcome = run("usage", f"--kubeconfig={server.kubeconfig(tmp_path)}")
+    head, line = outcome.out.splitlines()
+    assert head.split()[:3] == ["NAMESPACE", "PODS", "GRANTED(units)"]
+    assert line.split() == ["default", "2", "10", "0", "12", "1", "40", "0"]
+    assert outcome.err.startswith("note: nodes cannot be read, so amounts are in the units")
+    assert outcome.err.count("gpushare-viewer") == 1
+
+
+def test_quotas_may_be_forbidden(run: Run, server: FakeApiServer, tmp_path: Path) -> None:
+    """The rest is shown, with a note."""
+    server.statuses[f"{OWN}/resourcequotas"] = 403
+    outcome = run("usage", f"--kubeconfig={server.kubeconfig(tmp_path)}")
+    assert outcome.code == 0
+    assert "limits are not shown" in outcome.err
+
+
+def test_nodes_need_their_rights(run: Run, server: FakeApiServer, tmp_path: Path) -> None:
+    """Groups of nodes cannot be shown in part: the command fails and names the right."""
+    outcome = run("usage", "--by", "node", f"--kubeconfig={server.kubeconfig(tmp_path)}")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "a right is missing: GET /api/v1/pods: 403" in outcome.err
+    del server.statuses["/api/v1/pods"]
+    server.lists["/api/v1/pods"] = []
+    outcome = run("usage", "--by", "node", f"--kubeconfig={server.kubeconfig(tmp_path)}")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert (
+        "error: --by node needs the nodes, which cannot be read: GET /api/v1/nodes" in outcome.err
+    )
