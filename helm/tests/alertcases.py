@@ -40,7 +40,7 @@ def binds(outcome: str) -> str:
 
 
 def units(kind: str, card: int = 0) -> str:
-    """Series of a card's units by the extender."""
+    """Series of a GPU's units by the extender."""
     labels = f'{EXTENDER},node="gpu-1",card="{card}",kind="{kind}"'
     return f"gpushare_extender_card_units{{{labels}}}"
 
@@ -190,6 +190,10 @@ CASES: Mapping[str, Case] = {
         {of("gpushare_pod_limit_overridden", PLUGIN, f'{TENANT},by="process"'): always(1)},
         {**_NODE, "exported_namespace": "a", "exported_pod": "p", "by": "process"},
     ),
+    "GpushareLimitNotInForce": Case(
+        {of("gpushare_pod_limit_in_force", PLUGIN, f'gpu="0",{TENANT}'): always(0)},
+        {**_NODE, "gpu": "0", "exported_namespace": "a", "exported_pod": "p"},
+    ),
     "GpushareMpsDown": Case({MPS: always(0)}, {**_NODE, "uuid": "GPU-a"}),
 }
 """One for each alert, by its name."""
@@ -199,10 +203,13 @@ STILL_WELL: Mapping[str, Mapping[str, str]] = {
     "pods wait for more than there is": {WAITING: always(60)},
     "one of two extenders has just started": {READY: "1x77 0x2"},
     "many binds at once": {BOUND: always(50), binds("bound"): growing(3000)},
-    "a card was away for a moment": {HEALTHY_CARD: "1x79 0"},
+    "a GPU was away for a moment": {HEALTHY_CARD: "1x79 0"},
     "a swap of two pods was corrected": {DISAGREEMENTS: "0x77 1x2"},
     "a pod without its limit was deleted at once": {
         of("gpushare_pod_limit_overridden", PLUGIN, f'{TENANT},by="environment"'): "_x79 1"
+    },
+    "a limit of the driver was set again at once": {
+        of("gpushare_pod_limit_in_force", PLUGIN, f'gpu="0",{TENANT}'): "1x79 0"
     },
     "somebody else's extender container is full": {
         of("container_memory_working_set_bytes", 'namespace="x",pod="y",container="extender"'): (

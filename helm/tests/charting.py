@@ -1,11 +1,12 @@
 """The chart as the Helm engine renders it, without a cluster, for any version of one.
 
-A chart is rendered once for the same values and parsed for each caller, whose objects are its own.
-So certificates that the chart generates are the same for equal values within a run of tests.
+A chart is rendered and parsed once for the same values; each caller gets objects of its own. So
+certificates that the chart generates are the same for equal values within a run of tests.
 """
 
 import functools
 import json
+import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,9 +45,20 @@ class Rendered:
     def pods(self) -> Iterator[tuple[str, Object]]:
         """Component and pod specification of everything that goes on running."""
         for item in self.objects:
-            if "template" in item.get("spec", {}):
+            if item["kind"] in {"Deployment", "DaemonSet"}:
                 labels = item["spec"]["template"]["metadata"]["labels"]
                 yield labels["app.kubernetes.io/component"], item["spec"]["template"]["spec"]
+
+    def ending_pods(self) -> Iterator[tuple[str, Object]]:
+        """Name and pod specification of everything that ends: jobs, and the tests of the chart."""
+        for item in self.objects:
+            if item["kind"] == "Pod":
+                yield item["metadata"]["name"], item["spec"]
+            elif item["kind"] == "Job":
+                yield item["metadata"]["name"], item["spec"]["template"]["spec"]
+            elif item["kind"] == "CronJob":
+                job = item["spec"]["jobTemplate"]["spec"]
+                yield item["metadata"]["name"], job["template"]["spec"]
 
     def scheduler_config(self) -> Object:
         """The configuration that kube-scheduler reads."""
@@ -68,13 +80,10 @@ def render(
     Raises:
         helm.HelmError: the values or a template are refused.
     """
-    engine = _rendered.__wrapped__ if anew else _rendered
     chosen = {"image": {"registry": REGISTRY}, **(values or {})} if chart == CHART else values
-    text = engine(version, json.dumps(chosen or {}), chart, release)
-    files: dict[str, str] = json.loads(text)
-    notes = files.pop(f"{chart.name}/templates/NOTES.txt")
-    documents = (item for file in files.values() for item in parsed(file))
-    return Rendered(tuple(item for item in documents if item), notes)
+    engine = _pickled.__wrapped__ if anew else _pickled
+    objects, notes = pickle.loads(engine(version, json.dumps(chosen or {}), chart, release))
+    return Rendered(objects, notes)
 
 
 def parsed(text: str) -> Iterator[Any]:
@@ -85,11 +94,20 @@ def parsed(text: str) -> Iterator[Any]:
 
 
 @functools.cache
-def _rendered(version: str, values: str, chart: Path, release: str) -> str:
-    """Files by name, as JSON. Values that are refused are asked about each time."""
+def _pickled(version: str, values: str, chart: Path, release: str) -> bytes:
+    """Objects and notes, as bytes: unpickling is much quicker than parsing YAML."""
+    files = _rendered(version, values, chart, release)
+    notes = files.pop(f"{chart.name}/templates/NOTES.txt")
+    documents = (item for file in files.values() for item in parsed(file))
+    return pickle.dumps((tuple(item for item in documents if item), notes))
+
+
+def _rendered(version: str, values: str, chart: Path, release: str) -> dict[str, str]:
+    """Files by name."""
     # The library's render() cannot be told the cluster's version; the call below it can.
     options = {"name": release, "namespace": NAMESPACE, "kube_version": f"v{version}"}
     with helm.Chart.load(chart) as loaded:
         loaded.validate_schema(json.loads(values))
         text: str = _native.call_string("helm_render", loaded._raw(), values, json.dumps(options))
-    return text
+    files: dict[str, str] = json.loads(text)
+    return files

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster import prometheus
-from cluster.errors import ClusterError
+import offline
+from host.errors import SetupError
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1] / "docs" / "generators")]
@@ -17,8 +17,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1] / "docs" / "gen
 def promtool_path() -> Path:
     """Debian's promtool; where there is none, that fails with CI=true and is said else."""
     try:
-        return prometheus.ensure().promtool
-    except ClusterError as reason:
+        return offline.ensure_prometheus().promtool
+    except SetupError as reason:
         if os.environ.get("CI", "").lower() in {"1", "true"}:
             raise
         pytest.skip(f"no promtool: {reason}")

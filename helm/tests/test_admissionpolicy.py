@@ -1,4 +1,4 @@
-"""The policies that keep users and stolen tokens from writing who holds which card."""
+"""The policies that keep users and stolen tokens from writing who holds which GPU."""
 
 import helm_python as helm
 import pytest
@@ -17,6 +17,7 @@ def variables(values: Object) -> dict[str, str]:
     return {item["name"]: item["expression"] for item in policy["spec"]["variables"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", ["ALIYUN_COM", "EXAMPLE"])
 def test_every_allocation_annotation_is_protected(prefix: str) -> None:
     """The list is that of the contract, under the prefix in force, no more and no less."""
@@ -42,6 +43,7 @@ def test_the_plugin_alone_is_exempt() -> None:
     assert condition["expression"].endswith(f":{pod['serviceAccountName']}'])")
 
 
+@pytest.mark.slow
 def test_users_named_in_values_are_exempt_too() -> None:
     """A backup tool may restore pods with their annotations where the operator says so."""
     user = "system:serviceaccount:velero:velero"
@@ -51,6 +53,7 @@ def test_users_named_in_values_are_exempt_too() -> None:
     assert policy.refuses(request(TENANT, verb="CREATE"), None, pod(**IDX))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "values", "installed"),
     [
@@ -72,6 +75,7 @@ def test_policies_are_installed_by_default_where_the_cluster_has_them(
     assert found == (expected if installed else set())
 
 
+@pytest.mark.slow
 def test_older_cluster_is_told_so() -> None:
     """Where the cluster has no such policies the install stops with the version that has."""
     with pytest.raises(helm.HelmError, match=r"needs Kubernetes 1\.30"):
@@ -84,6 +88,7 @@ def rendered() -> Rendered:
     return render("1.33.0", ENABLED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "refused"),
     [
@@ -107,7 +112,7 @@ def test_tenants_change_all_annotations_but_those(
 def test_nobody_is_born_with_an_allocation(
     rendered: Rendered, annotations: dict[str, str], *, refused: bool
 ) -> None:
-    """A new pod has no card, so that it cannot pass for one that has."""
+    """A new pod has no GPU, so that it cannot pass for one that has."""
     asked = request(TENANT, verb="CREATE")
     answer = Policy(rendered, "-allocation").refuses(asked, None, pod(**annotations))
     assert bool(answer) is refused
@@ -145,6 +150,7 @@ def test_a_stolen_plugin_token_runs_nothing_elsewhere(
     assert sentence in answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "key", ["ack.gpushare.placement", "aliyun.com/gpu-count"], ids=["exclusive", "cards"]
 )
@@ -159,6 +165,22 @@ def test_labels_that_the_scheduler_reads_are_final_at_bind(rendered: Rendered, k
     assert policy.refuses(asked, pod(), labelled(pod(), "team")) == ""
     assert policy.refuses(asked, pod(node=""), labelled(pod(node=""), key)) == ""
     assert policy.refuses(request(TENANT, verb="CREATE"), None, wish) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "key", ["gpushare/memory-limit", "nvidia.com/container.main.gpu-memory.limit"]
+)
+def test_a_memory_limit_is_final_at_bind(rendered: Rendered, key: str) -> None:
+    """No tenant raises the limit of a pod that runs; the pod's author writes it before."""
+    policy = Policy(rendered, "-allocation")
+    asked = request(TENANT)
+    limited = pod(**{key: "12"})
+    for before, after in [(pod(), limited), (limited, pod()), (limited, pod(**{key: "40"}))]:
+        assert "cannot change on a bound pod" in policy.refuses(asked, before, after)
+    assert policy.refuses(asked, limited, pod(**{key: "12", "team": "a"})) == ""
+    assert policy.refuses(asked, pod(node=""), pod(node="", **{key: "12"})) == ""
+    assert policy.refuses(request(TENANT, verb="CREATE"), None, limited) == ""
 
 
 def test_the_plugins_policy_is_nobody_elses(rendered: Rendered) -> None:

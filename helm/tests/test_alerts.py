@@ -15,11 +15,11 @@ from charting import CHART, render
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from gpuinspect.cli.main import app
+from gpuinspect.commands.main import app
 
 RULES = CHART / "alerts" / "gpushare.yaml"
 RUNBOOKS = CHART.parents[1] / "docs" / "runbooks"
-TOLD = {"summary", "description", "runbook_url"}
+TOLD = {"summary", "description", "runbook_url", "dashboard_url"}
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 
 
@@ -110,7 +110,8 @@ def test_promtool_accepts_what_the_chart_installs(promtool_path: Path, tmp_path:
     (tmp_path / "rules.yaml").write_text(text)
     promtool(promtool_path, "check", "rules", tmp_path / "rules.yaml")
     (resource,) = rendered.of("PrometheusRule")
-    assert resource["spec"] == yaml.safe_load(text) == yaml.safe_load(RULES.read_text())
+    unlinked = re.sub(r"\n +dashboard_url: .*", "", RULES.read_text())
+    assert resource["spec"] == yaml.safe_load(text) == yaml.safe_load(unlinked)
 
 
 def test_each_alert_has_a_case_and_each_case_an_alert() -> None:
@@ -164,6 +165,7 @@ def test_no_page_is_without_an_alert() -> None:
     assert re.findall(r"\]\((\w+)\.md\)", index) == list(ALERTS)
 
 
+@pytest.mark.slow
 def test_pages_can_be_somewhere_else() -> None:
     """With an address in the values every alert leads there."""
     url = "https://wiki.example.org/gpu/$1/{alert}/"
@@ -175,6 +177,27 @@ def test_pages_can_be_somewhere_else() -> None:
             assert rule["annotations"]["runbook_url"] == wanted
 
 
+@pytest.mark.slow
+def test_alerts_link_to_the_dashboard_where_its_address_is_set() -> None:
+    """A page that the dashboard has; without an address the annotation is left out."""
+    alerts = {"alerts": {"dashboardUrl": "https://gpu.example.org/$1/"}}
+    (linked,) = render(values={"monitoring": {"enabled": True, **alerts}}).of("PrometheusRule")
+    (plain,) = render(values={"monitoring": {"enabled": True}}).of("PrometheusRule")
+    urls = [
+        rule["annotations"]["dashboard_url"]
+        for group in linked["spec"]["groups"]
+        for rule in group["rules"]
+    ]
+    assert len(urls) == len(ALERTS)
+    pages = re.compile(
+        r"https://gpu\.example\.org/\$1/(pods|nodes/\{\{ \$labels\.node \}\}|"
+        r"pods/\{\{ \$labels\.exported_namespace \}\}/\{\{ \$labels\.exported_pod \}\})?"
+    )
+    assert [url for url in urls if not pages.fullmatch(url)] == []
+    assert "dashboard_url" not in str(plain)
+
+
+@pytest.mark.slow
 def test_rules_can_be_left_out() -> None:
     """Nothing is made unasked, and monitors can be had without rules."""
     assert render().of("PrometheusRule") == []

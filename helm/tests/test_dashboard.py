@@ -11,9 +11,17 @@ from handshake import laid_out, shake_hands
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from gpuinspect.cli.main import app
+from gpuinspect.commands.main import app
 
-READING = {("", "nodes"), ("", "pods"), ("", "events")}
+READING = {
+    ("", "nodes"),
+    ("", "pods"),
+    ("", "events"),
+    ("resource.k8s.io", "resourceslices"),
+    ("resource.k8s.io", "resourceclaims"),
+    ("resource.k8s.io", "resourceclaimtemplates"),
+    ("resource.k8s.io", "deviceclasses"),
+}
 REVIEWS = {
     ("authentication.k8s.io", "tokenreviews"),
     ("authorization.k8s.io", "subjectaccessreviews"),
@@ -47,6 +55,7 @@ def test_it_is_not_there_unasked() -> None:
     assert not [name for name in names if "dashboard" in name]
 
 
+@pytest.mark.slow
 def test_tokens_are_asked_for_by_default() -> None:
     """The page asks for a token, and may review tokens but change nothing else."""
     rendered = with_page()
@@ -57,6 +66,7 @@ def test_tokens_are_asked_for_by_default() -> None:
     }
 
 
+@pytest.mark.slow
 def test_an_open_page_only_reads() -> None:
     """Where everybody may look, the page has no right but to list."""
     rendered = with_page(requireToken=False)
@@ -77,6 +87,7 @@ def test_the_restricted_profile() -> None:
     assert context["capabilities"] == {"drop": ["ALL"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "number"), [("https", 443), ("http", 80)])
 def test_the_service_leads_to_the_port_that_is_open(name: str, number: int) -> None:
     """Service, policy, probes and flag agree about the port, whichever it is, with TLS or not."""
@@ -105,6 +116,7 @@ def test_its_certificate_is_good_for_the_service_and_for_a_forwarded_port(tmp_pa
     assert f"--tls-certificates={mount['mountPath']}" in container(rendered)["args"]
 
 
+@pytest.mark.slow
 def test_an_own_secret_replaces_its_generated_one() -> None:
     """A certificate from elsewhere, which browsers know, is mounted and none is generated."""
     rendered = with_page(tls={"secretName": "mine"})
@@ -129,6 +141,7 @@ def test_the_policy_can_name_who_may_come() -> None:
     assert policy["spec"]["ingress"][0]["from"] == [peer]
 
 
+@pytest.mark.slow
 def test_names_of_the_cluster_reach_the_page() -> None:
     """Another resource domain and annotation prefix are told to it."""
     values = {
@@ -154,6 +167,7 @@ def test_every_flag_is_known_to_the_command() -> None:
     assert {flag.partition("=")[0] for flag in flags} <= known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("config_maps", "roles_bound"), [(False, 1), (True, 2)])
 def test_it_is_bound_to_roles_that_exist(config_maps: bool, roles_bound: int) -> None:
     """Its account is made, and every role that it is bound to; one more for ConfigMaps."""
@@ -184,3 +198,10 @@ def test_schema_refuses(values: Object, complaint: str) -> None:
     """A typo, a port that only root may open, and reading without a pause are refused."""
     with pytest.raises(helm.HelmValuesError, match=complaint):
         render(values={"dashboard": values})
+
+
+def test_prometheus_is_read_where_its_address_is_set() -> None:
+    """Without one the flag is left out."""
+    url = "http://prometheus:9090"
+    assert f"--prometheus={url}" in container(with_page(prometheusUrl=url))["args"]
+    assert "--prometheus" not in str(container(with_page())["args"])

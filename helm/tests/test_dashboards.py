@@ -124,6 +124,7 @@ def test_promtool_reads_every_query(promtool_path: Path, tmp_path: Path) -> None
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_chart_puts_them_where_grafana_looks() -> None:
     """One ConfigMap each, with the label and annotations of the values, and the file as it is."""
     values = {"enabled": True, "label": "dash", "labelValue": "yes", "annotations": {"folder": "x"}}

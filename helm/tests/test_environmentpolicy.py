@@ -32,6 +32,7 @@ def prefixed(prefix: str) -> Object:
     return {"envFrom": [{"prefix": prefix, "configMapRef": {"name": "c"}}]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "item",
     [
@@ -103,11 +104,13 @@ def test_a_debug_container_chooses_no_gpu_either(policy: Policy) -> None:
     before = pod({**SHARE, "env": [VISIBLE]})
     harmless = pod({**SHARE, "env": [VISIBLE]}, ephemeralContainers=[{"name": "d"}])
     assert policy.refuses(asked, before, harmless) == ""
-    for item in (VISIBLE, {"name": "CUDA_MPS_PIPE_DIRECTORY", "value": "/x"}):
+    toolkit = {"name": "NVIDIA_GPU_MEMORY_LIMIT", "value": "81920"}
+    for item in (VISIBLE, {"name": "CUDA_MPS_PIPE_DIRECTORY", "value": "/x"}, toolkit):
         debug = pod(SHARE, ephemeralContainers=[{"name": "d", "env": [item]}])
         assert item["name"] in policy.refuses(asked, pod(SHARE), debug)
 
 
+@pytest.mark.slow
 def test_software_that_manages_gpus_is_exempt() -> None:
     """The namespaces of the cluster's own software, and those that the operator adds."""
     values: Object = {"admissionPolicy": {"exemptNamespaces": ["gpu-tools"]}}

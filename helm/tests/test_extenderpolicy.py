@@ -37,6 +37,7 @@ def annotated(annotations: Object) -> Object:
     return held_by(waiting(), annotations=annotations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["extender", "second"])
 def test_the_extender_writes_the_retry_annotation(mode: str) -> None:
     """The patch that makes kube-scheduler retry a pod passes, the first time and again."""
@@ -83,9 +84,44 @@ def test_a_stolen_token_changes_nothing_else_of_a_pod(
 def test_kube_scheduler_writes_its_status_in_mode_second_alone(status: Object) -> None:
     """In mode second the account is kube-scheduler's too; in mode extender it writes no status."""
     assert answer("second", waiting(**status)) == ""
-    assert "does not change the status" in answer("extender", waiting(**status))
+    assert "only nominatedNodeName" in answer("extender", waiting(**status))
 
 
+def requesting(resource: str, **spec: object) -> Object:
+    """A pending pod whose container has a limit of this resource."""
+    item = waiting()
+    limited = {"name": "c", "image": "a", "resources": {"limits": {resource: "1"}}}
+    return item | {"spec": {"containers": [limited]} | spec}
+
+
+def nominated(before: Object, nominate: str = "refused", **status: object) -> str:
+    """The answer in mode extender when this pod is nominated."""
+    extender: Object = {"tls": {"enabled": False}, "nominate": nominate}
+    values: Object = {"scheduler": {"mode": "extender"}, "extender": extender}
+    policy = Policy(render("1.33.0", values), "-extender")
+    after = before | {"status": before["status"] | {"nominatedNodeName": "n1"} | status}
+    return policy.refuses(request(ACCOUNT + "extender"), before, after)
+
+
+def test_in_mode_extender_only_pending_pods_that_request_shares_are_nominated() -> None:
+    """Not other pods, not bound ones, and no other field beside it."""
+    share = requesting("aliyun.com/gpu-mem")
+    assert nominated(share) == ""
+    assert nominated(requesting("aliyun.com/gpu")) == ""
+    sidecar = requesting("cpu", initContainers=share["spec"]["containers"])
+    assert nominated(sidecar) == ""
+    assert "only nominatedNodeName" in nominated(requesting("nvidia.com/gpu"))
+    assert "only nominatedNodeName" in nominated(requesting("aliyun.com/gpu-mem", nodeName="n2"))
+    assert "only nominatedNodeName" in nominated(share, phase="Failed")
+
+
+def test_where_nominating_is_off_the_extender_writes_no_status() -> None:
+    """The right is given with the feature."""
+    share = requesting("aliyun.com/gpu-mem")
+    assert "does not change the status" in nominated(share, nominate="off")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["extender", "second"])
 def test_a_pod_without_status_and_metadata_is_compared_too(mode: str) -> None:
     """Absent maps count as empty."""

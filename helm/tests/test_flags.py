@@ -12,6 +12,8 @@ from charting import Object, render
 ALL: Object = {
     "webhook": {"enabled": True},
     "devicePlugin": {"numaHints": True, "hostProcesses": True},
+    "driverLimits": {"enabled": True, "cgroupParent": "/kubelet"},
+    "isolation": {"default": "auto"},
     "mps": {"enabled": True, "default": "mps", "multiUser": True},
 }
 PROGRAMS = {
@@ -33,6 +35,7 @@ def known(program: str) -> str:
     return said.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["second", "extender"])
 def test_every_flag_is_known_to_its_program(mode: str) -> None:
     """No container of the chart dies of a flag that its program has lost or never had."""

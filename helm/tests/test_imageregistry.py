@@ -11,7 +11,7 @@ OWN_IMAGES = {"gpushare/extender", "gpushare/deviceplugin", "gpushare/inspect"}
 def images(rendered: Rendered) -> dict[str, str]:
     """Pull policy of every image but kube-scheduler's, the test pod's included."""
     pods = [pod for _, pod in rendered.pods()]
-    pods += [item["spec"] for item in rendered.of("Pod")]
+    pods += [spec for _, spec in rendered.ending_pods()]
     containers = [item for pod in pods for item in pod["containers"]]
     return {
         item["image"]: item["imagePullPolicy"]
@@ -29,6 +29,7 @@ def test_a_chart_without_a_registry_is_refused_with_what_to_set(mode: str) -> No
         render(values={"image": {"registry": ""}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "values",
     [
@@ -49,6 +50,7 @@ def test_every_image_is_named_in_the_registry(values: Object) -> None:
     assert set(found.values()) == {"IfNotPresent"}
 
 
+@pytest.mark.slow
 def test_local_images_are_never_pulled() -> None:
     """A name without a registry means Docker Hub to kubelet, where it could be anybody's image."""
     found = images(render(values={**EVERYTHING, "image": {"registry": "local"}}))
@@ -56,6 +58,7 @@ def test_local_images_are_never_pulled() -> None:
     assert set(found.values()) == {"Never"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["registry.example.com", "localhost:5000", "localhost"])
 def test_a_repository_with_a_registry_is_used_as_it_is(host: str) -> None:
     """An image may come from another registry than the rest, and is pulled as its policy says."""
@@ -74,6 +77,7 @@ def test_a_registry_that_is_no_host_is_refused(registry: str) -> None:
         render(values={"image": {"registry": registry}})
 
 
+@pytest.mark.slow
 def test_lint_needs_no_registry() -> None:
     """Helm's linter renders the defaults, and says what is to be set as a warning at most."""
     assert helm.lint(CHART, strict=True, kube_version="v1.30.0")["errors"] == []

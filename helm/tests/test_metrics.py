@@ -48,6 +48,7 @@ def test_rules_ask_only_for_metrics_that_exist() -> None:
     assert asked <= metricpage.known()
 
 
+@pytest.mark.slow
 def test_rules_ask_only_for_jobs_that_the_monitors_make() -> None:
     """A job of another name would leave every rule on it silent."""
     values = {"monitoring": {"enabled": True}, "webhook": {"enabled": True}}

@@ -17,7 +17,8 @@ def test_second_mode_has_a_scheduler_and_no_service() -> None:
     names = [item["name"] for item in dict(rendered.pods())["scheduler"]["containers"]]
     assert names == ["kube-scheduler", "extender"]
     assert [item["metadata"]["name"] for item in rendered.of("Service")] == ["gpushare-webhook"]
-    assert rendered.scheduler_config()["profiles"] == [{"schedulerName": "gpushare-scheduler"}]
+    (only,) = rendered.scheduler_config()["profiles"]
+    assert only["schedulerName"] == "gpushare-scheduler"
 
 
 def test_second_scheduler_elects_its_leader_by_a_lease_of_its_own() -> None:
@@ -31,6 +32,7 @@ def test_second_scheduler_elects_its_leader_by_a_lease_of_its_own() -> None:
     assert named["resourceNames"] == [election["resourceName"]]
 
 
+@pytest.mark.slow
 def test_extender_mode_has_a_service_and_no_scheduler() -> None:
     """The extender stands alone behind a Service that keeps a scheduler with one replica."""
     rendered = extender_mode()
@@ -60,6 +62,7 @@ def test_extender_mode_grants_nothing_of_a_scheduler() -> None:
     assert {item["roleRef"]["name"] for item in mine} == {"gpushare-extender"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("address", "host"),
     [("", f"gpushare-extender.{NAMESPACE}.svc"), ("10.96.7.7", "10.96.7.7")],
@@ -93,6 +96,7 @@ def test_impossible_combination_is_refused_with_a_sentence(values: Object, sente
         render(values=values)
 
 
+@pytest.mark.slow
 def test_the_lease_is_the_values_own() -> None:
     """How long nobody leads after a loss is the operator's to say."""
     election = {"leaseSeconds": 8, "renewSeconds": 6, "retrySeconds": 1}
@@ -107,3 +111,39 @@ def test_a_lease_that_kube_scheduler_would_not_start_with_is_refused(wrong: Obje
     """The sentence names the three figures."""
     with pytest.raises(helm.HelmError, match="each must be less than the next"):
         render(values={"scheduler": {"leaderElection": wrong}})
+
+
+def test_the_part_of_the_nodes_that_is_evaluated_can_be_set() -> None:
+    """By default all nodes are evaluated; 0 leaves it to kube-scheduler."""
+    assert render().scheduler_config()["percentageOfNodesToScore"] == 100
+    found = render(values={"scheduler": {"percentageOfNodesToScore": 0}}).scheduler_config()
+    assert "percentageOfNodesToScore" not in found
+
+
+def profile(version: str = "1.34.0", **scheduler: Object) -> Object:
+    """The one profile of the second scheduler."""
+    (found,) = render(version, {"scheduler": scheduler}).scheduler_config()["profiles"]
+    return dict(found)
+
+
+@pytest.mark.parametrize("version", ["1.20.2", "1.22.0", "1.23.0", "1.34.0"])
+def test_scores_that_know_no_gpu_do_not_count(version: str) -> None:
+    """In every version of the configuration, under the names that its plugins have there."""
+    found = profile(version)
+    fit = "NodeResourcesLeastAllocated" if version == "1.20.2" else "NodeResourcesFit"
+    off = {item["name"] for item in found["plugins"]["score"]["disabled"]}
+    assert off == {fit, "NodeResourcesBalancedAllocation", "ImageLocality"}
+    assert not found["plugins"]["score"]["enabled"]
+    (spread,) = found["pluginConfig"]
+    assert spread["args"] == {"defaultingType": "List", "defaultConstraints": []}
+
+
+def test_scores_get_their_weight_back() -> None:
+    """A weight in the values replaces the plugin's own; the default constraints can be kept."""
+    weights = {"NodeResourcesFit": 1, "InterPodAffinity": 20}
+    found = profile(scoreWeights=weights, defaultTopologySpread=True)
+    on = {item["name"]: item["weight"] for item in found["plugins"]["score"]["enabled"]}
+    assert on == weights
+    off = {item["name"] for item in found["plugins"]["score"]["disabled"]}
+    assert off == {*weights, "NodeResourcesBalancedAllocation", "ImageLocality"}
+    assert "pluginConfig" not in found

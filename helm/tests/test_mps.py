@@ -46,6 +46,7 @@ def test_with_mps_the_plugin_can_run_daemons_for_containers_of_others() -> None:
     assert container["resources"]["limits"]["memory"] == "4Gi"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "flags"),
     [
@@ -74,6 +75,6 @@ def test_an_upgrade_may_wait_for_the_operator() -> None:
 
 @pytest.mark.parametrize("root", ["run/mps", "/run/mps/", "/" + "x" * 40, "/run/my mps"])
 def test_a_folder_that_sockets_cannot_be_in_is_refused(root: str) -> None:
-    """A socket's path has 107 bytes, and the card's uuid takes its part of them."""
+    """A socket's path has 107 bytes, and the GPU's uuid takes its part of them."""
     with pytest.raises(helm.HelmValuesError, match="root"):
         plugin(enabled=True, root=root)

@@ -8,11 +8,11 @@ from admission import Conditions
 from charting import Object, render
 
 from environments import fakenodes, originals
-from gpucore.ledger import Ledger
+from gpucore.accounting.ledger import Ledger
 from gpucore.wire.names import Names
 from gpucore.wire.nodes import decode_node
 from gpucore.wire.pods import decode_pod
-from gpuextender.admission import Verdict, judge
+from gpuextender.webhook import AdmissionAnswer, review_pod
 
 IMAGE = "registry.example.com/sample:1"
 
@@ -49,15 +49,15 @@ def as_the_api_server_sends_it(pod: Object) -> None:
             amounts |= {name: str(amount) for name, amount in amounts.items()}
 
 
-def judged(pod: Object, *, units: int, scheduler: str) -> Verdict:
+def judged(pod: Object, *, units: int, scheduler: str) -> AdmissionAnswer:
     """What the webhook answers in a cluster of one node with two GPUs of so many GiB."""
     ledger = Ledger(Names())
     for node in fakenodes.nodes(1, cards=2, units=units):
         ledger.node_changed(decode_node(msgspec.json.encode(node)))
-    return judge(
+    return review_pod(
         decode_pod(msgspec.json.encode(pod)),
         namespace="default",
-        accounts=ledger.nodes().values(),
+        node_infos=ledger.nodes().values(),
         names=Names(),
         scheduler=scheduler,
     )

@@ -35,6 +35,7 @@ def test_no_node_port_is_open_unless_asked_for() -> None:
         assert not any("nodePort" in port for port in service["spec"]["ports"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
@@ -55,12 +56,14 @@ def test_what_the_originals_files_could_not_use_is_refused(values: Object, sente
         render(values=values)
 
 
+@pytest.mark.slow
 def test_node_ports_are_warned_of() -> None:
     """After the install the notes say who can bind pods then."""
     assert "32766" in render(values=with_node_ports()).notes
     assert "32766" not in render(values=PLAIN).notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("version", "expected"), [("1.22.17", True), ("1.23.0", False)])
 def test_a_policy_is_offered_to_schedulers_that_read_one(version: str, expected: bool) -> None:
     """--policy-config-file went with 1.23."""

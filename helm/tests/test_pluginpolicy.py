@@ -5,9 +5,9 @@ from admission import IDX, SELF, Policy, held_by, labelled, pod, request
 from charting import Object, Rendered, render
 
 from gpucore.model import Gpu, Inventory
-from gpucore.node.devices import Resource, device_table
-from gpucore.node.holdings import Held
-from gpucore.node.reconcile import Truth, corrections
+from gpucore.node.allocation.device_ids import Resource, device_table
+from gpucore.node.allocation.holdings import Held
+from gpucore.node.reconcile.corrections import Truth, corrections
 from gpucore.units import GIB, GpuIndex, GpuUuid, NodeName, PodUid
 from gpucore.wire import names
 from gpucore.wire.names import INVENTORY_HASH
@@ -30,6 +30,7 @@ def rendered() -> Rendered:
     return render("1.33.0", ENABLED)
 
 
+@pytest.mark.slow
 def test_a_token_without_a_node_is_held_to_the_other_rules_before_1_32() -> None:
     """Until 1.31 a token may name no node; what it may write is the same."""
     policy = Policy(render("1.31.0", ENABLED), "-device-plugin")
@@ -98,8 +99,9 @@ def test_the_plugins_own_correction_passes_its_policy(rendered: Rendered) -> Non
     assert Policy(rendered, "-device-plugin").refuses(asked, pod(), pod(**written)) == ""
 
 
+@pytest.mark.slow
 def test_the_plugin_publishes_its_own_node_alone(rendered: Rendered) -> None:
-    """The inventory and the number of cards, but neither taints, labels nor another node."""
+    """The inventory and the number of GPUs, but neither taints, labels nor another node."""
     policy = Policy(rendered, "-device-plugin")
     before = {"metadata": {"name": "n1"}, "spec": {}}
     after = {"metadata": {"name": "n1", "annotations": {"gpushare/inventory": "{}"}}, "spec": {}}

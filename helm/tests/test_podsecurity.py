@@ -21,17 +21,17 @@ SECCOMP = {"RuntimeDefault", "Localhost"}
 SELINUX = {"container_t", "container_init_t", "container_kvm_t", "container_engine_t"}
 
 
-def everything(mode: str, *, mps: bool = False) -> Rendered:
+def everything(mode: str, *, mps: bool = False, limits: bool = False) -> Rendered:
     """The chart in a mode with every part of it."""
     more = {"scheduler": {"mode": mode}, "devicePlugin": PLUGIN, "mps": {"enabled": mps}}
+    more["driverLimits"] = {"enabled": limits}
     return render(values={**ALL, **more})
 
 
 def pods(rendered: Rendered) -> Iterator[tuple[str, Object]]:
     """All pods that the chart makes, those of its tests included."""
     yield from rendered.pods()
-    for item in rendered.of("Pod"):
-        yield item["metadata"]["name"], item["spec"]
+    yield from rendered.ending_pods()
 
 
 def breaches(pod: Object) -> Iterator[str]:
@@ -86,12 +86,14 @@ def _labels(both: Object) -> Iterator[str]:
         yield "a process of a Windows host"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["second", "extender"])
 def test_all_but_the_plugin_meet_the_restricted_profile(mode: str) -> None:
     """A namespace that enforces it runs the whole stack but the device plugin."""
     found = dict(pods(everything(mode)))
     plugin = found.pop("device-plugin")
-    assert len(found) == len(("scheduler or extender", "webhook", "dashboard", "test"))
+    ending = ("test", "job", "cron job")
+    assert len(found) == len(("scheduler or extender", "webhook", "dashboard", *ending))
     assert [(name, each) for name, pod in found.items() for each in breaches(pod)] == []
     assert list(breaches(plugin))
 
@@ -103,6 +105,7 @@ def test_the_plugin_breaks_the_profile_in_two_ways_only() -> None:
     assert kinds == {"volume", "device-plugin: may be root"}
 
 
+@pytest.mark.slow
 def test_with_mps_it_breaks_the_profile_in_two_more_that_are_explained() -> None:
     """Processes of the node and three capabilities come with the daemons, each with its reason."""
     pod = dict(pods(everything("second", mps=True)))["device-plugin"]
@@ -124,7 +127,7 @@ def explained() -> set[str]:
 
 def test_every_mount_of_the_plugin_has_its_reason() -> None:
     """The page names each folder of the node that the plugin can be given, and why."""
-    pod = dict(pods(everything("second", mps=True)))["device-plugin"]
+    pod = dict(pods(everything("second", mps=True, limits=True)))["device-plugin"]
     secrets = {item["name"] for item in pod["volumes"] if "secret" in item}
     memory = {item["name"] for item in pod["volumes"] if "emptyDir" in item}
     folders = [item for item in pod["volumes"] if item["name"] not in secrets | memory]
@@ -142,12 +145,21 @@ def writable(rendered: Rendered) -> list[str]:
     return [mount["mountPath"] for mount in mounts if not mount.get("readOnly")]
 
 
+@pytest.mark.slow
 def test_without_mps_only_sockets_and_cdi_files_can_be_written() -> None:
     """Without CDI a plugin that was taken over can change no file of its node but its socket."""
     sockets = "/var/lib/kubelet/device-plugins"
     assert writable(everything("second")) == [sockets, "/var/run/cdi"]
     plugin = {**PLUGIN, "cdi": {"enabled": False}}
     assert writable(render(values={**ALL, "devicePlugin": plugin})) == [sockets]
+
+
+def test_limits_of_the_driver_add_the_cgroups_and_nothing_else() -> None:
+    """No capability and no process of the node comes with them."""
+    plain, limited = everything("second"), everything("second", limits=True)
+    assert set(writable(limited)) - set(writable(plain)) == {"/sys/fs/cgroup"}
+    broken = breaches(dict(pods(limited))["device-plugin"])
+    assert {each.partition(" {")[0] for each in broken} == {"volume", "device-plugin: may be root"}
 
 
 def test_every_test_that_the_threat_model_names_is_there() -> None:

@@ -47,6 +47,7 @@ def test_every_selector_takes_the_pods_of_its_workload_alone(
     assert {"PodDisruptionBudget", "NetworkPolicy", "Service", "DaemonSet"} <= kinds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_no_selector_takes_a_pod_of_another_release(mode: str) -> None:
     """Two releases in one namespace do not meet."""

@@ -56,7 +56,7 @@ def test_the_script_is_the_tested_one() -> None:
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_whole_gpus_are_limited_by_nothing(server: str) -> None:
-    """With gpuCount the server starts by itself, on the resource of whole cards."""
+    """With gpuCount the server starts by itself, on the resource of exclusive GPUs."""
     found = container(serve(server, gpuMemory=0, gpuCount=2))
     assert found["resources"]["limits"] == {"aliyun.com/gpu": "2"}
     assert "start.sh" not in " ".join(found["command"])
@@ -223,3 +223,18 @@ def test_changed_configuration_restarts_the_server() -> None:
 
     assert digest() == digest()
     assert digest() != digest(memoryFraction={"processes": 2})
+
+
+def test_servers_on_shares_take_turns_to_start_unless_told_otherwise() -> None:
+    """For as long as they may take to load; exclusive GPUs have nobody to wait for."""
+
+    def turn(**values: Any) -> str | None:
+        (deployment,) = serve(**values).of("Deployment")
+        notes = deployment["spec"]["template"]["metadata"]["annotations"]
+        found: str | None = notes.get("gpushare/start-turn")
+        return found
+
+    assert turn() == "600"
+    assert turn(probes={"startupSeconds": 90}) == "90"
+    assert turn(startTurn=False) is None
+    assert turn(gpuMemory=0, gpuCount=1) is None

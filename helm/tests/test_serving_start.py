@@ -75,6 +75,7 @@ def with_torch(folder: Path, version: str) -> str:
     return f"{folder}:{os.environ['PATH']}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", SHELLS)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
@@ -143,6 +144,7 @@ def test_an_image_without_awk_cannot_have_the_quotient(tmp_path: Path) -> None:
     assert "this image has no awk" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("server", "option"),
     [
@@ -160,6 +162,7 @@ def test_each_server_is_told_in_its_own_way(server: str, option: str) -> None:
     assert variables(done.stdout)["GPUSHARE_PROCESS_MEM_FRACTION"] == "0.150878"
 
 
+@pytest.mark.slow
 def test_jax_is_limited_unless_the_user_has_said_how() -> None:
     """JAX fails on both of its variables at once, so a user's is never joined by ours."""
     old, new = "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION"
@@ -205,9 +208,10 @@ def test_images_without_pytorch_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "python3").symlink_to(str(shutil.which("false")))
     done = start("triton", SHARE, path=f"{tmp_path}:{os.environ['PATH']}")
     assert not {ALLOCATOR, OLD_ALLOCATOR} & variables(done.stdout).keys()
-    assert done.stderr == "gpushare: 3 of 15 units on card 0: fraction 0.150878\n"
+    assert done.stderr == "gpushare: 3 of 15 units on GPU 0: fraction 0.150878\n"
 
 
+@pytest.mark.slow
 def test_shared_memory_of_its_own_is_refused_behind_mps() -> None:
     """It would hide the daemon's; without MPS it is fine, and so is MPS without it."""
     own, pipes = {"GPUSHARE_OWN_SHM": "2Gi"}, {"CUDA_MPS_PIPE_DIRECTORY": "/pipes"}
@@ -228,3 +232,37 @@ def test_arguments_are_passed_as_they_are() -> None:
     odd = "a b  'c' \"d\" * $HOME"
     done = start("custom", SHARE, command=["printf", "%s|", odd])
     assert done.stdout == f"{odd}|"
+
+
+LIMITED = {**SHARE, "GPUSHARE_MEM_LIMIT_MIB": "3072", "NVIDIA_GPU_MEMORY_LIMIT": "3072"}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_fraction_is_one_of_the_memory_that_a_limited_program_sees(
+    tmp_path: Path, shell: str
+) -> None:
+    """A driver's limit may be all that CUDA tells of; where nobody can be asked, it is the GPU."""
+    line = SHELLS[shell]
+    limited = start("tensorflow", LIMITED, shell=line, path=with_torch(tmp_path, "3072"))
+    expected = f"{(3072 - 600) * 1_000_000 // 3073 / 1_000_000:.6f}"
+    assert variables(limited.stdout)["GPUSHARE_PROCESS_MEM_FRACTION"] == expected
+    whole = f"{(3072 - 600) * 1_000_000 // (16 * 1024) / 1_000_000:.6f}"
+    for text in ("16130", "unknown", "12"):
+        seen = start("tensorflow", LIMITED, shell=line, path=with_torch(tmp_path, text))
+        found = variables(seen.stdout)["GPUSHARE_PROCESS_MEM_FRACTION"]
+        assert found == (whole if text != "16130" else f"{2472 * 1_000_000 // 16131 / 1e6:.6f}")
+    unlimited = {key: LIMITED[key] for key in LIMITED if key != "NVIDIA_GPU_MEMORY_LIMIT"}
+    free = start("tensorflow", unlimited, shell=line, path=with_torch(tmp_path, "3072"))
+    assert variables(free.stdout)["GPUSHARE_PROCESS_MEM_FRACTION"] == whole
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_vllm_gets_the_size_of_its_cache_where_the_size_of_the_model_is_known(shell: str) -> None:
+    """What the share has left; nothing left is refused; without the size vLLM measures."""
+    line = SHELLS[shell]
+    done = start("vllm", {**SHARE, "GPUSHARE_MODEL_MIB": "2000"}, shell=line)
+    assert f"--kv-cache-memory-bytes={(3072 - 600 - 2000) << 20}" in done.stdout.split()
+    assert "--kv-cache" not in start("vllm", SHARE, shell=line).stdout
+    small = start("vllm", {**SHARE, "GPUSHARE_MODEL_MIB": "2472"}, shell=line)
+    assert small.returncode == REFUSED
+    assert "leave nothing for the KV cache" in small.stderr

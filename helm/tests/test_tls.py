@@ -10,7 +10,7 @@ import helm_python as helm
 import pytest
 import yaml
 from charting import NAMESPACE, Object, Rendered, render
-from handshake import laid_out, shake_hands
+from handshake import filled, issue, laid_out, shake_hands
 
 NAME = "gpushare-extender"
 HOST = f"{NAME}.{NAMESPACE}.svc"
@@ -30,8 +30,9 @@ def extender_entry(rendered: Rendered) -> Object:
 
 
 def secrets(rendered: Rendered) -> set[str]:
-    """Names of all secrets that are generated."""
-    return {item["metadata"]["name"] for item in rendered.of("Secret")}
+    """Names of all secrets that the Job fills, but that of the authorities."""
+    found = {item["metadata"]["name"] for item in rendered.of("Secret")}
+    return found - {"gpushare-authorities"}
 
 
 def server_side(folder: Path) -> ssl.SSLContext:
@@ -69,11 +70,13 @@ def test_the_extender_is_told_of_its_certificates(rendered: Rendered) -> None:
     assert f"--tls-certificates={mounts['certificate']}" in container["args"]
     assert f"--tls-client-ca={mounts['certificate']}/ca.crt" in container["args"]
     assert f"--tls-client-names={NAME}-client" in container["args"]
-    assert {"name": "certificate", "secret": {"secretName": NAME}} in pod["volumes"]
+    volumes = {volume["name"]: volume.get("secret") for volume in pod["volumes"]}
+    assert volumes["certificate"] == filled(NAME)
     probes = ("startupProbe", "livenessProbe", "readinessProbe")
     assert {container[probe]["httpGet"]["port"] for probe in probes} == {"metrics"}
 
 
+@pytest.mark.slow
 def test_own_secrets_replace_the_generated_ones() -> None:
     """Certificates from elsewhere are mounted and named, and none is generated."""
     names = ["kube-scheduler", "system:kube-scheduler"]
@@ -90,6 +93,7 @@ def test_own_secrets_replace_the_generated_ones() -> None:
 
 def test_the_generated_certificate_has_the_name_that_may_call(rendered: Rendered) -> None:
     """The extender accepts the scheduler's certificate and not its own, of the same authority."""
+    issue(rendered)
     secret = next(s for s in rendered.of("Secret") if s["metadata"]["name"] == f"{NAME}-client")
     shown = subprocess.run(
         ("openssl", "x509", "-noout", "-subject", "-nameopt", "multiline"),

@@ -1,4 +1,4 @@
-"""An operator's own sets of cards: from the values to the file that the extender reads."""
+"""An operator's own sets of GPUs: from the values to the file that the extender reads."""
 
 import json
 
@@ -28,6 +28,7 @@ def extender(rendered: Rendered) -> tuple[Object, Object]:
     return pod, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["second", "extender"])
 def test_the_extender_reads_the_sets_that_the_values_say(mode: str) -> None:
     """Flag, mount, volume and ConfigMap lead to a file that means what was written."""
@@ -43,6 +44,7 @@ def test_the_extender_reads_the_sets_that_the_values_say(mode: str) -> None:
     assert read["ring"].choose(range(8), 3) == (2, 0, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["second", "extender"])
 def test_nothing_is_there_unasked(mode: str) -> None:
     """Without sets there is no ConfigMap, no flag and no mount of them."""
@@ -55,6 +57,7 @@ def test_nothing_is_there_unasked(mode: str) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_changed_sets_make_new_pods() -> None:
     """The file is read at start, so another one changes the pods' template."""
 
@@ -66,6 +69,7 @@ def test_changed_sets_make_new_pods() -> None:
     assert annotations(SETS) == annotations(dict(reversed(SETS.items())))
 
 
+@pytest.mark.slow
 def test_the_certificate_stays_where_it_is() -> None:
     """Sets and TLS are mounted side by side."""
     pod, container = extender(with_sets("extender", SETS, tls={"enabled": True}))
@@ -85,13 +89,14 @@ def test_the_certificate_stays_where_it_is() -> None:
     ],
 )
 def test_schema_refuses(sets: Object, complaint: str) -> None:
-    """Sizes in words, a card twice, cards below zero, and cards that are no set are refused."""
+    """Sizes in words, a GPU twice, GPUs below zero, and GPUs that are no set are refused."""
     with pytest.raises(helm.HelmValuesError, match=complaint):
         with_sets("second", sets)
 
 
+@pytest.mark.slow
 def test_a_set_of_another_size_than_it_says_is_refused() -> None:
     """The sentence names the set, since the extender would end at start for it."""
-    complaint = r"\[0 1 2\] of node type t is no set of 2 cards"
+    complaint = r"\[0 1 2\] of node type t is no set of 2 GPUs"
     with pytest.raises(helm.HelmError, match=complaint):
         with_sets("second", {"t": {"2": [[0, 1], [0, 1, 2]]}})

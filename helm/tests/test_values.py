@@ -5,6 +5,7 @@ import pytest
 from charting import CHART, Object, render
 
 
+@pytest.mark.slow
 def test_lint_is_clean() -> None:
     """Helm's own linter has nothing to say but that there is no icon."""
     report = helm.lint(CHART, strict=True, kube_version="v1.20.2")
@@ -69,6 +70,7 @@ def test_ports_of_one_pod_differ(values: Object) -> None:
         render(values=values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "values",
     [
@@ -95,6 +97,7 @@ def test_resource_domain_reaches_every_part() -> None:
     assert "--resource-domain=example.com" in pods["device-plugin"]["containers"][0]["args"]
 
 
+@pytest.mark.slow
 def test_bind_ends_before_the_scheduler_stops_waiting() -> None:
     """The extender gives a bind up earlier than kube-scheduler gives up the extender."""
     rendered = render(values={"extender": {"httpTimeoutSeconds": 10}})
@@ -114,6 +117,7 @@ def test_mock_library_is_mounted_and_found() -> None:
     assert "NVIDIA_VISIBLE_DEVICES" not in env
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "container"),
     [("scheduler", "kube-scheduler"), ("extender", "extender"), ("devicePlugin", "device-plugin")],
@@ -131,12 +135,14 @@ def test_amounts_are_texts(part: str, container: str) -> None:
     assert found == {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2.5"}}
 
 
+@pytest.mark.slow
 def test_one_replica_has_no_disruption_budget() -> None:
     """A budget of one of one would block every drain."""
     one = {"scheduler": {"replicas": 1}, "webhook": {"replicas": 1}}
     assert render(values=one).of("PodDisruptionBudget") == []
 
 
+@pytest.mark.slow
 def test_changed_configuration_restarts_the_scheduler() -> None:
     """kube-scheduler reads its configuration once, so its pods carry its digest."""
 
@@ -149,6 +155,7 @@ def test_changed_configuration_restarts_the_scheduler() -> None:
     assert digest({}) != digest({"extender": {"weight": 3}})
 
 
+@pytest.mark.slow
 def test_notes_say_what_to_do_next() -> None:
     """After an install the notes name the label, the resource and the scheduler in force."""
     values = {"resourceDomain": "example.com", "scheduler": {"name": "shares"}}

@@ -43,8 +43,8 @@ def schema_version(version: str) -> str:
 
 def comparable(item: Object) -> Object:
     """The object under the name its API version has in the oldest schema; the shape is the same."""
-    if item["apiVersion"] == "policy/v1beta1":
-        return {**item, "apiVersion": "policy/v1"}
+    if item["apiVersion"] in {"policy/v1beta1", "batch/v1beta1"}:
+        return {**item, "apiVersion": item["apiVersion"].replace("v1beta1", "v1")}
     return item
 
 
@@ -118,3 +118,20 @@ def test_disruption_budget_follows_the_cluster() -> None:
     """policy/v1 came with 1.21 and its beta went with 1.25."""
     assert render("1.20.2").of("PodDisruptionBudget")[0]["apiVersion"] == "policy/v1beta1"
     assert render("1.21.0").of("PodDisruptionBudget")[0]["apiVersion"] == "policy/v1"
+
+
+@pytest.mark.parametrize(
+    ("version", "value", "flag"),
+    [
+        ("1.21.0", "refused", "off"),
+        ("1.22.0", "refused", "refused"),
+        ("1.33.0", "backlog", "backlog"),
+        ("1.33.0", "off", "off"),
+    ],
+)
+def test_pods_are_nominated_from_1_22_on(version: str, value: str, flag: str) -> None:
+    """Before that kube-scheduler does not evaluate the nominated node first."""
+    rendered = render(version, {"extender": {"nominate": value}})
+    pods = [pod for name, pod in rendered.pods() if "scheduler" in name]
+    (extender,) = [one for pod in pods for one in pod["containers"] if one["name"] == "extender"]
+    assert f"--nominate={flag}" in extender["args"]

@@ -8,7 +8,7 @@ import helm_python as helm
 import pytest
 from admission import Conditions
 from charting import CHART, NAMESPACE, Object, Rendered, parsed, render
-from handshake import shake_hands
+from handshake import laid_out, shake_hands
 
 from gpucore.wire import names
 
@@ -37,11 +37,9 @@ def test_generated_certificate_is_trusted_by_the_api_server(
     rendered: Rendered, tmp_path: Path
 ) -> None:
     """The configuration's bundle vouches for the secret's certificate and the Service's name."""
-    data = rendered.one("Secret", "-webhook")["data"]
-    for name in ("tls.crt", "tls.key"):
-        (tmp_path / name).write_bytes(base64.b64decode(data[name]))
+    folder = laid_out(rendered, "-webhook", tmp_path / "pair")
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    server.load_cert_chain(folder / "tls.crt", folder / "tls.key")
     bundle = base64.b64decode(call_of(rendered)["caBundle"]).decode()
     shake_hands(server, ssl.create_default_context(cadata=bundle), host=HOST)
 
@@ -69,6 +67,7 @@ def test_it_never_stops_the_cluster_from_starting(rendered: Rendered) -> None:
     assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 3)
 
 
+@pytest.mark.slow
 def test_excluded_namespaces_are_the_installers_choice() -> None:
     """More namespaces can be left out; the release's own always is."""
     found = render(values={"webhook": {"excludedNamespaces": ["kube-system", "batch"]}})
@@ -84,6 +83,7 @@ def test_it_can_be_turned_off() -> None:
     assert named == []
 
 
+@pytest.mark.slow
 def test_rejecting_while_it_is_down_needs_namespaces_with_names() -> None:
     """Before 1.21 namespaces have no label with their name, so none could be excluded."""
     values = {"webhook": {"failurePolicy": "Fail"}}
@@ -162,6 +162,7 @@ def test_conditions_follow_the_values() -> None:
     assert not asked(pod())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("version", "expected"), [("1.27.9", False), ("1.28.0", True)])
 def test_older_clusters_know_no_conditions(version: str, expected: bool) -> None:
     """The field is in every API server from 1.28; before, the webhook itself passes other pods."""
@@ -169,6 +170,7 @@ def test_older_clusters_know_no_conditions(version: str, expected: bool) -> None
     assert ("matchConditions" in hook) is expected
 
 
+@pytest.mark.slow
 def test_one_of_its_pods_stays_through_a_drain() -> None:
     """Its budget selects its pods; with one pod there is none, or no node could be drained."""
     budget = render().one("PodDisruptionBudget", "-webhook")
@@ -186,6 +188,7 @@ def test_it_may_read_and_not_bind(rendered: Rendered) -> None:
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list", "watch"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "name"), [("second", "gpushare-scheduler"), ("extender", "")])
 def test_pods_are_sent_to_the_second_scheduler_where_there_is_one(mode: str, name: str) -> None:
     """With the cluster's own scheduler in use pods keep the name they have."""
@@ -198,7 +201,8 @@ def test_own_secret_replaces_the_generated_one() -> None:
     """A certificate from elsewhere is mounted, and none is generated."""
     certificate = {"secretName": "mine", "caBundle": "YQ=="}
     found = render(values={"webhook": {"enabled": True, "certificate": certificate}})
-    assert [item["metadata"]["name"] for item in found.of("Secret")] == ["gpushare-metrics"]
+    names = {item["metadata"]["name"] for item in found.of("Secret")}
+    assert names == {"gpushare-metrics", "gpushare-authorities"}
     assert call_of(found)["caBundle"] == "YQ=="
     mounted = {each["secret"]["secretName"] for each in dict(found.pods())["webhook"]["volumes"]}
     assert mounted == {"mine", "gpushare-metrics"}

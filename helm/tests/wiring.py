@@ -9,9 +9,9 @@ from typing import Any
 from charting import Object, Rendered, render
 
 from gpudeviceplugin.web import Web
-from gpuextender.probes import probes_app
-from gpuextender.verbs import Verbs
-from gpuextender.webhook import Webhook
+from gpuextender.http.app import probes_app
+from gpuextender.http.routes import SchedulerRoutes
+from gpuextender.webhook import AdmissionWebhook
 from gpuinspect.web.app import make_app
 
 EVERYTHING: Object = {
@@ -61,6 +61,13 @@ def workloads(found: Rendered) -> Iterator[tuple[str, Object, Object]]:
             yield item["metadata"]["name"], template["metadata"]["labels"], template["spec"]
     for item in found.of("Pod"):
         yield item["metadata"]["name"], item["metadata"]["labels"], item["spec"]
+    for item in found.of("Job"):
+        template = item["spec"]["template"]
+        yield (
+            item["metadata"]["name"].rpartition("-")[0],
+            template["metadata"]["labels"],
+            template["spec"],
+        )
 
 
 def selected(found: Rendered, labels: Mapping[str, str]) -> set[str]:
@@ -105,7 +112,7 @@ def admission_paths() -> set[str]:
     nobody: Any = None
     return {
         route.path
-        for route in Webhook(nobody, nobody, scheduler="").app().routes
+        for route in AdmissionWebhook(nobody, nobody, scheduler="").app().routes
         if "POST" in getattr(route, "methods", ())
     }
 
@@ -113,5 +120,7 @@ def admission_paths() -> set[str]:
 def verb_paths() -> set[str]:
     """Where the extender answers a scheduler."""
     nobody: Any = None
-    every = Verbs(filter_=nobody, prioritize=nobody, bind=nobody, preempt=nobody, health=nobody)
+    every = SchedulerRoutes(
+        filter_=nobody, prioritize=nobody, bind=nobody, preempt=nobody, health=nobody
+    )
     return set(every.handlers())

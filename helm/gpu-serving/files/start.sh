@@ -1,6 +1,6 @@
 #!/bin/sh
 # Starts a model server on its share of a GPU: works out, from what the device plugin says when the
-# container starts, the fraction of the card that the server may take, and tells it to the server in
+# container starts, the fraction of the GPU that the server may take, and tells it to the server in
 # the server's own way. POSIX sh and no program but the server's, since images differ; only the rule
 # `quotient` needs awk, as the original did. The arithmetic is that of gpucore.serving.
 #
@@ -28,6 +28,21 @@ millionths() {
   printf '%d.%06d' $(($1 / 1000000)) $(($1 % 1000000))
 }
 
+# seen_memory: MiB of the GPU as a program here sees it. Under a memory limit of the driver this may
+# be the limit and not the GPU; a large number where nothing limits or nobody can be asked.
+seen_memory() {
+  if [ -z "${NVIDIA_GPU_MEMORY_LIMIT-}" ]; then
+    echo 9000000000000000000
+  else
+    python3 -c '
+import ctypes
+cuda, size, gpu = ctypes.CDLL("libcuda.so.1"), ctypes.c_size_t(), ctypes.c_int()
+assert not cuda.cuInit(0) and not cuda.cuDeviceGet(ctypes.byref(gpu), 0)
+assert not cuda.cuDeviceTotalMem_v2(ctypes.byref(size), gpu)
+print(size.value >> 20)' 2>/dev/null || echo 9000000000000000000
+  fi
+}
+
 [ $# -ge 6 ] || refuse 'usage: start.sh SERVER RULE CONTEXT_MIB PROCESSES PREFIX COMMAND...'
 server=$1 rule=$2 context=$3 processes=$4 prefix=$5
 shift 5
@@ -35,17 +50,17 @@ shift 5
 eval "container=\${${prefix}_GPU_MEM_CONTAINER-} card=\${${prefix}_GPU_MEM_DEV-}"
 eval "indexes=\${${prefix}_GPU_MEM_IDX-0}"
 is_number "$container" ||
-  refuse "${prefix}_GPU_MEM_CONTAINER is '$container': no device plugin has given a share of a GPU"
+  refuse "${prefix}_GPU_MEM_CONTAINER is '$container': no device plugin has allocated a share of a GPU"
 is_number "$card" ||
-  refuse "${prefix}_GPU_MEM_DEV is '$card': no device plugin has given a share of a GPU"
+  refuse "${prefix}_GPU_MEM_DEV is '$card': no device plugin has allocated a share of a GPU"
 case $indexes in
   '' | *[!0-9,]* | ,* | *, | *,,*)
-    refuse "${prefix}_GPU_MEM_IDX is '$indexes': the device plugin had no card to give" ;;
+    refuse "${prefix}_GPU_MEM_IDX is '$indexes': the device plugin allocated no GPU" ;;
 esac
 
 # A pod's own /dev/shm lies over that of the MPS daemon, which its clients cannot do without.
 if [ -n "${CUDA_MPS_PIPE_DIRECTORY-}" ] && [ -n "${GPUSHARE_OWN_SHM-}" ]; then
-  refuse "MPS shares card $indexes, and /dev/shm of its own ($GPUSHARE_OWN_SHM) would hide the MPS" \
+  refuse "MPS shares GPU $indexes, and /dev/shm of its own ($GPUSHARE_OWN_SHM) would hide the MPS" \
     'daemon from this server: leave sharedMemory (--share-memory) out'
 fi
 
@@ -55,7 +70,7 @@ while [ "$rest" != "${rest#*,}" ]; do
 done
 units=$((container / cards))
 if [ "$units" -lt 1 ] || [ "$units" -gt "$card" ]; then
-  refuse "$container units cannot be on $cards cards of $card units each"
+  refuse "$container units cannot be on $cards GPUs of $card units each"
 fi
 
 limit=${GPUSHARE_MEM_LIMIT_MIB-}
@@ -73,12 +88,16 @@ else
   share=$((units * unit))
   room=$((share / processes - context))
   [ "$room" -ge 1 ] ||
-    refuse "a share of $share MiB leaves no room for a model: each of $processes processes" \
-      "keeps $context MiB for its CUDA context"
-  # A card of N units may be all but one unit larger; its real size must not lift the limit.
-  fraction=$(millionths $((room * 1000000 / ((card + 1) * unit))))
+    refuse "a share of $share MiB is too small for a model: each of $processes processes" \
+      "needs $context MiB for its CUDA context"
+  # A GPU of N units may be all but one unit larger; its real size must not lift the limit.
+  whole=$(((card + 1) * unit))
+  seen=$(seen_memory)
+  is_number "$seen" || seen=9000000000000000000
+  if [ "$seen" -lt "$whole" ] && [ "$seen" -ge "$room" ]; then whole=$((seen + 1)); fi
+  fraction=$(millionths $((room * 1000000 / whole)))
 fi
-echo "gpushare: $container of $card units on card $indexes: fraction $fraction" >&2
+echo "gpushare: $container of $card units on GPU $indexes: fraction $fraction" >&2
 
 # PyTorch reads a limit from its environment since 2.10; older ones end on options unknown to them.
 # It reads the first of two variables that is set, so the limit joins each that the user has set.
@@ -104,7 +123,15 @@ limit_pytorch() {
 export GPUSHARE_PROCESS_MEM_FRACTION="$fraction"
 case $server in
   tensorflow) set -- "$@" "--per_process_gpu_memory_fraction=$fraction" ;;
-  vllm) set -- "$@" "--gpu-memory-utilization=$fraction" ;;
+  vllm)
+    set -- "$@" "--gpu-memory-utilization=$fraction"
+    if [ -n "${GPUSHARE_MODEL_MIB-}" ] && [ "$rule" = share ]; then
+      cache=$((room - GPUSHARE_MODEL_MIB))
+      [ "$cache" -ge 1 ] ||
+        refuse "a share of $share MiB is too small: $GPUSHARE_MODEL_MIB MiB for the model and" \
+          "$context MiB for the CUDA context leave nothing for the KV cache"
+      set -- "$@" "--kv-cache-memory-bytes=$((cache * 1048576))"
+    fi ;;
   triton)
     set -- "$@" "--backend-config=tensorflow,gpu-memory-fraction=$fraction"
     limit_pytorch ;;

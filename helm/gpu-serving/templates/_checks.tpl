@@ -1,4 +1,4 @@
-{{/* Combinations of values that each alone is right, refused with a sentence. */}}
+{{/* Invalid combinations of values, refused with a sentence. */}}
 
 {{- define "serving.checks" -}}
 {{- $values := .Values -}}
@@ -20,7 +20,7 @@
 {{- end -}}
 {{- else if not $values.command -}}
 {{- if not (or $values.modelPath $values.modelConfigFile) -}}
-{{- fail (printf "modelPath is empty: %s needs to know where its model is" $values.server) -}}
+{{- fail (printf "modelPath is empty: %s needs the path of its model" $values.server) -}}
 {{- end -}}
 {{- if and (not $values.modelName) (not $values.modelConfigFile) (ne $values.server "triton") -}}
 {{- fail (printf "modelName is empty: %s serves its model under a name" $values.server) -}}
@@ -33,6 +33,9 @@
 {{- if and (get $values $name) (ne $values.server "triton") -}}
 {{- fail (printf "%s is an option of Triton, not of %s" $name $values.server) -}}
 {{- end -}}
+{{- end -}}
+{{- if and $values.memoryFraction.modelMiB (or (ne $values.server "vllm") $values.command) -}}
+{{- fail "memoryFraction.modelMiB sets the KV cache of vLLM: set server to vllm and leave command empty" -}}
 {{- end -}}
 {{- if and $values.backend (not $values.gpuCount) -}}
 {{- fail "backend takes its part of a GPU's memory from the model repository: set gpuCount" -}}

@@ -15,7 +15,7 @@ release: {{ .Release.Name | quote }}
 app: {{ printf "%s-serving" .Values.server }}
 {{- end -}}
 
-{{/* Arena's labels, by which its own commands find what serves, and the recommended ones. */}}
+{{/* Arena's labels, by which its commands find model servers, and the recommended ones. */}}
 {{- define "serving.labels" -}}
 {{ include "serving.selector" . }}
 heritage: {{ .Release.Service | quote }}
@@ -31,7 +31,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
-{{/* Arena's word for the kind of server; torchserve and vllm are not among its own. */}}
+{{/* Arena's name of the kind of server; arena has none for torchserve and vllm. */}}
 {{- define "serving.type" -}}
 {{- get (dict "tensorflow" "tf-serving") .Values.server | default (printf "%s-serving" .Values.server) -}}
 {{- end -}}

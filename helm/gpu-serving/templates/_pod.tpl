@@ -11,6 +11,9 @@
 {{- $_ := set $notes "prometheus.io/port" (toString $server.metricsPort) -}}
 {{- $_ := set $notes "prometheus.io/path" $server.metricsPath -}}
 {{- end -}}
+{{- if and $root.Values.startTurn $root.Values.gpuMemory -}}
+{{- $_ := set $notes "gpushare/start-turn" (toString $root.Values.probes.startupSeconds) -}}
+{{- end -}}
 {{- mergeOverwrite $notes $root.Values.annotations | toYaml -}}
 {{- end -}}
 
@@ -55,8 +58,7 @@ ports:
 {{- end }}
 {{- end -}}
 
-{{/* Probes, each the release's own if it has one. A server without a path for one is asked whether its
-port is open: (list root server). */}}
+{{/* Probes: the release's own, else the server's. A server without a path gets a TCP probe: (list root server). */}}
 {{- define "serving.probes" -}}
 {{- $values := (index . 0).Values -}}
 {{- $server := index . 1 -}}
@@ -79,7 +81,7 @@ port is open: (list root server). */}}
 {{- end }}
 {{- end -}}
 
-{{/* How one probe asks: (list path port). */}}
+{{/* The action of one probe: (list path port). */}}
 {{- define "serving.probe" -}}
 {{- if and (index . 0) (eq (index . 1) "http") -}}
 httpGet: {path: {{ index . 0 | quote }}, port: http}

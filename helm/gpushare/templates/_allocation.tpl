@@ -56,7 +56,7 @@ has(object.metadata.ownerReferences) == has(oldObject.metadata.ownerReferences) 
 
 {{/* Variables that limit a container's share; a pod that requests GPUs must not set them. */}}
 {{- define "gpushare.limitVariables" -}}
-{{- list "CUDA_MPS_PIPE_DIRECTORY" "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" "CGPU_DISABLE" | toJson -}}
+{{- list "CUDA_MPS_PIPE_DIRECTORY" "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" "CGPU_DISABLE" "NVIDIA_GPU_MEMORY_REQUEST" "NVIDIA_GPU_MEMORY_LIMIT" | toJson -}}
 {{- end -}}
 
 {{/* What a pod can request of GPUs, as a CEL list. */}}

@@ -1,34 +1,109 @@
-{{/* What pods show who call them: the operator's secrets, or pairs that are made once and kept. */}}
+{{/* Certificates of the listeners: whose Secret each pod mounts, and which ones this release issues. */}}
 
 {{/*
-A pair and its authority in base64, as JSON. Those of the secret of this name where it is there, so
-that nothing distrusts the pods over an upgrade: (list root "secret" (list "host") (list "address")).
+What this release issues, as JSON: servers (name of the Secret to the names in its certificate),
+clients (name of the Secret to server and name) and webhooks (configuration to Secret). Secrets that
+the values name are the operator's.
 */}}
-{{- define "gpushare.pair" -}}
-{{- $name := index . 1 -}}
-{{- $hosts := index . 2 -}}
-{{- $data := (lookup "v1" "Secret" (index . 0).Release.Namespace $name).data -}}
-{{- if not $data -}}
-{{- $authority := genCA $name 3650 -}}
-{{- $pair := genSignedCert (first $hosts) (index . 3) $hosts 3650 $authority -}}
-{{- $data = dict "ca.crt" ($authority.Cert | b64enc) "tls.crt" ($pair.Cert | b64enc) "tls.key" ($pair.Key | b64enc) -}}
+{{- define "gpushare.issued" -}}
+{{- $namespace := .Release.Namespace -}}
+{{- $servers := dict -}}
+{{- $clients := dict -}}
+{{- $webhooks := dict -}}
+{{- $extender := include "gpushare.name" (list . "extender") -}}
+{{- if and (include "gpushare.extenderTls" .) (not .Values.extender.tls.secretName) -}}
+{{- $client := printf "%s-client" $extender -}}
+{{- $_ := set $servers $extender (list (printf "%s.%s.svc" $extender $namespace)) -}}
+{{- $_ := set $clients $client (dict "server" $extender "name" $client) -}}
 {{- end -}}
-{{- toJson $data -}}
+{{- if and .Values.monitoring.tls.enabled (not .Values.monitoring.tls.secretName) -}}
+{{- $_ := set $servers (include "gpushare.metricsSecret" .) (list (include "gpushare.metricsHost" .)) -}}
+{{- end -}}
+{{- $dashboard := .Values.dashboard -}}
+{{- if and $dashboard.enabled $dashboard.tls.enabled (not $dashboard.tls.secretName) -}}
+{{- $name := include "gpushare.name" (list . "dashboard") -}}
+{{- /* localhost too, which is where `kubectl port-forward` puts it. */ -}}
+{{- $_ := set $servers $name (list (printf "%s.%s.svc" $name $namespace) "localhost" "127.0.0.1") -}}
+{{- end -}}
+{{- if and .Values.webhook.enabled (not .Values.webhook.certificate.secretName) -}}
+{{- $name := include "gpushare.name" (list . "webhook") -}}
+{{- $_ := set $servers $name (list (printf "%s.%s.svc" $name $namespace)) -}}
+{{- $_ := set $webhooks $name $name -}}
+{{- end -}}
+{{- dict "servers" $servers "clients" $clients "webhooks" $webhooks | toJson -}}
 {{- end -}}
 
-{{/* A secret with a pair: (list root "component" "secret" data). */}}
-{{- define "gpushare.pairSecret" -}}
-{{- $root := index . 0 -}}
-apiVersion: v1
-kind: Secret
-metadata:
-  name: {{ index . 2 }}
-  namespace: {{ $root.Release.Namespace }}
-  labels:
-    {{- include "gpushare.labels" (list $root (index . 1)) | nindent 4 }}
-type: kubernetes.io/tls
-data:
-  {{- toYaml (index . 3) | nindent 2 }}
+{{/* "true" where a Job of this release issues certificates. */}}
+{{- define "gpushare.issuesByJob" -}}
+{{- $issued := include "gpushare.issued" . | fromJson -}}
+{{- if and $issued.servers (eq .Values.certificates.source "job") -}}true{{- end -}}
+{{- end -}}
+
+{{/* Names of the Secrets that the Job fills, as a JSON list; the one of the authorities is the last. */}}
+{{- define "gpushare.issuedSecrets" -}}
+{{- $issued := include "gpushare.issued" . | fromJson -}}
+{{- $names := concat (keys $issued.servers | sortAlpha) (keys $issued.clients | sortAlpha) -}}
+{{- append $names (include "gpushare.name" (list . "authorities")) | toJson -}}
+{{- end -}}
+
+{{/* The pod of the Job and of the CronJob. */}}
+{{- define "gpushare.issuingPod" -}}
+{{- $issued := include "gpushare.issued" . | fromJson -}}
+restartPolicy: OnFailure
+serviceAccountName: {{ include "gpushare.name" (list . "certificates") }}
+enableServiceLinks: false
+securityContext:
+  {{- include "gpushare.restrictedPod" . | nindent 2 }}
+containers:
+  - name: certificates
+    image: {{ include "gpushare.image" (list . .Values.extender.image) }}
+    imagePullPolicy: {{ include "gpushare.pullPolicy" (list . .Values.extender.image) }}
+    command: [python3, -m, gpukube.issuing]
+    args:
+      - --namespace={{ .Release.Namespace }}
+      - --authorities={{ include "gpushare.name" (list . "authorities") }}
+      - --valid-days={{ .Values.certificates.validDays }}
+      {{- range $secret, $names := $issued.servers }}
+      - --server={{ $secret }}={{ join "," $names }}
+      {{- end }}
+      {{- range $secret, $client := $issued.clients }}
+      - --client={{ $secret }}@{{ $client.server }}={{ $client.name }}
+      {{- end }}
+      {{- range $configuration, $secret := $issued.webhooks }}
+      - --webhook={{ $configuration }}={{ $secret }}
+      {{- end }}
+    resources:
+      requests: {cpu: 10m, memory: 64Mi}
+      limits: {memory: 128Mi}
+    securityContext:
+      {{- include "gpushare.restrictedContainer" . | nindent 6 }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.scheduler.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.scheduler.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/*
+A Secret as the source of a volume: (list root "secret" "name from the values, or empty"). Pods wait
+for the keys of a Secret that this release fills.
+*/}}
+{{- define "gpushare.certificateVolume" -}}
+{{- $given := index . 2 -}}
+secretName: {{ default (index . 1) $given }}
+{{- if not $given }}
+items:
+  - {key: ca.crt, path: ca.crt}
+  - {key: tls.crt, path: tls.crt}
+  - {key: tls.key, path: tls.key}
+{{- end }}
 {{- end -}}
 
 {{/* The secret of all metrics ports. */}}
@@ -36,7 +111,7 @@ data:
 {{- default (include "gpushare.name" (list . "metrics")) .Values.monitoring.tls.secretName -}}
 {{- end -}}
 
-{{/* The name that their certificate is for: pods are scraped by addresses, which nobody can certify. */}}
+{{/* The name in their certificate: Prometheus scrapes pods by address, and no certificate names an address of a pod. */}}
 {{- define "gpushare.metricsHost" -}}
 {{- include "gpushare.name" (list . "metrics") }}.{{ .Release.Namespace }}.svc
 {{- end -}}
@@ -58,7 +133,7 @@ data:
 {{- if .Values.monitoring.tls.enabled }}
 - name: metrics-certificate
   secret:
-    secretName: {{ include "gpushare.metricsSecret" . }}
+    {{- include "gpushare.certificateVolume" (list . (include "gpushare.metricsSecret" .) .Values.monitoring.tls.secretName) | nindent 4 }}
 {{- end }}
 {{- end -}}
 

@@ -1,4 +1,4 @@
-{{/* Combinations of values that each alone is right, refused with a sentence. */}}
+{{/* Invalid combinations of values, refused with a sentence. */}}
 
 {{- define "gpushare.checks" -}}
 {{- $values := .Values -}}
@@ -21,6 +21,13 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- $old := semverCompare "<1.36.0-0" .Capabilities.KubeVersion.Version -}}
+{{- if and $old $values.extender.claims -}}
+{{- fail "extender.claims is set, but this cluster is older than Kubernetes 1.36: remove it" -}}
+{{- end -}}
+{{- if and $old (ne $values.webhook.claims "off") -}}
+{{- fail "webhook.claims is set, but this cluster is older than Kubernetes 1.36: set it to off" -}}
+{{- end -}}
 {{- $nodePorts := $values.extender.service.originalNodePorts -}}
 {{- if $nodePorts.enabled -}}
 {{- if include "gpushare.second" . -}}
@@ -40,10 +47,22 @@
 {{- range $size, $sets := $sizes -}}
 {{- range $sets -}}
 {{- if ne (len .) (int $size) -}}
-{{- fail (printf "topology.staticSets: %v of node type %s is no set of %s cards" . $type $size) -}}
+{{- fail (printf "topology.staticSets: %v of node type %s is no set of %s GPUs" . $type $size) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- if eq $values.claims.deviceClass $values.claims.exclusiveDeviceClass -}}
+{{- fail "claims.deviceClass and claims.exclusiveDeviceClass are the same: choose another name for one of them" -}}
+{{- end -}}
+{{- if and (eq $values.certificates.source "cert-manager") (not $values.certificates.issuerRef.name) -}}
+{{- fail "certificates.source is cert-manager, but no issuer is named: set certificates.issuerRef.name, or certificates.source=job" -}}
+{{- end -}}
+{{- if and (hasPrefix "driver" $values.isolation.default) (not $values.driverLimits.enabled) -}}
+{{- fail "isolation.default needs memory limits of the driver, but no GPU can have this mode: set driverLimits.enabled=true, or another default" -}}
+{{- end -}}
+{{- if and (hasSuffix "mps" $values.isolation.default) (not $values.mps.enabled) -}}
+{{- fail "isolation.default needs MPS, but no GPU can have this mode: set mps.enabled=true, or another default" -}}
 {{- end -}}
 {{- $tls := $values.extender.tls -}}
 {{- if ne (empty $tls.secretName) (empty $tls.clientSecretName) -}}

@@ -8,11 +8,11 @@ image: {{ include "gpushare.image" (list . $extender.image) }}
 imagePullPolicy: {{ include "gpushare.pullPolicy" (list . $extender.image) }}
 args:
   {{- if $second }}
-  # Who reaches it can bind pods: nobody but the scheduler beside it may.
+  # Any client that reaches the port can bind pods: only the scheduler in this pod may.
   - --host=127.0.0.1
   {{- else }}
   - --host=0.0.0.0
-  # Until every node knows that it is gone.
+  # Until every node has removed it from the Service.
   - --drain-seconds=5
   {{- if $extender.tls.enabled }}
   - --tls-certificates=/etc/gpushare/tls
@@ -20,9 +20,21 @@ args:
   - --tls-client-names={{ include "gpushare.clientNames" . }}
   {{- end }}
   {{- end }}
-  # A bind that the scheduler has given up must not still happen.
+  # A bind must not be written after the scheduler's timeout.
   - --bind-deadline={{ mulf 0.8 $extender.httpTimeoutSeconds }}
+  {{- if $second }}
+  - --percentage-of-nodes={{ .Values.scheduler.percentageOfNodesToScore }}
+  {{- end }}
+  - --candidates={{ $extender.candidates }}
+  - --nominate={{ default "off" (include "gpushare.nominate" .) }}
+  {{- if and $second (include "gpushare.nominate" .) }}
+  # Only beside the scheduler that leads.
+  - --nominate-lease={{ .Release.Namespace }}/{{ include "gpushare.name" (list . "scheduler") }}
+  {{- end }}
   {{- include "gpushare.extenderFlags" . | nindent 2 }}
+  {{- if $extender.claims }}
+  - --claims=true
+  {{- end }}
   {{- if .Values.topology.staticSets }}
   - --topology-config=/etc/gpushare/topology/sets.json
   {{- end }}
@@ -61,18 +73,25 @@ volumeMounts:
 {{- end }}
 {{- end -}}
 
+{{/* Which pending pods are nominated, empty for none: kube-scheduler evaluates that node first since 1.22. */}}
+{{- define "gpushare.nominate" -}}
+{{- if and (ne .Values.extender.nominate "off") (semverCompare ">=1.22.0-0" (include "gpushare.schedulerVersion" .)) -}}
+{{- .Values.extender.nominate -}}
+{{- end -}}
+{{- end -}}
+
 {{/* "true" where the extender's calls come over the network, and under TLS. */}}
 {{- define "gpushare.extenderTls" -}}
 {{- if and (not (include "gpushare.second" .)) .Values.extender.tls.enabled -}}true{{- end -}}
 {{- end -}}
 
-{{/* Whose certificates may call: the scheduler's that the chart makes, or those that were named. */}}
+{{/* Permitted client names: that of the certificate the chart creates for the scheduler, or the configured ones. */}}
 {{- define "gpushare.clientNames" -}}
 {{- $made := list (printf "%s-client" (include "gpushare.name" (list . "extender"))) -}}
 {{- join "," (default $made .Values.extender.tls.clientNames) -}}
 {{- end -}}
 
-{{/* What every process of the extender's image is told. */}}
+{{/* Flags of every process of the extender's image. */}}
 {{- define "gpushare.extenderFlags" -}}
 - --port={{ .Values.extender.port }}
 - --metrics-port={{ .Values.extender.metricsPort }}
@@ -89,7 +108,7 @@ volumeMounts:
 {{- end }}
 {{- end -}}
 
-{{/* The three probes, at a port that asks for no certificate: (list "port" "HTTPS"). */}}
+{{/* The three probes, at a port that requires no client certificate: (list "port" "HTTPS"). */}}
 {{- define "gpushare.extenderProbes" -}}
 startupProbe:
   httpGet: {scheme: {{ index . 1 }}, path: /healthz, port: {{ index . 0 }}}

@@ -14,7 +14,7 @@
   enableHTTPS: true
   tlsConfig:
     serverName: {{ $name }}.{{ $root.Release.Namespace }}.svc
-    # The three of secret {{ default (printf "%s-client" $name) $root.Values.extender.tls.clientSecretName }}.
+    # The three files of secret {{ default (printf "%s-client" $name) $root.Values.extender.tls.clientSecretName }}.
     caFile: /etc/kubernetes/gpushare/ca.crt
     certFile: /etc/kubernetes/gpushare/tls.crt
     keyFile: /etc/kubernetes/gpushare/tls.key
@@ -24,7 +24,7 @@
   httpTimeout: {{ $root.Values.extender.httpTimeoutSeconds }}s
   # Names instead of whole nodes: the extender watches the nodes itself.
   nodeCacheCapable: true
-  # A pod that asks for a share must not be placed without us.
+  # A pod that requests a share must not be scheduled without the extender.
   ignorable: false
   managedResources:
     {{- range list "gpu-mem" "gpu-core.percentage" "gpu" }}

@@ -1,4 +1,4 @@
-{{/* Names of this project's images. No public registry carries them, so none is assumed. */}}
+{{/* Names of this project's images. No public registry has them, so there is no default registry. */}}
 
 {{- define "gpushare.imageRegistry" -}}
 {{- default .Values.image.registry (.Values.global).imageRegistry | trimSuffix "/" -}}

@@ -1,12 +1,12 @@
 {{/* What monitors, rules and dashboards share. */}}
 
-{{/* A job of the same name in every release and namespace: rules and dashboards ask for it. */}}
+{{/* The same job name in every release and namespace, which rules and dashboards select. */}}
 {{- define "gpushare.job" -}}
 - targetLabel: job
   replacement: gpushare-{{ . }}
 {{- end -}}
 
-{{/* How pods whose addresses nobody can certify are believed all the same. */}}
+{{/* TLS of scrapes by pod address: the server name to verify. */}}
 {{- define "gpushare.scrapeTls" -}}
 scheme: https
 tlsConfig:
@@ -15,13 +15,19 @@ tlsConfig:
   serverName: {{ include "gpushare.metricsHost" . }}
 {{- end -}}
 
-{{/* The file of alert rules, with the pages where the values say that they are. */}}
+{{/* The file of alert rules, with the URLs of runbooks and dashboard from the values. */}}
 {{- define "gpushare.alerts" -}}
 {{- $page := .Values.monitoring.alerts.runbookUrl | replace "$" "$$" | replace "{alert}" "${1}" -}}
-{{- regexReplaceAll "docs/runbooks/(\\w+)\\.md" (.Files.Get "alerts/gpushare.yaml") $page -}}
+{{- $text := regexReplaceAll "docs/runbooks/(\\w+)\\.md" (.Files.Get "alerts/gpushare.yaml") $page -}}
+{{- $url := .Values.monitoring.alerts.dashboardUrl | trimSuffix "/" | replace "$" "$$" -}}
+{{- if $url -}}
+{{- regexReplaceAll "dashboard_url: \"dashboard/" $text (printf "dashboard_url: \"%s/" $url) -}}
+{{- else -}}
+{{- regexReplaceAll "\n +dashboard_url: .*" $text "" -}}
+{{- end -}}
 {{- end -}}
 
-{{/* Who may reach the ports with metrics: tenants may not, for they could hold their connections. */}}
+{{/* Permitted clients of the metrics ports: not tenants, who could hold all connections. */}}
 {{- define "gpushare.metricsFrom" -}}
 {{- $policy := .Values.networkPolicy -}}
 {{- $peers := list (dict "podSelector" dict) -}}

@@ -10,11 +10,11 @@ command:
   - --config=/etc/gpushare/config.yaml
   - --v={{ $scheduler.verbosity }}
   {{- if semverCompare "<1.23.0-0" (include "gpushare.schedulerVersion" .) }}
-  # Until 1.22 metrics are served without TLS too, unless told not to.
+  # Until 1.22 kube-scheduler also serves metrics without TLS by default.
   - --port=0
   {{- end }}
   {{- if .Values.monitoring.tls.enabled }}
-  # Otherwise it makes a certificate at start, which nobody can check.
+  # Otherwise it creates a self-signed certificate at start, which no client can verify.
   - --tls-cert-file={{ include "gpushare.metricsFolder" . }}/tls.crt
   - --tls-private-key-file={{ include "gpushare.metricsFolder" . }}/tls.key
   {{- end }}

@@ -1,4 +1,4 @@
-{{/* Which pods the API server sends to the webhook: no other pod waits for it. */}}
+{{/* Pods that the API server sends to the webhook; the creation of other pods does not wait for it. */}}
 
 {{- define "gpushare.webhookConditions" -}}
 {{- $requests := printf "has(c.resources) && has(c.resources.limits) && %s.exists(r, r in c.resources.limits)" (include "gpushare.requestedResources" .) -}}
@@ -23,7 +23,16 @@
 {{- prepend (include "gpushare.limitVariables" . | fromJsonArray) "NVIDIA_VISIBLE_DEVICES" | toJson -}}
 {{- end -}}
 
-{{/* Namespaces that the API server never asks about: those of the cluster's own software. */}}
+{{/* Namespaces whose pods the API server never sends: those of the cluster's own software. */}}
 {{- define "gpushare.webhookExcluded" -}}
 {{- toJson (concat .Values.webhook.excludedNamespaces (include "gpushare.exemptNamespaces" . | fromJsonArray) | uniq) -}}
+{{- end -}}
+
+{{/* Namespaces of one webhook by their label: [value of webhook.claims, whether it converts]. */}}
+{{- define "gpushare.webhookApi" -}}
+{{- $mode := index . 0 -}}
+{{- $converts := index . 1 -}}
+{{- $value := eq $mode "namespaces" | ternary "claims" "devices" -}}
+{{- $in := eq (eq $mode "namespaces") $converts | ternary "In" "NotIn" -}}
+{{- dict "key" "gpushare/api" "operator" $in "values" (list $value) | toJson -}}
 {{- end -}}

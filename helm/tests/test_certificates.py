@@ -1,0 +1,89 @@
+"""Certificates: the chart renders the same each time, and a Job or cert-manager issues them."""
+
+import json
+
+import helm_python as helm
+import pytest
+from charting import NAMESPACE, Object, Rendered, render
+from handshake import issue
+
+EVERYTHING: Object = {"dashboard": {"enabled": True}, "scheduler": {"mode": "extender"}}
+OWN: Object = {
+    "webhook": {"certificate": {"secretName": "mine", "caBundle": "YQ=="}},
+    "monitoring": {"tls": {"secretName": "mine"}},
+}
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+def test_rendering_twice_gives_the_same_manifest(values: Object) -> None:
+    """No key, no random name, no time: a GitOps tool finds no difference."""
+    first, second = (render(values=values, anew=True) for _ in range(2))
+    assert json.dumps(first.objects) == json.dumps(second.objects)
+    assert all("data" not in item for item in first.of("Secret"))
+    assert "PRIVATE KEY" not in json.dumps(first.objects)
+
+
+def test_the_job_may_write_what_it_fills_and_nothing_else() -> None:
+    """By name; it can neither read another Secret of the namespace nor create one."""
+    rendered = render(values=EVERYTHING)
+    written = {path.rsplit("/", 1)[1] for path in issue(rendered).written}
+    roles = [rendered.one(kind, "-certificates") for kind in ("Role", "ClusterRole")]
+    rules = [rule for role in roles for rule in role["rules"]]
+    assert {name for rule in rules for name in rule["resourceNames"]} == written
+    assert all(set(rule["verbs"]) == {"get", "patch"} for rule in rules)
+
+
+def test_every_secret_is_filled_by_one_run() -> None:
+    """Whatever is enabled: no pod would wait for ever."""
+    rendered = render(values=EVERYTHING)
+    issue(rendered)
+    for item in rendered.of("Secret"):
+        assert item["data"], item["metadata"]["name"]
+
+
+def job_name(rendered: Rendered) -> str:
+    """Name of the one Job."""
+    (job,) = rendered.of("Job")
+    return str(job["metadata"]["name"])
+
+
+def test_a_changed_job_has_another_name() -> None:
+    """A Job cannot be changed, so an upgrade makes another and removes the old one."""
+    assert job_name(render()) == job_name(render())
+    assert job_name(render()) != job_name(render(values=EVERYTHING))
+
+
+def test_own_secrets_leave_nothing_to_issue() -> None:
+    """Neither a Job nor its rights."""
+    rendered = render(values=OWN)
+    kinds = {item["kind"] for item in rendered.objects}
+    assert not kinds & {"Job", "CronJob", "Secret"}
+    assert all("certificates" not in item["metadata"]["name"] for item in rendered.objects)
+
+
+def test_cert_manager_issues_the_same_certificates() -> None:
+    """With the names of the Services, each for one use, and the webhook trusts them."""
+    source = {"source": "cert-manager", "issuerRef": {"name": "ca"}}
+    rendered = render(values={**EVERYTHING, "certificates": source})
+    assert not rendered.of("Job") + rendered.of("Secret")
+    found = {item["metadata"]["name"]: item["spec"] for item in rendered.of("Certificate")}
+    assert {name: spec["usages"][1] for name, spec in found.items()} == {
+        "gpushare-extender": "server auth",
+        "gpushare-extender-client": "client auth",
+        "gpushare-metrics": "server auth",
+        "gpushare-dashboard": "server auth",
+        "gpushare-webhook": "server auth",
+    }
+    for name, spec in found.items():
+        assert spec["secretName"] == name
+        assert spec["issuerRef"] == {"name": "ca", "kind": "Issuer", "group": "cert-manager.io"}
+    assert found["gpushare-webhook"]["dnsNames"] == [f"gpushare-webhook.{NAMESPACE}.svc"]
+    (hook,) = rendered.of("MutatingWebhookConfiguration")
+    injected = hook["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
+    assert injected == f"{NAMESPACE}/gpushare-webhook"
+
+
+def test_cert_manager_without_an_issuer_is_refused() -> None:
+    """With the value to set."""
+    with pytest.raises(helm.HelmError, match=r"set certificates\.issuerRef\.name"):
+        render(values={"certificates": {"source": "cert-manager"}})

@@ -1,0 +1,153 @@
+"""GPUs as ResourceClaims: what is installed for them, and on which clusters."""
+
+from typing import Any
+
+import helm_python as helm
+import pytest
+from charting import Rendered, render
+
+VERSION = "1.37.1"
+
+
+def claims(version: str = VERSION, **values: Any) -> Rendered:
+    """The chart with claims enabled, and other values."""
+    return render(version, {"claims": {"enabled": True}, **values})
+
+
+def plugin(rendered: Rendered) -> dict[str, Any]:
+    """The plugin's pod."""
+    return dict(rendered.pods())["device-plugin"]
+
+
+def flags(rendered: Rendered) -> list[str]:
+    """The plugin's arguments that concern claims."""
+    (container,) = plugin(rendered)["containers"]
+    words = ("--api", "--claims", "--plugins")
+    return [flag for flag in container["args"] if flag.startswith(words)]
+
+
+def rights(rendered: Rendered) -> dict[str, list[str]]:
+    """Verbs on the API group of claims by resource."""
+    role = rendered.one("ClusterRole", "-device-plugin")
+    rules = [rule for rule in role["rules"] if rule["apiGroups"] == ["resource.k8s.io"]]
+    return {resource: rule["verbs"] for rule in rules for resource in rule["resources"]}
+
+
+@pytest.mark.parametrize(
+    ("version", "values"),
+    [(VERSION, {}), ("1.35.0", {"api": "auto"}), ("1.20.2", {"api": "auto"}), ("1.20.2", {})],
+)
+def test_nothing_of_it_is_installed_without_need(version: str, values: dict[str, Any]) -> None:
+    """By default, and with `auto` on a cluster without consumable capacity."""
+    rendered = render(version, values)
+    assert rendered.of("DeviceClass") == []
+    assert flags(rendered) == []
+    assert rights(rendered) == {}
+    assert not [each for each in plugin(rendered)["volumes"] if "claims" in each["name"]]
+    assert "ResourceClaims" not in rendered.notes
+
+
+@pytest.mark.parametrize(
+    ("values", "api"),
+    [
+        ({"claims": {"enabled": True}}, "devices"),
+        ({"api": "claims"}, "claims"),
+        ({"api": "auto"}, "auto"),
+    ],
+)
+def test_the_plugin_gets_flags_directories_and_its_pods_uid(
+    values: dict[str, Any], api: str
+) -> None:
+    """Kubelet's directories are mounted at their own paths, which the plugin registers."""
+    rendered = render(VERSION, values)
+    assert flags(rendered) == [
+        f"--api={api}",
+        "--claims",
+        "--plugins-registry=/var/lib/kubelet/plugins_registry",
+        "--plugins-dir=/var/lib/kubelet/plugins",
+    ]
+    pod = plugin(rendered)
+    (container,) = pod["containers"]
+    assert "POD_UID" in [variable["name"] for variable in container["env"]]
+    paths = {each["name"]: each.get("hostPath", {}).get("path") for each in pod["volumes"]}
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert paths["plugins-registry"] == mounts["plugins-registry"]
+    assert paths["claims"] == mounts["claims"] == "/var/lib/kubelet/plugins/gpu.gpushare.io"
+    assert mounts["cdi"] == "/var/run/cdi"
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_another_kubelet_directory_is_followed() -> None:
+    """The registered socket has the path of the host."""
+    rendered = claims(devicePlugin={"kubeletRoot": "/data/kubelet"})
+    assert "--plugins-dir=/data/kubelet/plugins" in flags(rendered)
+    (container,) = plugin(rendered)["containers"]
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert mounts["claims"] == "/data/kubelet/plugins/gpu.gpushare.io"
+
+
+def test_cdi_files_are_written_also_where_the_device_plugin_uses_none() -> None:
+    """A claim is delivered by CDI only."""
+    rendered = claims(devicePlugin={"cdi": {"enabled": False}})
+    (container,) = plugin(rendered)["containers"]
+    assert "--cdi=off" in container["args"]
+    assert "--cdi-dir=/var/run/cdi" in container["args"]
+    assert "cdi" in [each["name"] for each in container["volumeMounts"]]
+
+
+def test_the_plugin_reads_claims_and_writes_slices_only() -> None:
+    """It needs no list of claims: kubelet names each one."""
+    assert rights(claims()) == {
+        "resourceclaims": ["get"],
+        "resourceslices": ["get", "list", "watch", "create", "patch", "delete"],
+    }
+
+
+def test_device_classes_select_shares_and_exclusive_gpus() -> None:
+    """The second serves the extended resource of the original."""
+    shares, exclusive = claims(resourceDomain="example.com").of("DeviceClass")
+    assert shares["metadata"]["name"] == "gpushare"
+    assert shares["spec"]["selectors"] == [
+        {
+            "cel": {
+                "expression": "device.driver == 'gpu.gpushare.io' && "
+                "device.allowMultipleAllocations"
+            }
+        }
+    ]
+    assert exclusive["metadata"]["name"] == "gpushare-exclusive"
+    assert exclusive["spec"]["extendedResourceName"] == "example.com/gpu"
+
+
+def test_a_policy_holds_the_plugin_to_slices_of_its_own_node() -> None:
+    """Deletion included; the node is that of the token."""
+    policy = claims().one("ValidatingAdmissionPolicy", "-resource-slices")["spec"]
+    (rule,) = policy["matchConstraints"]["resourceRules"]
+    assert rule["operations"] == ["CREATE", "UPDATE", "DELETE"]
+    assert rule["resources"] == ["resourceslices"]
+    own, driver, owner = (each["expression"] for each in policy["validations"])
+    assert "spec.nodeName == variables.node" in own
+    assert "spec.pool.name == variables.node" in own
+    assert driver == "variables.slice.spec.driver == 'gpu.gpushare.io'"
+    assert "owner.name == variables.node" in owner
+    without = claims(admissionPolicy={"enabled": False}).of("ValidatingAdmissionPolicy")
+    assert without == []
+
+
+@pytest.mark.parametrize("values", [{"claims": {"enabled": True}}, {"api": "claims"}])
+def test_older_clusters_are_refused_where_claims_are_required(values: dict[str, Any]) -> None:
+    """Before 1.36 consumable capacity is off by default."""
+    with pytest.raises(helm.HelmError, match=r"claims need Kubernetes 1\.36"):
+        render("1.35.3", values)
+
+
+def test_one_name_for_both_classes_is_refused() -> None:
+    """The sentence names the two values."""
+    with pytest.raises(helm.HelmError, match=r"claims\.deviceClass and claims\.exclusive"):
+        claims(claims={"enabled": True, "exclusiveDeviceClass": "gpushare"})
+
+
+def test_the_notes_name_the_label() -> None:
+    """Whoever installs learns what to do next."""
+    assert "gpushare/api=claims" in claims().notes
+    assert "gpushare/api=devices" in render(VERSION, {"api": "auto"}).notes
