@@ -1,6 +1,7 @@
-"""A kind cluster for the end-to-end cases, from a registry, Go modules or Debian packages.
+"""A kind cluster for the end-to-end cases: the engine, the choice of images, and its life cycle.
 
-Standard library only, so that `python -m cluster` also runs before any virtual environment
-exists. Every module raises `ClusterError` with one sentence that says what to do. Nothing here
-promises a production cluster: nodes built here have a pod network without network policies.
+What a registry gives is pulled; the rest is built by :mod:`offline`. Standard library only, so that
+`python -m cluster` also runs before any virtual environment exists. Every module raises
+`SetupError` with one sentence that says what to do. Nothing here promises a production cluster:
+nodes built here have a pod network without network policies.
 """

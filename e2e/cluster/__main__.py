@@ -11,20 +11,11 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from cluster import (
-    baseimage,
-    cachedir,
-    engine,
-    kindconfig,
-    kubernetes,
-    lifecycle,
-    nodeimage,
-    prometheus,
-    release,
-    tools,
-)
-from cluster.errors import ClusterError
-from cluster.progress import say
+import offline
+from cluster import baseimage, engine, kindconfig, lifecycle, nodeimage, tools
+from host import cachedir
+from host.errors import SetupError
+from host.progress import say
 
 _WORKERS = 2
 
@@ -35,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         for line in _COMMANDS[options.command](options):
             print(line)
-    except ClusterError as error:
+    except SetupError as error:
         print(f"cluster: error: {error}", file=sys.stderr)
         return 1
     return 0
@@ -48,7 +39,6 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("tools", help="kind and kubectl; prints their paths")
     commands.add_parser("node-image", help="the kind node image; prints its name")
     commands.add_parser("base-image", help="the base of service images; prints its name")
-    commands.add_parser("control-plane-binaries", help="Kubernetes and etcd; prints the folder")
     commands.add_parser("prepare", help="all of these, for the cases; only CI=true demands them")
     up = commands.add_parser("up", help="a cluster; prints the path of its kubeconfig")
     up.add_argument("--name", required=True)
@@ -80,21 +70,17 @@ def _base_image(_: argparse.Namespace) -> list[str]:
     return [baseimage.ensure()]
 
 
-def _control_plane_binaries(_: argparse.Namespace) -> list[str]:
-    return [str(kubernetes.ensure(release.chosen()))]
-
-
 def _prepare(_: argparse.Namespace) -> list[str]:
     """What takes minutes the first time, with its progress; the cases themselves say what lacks."""
     try:
-        kubernetes.ensure(release.chosen())
+        offline.ensure_programs(offline.chosen_version())
         engine.ensure()
         image = nodeimage.ensure()
         say(image.described())
         tools.ensure(image)
         baseimage.ensure()
-        prometheus.ensure()
-    except ClusterError as reason:
+        offline.ensure_prometheus()
+    except SetupError as reason:
         if os.environ.get("CI", "").lower() in {"1", "true"}:
             raise
         say(f"going on without: {reason}")
@@ -111,7 +97,7 @@ def _up(options: argparse.Namespace) -> list[str]:
 
 def _default_config() -> Path:
     engine.ensure()
-    text = kindconfig.render(nodeimage.ensure(), workers=[kindconfig.Node()] * _WORKERS)
+    text = kindconfig.render(nodeimage.ensure(), workers=[kindconfig.NodeConfig()] * _WORKERS)
     path = cachedir.root() / "kind-default.json"
     path.write_text(text)
     return path
@@ -127,7 +113,6 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace], list[str]]] = {
     "tools": _tools,
     "node-image": _node_image,
     "base-image": _base_image,
-    "control-plane-binaries": _control_plane_binaries,
     "prepare": _prepare,
     "up": _up,
     "down": _down,

@@ -6,7 +6,7 @@ Text in, text out. It never decides whether the runtime is needed, and it writes
 import json
 from pathlib import Path
 
-from cluster.errors import ClusterError
+from host.errors import SetupError
 
 RUNTIME = "gpushare-runc"
 
@@ -14,15 +14,15 @@ RUNTIME = "gpushare-runc"
 def with_runtime(text: str, *, wrapper: Path, source: Path) -> str:
     """The daemon.json `text` ("" when there is none) with our runtime as the default.
 
-    Raises ClusterError naming `source` when the text is no JSON object or chooses another default.
+    Raises SetupError naming `source` when the text is no JSON object or chooses another default.
     """
     config = _parsed(text, source)
     runtimes = config.get("runtimes", {})
     if not isinstance(runtimes, dict):
-        raise ClusterError(f"the key runtimes of {source} is no JSON object; mend it and retry")
+        raise SetupError(f"the key runtimes of {source} is no JSON object; mend it and retry")
     chosen = config.get("default-runtime", RUNTIME)
     if chosen != RUNTIME:
-        raise ClusterError(
+        raise SetupError(
             f"{source} already sets its own default runtime ({chosen}); this host lacks "
             f"CAP_SYS_RESOURCE and needs {RUNTIME} ({wrapper}) there: remove the key and retry"
         )
@@ -38,7 +38,7 @@ def _parsed(text: str, source: Path) -> dict[str, object]:
     try:
         config = json.loads(text or "{}")
     except ValueError as error:
-        raise ClusterError(f"{source} is not valid JSON ({error}); mend it and retry") from error
+        raise SetupError(f"{source} is not valid JSON ({error}); mend it and retry") from error
     if not isinstance(config, dict):
-        raise ClusterError(f"{source} holds no JSON object; mend it and retry")
+        raise SetupError(f"{source} holds no JSON object; mend it and retry")
     return config

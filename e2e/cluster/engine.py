@@ -7,15 +7,16 @@ with root or passwordless sudo, are set up; elsewhere the error says what to ins
 
 import os
 import shutil
-import time
 from contextlib import suppress
 from pathlib import Path
 
-from cluster import cachedir, daemonconfig, runcwrapper
-from cluster.commands import succeeds
-from cluster.errors import ClusterError
-from cluster.privilege import as_root, can_be_root, installed
-from cluster.progress import step
+from cluster import daemonconfig, runcwrapper
+from host import cachedir
+from host.commands import succeeds
+from host.errors import SetupError
+from host.privilege import as_root, can_be_root, installed
+from host.progress import step
+from host.waiting import DeadlineError, until
 
 _CAP_SYS_RESOURCE = 24
 _WRAPPER = Path("/usr/local/libexec/gpushare/runc-without-sys-resource")
@@ -67,12 +68,12 @@ def stale(pid_file: Path, program: str, proc: Path = Path("/proc")) -> bool:
 
 def _demand_setup_is_possible() -> None:
     if "DOCKER_HOST" in os.environ:
-        raise ClusterError(
+        raise SetupError(
             f"no Docker engine answers at DOCKER_HOST={os.environ['DOCKER_HOST']}: start it, or "
             "unset DOCKER_HOST to use a local one"
         )
     if shutil.which("apt-get") is None or not can_be_root():
-        raise ClusterError(
+        raise SetupError(
             "no Docker engine answers `docker info`: install Docker (package docker.io on Debian "
             "and Ubuntu), start it and let this user reach it; it can be set up here only on "
             "Debian or Ubuntu by root or with passwordless sudo"
@@ -152,13 +153,15 @@ def inherited_descriptors() -> list[int]:
 
 
 def _wait_for_answer(*, log: str, daemon: int | None = None) -> None:
-    deadline = time.monotonic() + _START_TIMEOUT_S
-    while not answers():
+    def answering() -> bool:
         if daemon is not None and os.waitpid(daemon, os.WNOHANG) != (0, 0):
-            raise ClusterError(f"dockerd ended right after its start; its last words are in {log}")
-        if time.monotonic() > deadline:
-            raise ClusterError(
-                f"`docker info` still fails {_START_TIMEOUT_S:g} s after dockerd was started; read "
-                f"{log} and check that this user may reach the Docker socket"
-            )
-        time.sleep(0.3)
+            raise SetupError(f"dockerd ended right after its start; its last words are in {log}")
+        return answers()
+
+    try:
+        until("`docker info` succeeds", answering, seconds=_START_TIMEOUT_S)
+    except DeadlineError as error:
+        raise SetupError(
+            f"`docker info` still fails {_START_TIMEOUT_S:g} s after dockerd was started; read "
+            f"{log} and check that this user may reach the Docker socket"
+        ) from error

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cluster import docker
 from cluster.nodeimage import NodeImage
+from host import docker
 
 POD_SUBNET = "10.244.0.0/16"
 _REFUSES_CGROUP_V1 = (1, 35)
 
 
 @dataclass(frozen=True)
-class Mount:
+class NodeMount:
     """A folder or file of the host that a node sees at `container`."""
 
     host: Path
@@ -26,25 +26,25 @@ class Mount:
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeConfig:
     """What one node gets besides its role."""
 
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[NodeMount, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def render(
     image: NodeImage,
     *,
-    workers: Sequence[Node],
-    control_plane: Node | None = None,
+    workers: Sequence[NodeConfig],
+    control_plane: NodeConfig | None = None,
     kubeadm_patches: Sequence[str] = (),
 ) -> str:
     """The configuration of one control plane and one node per entry of `workers`.
 
     `kubeadm_patches` are kubeadm documents as kind merges them, applied on every node.
     """
-    nodes = [_node("control-plane", control_plane or Node())]
+    nodes = [_node("control-plane", control_plane or NodeConfig())]
     nodes += [_node("worker", worker) for worker in workers]
     config = {
         "kind": "Cluster",
@@ -87,7 +87,7 @@ def _cgroup_patches(image: NodeImage) -> list[str]:
     return [json.dumps({**patch, "failCgroupV1": False})]
 
 
-def _node(role: str, node: Node) -> dict[str, object]:
+def _node(role: str, node: NodeConfig) -> dict[str, object]:
     mounts = [
         {"hostPath": str(m.host), "containerPath": m.container, "readOnly": m.read_only}
         for m in node.mounts

@@ -12,12 +12,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from cluster import engine, nodeimage, release, tools
-from cluster.commands import run
-from cluster.errors import ClusterError
+import offline
+from cluster import engine, nodeimage, tools
 from cluster.nodeimage import NodeImage
-from cluster.progress import say, step
 from cluster.tools import Tools
+from host.commands import run_command
+from host.errors import SetupError
+from host.progress import say, step
 
 _CREATE_TIMEOUT_S = 420.0
 _DELETE_TIMEOUT_S = 300.0
@@ -43,7 +44,7 @@ def create(programs: Tools, name: str, image: NodeImage, *, config: Path, kubeco
     """Make the cluster with kind's own command."""
     files = ["--config", str(config), "--kubeconfig", str(kubeconfig)]
     command = [str(programs.kind), "create", "cluster", "--name", name, "--image", image.name]
-    run([*command, *files], timeout_s=_CREATE_TIMEOUT_S)
+    run_command([*command, *files], timeout_s=_CREATE_TIMEOUT_S)
 
 
 def up(
@@ -69,7 +70,7 @@ def up(
             down(name)
     if name in _clusters(programs.kind):
         export = ["export", "kubeconfig", "--name", name, "--kubeconfig", str(kubeconfig)]
-        run([str(programs.kind), *export], timeout_s=60)
+        run_command([str(programs.kind), *export], timeout_s=60)
     else:
         with step(f"create cluster {name}"):
             create(programs, name, image, config=config, kubeconfig=kubeconfig)
@@ -81,14 +82,14 @@ def up(
 def down(name: str) -> None:
     """Remove the cluster `name`; nothing happens when there is none."""
     with step(f"delete cluster {name}"):
-        run(
-            [tools.kind(release.OLDEST), "delete", "cluster", "--name", name],
+        run_command(
+            [tools.kind(offline.OLDEST), "delete", "cluster", "--name", name],
             timeout_s=_DELETE_TIMEOUT_S,
         )
 
 
 def wait_ready(kubeconfig: Path, *, kubectl: Path, timeout_s: float) -> None:
-    """Return when every node is Ready and kube-proxy serves each; ClusterError after the deadline.
+    """Return when every node is Ready and kube-proxy serves each; SetupError after the deadline.
 
     CoreDNS is not waited for: a cluster of the oldest version has none.
     """
@@ -98,9 +99,11 @@ def wait_ready(kubeconfig: Path, *, kubectl: Path, timeout_s: float) -> None:
         for words in _READY_CHECKS:
             left = deadline - time.monotonic()
             try:
-                run([*command, *words, f"--timeout={left:.3f}s"], timeout_s=max(left, 0) + 10)
-            except ClusterError as error:
-                raise ClusterError(
+                run_command(
+                    [*command, *words, f"--timeout={left:.3f}s"], timeout_s=max(left, 0) + 10
+                )
+            except SetupError as error:
+                raise SetupError(
                     f"the cluster is not ready within {timeout_s:g} s, `kind export logs` tells "
                     f"more: {error}"
                 ) from error
@@ -109,17 +112,17 @@ def wait_ready(kubeconfig: Path, *, kubectl: Path, timeout_s: float) -> None:
 def silence_coredns(kubeconfig: Path, *, kubectl: Path) -> None:
     """Scale CoreDNS to nothing where its image cannot exist, so that no pod looks broken."""
     scale = ["--namespace=kube-system", "scale", "deployment/coredns", "--replicas=0"]
-    run([str(kubectl), "--kubeconfig", str(kubeconfig), *scale], timeout_s=60)
+    run_command([str(kubectl), "--kubeconfig", str(kubeconfig), *scale], timeout_s=60)
 
 
 def _clusters(kind: Path) -> list[str]:
-    return run([kind, "get", "clusters", "--quiet"], timeout_s=30).split()
+    return run_command([kind, "get", "clusters", "--quiet"], timeout_s=30).split()
 
 
 def _fault(kind: Path, name: str, image: NodeImage) -> str:
     """Why a cluster cannot be used again; empty when it can."""
-    nodes = run([kind, "get", "nodes", "--name", name], timeout_s=30).split()
-    for node in json.loads(run(["docker", "inspect", *nodes], timeout_s=30)):
+    nodes = run_command([kind, "get", "nodes", "--name", name], timeout_s=30).split()
+    for node in json.loads(run_command(["docker", "inspect", *nodes], timeout_s=30)):
         if node["Config"]["Image"] != image.name:
             return "runs another node image"
         if not node["State"]["Running"]:

@@ -8,14 +8,15 @@ unless `KUBERNETES` names another.
 
 from dataclasses import dataclass
 
-from cluster import docker, imagecache, nodebuild, packages, release
-from cluster.commands import run
-from cluster.errors import ClusterError
-from cluster.progress import say, step
+import offline
+from host import docker
+from host.commands import run_command
+from host.errors import SetupError
+from host.progress import say, step
 
 _OFFICIAL = "kindest/node"
 # There is not one for every patch version.
-_PULLED = {release.NEWEST: "v1.37.0", release.OLDEST: "v1.20.15"}
+_PULLED = {offline.NEWEST: "v1.37.0", offline.OLDEST: "v1.20.15"}
 _PULL_TIMEOUT_S = 300.0
 
 
@@ -35,7 +36,7 @@ class NodeImage:
     @property
     def has_dns(self) -> bool:
         """Whether CoreDNS is in it: nothing packages one that old."""
-        return not (self.built_here and self.version == release.OLDEST)
+        return not (self.built_here and self.version == offline.OLDEST)
 
     def described(self) -> str:
         """One line for whoever reads the output of a run."""
@@ -45,27 +46,22 @@ class NodeImage:
 
 def ensure() -> NodeImage:
     """The node image to use, present in the engine when this returns."""
-    asked = release.requested()
-    found = _local(asked) or _built(asked or release.NEWEST) or _pulled(asked or release.NEWEST)
-    return found or _made(release.chosen())
-
-
-def built_tag(version: str) -> str:
-    """The name of the image built of a version; it changes with everything it is made of."""
-    return f"gpushare/kind-node:v{version}-{nodebuild.key(version)}"
+    asked = offline.requested_version()
+    found = _local(asked) or _built(asked or offline.NEWEST) or _pulled(asked or offline.NEWEST)
+    return found or _made(offline.chosen_version())
 
 
 def _local(asked: str) -> NodeImage | None:
     """The newest official image of the engine, of the version that is asked for if one is."""
     for name in docker.local_images(_OFFICIAL):
         version = _version(name)
-        if not asked or release.minor(version) == release.minor(asked):
+        if not asked or offline.minor(version) == offline.minor(asked):
             return NodeImage(name, version, built_here=False)
     return None
 
 
 def _built(version: str) -> NodeImage | None:
-    tag = built_tag(version)
+    tag = offline.node_image_name(version)
     return NodeImage(tag, version, built_here=True) if docker.has_image(tag) else None
 
 
@@ -78,26 +74,23 @@ def _pulled(version: str) -> NodeImage | None:
 
 
 def _made(version: str) -> NodeImage:
-    tag, key = built_tag(version), nodebuild.key(version)
-    if not docker.has_image(tag):
-        _demand_debian()
+    if not docker.has_image(offline.node_image_name(version)):
+        _demand_packages()
         say(f"no {_OFFICIAL} image is here or to be pulled: one of Kubernetes {version} is built")
-        kind = f"node-image-{release.minor(version)}"
-        imagecache.ensure(tag, kind=kind, key=key, build=lambda: nodebuild.build(version, tag))
-    return NodeImage(tag, version, built_here=True)
+    return NodeImage(offline.ensure_node_image(version), version, built_here=True)
 
 
 def _version(name: str) -> str:
     """The Kubernetes version in an image, as kind itself reads it."""
     command = ["docker", "run", "--rm", "--entrypoint", "cat", name, "/kind/version"]
-    return run(command, timeout_s=60).strip().removeprefix("v")
+    return run_command(command, timeout_s=60).strip().removeprefix("v")
 
 
-def _demand_debian() -> None:
+def _demand_packages() -> None:
     try:
-        packages.archive()
-    except ClusterError as error:
-        raise ClusterError(
+        offline.check_package_archive()
+    except SetupError as error:
+        raise SetupError(
             f"no {_OFFICIAL} image is here or to be pulled, and a node image cannot be built here "
             f"({error}): give the engine one with `docker load`"
         ) from error

@@ -1,26 +1,23 @@
 """The programs that drive a cluster: a `kind` that knows its Kubernetes, and its own `kubectl`.
 
-kind from PATH is used if it is new enough; else it is compiled from its Go module, and where that
-cannot be had Debian's package is installed. kubectl is the one in the node image, so that it fits
-the API server whatever this machine has; one from PATH serves where the image's cannot run.
+kind from PATH is used if it is new enough; else :mod:`offline` makes or installs one. kubectl is
+the one in the node image, so that it fits the API server whatever this machine has; one from PATH
+serves where the image's cannot run.
 """
 
 import platform
 import re
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster import cachedir, docker, goprograms, gotoolchain, packages, release
-from cluster.commands import run
-from cluster.errors import ClusterError
+import offline
 from cluster.nodeimage import NodeImage
-from cluster.privilege import as_root, can_be_root
-from cluster.progress import step
+from host import cachedir, docker
+from host.commands import run_command
+from host.errors import SetupError
+from host.progress import step
 
-_SUITE = "trixie"
-_PROJECT = "sigs.k8s.io/kind"
 _KUBECTL = "/usr/bin/kubectl"
 _NEEDS_PINNED = (1, 36)
 
@@ -39,21 +36,14 @@ def ensure(image: NodeImage) -> Tools:
 
 
 def kind(version: str) -> Path:
-    """A kind for clusters of a Kubernetes version.
+    """A kind for clusters of a Kubernetes version: the one on PATH if it is new enough.
 
-    Raises ClusterError where none is here or to be had.
+    Raises SetupError where none is here or to be had.
     """
     found = shutil.which("kind")
     if found and _knows(Path(found), version):
         return Path(found)
-    if goprograms.obtainable(f"{_PROJECT}@v{_pinned()}"):
-        return _compiled()
-    if found is None:
-        _install_kind()
-        found = shutil.which("kind")
-    if found is None:
-        raise ClusterError("Debian's package kind is installed but /usr/bin is not on PATH: add it")
-    return Path(found)
+    return offline.ensure_kind()
 
 
 def kubectl(image: NodeImage) -> Path:
@@ -65,61 +55,25 @@ def kubectl(image: NodeImage) -> Path:
         )
     found = shutil.which("kubectl")
     if found is None:
-        raise ClusterError("kubectl is not on PATH: install it")
+        raise SetupError("kubectl is not on PATH: install it")
     return Path(found)
 
 
 def _knows(kind: Path, version: str) -> bool:
     """Whether a kind writes the kubeadm configuration of a version: v1beta4 from 1.36 on."""
-    if tuple(map(int, release.minor(version).split("."))) < _NEEDS_PINNED:
+    if tuple(map(int, offline.minor(version).split("."))) < _NEEDS_PINNED:
         return True
-    match = re.search(r"\bv?(\d+)\.(\d+)\.", run([kind, "version"], timeout_s=20))
-    pinned = tuple(map(int, _pinned().split(".")[:2]))
+    match = re.search(r"\bv?(\d+)\.(\d+)\.", run_command([kind, "version"], timeout_s=20))
+    pinned = tuple(map(int, offline.kind_version().split(".")[:2]))
     return match is not None and tuple(map(int, match.groups())) >= pinned
-
-
-def _pinned() -> str:
-    return goprograms.pinned("kind", _PROJECT)
-
-
-def _compiled() -> Path:
-    key = cachedir.content_key([gotoolchain.VERSION], goprograms.inputs("kind"))
-    return cachedir.entry("kind", key, _compile_kind) / "kind"
-
-
-def _compile_kind(folder: Path) -> None:
-    with step("compile kind"):
-        goprograms.compile_module(goprograms.MODULES / "kind", into=folder)
 
 
 def _copy_kubectl(image: NodeImage, folder: Path) -> None:
     with step("take kubectl from the node image"):
-        container = run(["docker", "create", image.name], timeout_s=60).strip()
+        container = run_command(["docker", "create", image.name], timeout_s=60).strip()
         try:
-            run(["docker", "cp", f"{container}:{_KUBECTL}", folder / "kubectl"], timeout_s=60)
+            run_command(
+                ["docker", "cp", f"{container}:{_KUBECTL}", folder / "kubectl"], timeout_s=60
+            )
         finally:
-            run(["docker", "rm", container], timeout_s=60)
-
-
-def _install_kind() -> None:
-    if not can_be_root():
-        raise ClusterError(
-            "kind is not on PATH and installing it needs root or passwordless sudo: install kind "
-            "(a package from Debian trixie on) and put it on PATH"
-        )
-    with (
-        step("install kind"),
-        cachedir.locked("tools"),
-        tempfile.TemporaryDirectory(dir=cachedir.root()) as folder,
-    ):
-        as_root(["dpkg", "--install", _kind_package(Path(folder))], timeout_s=120)
-
-
-def _kind_package(folder: Path) -> Path:
-    try:
-        return packages.download("kind", suite=_SUITE, into=folder)
-    except ClusterError as error:
-        raise ClusterError(
-            f"kind is not on PATH and its package was not found ({error}): install kind and put "
-            "it on PATH"
-        ) from error
+            run_command(["docker", "rm", container], timeout_s=60)

@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 from cluster import engine
-from cluster.commands import run
-from cluster.errors import ClusterError
+from host.commands import run_command
+from host.errors import SetupError
 from images import build, sbom
 
 SBOM = Path(__file__).resolve().parents[2] / "artifacts" / "sbom"
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         engine.ensure()
         well: bool = options.run(options.base)
-    except ClusterError as error:
+    except SetupError as error:
         print(f"images: error: {error}", file=sys.stderr)
         return 1
     return 0 if well else 1
@@ -67,7 +67,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _size(name: str) -> int:
     """Bytes of an image, its base included."""
-    return int(run(["docker", "image", "inspect", "--format", "{{.Size}}", name], timeout_s=30))
+    return int(
+        run_command(["docker", "image", "inspect", "--format", "{{.Size}}", name], timeout_s=30)
+    )
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cluster import docker
-from cluster.commands import run
-from cluster.errors import ClusterError
+from host import docker
+from host.commands import run_command
+from host.errors import SetupError
 
 _TIMEOUT_S = 120
 _OLDEST_GLIBC_MINOR = 5
@@ -42,16 +42,16 @@ class Base:
         """Wheel platforms that run here, as pip spells them, newest first."""
         major, minor = (int(part) for part in self.glibc.split(".")[:2])
         if major != 2:
-            raise ClusterError(f"{self.name} has C library {self.glibc}, wheels need glibc 2")
+            raise SetupError(f"{self.name} has C library {self.glibc}, wheels need glibc 2")
         for older in range(minor, _OLDEST_GLIBC_MINOR - 1, -1):
             yield f"manylinux_2_{older}_{self.machine}"
         yield f"manylinux2014_{self.machine}"
 
 
 def probe(name: str) -> Base:
-    """Look into an image of the engine; ClusterError when it has no usable `python3`."""
+    """Look into an image of the engine; SetupError when it has no usable `python3`."""
     options = ["--rm", "--network=none", "--entrypoint", "python3"]
-    answer = run(["docker", "run", *options, name, "-c", _PROBE], timeout_s=_TIMEOUT_S)
+    answer = run_command(["docker", "run", *options, name, "-c", _PROBE], timeout_s=_TIMEOUT_S)
     return read(name, identity=docker.identity(name), answer=answer)
 
 
@@ -59,7 +59,7 @@ def read(name: str, *, identity: str, answer: str) -> Base:
     """The base that the probe's answer describes."""
     found = json.loads(answer)
     if not found["glibc"]:
-        raise ClusterError(f"{name} has no glibc: the wheels need a Debian-like base image")
+        raise SetupError(f"{name} has no glibc: the wheels need a Debian-like base image")
     return Base(
         name=name,
         id=identity,

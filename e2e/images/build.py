@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster import baseimage, cachedir, docker
-from cluster.progress import step
+from cluster import baseimage
+from host import cachedir, docker
+from host.progress import step
 from images import base as bases
 from images import catalogue, old, settled, wheels
 from images.base import Base
@@ -40,7 +41,7 @@ def ensure(base: str | None = None) -> Built:
     """Build what is missing on this base image, the cluster's own choice where none is named.
 
     Raises:
-        ClusterError: the engine, the package index or a Dockerfile failed; says which command.
+        SetupError: the engine, the package index or a Dockerfile failed; says which command.
     """
     ground = bases.probe(base or baseimage.ensure())
     missing = [

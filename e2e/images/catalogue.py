@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster import cachedir
+from host import cachedir
 from images.base import Base
 
 ROOT = Path(__file__).resolve().parents[2]

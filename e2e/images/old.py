@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from cluster import docker
-from cluster.errors import ClusterError
-from cluster.progress import say
+from host import docker
+from host.errors import SetupError
+from host.progress import say
 
 KEPT: Final = timedelta(days=14)
 STAGE: Final = "org.opencontainers.image.vendor=gpushare"
@@ -29,7 +29,7 @@ def forget(repositories: Iterable[str], *, keep: Iterable[str]) -> None:
     for name in outdated(docker.last_used(names), now=datetime.now(UTC), keep=keep):
         try:
             docker.remove([name])
-        except ClusterError as reason:
+        except SetupError as reason:
             say(f"{name} stays: {reason}")
     docker.remove_nameless(STAGE, older_than=KEPT)
 

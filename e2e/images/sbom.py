@@ -17,7 +17,7 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-from cluster.commands import run
+from host.commands import run_command
 
 ANSWER_SECONDS: Final = 120
 _SPACE: Final = uuid.UUID("6d1f8f5e-0c8b-5a52-9a1e-3f0c5a0f7b11")
@@ -52,7 +52,7 @@ def write(image: str, epoch: int, folder: Path) -> Path:
         folder: where it is written.
     """
     options = ["--rm", "--network=none", "--read-only", "--entrypoint", "python3"]
-    answer = run(["docker", "run", *options, image, "-c", _PROBE], timeout_s=ANSWER_SECONDS)
+    answer = run_command(["docker", "run", *options, image, "-c", _PROBE], timeout_s=ANSWER_SECONDS)
     name = image.rpartition("/")[2].partition(":")[0]
     path = folder / f"{name}.cdx.json"
     folder.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
-from cluster import cachedir, docker
+from host import cachedir, docker
 
 _OF_THE_BUILD: Final = ("container", "container_config", "docker_version")
 _OF_A_CONTAINER: Final = ("Hostname", "Domainname", "Image")
@@ -30,7 +30,7 @@ def settle(image: str, name: str, epoch: int) -> None:
     """Give the engine an image `name` that is `image` with `epoch` seconds as its only time.
 
     Raises:
-        ClusterError: the engine failed; says which command.
+        SetupError: the engine failed; says which command.
     """
     with tempfile.TemporaryDirectory(dir=cachedir.root(), prefix="settled-") as folder:
         built, settled = Path(folder) / "built.tar", Path(folder) / "settled.tar"

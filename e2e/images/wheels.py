@@ -9,9 +9,9 @@ import hashlib
 import sys
 from pathlib import Path
 
-from cluster import cachedir
-from cluster.commands import run
-from cluster.progress import step
+from host import cachedir
+from host.commands import run_command
+from host.progress import step
 from images.base import Base
 
 _FETCH_TIMEOUT_S = 600
@@ -24,7 +24,9 @@ def fetch(requirements: Path, base: Base) -> Path:
 
     def fill(folder: Path) -> None:
         with step(f"fetch the wheels of {requirements.name} for Python {base.python}"):
-            run(download_command(requirements, base, into=folder), timeout_s=_FETCH_TIMEOUT_S)
+            run_command(
+                download_command(requirements, base, into=folder), timeout_s=_FETCH_TIMEOUT_S
+            )
 
     return cachedir.entry("wheels", key, fill)
 
@@ -45,7 +47,9 @@ def build(member: Path, *, into: Path) -> Path:
     """Build a member's wheel, reproducibly and without fetching a build backend."""
     before = set(into.glob("*.whl"))
     command = [sys.executable, "-m", "hatchling", "build", "--target=wheel", f"--directory={into}"]
-    run(command, cwd=member, timeout_s=_BUILD_TIMEOUT_S, env={"PYTHONDONTWRITEBYTECODE": "1"})
+    run_command(
+        command, cwd=member, timeout_s=_BUILD_TIMEOUT_S, env={"PYTHONDONTWRITEBYTECODE": "1"}
+    )
     (wheel,) = set(into.glob("*.whl")) - before
     return wheel
 

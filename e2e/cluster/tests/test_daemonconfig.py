@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cluster.daemonconfig import RUNTIME, with_runtime
-from cluster.errors import ClusterError
+from host.errors import SetupError
 
 WRAPPER = Path("/opt/wrapper")
 SOURCE = Path("/etc/docker/daemon.json")
@@ -49,5 +49,5 @@ def test_a_second_merge_changes_nothing() -> None:
 )
 def test_a_conflict_is_refused_by_name(text: str, reason: str) -> None:
     """A file that cannot be merged is named with the reason, never overwritten."""
-    with pytest.raises(ClusterError, match=f"(?=.*{SOURCE}).*{reason}"):
+    with pytest.raises(SetupError, match=f"(?=.*{SOURCE}).*{reason}"):
         edited(text)

@@ -7,8 +7,8 @@ import pytest
 
 from cluster import engine
 from cluster.__main__ import main
-from cluster.errors import ClusterError
-from cluster.tests.fakeprograms import FakePrograms
+from host.errors import SetupError
+from host.testing.fakeprograms import FakePrograms
 
 STATUS = "Name:\tpytest\nCapPrm:\t000001ffffffffff\nCapEff:\t{mask}\n"
 
@@ -58,7 +58,7 @@ def test_an_engine_that_answers_is_used_as_it_is(programs: FakePrograms) -> None
 def test_without_docker_and_apt_the_error_says_what_to_install(programs: FakePrograms) -> None:
     """On a system without apt-get the person is asked to install Docker."""
     programs.add("docker", "exit 1")
-    with pytest.raises(ClusterError, match=r"install Docker \(package docker.io"):
+    with pytest.raises(SetupError, match=r"install Docker \(package docker.io"):
         engine.ensure()
 
 
@@ -67,7 +67,7 @@ def test_without_root_the_error_names_root_and_sudo(programs: FakePrograms) -> N
     """apt-get alone is not enough: neither root nor sudo without a password is here."""
     programs.add("apt-get", "exit 0")
     programs.add("sudo", "exit 1")
-    with pytest.raises(ClusterError, match="by root or with passwordless sudo"):
+    with pytest.raises(SetupError, match="by root or with passwordless sudo"):
         engine.ensure()
 
 
@@ -76,7 +76,7 @@ def test_a_remote_engine_is_not_replaced_by_a_local_one(
 ) -> None:
     """Whoever set DOCKER_HOST hears about that address."""
     monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.9:2375")
-    with pytest.raises(ClusterError, match=r"DOCKER_HOST=tcp://10\.0\.0\.9:2375"):
+    with pytest.raises(SetupError, match=r"DOCKER_HOST=tcp://10\.0\.0\.9:2375"):
         engine.ensure()
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.kindconfig import Mount, Node, part_patches, render
+from cluster.kindconfig import NodeConfig, NodeMount, part_patches, render
 from cluster.nodeimage import NodeImage
-from cluster.tests.fakeprograms import FakePrograms
+from host.testing.fakeprograms import FakePrograms
 
 BUILT = NodeImage("gpushare/kind-node:v1", "1.20.2", built_here=True)
 NEW = NodeImage("kindest/node:v1", "1.37.0", built_here=False)
@@ -15,9 +15,9 @@ NEW = NodeImage("kindest/node:v1", "1.37.0", built_here=False)
 
 def test_each_worker_gets_its_own_mounts_and_labels() -> None:
     """Workers keep their order, and the control plane stands first with nothing of theirs."""
-    mount = Mount(Path("/host/nvml"), "/opt/nvml")
-    writable = Mount(Path("/host/state"), "/var/state", read_only=False)
-    workers = [Node(mounts=(mount, writable), labels={"gpushare": "true"}), Node()]
+    mount = NodeMount(Path("/host/nvml"), "/opt/nvml")
+    writable = NodeMount(Path("/host/state"), "/var/state", read_only=False)
+    workers = [NodeConfig(mounts=(mount, writable), labels={"gpushare": "true"}), NodeConfig()]
     nodes = json.loads(render(BUILT, workers=workers))["nodes"]
     assert [node["role"] for node in nodes] == ["control-plane", "worker", "worker"]
     assert [len(node["extraMounts"]) for node in nodes] == [0, 2, 0]
@@ -55,7 +55,7 @@ def test_flags_of_a_part_are_given_in_every_form_of_kubeadms_documents() -> None
 def test_kubeadm_patches_and_the_control_plane_are_passed_on() -> None:
     """What the caller wants of kubeadm and of the control plane's node reaches kind unchanged."""
     patch = "kind: ClusterConfiguration\n"
-    control_plane = Node(labels={"role": "first"})
+    control_plane = NodeConfig(labels={"role": "first"})
     config = json.loads(
         render(BUILT, workers=[], control_plane=control_plane, kubeadm_patches=[patch])
     )

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from cluster import lifecycle
-from cluster.errors import ClusterError
-from cluster.tests.fakeprograms import FakePrograms
+from host.errors import SetupError
+from host.testing.fakeprograms import FakePrograms
 
 # A fake kind whose clusters are files; its nodes run when the fake docker says so.
 KIND = """
@@ -93,7 +93,7 @@ def test_nodes_that_never_get_ready_are_reported(programs: FakePrograms, tmp_pat
     programs.add("kubectl", "echo 'timed out waiting for the condition on nodes/demo' >&2; exit 1")
     kubectl = programs.folder / "kubectl"
     with pytest.raises(
-        ClusterError, match=r"(?s)not ready within 60 s.*timed out waiting for the condition"
+        SetupError, match=r"(?s)not ready within 60 s.*timed out waiting for the condition"
     ):
         lifecycle.wait_ready(tmp_path / "kubeconfig", kubectl=kubectl, timeout_s=60)
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from cluster import nodeimage, release
+import offline
+from cluster import nodeimage
 from cluster.nodeimage import NodeImage
-from cluster.tests.fakeprograms import FakePrograms
+from host.testing.fakeprograms import FakePrograms
 
 # A fake engine: `images` are held, `registry` gives what can be pulled, and the version in an
 # official image is the one in its name.
@@ -42,9 +43,9 @@ def test_a_local_official_image_of_another_version_is_not_the_one_asked_for(
 ) -> None:
     """With KUBERNETES set an image of that minor version is taken, or the one built of it."""
     monkeypatch.setenv("KUBERNETES", "1.20")
-    images = f"kindest/node:v1.37.0 {built(release.OLDEST)}"
+    images = f"kindest/node:v1.37.0 {built(offline.OLDEST)}"
     fake_engine(programs, images=images)
-    expected = NodeImage(built(release.OLDEST), release.OLDEST, built_here=True)
+    expected = NodeImage(built(offline.OLDEST), offline.OLDEST, built_here=True)
     assert nodeimage.ensure() == expected
     fake_engine(programs, images=f"{images} kindest/node:v1.20.15")
     assert nodeimage.ensure() == NodeImage("kindest/node:v1.20.15", "1.20.15", built_here=False)
@@ -53,7 +54,7 @@ def test_a_local_official_image_of_another_version_is_not_the_one_asked_for(
 def test_an_image_built_before_is_used_without_asking_a_registry(programs: FakePrograms) -> None:
     """A second run is quick and needs no network."""
     fake_engine(programs, images=built())
-    assert nodeimage.ensure() == NodeImage(built(), release.NEWEST, built_here=True)
+    assert nodeimage.ensure() == NodeImage(built(), offline.NEWEST, built_here=True)
     assert not [call for call in programs.calls() if "pull" in call]
 
 
@@ -61,16 +62,16 @@ def test_an_outdated_build_is_not_used_when_the_official_image_can_be_pulled(
     programs: FakePrograms,
 ) -> None:
     """An image built from other inputs has another name, so the registry is asked."""
-    old = f"gpushare/kind-node:v{release.NEWEST}-old"
+    old = f"gpushare/kind-node:v{offline.NEWEST}-old"
     fake_engine(programs, images=old, registry="kindest/node:v1.37.0")
     assert nodeimage.ensure() == NodeImage("kindest/node:v1.37.0", "1.37.0", built_here=False)
 
 
-def built(version: str = release.NEWEST) -> str:
-    return nodeimage.built_tag(version)
+def built(version: str = offline.NEWEST) -> str:
+    return offline.node_image_name(version)
 
 
-@pytest.mark.parametrize("version", [release.NEWEST, release.OLDEST])
+@pytest.mark.parametrize("version", [offline.NEWEST, offline.OLDEST])
 def test_the_built_name_tells_what_it_is_made_of(version: str) -> None:
     """The tag carries the Kubernetes version and a content key, and is never an official name."""
     assert built(version).startswith(f"gpushare/kind-node:v{version}-")

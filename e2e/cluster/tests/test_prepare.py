@@ -2,9 +2,9 @@
 
 import pytest
 
+import offline
 from cluster import __main__ as command
-from cluster import kubernetes
-from cluster.errors import ClusterError
+from host.errors import SetupError
 
 
 @pytest.fixture(autouse=True)
@@ -12,10 +12,10 @@ def nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that cannot build Kubernetes."""
 
     def lacking(_: str) -> None:
-        raise ClusterError("no compiler")
+        raise SetupError("no compiler")
 
     monkeypatch.setenv("KUBERNETES", "1.20")
-    monkeypatch.setattr(kubernetes, "ensure", lacking)
+    monkeypatch.setattr(offline, "ensure_programs", lacking)
 
 
 def test_ci_demands_everything(

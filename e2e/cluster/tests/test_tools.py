@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster import goprograms, release, tools
-from cluster.errors import ClusterError
+import offline
+from cluster import tools
 from cluster.nodeimage import NodeImage
-from cluster.tests.fakeprograms import FakePrograms
+from host.errors import SetupError
+from host.testing.fakeprograms import FakePrograms
+from offline import goprograms, kindprogram
 
 OFFICIAL = NodeImage("kindest/node:v1.32.2", "1.32.2", built_here=False)
 # A fake engine whose containers hold one program.
@@ -45,18 +47,18 @@ def test_a_kind_that_is_too_old_for_the_newest_is_left_alone(
     """It would write a configuration that the newest kubeadm does not read."""
     programs.add("kind", f"echo kind {told} go1.24.4 linux/amd64")
     monkeypatch.setattr(goprograms, "obtainable", lambda _: True)
-    monkeypatch.setattr(tools, "_compiled", lambda: Path("/compiled/kind"))
+    monkeypatch.setattr(kindprogram, "_compiled", lambda: Path("/compiled/kind"))
     expected = Path("/compiled/kind") if compiled else programs.folder / "kind"
-    assert tools.kind(release.NEWEST) == expected
-    assert tools.kind(release.OLDEST) == programs.folder / "kind"
+    assert tools.kind(offline.NEWEST) == expected
+    assert tools.kind(offline.OLDEST) == programs.folder / "kind"
 
 
 @pytest.mark.usefixtures("no_root")
 def test_without_kind_and_root_the_error_names_kind(programs: FakePrograms) -> None:
     """A person without root is asked to put kind on PATH."""
     programs.add("sudo", "exit 1")
-    with pytest.raises(ClusterError, match="kind is not on PATH and installing it needs root"):
-        tools.kind(release.OLDEST)
+    with pytest.raises(SetupError, match="kind is not on PATH and installing it needs root"):
+        tools.kind(offline.OLDEST)
 
 
 @pytest.mark.usefixtures("cache")
@@ -65,5 +67,5 @@ def test_without_a_package_of_kind_the_cause_is_part_of_the_sentence(
 ) -> None:
     """As root, but where apt has nothing to offer, the error names both the wish and the cause."""
     programs.add("sudo", "exit 0")
-    with pytest.raises(ClusterError, match=r"(?s)kind is not on PATH and its package.*apt-get"):
-        tools.kind(release.OLDEST)
+    with pytest.raises(SetupError, match=r"(?s)kind is not on PATH and its package.*apt-get"):
+        tools.kind(offline.OLDEST)

@@ -13,10 +13,10 @@ from pathlib import Path
 GENERATED = (
     "kubernetes/client/api",
     "kubernetes/client/models",
-    "kubernetes/aio/client/api",
-    "kubernetes/aio/client/models",
 )
 """Packages of which only ``__init__`` is kept, which names the others and loads them when asked."""
+UNUSED = ("kubernetes/aio",)
+"""Packages that are removed as a whole."""
 
 
 def prune(library: Path) -> None:
@@ -26,6 +26,8 @@ def prune(library: Path) -> None:
             for path in (packages / name).glob("*.py"):
                 if path.name != "__init__.py":
                     path.unlink()
+        for name in UNUSED:
+            shutil.rmtree(packages / name, ignore_errors=True)
         for tests in [*packages.glob("*/tests"), *packages.glob("*/test")]:
             shutil.rmtree(tests)
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cluster.errors import ClusterError
+from host.errors import SetupError
 from images import base
 
 
@@ -30,5 +30,5 @@ def test_platforms_go_down_from_the_c_library() -> None:
 
 def test_musl_is_refused_with_a_sentence() -> None:
     """An Alpine base is refused before wheels are fetched for it."""
-    with pytest.raises(ClusterError, match="b:1 has no glibc"):
+    with pytest.raises(SetupError, match="b:1 has no glibc"):
         base.read("b:1", identity="i", answer=answer(glibc=""))

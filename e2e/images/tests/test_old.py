@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster import docker
-from cluster.tests.fakeprograms import FakePrograms
+from host import docker
+from host.testing.fakeprograms import FakePrograms
 from images import old
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

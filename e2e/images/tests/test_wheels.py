@@ -4,6 +4,8 @@ import hashlib
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from images import build, catalogue, wheels
 from images.base import Base
 
@@ -25,6 +27,7 @@ def test_requirement_pins_the_very_file(tmp_path: Path) -> None:
     assert build.members_file([wheel]) == f"./members/{wheel.name} --hash=sha256:{digest}\n"
 
 
+@pytest.mark.slow
 def test_members_wheel_is_built_without_a_network(tmp_path: Path) -> None:
     """The core's wheel holds the core, and two builds of it are equal byte for byte."""
     core = catalogue.ROOT / "libs" / "gpucore"
