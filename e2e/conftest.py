@@ -11,6 +11,7 @@ from environments import diagnosis, machines
 from environments.case import Case
 from environments.endedpods import EndedPods
 from environments.environment import Environment, UnavailableError
+from environments.given import GivenEnvironment, is_given
 
 CASE_SECONDS = 120
 
@@ -18,9 +19,12 @@ CASE_SECONDS = 120
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Time the cases, not the cluster that the first of them finds or makes.
 
-    Every step of an environment's start has a deadline of its own.
+    Every step of an environment's start has a deadline of its own. Scheduling cases are those of
+    the suite for real GPUs too.
     """
     for item in items:
+        if item.get_closest_marker("scheduling"):
+            item.add_marker(pytest.mark.gpu)
         if item.get_closest_marker("e2e"):
             own = item.get_closest_marker("timeout")
             seconds = own.args[0] if own and own.args else CASE_SECONDS
@@ -29,7 +33,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
-    """A cluster with the stack on it; with CI=true none is a failure, else a reasoned skip."""
+    """A cluster with the stack on it; with CI=true none is a failure, else a reasoned skip.
+
+    With GPU_KUBECONFIG, and for ``pytest -m gpu``, it is the cluster that is given.
+    """
+    if is_given(request.config.getoption("markexpr"), os.environ):
+        try:
+            yield GivenEnvironment(os.environ)
+        except UnavailableError as reason:
+            pytest.skip(str(reason))
+        return
     from environments.kind import KindEnvironment  # noqa: PLC0415 - unit tests here need no kind
 
     keep = bool(request.config.getoption("keep_cluster"))
@@ -74,30 +87,37 @@ def case(environment: Environment, request: pytest.FixtureRequest) -> Iterator[C
         corner.close()
 
 
+def _demand(environment: Environment, met: bool, words: str) -> None:
+    """Cases are skipped where a given cluster lacks something; our own has it or is wrong."""
+    if not met and isinstance(environment, GivenEnvironment):
+        pytest.skip(words)
+    assert met, words
+
+
 @pytest.fixture(scope="session")
 def small(environment: Environment) -> str:
-    """Name of the node with the fewest cards, at least two of equal size."""
+    """Name of the node with the fewest GPUs, at least two of equal size."""
     fewest = min(environment.nodes, key=lambda node: len(environment.nodes[node]))
     sizes = {card.units for card in environment.nodes[fewest]}
-    assert len(environment.nodes[fewest]) >= 2, "the cases need a node of two cards"
-    assert len(sizes) == 1, "the cases need cards of equal size"
+    _demand(environment, len(environment.nodes[fewest]) >= 2, "the cases need a node of two GPUs")
+    _demand(environment, len(sizes) == 1, "the cases need GPUs of equal size")
     return fewest
 
 
 @pytest.fixture(scope="session")
 def large(environment: Environment) -> str:
-    """Name of the node with the most cards, eight or more."""
+    """Name of the node with the most GPUs, eight or more."""
     most = max(environment.nodes, key=lambda node: len(environment.nodes[node]))
-    assert len(environment.nodes[most]) >= 8, "the cases need a node of eight cards"
+    _demand(environment, len(environment.nodes[most]) >= 8, "the cases need a node of eight GPUs")
     return most
 
 
 @pytest.fixture(scope="session")
 def linked(environment: Environment) -> str:
-    """Name of the node that is a DGX-1 with V100, whose cards are joined by NVLinks."""
+    """Name of the node that is a DGX-1 with V100, whose GPUs are joined by NVLinks."""
     volta = machines.cards("dgx1-volta")
     found = [node for node, cards in environment.nodes.items() if cards == volta]
-    assert found, "the cases need a node with the machine dgx1-volta"
+    _demand(environment, bool(found), "the cases need a node with the machine dgx1-volta")
     return found[0]
 
 

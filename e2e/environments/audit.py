@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from cluster import kindconfig
-from cluster.commands import run
-from cluster.kindconfig import Mount
+from cluster.kindconfig import NodeMount
+from host.commands import run_command
 
 POLICY_IN_NODE = "/etc/gpushare/audit"
 LOG_IN_NODE = "/var/log/gpushare-audit"
@@ -44,7 +44,7 @@ class Use(msgspec.Struct, frozen=True, order=True):
     verb: str
 
 
-def lay_out(folder: Path, namespace: str) -> Mount:
+def lay_out(folder: Path, namespace: str) -> NodeMount:
     """Write the policy for a stack in ``namespace``; the mount that the control plane needs.
 
     A watch is logged when it is asked for: its answer is, once it ends, which can take minutes.
@@ -58,7 +58,7 @@ def lay_out(folder: Path, namespace: str) -> Mount:
     ]
     policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules}
     (folder / "policy.yaml").write_text(json.dumps(policy))
-    return Mount(folder, POLICY_IN_NODE)
+    return NodeMount(folder, POLICY_IN_NODE)
 
 
 def kubeadm_patches() -> list[str]:
@@ -82,7 +82,7 @@ def uses(control_plane: str) -> frozenset[Use]:
     """Every right that an account of the stack has used, by the log in this node.
 
     Raises:
-        ClusterError: there is no log, so the cluster was made without one.
+        SetupError: there is no log, so the cluster was made without one.
     """
     return frozenset(_use(event) for event in _log(control_plane) if not _refused(event))
 
@@ -91,7 +91,7 @@ def refusals(control_plane: str, *, since: datetime) -> frozenset[Use]:
     """What was asked for from then on without the right to it.
 
     Raises:
-        ClusterError: as :func:`uses`.
+        SetupError: as :func:`uses`.
     """
     return frozenset(
         _use(event) for event in _log(control_plane) if _refused(event) and _when(event) >= since
@@ -101,7 +101,7 @@ def refusals(control_plane: str, *, since: datetime) -> frozenset[Use]:
 def _log(control_plane: str) -> Iterator[Mapping[str, Any]]:
     """Questions about objects, as the API server noted them."""
     read = ["docker", "exec", control_plane, "sh", "-c", f"cat {LOG_IN_NODE}/*.log"]
-    for line in run(read, timeout_s=READ_SECONDS).splitlines():
+    for line in run_command(read, timeout_s=READ_SECONDS).splitlines():
         try:
             event = json.loads(line)
         except ValueError:  # the line that is being written

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from environments import helm
 from environments.kind import CHART, NAMESPACE, KindEnvironment
-from environments.waiting import until
+from host.waiting import until
 
 ROLLOUT_SECONDS = 120
 

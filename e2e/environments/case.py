@@ -8,7 +8,7 @@ from typing import Any
 from environments import workloads
 from environments.environment import Environment
 from environments.kubectl import KubectlError, Object
-from environments.waiting import until
+from host.waiting import until
 
 START_SECONDS = 180
 END_SECONDS = 180
@@ -103,13 +103,13 @@ class Case:
         found = self.objects.pods(self.name, labels=f"app={app}")
         return [pod["metadata"]["name"] for pod in found if pod["status"]["phase"] == "Running"]
 
-    def run(self, *pods: Object) -> None:
+    def create_running(self, *pods: Object) -> None:
         """Create pods all at once and wait until each is running."""
         self.kubectl.apply(*pods)
         self.wait_running(*(pod["metadata"]["name"] for pod in pods))
 
     def run_in_turn(self, *pods: Object) -> None:
-        """Create pods, each once the one before has its cards, and wait until all are running."""
+        """Create pods, each once the one before has its GPUs, and wait until all are running."""
         names = [pod["metadata"]["name"] for pod in pods]
         for name, pod in zip(names, pods, strict=True):
             self.kubectl.apply(pod)
@@ -117,7 +117,7 @@ class Case:
         self.wait_running(*names)
 
     def node(self, name: str) -> str:
-        """The node that a pod was given, and with it its cards; empty before."""
+        """The node that a pod was given, and with it its GPUs; empty before."""
         return str(self.get(name)["spec"].get("nodeName", ""))
 
     def wait_running(self, *names: str) -> None:
@@ -138,7 +138,7 @@ class Case:
         return _ready(self.get(name))
 
     def cards(self) -> dict[str, int]:
-        """Of every pod that has one, the index of the card as :meth:`card` tells it."""
+        """Of every pod that has one, the index of the GPU as :meth:`card` tells it."""
         told = {
             pod["metadata"]["name"]: pod["metadata"].get("annotations", {}) for pod in self.pods()
         }
@@ -158,7 +158,7 @@ class Case:
         return found
 
     def card(self, name: str) -> int:
-        """Index of the card the pod's first-generation annotation names."""
+        """Index of the GPU the pod's first-generation annotation names."""
         return int(self.annotations(name)[CARD])
 
     def env(self, name: str, container: str = "c0") -> dict[str, str]:

@@ -14,14 +14,14 @@ import subprocess
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cluster import kubernetes, release
+import offline
 from environments.kubectl import Kubectl
-from environments.processes import Process, free_port
-from environments.waiting import until
+from environments.processes import ChildProcess, free_port
+from host.waiting import until
 
 START_SECONDS = 90
 SCHEDULER_NAME = "gpushare-scheduler"
@@ -49,12 +49,12 @@ class ControlPlane:
         self.folder = Path(tempfile.mkdtemp(prefix="gpushare-control-plane-"))
         self.token = secrets.token_hex(16)
         self.kubeconfig = self.folder / "kubeconfig"
-        self.version = version or release.chosen()
-        self._programs = kubernetes.ensure(self.version)
+        self.version = version or offline.chosen_version()
+        self._programs = offline.ensure_programs(self.version)
         self._port = free_port()
         self._etcd_url, self._peer_url = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
         self.url = f"https://127.0.0.1:{self._port}"
-        self.processes: list[Process] = []
+        self.processes: list[ChildProcess] = []
         self.kubectl = Kubectl(self._programs / "kubectl", self.kubeconfig)
 
     def start(self) -> None:
@@ -102,7 +102,9 @@ class ControlPlane:
         *,
         name: str = SCHEDULER_NAME,
         verbs: Sequence[str] = ("filter", "prioritize", "bind", "preempt"),
-    ) -> Process:
+        percentage: int = 0,
+        like: Mapping[str, Any] | None = None,
+    ) -> ChildProcess:
         """Start a kube-scheduler for pods that name it.
 
         Args:
@@ -110,9 +112,13 @@ class ControlPlane:
                 for a scheduler without extender.
             name: of the scheduler's one profile.
             verbs: of the extender, those it is asked for.
+            percentage: of the nodes that are evaluated for a pod; 0 is the scheduler's default.
+            like: a configuration whose API version, profile and percentage are used.
         """
         config = self.folder / f"{name}.json"
-        config.write_text(json.dumps(self._scheduler_config(name, extender_url, verbs)))
+        found = self._scheduler_config(name, extender_url, verbs)
+        found["percentageOfNodesToScore"] = percentage
+        config.write_text(json.dumps(found | _taken(like or {}, name)))
         port = free_port()
         argv: list[str | Path] = [
             self._programs / "kube-scheduler",
@@ -126,7 +132,7 @@ class ControlPlane:
         until(f"{name} is healthy", lambda: self._healthy(process, port), seconds=START_SECONDS)
         return process
 
-    def policy_scheduler(self, policy: Path) -> Process:
+    def policy_scheduler(self, policy: Path) -> ChildProcess:
         """Start the kube-scheduler of a cluster that is configured by a policy file."""
         port = free_port()
         argv: list[str | Path] = [
@@ -143,16 +149,16 @@ class ControlPlane:
         until("it is healthy", lambda: self._healthy(process, port), seconds=START_SECONDS)
         return process
 
-    def run(self, name: str, argv: Sequence[str | Path], **env: str) -> Process:
+    def start_program(self, name: str, argv: Sequence[str | Path], **env: str) -> ChildProcess:
         """Start another program whose life ends with the control plane's."""
         return self._run(name, argv, env={**os.environ, **env})
 
     @property
     def _oldest(self) -> bool:
-        return self.version == release.OLDEST
+        return self.version == offline.OLDEST
 
-    def _run(self, name: str, argv: Sequence[str | Path], **options: Any) -> Process:
-        process = Process(name, argv, folder=self.folder, **options)
+    def _run(self, name: str, argv: Sequence[str | Path], **options: Any) -> ChildProcess:
+        process = ChildProcess(name, argv, folder=self.folder, **options)
         self.processes.append(process)
         return process
 
@@ -212,7 +218,7 @@ class ControlPlane:
             "the API server is ready", lambda: self._healthy(process, port), seconds=START_SECONDS
         )
 
-    def _healthy(self, process: Process, port: int) -> bool:
+    def _healthy(self, process: ChildProcess, port: int) -> bool:
         process.demand_alive()
         request = urllib.request.Request(
             f"https://127.0.0.1:{port}/healthz", headers={"Authorization": f"Bearer {self.token}"}
@@ -269,6 +275,15 @@ class ControlPlane:
             "profiles": [{"schedulerName": name}],
             "extenders": [extender] if extender_url else [],
         }
+
+
+def _taken(config: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """What a scheduler of this name takes from another configuration."""
+    kept = ("apiVersion", "percentageOfNodesToScore")
+    found = {key: config[key] for key in kept if key in config}
+    if "profiles" in config:
+        found["profiles"] = [{**config["profiles"][0], "schedulerName": name}]
+    return found
 
 
 def unverified() -> ssl.SSLContext:

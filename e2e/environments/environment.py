@@ -13,8 +13,8 @@ class UnavailableError(RuntimeError):
     """This machine cannot carry the environment; says what is missing and how to get it."""
 
 
-class Card(msgspec.Struct, frozen=True):
-    """One card as the machine's description gives it.
+class MachineGpu(msgspec.Struct, frozen=True):
+    """One GPU as the machine's description gives it.
 
     Attributes:
         units: GiB, rounded down.
@@ -30,7 +30,7 @@ class Environment(Protocol):
 
     Attributes:
         namespace: where the stack lives.
-        nodes: cards of each GPU node, by node name, independent of what the stack says of them.
+        nodes: GPUs of each GPU node, by node name, independent of what the stack says of them.
         image: a small image for the pods of a case (has sh, env, sleep).
         modelserver: an image that stands in for TensorFlow Serving's.
     """
@@ -38,7 +38,7 @@ class Environment(Protocol):
     namespace: str
     kubectl: Kubectl
     objects: Objects
-    nodes: Mapping[str, tuple[Card, ...]]
+    nodes: Mapping[str, tuple[MachineGpu, ...]]
     image: str
     modelserver: str
 

@@ -1,7 +1,8 @@
-"""What kubelets and device plugins would do to bound pods, done by one task for all fake nodes.
+"""kubelet and device plugin of all fake nodes, as the API server sees them: bound pods run or fail.
 
-A fake: it knows no devices. It keeps the one law of the node that matters to a scheduler: a card
-never holds more than it has. A pod that would break it is failed, as kubelet fails an admission.
+It has no devices (:mod:`hardware.fakedevicemanager` has). It enforces what matters to a scheduler:
+the pods on a GPU never hold more units than the GPU has. A pod that would exceed them fails, as
+kubelet fails an admission.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
 GPU_MEM = "aliyun.com/gpu-mem"
 
 
-class AdmissionError(Exception):
+class PodAdmissionError(Exception):
     """A pod could not be admitted."""
 
 
@@ -26,12 +27,12 @@ class FakeKubelet:
 
     Args:
         calls: to the API server.
-        units: of every card.
+        units: of every GPU.
 
     Attributes:
         admitted: names of pods that now run.
-        refused: names of pods that were failed, because their card was full.
-        used: units held, by (node, card).
+        refused: names of pods that were failed, because their GPU was full.
+        used: units held, by (node, GPU).
     """
 
     def __init__(self, calls: ApiCalls, units: int) -> None:
@@ -69,12 +70,12 @@ class FakeKubelet:
 
         Raises:
             TimeoutError: after the deadline.
-            AdmissionError: the API server refused a write of this kubelet.
+            PodAdmissionError: the API server refused a write of this kubelet.
         """
         async with asyncio.timeout(seconds), self._changed:
             await self._changed.wait_for(lambda: self._error or len(self.admitted) >= count)
         if self._error is not None:
-            raise AdmissionError(str(self._error)) from self._error
+            raise PodAdmissionError(str(self._error)) from self._error
 
     async def _watch(self, version: str) -> None:
         path = f"/api/v1/pods?watch=true&resourceVersion={version}&timeoutSeconds=3600"

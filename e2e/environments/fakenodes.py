@@ -19,7 +19,7 @@ def nodes(count: int, *, cards: int = CARDS, units: int = UNITS) -> Iterator[Obj
 def running(
     count: int, nodes: int, *, cards: int = CARDS, units: int = 1, kinds: int = 1
 ) -> Iterator[Object]:
-    """Pods that already hold shares, dealt out evenly over nodes and cards.
+    """Pods that already hold shares, dealt out evenly over nodes and GPUs.
 
     Args:
         units: of the smallest share.
@@ -48,7 +48,7 @@ def pod(name: str, units: int, *, scheduler: str, resource: str = "aliyun.com/gp
 
 
 def inventory(name: str, cards: int, units: int, *, healthy: bool = True) -> str:
-    """The text of the inventory annotation of a machine of equal cards."""
+    """The text of the inventory annotation of a machine of equal GPUs."""
     gpus = [
         {
             "index": i,

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from cluster.commands import run, succeeds
-from cluster.progress import step
-from environments.waiting import until
+from host.commands import run_command, succeeds
+from host.progress import step
+from host.waiting import until
 
 LOAD_SECONDS = 300
 CREATE_SECONDS = 600
@@ -21,11 +21,11 @@ def load(kind: Path, cluster: str, *, workers: Sequence[str], images: Sequence[s
     """Put images into workers, where all pods run; kind skips those that are there.
 
     Raises:
-        ClusterError: kind failed; says how.
+        SetupError: kind failed; says how.
     """
     where = ["--name", cluster, "--nodes", ",".join(workers)]
     with step("load the images into the nodes"):
-        run([kind, "load", "docker-image", *where, *images], timeout_s=LOAD_SECONDS)
+        run_command([kind, "load", "docker-image", *where, *images], timeout_s=LOAD_SECONDS)
 
 
 def while_created(
@@ -34,7 +34,7 @@ def while_created(
     """Run ``create``, and ``feed`` beside it from when the workers take images.
 
     Raises:
-        ClusterError: one of them failed; of two failures that of ``create`` is told.
+        SetupError: one of them failed; if both failed, the error is that of ``create``.
     """
     with ThreadPoolExecutor(max_workers=1) as beside:
         making = beside.submit(create)

@@ -1,12 +1,11 @@
 """Installs, upgrades and removes releases: through `helm` where it is on PATH, else Helm's library.
 
 The library brings a Go runtime into the process that loads it, and such a process must not fork;
-so it lives in a child process for each action (:mod:`environments.helmchild`). Nothing here waits
+so it lives in a child process for each action (:mod:`gpukube.helmchild`). Nothing here waits
 for pods: that is the environment's job, which knows what ready means.
 """
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -15,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 ACTION_SECONDS = 180
-_E2E = Path(__file__).resolve().parents[1]
+CHILD = "gpukube.helmchild"
 _PENDING = "pending-"
 """How Helm's status of an action that was cut off begins."""
 _ABSENT = "release: not found"
 
 
-class HelmError(RuntimeError):
+class HelmActionError(RuntimeError):
     """An action failed; carries what Helm said."""
 
 
-class Helm:
+class HelmClient:
     """Helm against one cluster and namespace.
 
     Args:
@@ -43,13 +42,13 @@ class Helm:
         """Helm's word for the last revision, such as `deployed`; empty where there is none.
 
         Raises:
-            HelmError: the cluster did not answer.
+            HelmActionError: the cluster did not answer.
         """
         if self._binary is None:
-            return str(self._child("status", release))
+            return self._child("status", release)
         try:
             found = json.loads(self._run("status", release, "--output", "json"))
-        except HelmError as error:
+        except HelmActionError as error:
             if _ABSENT in str(error):
                 return ""
             raise
@@ -59,14 +58,15 @@ class Helm:
         """Install or upgrade to these values; an action that was cut off is made undone first.
 
         Raises:
-            HelmError: the values, the chart or the cluster refused.
+            HelmActionError: the values, the chart or the cluster refused.
         """
         status = self.status(release)
         if status.startswith(_PENDING):
             self.uninstall(release)
         if self._binary is None:
             verb = "upgrade" if status and not status.startswith(_PENDING) else "install"
-            self._child(verb, release, chart=str(chart), values=dict(values))
+            options = {"create_namespace": True} if verb == "install" else {}
+            self._child(verb, release, chart=str(chart), values=dict(values), options=options)
             return
         command = ["upgrade", "--install", "--create-namespace", "--values", "-", release]
         self._run(*command, str(chart), stdin=json.dumps(values))
@@ -75,10 +75,11 @@ class Helm:
         """Remove a release; one that is not there is fine.
 
         Raises:
-            HelmError: the cluster refused.
+            HelmActionError: the cluster refused.
         """
         if self._binary is None:
-            self._child("uninstall", release)
+            options = {"ignore_not_found": True, "wait": "watcher"}
+            self._child("uninstall", release, options=options)
         elif self.status(release):
             self._run("uninstall", release)
 
@@ -86,10 +87,10 @@ class Helm:
         """Run the release's tests; what their pods wrote.
 
         Raises:
-            HelmError: a test failed.
+            HelmActionError: a test failed.
         """
         if self._binary is None:
-            return str(self._child("test", release))
+            return self._child("test", release)
         return self._run("test", release, "--logs")
 
     def _run(self, *words: str, stdin: str = "") -> str:
@@ -97,7 +98,7 @@ class Helm:
         where = ["--kubeconfig", str(self._kubeconfig), "--namespace", self._namespace]
         return _output([str(self._binary), *words, *where], stdin=stdin)
 
-    def _child(self, action: str, release: str, **more: Any) -> Any:
+    def _child(self, action: str, release: str, **more: Any) -> str:
         """Answer of the library, from a process of its own."""
         request = {
             "action": action,
@@ -106,8 +107,7 @@ class Helm:
             "kubeconfig": str(self._kubeconfig),
             **more,
         }
-        command = [sys.executable, "-m", "environments.helmchild"]
-        return json.loads(_output(command, stdin=json.dumps(request)))
+        return _output([sys.executable, "-m", CHILD], stdin=json.dumps(request))
 
 
 def install(
@@ -116,18 +116,18 @@ def install(
     """Install or upgrade a release with the Helm of this machine.
 
     Raises:
-        HelmError: Helm refused; the message says why.
+        HelmActionError: Helm refused; the message says why.
     """
-    Helm(kubeconfig, namespace, binary=shutil.which("helm")).install(release, chart, values)
+    HelmClient(kubeconfig, namespace, binary=shutil.which("helm")).install(release, chart, values)
 
 
 def uninstall(release: str, namespace: str, kubeconfig: Path) -> None:
     """Remove a release with the Helm of this machine.
 
     Raises:
-        HelmError: Helm refused; the message says why.
+        HelmActionError: Helm refused; the message says why.
     """
-    Helm(kubeconfig, namespace, binary=shutil.which("helm")).uninstall(release)
+    HelmClient(kubeconfig, namespace, binary=shutil.which("helm")).uninstall(release)
 
 
 def _output(command: Sequence[str], *, stdin: str) -> str:
@@ -139,10 +139,9 @@ def _output(command: Sequence[str], *, stdin: str) -> str:
             text=True,
             input=stdin,
             timeout=ACTION_SECONDS,
-            env={**os.environ, "PYTHONPATH": str(_E2E)},
         )
     except subprocess.TimeoutExpired as error:
-        raise HelmError(f"{command[0]} did not end within {ACTION_SECONDS} s") from error
+        raise HelmActionError(f"{command[0]} did not end within {ACTION_SECONDS} s") from error
     if done.returncode:
-        raise HelmError(done.stderr.strip() or f"{command[0]} exited {done.returncode}")
+        raise HelmActionError(done.stderr.strip() or f"{command[0]} exited {done.returncode}")
     return done.stdout

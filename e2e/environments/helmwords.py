@@ -12,19 +12,19 @@ from typing import Any
 
 import yaml
 
-from environments.helm import Helm, HelmError
+from environments.helm import HelmActionError, HelmClient
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Do it; the exit status, with Helm's own words on standard error where it is 1."""
     asked = _parser().parse_args(arguments)
-    helm = Helm(Path(os.environ["KUBECONFIG"]), asked.namespace, binary=None)
+    helm = HelmClient(Path(os.environ["KUBECONFIG"]), asked.namespace, binary=None)
     try:
         if asked.verb == "install":
             helm.install(asked.release, asked.chart, values(asked.values))
         else:
             helm.uninstall(asked.release)
-    except HelmError as error:
+    except HelmActionError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
     print(f"{asked.verb}ed {asked.release}")

@@ -5,23 +5,25 @@ cluster itself is created through pytest-kind's class, with kind and kubectl fro
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pytest_kind.cluster import KindCluster
 
-from cluster import cachedir, engine, kindconfig, lifecycle, nodeimage, tools
-from cluster.commands import run
-from cluster.errors import ClusterError
-from cluster.progress import step
+from cluster import engine, kindconfig, lifecycle, nodeimage, tools
 from environments import audit, feeding, helm, machines, ownscheduler
-from environments.environment import Card, UnavailableError
+from environments.environment import MachineGpu, UnavailableError
 from environments.kubectl import Kubectl
 from environments.objects import Objects
-from environments.waiting import until
+from host import cachedir, docker
+from host.commands import run_command
+from host.errors import SetupError
+from host.progress import step
+from host.waiting import until
 from images import build as images
 from mocknvml import build as mocknvml
 
@@ -72,7 +74,7 @@ class KindEnvironment:
         self._fed = False
         names = [f"{name}-worker{number or ''}" for number in (0, *range(2, len(workers) + 1))]
         self.machines = dict(zip(names, self.workers, strict=True))
-        self.nodes: Mapping[str, tuple[Card, ...]] = {
+        self.nodes: Mapping[str, tuple[MachineGpu, ...]] = {
             node: machines.cards(machine) for node, machine in self.machines.items()
         }
 
@@ -91,7 +93,7 @@ class KindEnvironment:
                 building = beside.submit(images.ensure)
                 self._cluster(node_image, building)
                 built = building.result()
-        except ClusterError as reason:
+        except SetupError as reason:
             where = f" ({self.node_image.described()})" if self.node_image else ""
             raise UnavailableError(f"{reason}{where}") from reason
         self.tools = self._tool_folder()
@@ -107,6 +109,16 @@ class KindEnvironment:
             self.install()
         with step("wait for the stack"):
             self.wait_ready()
+
+    @contextmanager
+    def node_image_named(self, name: str) -> Iterator[str]:
+        """The node image under another name beside its own, for as long as the context lasts."""
+        assert self.node_image is not None
+        docker.tag(self.node_image.name, name)
+        try:
+            yield name
+        finally:
+            docker.remove([name])
 
     def stop(self) -> None:
         """Remove the cluster and what was laid out for it."""
@@ -149,25 +161,25 @@ class KindEnvironment:
         """Name of the node that kubeadm's static pods run on."""
         return f"{self.name}-control-plane"
 
-    def break_cards(self, node: str, *lines: str) -> None:
-        """Say how the mock cards of a worker are now, in the lines of its state file."""
+    def break_gpus(self, node: str, *lines: str) -> None:
+        """Say how the mock GPUs of a worker are now, in the lines of its state file."""
         (self.folder / node / "state").write_text("".join(f"{line}\n" for line in lines))
 
     def on_node(self, node: str, script: str) -> str:
         """What a shell script on a worker says, as its administrator would run it."""
-        return run(["docker", "exec", node, "sh", "-c", script], timeout_s=60)
+        return run_command(["docker", "exec", node, "sh", "-c", script], timeout_s=60)
 
     def restart_kubelet(self, node: str) -> None:
         """Restart the real kubelet of a worker."""
-        run(["docker", "exec", node, "systemctl", "restart", "kubelet"], timeout_s=60)
+        run_command(["docker", "exec", node, "systemctl", "restart", "kubelet"], timeout_s=60)
 
     def stop_node(self, node: str) -> None:
         """Stop a worker as a machine is shut down; what lies on its disk stays."""
-        run(["docker", "stop", "--time=20", node], timeout_s=60)
+        run_command(["docker", "stop", "--time=20", node], timeout_s=60)
 
     def start_node(self, node: str) -> None:
         """Start a stopped worker again."""
-        run(["docker", "start", node], timeout_s=60)
+        run_command(["docker", "start", node], timeout_s=60)
 
     def wait_ready(self) -> None:
         """Wait until scheduler, extender and plugins run and the nodes offer their units."""
@@ -191,10 +203,13 @@ class KindEnvironment:
         workers = []
         for node, machine in self.machines.items():
             machines.lay_out(self.folder / node, machine)
-            mount = kindconfig.Mount(self.folder / node, machines.IN_NODE)
-            workers.append(kindconfig.Node(mounts=(mount,)))
+            # The library writes limits into the state, as a driver keeps them.
+            mount = kindconfig.NodeMount(self.folder / node, machines.IN_NODE, read_only=False)
+            workers.append(kindconfig.NodeConfig(mounts=(mount,)))
         config = self.folder / "kind.json"
-        control_plane = kindconfig.Node(mounts=(audit.lay_out(self.folder / "audit", NAMESPACE),))
+        control_plane = kindconfig.NodeConfig(
+            mounts=(audit.lay_out(self.folder / "audit", NAMESPACE),)
+        )
         patches = (*audit.kubeadm_patches(), *ownscheduler.kubeadm_patches(), _KUBELET)
         config.write_text(
             kindconfig.render(

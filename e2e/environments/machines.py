@@ -10,7 +10,7 @@ import configparser
 import shutil
 from pathlib import Path
 
-from environments.environment import Card
+from environments.environment import MachineGpu
 from mocknvml import build
 
 IN_NODE = "/opt/gpushare/machine"
@@ -39,17 +39,17 @@ def _put_library(folder: Path) -> None:
     fresh.replace(folder / build.LIBRARY)
 
 
-def cards(machine: str) -> tuple[Card, ...]:
-    """The cards of a description, read without help of the library or the stack."""
+def cards(machine: str) -> tuple[MachineGpu, ...]:
+    """The GPUs of a description, read without help of the library or the stack."""
     text = configparser.ConfigParser(allow_no_value=True, delimiters=("=",), strict=False)
     text.read(build.machine(machine))
     shared = dict(text["gpu *"]) if text.has_section("gpu *") else {}
-    found: list[Card] = []
+    found: list[MachineGpu] = []
     while text.has_section(f"gpu {len(found)}"):
         own = {**shared, **text[f"gpu {len(found)}"]}
         reserved = 0 if _lacks_memory_v2(text) else int(own.get("reserved_mib", "0"))
         units = (int(own["memory_mib"]) - reserved) // MIB_PER_UNIT
-        found.append(Card(len(found), own["uuid"], units))
+        found.append(MachineGpu(len(found), own["uuid"], units))
     return tuple(found)
 
 

@@ -1,7 +1,7 @@
 """Another mock machine in the place of a worker's own, for as long as a block runs.
 
 The description on the host is replaced and the node's plugin made anew, as when a node comes back
-with other cards. No pod may hold a card of the node meanwhile; the usual machine comes back in any
+with other GPUs. No pod may hold a GPU of the node meanwhile; the usual machine comes back in any
 case.
 """
 
@@ -10,18 +10,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from environments import machines
-from environments.environment import Card
+from environments.environment import MachineGpu
 from environments.kind import KindEnvironment
 from environments.truth import GPU_MEM, held, plugin_pod
-from environments.waiting import until
 from environments.workloads import GPU
+from host.waiting import until
 
 SWAP_SECONDS = 90
 
 
 @contextmanager
-def playing(environment: KindEnvironment, node: str, machine: str) -> Iterator[tuple[Card, ...]]:
-    """The cards of ``machine``, which ``node`` has while the block runs."""
+def playing(
+    environment: KindEnvironment, node: str, machine: str
+) -> Iterator[tuple[MachineGpu, ...]]:
+    """The GPUs of ``machine``, which ``node`` has while the block runs."""
     usual = environment.machines[node]
     try:
         _become(environment, node, machine)
@@ -34,20 +36,20 @@ def _become(environment: KindEnvironment, node: str, machine: str) -> None:
     def idle() -> bool:
         return not held(environment, node, GPU, GPU_MEM)
 
-    until("no card handed out", idle, seconds=SWAP_SECONDS)
+    until("no GPU handed out", idle, seconds=SWAP_SECONDS)
     machines.lay_out(environment.folder / node, machine)
     plugin = plugin_pod(environment, node)
     environment.kubectl("delete", "pod", plugin, "-n", environment.namespace, "--wait=true")
     cards = machines.cards(machine)
     until(
-        f"{node} offers the cards of {machine}",
+        f"{node} offers the GPUs of {machine}",
         lambda: _offers(environment, node, cards),
         seconds=SWAP_SECONDS,
     )
 
 
-def _offers(environment: KindEnvironment, node: str, cards: tuple[Card, ...]) -> bool:
-    """Kubelet and the inventory both have these cards and no others."""
+def _offers(environment: KindEnvironment, node: str, cards: tuple[MachineGpu, ...]) -> bool:
+    """Kubelet and the inventory both have these GPUs and no others."""
     found = environment.objects.node(node)
     offered = found["status"]["allocatable"]
     inventory = json.loads(found["metadata"]["annotations"].get("gpushare/inventory", "{}"))

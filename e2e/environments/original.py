@@ -10,14 +10,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from environments.environment import Card
+from environments.environment import MachineGpu
 from environments.workloads import Object
 
 NAMESPACE = "kube-system"
 PLUGIN = "gpushare-device-plugin"
 DAEMON = "gpushare-device-plugin-ds"
 EXTENDER = "gpushare-schd-extender"
-SOURCE = Path(__file__).parents[1] / "standins" / "original" / "plugin.py"
+_STANDINS = Path(__file__).parents[1] / "standins"
+_PROGRAM = {
+    "plugin.py": _STANDINS / "original" / "plugin.py",
+    "wireformat.py": _STANDINS / "wireformat.py",
+}
+_PLACES = {"plugin.py": "plugin.py", "wireformat.py": "standins/wireformat.py"}
 _FOLDER = "/var/lib/kubelet/device-plugins"
 
 
@@ -32,12 +37,12 @@ def annotations(*, card: int, units: int, size: int) -> dict[str, str]:
     }
 
 
-def objects(*, image: str, nodes: Mapping[str, Sequence[Card]], card: int) -> list[Object]:
+def objects(*, image: str, nodes: Mapping[str, Sequence[MachineGpu]], card: int) -> list[Object]:
     """Everything that its manifests create.
 
     Args:
         image: of our device plugin, in which the stand-in runs.
-        nodes: cards of each node.
+        nodes: GPUs of each node.
         card: index that its plugin tells to containers.
     """
     units = {node: {each.uuid: each.units for each in cards} for node, cards in nodes.items()}
@@ -99,7 +104,9 @@ def _object(version: str, kind: str, name: str, **more: Any) -> Object:
 
 
 def _program() -> Object:
-    return _object("v1", "ConfigMap", DAEMON, data={"plugin.py": SOURCE.read_text()})
+    return _object(
+        "v1", "ConfigMap", DAEMON, data={name: file.read_text() for name, file in _PROGRAM.items()}
+    )
 
 
 def _workload(kind: str, name: str, pod: Object, **more: Any) -> Object:
@@ -121,6 +128,7 @@ def _daemon(image: str, env: dict[str, str]) -> Object:
             {"name": "program", "mountPath": "/program"},
         ],
     }
+    places = [{"key": key, "path": path} for key, path in _PLACES.items()]
     pod = {
         "serviceAccountName": PLUGIN,
         "hostNetwork": True,
@@ -129,7 +137,7 @@ def _daemon(image: str, env: dict[str, str]) -> Object:
         "containers": [container],
         "volumes": [
             {"name": "device-plugin", "hostPath": {"path": _FOLDER}},
-            {"name": "program", "configMap": {"name": DAEMON}},
+            {"name": "program", "configMap": {"name": DAEMON, "items": places}},
         ],
     }
     return _workload("DaemonSet", DAEMON, pod)

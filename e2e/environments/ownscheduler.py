@@ -6,7 +6,7 @@ wait for both. How long it may take to start is left as it is.
 """
 
 from cluster import kindconfig
-from cluster.commands import run
+from host.commands import run_command
 
 ELECTION = {"leaseSeconds": 8, "renewSeconds": 6, "retrySeconds": 1}
 """For whoever leads here, in seconds, under the names of the chart's values."""
@@ -44,6 +44,6 @@ def ask_soon(control_plane: str) -> None:
     """Have kubelet ask sooner; waits for kubeadm to write the manifest, if it has not yet.
 
     Raises:
-        ClusterError: there is no manifest after two minutes, or no node.
+        SetupError: there is no manifest after two minutes, or no node.
     """
-    run(["docker", "exec", control_plane, "sh", "-ec", _SCRIPT], timeout_s=_SECONDS)
+    run_command(["docker", "exec", control_plane, "sh", "-ec", _SCRIPT], timeout_s=_SECONDS)

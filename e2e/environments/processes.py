@@ -12,7 +12,7 @@ _PORTS = range(10_000, 30_000)
 _TRIES = 100
 
 
-class Process:
+class ChildProcess:
     """A running program; ends with :meth:`stop`, by its own process id.
 
     Args:

@@ -24,10 +24,10 @@ from typing import Any
 import msgspec
 import yaml
 
-from cluster import prometheus
+import offline
 from environments.kubectl import Kubectl, Object
-from environments.processes import Process, free_port
-from environments.waiting import until
+from environments.processes import ChildProcess, free_port
+from host.waiting import until
 
 START_SECONDS = 90
 ASK_SECONDS = 30
@@ -63,16 +63,16 @@ class Prometheus:
         self._kubectl = kubectl
         self._namespace = namespace
         self._folder = Path(tempfile.mkdtemp(prefix="gpushare-prometheus-"))
-        self._processes: list[Process] = []
+        self._processes: list[ChildProcess] = []
         self._url = f"http://127.0.0.1:{free_port()}"
 
     def start(self) -> None:
         """Bring it up; returns when it has loaded the rules and answers.
 
         Raises:
-            ClusterError: the program is not here and cannot be fetched.
+            SetupError: the program is not here and cannot be fetched.
         """
-        program = prometheus.ensure().prometheus
+        program = offline.ensure_prometheus().prometheus
         (self._folder / "rules.yaml").write_text(impatient(RULES.read_text()))
         (self._folder / "prometheus.yaml").write_text(json.dumps(self._configuration()))
         argv: list[str | Path] = [
@@ -194,12 +194,12 @@ class Prometheus:
         path.write_bytes(base64.b64decode(encoded))
         return str(path)
 
-    def _run(self, name: str, argv: Sequence[str | Path]) -> Process:
-        process = Process(name, argv, folder=self._folder)
+    def _run(self, name: str, argv: Sequence[str | Path]) -> ChildProcess:
+        process = ChildProcess(name, argv, folder=self._folder)
         self._processes.append(process)
         return process
 
-    def _ready(self, server: Process) -> bool:
+    def _ready(self, server: ChildProcess) -> bool:
         server.demand_alive()
         try:
             with urllib.request.urlopen(f"{self._url}/-/ready", timeout=ASK_SECONDS) as answer:

@@ -12,7 +12,7 @@ class Row(NamedTuple):
     """One node's line.
 
     Attributes:
-        cards: (used, total) of each card.
+        cards: (used, total) of each GPU.
         total: (used, total) of the node.
     """
 

@@ -7,31 +7,48 @@ same on a mock cluster and on real nodes.
 import json
 from collections import defaultdict
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
 from environments.environment import Environment
+from standins import wireformat
 
 GPU_MEM = "aliyun.com/gpu-mem"
 
-_ASK = """
-import json, grpc
-from gpudeviceplugin.proto import podresources_pb2 as pb, podresources_pb2_grpc as rpc
-options = [("grpc.default_authority", "localhost")]
-path = "unix:///var/lib/kubelet/pod-resources/kubelet.sock"
-with grpc.insecure_channel(path, options=options) as channel:
-    answer = rpc.PodResourcesListerStub(channel).List(pb.ListPodResourcesRequest(), timeout=10)
+KUBELET = (
+    Path(wireformat.__file__).read_text()
+    + """
+import grpc
+def text(data, number):
+    return b"".join(value for found, value in fields(data) if found == number).decode()
+def every(data, number):
+    return [value for found, value in fields(data) if found == number]
+def ask(method, request):
+    options = [("grpc.default_authority", "localhost")]
+    path = "unix:///var/lib/kubelet/pod-resources/kubelet.sock"
+    with grpc.insecure_channel(path, options=options) as channel:
+        return channel.unary_unary("/v1.PodResourcesLister/" + method)(request, timeout=10)
+"""
+)
+"""Begins a program that asks kubelet; the program runs in a pod of the plugin."""
+
+# Fields: a response has pods as 1; a pod is name 1, namespace 2, containers 3; a container is
+# name 1, devices 2; a device is resource_name 1, device_ids 2.
+_LIST = """
+import json
 print(json.dumps([
-    [pod.namespace, pod.name, container.name, device.resource_name, list(device.device_ids)]
-    for pod in answer.pod_resources
-    for container in pod.containers
-    for device in container.devices
+    [text(pod, 2), text(pod, 1), text(container, 1), text(device, 1),
+     [one.decode() for one in every(device, 2)]]
+    for pod in every(ask("List", b""), 1)
+    for container in every(pod, 3)
+    for device in every(container, 2)
 ]))
 """
 
 
-class Held(msgspec.Struct, frozen=True):
-    """Units of a resource that one container holds, by uuid of the card."""
+class ContainerUnits(msgspec.Struct, frozen=True):
+    """Units of a resource that one container holds, by uuid of the GPU."""
 
     namespace: str
     pod: str
@@ -39,17 +56,19 @@ class Held(msgspec.Struct, frozen=True):
     cards: Mapping[str, int]
 
 
-def held(environment: Environment, node: str, *resources: str) -> list[Held]:
+def held(environment: Environment, node: str, *resources: str) -> list[ContainerUnits]:
     """What kubelet on ``node`` has handed out of these resources, of shares if none is named."""
     kubectl, wanted = environment.kubectl, resources or (GPU_MEM,)
     plugin = plugin_pod(environment, node)
-    text = kubectl("exec", plugin, "-n", environment.namespace, "--", "python", "-c", _ASK)
+    text = kubectl(
+        "exec", plugin, "-n", environment.namespace, "--", "python", "-c", KUBELET + _LIST
+    )
     found: dict[tuple[str, str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for namespace, pod, container, resource, ids in json.loads(text):
         if resource in wanted:
             for device in ids:
                 found[namespace, pod, container][device.split("-_-")[0]] += 1
-    return [Held(*key, dict(cards)) for key, cards in found.items()]
+    return [ContainerUnits(*key, dict(cards)) for key, cards in found.items()]
 
 
 def plugin_pod(environment: Environment, node: str) -> str:

@@ -47,7 +47,7 @@ def job(
     script: str,
     resource: str = GPU_MEM,
 ) -> Object:
-    """A Job of one pod that runs a shell script on its cards and ends."""
+    """A Job of one pod that runs a shell script on its GPUs and ends."""
     template = pod(
         name,
         [units],

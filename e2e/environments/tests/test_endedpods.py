@@ -8,7 +8,7 @@ import pytest
 
 from environments.endedpods import EndedPods
 from environments.kubectl import Kubectl
-from environments.waiting import until
+from host.waiting import until
 
 SECONDS = 60
 ASKED = "2026-11-21T19:00:00Z"
@@ -37,6 +37,7 @@ def read(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "told",
     [
@@ -54,6 +55,7 @@ def test_a_pod_that_may_run_or_was_not_asked_to_go_stays(
     assert follow(kubectl, tmp_path, lines("stays", told)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "told",
     [
@@ -95,6 +97,7 @@ def deletions(folder: Path) -> list[tuple[str, dict[str, Any]]]:
     return [(path, json.loads(options)) for path, _, options in parts]
 
 
+@pytest.mark.slow
 def test_a_watch_that_ends_is_begun_anew_until_it_is_stopped(
     kubectl: Kubectl, tmp_path: Path
 ) -> None:

@@ -5,9 +5,9 @@ from threading import Event
 
 import pytest
 
-from cluster.errors import ClusterError
 from environments import feeding
-from environments.waiting import until
+from host.errors import SetupError
+from host.waiting import until
 
 SECONDS = 60
 WORKERS = ("one", "two")
@@ -35,6 +35,7 @@ def test_workers_are_fed_before_the_cluster_is_made(docker: Path) -> None:
     feeding.while_created(create, fed.set, workers=WORKERS)
 
 
+@pytest.mark.slow
 def test_one_worker_that_takes_no_images_yet_is_waited_for(docker: Path) -> None:
     """Kind feeds all of them in one go."""
     (docker / "one").touch()
@@ -61,9 +62,9 @@ def test_a_creation_that_fails_is_told_and_nobody_is_fed() -> None:
     fed = Event()
 
     def create() -> None:
-        raise ClusterError("no room")
+        raise SetupError("no room")
 
-    with pytest.raises(ClusterError, match="no room"):
+    with pytest.raises(SetupError, match="no room"):
         feeding.while_created(create, fed.set, workers=WORKERS)
     assert not fed.is_set()
 
@@ -75,8 +76,8 @@ def test_images_that_do_not_go_in_are_an_error(docker: Path) -> None:
     ended = Event()
 
     def feed() -> None:
-        raise ClusterError("no such image")
+        raise SetupError("no such image")
 
-    with pytest.raises(ClusterError, match="no such image"):
+    with pytest.raises(SetupError, match="no such image"):
         feeding.while_created(ended.set, feed, workers=WORKERS)
     assert ended.is_set()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from environments.helm import Helm, HelmError
+from environments.helm import HelmActionError, HelmClient
 
 RECORDING = """#!{python}
 import json, pathlib, sys
@@ -18,7 +18,7 @@ sys.exit(print(answer.read_text()) if answer.is_file() else "Error: release: not
 """
 
 
-class FakeHelm:
+class FakeHelmProgram:
     """An executable that answers from files, knows no release, and remembers how it was called."""
 
     def __init__(self, folder: Path) -> None:
@@ -41,22 +41,22 @@ class FakeHelm:
 
 
 @pytest.fixture
-def fake(tmp_path: Path) -> FakeHelm:
+def fake(tmp_path: Path) -> FakeHelmProgram:
     """A helm binary of our own."""
-    return FakeHelm(tmp_path)
+    return FakeHelmProgram(tmp_path)
 
 
-def made(fake: FakeHelm) -> Helm:
+def made(fake: FakeHelmProgram) -> HelmClient:
     """Helm through that binary."""
-    return Helm(Path("/kubeconfig"), "spaces", binary=str(fake.binary))
+    return HelmClient(Path("/kubeconfig"), "spaces", binary=str(fake.binary))
 
 
-def verbs(fake: FakeHelm) -> list[str]:
+def verbs(fake: FakeHelmProgram) -> list[str]:
     """First words of the calls."""
     return [arguments[0] for arguments, _ in fake.calls()]
 
 
-def test_install_hands_values_over_unchanged(fake: FakeHelm) -> None:
+def test_install_hands_values_over_unchanged(fake: FakeHelmProgram) -> None:
     """Values go through standard input, so that no shell or flag can change them."""
     made(fake).install("release", Path("/chart"), {"a": {"b": "1,2"}})
     arguments, values = fake.calls()[-1]
@@ -65,27 +65,27 @@ def test_install_hands_values_over_unchanged(fake: FakeHelm) -> None:
     assert json.loads(values) == {"a": {"b": "1,2"}}
 
 
-def test_install_repairs_one_that_was_cut_off(fake: FakeHelm) -> None:
+def test_install_repairs_one_that_was_cut_off(fake: FakeHelmProgram) -> None:
     """A pending release is removed first, because Helm refuses to touch it."""
     fake.answer("status", json.dumps({"info": {"status": "pending-install"}}))
     made(fake).install("release", Path("/chart"), {})
     assert verbs(fake)[-2:] == ["uninstall", "upgrade"]
 
 
-def test_uninstall_of_nothing_is_fine(fake: FakeHelm) -> None:
+def test_uninstall_of_nothing_is_fine(fake: FakeHelmProgram) -> None:
     """A release that is not there needs no removal."""
     made(fake).uninstall("release")
     assert verbs(fake) == ["status"]
 
 
-def test_refusal_of_the_binary_is_told(fake: FakeHelm) -> None:
+def test_refusal_of_the_binary_is_told(fake: FakeHelmProgram) -> None:
     """A cluster that does not answer is an error with helm's words, not a missing release."""
     fake.binary.write_text("#!/bin/sh\necho 'Error: cluster unreachable' >&2; exit 1\n")
-    with pytest.raises(HelmError, match="cluster unreachable"):
+    with pytest.raises(HelmActionError, match="cluster unreachable"):
         made(fake).status("release")
 
 
 def test_refusal_of_the_library_is_told(tmp_path: Path) -> None:
     """Without a binary the library in its own process says what is wrong."""
-    with pytest.raises(HelmError, match=r"no-such-kubeconfig"):
-        Helm(tmp_path / "no-such-kubeconfig", "spaces", binary=None).status("release")
+    with pytest.raises(HelmActionError, match=r"no-such-kubeconfig"):
+        HelmClient(tmp_path / "no-such-kubeconfig", "spaces", binary=None).status("release")

@@ -13,7 +13,7 @@ from environments.objects import Objects
 ASKED: list[str] = []
 
 
-class FakeApi(BaseHTTPRequestHandler):
+class ObjectsHandler(BaseHTTPRequestHandler):
     """Answers every question with a list of one object whose fields models would rename."""
 
     def do_GET(self) -> None:
@@ -36,7 +36,7 @@ def objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Objects
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
     ASKED.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), FakeApi) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), ObjectsHandler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(_kubeconfig(f"http://127.0.0.1:{server.server_port}"))
@@ -55,6 +55,7 @@ def _kubeconfig(url: str) -> str:
     )
 
 
+@pytest.mark.slow
 def test_every_look_asks_for_what_it_names(objects: Objects) -> None:
     """One object by its name, lists of a namespace or of all, and what a selector takes."""
     for found in (objects.node("n"), objects.pod("p", "a")):

@@ -1,0 +1,1 @@
+"""Fake programs and fixtures for the tests of packages that run programs."""

@@ -1,0 +1,37 @@
+"""Build what a test cluster needs without an image registry: the one interface of this package.
+
+Kubernetes and its companions are compiled from Go modules or Debian's source package, node and base
+images are made from Debian packages. Results are kept in the cache folder, named by a key of their
+inputs; `ensure_...` returns at once when the result is there. Other packages import these names
+only. `docs/building-offline.md` describes it.
+"""
+
+from offline.kindprogram import ensure as ensure_kind
+from offline.kindprogram import pinned as kind_version
+from offline.kubernetes import ensure as ensure_programs
+from offline.nodebuild import ensure as ensure_node_image
+from offline.nodebuild import name as node_image_name
+from offline.packages import archive as check_package_archive
+from offline.prometheus import ensure as ensure_prometheus
+from offline.pythonimage import ensure as ensure_base_image
+from offline.pythonimage import name as base_image_name
+from offline.release import NEWEST, OLDEST, minor
+from offline.release import chosen as chosen_version
+from offline.release import requested as requested_version
+
+__all__ = [
+    "NEWEST",
+    "OLDEST",
+    "base_image_name",
+    "check_package_archive",
+    "chosen_version",
+    "ensure_base_image",
+    "ensure_kind",
+    "ensure_node_image",
+    "ensure_programs",
+    "ensure_prometheus",
+    "kind_version",
+    "minor",
+    "node_image_name",
+    "requested_version",
+]
