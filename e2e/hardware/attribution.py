@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from environments.waiting import DeadlineError, until
 from hardware import nvidiasmi
 from hardware.barenode import BareNode
 from hardware.compute import whole
-from hardware.grants import Card
+from hardware.grants import PublishedGpu
+from host.waiting import DeadlineError, until
 
 HELD_MIB: Final = 1024
 SEEN_SECONDS: Final = 60.0
@@ -18,7 +18,7 @@ MIB: Final = 1024 * 1024
 OVERUSED: Final = "GpuMemoryOverused"
 
 
-def seen(node: BareNode, card: Card) -> dict[str, Any]:
+def seen(node: BareNode, card: PublishedGpu) -> dict[str, Any]:
     """Hold memory in one client and look at what is told of it.
 
     Returns:
@@ -27,7 +27,7 @@ def seen(node: BareNode, card: Card) -> dict[str, Any]:
         of the pod. What is not told is None.
     """
     with node.client(whole(node), card=card.index) as client:
-        client.ask("allocate", mib=HELD_MIB)
+        client.ask("fill", mib=HELD_MIB)
         listed = nvidiasmi.processes(card.uuid)
         return {
             "held_mib": HELD_MIB,
@@ -47,11 +47,11 @@ def _metric(node: BareNode, pod: str) -> int | None:
     return None
 
 
-def overused(node: BareNode, card: Card) -> float:
+def overused(node: BareNode, card: PublishedGpu) -> float:
     """Take more than was granted; seconds until an event on the pod says so."""
     share = whole(node)
     with node.client(share, card=card.index) as client:
-        client.ask("allocate", mib=(share.units + 1) * node.unit_mib)
+        client.ask("fill", mib=(share.units + 1) * node.unit_mib)
         begin = time.monotonic()
         until(
             "an event tells of the over-use",

@@ -15,12 +15,20 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from environments.processes import Process, free_port
-from environments.waiting import DeadlineError, until
+from environments.processes import ChildProcess, free_port
 from hardware.clients import Client
 from hardware.fakeapi import FakeApi
-from hardware.fakekubelet import FakeKubelet
-from hardware.grants import INVENTORY, MEM, MPS, Card, Share, cards, process_environment
+from hardware.fakedevicemanager import FakeDeviceManager
+from hardware.grants import (
+    INVENTORY,
+    MEM,
+    MPS,
+    PublishedGpu,
+    ShareSize,
+    cards,
+    process_environment,
+)
+from host.waiting import DeadlineError, until
 
 NODE: Final = "bare"
 NODE_PATH: Final = f"/api/v1/nodes/{NODE}"
@@ -30,7 +38,7 @@ ANSWER_SECONDS: Final = 60
 LABELS: Final = {"gpushare": "true", "gputopology": "true"}
 
 
-class Held(NamedTuple):
+class PodShare(NamedTuple):
     """A share that a pod has: the pod's name and its container's environment."""
 
     pod: str
@@ -42,7 +50,7 @@ class BareNode:
 
     Args:
         root: a folder of its own, not too deep: sockets are made in it.
-        mps: shares are kept apart by MPS daemons of the plugin, else the card slices time.
+        mps: shares are kept apart by MPS daemons of the plugin, else the GPU slices time.
         env: more variables for the plugin's process.
     """
 
@@ -52,19 +60,21 @@ class BareNode:
         self.mps = mps
         self.root = root
         self.api = FakeApi()
-        self.kubelet = FakeKubelet(root)
+        self.kubelet = FakeDeviceManager(root)
         self.port = free_port()
         self._env = os.environ | dict(env or {})
         self._proc = root / "proc"
         self._stack = ExitStack()
-        self._plugin: Process | None = None
+        self._plugin: ChildProcess | None = None
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self.api)
         self._stack.enter_context(self.kubelet)
         self.api.put(NODE_PATH, _node())
         self._proc.mkdir()
-        self._plugin = Process("plugin", [COMMAND, *self._flags()], folder=self.root, env=self._env)
+        self._plugin = ChildProcess(
+            "plugin", [COMMAND, *self._flags()], folder=self.root, env=self._env
+        )
         self._stack.callback(self._plugin.stop)
         try:
             until("kubelet is offered shares", self._offered, seconds=READY_SECONDS)
@@ -104,12 +114,12 @@ class BareNode:
         """What the plugin has said so far."""
         return (self.root / "plugin.log").read_text(errors="replace")
 
-    def cards(self) -> tuple[Card, ...]:
+    def cards(self) -> tuple[PublishedGpu, ...]:
         """As the plugin has published them."""
         return cards(self._annotations()[INVENTORY])
 
     def wait_for_mps(self, uuid: str) -> None:
-        """Return when a card is behind its daemon; DeadlineError with the plugin's log if not."""
+        """Return when a GPU is behind its daemon; DeadlineError with the plugin's log if not."""
         try:
             until(
                 f"{uuid} is behind MPS",
@@ -124,11 +134,11 @@ class BareNode:
         return self.api.items("events")
 
     @contextmanager
-    def share(self, share: Share, *, card: int = 0) -> Iterator["Held"]:
+    def share(self, share: ShareSize, *, card: int = 0) -> Iterator["PodShare"]:
         """Take a share as one pod, and give it back at the end.
 
         Raises:
-            hardware.fakekubelet.RefusedError: kubelet or the plugin says no.
+            hardware.fakedevicemanager.RefusedError: kubelet or the plugin says no.
         """
         name = f"share-{uuid.uuid4().hex[:8]}"
         path = f"/api/v1/namespaces/default/pods/{name}"
@@ -136,24 +146,24 @@ class BareNode:
         try:
             envs: dict[str, str] = {}
             for resource, amount in share.limits().items():
-                envs |= self.kubelet.allocate(f"default/{name}", resource, amount).envs
-            yield Held(name, envs)
+                envs |= self.kubelet.admit(f"default/{name}", resource, amount).envs
+            yield PodShare(name, envs)
         finally:
             self.kubelet.release(f"default/{name}")
             self.api.delete(path)
 
     @contextmanager
-    def client(self, share: Share, *, card: int = 0) -> Iterator[Client]:
+    def client(self, share: ShareSize, *, card: int = 0) -> Iterator[Client]:
         """A CUDA program on a share of its own, which the plugin finds in its pod."""
         with (
             self.share(share, card=card) as held,
             Client.local(process_environment(held.envs)) as client,
         ):
-            self._claim(client.pid, held.pod)
+            self._allocation(client.pid, held.pod)
             client.pod = held.pod
             yield client
 
-    def _claim(self, pid: int, pod: str) -> None:
+    def _allocation(self, pid: int, pod: str) -> None:
         """Write the control group that the process would have in a container."""
         uid = self.api.objects[f"/api/v1/namespaces/default/pods/{pod}"]["metadata"]["uid"]
         folder = self._proc / str(pid)
@@ -173,7 +183,7 @@ def _node() -> dict[str, Any]:
     return {"metadata": meta, "status": {"capacity": {}, "allocatable": {}}}
 
 
-def _pod(name: str, share: Share, card: int, units: int) -> dict[str, Any]:
+def _pod(name: str, share: ShareSize, card: int, units: int) -> dict[str, Any]:
     """Bound to the node, with what the extender's bind would have written."""
     limits = {resource: str(amount) for resource, amount in share.limits().items()}
     allocation = json.dumps({"0": {str(card): share.units}})

@@ -1,4 +1,4 @@
-"""Measure isolation on this machine's card and write docs/isolation.md.
+"""Measure isolation on this machine's GPU and write docs/isolation.md.
 
 make bench-gpu                              all figures, some ten minutes
 make bench-gpu ARGS='--seconds 1 --runs 1'  a quick look
@@ -16,14 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.progress import step
 from hardware import attribution, blast, compute, memory, plot, presence, report
 from hardware.barenode import BareNode
 from hardware.clients import Client
-from hardware.compute import Effort, Request
-from hardware.grants import Card
-from hardware.nvidiasmi import SmiCard
-from hardware.presence import UnavailableError
+from hardware.compute import ComputeRequest, Effort
+from hardware.grants import PublishedGpu
+from hardware.nvidiasmi import SmiGpu
+from hardware.presence import NoGpuError
+from host.progress import step
 
 OUT: Final = Path(__file__).parents[2] / "docs"
 COUNTS: Final = (1, 3, 5, 7)
@@ -36,8 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure and write; exit status 3 and one sentence where this machine cannot carry it."""
     options = _parser().parse_args(arguments)
     try:
-        card = presence.usable_card()
-    except UnavailableError as reason:
+        card = presence.usable_gpu()
+    except NoGpuError as reason:
         print(f"bench-gpu: {reason}", file=sys.stderr)
         return 3
     figures = measured(card, Effort(options.seconds, options.runs), options.clients)
@@ -57,8 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def measured(card: SmiCard, effort: Effort, counts: Sequence[int]) -> Figures:
-    """All figures of one card: without MPS, then with it if it can be had."""
+def measured(card: SmiGpu, effort: Effort, counts: Sequence[int]) -> Figures:
+    """All figures of one GPU: without MPS, then with it if it can be had."""
     with Client.local({"CUDA_VISIBLE_DEVICES": card.uuid}) as probe:
         described = probe.card
     figures: Figures = {"machine": _machine(card, described), "effort": effort._asdict()}
@@ -67,7 +67,7 @@ def measured(card: SmiCard, effort: Effort, counts: Sequence[int]) -> Figures:
         _common(figures, node, card, size, effort=effort, counts=counts)
     try:
         presence.demand_mps(described["capability"])
-    except UnavailableError as reason:
+    except NoGpuError as reason:
         figures["machine"]["MPS"] = str(reason)
         return figures
     with _node(mps=True) as node:
@@ -88,15 +88,15 @@ def _node(*, mps: bool) -> Iterator[BareNode]:
         yield node
 
 
-def _same(node: BareNode, card: SmiCard) -> Card:
+def _same(node: BareNode, card: SmiGpu) -> PublishedGpu:
     return next(each for each in node.cards() if each.uuid == card.uuid)
 
 
 def _common(
     figures: Figures,
     node: BareNode,
-    smi: SmiCard,
-    size: Request,
+    smi: SmiGpu,
+    size: ComputeRequest,
     *,
     effort: Effort,
     counts: Sequence[int],
@@ -125,7 +125,7 @@ def _common(
         keep("crash", found)
 
 
-def _machine(card: SmiCard, described: dict[str, Any]) -> dict[str, str]:
+def _machine(card: SmiGpu, described: dict[str, Any]) -> dict[str, str]:
     return {
         "GPU": f"{card.model}, {card.memory_mib} MiB",
         "Multiprocessors": str(described["multiprocessors"]),
@@ -163,9 +163,9 @@ def plots(figures: Figures) -> dict[str, str]:
     return drawn
 
 
-def _points(found: dict[str, Any], key: str) -> list[plot.Point]:
+def _points(found: dict[str, Any], key: str) -> list[plot.PlotPoint]:
     ordered = sorted((float(x), values[key]) for x, values in found.items())
-    return [plot.Point(x, min(v), sorted(v)[len(v) // 2], max(v)) for x, v in ordered]
+    return [plot.PlotPoint(x, min(v), sorted(v)[len(v) // 2], max(v)) for x, v in ordered]
 
 
 if __name__ == "__main__":

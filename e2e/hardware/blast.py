@@ -1,6 +1,6 @@
-"""What a client that crashes takes with it: its neighbour, the card, those who come after.
+"""What a client that crashes takes with it: its neighbour, the GPU, those who come after.
 
-NVIDIA documents that with MPS a fatal fault of one client reaches every client of that card, and
+NVIDIA documents that with MPS a fatal fault of one client reaches every client of that GPU, and
 that no client is let in until those have gone; without MPS a fault is that of one process. Here
 it is seen, not assumed.
 """
@@ -8,11 +8,11 @@ it is seen, not assumed.
 from collections.abc import Callable
 from typing import Any, Final
 
-from environments.waiting import until
-from hardware.clients import Client, LostError, RefusedError
-from hardware.compute import KERNELS_A_REQUEST, Request, whole
-from hardware.grants import Card
+from hardware.clients import Client, CudaRefusedError, LostError
+from hardware.compute import KERNELS_A_REQUEST, ComputeRequest, whole
+from hardware.grants import PublishedGpu
 from hardware.site import Site
+from host.waiting import until
 
 WORK_SECONDS: Final = 3.0
 RECOVERY_SECONDS: Final = 60.0
@@ -36,8 +36,8 @@ def killed(client: Client) -> str:
 
 def radius(
     site: Site,
-    card: Card,
-    size: Request,
+    card: PublishedGpu,
+    size: ComputeRequest,
     crash: Crash,
     *,
     work_seconds: float = WORK_SECONDS,
@@ -61,7 +61,7 @@ def radius(
             )
             found = {"offender": crash(offender)}
         found["neighbour"] = _outcome(neighbour.finish)
-        found["neighbour_afterwards"] = _outcome(lambda: neighbour.ask("allocate", mib=2))
+        found["neighbour_afterwards"] = _outcome(lambda: neighbour.ask("fill", mib=2))
         found["newcomer"] = _newcomer(site, card)
     return found | {
         "after_all_left": let_in(site, card),
@@ -69,15 +69,15 @@ def radius(
     }
 
 
-def _newcomer(site: Site, card: Card) -> str:
+def _newcomer(site: Site, card: PublishedGpu) -> str:
     def come() -> None:
         with site.client(whole(site, core=30), card=card.index) as client:
-            client.ask("allocate", mib=2)
+            client.ask("fill", mib=2)
 
     return _outcome(come)
 
 
-def let_in(site: Site, card: Card) -> str:
+def let_in(site: Site, card: PublishedGpu) -> str:
     """Wait until a new client can work; ``fine``.
 
     A server of MPS that starts or recovers turns clients away with CUDA_ERROR_MPS_SERVER_NOT_READY
@@ -90,7 +90,7 @@ def let_in(site: Site, card: Card) -> str:
 def _outcome(work: Callable[[], object]) -> str:
     try:
         work()
-    except RefusedError as error:
+    except CudaRefusedError as error:
         return error.name
     except LostError:
         return ENDED

@@ -27,7 +27,7 @@ END_SECONDS: Final = 10.0
 Answer = dict[str, Any]
 
 
-class RefusedError(Exception):
+class CudaRefusedError(Exception):
     """CUDA said no.
 
     Attributes:
@@ -51,7 +51,7 @@ class Client:
         env: its whole environment.
 
     Attributes:
-        card: what it said of its card when it started.
+        card: what it said of its GPU when it started.
         pod: whose share it has, empty for none.
     """
 
@@ -100,7 +100,7 @@ class Client:
         """Run one command to its end.
 
         Raises:
-            RefusedError: CUDA refused.
+            CudaRefusedError: CUDA refused.
             LostError: no answer in time.
         """
         self.begin(do, **arguments)
@@ -155,7 +155,7 @@ def reply(line: str) -> Answer:
     said = json.loads(line)
     if "error" in said:
         error = said["error"]
-        raise RefusedError(error["name"], f"{error['call']}: {error['name']} ({error['code']})")
+        raise CudaRefusedError(error["name"], f"{error['call']}: {error['name']} ({error['code']})")
     answer: Answer = said["ok"]
     return answer
 

@@ -1,6 +1,6 @@
 """How much work shares get done: alone, with fewer threads, and several side by side.
 
-A request is a chain of small kernels, each too small to fill a card, as those of a model server
+A request is a chain of small kernels, each too small to fill a GPU, as those of a model server
 at small batch sizes are: that is where sharing pays. Its size is settled once, on one client
 alone, so that figures of different modes and numbers of clients compare.
 """
@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
 from hardware.clients import Client, together
-from hardware.grants import Card, Share
+from hardware.grants import PublishedGpu, ShareSize
 from hardware.site import Site
 
 CORE_PER_CARD: Final = 100
@@ -33,32 +33,32 @@ class Effort(NamedTuple):
     runs: int = 3
 
 
-class Request(NamedTuple):
+class ComputeRequest(NamedTuple):
     """A request of fixed size: blocks of a kernel, and rounds of arithmetic in each."""
 
     blocks: int
     rounds: int
 
 
-def request(client: Client) -> Request:
-    """Settle the size of a request; the client must be alone on its card and unlimited."""
+def request(client: Client) -> ComputeRequest:
+    """Settle the size of a request; the client must be alone on its GPU and unlimited."""
     blocks = max(int(client.card["multiprocessors"]) // SMALL_PART, 1)
     answer = client.ask("calibrate", blocks=blocks, milliseconds=KERNEL_MS)
-    return Request(blocks, int(answer["rounds"]))
+    return ComputeRequest(blocks, int(answer["rounds"]))
 
 
-def settle(site: Site, card: Card) -> Request:
+def settle(site: Site, card: PublishedGpu) -> ComputeRequest:
     """As :func:`request`, by a client of its own."""
     with site.client(whole(site), card=card.index) as client:
         return request(client)
 
 
-def whole(site: Site, core: int = CORE_PER_CARD) -> Share:
-    """A share with room for these measurements and so much of the card's compute."""
-    return Share(units=-(-ROOM_MIB // site.unit_mib), core=core)
+def whole(site: Site, core: int = CORE_PER_CARD) -> ShareSize:
+    """A share with room for these measurements and so much of the GPU's compute."""
+    return ShareSize(units=-(-ROOM_MIB // site.unit_mib), core=core)
 
 
-def alone(site: Site, card: Card, size: Request, effort: Effort) -> dict[str, Any]:
+def alone(site: Site, card: PublishedGpu, size: ComputeRequest, effort: Effort) -> dict[str, Any]:
     """One client and nobody else: TFLOP/s, GB/s and requests/s, each a list of runs."""
     with site.client(whole(site), card=card.index) as client:
         figures = _full(client, effort)
@@ -66,7 +66,9 @@ def alone(site: Site, card: Card, size: Request, effort: Effort) -> dict[str, An
         return figures | {"requests_per_s": [each["requests_per_s"] for each in served]}
 
 
-def threads(site: Site, card: Card, percents: Sequence[int], effort: Effort) -> dict[str, Any]:
+def threads(
+    site: Site, card: PublishedGpu, percents: Sequence[int], effort: Effort
+) -> dict[str, Any]:
     """A client alone with each share of compute: TFLOP/s and GB/s, by percent."""
     found: dict[str, Any] = {}
     for percent in percents:
@@ -76,21 +78,23 @@ def threads(site: Site, card: Card, percents: Sequence[int], effort: Effort) -> 
 
 
 def crowds(
-    site: Site, card: Card, size: Request, counts: Sequence[int], effort: Effort
+    site: Site, card: PublishedGpu, size: ComputeRequest, counts: Sequence[int], effort: Effort
 ) -> dict[str, Any]:
     """So many clients at once, each with an equal share of compute: rates and latencies."""
     return {str(count): _crowd(site, card, size, count, effort) for count in counts}
 
 
-def _crowd(site: Site, card: Card, size: Request, count: int, effort: Effort) -> dict[str, Any]:
-    share = Share(max(card.units // (max(count, 1) + 1), 1), core=CORE_PER_CARD // count)
+def _crowd(
+    site: Site, card: PublishedGpu, size: ComputeRequest, count: int, effort: Effort
+) -> dict[str, Any]:
+    share = ShareSize(max(card.units // (max(count, 1) + 1), 1), core=CORE_PER_CARD // count)
     with ExitStack() as stack:
         clients = [stack.enter_context(site.client(share, card=card.index)) for _ in range(count)]
         runs = [_requests(clients, size, effort.seconds) for _ in range(effort.runs)]
         return {key: [run[key] for run in runs] for key in runs[0]}
 
 
-def _requests(clients: Sequence[Client], size: Request, seconds: float) -> dict[str, float]:
+def _requests(clients: Sequence[Client], size: ComputeRequest, seconds: float) -> dict[str, float]:
     answers = together(
         clients,
         "compute",
@@ -110,7 +114,7 @@ def _requests(clients: Sequence[Client], size: Request, seconds: float) -> dict[
 
 
 def _full(client: Client, effort: Effort) -> dict[str, list[float]]:
-    """Kernels that would fill the whole card: arithmetic, then copying."""
+    """Kernels that would fill the exclusive GPU: arithmetic, then copying."""
     blocks = int(client.card["multiprocessors"]) * SMALL_PART
     rounds = client.ask("calibrate", blocks=blocks, milliseconds=FULL_KERNEL_MS)["rounds"]
     tflops, gigabytes = [], []

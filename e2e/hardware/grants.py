@@ -21,7 +21,7 @@ MEMORY_LIMIT: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 LIMIT_MIB: Final = "GPUSHARE_MEM_LIMIT_MIB"
 
 
-class Share(NamedTuple):
+class ShareSize(NamedTuple):
     """What a container asks for: units of memory, and percent of compute (0: not asked)."""
 
     units: int
@@ -33,8 +33,8 @@ class Share(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Card:
-    """A card as the stack publishes it; ``mode`` is how it is shared: none, mps or mig."""
+class PublishedGpu:
+    """A GPU as the stack publishes it; ``mode`` is how it is shared: none, mps or mig."""
 
     index: int
     uuid: str
@@ -46,10 +46,10 @@ class Card:
     reserved_mib: int = 0
 
 
-def cards(inventory: str) -> tuple[Card, ...]:
-    """The cards in the text of the node's annotation ``gpushare/inventory``."""
+def cards(inventory: str) -> tuple[PublishedGpu, ...]:
+    """The GPUs in the text of the node's annotation ``gpushare/inventory``."""
     return tuple(
-        Card(
+        PublishedGpu(
             index=each["index"],
             uuid=each["uuid"],
             model=each["model"],
@@ -67,7 +67,7 @@ def process_environment(envs: Mapping[str, str]) -> dict[str, str]:
     """What a container's processes see, for one that runs without a container.
 
     A container runtime turns NVIDIA_VISIBLE_DEVICES into device files; a plain process is narrowed
-    to its card by CUDA_VISIBLE_DEVICES. With a uuid that is right for clients of MPS as well,
-    whose server counts the cards anew (MPS documentation, CUDA_VISIBLE_DEVICES).
+    to its GPU by CUDA_VISIBLE_DEVICES. With a uuid that is right for clients of MPS as well,
+    whose server counts the GPUs anew (MPS documentation, CUDA_VISIBLE_DEVICES).
     """
     return dict(envs) | {"CUDA_VISIBLE_DEVICES": envs[VISIBLE]}

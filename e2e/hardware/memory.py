@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from hardware.clients import Client
-from hardware.grants import Card, Share
+from hardware.grants import PublishedGpu, ShareSize
 from hardware.site import Site
 
 STEP_MIB: Final = 512
@@ -11,7 +11,7 @@ BEYOND: Final = 1.5
 """How far beyond its grant a program tries to go, as a multiple."""
 
 
-def limits(site: Site, card: Card) -> dict[str, Any]:
+def limits(site: Site, card: PublishedGpu) -> dict[str, Any]:
     """Let a small and a large share fill up in turn; MiB, and what became of the other.
 
     Returns:
@@ -21,7 +21,7 @@ def limits(site: Site, card: Card) -> dict[str, Any]:
     small, large = shares(card)
     with site.client(small, card=card.index) as first, site.client(large, card=card.index) as other:
         for client in (first, other):
-            client.ask("allocate", mib=site.unit_mib // 4)
+            client.ask("fill", mib=site.unit_mib // 4)
         return {
             "unit_mib": site.unit_mib,
             "small": _fill(first, other, small.units * site.unit_mib),
@@ -29,17 +29,17 @@ def limits(site: Site, card: Card) -> dict[str, Any]:
         }
 
 
-def shares(card: Card) -> tuple[Share, Share]:
-    """A quarter and a half of a card: unequal, and room is left for what nobody should take."""
-    return Share(max(card.units // 4, 1)), Share(max(card.units // 2, 2))
+def shares(card: PublishedGpu) -> tuple[ShareSize, ShareSize]:
+    """A quarter and a half of a GPU: unequal, and room is left for what nobody should take."""
+    return ShareSize(max(card.units // 4, 1)), ShareSize(max(card.units // 2, 2))
 
 
 def _fill(client: Client, neighbour: Client, granted_mib: int) -> dict[str, Any]:
     found = client.ask("exhaust", step_mib=STEP_MIB, most_mib=int(granted_mib * BEYOND))
     intact = neighbour.ask("verify")["intact"] and client.ask("verify")["intact"]
     client.ask("release")
-    neighbour_works = neighbour.ask("allocate", mib=2)["held_mib"] > 0
-    client.ask("allocate", mib=2)
+    neighbour_works = neighbour.ask("fill", mib=2)["held_mib"] > 0
+    client.ask("fill", mib=2)
     return {
         "granted_mib": granted_mib,
         "reached_mib": found["held_mib"],

@@ -1,6 +1,6 @@
-"""What ``nvidia-smi`` says: the yardstick that the plugin's own view of the cards is held to.
+"""What ``nvidia-smi`` says: the yardstick that the plugin's own view of the GPUs is held to.
 
-Only queries are made; nothing on a card is ever set.
+Only queries are made; nothing on a GPU is ever set.
 """
 
 import shutil
@@ -23,8 +23,8 @@ _PROCESS_FIELDS: Final = ("gpu_uuid", "pid", "used_memory")
 
 
 @dataclass(frozen=True)
-class SmiCard:
-    """A card as nvidia-smi lists it; memory in MiB."""
+class SmiGpu:
+    """A GPU as nvidia-smi lists it; memory in MiB."""
 
     index: int
     uuid: str
@@ -39,25 +39,25 @@ class SmiError(Exception):
     """nvidia-smi is missing, or there is no driver for it to ask."""
 
 
-def listed() -> tuple[SmiCard, ...]:
-    """All cards of this machine.
+def listed() -> tuple[SmiGpu, ...]:
+    """All GPUs of this machine.
 
     Raises:
         SmiError: nobody can say.
     """
-    return parse_cards(_query(f"--query-gpu={','.join(_CARD_FIELDS)}"))
+    return parse_gpus(_query(f"--query-gpu={','.join(_CARD_FIELDS)}"))
 
 
 def processes(uuid: str) -> dict[int, int]:
-    """MiB in use on a card by the process id of each compute process."""
+    """MiB in use on a GPU by the process id of each compute process."""
     text = _query(f"--query-compute-apps={','.join(_PROCESS_FIELDS)}")
     return parse_processes(text, uuid)
 
 
-def parse_cards(text: str) -> tuple[SmiCard, ...]:
-    """The cards in the CSV of nvidia-smi, without header and units."""
+def parse_gpus(text: str) -> tuple[SmiGpu, ...]:
+    """The GPUs in the CSV of nvidia-smi, without header and units."""
     return tuple(
-        SmiCard(
+        SmiGpu(
             index=int(index),
             uuid=uuid,
             model=model,
@@ -71,7 +71,7 @@ def parse_cards(text: str) -> tuple[SmiCard, ...]:
 
 
 def parse_processes(text: str, uuid: str) -> dict[int, int]:
-    """MiB by process id on one card; memory that is not told counts as none."""
+    """MiB by process id on one GPU; memory that is not told counts as none."""
     found = [(int(pid), used) for card, pid, used in _rows(text) if card == uuid]
     return {pid: int(used) if used.isdecimal() else 0 for pid, used in found}
 

@@ -15,7 +15,7 @@ DASHES: Final = ("", "6 3", "2 2", "8 2 2 2")
 GRID: Final = 4
 
 
-class Point(NamedTuple):
+class PlotPoint(NamedTuple):
     """A place on the axis across, and the least, median and greatest value there."""
 
     x: float
@@ -24,7 +24,7 @@ class Point(NamedTuple):
     greatest: float
 
 
-Series = Mapping[str, Sequence[Point]]
+Series = Mapping[str, Sequence[PlotPoint]]
 
 
 def lines(title: str, across: str, up: str, series: Series) -> str:
@@ -77,7 +77,7 @@ def _frame(title: str, across: str, up: str, scale: _Scale, ticks: Sequence[floa
     return "".join(marks)
 
 
-def _line(number: int, values: Sequence[Point], scale: _Scale) -> str:
+def _line(number: int, values: Sequence[PlotPoint], scale: _Scale) -> str:
     colour, dash = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
     way = " ".join(f"{scale.x(p.x):.1f},{scale.y(p.median):.1f}" for p in values)
     stroke = f'stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"'

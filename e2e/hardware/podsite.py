@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from environments.kubectl import Kubectl
-from environments.waiting import until
 from environments.workloads import SCHEDULER
 from hardware import program
 from hardware.clients import Client
-from hardware.grants import INVENTORY, MPS, Card, Share, cards
-from hardware.presence import UnavailableError
+from hardware.grants import INVENTORY, MPS, PublishedGpu, ShareSize, cards
+from hardware.presence import NoGpuError
+from host.waiting import until
 
 START_SECONDS: Final = 300
 """For a pod: the image may have to be pulled."""
@@ -39,20 +39,20 @@ class PodSite:
         runtime_class: of the pods, where the nodes' default runtime brings no driver.
 
     Attributes:
-        node: name of the first node with a healthy card that is not cut.
-        mps: whether that card is behind an MPS daemon.
+        node: name of the first node with a healthy GPU that is not cut.
+        mps: whether that GPU is behind an MPS daemon.
         unit_mib: MiB of one unit there.
     """
 
     def __init__(self, kubeconfig: Path, image: str, *, runtime_class: str = "") -> None:
         found = shutil.which("kubectl")
         if found is None:
-            raise UnavailableError("kubectl is not on PATH")
+            raise NoGpuError("kubectl is not on PATH")
         self.kubectl = Kubectl(Path(found), kubeconfig)
         self.namespace = f"gpushare-hardware-{secrets.token_hex(3)}"
         self._image = image
         self._runtime = {"runtimeClassName": runtime_class} if runtime_class else {}
-        self.node, self.card, self.unit_mib = _first_card(self.kubectl)
+        self.node, self.card, self.unit_mib = _first_gpu(self.kubectl)
         self.mps = self.card.mode == MPS
 
     def __enter__(self) -> Self:
@@ -66,17 +66,17 @@ class PodSite:
     def _apply(self, item: dict[str, Any]) -> None:
         self.kubectl("apply", "-n", self.namespace, "-f", "-", stdin=json.dumps(item))
 
-    def cards(self) -> tuple[Card, ...]:
+    def cards(self) -> tuple[PublishedGpu, ...]:
         """As the node's annotation says them now."""
         node = json.loads(self.kubectl("get", "node", self.node, "-o", "json"))
         return cards(node["metadata"]["annotations"][INVENTORY])
 
     @contextmanager
-    def client(self, share: Share, *, card: int = 0) -> Iterator[Client]:
-        """A CUDA program in a pod; the scheduler must put it on that card, or the site is no use.
+    def client(self, share: ShareSize, *, card: int = 0) -> Iterator[Client]:
+        """A CUDA program in a pod; the scheduler must put it on that GPU, or the site is no use.
 
         Raises:
-            UnavailableError: the pod got another card, since this one has no room.
+            NoGpuError: the pod got another GPU, since this one has no room.
         """
         name = f"share-{secrets.token_hex(3)}"
         pod = _pod(name, share, self.node, self._image)
@@ -85,7 +85,7 @@ class PodSite:
             until(f"pod {name} runs", lambda: self._running(name), seconds=START_SECONDS)
             got = self._placed(name)
             if got != str(card):
-                raise UnavailableError(f"the scheduler chose card {got}, and card {card} was meant")
+                raise NoGpuError(f"the scheduler chose GPU {got}, and GPU {card} was meant")
             with Client(self._exec(name), self.kubectl.environment) as client:
                 client.pod = name
                 yield client
@@ -108,14 +108,14 @@ class PodSite:
         return str(self._get(pod)["metadata"]["annotations"].get(IDX, "?"))
 
 
-def _first_card(kubectl: Kubectl) -> tuple[str, Card, int]:
-    """Node, card and MiB of a unit. Raises UnavailableError where no node has a card for us."""
+def _first_gpu(kubectl: Kubectl) -> tuple[str, PublishedGpu, int]:
+    """Node, GPU and MiB of a unit. Raises UnavailableError where no node has a GPU for us."""
     for node in json.loads(kubectl("get", "nodes", "-o", "json"))["items"]:
         text = node["metadata"].get("annotations", {}).get(INVENTORY, "")
         for card in cards(text) if text else ():
             if card.healthy and card.mode != "mig":
                 return node["metadata"]["name"], card, card.memory_mib // max(card.units, 1)
-    raise UnavailableError(f"no node of this cluster has a healthy card in {INVENTORY}")
+    raise NoGpuError(f"no node of this cluster has a healthy GPU in {INVENTORY}")
 
 
 def _config_map() -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _config_map() -> dict[str, Any]:
     }
 
 
-def _pod(name: str, share: Share, node: str, image: str) -> dict[str, Any]:
+def _pod(name: str, share: ShareSize, node: str, image: str) -> dict[str, Any]:
     container = {
         "name": "main",
         "image": image,

@@ -1,6 +1,6 @@
 """Whether this machine can carry the hardware suite, and if not, the one sentence why.
 
-The suite leaves every setting of a card as it is. A card that is cut into MIG instances, that
+The suite leaves every setting of a GPU as it is. A GPU that is cut into MIG instances, that
 admits one process only, or that somebody else is using is therefore not for it.
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from hardware import nvidiasmi
 from hardware.cuda.driver import LibraryError, load
-from hardware.nvidiasmi import SmiCard, SmiError
+from hardware.nvidiasmi import SmiError, SmiGpu
 
 MPS_CONTROL: Final = "nvidia-cuda-mps-control"
 VOLTA: Final = (7, 0)
@@ -19,43 +19,43 @@ _SHARED_MODE: Final = "Default"
 _HOST_PROCESSES: Final = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
 
 
-class UnavailableError(Exception):
+class NoGpuError(Exception):
     """What is needed is not here; the message is a sentence for the reader of a skip."""
 
 
-def usable_card() -> SmiCard:
-    """The first card that the suite may use.
+def usable_gpu() -> SmiGpu:
+    """The first GPU that the suite may use.
 
     Raises:
-        UnavailableError: no driver, or no card that is free.
+        NoGpuError: no driver, or no GPU that is free.
     """
     try:
         load()
         cards = nvidiasmi.listed()
         busy = {card.uuid: nvidiasmi.processes(card.uuid) for card in cards}
     except LibraryError as error:
-        raise UnavailableError(f"no CUDA driver on this machine: {error.name}") from error
+        raise NoGpuError(f"no CUDA driver on this machine: {error.name}") from error
     except SmiError as error:
-        raise UnavailableError(str(error)) from error
+        raise NoGpuError(str(error)) from error
     return chosen(cards, busy)
 
 
-def chosen(cards: Sequence[SmiCard], busy: Mapping[str, Mapping[int, int]]) -> SmiCard:
-    """The first card without an obstacle; ``busy`` are its compute processes by uuid.
+def chosen(cards: Sequence[SmiGpu], busy: Mapping[str, Mapping[int, int]]) -> SmiGpu:
+    """The first GPU without an obstacle; ``busy`` are its compute processes by uuid.
 
     Raises:
-        UnavailableError: there is none; names the obstacle of each.
+        NoGpuError: there is none; names the obstacle of each.
     """
     obstacles = {card.index: obstacle(card, busy.get(card.uuid, {})) for card in cards}
     for card in cards:
         if not obstacles[card.index]:
             return card
-    words = "; ".join(f"card {index} {why}" for index, why in obstacles.items())
-    raise UnavailableError(f"no card to measure on: {words or 'the driver lists none'}")
+    words = "; ".join(f"GPU {index} {why}" for index, why in obstacles.items())
+    raise NoGpuError(f"no GPU to measure on: {words or 'the driver lists none'}")
 
 
-def obstacle(card: SmiCard, processes: Mapping[int, int]) -> str:
-    """Why the suite must leave a card alone; empty when it need not."""
+def obstacle(card: SmiGpu, processes: Mapping[int, int]) -> str:
+    """Why the suite must leave a GPU alone; empty when it need not."""
     if card.mig:
         return "is cut into MIG instances, which the suite leaves as they are"
     if card.compute_mode != _SHARED_MODE:
@@ -69,16 +69,16 @@ def demand_mps(capability: str) -> None:
     """Return if MPS can limit clients here.
 
     Args:
-        capability: compute capability of the card, such as ``7.5``.
+        capability: compute capability of the GPU, such as ``7.5``.
 
     Raises:
-        UnavailableError: no control program, or a card of before Volta.
+        NoGpuError: no control program, or a GPU of before Volta.
     """
     if shutil.which(MPS_CONTROL) is None:
-        raise UnavailableError(f"{MPS_CONTROL} is not on PATH (it comes with the driver)")
+        raise NoGpuError(f"{MPS_CONTROL} is not on PATH (it comes with the driver)")
     major, minor = map(int, capability.split("."))
     if (major, minor) < VOLTA:
-        raise UnavailableError(f"MPS limits clients from Volta on; this card has {capability}")
+        raise NoGpuError(f"MPS limits clients from Volta on; this GPU has {capability}")
 
 
 def host_processes(namespace: Path = Path("/proc/self/ns/pid")) -> bool:
@@ -90,9 +90,9 @@ def demand_host_processes() -> None:
     """Return if :func:`host_processes`.
 
     Raises:
-        UnavailableError: this is a container with process ids of its own.
+        NoGpuError: this is a container with process ids of its own.
     """
     if not host_processes():
-        raise UnavailableError(
+        raise NoGpuError(
             "processes are numbered apart from the host's here, and the driver tells host numbers"
         )

@@ -16,19 +16,19 @@ MODES: Final = {"slicing": "time slicing", "mps": "MPS"}
 _CRASHES: Final = {"fault": "illegal memory access", "killed": "killed (SIGKILL) at work"}
 
 _HEAD: Final = """\
-# Isolation on real cards
+# Isolation on real GPUs
 
-How well shares of a GPU are kept apart is a matter of hardware and driver, so it is measured, not
-promised. `make bench-gpu` writes this page on a machine with an NVIDIA driver and no Kubernetes:
-the real device plugin on the real NVML, a stand-in for kubelet, and CUDA processes with exactly
-the environment that the plugin granted. `pytest -m gpu` asks the same questions with loose bars.
+The isolation of shares on a GPU depends on hardware and driver, so this page contains measurements
+only. `make bench-gpu` writes it on a machine with an NVIDIA driver and no Kubernetes: the real
+device plugin on the real NVML, a stand-in for kubelet, and CUDA processes with exactly the
+environment that the plugin granted. `pytest -m gpu` runs the same checks with wide tolerances.
 """
 
 _NOT_YET: Final = """\
 ## No figures yet
 
-The suite has not run on hardware yet. What stands below is what it measures; no figure on this
-page is estimated or taken from elsewhere.
+The suite has not run on hardware yet. The table below lists what it measures; no figure on this
+page is estimated or copied from another source.
 """
 
 _QUESTIONS: Final = (
@@ -39,12 +39,12 @@ _QUESTIONS: Final = (
     ),
     (
         "Do memory limits hold?",
-        "a quarter and a half of a card, each filled in turn up to 1.5 times its grant",
+        "a quarter and a half of a GPU, each filled in turn up to 1.5 times its grant",
         "with MPS: out of memory at the limit, the neighbour's memory intact, its calls answered",
     ),
     (
         "Does the thread percentage limit compute?",
-        "one client alone at several percentages: chains of multiply-adds, and copies in the card",
+        "one client alone at several percentages: chains of multiply-adds, and copies in the GPU",
         (
             f"50 % gives {HALF_OF_THREADS[0]} to {HALF_OF_THREADS[1]} of the arithmetic of 100 %,"
             f" and 10 % less than {TENTH_OF_THREADS}"
@@ -68,21 +68,32 @@ _QUESTIONS: Final = (
     (
         "What does a crash take along?",
         "an illegal access, and SIGKILL at work, beside a neighbour that works",
-        "without MPS nothing; with MPS the card serves again once the old clients have gone",
+        "without MPS nothing; with MPS the GPU serves again once the old clients have gone",
     ),
 )
 
 _RULES: Final = """\
-A request is settled once, on one client alone, so that it is the same work in every mode. Rates are
-those that the clients saw by the host's clock, waiting included. Limits of MPS hold for each client
-process: a container that starts two processes has each of them limited.
+The size of a request is set once, with a single client, so that it is the same work in every mode.
+Clients measure rates by the host's clock, including waiting time. Limits of MPS hold for each
+client process: a container that starts two processes has each of them limited.
 
-The suite changes no setting of a card. It leaves out cards that are cut by MIG, in an exclusive
-compute mode, or in use by anybody else; its MPS daemons have pipe directories of their own and end
-with it. The table of processes needs the host's process ids, so run it outside of containers.
+The suite changes no setting of a GPU. It skips GPUs in MIG mode, in an exclusive compute mode, or
+in use by other processes; its MPS daemons have their own pipe directories and end with the suite.
+The table of processes needs the host's process ids, so run it outside of containers.
 
-On a cluster, `GPU_KUBECONFIG=<file> pytest -m gpu e2e/hardware/cases/test_cluster.py` asks what a
-pod can show: that its card is the one of its annotation, and that memory limits hold between pods.
+On a cluster with the stack and real GPUs, `GPU_KUBECONFIG=<file> pytest -m gpu e2e` runs two
+suites:
+
+- the scheduling cases that `make e2e` runs on kind (`test_sharing.py`, `test_agreement.py`,
+  `test_queueing.py`, `test_topology.py` in `e2e/cases`). `GPU_NAMESPACE` is the namespace of the
+  stack (`gpushare`), `GPU_IMAGE` an image with Python and a shell (`python:3.11-slim`). Cases that
+  need other GPUs than the cluster has are skipped with the reason.
+- `e2e/hardware/cases/test_cluster.py`, which checks two properties from inside pods: each pod's GPU
+  is the one in its annotation, and memory limits hold between pods.
+
+Neither has run on real GPUs. Isolation modes `driver` and `driver+mps`, memory limits above the
+share, and model servers that start one after the other have run against the mock library only: no
+figure of a real driver exists for them.
 """
 
 

@@ -4,22 +4,22 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from hardware.clients import Client
-from hardware.grants import Card, Share
+from hardware.grants import PublishedGpu, ShareSize
 
 
 class Site(Protocol):
     """A GPU node on which a test or a measurement takes shares.
 
     Attributes:
-        mps: whether daemons keep shares apart; else the card slices time.
+        mps: whether daemons keep shares apart; else the GPU slices time.
         unit_mib: MiB of one unit of memory.
     """
 
     mps: bool
     unit_mib: int
 
-    def cards(self) -> tuple[Card, ...]:
+    def cards(self) -> tuple[PublishedGpu, ...]:
         """As the stack publishes them now."""
 
-    def client(self, share: Share, *, card: int = 0) -> AbstractContextManager[Client]:
-        """A CUDA program on a share of its own on that card."""
+    def client(self, share: ShareSize, *, card: int = 0) -> AbstractContextManager[Client]:
+        """A CUDA program on a share of its own on that GPU."""

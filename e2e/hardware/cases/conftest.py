@@ -1,4 +1,4 @@
-"""The card, the nodes without Kubernetes, and the reasons why there are none here."""
+"""The GPU, the nodes without Kubernetes, and the reasons why there are none here."""
 
 import tempfile
 from collections.abc import Iterator
@@ -10,40 +10,40 @@ import pytest
 from hardware import blast, presence
 from hardware.barenode import BareNode
 from hardware.clients import Client
-from hardware.compute import Request, settle
-from hardware.grants import Card
-from hardware.nvidiasmi import SmiCard
-from hardware.presence import UnavailableError
+from hardware.compute import ComputeRequest, settle
+from hardware.grants import PublishedGpu
+from hardware.nvidiasmi import SmiGpu
+from hardware.presence import NoGpuError
 
 
 @pytest.fixture(scope="session")
-def smi_card() -> SmiCard:
-    """The card that the suite may use, as nvidia-smi lists it."""
+def smi_gpu() -> SmiGpu:
+    """The GPU that the suite may use, as nvidia-smi lists it."""
     try:
-        return presence.usable_card()
-    except UnavailableError as reason:
+        return presence.usable_gpu()
+    except NoGpuError as reason:
         pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="session")
-def slicing(smi_card: SmiCard) -> Iterator[BareNode]:
-    """A node whose cards slice time between processes, as without any MPS."""
-    assert smi_card.compute_mode == "Default"
+def slicing(smi_gpu: SmiGpu) -> Iterator[BareNode]:
+    """A node whose GPUs slice time between processes, as without any MPS."""
+    assert smi_gpu.compute_mode == "Default"
     with short_folder() as root, BareNode(root, mps=False) as node:
         yield node
 
 
 @pytest.fixture(scope="session")
-def mps(smi_card: SmiCard) -> Iterator[BareNode]:
-    """A node whose plugin runs an MPS daemon for every card."""
+def mps(smi_gpu: SmiGpu) -> Iterator[BareNode]:
+    """A node whose plugin runs an MPS daemon for every GPU."""
     try:
-        with Client.local({"CUDA_VISIBLE_DEVICES": smi_card.uuid}) as probe:
+        with Client.local({"CUDA_VISIBLE_DEVICES": smi_gpu.uuid}) as probe:
             presence.demand_mps(probe.card["capability"])
-    except UnavailableError as reason:
+    except NoGpuError as reason:
         pytest.skip(str(reason))
     with short_folder() as root, BareNode(root, mps=True) as node:
-        node.wait_for_mps(smi_card.uuid)
-        (card,) = [each for each in node.cards() if each.uuid == smi_card.uuid]
+        node.wait_for_mps(smi_gpu.uuid)
+        (card,) = [each for each in node.cards() if each.uuid == smi_gpu.uuid]
         blast.let_in(node, card)
         yield node
 
@@ -56,12 +56,12 @@ def short_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def card(smi_card: SmiCard, slicing: BareNode) -> Card:
-    """The same card as the plugin publishes it."""
-    return next(each for each in slicing.cards() if each.uuid == smi_card.uuid)
+def card(smi_gpu: SmiGpu, slicing: BareNode) -> PublishedGpu:
+    """The same GPU as the plugin publishes it."""
+    return next(each for each in slicing.cards() if each.uuid == smi_gpu.uuid)
 
 
 @pytest.fixture(scope="session")
-def size(slicing: BareNode, card: Card) -> Request:
-    """A request that takes some two milliseconds of one client alone on this card."""
+def size(slicing: BareNode, card: PublishedGpu) -> ComputeRequest:
+    """A request that takes some two milliseconds of one client alone on this GPU."""
     return settle(slicing, card)

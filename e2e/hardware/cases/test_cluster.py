@@ -16,7 +16,7 @@ from hardware import memory
 from hardware.compute import whole
 from hardware.cuda.driver import OUT_OF_MEMORY
 from hardware.podsite import PodSite
-from hardware.presence import UnavailableError
+from hardware.presence import NoGpuError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(1200)]
 
@@ -41,21 +41,21 @@ def reasons() -> Iterator[None]:
     """What this cluster cannot carry is skipped with its sentence."""
     try:
         yield
-    except UnavailableError as reason:
+    except NoGpuError as reason:
         pytest.skip(str(reason))
 
 
 def test_a_pod_has_the_card_of_its_annotation(site: PodSite) -> None:
-    """CUDA in the pod sees one card, and its uuid is that of the card the scheduler wrote down."""
+    """CUDA in the pod sees one GPU, and its uuid is that of the GPU the scheduler wrote down."""
     with reasons(), site.client(whole(site), card=site.card.index) as client:
         assert client.card["uuid"] == site.card.uuid
         assert client.card["cards_seen"] == 1
 
 
 def test_pods_with_unequal_shares_end_where_they_were_granted(site: PodSite) -> None:
-    """Behind MPS two pods on one card fill up to their limits and leave each other alone."""
+    """Behind MPS two pods on one GPU fill up to their limits and leave each other alone."""
     if not site.mps:
-        pytest.skip(f"card {site.card.index} of {site.node} is not behind MPS: limits are advice")
+        pytest.skip(f"GPU {site.card.index} of {site.node} is not behind MPS: limits are advice")
     with reasons():
         found = memory.limits(site, site.card)
     for share in (found["small"], found["large"]):

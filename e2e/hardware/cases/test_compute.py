@@ -7,18 +7,18 @@ import pytest
 from hardware import compute
 from hardware.barenode import BareNode
 from hardware.bars import HALF_OF_THREADS, TENTH_OF_THREADS
-from hardware.compute import Effort, Request
-from hardware.grants import THREADS, Card
+from hardware.compute import ComputeRequest, Effort
+from hardware.grants import THREADS, PublishedGpu
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
 QUICK = Effort(seconds=1.0, runs=2)
 
 
-def test_the_thread_percentage_changes_throughput(mps: BareNode, card: Card) -> None:
+def test_the_thread_percentage_changes_throughput(mps: BareNode, card: PublishedGpu) -> None:
     """At 50 and 10 percent of the threads a client alone gets clearly less arithmetic done.
 
-    Less than in proportion may be lost: a card at its limit of power clocks down with all threads.
+    Less than in proportion may be lost: a GPU at its limit of power clocks down with all threads.
     """
     found = compute.threads(mps, card, (100, 50, 10), QUICK)
     rate = {percent: statistics.median(each["tflops"]) for percent, each in found.items()}
@@ -28,14 +28,14 @@ def test_the_thread_percentage_changes_throughput(mps: BareNode, card: Card) -> 
     assert rate["10"] < TENTH_OF_THREADS * rate["100"]
 
 
-def test_the_percentage_is_that_of_the_grant(mps: BareNode, card: Card) -> None:
+def test_the_percentage_is_that_of_the_grant(mps: BareNode, card: PublishedGpu) -> None:
     """CUDA is told the percent of compute that the container asked for."""
     with mps.share(compute.whole(mps, 30), card=card.index) as held:
         assert held.envs[THREADS] == "30"
 
 
 def test_small_kernels_run_side_by_side_with_mps(
-    mps: BareNode, slicing: BareNode, card: Card, size: Request
+    mps: BareNode, slicing: BareNode, card: PublishedGpu, size: ComputeRequest
 ) -> None:
     """Seven clients with small kernels get more done with MPS than by turns."""
     by_turns = compute.crowds(slicing, card, size, (7,), QUICK)["7"]
@@ -47,7 +47,7 @@ def test_small_kernels_run_side_by_side_with_mps(
 
 
 def test_mps_costs_a_lone_client_little(
-    mps: BareNode, slicing: BareNode, card: Card, size: Request
+    mps: BareNode, slicing: BareNode, card: PublishedGpu, size: ComputeRequest
 ) -> None:
     """One client with all of the compute keeps most of its speed behind a daemon."""
     plain = compute.alone(slicing, card, size, QUICK)

@@ -1,19 +1,19 @@
-"""The cards as the plugin publishes them are those that the driver has."""
+"""The GPUs as the plugin publishes them are those that the driver has."""
 
 import pytest
 
 from hardware import nvidiasmi
 from hardware.barenode import BareNode
 from hardware.compute import whole
-from hardware.grants import MEM, Card
+from hardware.grants import MEM, PublishedGpu
 
 pytestmark = pytest.mark.gpu
 
 
 def test_the_inventory_agrees_with_nvidia_smi(slicing: BareNode) -> None:
-    """Every card of nvidia-smi is published with its index, uuid, model and memory, once.
+    """Every GPU of nvidia-smi is published with its index, uuid, model and memory, once.
 
-    Cards need not be whole MiB, and who rounds them how is nobody's promise.
+    GPUs need not be whole MiB, and who rounds them how is nobody's promise.
     """
     listed = {each.uuid: each for each in nvidiasmi.listed() if not each.mig}
     published = [each for each in slicing.cards() if each.mode != "mig"]
@@ -24,15 +24,15 @@ def test_the_inventory_agrees_with_nvidia_smi(slicing: BareNode) -> None:
         assert abs(each.memory_mib - told.memory_mib) <= 1
 
 
-def test_kubelet_is_offered_every_unit_of_a_card(slicing: BareNode, card: Card) -> None:
-    """The devices of a card are the whole units of its memory that the driver does not reserve."""
+def test_kubelet_is_offered_every_unit_of_a_card(slicing: BareNode, card: PublishedGpu) -> None:
+    """The devices of a GPU are the whole units of its memory that the driver does not reserve."""
     ids = [one for one in slicing.kubelet.healthy(MEM) if one.startswith(card.uuid)]
     assert len(ids) == card.units
     assert card.units == (card.memory_mib - card.reserved_mib) // slicing.unit_mib
 
 
-def test_a_process_gets_the_card_of_its_grant(slicing: BareNode, card: Card) -> None:
-    """CUDA in a process with the granted environment sees one card: the one kubelet gave ids of."""
+def test_a_process_gets_the_card_of_its_grant(slicing: BareNode, card: PublishedGpu) -> None:
+    """CUDA in a process with the granted environment sees one GPU: the one kubelet gave ids of."""
     with slicing.client(whole(slicing), card=card.index) as client:
         assert client.card["uuid"] == card.uuid
         assert client.card["cards_seen"] == 1

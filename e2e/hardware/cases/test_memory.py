@@ -5,15 +5,15 @@ import pytest
 from hardware import memory
 from hardware.barenode import BareNode
 from hardware.cuda.driver import OUT_OF_MEMORY
-from hardware.grants import LIMIT_MIB, MEMORY_LIMIT, Card
+from hardware.grants import LIMIT_MIB, MEMORY_LIMIT, PublishedGpu
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
 CONTEXT_MIB = 1536
-"""More than a CUDA context takes of its own limit on any card we know of."""
+"""More than a CUDA context takes of its own limit on any GPU we know of."""
 
 
-def test_unequal_shares_end_where_they_were_granted(mps: BareNode, card: Card) -> None:
+def test_unequal_shares_end_where_they_were_granted(mps: BareNode, card: PublishedGpu) -> None:
     """Behind MPS each fills up to its limit, is out of memory there, and the other goes on."""
     found = memory.limits(mps, card)
     for share in (found["small"], found["large"]):
@@ -23,14 +23,14 @@ def test_unequal_shares_end_where_they_were_granted(mps: BareNode, card: Card) -
         assert share["neighbour_intact"]
 
 
-def test_the_limit_is_that_of_the_grant(mps: BareNode, card: Card) -> None:
+def test_the_limit_is_that_of_the_grant(mps: BareNode, card: PublishedGpu) -> None:
     """The variable that CUDA reads says the MiB that the share's own variables say."""
     small, _ = memory.shares(card)
     with mps.share(small, card=card.index) as held:
         assert held.envs[MEMORY_LIMIT] == f"0={held.envs[LIMIT_MIB]}M"
 
 
-def test_without_mps_nothing_stops_a_process(slicing: BareNode, card: Card) -> None:
+def test_without_mps_nothing_stops_a_process(slicing: BareNode, card: PublishedGpu) -> None:
     """Without MPS a process takes more than its share: what such nodes promise is advice."""
     found = memory.limits(slicing, card)
     assert found["small"]["reached_mib"] > found["small"]["granted_mib"]

@@ -1,4 +1,4 @@
-"""Processes on a card: whose memory it is, and what a crash reaches."""
+"""Processes on a GPU: whose memory it is, and what a crash reaches."""
 
 import os
 import subprocess
@@ -9,9 +9,9 @@ from hardware import attribution, blast, presence
 from hardware.barenode import BareNode
 from hardware.blast import FINE
 from hardware.clients import Client
-from hardware.compute import Request, whole
-from hardware.grants import Card, process_environment
-from hardware.presence import UnavailableError
+from hardware.compute import ComputeRequest, whole
+from hardware.grants import PublishedGpu, process_environment
+from hardware.presence import NoGpuError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
@@ -21,12 +21,12 @@ def host_processes() -> None:
     """Process ids here are those that the driver tells."""
     try:
         presence.demand_host_processes()
-    except UnavailableError as reason:
+    except NoGpuError as reason:
         pytest.skip(str(reason))
 
 
 @pytest.mark.usefixtures("host_processes")
-def test_memory_is_attributed_to_the_pod(slicing: BareNode, card: Card) -> None:
+def test_memory_is_attributed_to_the_pod(slicing: BareNode, card: PublishedGpu) -> None:
     """The driver lists the process, and the plugin's metrics name the pod that it belongs to."""
     found = attribution.seen(slicing, card)
     assert (found["listed_mib"] or 0) >= found["held_mib"]
@@ -34,19 +34,19 @@ def test_memory_is_attributed_to_the_pod(slicing: BareNode, card: Card) -> None:
 
 
 @pytest.mark.usefixtures("host_processes")
-def test_over_use_is_told_within_ten_seconds(slicing: BareNode, card: Card) -> None:
+def test_over_use_is_told_within_ten_seconds(slicing: BareNode, card: PublishedGpu) -> None:
     """Where nothing stops a process that takes more than its share, an event on its pod tells."""
     assert attribution.overused(slicing, card) < 10
 
 
 @pytest.mark.usefixtures("host_processes")
-def test_memory_behind_mps_is_attributed_to_the_pod(mps: BareNode, card: Card) -> None:
+def test_memory_behind_mps_is_attributed_to_the_pod(mps: BareNode, card: PublishedGpu) -> None:
     """Clients of a daemon are listed themselves (Volta and later), so metrics name their pods."""
     found = attribution.seen(mps, card)
     assert (found["metric_mib"] or 0) >= found["held_mib"]
 
 
-def test_clients_are_behind_the_daemon(mps: BareNode, card: Card) -> None:
+def test_clients_are_behind_the_daemon(mps: BareNode, card: PublishedGpu) -> None:
     """The daemon has a server for a client: one that cannot reach it would run without limits.
 
     CUDA goes on without MPS when the pipes are not reachable (nvidia-cuda-mps-control(1)), so
@@ -69,9 +69,9 @@ def test_clients_are_behind_the_daemon(mps: BareNode, card: Card) -> None:
 
 @pytest.mark.parametrize("crash", [blast.fault, blast.killed])
 def test_without_mps_a_crash_is_that_of_one_process(
-    slicing: BareNode, card: Card, size: Request, crash: blast.Crash
+    slicing: BareNode, card: PublishedGpu, size: ComputeRequest, crash: blast.Crash
 ) -> None:
-    """Neither the neighbour nor who comes later notices, and the card stays healthy."""
+    """Neither the neighbour nor who comes later notices, and the GPU stays healthy."""
     found = blast.radius(slicing, card, size, crash)
     assert found.pop("offender") != FINE
     assert found.pop("card_healthy")
@@ -80,9 +80,9 @@ def test_without_mps_a_crash_is_that_of_one_process(
 
 @pytest.mark.parametrize("crash", [blast.fault, blast.killed])
 def test_with_mps_the_card_serves_again_after_a_crash(
-    mps: BareNode, card: Card, size: Request, crash: blast.Crash
+    mps: BareNode, card: PublishedGpu, size: ComputeRequest, crash: blast.Crash
 ) -> None:
-    """New clients are let in after the old ones have gone, and the card stays healthy."""
+    """New clients are let in after the old ones have gone, and the GPU stays healthy."""
     found = blast.radius(mps, card, size, crash)
     assert found["offender"] != FINE
     assert found["after_all_left"] == FINE

@@ -1,6 +1,6 @@
 """The program: one JSON object a line in, one out, until the input ends.
 
-``{"do": "allocate", "mib": 512}`` is answered by ``{"ok": {...}}`` or by
+``{"do": "fill", "mib": 512}`` is answered by ``{"ok": {...}}`` or by
 ``{"error": {"name": "CUDA_ERROR_OUT_OF_MEMORY", "code": 2, "call": "cuMemAlloc_v2"}}``. The first
 line comes unasked: whether the card could be opened. An error of CUDA never ends the program.
 """
@@ -9,14 +9,14 @@ import json
 import sys
 from typing import Any
 
-from hardware.cuda.driver import Card, CudaError, load
-from hardware.cuda.worker import Worker
+from hardware.cuda.driver import CudaDevice, CudaError, load
+from hardware.cuda.worker import CudaWorker
 
 
 def main() -> int:
     """Serve standard input; exit status 1 if there is no card to work on."""
     try:
-        worker = Worker(Card(load()))
+        worker = CudaWorker(CudaDevice(load()))
         say({"ok": worker.describe()})
     except CudaError as error:
         say(refused(error))
@@ -26,7 +26,7 @@ def main() -> int:
     return 0
 
 
-def answered(worker: Worker, command: dict[str, Any]) -> dict[str, Any]:
+def answered(worker: CudaWorker, command: dict[str, Any]) -> dict[str, Any]:
     """The reply to one command; its other members are the arguments of the method."""
     name = command.pop("do")
     try:

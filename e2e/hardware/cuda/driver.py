@@ -85,7 +85,7 @@ def load(path: str = LIBRARY) -> ctypes.CDLL:
     return library
 
 
-class Card:
+class CudaDevice:
     """The primary context on one card; it lives as long as the process, like that of most programs.
 
     Args:
@@ -146,14 +146,14 @@ class Card:
         self._call("cuMemGetInfo_v2", byref(free), byref(total))
         return free.value, total.value
 
-    def allocate(self, size: int) -> int:
+    def alloc_memory(self, size: int) -> int:
         """Address of so many bytes of the card's memory."""
         address = _ADDRESS()
         self._call("cuMemAlloc_v2", byref(address), size)
         return address.value
 
     def free(self, address: int) -> None:
-        """Give back what :meth:`allocate` gave."""
+        """Give back what :meth:`alloc_memory` gave."""
         self._call("cuMemFree_v2", address)
 
     def fill(self, address: int, word: int, count: int) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from hardware.cuda import kernels
-from hardware.cuda.driver import OUT_OF_MEMORY, Card, CudaError
+from hardware.cuda.driver import OUT_OF_MEMORY, CudaDevice, CudaError
 
 MIB: Final = 1024 * 1024
 SMALLEST_STEP_MIB: Final = 2  # the driver maps device memory in pages of this size
@@ -23,10 +23,10 @@ _FIRST_ROUNDS: Final = 256
 Answer = dict[str, Any]
 
 
-class Worker:
+class CudaWorker:
     """One CUDA process on one card; every public method is a command of the protocol."""
 
-    def __init__(self, card: Card) -> None:
+    def __init__(self, card: CudaDevice) -> None:
         self._card = card
         self._held: list[tuple[int, int]] = []
         self._kernels: dict[str, Any] = {}
@@ -36,12 +36,12 @@ class Worker:
         free, total = self._card.memory()
         return self._card.describe() | {"free_bytes": free, "told_total_bytes": total}
 
-    def allocate(self, mib: int) -> Answer:
+    def fill(self, mib: int) -> Answer:
         """Take so many MiB more and write a pattern to all of them; what cannot be written goes.
 
         Writing may be what runs out of memory: the driver loads its kernels when they are used.
         """
-        address = self._card.allocate(mib * MIB)
+        address = self._card.alloc_memory(mib * MIB)
         try:
             self._card.fill(address, _PATTERN, mib * MIB // 4)
             self._card.finish()
@@ -64,7 +64,7 @@ class Worker:
         refusal = ""
         while step_mib >= SMALLEST_STEP_MIB and self._held_mib() + step_mib <= most_mib:
             try:
-                self.allocate(step_mib)
+                self.fill(step_mib)
             except CudaError as error:
                 if error.name != OUT_OF_MEMORY:
                     raise
@@ -114,7 +114,7 @@ class Worker:
 
     def copy(self, mib: int, seconds: float) -> Answer:
         """Copy so many MiB within the card, again and again; returns ``bytes`` moved as well."""
-        source, target = self._card.allocate(mib * MIB), self._card.allocate(mib * MIB)
+        source, target = self._card.alloc_memory(mib * MIB), self._card.alloc_memory(mib * MIB)
         vectors = mib * MIB // 16
         blocks = 8 * int(self._card.describe()["multiprocessors"])
         try:
@@ -140,7 +140,7 @@ class Worker:
         """``out`` is small and taken once for each size of grid."""
         name = f"out{blocks}"
         if name not in self._kernels:
-            self._kernels[name] = self._card.allocate(4 * blocks * kernels.THREADS)
+            self._kernels[name] = self._card.alloc_memory(4 * blocks * kernels.THREADS)
         out = c_uint64(self._kernels[name])
         kernel = self._kernel("burn", kernels.burn)
         self._card.launch(kernel, blocks, kernels.THREADS, out, c_uint32(rounds))

@@ -71,7 +71,7 @@ int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return ordinal ? 
 
 int cuDeviceGetName(char *name, int size, int device) {
     (void)device;
-    snprintf(name, size, "Fake Card");
+    snprintf(name, size, "Fake GPU");
     return OK;
 }
 

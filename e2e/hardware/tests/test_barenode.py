@@ -9,8 +9,8 @@ from hardware import attribution, blast, compute, memory
 from hardware.barenode import BareNode
 from hardware.blast import ENDED, FINE
 from hardware.compute import Effort
-from hardware.fakekubelet import RefusedError
-from hardware.grants import CORE, MEM, Share
+from hardware.fakedevicemanager import DeviceRefusedError
+from hardware.grants import CORE, MEM, ShareSize
 from hardware.tests.fakenode import FIRST_UUID, SECOND_UUID, FakeMachine
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # the plugin's start is in the first
@@ -36,30 +36,30 @@ def node(machine: FakeMachine, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def test_cards_are_published(node: BareNode) -> None:
-    """What the plugin wrote to the node is read back as cards."""
+    """What the plugin wrote to the node is read back as GPUs."""
     assert [card.uuid for card in node.cards()] == [FIRST_UUID, SECOND_UUID]
     assert {card.units for card in node.cards()} == {15}
 
 
 def test_a_share_is_on_the_card_that_was_asked_for(node: BareNode) -> None:
     """The plugin follows the plan in the pod's annotations, for memory and compute alike."""
-    with node.share(Share(4, core=30), card=1) as held:
+    with node.share(ShareSize(4, core=30), card=1) as held:
         assert held.envs["NVIDIA_VISIBLE_DEVICES"] == SECOND_UUID
         assert held.envs["GPUSHARE_MEM_LIMIT_MIB"] == "4096"
         assert held.envs["ALIYUN_COM_GPU_MEM_DEV"] == "15"
 
 
 def test_a_share_is_given_back(node: BareNode) -> None:
-    """After its end a share's units are free again, and a card never holds more than it has."""
-    whole_card = Share(15, core=100)
+    """After its end a share's units are free again, and a GPU never holds more than it has."""
+    whole_card = ShareSize(15, core=100)
     for _ in range(2):
         with (
             node.share(whole_card),
             node.share(whole_card, card=1),
-            pytest.raises(RefusedError, match=MEM),
-            node.share(Share(1)),
+            pytest.raises(DeviceRefusedError, match=MEM),
+            node.share(ShareSize(1)),
         ):
-            pytest.fail("both cards are full")
+            pytest.fail("both GPUs are full")
     assert len(node.kubelet.healthy(CORE)) == 200
 
 

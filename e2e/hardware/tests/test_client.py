@@ -11,21 +11,21 @@ from typing import Protocol
 import pytest
 
 from hardware import program
-from hardware.clients import Client, LostError, RefusedError, together
+from hardware.clients import Client, CudaRefusedError, LostError, together
 from hardware.cuda import kernels
 
 UUID = "GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f"
 
 
-class Start(Protocol):
+class StartClient(Protocol):
     """Starts a program with some variables more."""
 
     def __call__(self, **more: str) -> AbstractContextManager[Client]: ...
 
 
 @pytest.fixture
-def start(fake_cuda: Path) -> Start:
-    """A program on the fake card."""
+def start(fake_cuda: Path) -> StartClient:
+    """A program on the fake GPU."""
 
     @contextmanager
     def started(**more: str) -> Iterator[Client]:
@@ -36,16 +36,17 @@ def start(fake_cuda: Path) -> Start:
     return started
 
 
-def test_it_says_which_card_it_has(start: Start) -> None:
-    """The first line names the card as NVML does, and the versions of what drives it."""
+@pytest.mark.slow
+def test_it_says_which_card_it_has(start: StartClient) -> None:
+    """The first line names the GPU as NVML does, and the versions of what drives it."""
     with start() as client:
         assert client.card["uuid"] == UUID
-        assert client.card["model"] == "Fake Card"
+        assert client.card["model"] == "Fake GPU"
         assert client.card["cuda"] == "12.4"
         assert client.card["multiprocessors"] == 16
 
 
-def test_memory_is_taken_up_to_the_limit(start: Start) -> None:
+def test_memory_is_taken_up_to_the_limit(start: StartClient) -> None:
     """It takes all that its limit leaves, to the size of a page, and says what refused more."""
     limits = {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=301M", "FAKECUDA_CONTEXT_MIB": "8"}
     with start(**limits) as client:
@@ -57,23 +58,24 @@ def test_memory_is_taken_up_to_the_limit(start: Start) -> None:
         assert client.ask("release") == {"held_mib": 0}
 
 
-def test_memory_is_not_taken_beyond_what_was_asked(start: Start) -> None:
+def test_memory_is_not_taken_beyond_what_was_asked(start: StartClient) -> None:
     """Where nothing refuses, it stops at the most it was told to hold."""
     with start() as client:
         found = client.ask("exhaust", step_mib=64, most_mib=256)
         assert found == {"held_mib": 256, "refusal": ""}
 
 
-def test_a_refusal_does_not_end_it(start: Start) -> None:
+def test_a_refusal_does_not_end_it(start: StartClient) -> None:
     """An allocation that CUDA refuses is told by name, and the program goes on."""
     with start() as client:
-        with pytest.raises(RefusedError) as refused:
-            client.ask("allocate", mib=4096)
+        with pytest.raises(CudaRefusedError) as refused:
+            client.ask("fill", mib=4096)
         assert refused.value.name == "CUDA_ERROR_OUT_OF_MEMORY"
-        assert client.ask("allocate", mib=16) == {"held_mib": 16}
+        assert client.ask("fill", mib=16) == {"held_mib": 16}
 
 
-def test_work_is_counted(start: Start) -> None:
+@pytest.mark.slow
+def test_work_is_counted(start: StartClient) -> None:
     """Operations are those of the launches it made, over the time that it measured."""
     with start() as client:
         rounds = client.ask("calibrate", blocks=4, milliseconds=1.0)["rounds"]
@@ -84,11 +86,11 @@ def test_work_is_counted(start: Start) -> None:
         assert client.ask("copy", mib=8, seconds=0.02)["bytes"] >= 2 * 8 * 1024 * 1024
 
 
-def test_a_crash_is_told_and_lasts(start: Start) -> None:
-    """After an illegal access every call fails, as a context on a card is spoiled for good."""
+def test_a_crash_is_told_and_lasts(start: StartClient) -> None:
+    """After an illegal access every call fails, as a context on a GPU is spoiled for good."""
     with start() as client:
         for _ in range(2):
-            with pytest.raises(RefusedError) as refused:
+            with pytest.raises(CudaRefusedError) as refused:
                 client.ask("crash")
             assert refused.value.name == "CUDA_ERROR_ILLEGAL_ADDRESS"
 
@@ -103,13 +105,13 @@ def test_it_runs_as_one_file(fake_cuda: Path, tmp_path: Path) -> None:
     assert program.archive() == program.archive()
 
 
-def test_no_card_is_told_by_name(start: Start) -> None:
-    """A program that cannot open its card says why before it ends."""
+def test_no_card_is_told_by_name(start: StartClient) -> None:
+    """A program that cannot open its GPU says why before it ends."""
     with (
-        pytest.raises(RefusedError, match="CUDA_ERROR_NO_DEVICE"),
+        pytest.raises(CudaRefusedError, match="CUDA_ERROR_NO_DEVICE"),
         start(FAKECUDA_NONE="1"),
     ):
-        pytest.fail("it has no card")
+        pytest.fail("it has no GPU")
 
 
 def test_no_driver_is_told(tmp_path: Path) -> None:
@@ -117,11 +119,11 @@ def test_no_driver_is_told(tmp_path: Path) -> None:
     with suppress(OSError):
         ctypes.CDLL("libcuda.so.1")
         pytest.skip("this machine has a driver")
-    with pytest.raises(RefusedError, match="libcuda"), Client.local({"HOME": str(tmp_path)}):
+    with pytest.raises(CudaRefusedError, match="libcuda"), Client.local({"HOME": str(tmp_path)}):
         pytest.fail("there is no driver")
 
 
-def test_one_that_is_killed_is_noticed(start: Start) -> None:
+def test_one_that_is_killed_is_noticed(start: StartClient) -> None:
     """A program that ends in the middle of a command is an error at once, not a wait."""
     with start() as client:
         client.begin("compute", blocks=4, rounds=1, launches=1, seconds=30)
@@ -130,7 +132,8 @@ def test_one_that_is_killed_is_noticed(start: Start) -> None:
             client.finish(within=60)
 
 
-def test_several_work_at_the_same_time(start: Start) -> None:
+@pytest.mark.slow
+def test_several_work_at_the_same_time(start: StartClient) -> None:
     """Commands given together run side by side: the whole takes less than one after the other."""
     with start() as first, start() as second:
         work = {"blocks": 4, "rounds": 64, "launches": 1, "seconds": 1.0}

@@ -33,7 +33,7 @@ def test_copy_moves_a_vector_both_ways() -> None:
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_assemble(name: str, tmp_path: Path) -> None:
-    """The assembler takes each kernel for cards of three generations, spilling no register."""
+    """The assembler takes each kernel for GPUs of three generations, spilling no register."""
     ptxas = shutil.which("ptxas")
     if ptxas is None:
         pytest.skip("ptxas of the CUDA toolkit is not on PATH; the driver compiles the text itself")

@@ -1,12 +1,12 @@
-"""Which cards the suite leaves alone, and the sentences that say why."""
+"""Which GPUs the suite leaves alone, and the sentences that say why."""
 
 from pathlib import Path
 
 import pytest
 
 from hardware import nvidiasmi, presence
-from hardware.nvidiasmi import SmiCard
-from hardware.presence import UnavailableError
+from hardware.nvidiasmi import SmiGpu
+from hardware.presence import NoGpuError
 
 CSV = """\
 0, GPU-aaaaaaaa-0000-0000-0000-000000000000, Tesla T4, 15360, 535.161.08, Default, [N/A]
@@ -17,12 +17,12 @@ GPU-aaaaaaaa-0000-0000-0000-000000000000, 4711, 1250
 GPU-aaaaaaaa-0000-0000-0000-000000000000, 4712, [N/A]
 GPU-bbbbbbbb-0000-0000-0000-000000000000, 4713, 10
 """
-CARD = SmiCard(0, "GPU-a", "Tesla T4", 15360, "535.161.08", "Default", mig=False)
+CARD = SmiGpu(0, "GPU-a", "Tesla T4", 15360, "535.161.08", "Default", mig=False)
 
 
 def test_cards_are_read_from_csv() -> None:
     """Names with blanks are whole, and MIG is on only where it says so."""
-    first, second = nvidiasmi.parse_cards(CSV)
+    first, second = nvidiasmi.parse_gpus(CSV)
     assert (first.index, first.model, first.memory_mib, first.mig) == (0, "Tesla T4", 15360, False)
     assert (second.uuid[:12], second.driver, second.mig) == ("GPU-bbbbbbbb", "535.161.08", True)
 
@@ -35,28 +35,28 @@ def test_processes_are_those_of_the_card() -> None:
 
 
 def test_a_card_of_its_own_is_taken() -> None:
-    """The first card without an obstacle is the one to use."""
-    other = SmiCard(1, "GPU-b", "Tesla T4", 15360, "535.161.08", "Default", mig=False)
+    """The first GPU without an obstacle is the one to use."""
+    other = SmiGpu(1, "GPU-b", "Tesla T4", 15360, "535.161.08", "Default", mig=False)
     assert presence.chosen([CARD, other], {"GPU-a": {7: 100}}) == other
 
 
 @pytest.mark.parametrize(
     ("card", "processes", "words"),
     [
-        (SmiCard(0, "GPU-a", "A100", 1, "535", "Default", mig=True), {}, "MIG"),
-        (SmiCard(0, "GPU-a", "T4", 1, "535", "Exclusive_Process", mig=False), {}, "compute mode"),
+        (SmiGpu(0, "GPU-a", "A100", 1, "535", "Default", mig=True), {}, "MIG"),
+        (SmiGpu(0, "GPU-a", "T4", 1, "535", "Exclusive_Process", mig=False), {}, "compute mode"),
         (CARD, {4711: 100, 12: 5}, "in use by process 12, 4711"),
     ],
 )
-def test_a_card_is_left_alone(card: SmiCard, processes: dict[int, int], words: str) -> None:
+def test_a_card_is_left_alone(card: SmiGpu, processes: dict[int, int], words: str) -> None:
     """What is cut, exclusive or busy is refused with its reason, and never changed."""
-    with pytest.raises(UnavailableError, match=words):
+    with pytest.raises(NoGpuError, match=words):
         presence.chosen([card], {"GPU-a": processes})
 
 
 def test_no_card_is_a_reason_too() -> None:
-    """A driver without cards is told apart from no driver."""
-    with pytest.raises(UnavailableError, match="lists none"):
+    """A driver without GPUs and a missing driver give different messages."""
+    with pytest.raises(NoGpuError, match="lists none"):
         presence.chosen([], {})
 
 
@@ -68,14 +68,14 @@ def test_missing_nvidia_smi_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_mps_needs_its_program_and_volta(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A card of before Volta has no limits, and no control program means no daemon."""
+    """A GPU of before Volta has no limits, and no control program means no daemon."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UnavailableError, match="not on PATH"):
+    with pytest.raises(NoGpuError, match="not on PATH"):
         presence.demand_mps("7.5")
     program = tmp_path / presence.MPS_CONTROL
     program.write_text("")
     program.chmod(0o755)
-    with pytest.raises(UnavailableError, match="Volta"):
+    with pytest.raises(NoGpuError, match="Volta"):
         presence.demand_mps("6.1")
     presence.demand_mps("7.0")
 

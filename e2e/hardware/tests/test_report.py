@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from hardware import bench, plot, report
-from hardware.plot import Point
+from hardware.plot import PlotPoint
 
 DOCS = Path(__file__).parents[3] / "docs"
 RUNS = [1.0, 2.0, 3.0]
@@ -31,7 +31,7 @@ def _filled(refusal: str) -> dict[str, Any]:
 
 @pytest.fixture
 def figures() -> dict[str, Any]:
-    """Figures of a card that does not exist."""
+    """Figures of a GPU that does not exist."""
     fault = dict.fromkeys(
         ["offender", "neighbour", "neighbour_afterwards", "newcomer", "after_all_left"], "fine"
     )
@@ -39,7 +39,7 @@ def figures() -> dict[str, Any]:
     full = {"tflops": RUNS, "gb_per_s": RUNS, "requests_per_s": RUNS}
     seen = {"held_mib": 1024, "listed_mib": None, "others_listed": 1, "metric_mib": 1100}
     return {
-        "machine": {"GPU": "Test Card <1>, 16000 MiB", "MPS": "yes"},
+        "machine": {"GPU": "Test GPU <1>, 16000 MiB", "MPS": "yes"},
         "memory": {"slicing": shares, "mps": shares},
         "alone": {"slicing": full, "mps": full},
         "crowds": {"slicing": _mode(100), "mps": _mode(250)},
@@ -57,7 +57,7 @@ def test_the_page_in_docs_is_the_one_that_is_written() -> None:
 
 
 def test_without_figures_there_is_no_number() -> None:
-    """The page before the first run names no card and shows no result."""
+    """The page before the first run names no GPU and shows no result."""
     page = report.page(None)
     assert "No figures yet" in page
     assert "TFLOP" not in page
@@ -71,7 +71,7 @@ def test_every_part_has_its_table(figures: dict[str, Any]) -> None:
         assert f"## {title}\n" in page
     for title in ("One client alone", "Whose memory it is", "What a crash takes along"):
         assert f"## {title}\n" in page
-    assert "Test Card <1>" in page
+    assert "Test GPU <1>" in page
     assert "| 7 | MPS | 250 (250 to 250) |" in page
     assert "No figures yet" not in page
 
@@ -98,7 +98,7 @@ def test_all_is_written_side_by_side(figures: dict[str, Any], tmp_path: Path) ->
 
 def test_a_plot_shows_every_point() -> None:
     """Each series has a mark a point and its name, and values rise towards the top."""
-    series = {"a & b": [Point(1, 1, 2, 3), Point(7, 8, 9, 10)]}
+    series = {"a & b": [PlotPoint(1, 1, 2, 3), PlotPoint(7, 8, 9, 10)]}
     picture = ET.fromstring(plot.lines("t", "across", "up", series))
     marks = picture.findall("{*}circle")
     assert len(marks) == 2

@@ -22,7 +22,7 @@ class ModelServer(ThreadingHTTPServer):
 
     Args:
         model: its name.
-        fraction: of the card, that it was told.
+        fraction: of the GPU, that it was told.
     """
 
     def __init__(self, port: int, *, model: str, fraction: float) -> None:

@@ -1,7 +1,7 @@
 """The commands of the control program, as NVIDIA's manual lists them.
 
 Answers of commands that set something are empty; what the real one would refuse is refused here
-with a sentence. Limits are kept and told, and enforce nothing: there is no card.
+with a sentence. Limits are kept and told, and enforce nothing: there is no GPU.
 """
 
 import re
@@ -13,7 +13,7 @@ MOST_PERCENT = 100
 _LIMIT = re.compile(r"\d+[GM]")
 
 
-class Refusal(Exception):  # noqa: N818 - what the daemon says, not what went wrong in here
+class CommandRefusal(Exception):  # noqa: N818 - what the daemon says, not what went wrong in here
     """The daemon does not do this; the message is its answer."""
 
 
@@ -31,7 +31,7 @@ class Commands:
         self._limits: dict[str, str] = {}
         self.quits = False
 
-    def answer(self, line: str) -> str:
+    def execute(self, line: str) -> str:
         """The answer to one line; empty where there is nothing to say."""
         name, *words = line.split() or [""]
         known: dict[str, Callable[..., str]] = {
@@ -54,7 +54,7 @@ class Commands:
             return known[name](*words)
         except TypeError:
             return f"Wrong number of arguments: {line.strip()}"
-        except Refusal as refusal:
+        except CommandRefusal as refusal:
             return str(refusal)
 
     def _server_list(self) -> str:
@@ -62,7 +62,7 @@ class Commands:
 
     def _start_server(self, option: str, user: str) -> str:
         if option != "-uid" or not user.isdecimal():
-            raise Refusal("usage: start_server -uid <user id>")
+            raise CommandRefusal("usage: start_server -uid <user id>")
         self._servers.start(int(user))
         return ""
 
@@ -72,7 +72,7 @@ class Commands:
 
     def _server(self, pid: str) -> int:
         if not pid.isdecimal() or int(pid) not in self._servers.pids():
-            raise Refusal(f"Server {pid} not found")
+            raise CommandRefusal(f"Server {pid} not found")
         return int(pid)
 
     def _client_list(self, server: str) -> str:
@@ -94,7 +94,7 @@ class Commands:
     def _terminate_client(self, server: str, client: str) -> str:
         clients = self._servers.clients(self._server(server))
         if not client.isdecimal() or int(client) not in clients:
-            raise Refusal(f"Client {client} not found")
+            raise CommandRefusal(f"Client {client} not found")
         self._servers.leave(int(client))
         return ""
 
@@ -104,7 +104,7 @@ class Commands:
         except ValueError:
             percent = 0.0
         if not 0 < percent <= MOST_PERCENT:
-            raise Refusal(f"Invalid percentage: {text}")
+            raise CommandRefusal(f"Invalid percentage: {text}")
         self._percent = percent
         return ""
 
@@ -113,12 +113,12 @@ class Commands:
 
     def _set_limit(self, device: str, value: str) -> str:
         if not _LIMIT.fullmatch(value):
-            raise Refusal(f"Invalid limit: {value}")
+            raise CommandRefusal(f"Invalid limit: {value}")
         self._limits[device] = value
         return ""
 
     def _quit(self, option: str = "", seconds: str = "0") -> str:
         if option not in {"", "-t"} or not seconds.isdecimal():
-            raise Refusal("usage: quit [-t TIMEOUT]")
+            raise CommandRefusal("usage: quit [-t TIMEOUT]")
         self.quits = True
         return ""

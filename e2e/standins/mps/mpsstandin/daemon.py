@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mpsstandin import faults
 from mpsstandin.commands import Commands
-from mpsstandin.place import Place
+from mpsstandin.place import MpsDirectories
 from mpsstandin.servers import Servers
 
 CLIENT = b"client"
@@ -27,10 +27,10 @@ class RunningError(Exception):
     """Another daemon has these pipes."""
 
 
-class Daemon:
+class StandInDaemon:
     """One daemon, from its start to its end."""
 
-    def __init__(self, place: Place, *, multi_user: bool) -> None:
+    def __init__(self, place: MpsDirectories, *, multi_user: bool) -> None:
         self._place = place
         self._selector = selectors.DefaultSelector()
         self._servers = Servers(multi_user=multi_user)
@@ -107,7 +107,7 @@ class Daemon:
         if "mute" in broken or ("deaf" in broken and line.startswith(b"quit")):
             return
         with suppress(OSError):
-            peer.send(self._commands.answer(line.decode()).encode() + b"\n")
+            peer.send(self._commands.execute(line.decode()).encode() + b"\n")
 
     def _new_client(self, server: socket.socket) -> None:
         peer = server.accept()[0]

@@ -8,14 +8,14 @@ DEFAULT_PIPE = "/tmp/nvidia-mps"
 DEFAULT_LOG = "/var/log/nvidia-mps"
 
 
-class Place(NamedTuple):
+class MpsDirectories(NamedTuple):
     """The directories of one daemon."""
 
     pipe: Path
     log: Path
 
     @classmethod
-    def of_environment(cls) -> "Place":
+    def of_environment(cls) -> "MpsDirectories":
         """As CUDA_MPS_PIPE_DIRECTORY and CUDA_MPS_LOG_DIRECTORY say."""
         return cls(
             Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", DEFAULT_PIPE)),

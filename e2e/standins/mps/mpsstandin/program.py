@@ -6,17 +6,17 @@ import sys
 from collections.abc import Sequence
 
 from mpsstandin import faults
-from mpsstandin.daemon import Daemon, RunningError
-from mpsstandin.place import Place
+from mpsstandin.daemon import RunningError, StandInDaemon
+from mpsstandin.place import MpsDirectories
 
-VERSION = "CUDA MPS Control stand-in (no card is behind it)"
+VERSION = "CUDA MPS Control stand-in (no GPU is behind it)"
 _START = frozenset({"-d", "-f"})
 _MULTI_USER = frozenset({"-M", "-multiuser-server", "--multiuser-server"})
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run; the exit status is that of the real program."""
-    place, words = Place.of_environment(), set(arguments)
+    place, words = MpsDirectories.of_environment(), set(arguments)
     if words == {"-v"}:
         print(VERSION)
         return 0
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     return _daemon(place, multi_user=bool(words & _MULTI_USER), background="-d" in words)
 
 
-def _daemon(place: Place, *, multi_user: bool, background: bool) -> int:
+def _daemon(place: MpsDirectories, *, multi_user: bool, background: bool) -> int:
     if background and os.fork():
         return 0
     if background:
@@ -40,13 +40,13 @@ def _daemon(place: Place, *, multi_user: bool, background: bool) -> int:
         for standard in range(3):
             os.dup2(nothing, standard)
     try:
-        Daemon(place, multi_user=multi_user).serve()
+        StandInDaemon(place, multi_user=multi_user).serve()
     except RunningError as error:
         return _refuse(str(error))
     return 0
 
 
-def _commands(place: Place) -> int:
+def _commands(place: MpsDirectories) -> int:
     """Each line of stdin is a command; the daemon's answers go to stdout."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
         try:

@@ -6,14 +6,13 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from mpsstandin.servers import Servers
 
-from environments.waiting import until
+from host.waiting import until
 
 PROGRAM = Path(__file__).parents[1] / "nvidia-cuda-mps-control"
 SECONDS = 60
@@ -41,9 +40,11 @@ class Stand:
     def start(self, *flags: str) -> None:
         """A daemon in the background that answers."""
         assert self.run("-d", *flags).returncode == 0
-        end = time.monotonic() + SECONDS
-        while self.run(stdin="get_server_list\n").returncode:
-            assert time.monotonic() < end, "the daemon never answered"
+        until(
+            "the daemon answers",
+            lambda: not self.run(stdin="get_server_list\n").returncode,
+            seconds=SECONDS,
+        )
 
     def ask(self, command: str) -> str:
         """The answer to one command."""

@@ -1,8 +1,8 @@
-"""kubelet for a machine that has none: it registers plugins, takes devices and tells who has them.
+"""kubelet's device manager where no kubelet runs: plugins register, devices are allocated.
 
-A fake with the parts of the device manager that decide what a container is given: the sets of
-healthy devices, the question for a preference, the allocation. It starts no container; what one
-would be given is the answer of :meth:`FakeKubelet.allocate`.
+It does what decides about the devices of a container: it keeps the set of healthy devices, calls
+GetPreferredAllocation and Allocate, and lists the holders in PodResources. It starts no container;
+:meth:`FakeDeviceManager.admit` returns what one would be given.
 """
 
 import threading
@@ -20,7 +20,7 @@ CALL_SECONDS: Final = 60.0
 _SERVICE: Final = "/v1beta1.DevicePlugin"
 
 
-class RefusedError(Exception):
+class DeviceRefusedError(Exception):
     """The pod would be turned away, with this sentence."""
 
 
@@ -39,8 +39,8 @@ class Taken(NamedTuple):
     ids: tuple[str, ...]
 
 
-class FakeKubelet:
-    """One node's kubelet; use as a context.
+class FakeDeviceManager:
+    """The device manager of one node; use as a context.
 
     Attributes:
         directory: where plugins find it and put their sockets.
@@ -131,16 +131,16 @@ class FakeKubelet:
             offered = self.devices.get(resource, {})
             return {one for one, health in offered.items() if health == "Healthy"}
 
-    def allocate(self, pod: str, resource: str, amount: int) -> Given:
+    def admit(self, pod: str, resource: str, amount: int) -> Given:
         """Take devices for the one container of ``namespace/name`` and ask what it is given.
 
         Raises:
-            RefusedError: too few are free, or the plugin says no.
+            DeviceRefusedError: too few are free, or the plugin says no.
         """
         busy = {one for each in self._taken if each.resource == resource for one in each.ids}
         free = sorted(self.healthy(resource) - busy)
         if len(free) < amount:
-            raise RefusedError(f"{resource}: {amount} asked, {len(free)} available")
+            raise DeviceRefusedError(f"{resource}: {amount} asked, {len(free)} available")
         container = {"available_deviceIDs": free, "allocation_size": amount}
         answer = self._ask(resource, "GetPreferredAllocation", "PreferredAllocation", container)
         ids = tuple(answer.deviceIDs) or tuple(free[:amount])
@@ -159,7 +159,7 @@ class FakeKubelet:
         try:
             return call(request, timeout=CALL_SECONDS).container_responses[0]
         except grpc.RpcError as error:
-            raise RefusedError(f"{method} of {resource}: {error}") from error
+            raise DeviceRefusedError(f"{method} of {resource}: {error}") from error
 
     def release(self, pod: str) -> None:
         """The pod has ended."""
