@@ -1,12 +1,12 @@
-"""Measure the extender on a real API server and write what was found.
+"""Measure the extender on a real API server and write docs/benchmarks-extender.md.
 
-make bench                                        5,000 nodes x 8 cards, 50,000 pods; then end to
-                                                  end at 1,000 nodes as well
-make bench ARGS='--nodes 500 --pods 2000'         a quick look
-make bench ARGS='--only start --runs 5'           one part of it, printed and not written
+make bench                                        5,000 nodes x 8 GPUs, 50,000 pods; then pods
+                                                  through kube-scheduler with 1,000 nodes as well
+make bench ARGS='--nodes 500 --pods 2000'         a smaller cluster, done sooner
+make bench ARGS='--only start --runs 5'           one part, printed and not written to the page
 make bench ARGS='--extender-url http://127.0.0.1:12345/gpushare-scheduler'
-                                                  another extender in the same run; start it with
-                                                  the kubeconfig that is printed
+                                                  measures another extender in the same run; start
+                                                  it with the kubeconfig that is printed
 """
 
 import argparse
@@ -21,14 +21,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import offline
 from bench import binds, digest, parts, plot, report
-from bench.measures import Measures, Plan
+from bench.measures import BenchPlan, Measures
 from bench.subject import Subject
-from cluster import release
-from cluster.progress import say, step
 from environments import fakenodes
 from environments.apicall import ApiCalls
 from environments.controlplane import ControlPlane
+from host.progress import say, step
 
 OUT = Path(__file__).parents[2] / "docs"
 KINDS = 8
@@ -48,21 +48,29 @@ def _parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__, formatter_class=form)
     parser.add_argument("--nodes", type=int, default=5000)
-    parser.add_argument("--pods", type=int, default=50_000, help="pods that hold shares already")
+    parser.add_argument("--pods", type=int, default=50_000, help="running pods with shares")
     parser.add_argument(
-        "--fewer-nodes", type=int, default=1000, help="end to end at so many as well; 0 does not"
+        "--fewer-nodes",
+        type=int,
+        default=1000,
+        help="number of nodes of a second cluster for pods through kube-scheduler; 0: none",
     )
-    parser.add_argument("--runs", type=int, default=3, help="of every figure; medians are reported")
-    parser.add_argument("--binds", type=int, default=600, help="pods of a run of binds")
-    parser.add_argument("--schedule", type=int, default=1200, help="pods of an end-to-end run")
+    parser.add_argument(
+        "--runs", type=int, default=3, help="number of runs of each figure; the median counts"
+    )
+    parser.add_argument("--binds", type=int, default=600, help="number of pods in a run of binds")
+    parser.add_argument(
+        "--schedule", type=int, default=1200, help="number of pods in a run with kube-scheduler"
+    )
+    parser.add_argument("--backlog", type=int, default=3000, help="number of pods in a backlog")
     parser.add_argument(
         "--only",
         action="append",
         choices=parts.PARTS,
-        help="measure this part alone; writes nothing",
+        help="measure this part only; writes no file",
     )
-    parser.add_argument("--extender-url", action="append", default=[], help="measured beside ours")
-    parser.add_argument("--out", type=Path, default=OUT, help="folder of the report")
+    parser.add_argument("--extender-url", action="append", default=[], help="measure this one too")
+    parser.add_argument("--out", type=Path, default=OUT, help="directory of the page")
     return parser
 
 
@@ -78,6 +86,8 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
             "ready_seconds": digest.spread(seconds),
             "resident_mib": digest.spread(memory),
         }
+        ours.stop()
+        found[0]["backlog"] = {str(options.nodes): await measures.backlog()}
         for url in options.extender_url:
             other = await asyncio.to_thread(Subject.other, url)
             found.append(await _subject(other, measures, options.nodes))
@@ -88,9 +98,12 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
             subject = await asyncio.to_thread(Subject.ours, plane)
             rates = await measures.end_to_end(subject)
             found[0]["end_to_end"][str(options.fewer_nodes)] = rates
+            subject.stop()
+            found[0]["backlog"][str(options.fewer_nodes)] = await measures.backlog()
             loads += measures.loads
     return {
         "machine": _machine(),
+        "kubernetes": offline.chosen_version(),
         "code": _code(),
         "nodes": options.nodes,
         "cards": fakenodes.CARDS,
@@ -111,7 +124,8 @@ async def _cluster(
     options: argparse.Namespace, nodes: int, pods: int
 ) -> AsyncIterator[tuple[ControlPlane, Measures]]:
     """A control plane with nodes, and pods that hold shares."""
-    plane, plan = ControlPlane(), Plan(options.runs, options.binds, options.schedule)
+    plane = ControlPlane()
+    plan = BenchPlan(options.runs, options.binds, options.schedule, options.backlog)
     try:
         with step("start etcd and the API server"):
             await asyncio.to_thread(plane.start)
@@ -148,8 +162,7 @@ def _machine() -> str:
         ),
         platform.machine(),
     )
-    programs = f"Python {platform.python_version()}, Kubernetes {release.chosen()}"
-    return f"{os.cpu_count()} x {model}, {programs}"
+    return f"{os.cpu_count()} x {model}, Python {platform.python_version()}"
 
 
 def _code() -> str:

@@ -1,4 +1,4 @@
-"""How many pods a second the bind verb gives their cards, over 1, 8 and 32 connections."""
+"""How many pods a second the bind verb gives their GPUs, over 1, 8 and 32 connections."""
 
 import asyncio
 import time

@@ -4,7 +4,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bench.backlog import Placed
 from bench.binds import Rate
+from bench.creation import Delays
 
 Spread = dict[str, float]
 Latencies = Mapping[str, Mapping[str, Sequence[Sequence[float]]]]
@@ -52,6 +54,21 @@ def binds(bound: Sequence[Rate], twice: Sequence[Rate]) -> dict[str, Any]:
     found, writes = rates(bound), rates(twice)
     times = found["per_second"]["median"] / writes["per_second"]["median"]
     return found | {"two_writes": writes, "times_two_writes": round(times, 2)}
+
+
+def backlog(runs: Sequence[Placed]) -> dict[str, Any]:
+    """A rate, and the median number of nodes that the pods are on."""
+    return rates(runs) | {"nodes": round(statistics.median(run.nodes for run in runs))}
+
+
+def creation(delays: Delays) -> dict[str, Any]:
+    """Milliseconds from creation to binding, and CPU of each process for a pod."""
+    ordered = delays.milliseconds
+    return {
+        "p50": round(ordered[len(ordered) // 2], 1),
+        "p99": round(ordered[int(len(ordered) * 0.99)], 1),
+        "cpu_ms": {name: round(spent, 2) for name, spent in delays.cpu_ms.items()},
+    }
 
 
 def end_to_end(plain: Sequence[Rate], extended: Sequence[Rate]) -> dict[str, Any]:

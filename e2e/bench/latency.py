@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from bench.subject import Connection, Subject
+from bench.subject import ExtenderConnection, Subject
 from environments import fakenodes
 
 CALLS = 300
@@ -14,17 +14,18 @@ WARM_UP = 20
 def measure(subject: Subject, names: int, nodes: int) -> dict[str, list[float]]:
     """Milliseconds of each call by verb, the first with ``names`` of ``nodes`` node names.
 
-    Verbs take turns as they do for a scheduler, which asks prioritize about the names that filter
-    answered. Every pod is another one and asks about another stretch of the nodes, so that nothing
-    is measured that an answer remembered from the pod before would give away.
+    Verbs take turns as they do for a scheduler. Filter answers with the best node only; prioritize
+    is asked about all of these names, as for a pod with preferences of its own. Every pod is
+    another one and asks about another stretch of the nodes, so that nothing is measured that an
+    answer remembered from the pod before would give away.
     """
-    connection = Connection(subject.url)
+    connection = ExtenderConnection(subject.url)
     times: dict[str, list[float]] = {"filter": [], "prioritize": []}
     for number in range(WARM_UP + CALLS):
         pod, asked = _pod(number), _stretch(number, names, nodes)
         for verb, series in times.items():
             seconds, answer = connection.post(verb, _arguments(pod, asked))
-            asked = _checked(verb, answer)
+            _check(verb, answer)
             series.append(seconds * 1000)
     return {verb: series[WARM_UP:] for verb, series in times.items()}
 
@@ -46,8 +47,8 @@ def _arguments(pod: dict[str, Any], names: Sequence[str]) -> bytes:
     return json.dumps(args, separators=(",", ":")).encode()
 
 
-def _checked(verb: str, answer: object) -> list[str]:
-    """Names in an answer; one that says nothing would be quick and worthless."""
+def _check(verb: str, answer: object) -> None:
+    """An answer has names; one that says nothing would be quick and worthless."""
     if verb == "filter":
         assert isinstance(answer, dict)
         assert not answer.get("Error")
@@ -57,4 +58,3 @@ def _checked(verb: str, answer: object) -> list[str]:
         names = [entry["Host"] for entry in answer]
     assert isinstance(names, list)
     assert names
-    return names

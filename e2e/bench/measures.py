@@ -7,30 +7,32 @@ from typing import Any
 
 import msgspec
 
-from bench import binds, digest, latency, throughput
+from bench import backlog, binds, creation, digest, latency, throughput
 from bench.binds import Rate
 from bench.meter import load
 from bench.subject import Subject
-from cluster.progress import step
 from environments.apicall import ApiCalls
 from environments.controlplane import ControlPlane
+from host.progress import step
 
 CONNECTIONS = (1, 8, 32)
 NODE_STEPS = (100, 500, 5000)
 
 
-class Plan(msgspec.Struct, frozen=True):
+class BenchPlan(msgspec.Struct, frozen=True):
     """How much is measured.
 
     Attributes:
         runs: of every figure.
         binds: pods of a run of binds.
         schedule: pods of a run end to end.
+        backlog: pods that wait before a scheduler starts.
     """
 
     runs: int
     binds: int
     schedule: int
+    backlog: int = 3000
 
 
 class Measures:
@@ -40,7 +42,9 @@ class Measures:
         loads: load average before each part.
     """
 
-    def __init__(self, plane: ControlPlane, calls: ApiCalls, plan: Plan, *, nodes: int) -> None:
+    def __init__(
+        self, plane: ControlPlane, calls: ApiCalls, plan: BenchPlan, *, nodes: int
+    ) -> None:
         self._plane, self._calls, self._plan, self._nodes = plane, calls, plan, nodes
         self.loads: list[tuple[str, float]] = []
 
@@ -100,6 +104,27 @@ class Measures:
                 with self._part(f"{subject.name}: {self._nodes} nodes, {name.rpartition('-')[2]}"):
                     found.append(await self._through(name, subject, url))
         return digest.end_to_end(plain, extended)
+
+    async def backlog(self) -> dict[str, Any]:
+        """Rates of a backlog by row, the rows in turns."""
+        found: dict[str, list[backlog.Placed]] = {name: [] for name in backlog.ROWS}
+        for _ in range(self._plan.runs):
+            for name, row in backlog.ROWS.items():
+                with self._part(f"backlog of {self._plan.backlog} pods, {name}"):
+                    run = await backlog.measure(
+                        self._plane, self._calls, row, pods=self._plan.backlog
+                    )
+                    found[name].append(run)
+        return {name: digest.backlog(runs) for name, runs in found.items()}
+
+    async def creation(self) -> dict[str, Any]:
+        """Delays from creation to binding by row and rate; one run, the rows in turns."""
+        found: dict[str, Any] = {}
+        for name, row in creation.CREATION_ROWS.items():
+            with self._part(f"creation to binding, {name}"):
+                delays = await creation.measure(self._plane, self._calls, row)
+                found[name] = {str(rate): digest.creation(one) for rate, one in delays.items()}
+        return found
 
     async def _through(self, name: str, subject: Subject, url: str | None) -> Rate:
         scheduler = await asyncio.to_thread(self._plane.scheduler, url, name=name)

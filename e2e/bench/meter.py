@@ -25,10 +25,10 @@ class Meter:
         }
 
     def _now(self) -> dict[str, float]:
-        return {name: _spent(pid) for name, pid in self._pids.items()}
+        return {name: spent(pid) for name, pid in self._pids.items()}
 
 
-def _spent(pid: int) -> float:
+def spent(pid: int) -> float:
     """Seconds of CPU, in user and in system mode."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS

@@ -13,7 +13,9 @@ from bench.measures import Measures
 from bench.subject import Subject
 from environments.controlplane import ControlPlane
 
-PARTS = ("start", "latency", "binds", "schedule")
+PARTS = ("start", "latency", "binds", "schedule", "backlog", "creation")
+OF_THEIR_OWN = frozenset({"backlog", "creation"})
+"""Parts that start an extender for each row."""
 
 
 async def measure(
@@ -21,6 +23,12 @@ async def measure(
 ) -> dict[str, Any]:
     """The digest of these parts for our own extender."""
     found: dict[str, Any] = {}
+    if "backlog" in parts:
+        found["backlog"] = {str(nodes): await measures.backlog()}
+    if "creation" in parts:
+        found["creation"] = {str(nodes): await measures.creation()}
+    if OF_THEIR_OWN.issuperset(parts):
+        return found | {"load_average": measures.loads}
     if "start" in parts:
         ours, seconds, memory = await measures.started()
         found["ready_seconds"] = digest.spread(seconds)

@@ -6,21 +6,29 @@ from typing import Any
 from bench import bars
 
 _RANGE = """\
-Machine: {machine}. Measured at commit {code}; what changed since is not in these figures."""
+Kubernetes {kubernetes} (API server, kube-scheduler) on {machine}. Measured at commit {code};
+changes after that commit are not in these figures."""
 
 _ABOUT = """\
-{nodes} nodes x {cards} cards, {pods} pods known, {runs} runs of each figure: medians, with the
-least and the greatest run. Client, API server, etcd and scheduler share the machine with the
-extender: read ratios first. Pods that are known hold shares of different sizes, so that nodes
-differ; every pod asks for another amount on another stretch of the names, and prioritize is asked
-about what filter answered, as a scheduler does. Runs with and without the extender take turns.
-`make bench` writes this page; figures are in
-[benchmarks/extender.json](benchmarks/extender.json)."""
+{nodes} nodes x {cards} GPUs, {pods} running pods with shares, {runs} runs of each figure: the
+median, with the lowest and the highest run. Benchmark, API server, etcd and scheduler share the
+machine with the extender, so absolute rates are those of this machine only: compare the ratios. The
+running pods hold shares of different sizes, so that nodes differ. Every filter call is for another
+pod with another amount and another range of node names; prioritize gets the names that filter
+returned, as kube-scheduler sends them. Runs with and without the extender alternate. `make bench`
+writes this page; all figures are in [benchmarks/extender.json](benchmarks/extender.json)."""
 
-_TWICE = """\
-*Two writes* is the original's PATCH and Binding of each pod, sent by the rig straight to the API
-server with no extender in between. What its general client costs is in it, so an extender with a
-leaner one may do better than this. Binds are so many times as fast: {} connections."""
+_TWO_WRITES = """\
+*Two writes* is what the original extender does for each pod: a PATCH of the pod and a POST of its
+Binding, here sent straight to the API server by the benchmark, without an extender. The benchmark's
+general HTTP client is part of that cost, so the ratio would be lower with a leaner client."""
+
+_ALONE = """\
+*Scheduler alone* is kube-scheduler without an extender in its configuration. The extender's process
+is still running then and watches the pods; the CPU ratio above leaves that part out."""
+
+_COLUMNS = {"rig": "benchmark"}
+"""Processes whose name in the figures needs another word on the page."""
 
 
 def page(figures: Mapping[str, Any]) -> str:
@@ -28,21 +36,23 @@ def page(figures: Mapping[str, Any]) -> str:
     lines = ["# Extender on a real API server", "", _RANGE.format(**figures), ""]
     lines += [_ABOUT.format(**figures), ""]
     for subject in figures["subjects"]:
-        lines += [f"## {subject['name']}", ""]
-        lines += [*_judged(subject), *_latencies(subject), *_binds(subject), *_end_to_end(subject)]
+        lines += [f"## {subject['name']}", "", *_bars(subject)]
+        lines += [*_latencies(subject), *_binds(subject), *_end_to_end(subject)]
     return "\n".join([*lines, *_loads(figures["load_average"])])
 
 
-def _judged(subject: Mapping[str, Any]) -> list[str]:
-    rows = [judged.row for judged in bars.judge(subject)]
-    return ["| figure | median | bar | |", "|---|---|---|---|", *rows, ""]
+def _bars(subject: Mapping[str, Any]) -> list[str]:
+    rows = [result.row for result in bars.results(subject)]
+    table = ["| figure | median | bar | |", "|---|---|---|---|", *rows, ""]
+    meanings = [f"- **{what}**: {meaning}." for what, meaning in bars.MEANINGS]
+    return [*table, "What each bar is:", "", *meanings, ""]
 
 
 def _latencies(subject: Mapping[str, Any]) -> list[str]:
     lines = [
         "### Calls",
         "",
-        "| verb | names | p50 ms | p99 ms | slowest ms |",
+        "| endpoint | node names | p50 ms | p99 ms | slowest ms |",
         "|---|---|---|---|---|",
     ]
     for verb, series in subject["latency_ms"].items():
@@ -57,12 +67,11 @@ def _latencies(subject: Mapping[str, Any]) -> list[str]:
 
 
 def _binds(subject: Mapping[str, Any]) -> list[str]:
-    series, told = {}, []
+    series = {}
     for connections, found in subject["binds"].items():
         series[connections] = found
         series[f"{connections}, two writes"] = found["two_writes"]
-        told.append(f"{found['times_two_writes']:g} over {connections}")
-    return ["### Binds", "", *_rates("connections", series), _TWICE.format(", ".join(told)), ""]
+    return ["### Binds", "", *_rates("connections", series), _TWO_WRITES, ""]
 
 
 def _end_to_end(subject: Mapping[str, Any]) -> list[str]:
@@ -70,13 +79,30 @@ def _end_to_end(subject: Mapping[str, Any]) -> list[str]:
     for nodes, found in subject["end_to_end"].items():
         series[f"{nodes}, scheduler alone"] = found["plain"]
         series[f"{nodes}, with extender"] = found["with"]
-    return ["### Pods through kube-scheduler", "", *_rates("nodes", series)]
+    lines = ["### Pods through kube-scheduler", "", *_rates("nodes", series), _ALONE, ""]
+    return lines + _backlogs(subject.get("backlog", {}))
+
+
+_BACKLOG = """\
+The pods are pending before scheduler and extender start. Time and CPU run from their start to the
+last bind."""
+
+
+def _backlogs(found: Mapping[str, Any]) -> list[str]:
+    """Rates of a backlog by number of nodes and row; nothing where none was measured."""
+    series = {
+        f"{nodes}, {row} ({rate['nodes']} nodes used)": rate
+        for nodes, rows in found.items()
+        for row, rate in rows.items()
+    }
+    return ["### A backlog", "", _BACKLOG, "", *_rates("nodes", series)] if series else []
 
 
 def _rates(first: str, series: Mapping[str, Any]) -> list[str]:
-    """Rates, and what each process spends on one pod."""
+    """Pods each second, and the CPU time of each process for one pod."""
     names = list(dict.fromkeys(name for rate in series.values() for name in rate["cpu_ms"]))
-    head = [first, "a second", *(f"{name}, ms CPU" for name in names)]
+    columns = (_COLUMNS.get(name, name) for name in names)
+    head = [first, "pods/s", *(f"{column}, CPU ms per pod" for column in columns)]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for key, rate in series.items():
         spent = [f"{rate['cpu_ms'][name]:g}" if name in rate["cpu_ms"] else "" for name in names]
@@ -86,8 +112,8 @@ def _rates(first: str, series: Mapping[str, Any]) -> list[str]:
 
 def _loads(loads: Sequence[tuple[str, float]]) -> list[str]:
     rows = [f"| {part} | {load:g} |" for part, load in loads]
-    table = ["| before | load average of a minute |", "|---|---|", *rows]
-    return ["## How busy the machine was", "", *table, ""]
+    table = ["| before this part | load average over one minute |", "|---|---|", *rows]
+    return ["## Load of the machine", "", *table, ""]
 
 
 def _range(figure: Mapping[str, float]) -> str:

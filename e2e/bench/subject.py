@@ -3,14 +3,15 @@
 import http.client
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from bench import inpod
 from environments.controlplane import ControlPlane
-from environments.processes import Process, free_port
-from environments.waiting import until
+from environments.processes import ChildProcess, free_port
+from host.waiting import until
 
 PREFIX = "/gpushare-scheduler"
 COMMAND = Path(__file__).parents[2] / ".venv" / "bin" / "gpushare-extender"
@@ -25,7 +26,7 @@ class Subject:
         ready_seconds: from start to ready; None where it was not started here.
     """
 
-    def __init__(self, name: str, url: str, process: Process | None = None) -> None:
+    def __init__(self, name: str, url: str, process: ChildProcess | None = None) -> None:
         self.name = name
         self.url = url
         self.process = process
@@ -33,15 +34,17 @@ class Subject:
         self._plane: ControlPlane | None = None
 
     @classmethod
-    def ours(cls, plane: ControlPlane) -> "Subject":
+    def ours(
+        cls, plane: ControlPlane, flags: Sequence[str] = (), *, port: int | None = None
+    ) -> "Subject":
         """Start this repository's extender, as a pod would, and wait until it is ready."""
-        port = free_port()
-        command = [str(COMMAND), "--port", str(port), "--host", "127.0.0.1"]
+        port = port or free_port()
+        command = [str(COMMAND), "--port", str(port), "--host", "127.0.0.1", *flags]
         argv, environ = inpod.argv(plane, command), inpod.environ(plane)
         begin = time.monotonic()
-        process = plane.run(f"extender-{port}", argv, LOG_LEVEL="warn", **environ)
+        process = plane.start_program(f"extender-{port}", argv, LOG_LEVEL="warn", **environ)
         subject = cls("gpushare", f"http://127.0.0.1:{port}{PREFIX}", process)
-        root = Connection(f"http://127.0.0.1:{port}")
+        root = ExtenderConnection(f"http://127.0.0.1:{port}")
         until("the extender is ready", lambda: root.ready(process), seconds=READY_SECONDS)
         subject.ready_seconds = time.monotonic() - begin
         subject._plane = plane
@@ -50,7 +53,7 @@ class Subject:
     @classmethod
     def other(cls, url: str) -> "Subject":
         """One that somebody else starts against the same API server; waits until it answers."""
-        connection = Connection(url)
+        connection = ExtenderConnection(url)
         parts = urlsplit(url)
         until(f"{url} answers", lambda: connection.answers("/version"), seconds=READY_SECONDS)
         return cls(parts.netloc.replace(":", "-").replace(".", "-"), url.rstrip("/"))
@@ -70,7 +73,7 @@ class Subject:
         """Bindings sent for each pod that was bound, by its own count."""
         if self.process is None:
             return None
-        figures = Connection(self.url.removesuffix(PREFIX)).text("/metrics")
+        figures = ExtenderConnection(self.url.removesuffix(PREFIX)).text("/metrics")
         found = {
             name: float(value)
             for name, _, value in (line.rpartition(" ") for line in figures.splitlines())
@@ -88,7 +91,7 @@ class Subject:
         return int(line.split()[1]) / 1024
 
 
-class Connection:
+class ExtenderConnection:
     """One kept connection, as kube-scheduler has; the least that a client can cost."""
 
     def __init__(self, url: str) -> None:
@@ -118,7 +121,7 @@ class Connection:
             return False
         return True
 
-    def ready(self, process: Process) -> bool:
+    def ready(self, process: ChildProcess) -> bool:
         """Whether ``/readyz`` says 200."""
         process.demand_alive()
         try:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from bench import parts
+from bench import digest, parts
+from bench.creation import Delays
 
 
 class FakeMeasures:
@@ -33,3 +34,9 @@ async def test_only_what_was_asked_is_measured() -> None:
     assert found["ready_seconds"] == {"min": 3.0, "median": 3.5, "max": 4.0}
     assert found["binds"] == {"8": 700}
     assert sorted(found) == ["binds", "load_average", "ready_seconds", "resident_mib"]
+
+
+def test_delays_are_told_by_their_middle_and_their_end() -> None:
+    """Percentiles of the pods in order."""
+    delays = Delays([float(number) for number in range(1, 201)], {"extender": 0.123})
+    assert digest.creation(delays) == {"p50": 101.0, "p99": 199.0, "cpu_ms": {"extender": 0.12}}
