@@ -99,7 +99,7 @@ def test_tenants_and_stolen_tokens_change_no_allocation(
 ) -> None:
     """Only the stack writes who holds which GPU, and each plugin only for its own node."""
     assert REFUSED in refusal(case, born(case))
-    case.run(case.pod("share", 2, node=small))
+    case.create_running(case.pod("share", 2, node=small))
     card = case.card("share")
     with pytest.raises(KubectlError, match=REFUSED):
         as_tenant(case, "annotate", "pod", "share", f"{IDX}={card + 1}", "--overwrite")

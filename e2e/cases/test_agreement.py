@@ -8,15 +8,15 @@ import pytest
 from environments import truth
 from environments.case import Case
 from environments.environment import Environment
-from environments.truth import Held
+from environments.truth import ContainerUnits
 from environments.waiting import until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.scheduling]
 
 SETTLE_SECONDS = 120
 FIRST_WITH_POLICIES = (1, 30)
 
-Grants = Mapping[str, Sequence[Held]]
+Grants = Mapping[str, Sequence[ContainerUnits]]
 """What kubelet has handed out, by node."""
 
 
@@ -26,7 +26,7 @@ def granted(environment: Environment) -> Grants:
 
 
 def disagreements(environment: Environment, case: Case, grants: Grants) -> list[str]:
-    """Pods of the case whose annotation names another card than kubelet handed out."""
+    """Pods of the case whose annotation names another GPU than kubelet handed out."""
     wrong = []
     pods = {pod["metadata"]["name"]: pod["metadata"].get("annotations", {}) for pod in case.pods()}
     for node, cards in environment.nodes.items():
@@ -44,7 +44,7 @@ def disagreements(environment: Environment, case: Case, grants: Grants) -> list[
 
 
 def overfull(environment: Environment, grants: Grants) -> list[str]:
-    """Cards on which kubelet handed out more units than they have."""
+    """GPUs on which kubelet handed out more units than they have."""
     found = []
     for node, cards in environment.nodes.items():
         sums: dict[str, int] = defaultdict(int)
@@ -57,7 +57,7 @@ def overfull(environment: Environment, grants: Grants) -> list[str]:
 
 
 def settle(environment: Environment, case: Case, pods: int) -> None:
-    """Wait until all agree, then check that nothing was lost and no card is over its size."""
+    """Wait until all agree, then check that nothing was lost and no GPU is over its size."""
 
     def agreed() -> Grants | None:
         grants = granted(environment)
@@ -75,13 +75,13 @@ def settle(environment: Environment, case: Case, pods: int) -> None:
 @pytest.mark.oldest
 def test_ten_equal_pods_at_once_agree_with_kubelet(environment: Environment, case: Case) -> None:
     """Equal amounts may be swapped by kubelet; the annotations then follow the truth."""
-    case.run(*(case.pod(f"equal-{i}", 5) for i in range(10)))
+    case.create_running(*(case.pod(f"equal-{i}", 5) for i in range(10)))
     settle(environment, case, 10)
 
 
 def test_ten_unequal_pods_at_once_agree_with_kubelet(environment: Environment, case: Case) -> None:
     """Different amounts are never confused."""
-    case.run(*(case.pod(f"unequal-{i}", 1 + i) for i in range(10)))
+    case.create_running(*(case.pod(f"unequal-{i}", 1 + i) for i in range(10)))
     settle(environment, case, 10)
     for i in range(10):
         assert case.env(f"unequal-{i}")["ALIYUN_COM_GPU_MEM_CONTAINER"] == str(1 + i)
@@ -99,23 +99,23 @@ def test_pods_that_bypass_the_scheduler_are_counted_and_corrected(
     for stray in strays:
         stray["spec"]["nodeName"] = small
     if environment.version < FIRST_WITH_POLICIES:
-        claim = {"ALIYUN_COM_GPU_MEM_IDX": "7", "ALIYUN_COM_GPU_MEM_POD": "4"}
-        strays[1]["metadata"]["annotations"] = claim
-    case.run(*strays)
+        allocation = {"ALIYUN_COM_GPU_MEM_IDX": "7", "ALIYUN_COM_GPU_MEM_POD": "4"}
+        strays[1]["metadata"]["annotations"] = allocation
+    case.create_running(*strays)
     settle(environment, case, len(strays))
     taken = Counter({card: 4 * n for card, n in Counter(case.cards().values()).items()})
     free = [card.units - taken[card.index] for card in environment.nodes[small]]
-    case.run(*(case.pod(f"rest-{i}", units, node=small) for i, units in enumerate(free)))
+    case.create_running(*(case.pod(f"rest-{i}", units, node=small) for i, units in enumerate(free)))
     settle(environment, case, len(strays) + len(free))
 
 
 def test_a_crowd_on_one_small_node_fills_it_exactly(
     environment: Environment, case: Case, small: str
 ) -> None:
-    """Two full cards of mixed shares: what fits runs, nothing is squeezed in beside it."""
+    """Two full GPUs of mixed shares: what fits runs, nothing is squeezed in beside it."""
     size = environment.nodes[small][0].units
     shares = [size - 7, size - 7, 4, 4, 3, 3]
-    case.run(*(case.pod(f"crowd-{i}", n, node=small) for i, n in enumerate(shares)))
+    case.create_running(*(case.pod(f"crowd-{i}", n, node=small) for i, n in enumerate(shares)))
     settle(environment, case, len(shares))
     case.kubectl.apply(case.pod("late", 1, node=small))
     until(
@@ -134,7 +134,7 @@ def test_killed_stack_loses_nothing_and_books_nothing_twice(
     A Deployment, because kubelet itself fails a pod that it admits in the moments when no plugin is
     registered; the controller then makes another.
     """
-    case.run(case.pod("before", 6, node=small))
+    case.create_running(case.pod("before", 6, node=small))
     held = case.card("before")
     case.kubectl.apply(case.deployment("during", 3, replicas=8))
     stack = ("-n", environment.namespace, "--grace-period=0", "--force")

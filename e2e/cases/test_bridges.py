@@ -1,11 +1,11 @@
-"""Whole cards on a machine whose cards are joined in pairs by NVLink bridges."""
+"""Exclusive GPUs on a machine whose GPUs are joined in pairs by NVLink bridges."""
 
 from collections.abc import Iterator, Sequence
 
 import pytest
 
 from environments.case import Case
-from environments.environment import Card
+from environments.environment import MachineGpu
 from environments.kind import KindEnvironment
 from environments.machines import IN_NODE, LIBRARY_IN_NODE
 from environments.machineswap import playing
@@ -33,12 +33,14 @@ def end(slot):
 links = sum(end(slot) == other for slot in slots)
 print(*[nvml.nvmlDeviceGetIndex(card) for card in cards], f"NV{links}")
 """
-"""Prints the cards of the container and how NVML says they are joined."""
+"""Prints the GPUs of the container and how NVML says they are joined."""
 
 
 @pytest.fixture(scope="module")
-def bridged(environment: KindEnvironment, small: str) -> Iterator[tuple[str, tuple[Card, ...]]]:
-    """A node with eight cards in four bridges, and its cards."""
+def bridged(
+    environment: KindEnvironment, small: str
+) -> Iterator[tuple[str, tuple[MachineGpu, ...]]]:
+    """A node with eight GPUs in four bridges, and its GPUs."""
     with playing(environment, small, "nvlink-bridge-8x48") as cards:
         yield small, cards
 
@@ -55,13 +57,13 @@ def bridged(environment: KindEnvironment, small: str) -> Iterator[tuple[str, tup
 def test_pods_of_two_and_more_keep_bridges_whole(
     environment: KindEnvironment,
     case: Case,
-    bridged: tuple[str, tuple[Card, ...]],
+    bridged: tuple[str, tuple[MachineGpu, ...]],
     order: Sequence[int],
     groups: Sequence[str],
 ) -> None:
     """Pods of two and more get whole bridges, whatever the order, and kubelet agrees."""
     node, cards = bridged
-    until("no card handed out", lambda: not held(environment, node, GPU), seconds=120)
+    until("no GPU handed out", lambda: not held(environment, node, GPU), seconds=120)
     names = [f"p{number}" for number in range(len(order))]
     pods = zip(names, order, strict=True)
     case.run_in_turn(*(case.pod(name, gpus, node=node, resource=GPU) for name, gpus in pods))
@@ -74,7 +76,7 @@ def test_pods_of_two_and_more_keep_bridges_whole(
 
 
 def nvml_job(environment: KindEnvironment, case: Case, node: str) -> Object:
-    """A Job of two cards that asks NVML about them from inside its container."""
+    """A Job of two GPUs that asks NVML about them from inside its container."""
     job = case.job("links", 2, node=node, script="", resource=GPU)
     (container,) = job["spec"]["template"]["spec"]["containers"]
     image = environment.values["devicePlugin"]["image"]
@@ -96,12 +98,12 @@ def nvml_job(environment: KindEnvironment, case: Case, node: str) -> Object:
 
 
 def test_a_job_of_two_cards_prints_them_and_the_bridge_between_them(
-    environment: KindEnvironment, case: Case, bridged: tuple[str, tuple[Card, ...]]
+    environment: KindEnvironment, case: Case, bridged: tuple[str, tuple[MachineGpu, ...]]
 ) -> None:
-    """With card 0 taken, the job gets the next bridge, and NVML shows its four NVLinks."""
+    """With GPU 0 taken, the job gets the next bridge, and NVML shows its four NVLinks."""
     node, _ = bridged
-    until("no card handed out", lambda: not held(environment, node, GPU), seconds=120)
-    case.run(case.pod("one", 1, node=node, resource=GPU))
+    until("no GPU handed out", lambda: not held(environment, node, GPU), seconds=120)
+    case.create_running(case.pod("one", 1, node=node, resource=GPU))
     case.kubectl.apply(nvml_job(environment, case, node))
     case.kubectl("wait", "job/links", "-n", case.name, "--for=condition=complete", "--timeout=90s")
     (pod,) = (each for each in case.pods() if each["metadata"]["name"] != "one")

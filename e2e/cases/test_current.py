@@ -15,21 +15,15 @@ pytestmark = [pytest.mark.e2e, pytest.mark.since("1.34")]
 
 SETTLE_SECONDS = 120
 GATE = "example.com/quota"
-# The answer of PodResources' Get for a pod, by the wire format alone: the plugin's own stubs list.
-ASK_GET = """
-import sys, grpc
-from gpudeviceplugin.proto import podresources_pb2 as pb
-def text(number, value):
-    return bytes([number << 3 | 2, len(value)]) + value.encode()
-options = [("grpc.default_authority", "localhost")]
-path = "unix:///var/lib/kubelet/pod-resources/kubelet.sock"
-with grpc.insecure_channel(path, options=options) as channel:
-    get = channel.unary_unary("/v1.PodResourcesLister/Get")
-    answer = get(text(1, sys.argv[1]) + text(2, sys.argv[2]), timeout=10)
-# Field 1 of the answer is one pod, as field 1 of a list's answer is each of its pods.
-(pod,) = pb.ListPodResourcesResponse.FromString(answer).pod_resources
-print(sum(len(d.device_ids) for c in pod.containers for d in c.devices))
+# A request of PodResources' Get is a pod's name and namespace; its answer has one pod.
+ASK_GET = (
+    truth.KUBELET
+    + """
+import sys
+(pod,) = every(ask("Get", message((1, sys.argv[1]), (2, sys.argv[2]))), 1)
+print(sum(len(every(device, 2)) for box in every(pod, 3) for device in every(box, 2)))
 """
+)
 READ_TOKEN = """
 import base64, json, pathlib
 folder = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -59,10 +53,12 @@ def units(environment: Environment, case: Case, node: str, name: str) -> int:
 
 
 def fill(environment: Environment, case: Case, node: str, taken: dict[int, int]) -> None:
-    """Run a pod for the rest of each card: one unit miscounted, and it would not fit."""
+    """Run a pod for the rest of each GPU: one unit miscounted, and it would not fit."""
     cards = environment.nodes[node]
     rest = {card.index: card.units - taken.get(card.index, 0) for card in cards}
-    case.run(*(case.pod(f"rest-{index}", n, node=node) for index, n in rest.items() if n))
+    case.create_running(
+        *(case.pod(f"rest-{index}", n, node=node) for index, n in rest.items() if n)
+    )
 
 
 def plugin(environment: Environment, node: str) -> str:
@@ -75,13 +71,13 @@ def plugin(environment: Environment, node: str) -> str:
 def test_a_sidecars_share_counts_beside_that_of_the_containers(
     environment: Environment, case: Case, small: str
 ) -> None:
-    """A restartable init container runs on; both have the pod's card, and five units are gone."""
+    """A restartable init container runs on; both have the pod's GPU, and five units are gone."""
     pod = case.pod("with-sidecar", 3, node=small)
     (container,) = pod["spec"]["containers"]
     sidecar = {**container, "name": "sidecar", "restartPolicy": "Always"}
     sidecar["resources"] = {"limits": {GPU_MEM: "2"}}
     pod["spec"]["initContainers"] = [sidecar]
-    case.run(pod)
+    case.create_running(pod)
     card = case.card("with-sidecar")
     home = environment.nodes[small][card].uuid
     names = ("c0", "sidecar")
@@ -113,7 +109,7 @@ def test_a_container_is_resized_in_place_and_keeps_its_share(
     pod = case.pod("resized", 4, node=small)
     (container,) = pod["spec"]["containers"]
     container["resources"]["limits"] |= {"cpu": "100m", "memory": "64Mi"}
-    case.run(pod)
+    case.create_running(pod)
     card, before = case.card("resized"), case.env("resized")
     resize(case, "resized", {"cpu": "200m", "memory": "64Mi", GPU_MEM: "4"})
 
@@ -144,7 +140,7 @@ def test_pod_level_resources_stand_beside_a_share(
     pod = case.pod("level", 4, 0, node=small)
     amounts = {"cpu": "100m", "memory": "64Mi"}
     pod["spec"]["resources"] = {"requests": amounts, "limits": amounts}
-    case.run(pod)
+    case.create_running(pod)
     assert units(environment, case, small, "level") == 4
     fill(environment, case, small, {case.card("level"): 4})
 
@@ -153,7 +149,7 @@ def test_kubelet_tells_of_one_pod_what_it_tells_of_all(
     environment: Environment, case: Case, small: str
 ) -> None:
     """PodResources' Get answers for a single pod; containerd 2 runs it."""
-    case.run(case.pod("asked", 3, node=small))
+    case.create_running(case.pod("asked", 3, node=small))
     command = ("python3", "-c", ASK_GET, "asked", case.name)
     where = ("-n", environment.namespace, plugin(environment, small), "--")
     assert environment.kubectl("exec", *where, *command).strip() == "3"
@@ -182,7 +178,7 @@ def test_a_pod_cannot_replace_what_its_share_sets(case: Case, small: str) -> Non
     )
     pod = case.pod("greedy", 2, node=small)
     pod["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "wanted"}}]
-    case.run(pod)
+    case.create_running(pod)
     found = case.env("greedy")
     assert found["COLOUR"] == "red"
     assert found["ALIYUN_COM_GPU_MEM_CONTAINER"] == "2"

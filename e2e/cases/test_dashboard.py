@@ -29,7 +29,7 @@ FRESH_SECONDS = 120
 
 
 @dataclass(frozen=True)
-class Site:
+class DashboardClient:
     """The page, as somebody reaches it who believes the authority of its secret and no other.
 
     Attributes:
@@ -52,12 +52,12 @@ class Site:
 
 
 @pytest.fixture
-def site(environment: Environment) -> Iterator[Site]:
+def site(environment: Environment) -> Iterator[DashboardClient]:
     """The page of the stack, by a forwarded port."""
     secret = environment.kubectl.json("get", "secret", PAGE, "-n", environment.namespace)
     authority = b64decode(secret["data"]["ca.crt"]).decode()
     with forwarded(environment.kubectl, environment.namespace, PAGE, 443) as place:
-        yield Site(f"https://{place}", ssl.create_default_context(cadata=authority))
+        yield DashboardClient(f"https://{place}", ssl.create_default_context(cadata=authority))
 
 
 @pytest.fixture
@@ -96,10 +96,10 @@ def requested(case: Case, account: str) -> str:
 
 
 def test_the_map_shows_the_real_nodes_and_pods(
-    environment: Environment, case: Case, small: str, site: Site, token: str
+    environment: Environment, case: Case, small: str, site: DashboardClient, token: str
 ) -> None:
-    """Every node with its cards; a pod on the card that it was given, with its units."""
-    case.run(case.pod("three", 3, node=small))
+    """Every node with its GPUs; a pod on the GPU that it was given, with its units."""
+    case.create_running(case.pod("three", 3, node=small))
     title = f"{case.name}/three: 3"
     text = until(
         "the pod on the map",
@@ -115,10 +115,10 @@ def test_the_map_shows_the_real_nodes_and_pods(
     assert f"GPU{home} 3/{units} on {small}" in text
     status, pod = site.get(f"/pods/{case.name}/three", token)
     assert status == 200
-    assert f"card {home} of node {small}" in pod
+    assert f"GPU {home} of node {small}" in pod
 
 
-def test_who_may_not_list_pods_may_not_look(case: Case, site: Site) -> None:
+def test_who_may_not_list_pods_may_not_look(case: Case, site: DashboardClient) -> None:
     """Without a token there is the form; a token of an account without rights is refused."""
     assert "Log in" in site.get()[1]
     assert site.get("/events")[0] == 401
@@ -141,7 +141,7 @@ def test_its_account_can_read_and_nothing_else(environment: Environment) -> None
 
 
 @pytest.fixture
-def page(site: Site) -> Iterator[Any]:
+def page(site: DashboardClient) -> Iterator[Any]:
     """A window of a real Chromium, whose complaints fail the test."""
     found = subprocess.run(
         [sys.executable, BROWSER], capture_output=True, text=True, check=True, timeout=600
@@ -171,7 +171,7 @@ def test_a_browser_sees_a_pod_come_without_a_reload(
     page.get_by_role("button", name="Log in").click()
     page.get_by_text("Live", exact=True).wait_for()
     page.evaluate("window.loadedOnce = true")
-    case.run(case.pod("fresh", 5, node=small))
+    case.create_running(case.pod("fresh", 5, node=small))
     page.get_by_label(f"{case.name}/fresh: 5").wait_for()
     assert page.evaluate("window.loadedOnce") is True
     folder = ROOT / "artifacts"

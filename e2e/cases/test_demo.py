@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from cluster import docker
 from environments.kind import KindEnvironment
 
 pytestmark = [pytest.mark.e2e, pytest.mark.since("1.34"), pytest.mark.timeout(600)]
@@ -26,12 +25,10 @@ def local_image(environment: KindEnvironment) -> Iterator[str]:
     assert image is not None
     if not image.built_here:
         pytest.skip(f"the cases run on such an image themselves: {image.described()}")
-    name = f"kindest/node:v{image.version}-{secrets.token_hex(3)}"
-    docker.tag(image.name, name)
-    try:
+    with environment.node_image_named(
+        f"kindest/node:v{image.version}-{secrets.token_hex(3)}"
+    ) as name:
         yield name
-    finally:
-        docker.remove([name])
 
 
 def demo(environment: KindEnvironment, action: str) -> str:

@@ -9,8 +9,8 @@ from environments.case import Case
 from environments.kind import KindEnvironment
 from environments.reader import terminal
 from environments.waiting import until
-from guides.blocks import Guide, Place, found
-from guides.session import Session
+from guides.blocks import Guide, GuideTarget, found
+from guides.session import GuideSession
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -29,17 +29,17 @@ OURS = "kube-root-ca.crt"
 
 
 @pytest.mark.parametrize(
-    "guide", found(ROOT / "docs", Place.KIND), ids=lambda guide: guide.path.stem
+    "guide", found(ROOT / "docs", GuideTarget.KIND), ids=lambda guide: guide.path.stem
 )
 def test_a_guide_does_what_it_shows_and_cleans_up(
     environment: KindEnvironment, case: Case, tmp_path: Path, guide: Guide
 ) -> None:
     """Its commands run in a namespace that is empty again when the reader is done.
 
-    Cards are as they were, too: one whose label is gone goes back to its mode a moment later.
+    GPUs are as they were, too: one whose label is gone goes back to its mode a moment later.
     """
     before = _modes(environment)
-    session = Session(
+    session = GuideSession(
         tmp_path,
         environment=terminal(environment, case, tmp_path),
         stands_for={
@@ -49,13 +49,13 @@ def test_a_guide_does_what_it_shows_and_cleans_up(
         },
         patience_s=PATIENCE_SECONDS,
     )
-    session.run(guide)
+    session.follow(guide)
     until("what the page made gone", lambda: not _left(case), seconds=GONE_SECONDS)
-    until("cards as before", lambda: _modes(environment) == before, seconds=GONE_SECONDS)
+    until("GPUs as before", lambda: _modes(environment) == before, seconds=GONE_SECONDS)
 
 
 def _modes(environment: KindEnvironment) -> dict[str, list[str]]:
-    """Isolation of the cards of each node, as published."""
+    """Isolation of the GPUs of each node, as published."""
     return {
         node["metadata"]["name"]: [gpu["mode"] for gpu in json.loads(text)["gpus"]]
         for node in environment.objects.nodes()

@@ -14,7 +14,7 @@ def test_the_summary_has_the_original_layout_and_true_numbers(
     environment: Environment, case: Case, small: str
 ) -> None:
     """Columns, cells, dashes and the cluster's line as in the original; figures as placed."""
-    case.run(case.pod("three", 3, node=small))
+    case.create_running(case.pod("three", 3, node=small))
     until("three units in use", lambda: table.used(environment, small) == 3, seconds=120)
     text = table.inspect(environment)
     lines = text.splitlines()
@@ -42,8 +42,8 @@ def test_the_summary_has_the_original_layout_and_true_numbers(
 def test_the_details_name_every_pod_with_its_units(
     environment: Environment, case: Case, small: str
 ) -> None:
-    """``-d NODE`` lists the pods of the node, card by card, and sums them."""
-    case.run(case.pod("three", 3, node=small), case.pod("four", 4, node=small))
+    """``-d NODE`` lists the pods of the node, GPU by GPU, and sums them."""
+    case.create_running(case.pod("three", 3, node=small), case.pod("four", 4, node=small))
     until("seven units in use", lambda: table.used(environment, small) == 7, seconds=120)
     lines = table.inspect(environment, "-d", small).splitlines()
     assert [line.split()[1] for line in lines if line.startswith("NAME:")] == [small]

@@ -35,7 +35,7 @@ def prometheus(environment: KindEnvironment) -> Iterator[Prometheus]:
 
 @pytest.fixture
 def breaking(environment: KindEnvironment, small: str) -> Iterator[int]:
-    """A card of the small node to lose; all its cards are back when the case ends."""
+    """A GPU of the small node to lose; all its GPUs are back when the case ends."""
     card = environment.nodes[small][-1].index
     yield card
     whole = str(sum(card.units for card in environment.nodes[small]))
@@ -45,12 +45,12 @@ def breaking(environment: KindEnvironment, small: str) -> Iterator[int]:
         status = environment.objects.node(small)["status"]
         return bool(status["allocatable"]["aliyun.com/gpu-mem"] == whole)
 
-    until("all cards are offered", offered, seconds=RETURN_SECONDS)
+    until("all GPUs are offered", offered, seconds=RETURN_SECONDS)
 
 
 def mend(environment: KindEnvironment, node: str, card: int) -> None:
-    """Let a lost card answer again."""
-    environment.break_cards(node, f"gpu {card} lost", f"gpu {card} recovered")
+    """Let a lost GPU answer again."""
+    environment.break_gpus(node, f"gpu {card} lost", f"gpu {card} recovered")
 
 
 def test_every_pod_of_the_stack_is_asked_and_every_rule_is_well(
@@ -98,8 +98,8 @@ def telling(prometheus: Prometheus, metric: str) -> set[str]:
 def test_the_figures_of_a_share_are_those_of_its_pod(
     prometheus: Prometheus, case: Case, small: str
 ) -> None:
-    """Extender, plugin and annotation tell one story of a pod: its card, and its units on it."""
-    case.run(case.pod("holder", SHARE, node=small))
+    """Extender, plugin and annotation tell one story of a pod: its GPU, and its units on it."""
+    case.create_running(case.pod("holder", SHARE, node=small))
     card = case.card("holder")
     pod = f'exported_namespace="{case.name}",exported_pod="holder"'
     granted = f'gpushare_pod_granted_units{{node="{small}",gpu="{card}",{pod}}}'
@@ -118,17 +118,17 @@ def test_the_figures_of_a_share_are_those_of_its_pod(
 def test_a_lost_card_raises_its_alert_and_the_alert_ends_when_it_is_back(
     environment: KindEnvironment, prometheus: Prometheus, small: str, breaking: int
 ) -> None:
-    """The rule fires for the very card, says so in words, and is silent again afterwards."""
+    """The rule fires for the very GPU, says so in words, and is silent again afterwards."""
     where = {"node": small, "gpu": str(breaking)}
     assert prometheus.firing("GpushareCardUnhealthy") is None
-    environment.break_cards(small, f"gpu {breaking} lost")
+    environment.break_gpus(small, f"gpu {breaking} lost")
     alert = until(
         "the alert fires",
         lambda: prometheus.firing("GpushareCardUnhealthy", **where),
         seconds=FIRE_SECONDS,
     )
     assert alert["labels"]["uuid"] == environment.nodes[small][breaking].uuid
-    assert alert["annotations"]["summary"] == f"Card {breaking} of {small} is unhealthy"
+    assert alert["annotations"]["summary"] == f"GPU {breaking} of {small} is unhealthy"
     assert alert["annotations"]["runbook_url"].endswith("GpushareCardUnhealthy.md")
     mend(environment, small, breaking)
     until(

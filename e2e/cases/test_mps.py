@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from environments.case import Case
-from environments.environment import Card
+from environments.environment import MachineGpu
 from environments.kind import KindEnvironment
 from environments.waiting import until
 
@@ -33,14 +33,14 @@ print(os.getuid(), peer.recv(100).decode())
 
 
 def cards(environment: KindEnvironment, node: str) -> list[dict[str, Any]]:
-    """The node's cards as it publishes them."""
+    """The node's GPUs as it publishes them."""
     annotations = environment.objects.node(node)["metadata"]["annotations"]
     found: list[dict[str, Any]] = json.loads(annotations["gpushare/inventory"])["gpus"]
     return found
 
 
 def published(environment: KindEnvironment, node: str, mode: str) -> bool:
-    """All cards are healthy and have this mode."""
+    """All GPUs are healthy and have this mode."""
     return all(card["healthy"] and card["mode"] == mode for card in cards(environment, node))
 
 
@@ -50,8 +50,10 @@ def offered(environment: KindEnvironment, node: str) -> int:
     return int(status["allocatable"].get(GPU_MEM, "0"))
 
 
-def about_card(environment: KindEnvironment, reason: str, about: str, card: Card) -> list[str]:
-    """Messages of events of one reason about an object, that name a card."""
+def about_card(
+    environment: KindEnvironment, reason: str, about: str, card: MachineGpu
+) -> list[str]:
+    """Messages of events of one reason about an object, that name a GPU."""
     found = environment.objects.events(fields=f"reason={reason}")
     return [
         each["message"]
@@ -66,7 +68,7 @@ def isolated(environment: KindEnvironment, small: str) -> Iterator[str]:
     environment.kubectl("label", "node", small, f"{LABEL}=mps", "--overwrite")
     try:
         until(
-            "all cards have mode mps",
+            "all GPUs have mode mps",
             lambda: published(environment, small, "mps"),
             seconds=STEP_SECONDS,
         )
@@ -74,19 +76,19 @@ def isolated(environment: KindEnvironment, small: str) -> Iterator[str]:
     finally:
         environment.kubectl("label", "node", small, f"{LABEL}-")
         until(
-            "all cards have mode none",
+            "all GPUs have mode none",
             lambda: published(environment, small, "none"),
             seconds=STEP_SECONDS,
         )
 
 
 @pytest.fixture
-def first(environment: KindEnvironment, isolated: str) -> Iterator[Card]:
-    """A card of that node; whatever is done to its daemon or to its processes is undone."""
+def first(environment: KindEnvironment, isolated: str) -> Iterator[MachineGpu]:
+    """A GPU of that node; whatever is done to its daemon or to its processes is undone."""
     card = environment.nodes[isolated][0]
     yield card
     environment.on_node(isolated, f"rm -f {ROOT}/{card.uuid}/faults")
-    environment.break_cards(isolated)
+    environment.break_gpus(isolated)
     whole = sum(each.units for each in environment.nodes[isolated])
     until(
         "all units are offered",
@@ -95,19 +97,19 @@ def first(environment: KindEnvironment, isolated: str) -> Iterator[Card]:
     )
 
 
-def on(card: Card, pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod, demanding MPS and running as an ordinary user, on the emptiest card of its node."""
+def on(card: MachineGpu, pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod, demanding MPS and running as an ordinary user, on the emptiest GPU of its node."""
     pod["metadata"]["annotations"] = {LABEL: "mps", "gpushare/policy": "binpack"}
     pod["spec"]["securityContext"] = {"runAsUser": USER, "runAsGroup": USER}
-    assert card.index == 0, "an empty node is packed from card 0 on"
+    assert card.index == 0, "an empty node is packed from GPU 0 on"
     return pod
 
 
 def test_a_share_is_limited_and_reaches_its_daemon_as_any_user(
-    environment: KindEnvironment, case: Case, isolated: str, first: Card
+    environment: KindEnvironment, case: Case, isolated: str, first: MachineGpu
 ) -> None:
     """Threads and memory follow the share, and an unprivileged client gets through to a server."""
-    case.run(on(first, case.pod("limited", 3, node=isolated)))
+    case.create_running(on(first, case.pod("limited", 3, node=isolated)))
     env = case.env("limited")
     assert env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == str(100 * 3 // first.units)
     assert env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == f"0={3 * 1024}M"
@@ -120,17 +122,17 @@ def test_a_share_is_limited_and_reaches_its_daemon_as_any_user(
 
 
 def test_a_dead_daemon_withdraws_its_card_until_it_is_back(
-    environment: KindEnvironment, case: Case, isolated: str, first: Card
+    environment: KindEnvironment, case: Case, isolated: str, first: MachineGpu
 ) -> None:
-    """Node and pod are told, the other card goes on, and the new daemon brings the card back."""
-    case.run(on(first, case.pod("struck", 2, node=isolated)))
+    """Node and pod get events, the other GPU keeps working, and the new daemon restores the GPU."""
+    case.create_running(on(first, case.pod("struck", 2, node=isolated)))
     whole = offered(environment, isolated)
     folder = f"{ROOT}/{first.uuid}"
     environment.on_node(
         isolated, f"echo crash > {folder}/faults; kill -9 $(cat {folder}/{PID_FILE})"
     )
     until(
-        "the card is withdrawn",
+        "the GPU is withdrawn",
         lambda: offered(environment, isolated) == whole - first.units,
         seconds=STEP_SECONDS,
     )
@@ -142,7 +144,7 @@ def test_a_dead_daemon_withdraws_its_card_until_it_is_back(
         )
     environment.on_node(isolated, f"rm {folder}/faults")
     until(
-        "the card is offered again",
+        "the GPU is offered again",
         lambda: offered(environment, isolated) == whole,
         seconds=STEP_SECONDS,
     )
@@ -154,21 +156,21 @@ def test_a_dead_daemon_withdraws_its_card_until_it_is_back(
 
 
 def test_a_pod_that_uses_more_than_its_share_is_told(
-    environment: KindEnvironment, case: Case, isolated: str, first: Card
+    environment: KindEnvironment, case: Case, isolated: str, first: MachineGpu
 ) -> None:
     """The driver reports a process with too much memory: an event on its pod, and nothing else."""
-    case.run(on(first, case.pod("greedy", 2, node=isolated)))
+    case.create_running(on(first, case.pod("greedy", 2, node=isolated)))
     uid = case.get("greedy")["metadata"]["uid"]
     either = f"{uid}|{uid.replace('-', '_')}"
     pids = environment.on_node(
         isolated, f"grep -lE '{either}' /proc/[0-9]*/cgroup 2>/dev/null || true"
     )
     pid = min(int(path.split("/")[2]) for path in pids.split())
-    environment.break_cards(isolated, f"gpu 0 process pid {pid} used_mib 4096 name greedy")
+    environment.break_gpus(isolated, f"gpu 0 process pid {pid} used_mib 4096 name greedy")
     (said,) = until(
         "the pod is told of its over-use",
         lambda: case.events("GpuMemoryOverused", "greedy"),
         seconds=TOLD_SECONDS,
     )
-    assert said == "uses 4096 MiB of card 0, but was given 2048"
+    assert said == "uses 4096 MiB of GPU 0, but its share is 2048"
     assert case.ready("greedy"), "it is told, not ended"

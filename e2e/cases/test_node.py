@@ -1,4 +1,4 @@
-"""What happens on a node: bursts, a card that fails, a kubelet and a plugin that come back."""
+"""What happens on a node: bursts, a GPU that fails, a kubelet and a plugin that come back."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -36,24 +36,24 @@ def containers(case: Case) -> dict[str, list[tuple[str, int]]]:
 
 @pytest.fixture
 def losing(environment: KindEnvironment, small: str) -> Iterator[Callable[[int], None]]:
-    """Loses a card of the small node; whatever comes, all its cards are back when the case ends."""
+    """Loses a GPU of the small node; whatever comes, all its GPUs are back when the case ends."""
     lost: list[int] = []
 
     def lose(card: int) -> None:
         lost.append(card)
-        environment.break_cards(small, f"gpu {card} lost")
+        environment.break_gpus(small, f"gpu {card} lost")
 
     yield lose
     mend(environment, small, lost)
 
 
 def mend(environment: KindEnvironment, node: str, lost: list[int]) -> None:
-    """Let lost cards answer again and wait until the node offers them."""
+    """Let lost GPUs answer again and wait until the node offers them."""
     lines = [f"gpu {card} {state}" for card in lost for state in ("lost", "recovered")]
-    environment.break_cards(node, *lines)
+    environment.break_gpus(node, *lines)
     whole = sum(card.units for card in environment.nodes[node])
     until(
-        "all cards are offered", lambda: offered(environment, node) == whole, seconds=RETURN_SECONDS
+        "all GPUs are offered", lambda: offered(environment, node) == whole, seconds=RETURN_SECONDS
     )
 
 
@@ -61,11 +61,11 @@ def mend(environment: KindEnvironment, node: str, lost: list[int]) -> None:
 def test_sixteen_halves_at_once_end_two_on_each_of_eight_cards(
     environment: KindEnvironment, case: Case, large: str, burst: int
 ) -> None:
-    """The burst on which others put four pods on a card: here kubelet and annotations agree."""
+    """The burst on which others put four pods on a GPU: here kubelet and annotations agree."""
     cards = environment.nodes[large]
     half = cards[0].units // 2
     names = [f"half-{burst}-{i}" for i in range(2 * len(cards))]
-    case.run(*(case.pod(name, half, node=large) for name in names))
+    case.create_running(*(case.pod(name, half, node=large) for name in names))
     uuid = {card.index: card.uuid for card in cards}
 
     def agree() -> bool:
@@ -80,7 +80,7 @@ def test_sixteen_halves_at_once_end_two_on_each_of_eight_cards(
 def test_a_lost_card_is_withdrawn_its_pods_are_told_and_it_comes_back(
     environment: KindEnvironment, case: Case, small: str, losing: Callable[[int], None]
 ) -> None:
-    """One card falls off the bus: the other goes on as before, new pods avoid the lost one.
+    """One GPU falls off the bus: the other goes on as before, new pods avoid the lost one.
 
     Small shares, because Kubernetes goes on counting the struck pod against what the node still
     offers until it is deleted.
@@ -92,19 +92,19 @@ def test_a_lost_card_is_withdrawn_its_pods_are_told_and_it_comes_back(
     before = containers(case)
 
     losing(lost)
-    until("the lost card is withdrawn", lambda: offered(environment, small) == size, seconds=120)
+    until("the lost GPU is withdrawn", lambda: offered(environment, small) == size, seconds=120)
     until(
         "the pod on it is told",
         lambda: [text for text in told(case, "struck") if str(lost) in text],
         seconds=SETTLE_SECONDS,
     )
     assert told(case, "stays") == []
-    case.run(case.pod("fits-beside", 2, node=small))
+    case.create_running(case.pod("fits-beside", 2, node=small))
     assert case.card("fits-beside") == case.card("stays")
     assert containers(case).items() >= before.items()
 
     mend(environment, small, [lost])
-    case.run(spread(case.pod("on-it-again", 3, node=small)))
+    case.create_running(spread(case.pod("on-it-again", 3, node=small)))
     assert case.card("on-it-again") == lost
 
 
@@ -117,7 +117,7 @@ def test_a_restarted_kubelet_gets_the_same_devices_and_disturbs_nobody(
     plugin has registered again; the controller then makes another.
     """
     size = environment.nodes[small][0].units
-    case.run(case.pod("before", size - 4, node=small))
+    case.create_running(case.pod("before", size - 4, node=small))
     lives = containers(case)
     held = {h.pod: h.cards for h in truth.held(environment, small)}
     environment.restart_kubelet(small)
@@ -134,28 +134,30 @@ def test_a_replaced_plugin_disturbs_no_pod_and_knows_them_all(
 ) -> None:
     """An upgrade of the plugin: its successor finds the shares that are out and respects them."""
     size = environment.nodes[small][0].units
-    case.run(case.pod("left", size - 4, node=small), case.pod("right", size - 5, node=small))
+    case.create_running(
+        case.pod("left", size - 4, node=small), case.pod("right", size - 5, node=small)
+    )
     lives = containers(case)
     daemons = environment.kubectl("get", "daemonset", "-n", environment.namespace, "-o", "name")
     environment.kubectl("rollout", "restart", "-n", environment.namespace, *daemons.split())
     environment.wait_ready()
-    case.run(case.pod("five", 5, node=small), case.pod("four", 4, node=small))
+    case.create_running(case.pod("five", 5, node=small), case.pod("four", 4, node=small))
     assert case.card("five") == case.card("right")
     assert case.card("four") == case.card("left")
     assert containers(case).items() >= lives.items()
 
 
 def spread(pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod, asking for the emptiest card."""
+    """The pod, asking for the emptiest GPU."""
     pod["metadata"]["annotations"] = {"gpushare/policy": "spread"}
     return pod
 
 
 def told(case: Case, pod: str) -> list[str]:
-    """Warnings about its card that a pod got."""
+    """Warnings about its GPU that a pod got."""
     events = case.kubectl.items("events", "-n", case.name, "--field-selector", "type=Warning")
     return [
         event["message"]
         for event in events
-        if event["involvedObject"]["name"] == pod and "card" in event["message"]
+        if event["involvedObject"]["name"] == pod and "GPU" in event["message"]
     ]

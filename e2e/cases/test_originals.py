@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 PLACED = [name for name in originals.NAMES if name not in originals.WAITING]
 CARDS = ("ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_GROUP")
-"""Annotations that name the cards of a share and of whole GPUs."""
+"""Annotations that name the GPUs of a share and of exclusive GPUs."""
 PLACED_SECONDS = 120
 
 
@@ -34,16 +34,16 @@ def create(case: Case, name: str, node: str | None = None) -> None:
 
 @pytest.mark.parametrize("name", PLACED)
 def test_a_workload_of_the_originals_runs_as_it_is(case: Case, name: str) -> None:
-    """Nothing but the image is changed: all its pods get the scheduler, cards, and run."""
+    """Nothing but the image is changed: all its pods get the scheduler, GPUs, and run."""
     create(case, name)
     wanted = len(originals.pods(name, image=case.environment.image))
-    pods = until("its pods have cards", lambda: placed(case, wanted), seconds=PLACED_SECONDS)
+    pods = until("its pods have GPUs", lambda: placed(case, wanted), seconds=PLACED_SECONDS)
     assert {pod["spec"]["schedulerName"] for pod in pods} == {SCHEDULER}
     until("its pods run or have ended", lambda: started(case, wanted), seconds=PLACED_SECONDS)
 
 
 def placed(case: Case, wanted: int) -> list[Object]:
-    """Its pods, once that many have their cards written down."""
+    """Its pods, once that many have their GPUs written down."""
     notes = [(pod, pod["metadata"].get("annotations", {})) for pod in case.pods()]
     found = [pod for pod, note in notes if any(card in note for card in CARDS)]
     return found if len(found) == wanted else []

@@ -79,26 +79,26 @@ def assert_all_used(environment: KindEnvironment, granted: set[Right]) -> None:
 
 @pytest.fixture
 def mended(environment: KindEnvironment, small: str) -> Iterator[None]:
-    """All cards of the small node are back when the case ends."""
+    """All GPUs of the small node are back when the case ends."""
     yield
     if sick(environment, small):
         mend(environment, small)
 
 
 def mend(environment: KindEnvironment, node: str) -> None:
-    """Let both cards answer again, and wait until nothing is said against them."""
+    """Let both GPUs answer again, and wait until no source marks them unhealthy."""
     lines = [f"gpu {card} {state}" for card in (0, 1) for state in ("lost", "recovered")]
-    environment.break_cards(node, *lines)
-    until("no card is listed", partial(listed, environment, node, ""), seconds=SICK_SECONDS)
+    environment.break_gpus(node, *lines)
+    until("no GPU is listed", partial(listed, environment, node, ""), seconds=SICK_SECONDS)
     environment.wait_ready()
 
 
 def lose_cards(environment: KindEnvironment, node: str) -> None:
-    """Have the list of sick cards made, changed and taken away, which takes a minute."""
+    """Have the list of unhealthy GPUs made, changed and taken away, which takes a minute."""
     for cards in ("0", "0,1"):
-        environment.break_cards(node, *(f"gpu {card} lost" for card in cards.split(",")))
+        environment.break_gpus(node, *(f"gpu {card} lost" for card in cards.split(",")))
         until(
-            f"cards {cards} are listed",
+            f"GPUs {cards} are listed",
             partial(listed, environment, node, cards),
             seconds=SICK_SECONDS,
         )
@@ -106,12 +106,12 @@ def lose_cards(environment: KindEnvironment, node: str) -> None:
 
 
 def listed(environment: KindEnvironment, node: str, cards: str) -> bool:
-    """The original's ConfigMap of sick cards names these; it is not there for none."""
+    """The original's ConfigMap of unhealthy GPUs names these; it is not there for none."""
     return sick(environment, node) == cards
 
 
 def sick(environment: KindEnvironment, node: str) -> str:
-    """Cards that the original's ConfigMap names."""
+    """GPUs that the original's ConfigMap names."""
     where = ("-n", "kube-system", "--ignore-not-found", "-o", "jsonpath={.data.gpus}")
     return environment.kubectl("get", "configmap", f"unhealthy-gpu-{node}", *where)
 
@@ -120,13 +120,13 @@ def sick(environment: KindEnvironment, node: str) -> str:
 def test_the_stack_uses_every_right_it_has(
     environment: KindEnvironment, case: Case, small: str
 ) -> None:
-    """Scheduler, extender and plugin: binds, corrections, sick cards; and none is turned away."""
+    """Binds, corrections and unhealthy GPUs by scheduler, extender and plugin: none is refused."""
     begun = datetime.now(UTC)
     granted = rights.granted(environment.kubectl, RELEASE)
-    case.run(case.pod("share", 1, node=small))
+    case.create_running(case.pod("share", 1, node=small))
     stray = case.pod("stray", 1)
     stray["spec"]["nodeName"] = small
-    case.run(stray)
+    case.create_running(stray)
     extender = ("-n", NAMESPACE, f"deployment/{RELEASE}-scheduler", "-c", "extender", "--")
     stranger = bind("nobody", namespace=case.name, uid="none", node=small)
     environment.kubectl("exec", *extender, "python3", "-c", stranger)

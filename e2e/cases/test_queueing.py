@@ -1,4 +1,4 @@
-"""A pod that the extender refused is tried again as soon as a card has room for it."""
+"""A pod that the extender refused is tried again as soon as a GPU has room for it."""
 
 import time
 
@@ -8,7 +8,7 @@ from environments.case import Case
 from environments.environment import Environment
 from environments.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.since("1.34")]
+pytestmark = [pytest.mark.e2e, pytest.mark.scheduling, pytest.mark.since("1.34")]
 
 TOLD_SECONDS = 120
 DELAY_SECONDS = 10
@@ -23,7 +23,7 @@ def test_a_refused_pod_is_tried_again_when_a_share_comes_back(
 ) -> None:
     """The deletion requeues the pod through a queueing hint; the test prints the delay."""
     cards = environment.nodes[small]
-    case.run(*(case.pod(f"full-{card.index}", card.units, node=small) for card in cards))
+    case.create_running(*(case.pod(f"full-{card.index}", card.units, node=small) for card in cards))
     case.kubectl.apply(case.pod("waiting", 5, node=small))
     until(
         "the pod is refused",

@@ -56,7 +56,7 @@ def test_a_rebooted_node_keeps_its_accounts_and_serves_shares_again(
     until("the node is back", lambda: is_ready(environment, small), seconds=BOOT_SECONDS)
     environment.wait_ready()
     case.wait_available("served")
-    case.run(*(case.pod(f"rest-{i}", 4, node=small) for i in range(2)))
+    case.create_running(*(case.pod(f"rest-{i}", 4, node=small) for i in range(2)))
 
     def agree() -> bool:
         uuid = {card.index: card.uuid for card in environment.nodes[small]}

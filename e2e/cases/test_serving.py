@@ -108,20 +108,20 @@ def test_a_model_is_served_on_a_share_and_the_share_comes_back(
 def test_what_arena_deploys_runs_unchanged(
     environment: Environment, case: Case, small: str
 ) -> None:
-    """Arena's Deployment names no scheduler: the node gives it a card, and all of us see it."""
+    """Arena's Deployment names no scheduler: the node gives it a GPU, and all of us see it."""
     case.kubectl.apply(*arena(environment, case, small))
     case.wait_available("mnist-tensorflow-serving")
     assert predict(case, "mnist-tensorflow-serving", 4.0) == [4.0]
     units = environment.nodes[small][0].units
     assert fraction(case, "mnist-tensorflow-serving") == float(f"{3 / units:.2f}")
     shown = f"{3 / units:.2f}"
-    until("its part of a card is shown", lambda: parts(environment, case) == [shown], seconds=120)
+    until("its part of a GPU is shown", lambda: parts(environment, case) == [shown], seconds=120)
     (listed,) = gpushare(environment, "serve", "list", "-n", case.name, "--no-headers").splitlines()
     assert listed.split()[:2] == ["mnist", "tf-serving"]
 
 
 def parts(environment: Environment, case: Case) -> list[str]:
-    """What ``top node`` shows of the case's pods, as parts of cards."""
+    """What ``top node`` shows of the case's pods, as parts of GPUs."""
     lines = gpushare(environment, "top", "node", "-d").splitlines()
     return [line.split()[2] for line in lines if case.name in line]
 

@@ -1,4 +1,4 @@
-"""Pods share cards: where they land, what containers see, and when a share is free again."""
+"""Pods share GPUs: where they land, what containers see, and when a share is free again."""
 
 import pytest
 
@@ -7,17 +7,17 @@ from environments.environment import Environment
 from environments.table import used
 from environments.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.oldest]
+pytestmark = [pytest.mark.e2e, pytest.mark.scheduling, pytest.mark.oldest]
 
 
 def test_three_pods_of_two_units_share_the_fullest_card_that_fits(
     environment: Environment, case: Case, small: str
 ) -> None:
-    """Upstream's first demo: binpack picks the fullest card, and containers are told the truth."""
+    """Upstream's first demo: binpack picks the fullest GPU, and the environment names it."""
     cards = environment.nodes[small]
-    case.run(case.pod("filler", 8, node=small))
+    case.create_running(case.pod("filler", 8, node=small))
     trio = [case.pod(f"share-{i}", 2, node=small) for i in range(3)]
-    case.run(*trio)
+    case.create_running(*trio)
 
     home = case.card("filler")
     for name in ("share-0", "share-1", "share-2"):
@@ -34,17 +34,19 @@ def test_three_pods_of_two_units_share_the_fullest_card_that_fits(
 def test_a_request_that_fits_the_node_but_no_card_waits_says_why_and_starts_when_a_pod_ends(
     environment: Environment, case: Case, small: str
 ) -> None:
-    """Upstream's second demo: the total is not enough, one card must have the units free."""
+    """Upstream's second demo: the total is not enough, one GPU must have the units free."""
     size = environment.nodes[small][0].units
-    case.run(case.pod("left", size - 5, node=small), case.pod("right", size - 5, node=small))
+    case.create_running(
+        case.pod("left", size - 5, node=small), case.pod("right", size - 5, node=small)
+    )
     assert {case.card("left"), case.card("right")} == {0, 1}
     case.kubectl.apply(case.pod("wants-8", 8, node=small))
 
     def refusal() -> str | None:
         messages = case.events("FailedScheduling", "wants-8")
-        return next((text for text in messages if "card 0" in text and "card 1" in text), None)
+        return next((text for text in messages if "GPU 0" in text and "GPU 1" in text), None)
 
-    message = until("a scheduling message that speaks of each card", refusal, seconds=120)
+    message = until("a scheduling message that speaks of each GPU", refusal, seconds=120)
     assert f"5 of {size}" in message
     assert "Insufficient GPU Memory in one device" in message
     assert case.get("wants-8")["status"]["phase"] == "Pending"
@@ -66,17 +68,17 @@ def test_a_job_frees_its_units_when_it_completes(
     log = case.kubectl("logs", pod["metadata"]["name"], "-n", case.name)
     assert log.strip() == "4"
     until("the job's units free", lambda: used(environment, small) == 0, seconds=120)
-    case.run(case.pod("whole", environment.nodes[small][0].units, node=small))
+    case.create_running(case.pod("whole", environment.nodes[small][0].units, node=small))
 
 
 def test_a_deleted_pod_frees_its_units(environment: Environment, case: Case, small: str) -> None:
     """The share of a deleted pod can be taken by the next."""
     size = environment.nodes[small][0].units
-    case.run(case.pod("first", size, node=small), case.pod("second", size, node=small))
-    until("both cards full", lambda: used(environment, small) == 2 * size, seconds=120)
+    case.create_running(case.pod("first", size, node=small), case.pod("second", size, node=small))
+    until("both GPUs full", lambda: used(environment, small) == 2 * size, seconds=120)
     case.delete("first")
-    until("one card free", lambda: used(environment, small) == size, seconds=120)
-    case.run(case.pod("third", size, node=small))
+    until("one GPU free", lambda: used(environment, small) == size, seconds=120)
+    case.create_running(case.pod("third", size, node=small))
 
 
 def test_a_pod_with_two_gpu_containers_gets_both_on_one_card_with_own_amounts(
@@ -84,7 +86,7 @@ def test_a_pod_with_two_gpu_containers_gets_both_on_one_card_with_own_amounts(
 ) -> None:
     """The originals fail this: they match a container's call against the pod's total."""
     cards = environment.nodes[small]
-    case.run(case.pod("pair", 3, 5, node=small))
+    case.create_running(case.pod("pair", 3, 5, node=small))
     home = case.card("pair")
     for container, units in (("c0", "3"), ("c1", "5")):
         env = case.env("pair", container)

@@ -12,8 +12,8 @@ from environments.reader import checkout
 from environments.table import inspect, rows
 from environments.waiting import until
 from environments.workloads import Object
-from guides.blocks import Place, found
-from guides.session import Session
+from guides.blocks import GuideTarget, found
+from guides.session import GuideSession
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -63,7 +63,7 @@ def offered(environment: KindEnvironment) -> dict[str, int]:
 
 
 def every_unit(environment: KindEnvironment) -> dict[str, int]:
-    """Units of each node's cards."""
+    """Units of each node's GPUs."""
     return {node: sum(card.units for card in cards) for node, cards in environment.nodes.items()}
 
 
@@ -83,26 +83,26 @@ def confirmed(case: Case, *names: str) -> bool:
 def test_the_guide_takes_a_cluster_over_and_pods_stay_and_count(
     environment: KindEnvironment, case: Case, small: str, tmp_path: Path
 ) -> None:
-    """The guide's commands see them through; the books have them on the card that they use.
+    """The guide's commands see them through; the books have them on the GPU that they use.
 
-    Kubelet's ids for them lie on any card.
+    Kubelet's ids for them lie on any GPU.
     """
     size = environment.nodes[small][0].units
     old = case.pod("old", UNITS)
     old["spec"]["nodeName"] = small
     said = original.annotations(card=CARD, units=UNITS, size=size)
     old["metadata"]["annotations"] = said
-    case.run(old)
+    case.create_running(old)
     before = lives(case, "old")
     assert case.env("old")["NVIDIA_VISIBLE_DEVICES"] == str(CARD)
 
-    (guide,) = found(DOCS, Place.ORIGINAL)
+    (guide,) = found(DOCS, GuideTarget.ORIGINAL)
     variables = checkout(environment, case, tmp_path)
-    Session(tmp_path, environment=variables, patience_s=PATIENCE_SECONDS).run(guide)
+    GuideSession(tmp_path, environment=variables, patience_s=PATIENCE_SECONDS).follow(guide)
 
     rest = size - UNITS
-    case.run(case.pod("beside", rest, node=small))
-    case.run(case.pod("elsewhere", rest, node=small))
+    case.create_running(case.pod("beside", rest, node=small))
+    case.create_running(case.pod("elsewhere", rest, node=small))
     assert (case.card("beside"), case.card("elsewhere")) == (CARD, 0)
     until("both are confirmed", lambda: confirmed(case, "beside", "elsewhere"), seconds=120)
     books = rows(inspect(environment))[small].cards

@@ -1,4 +1,4 @@
-"""Whole cards: which group a pod gets on a DGX-1 with V100, and gangs that stay together."""
+"""Exclusive GPUs: which group a pod gets on a DGX-1 with V100, and gangs that stay together."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from environments.truth import GPU_MEM, held
 from environments.waiting import until
 from environments.workloads import GPU, Object
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.scheduling]
 
 GROUP = "ALIYUN_COM_GPU_GROUP"
 OLDEST = pytest.mark.oldest
@@ -18,28 +18,28 @@ OLDEST = pytest.mark.oldest
 
 @pytest.fixture
 def empty(environment: Environment, linked: str) -> str:
-    """The node with linked cards, of which kubelet has handed out none."""
+    """The node with linked GPUs, of which kubelet has handed out none."""
 
     def nothing_held() -> bool:
         return not held(environment, linked, GPU, GPU_MEM)
 
-    until("no card handed out", nothing_held, seconds=120)
+    until("no GPU handed out", nothing_held, seconds=120)
     return linked
 
 
 def whole(case: Case, name: str, gpus: int, node: str, *, size: int = 0) -> Object:
-    """A pod of whole cards; with ``size`` one of a gang named after the case."""
+    """A pod of exclusive GPUs; with ``size`` one of a gang named after the case."""
     labels = {"gpu-topology": case.name, "gpu-topology-replica": str(size)} if size else {}
     return case.pod(name, gpus, node=node, resource=GPU, labels=labels)
 
 
 def group(case: Case, name: str) -> list[int]:
-    """The cards that the annotation names, in its order."""
+    """The GPUs that the annotation names, in its order."""
     return [int(index) for index in case.annotations(name)[GROUP].split(",")]
 
 
 def assert_really_on(environment: Environment, case: Case, names: Sequence[str], node: str) -> None:
-    """Annotations, variables of the containers and kubelet name the same cards."""
+    """Annotations, variables of the containers and kubelet name the same GPUs."""
     found = [one for one in held(environment, node, GPU) if one.namespace == case.name]
     for name in names:
         uuids = [environment.nodes[node][index].uuid for index in group(case, name)]
@@ -78,13 +78,13 @@ def test_each_pod_gets_the_best_group_that_is_free(
 def test_a_pod_that_finds_too_few_free_cards_waits_and_says_how_many_are(
     case: Case, empty: str
 ) -> None:
-    """A share on a card makes it no card to have whole: seven are left for a pod of eight."""
-    case.run(case.pod("share", 1, node=empty))
+    """A share on a GPU makes it no GPU to have whole: seven are left for a pod of eight."""
+    case.create_running(case.pod("share", 1, node=empty))
     case.kubectl.apply(whole(case, "eight", 8, empty))
 
     def refusal() -> str | None:
         messages = case.events("FailedScheduling", "eight")
-        return next((text for text in messages if "7 of 8 cards are free" in text), None)
+        return next((text for text in messages if "7 of 8 GPUs are free" in text), None)
 
     until("a scheduling message with the figures", refusal, seconds=120)
     case.delete("share")
@@ -94,7 +94,7 @@ def test_a_pod_that_finds_too_few_free_cards_waits_and_says_how_many_are(
 def test_a_training_job_of_two_cards_completes_and_prints_them(
     environment: Environment, case: Case, empty: str
 ) -> None:
-    """The sample job of the first topology plugin: two linked cards, seen from inside."""
+    """The sample job of the first topology plugin: two linked GPUs, seen from inside."""
     script = f"echo $NVIDIA_VISIBLE_DEVICES ${GROUP}"
     case.kubectl.apply(case.job("train", 2, node=empty, script=script, resource=GPU))
     case.kubectl("wait", "job/train", "-n", case.name, "--for=condition=complete", "--timeout=90s")
@@ -117,8 +117,8 @@ def test_a_gang_with_a_gated_member_waits_and_reserves_nothing(
     def told() -> bool:
         return any(sentence in text for text in case.events("FailedScheduling", "free"))
 
-    until("the free member is told what it waits for", told, seconds=60)
-    case.run(whole(case, "stranger", 8, empty))
+    until("the pending member has an event with the reason", told, seconds=60)
+    case.create_running(whole(case, "stranger", 8, empty))
     case.kubectl("delete", "pod", "stranger", "-n", case.name)
     gates = '[{"op": "remove", "path": "/spec/schedulingGates"}]'
     case.kubectl("patch", "pod", "gated", "-n", case.name, "--type=json", f"--patch={gates}")
@@ -130,9 +130,9 @@ def test_a_gang_with_a_gated_member_waits_and_reserves_nothing(
 def test_a_gang_takes_one_node_group_by_group(
     environment: Environment, case: Case, empty: str
 ) -> None:
-    """Two pods of four cards that come at once: each has a half whose cards are all joined."""
+    """Two pods of four GPUs that come at once: each has a half whose GPUs are all joined."""
     names = [f"worker-{i}" for i in range(2)]
-    case.run(*(whole(case, name, 4, empty, size=2) for name in names))
+    case.create_running(*(whole(case, name, 4, empty, size=2) for name in names))
     assert sorted(group(case, name) for name in names) == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert_really_on(environment, case, names, empty)
 
@@ -140,10 +140,10 @@ def test_a_gang_takes_one_node_group_by_group(
 def test_a_gang_that_does_not_fit_places_nobody_and_says_so(
     environment: Environment, case: Case, empty: str
 ) -> None:
-    """Three pods of four cards on eight: all wait, nothing is taken, and others may have it."""
+    """Three pods of four GPUs on eight: all wait, nothing is taken, and others may have it."""
     names = [f"worker-{i}" for i in range(3)]
     case.kubectl.apply(*(whole(case, name, 4, empty, size=3) for name in names))
-    sentence = f"gang {case.name} needs 3 x 4 cards: room for 2 members on 1 node"
+    sentence = f"gang {case.name} needs 3 x 4 GPUs: capacity for 2 members on 1 node"
 
     def all_told() -> bool:
         told = (case.events("FailedScheduling", name) for name in names)
@@ -152,4 +152,4 @@ def test_a_gang_that_does_not_fit_places_nobody_and_says_so(
     until("every member is told why", all_told, seconds=120)
     assert [case.get(name)["status"]["phase"] for name in names] == ["Pending"] * 3
     assert not held(environment, empty, GPU)
-    case.run(whole(case, "other", 8, empty))
+    case.create_running(whole(case, "other", 8, empty))

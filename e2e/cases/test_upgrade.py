@@ -72,9 +72,9 @@ def changed(values: Mapping[str, Any]) -> dict[str, Any]:
 def test_an_upgrade_replaces_the_stack_and_no_pod_of_a_user(
     environment: KindEnvironment, case: Case, small: str, large: str
 ) -> None:
-    """Every part of the stack is a new one; pods, their cards and the books are the old ones."""
+    """Every part of the stack is a new one; pods, their GPUs and the books are the old ones."""
     size = environment.nodes[small][0].units
-    case.run(
+    case.create_running(
         case.pod("left", size - 4, node=small),
         case.pod("right", size - 5, node=small),
         case.pod("large", 7, node=large),
@@ -88,7 +88,7 @@ def test_an_upgrade_replaces_the_stack_and_no_pod_of_a_user(
     until("the old parts are gone", lambda: not parts & parts_of(environment), seconds=120)
     assert lives(case) == before
     assert inspect(environment) == books
-    case.run(case.pod("four", 4, node=small), case.pod("five", 5, node=small))
+    case.create_running(case.pod("four", 4, node=small), case.pod("five", 5, node=small))
     assert case.card("four") == case.card("left")
     assert case.card("five") == case.card("right")
 
@@ -98,7 +98,7 @@ def test_an_uninstall_leaves_nothing_in_the_way_and_an_install_finds_all_again(
     environment: KindEnvironment, case: Case, small: str
 ) -> None:
     """No object, finalizer or resource remains; a share's pod runs on and is in the books again."""
-    case.run(case.pod("share", 6, node=small))
+    case.create_running(case.pod("share", 6, node=small))
     until("it is confirmed", lambda: confirmed(case), seconds=120)
     before, books = lives(case), inspect(environment, "-d")
 
@@ -113,7 +113,7 @@ def test_an_uninstall_leaves_nothing_in_the_way_and_an_install_finds_all_again(
     assert not [taint for taint in node["spec"].get("taints", ()) if "gpu" in json.dumps(taint)]
     plain = case.pod("plain", 0, node=small)
     plain["spec"]["schedulerName"] = "default-scheduler"
-    case.run(plain)
+    case.create_running(plain)
     case.delete("plain")
     assert lives(case) == before
 

@@ -12,13 +12,13 @@ import sys
 
 import yaml
 
-from cluster.commands import run
-from cluster.errors import ClusterError
-from cluster.progress import step
 from environments import table, workloads
 from environments.environment import UnavailableError
 from environments.kind import KindEnvironment
 from environments.kubectl import KubectlError
+from host.commands import run_command
+from host.errors import SetupError
+from host.progress import step
 
 NAME = "gpushare-demo"
 MACHINES = ("t4-2x16", "a100-pcie-4x40")
@@ -70,7 +70,7 @@ def _show(world: KindEnvironment) -> None:
 
 def _gpushare(world: KindEnvironment, *words: str) -> str:
     environment = {"KUBECONFIG": str(world.kubectl.kubeconfig)}
-    return run([world.tools / "gpushare", *words], timeout_s=ASK_SECONDS, env=environment)
+    return run_command([world.tools / "gpushare", *words], timeout_s=ASK_SECONDS, env=environment)
 
 
 def _load_pages_image(world: KindEnvironment) -> None:
@@ -99,7 +99,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         up(options.name) if options.action == "up" else KindEnvironment(options.name).stop()
-    except (ClusterError, UnavailableError, KubectlError) as error:
+    except (SetupError, UnavailableError, KubectlError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     return 0

@@ -29,7 +29,7 @@ class GuideError(ValueError):
     """A page cannot be run as it is written; says where and why."""
 
 
-class Place(StrEnum):
+class GuideTarget(StrEnum):
     """Where the commands of a page can be run."""
 
     KIND = "kind"
@@ -72,7 +72,7 @@ class Guide:
     """A page, where it runs, and its steps in their order."""
 
     path: Path
-    place: Place
+    place: GuideTarget
     steps: tuple[File | Command, ...]
 
 
@@ -91,7 +91,7 @@ class Fence:
         return re.sub(r"\\\n(> )?\s*", "", "\n".join(self.lines)).splitlines()
 
 
-def found(folder: Path, place: Place) -> list[Guide]:
+def found(folder: Path, place: GuideTarget) -> list[Guide]:
     """The guides of a place anywhere below ``folder``, by path.
 
     Raises:
@@ -111,12 +111,12 @@ def guide(path: Path) -> Guide | None:
     place = _PLACE.search(text)
     if place is None:
         return None
-    if place[1] not in list(Place):
-        raise GuideError(f"{path}: runs on {place[1]!r}, not on one of {', '.join(Place)}")
+    if place[1] not in list(GuideTarget):
+        raise GuideError(f"{path}: runs on {place[1]!r}, not on one of {', '.join(GuideTarget)}")
     steps = tuple(step for fence in fences(path, text) for step in _steps(path, fence))
     if not any(isinstance(step, Command) for step in steps):
         raise GuideError(f"{path}: says that it runs and has no command")
-    return Guide(path, Place(place[1]), steps)
+    return Guide(path, GuideTarget(place[1]), steps)
 
 
 def fences(path: Path, text: str) -> Iterator[Fence]:

@@ -11,17 +11,16 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from guides.blocks import Command, File, Guide
 from guides.matching import matches
+from host.waiting import DeadlineError, until
 
 COMMAND_SECONDS = 150
 """Longer than any wait that a page tells its reader to make."""
-POLL_SECONDS = 0.5
 LATE = 124
 """What `timeout` of coreutils says of a command that it ended."""
 _LOOKS = re.compile(
@@ -35,7 +34,7 @@ class StepError(AssertionError):
 
 
 @dataclass(frozen=True)
-class Session:
+class GuideSession:
     """A terminal.
 
     Attributes:
@@ -53,7 +52,7 @@ class Session:
     patience_s: float = 0
     limit_s: float = COMMAND_SECONDS
 
-    def run(self, guide: Guide) -> None:
+    def follow(self, guide: Guide) -> None:
         """Every step of the page.
 
         Raises:
@@ -66,14 +65,19 @@ class Session:
                 self._command(guide, step)
 
     def _command(self, guide: Guide, command: Command) -> None:
-        end = time.monotonic() + (self.patience_s if _LOOKS.match(f"{command.text} ") else 0)
-        while True:
-            status, output = self._shell(command.text)
-            if status == command.status and matches(command.expected, output):
-                return
-            if time.monotonic() >= end:
-                raise StepError(_report(guide, command, status=status, output=output))
-            time.sleep(POLL_SECONDS)
+        outcomes: list[tuple[int, str]] = []
+
+        def as_the_page_says() -> bool:
+            outcomes[:] = [self._shell(command.text)]
+            ((status, output),) = outcomes
+            return status == command.status and matches(command.expected, output)
+
+        patience = self.patience_s if _LOOKS.match(f"{command.text} ") else 0
+        try:
+            until(command.text, as_the_page_says, seconds=patience)
+        except DeadlineError as error:
+            ((status, output),) = outcomes
+            raise StepError(_report(guide, command, status=status, output=output)) from error
 
     def _shell(self, text: str) -> tuple[int, str]:
         """Exit status and output; a command that does not end is ended, and counts as 124."""

@@ -33,7 +33,7 @@ def main() -> int:
     try:
         workspace = Workspace(folder, package)
         workspace.fill(modules, tests=options.tests, markers=options.markers)
-        status = workspace.run(jobs=options.jobs, timeout_s=options.timeout)
+        status = workspace.run_mutmut(jobs=options.jobs, timeout_s=options.timeout)
         found = scores.read(workspace.results(), package.name)
     finally:
         shutil.rmtree(folder)

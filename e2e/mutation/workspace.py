@@ -84,7 +84,7 @@ class Workspace:
         lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]
         return "\n".join(["[tool.mutmut]", *lines, ""])
 
-    def run(self, *, jobs: int, timeout_s: float) -> int:
+    def run_mutmut(self, *, jobs: int, timeout_s: float) -> int:
         """Run mutmut, its progress on this terminal; the exit status."""
         command = [sys.executable, "-m", "mutmut", "run", f"--max-children={jobs}"]
         return subprocess.run(

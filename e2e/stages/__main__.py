@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
     """Run one of the two sub commands; the exit status."""
     match arguments:
         case ["run", file, name, *command] if command:
-            return run(Path(file), name, command)
+            return run_stage(Path(file), name, command)
         case ["table", file]:
             print(table(Path(file)))
             return 0
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     return 2
 
 
-def run(file: Path, name: str, command: list[str]) -> int:
+def run_stage(file: Path, name: str, command: list[str]) -> int:
     """Run a command and add a line to the file: name, seconds, outcome; the command's status."""
     begin = time.monotonic()
     # Open files are left to it: make hands its job slots down by them.

@@ -24,14 +24,14 @@ class FakeWorld:
         self.tools = folder / "bin"
         self.nodes = {"worker": (), "worker2": ()}
         self.scripts: list[tuple[str, str]] = []
-        self.kubectl = Kubectl(folder / "kubeconfig")
+        self.kubectl = RecordingKubectl(folder / "kubeconfig")
 
     def on_node(self, node: str, script: str) -> str:
         self.scripts.append((node, script))
         return ""
 
 
-class Kubectl(SimpleNamespace):
+class RecordingKubectl(SimpleNamespace):
     """Prints a table, and remembers what was applied."""
 
     def __init__(self, kubeconfig: Path) -> None:
@@ -52,7 +52,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeWorld:
         assert how["env"]["KUBECONFIG"] == str(tmp_path / "kubeconfig")
         return f"<{' '.join(map(str, argv[1:]))}>\n"
 
-    monkeypatch.setattr(demo, "run", run)
+    monkeypatch.setattr(demo, "run_command", run)
     return FakeWorld(tmp_path)
 
 

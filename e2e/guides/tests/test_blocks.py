@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from guides.blocks import Command, File, GuideError, Place, found, guide
+from guides.blocks import Command, File, GuideError, GuideTarget, found, guide
 
 PAGE = """\
 # Title
@@ -36,7 +36,7 @@ def test_a_page_is_its_files_and_commands_in_order_with_their_lines(tmp_path: Pa
     page.write_text(PAGE)
     read = guide(page)
     assert read is not None
-    assert read.place is Place.OFFLINE
+    assert read.place is GuideTarget.OFFLINE
     assert read.steps == (
         File("pod.yaml", "kind: Pod\n", 5),
         Command("first one \\\n--with more", ("out of it", "", "more"), 0, 14),
@@ -73,5 +73,5 @@ def test_guides_are_found_by_place_below_a_folder(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "b.md").write_text(PAGE)
     (tmp_path / "a.md").write_text(PAGE.replace("offline", "kind"))
-    assert [page.path.name for page in found(tmp_path, Place.OFFLINE)] == ["b.md"]
-    assert [page.path.name for page in found(tmp_path, Place.KIND)] == ["a.md"]
+    assert [page.path.name for page in found(tmp_path, GuideTarget.OFFLINE)] == ["b.md"]
+    assert [page.path.name for page in found(tmp_path, GuideTarget.KIND)] == ["a.md"]

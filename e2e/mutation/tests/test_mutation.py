@@ -31,9 +31,9 @@ def test_the_table_lists_survivors_only_on_request() -> None:
 
 
 def test_a_module_is_found_by_its_last_name() -> None:
-    """``supervisor`` means ``mps/supervisor``."""
+    """``supervisor`` means ``isolation/mps/supervisor``."""
     assert changes.select(PACKAGES["deviceplugin"], ["supervisor"], base="HEAD") == [
-        "mps/supervisor"
+        "isolation/mps/supervisor"
     ]
 
 

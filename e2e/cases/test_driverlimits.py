@@ -1,0 +1,140 @@
+"""Memory limits by the driver: in force before a container runs, kept, verified, and refused."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from environments import table
+from environments.case import Case
+from environments.drivermode import ALLOCATE, LimitedNode, limited, plugins_run
+from environments.kind import KindEnvironment
+from environments.machines import IN_NODE
+from environments.truth import plugin_pod
+from environments.waiting import until
+from environments.workloads import Object
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+STEP_SECONDS = 60
+GIB = 1024
+NO_LIMIT = f"0 {(1 << 64) - 1}"
+
+
+@pytest.fixture(scope="module")
+def node(environment: KindEnvironment, small: str) -> Iterator[LimitedNode]:
+    """The small node, with GPUs whose driver limits memory."""
+    with limited(environment, small) as found:
+        yield found
+
+
+def allocating(case: Case, node: LimitedNode, name: str, units: int, *amounts: int) -> Object:
+    """A pod with a share that allocates these GiB first of all, and then does nothing."""
+    pod = case.pod(name, units, node=node.name)
+    sizes = " ".join(str(amount * GIB) for amount in amounts)
+    (container,) = pod["spec"]["containers"]
+    container["command"] = ["sh", "-c", f'python3 -c "$ALLOCATE" {sizes}; sleep 3600']
+    uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
+    container["env"] = [
+        {"name": "ALLOCATE", "value": ALLOCATE},
+        {"name": "POD_UID", "valueFrom": uid},
+        {"name": "CGROUP_ROOT", "value": node.root},
+        {"name": "GPUSHARE_MOCK_NVML_MACHINE", "value": "/machine/machine"},
+        {"name": "GPUSHARE_MOCK_NVML_STATE", "value": "/machine/state"},
+    ]
+    paths = {"machine": (IN_NODE, "/machine"), "cgroups": (node.root, node.root)}
+    container["volumeMounts"] = [
+        {"name": volume, "mountPath": inside} for volume, (_, inside) in paths.items()
+    ]
+    pod["spec"]["volumes"] = [
+        {"name": volume, "hostPath": {"path": path}} for volume, (path, _) in paths.items()
+    ]
+    pod["spec"]["securityContext"] = {"runAsUser": 0}
+    pod["metadata"]["annotations"] = {"gpushare/isolation": "driver", "gpushare/policy": "binpack"}
+    return pod
+
+
+def told(case: Case, name: str) -> list[str]:
+    """What the driver answered to the allocations of a pod."""
+    return case.kubectl("logs", name, "-n", case.name).splitlines()
+
+
+def wait_told(case: Case, name: str, count: int) -> list[str]:
+    """As :func:`told`, once there are so many answers."""
+    until(f"{name} allocates", lambda: len(told(case, name)) >= count, seconds=STEP_SECONDS)
+    return told(case, name)
+
+
+def more(case: Case, name: str, amount: int) -> str:
+    """What the driver answers when a running pod allocates more GiB."""
+    command = f'python3 -c "$ALLOCATE" {amount * GIB}'
+    return case.kubectl("exec", name, "-n", case.name, "--", "sh", "-c", command).strip()
+
+
+def test_a_limit_is_in_force_at_the_first_instruction_and_no_neighbour_feels_it(
+    case: Case, node: LimitedNode
+) -> None:
+    """The pod is refused beyond its share at once; its neighbour on the GPU has all of its own."""
+    greedy = allocating(case, node, "greedy", 4, 5, 4, 1)
+    neighbour = allocating(case, node, "neighbour", 8, 8)
+    case.create_running(greedy, neighbour)
+    refused = ["5120 out of memory", "4096 allocated", "1024 out of memory"]
+    assert wait_told(case, "greedy", 3) == refused
+    assert wait_told(case, "neighbour", 1) == ["8192 allocated"]
+    assert case.card("greedy") == case.card("neighbour")
+    uids = [case.get(name)["metadata"]["uid"] for name in ("greedy", "neighbour")]
+    assert [node.limit(uid) for uid in uids] == [(4, 4), (8, 8)]
+
+
+def test_a_limit_survives_the_plugin_and_a_change_by_others_is_noticed(
+    environment: KindEnvironment, case: Case, node: LimitedNode
+) -> None:
+    """Another program takes it off: an event on the pod, and the limit is back."""
+    case.create_running(allocating(case, node, "kept", 4, 3))
+    wait_told(case, "kept", 1)
+    plugin = plugin_pod(environment, node.name)
+    environment.kubectl("delete", "pod", plugin, "-n", environment.namespace, "--wait=true")
+    assert more(case, "kept", 2) == "2048 out of memory"
+    plugins_run(environment)
+    uid = case.get("kept")["metadata"]["uid"]
+    cgroup = node.cgroup(uid)
+
+    def noticed() -> list[str]:
+        """The plugin knows the limit only once it has found it in force."""
+        if node.limit(uid) == (4, 4):
+            node.happens(f"gpu {case.card('kept')} memory_limit {NO_LIMIT} {cgroup}")
+        return case.events("GpuLimitNotInForce", "kept")
+
+    until("the pod has the event", noticed, seconds=STEP_SECONDS)
+    until("the limit is back", lambda: node.limit(uid) == (4, 4), seconds=STEP_SECONDS)
+    assert more(case, "kept", 2) == "2048 out of memory"
+
+
+def test_a_pod_may_use_more_than_it_requests_up_to_its_limit(
+    environment: KindEnvironment, case: Case, node: LimitedNode
+) -> None:
+    """The request is guaranteed and accounted for, the annotation is the most."""
+    pod = allocating(case, node, "bursting", 4, 4, 2, 3, 2)
+    pod["metadata"]["annotations"]["gpushare/memory-limit"] = "8"
+    case.create_running(pod)
+    answers = ["4096 allocated", "2048 allocated", "3072 out of memory", "2048 allocated"]
+    assert wait_told(case, "bursting", 4) == answers
+    assert node.limit(case.get("bursting")["metadata"]["uid"]) == (4, 8)
+    assert "4 (to 8)" in table.inspect(environment, "-d", node.name)
+
+
+def test_an_old_driver_refuses_the_mode(environment: KindEnvironment, node: LimitedNode) -> None:
+    """The node has an event with the reason, and its GPUs stay without the mode."""
+    (other,) = environment.nodes.keys() - {node.name}
+    environment.kubectl("label", "node", other, "gpushare/isolation=driver", "--overwrite")
+    try:
+        events = partial(environment.objects.events, fields="reason=GpuIsolation")
+        until(
+            "the node has the event",
+            lambda: [each for each in events() if "is older than 615" in each["message"]],
+            seconds=STEP_SECONDS,
+        )
+        annotations = environment.objects.node(other)["metadata"]["annotations"]
+        assert '"mode":"driver"' not in annotations["gpushare/inventory"].replace(" ", "")
+    finally:
+        environment.kubectl("label", "node", other, "gpushare/isolation-")

@@ -1,0 +1,1 @@
+"""The artefacts of a release: images, charts, bills of materials, the command, and checksums."""
