@@ -12,7 +12,7 @@ import yaml
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from gpuinspect.cli.main import app
+from gpuinspect.commands.main import app
 from guides.blocks import fences
 
 ROOT = Path(__file__).parents[2]

@@ -1,7 +1,9 @@
 """Figures that pages state in words are those of the tables that they point at."""
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).parents[1]
 UNMEASURED = re.compile(
@@ -29,6 +31,27 @@ def test_the_differences_of_the_table_follow_from_its_runs() -> None:
     for *runs, difference in rows:
         binpack, other = (sum(map(float, part)) for part in (runs[:3], runs[3:]))
         assert abs(100 * (other / binpack - 1) - float(difference)) < 0.06
+
+
+def extender() -> dict[str, Any]:
+    """Figures of the extender that the page benchmarks-extender.md shows."""
+    figures = json.loads((DOCS / "benchmarks" / "extender.json").read_text())
+    found: dict[str, Any] = figures["subjects"][0]
+    return found
+
+
+def test_the_start_time_of_the_decision_is_the_measured_one() -> None:
+    """The decision for Python says what a start takes."""
+    text = (DOCS / "adr" / "0005-python-with-narrow-decoders.md").read_text()
+    assert f"{extender()['ready_seconds']['median']:.1f} s with 5,000 nodes" in text
+
+
+def test_the_latencies_of_the_runbook_are_the_measured_ones() -> None:
+    """The runbook of a slow extender says what is usual."""
+    text = (DOCS / "runbooks" / "GpushareExtenderSlow.md").read_text()
+    usual = extender()["latency_ms"]
+    for verb in ("filter", "prioritize"):
+        assert f"{usual[verb]['5000']['p99']['median']:.1f} ms for `{verb}`" in text
 
 
 def test_pages_call_isolation_unmeasured_as_long_as_it_is() -> None:

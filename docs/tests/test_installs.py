@@ -16,7 +16,7 @@ from guides.blocks import fences
 DOCS = Path(__file__).parents[1]
 pytestmark = pytest.mark.slow
 SETTING = re.compile(r"`([a-z]\w+(?:\.\w+)+)=(\w+)`")
-NEWEST = "1.34.0"
+NEWEST = "1.37.1"
 
 
 class Install(NamedTuple):

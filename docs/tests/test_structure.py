@@ -1,0 +1,78 @@
+"""The structure of the packages: few files in a folder, one meaning a name, no import cycle."""
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted([*ROOT.glob("libs/*/src"), *ROOT.glob("services/*/src")])
+FILES = {
+    file: source
+    for source in SOURCES
+    for file in source.rglob("*.py")
+    if "proto" not in file.parts  # generated
+}
+E2E = [file for file in (ROOT / "e2e").rglob("*.py") if "tests" not in file.parts]
+MODULES_IN_A_FOLDER = 12
+MODULES_OF_THE_EXTENDER = 30
+LINES_OF_A_FILE = 330
+
+
+def modules() -> dict[str, Path]:
+    """All modules of the packages by their dotted name."""
+    found = {}
+    for file, source in FILES.items():
+        name = ".".join(file.relative_to(source).with_suffix("").parts)
+        found[name.removesuffix(".__init__")] = file
+    return found
+
+
+def imported(file: Path, known: dict[str, Path]) -> Iterator[str]:
+    """Modules of ours that a module imports, wherever in it the import stands."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name if name in known else node.module for name in names)
+
+
+def test_a_folder_has_at_most_a_dozen_modules() -> None:
+    """More than that is more than one subject."""
+    counts = Counter(file.parent for file in FILES if file.name != "__init__.py")
+    assert not {folder: n for folder, n in counts.items() if n > MODULES_IN_A_FOLDER}
+
+
+def test_the_extender_has_at_most_thirty_modules() -> None:
+    """A newcomer can read all their names at once."""
+    ours = [file for file in FILES if "gpuextender" in file.parts and file.name != "__init__.py"]
+    assert len(ours) <= MODULES_OF_THE_EXTENDER
+
+
+def test_a_file_has_at_most_330_lines() -> None:
+    """A longer one has more than one subject."""
+    lines = {file: len(file.read_text().splitlines()) for file in [*FILES, *E2E]}
+    assert not {file: n for file, n in lines.items() if n > LINES_OF_A_FILE}
+
+
+def test_a_public_class_name_has_one_definition() -> None:
+    """Searching for a name finds one meaning."""
+    places = defaultdict(list)
+    for file in [*FILES, *E2E]:
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(str(file.relative_to(ROOT)))
+    assert not {name: files for name, files in places.items() if len(files) > 1}
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.parent.name)
+def test_no_module_imports_itself_over_others(source: Path) -> None:
+    """Not even within a function: a cycle cannot be read in any order."""
+    known = modules()
+    order = TopologicalSorter[str]()
+    for name, file in known.items():
+        if FILES[file] == source and file.name != "__init__.py":
+            order.add(name, *(one for one in imported(file, known) if one in known and one != name))
+    order.prepare()
