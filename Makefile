@@ -15,6 +15,9 @@ CLUSTER    ?= gpushare-e2e
 ARGS       ?=
 CASES      ?=
 MARK       ?= e2e
+VERSION    ?=
+REGISTRY   ?=
+KEY        ?=
 STAGES     := build/stages
 STAGE      := $(BIN)/python e2e/stages/__main__.py
 
@@ -24,8 +27,6 @@ export KUBERNETES
 
 # Every start of Python would compile all it imports, twice as slow as it is where it is installed.
 export PYTHONDONTWRITEBYTECODE :=
-# Half a minute of a fresh clone; mypy goes by what files say, whichever checkout they are of.
-export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gpushare/mypy
 
 .PHONY: help
 help: ## List the targets
@@ -125,6 +126,14 @@ images: $(READY) ## Build the service images, print their sizes, and write SBOMs
 .PHONY: verify-images
 verify-images: $(READY) ## Build every image anew and compare ids with those that are there (minutes)
 	@$(E2E) images verify
+
+# Passed by the environment: the name of a tag is text that a shell must not read as a command.
+.PHONY: release
+release: export VERSION := $(VERSION)
+release: export REGISTRY := $(REGISTRY)
+release: export KEY := $(KEY)
+release: $(READY) ## Write the artefacts of VERSION=x.y.z to dist, and push them where REGISTRY=host/path is given
+	@$(E2E) release --version="$$VERSION" --registry="$$REGISTRY" --key="$$KEY"
 
 .PHONY: lock
 lock: $(READY) ## Compile the requirement files with hashes
