@@ -31,10 +31,20 @@ class ChildProcess:
     ) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
+        self._argv, self._env = list(map(str, argv)), env
+        self._child = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as sink:
-            self._child = subprocess.Popen(
-                list(map(str, argv)), stdout=sink, stderr=sink, stdin=subprocess.DEVNULL, env=env
+            return subprocess.Popen(
+                self._argv, stdout=sink, stderr=sink, stdin=subprocess.DEVNULL, env=self._env
             )
+
+    def start_again(self) -> None:
+        """Run the same command line again, after an end; the log is continued."""
+        if self.alive():
+            raise AssertionError(f"{self.name} still runs")
+        self._child = self._started()
 
     @property
     def pid(self) -> int:
