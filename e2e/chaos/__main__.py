@@ -19,6 +19,7 @@ from chaos.rig import NODES, StackRig, node_object
 from chaos.rounds import ChaosRounds, ChaosRun
 from environments.apicall import ApiCalls
 from host.progress import say, step
+from host.stopping import end_on_signals
 
 CALL_CONNECTIONS = 16
 
@@ -45,6 +46,7 @@ async def chaos(seed: int, rounds: int, *, minutes: float) -> ChaosRun:
     """Start a rig, run the rounds on it, take it down."""
     until = time.monotonic() + minutes * 60
     rig = StackRig()
+    end_on_signals()
     try:
         with step("start etcd and the API server"):
             await asyncio.to_thread(rig.start_control_plane)
