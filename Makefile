@@ -107,6 +107,14 @@ bench: $(READY) ## Measure the extender on a real API server (ARGS=--help tells 
 chaos: $(READY) ## Kill the parts of a running stack at random, 1,000 times (ARGS=--help tells more)
 	@$(E2E) chaos $(ARGS)
 
+.PHONY: scale
+scale: $(READY) ## Measure the extender with 10,000 nodes and 100,000 pods, and compare with the recorded figures
+	@$(E2E) scale $(ARGS)
+
+.PHONY: soak
+soak: $(READY) ## Run the stack under load for an hour and check that memory stays flat
+	@$(E2E) chaos.soak $(ARGS)
+
 .PHONY: bench-core
 bench-core: $(READY) ## Measure the core
 	@$(BIN)/python -m pytest libs/gpucore/bench -q -o python_files='bench_*.py' -o timeout=900 $(ARGS)

@@ -14,12 +14,15 @@ from pathlib import Path
 
 import msgspec
 
+from bench.__main__ import about_machine, code
+from bench.meter import load
 from chaos import report
 from chaos.rig import NODES, StackRig, node_object
 from chaos.rounds import ChaosRounds, ChaosRun
 from environments.apicall import ApiCalls
 from host.progress import say, step
 from host.stopping import end_on_signals
+from scale.__main__ import record
 
 CALL_CONNECTIONS = 16
 
@@ -32,6 +35,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=180, help="stop after this many minutes")
     parser.add_argument("--seed", type=int, help="of every choice; printed where it is not given")
     parser.add_argument("--out", type=Path, help="write the results to this file, as JSON")
+    parser.add_argument("--record", action="store_true", help="write the figures and the page")
     options = parser.parse_args()
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
     say(f"seed {seed}")
@@ -39,6 +43,9 @@ def main() -> None:
     if options.out:
         options.out.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1))
     print(report.text(run))
+    if options.record:
+        about = {"machine": about_machine(), "code": code(), "load": load()}
+        record("chaos", report.recorded(run) | about)
     sys.exit(1 if run.violations else 0)
 
 

@@ -1,6 +1,7 @@
 """A run in a few lines: recovery by what was killed, and every violation."""
 
 from collections import defaultdict
+from typing import Any
 
 from chaos.rounds import CONTROL_PLANE, ChaosRun, RoundResult
 
@@ -17,6 +18,20 @@ def text(run: ChaosRun) -> str:
         *run.violations,
     ]
     return "\n".join(lines)
+
+
+def recorded(run: ChaosRun) -> dict[str, Any]:
+    """For the page."""
+    return {
+        "seed": run.seed,
+        "kills": len(run.rounds),
+        "pods": run.created,
+        "refused": sum(run.refused.values()),
+        "pauses": len(run.settled),
+        "settled_seconds": round(max(run.settled, default=0.0), 1),
+        "table": table(run),
+        "violations": run.violations,
+    }
 
 
 def table(run: ChaosRun) -> list[str]:
