@@ -180,8 +180,8 @@ class KindEnvironment:
 
     def _assigned(self, node: str) -> set[str]:
         """UIDs of the pods that the API server has on a node."""
-        pods = self.objects.pods_of_node(node)
-        return {pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
+        pods = [pod["metadata"] for pod in self.objects.pods_of_node(node)]
+        return {each["uid"] for each in pods if "deletionTimestamp" not in each}
 
     def _known_to_kubelet(self, node: str) -> set[str]:
         """UIDs of the pods that kubelet itself lists; none as long as it does not answer."""
