@@ -170,8 +170,25 @@ class KindEnvironment:
         return run_command(["docker", "exec", node, "sh", "-c", script], timeout_s=60)
 
     def restart_kubelet(self, node: str) -> None:
-        """Restart the real kubelet of a worker."""
+        """Restart the real kubelet of a worker, and wait until it knows the pods of its node."""
         run_command(["docker", "exec", node, "systemctl", "restart", "kubelet"], timeout_s=60)
+        until(
+            f"the kubelet of {node} knows the pods of its node",
+            lambda: self._assigned(node) <= self._known_to_kubelet(node),
+            seconds=READY_SECONDS,
+        )
+
+    def _assigned(self, node: str) -> set[str]:
+        """UIDs of the pods that the API server has on a node."""
+        pods = [pod["metadata"] for pod in self.objects.pods_of_node(node)]
+        return {each["uid"] for each in pods if "deletionTimestamp" not in each}
+
+    def _known_to_kubelet(self, node: str) -> set[str]:
+        """UIDs of the pods that kubelet itself lists; none as long as it does not answer."""
+        answer = self.kubectl.attempt("get", "--raw", f"/api/v1/nodes/{node}/proxy/pods")
+        if answer.returncode:
+            return set()
+        return {pod["metadata"]["uid"] for pod in json.loads(answer.stdout)["items"] or []}
 
     def stop_node(self, node: str) -> None:
         """Stop a worker as a machine is shut down; what lies on its disk stays."""
