@@ -100,6 +100,8 @@ class ChaosRounds:
                 if time.monotonic() > until:
                     break
                 self.run.rounds.append(await self._round(number))
+                for fault in self.run.rounds[-1].faults:
+                    say(f"{number}: {fault}")
                 if (number + 1) % SETTLE_EVERY == 0:
                     await self._settle()
                     bad = len(self.run.violations)
@@ -221,5 +223,7 @@ class ChaosRounds:
         begin = time.monotonic()
         faults = await settling.settled(self._rig, self._load)
         self.run.settled.append(round(time.monotonic() - begin, 2))
+        for fault in faults:
+            say(f"after {len(self.run.rounds)}: {fault}")
         self.run.faults += [f"after round {len(self.run.rounds)}: {fault}" for fault in faults]
         self.run.faults += self._capacity()

@@ -71,6 +71,7 @@ async def test_a_deletion_without_an_answer_is_sent_again() -> None:
     store = PodStore()
     one = load(store, units=1)
     await one.step()
+    one.growing = False
     store.refuse = {"DELETE"}
     await one.step()
     assert "load-000000" in store.pods
