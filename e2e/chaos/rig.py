@@ -59,7 +59,7 @@ class StackRig:
     def __init__(self) -> None:
         self.plane = ControlPlane()
         self.machines = {
-            node: {gpu.uuid: gpu.units for gpu in machines.cards(machine)}
+            node: {gpu.uuid: gpu.units for gpu in machines.gpus(machine)}
             for node, machine in NODES.items()
         }
         self._port = free_port()

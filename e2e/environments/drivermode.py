@@ -57,7 +57,7 @@ class LimitedNode(NamedTuple):
 
     def units(self) -> int:
         """Memory units of each of its equal GPUs."""
-        return machines.cards(MACHINE)[0].units
+        return machines.gpus(MACHINE)[0].units
 
     @contextmanager
     def labelled(self, mode: str) -> Iterator[None]:
