@@ -79,7 +79,7 @@ def test_the_second_server_on_a_gpu_starts_once_the_first_is_ready(case: Case, s
     until("the second one starts", lambda: runs(case, "second"), seconds=STEP_SECONDS)
     become_ready(case, "second")
     case.wait_running("first", "second")
-    assert case.card("first") == case.card("second")
+    assert case.gpu("first") == case.gpu("second")
 
 
 @pytest.mark.usefixtures("turns")
