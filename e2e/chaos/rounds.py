@@ -90,6 +90,7 @@ class ChaosRounds:
         self._random = random.Random(seed)
         self._load = PodLoad(calls, random.Random(seed + 1), units=UNITS)
         self.run = ChaosRun(seed)
+        self._reported: set[str] = set()
 
     async def go(self, rounds: int, *, until: float) -> ChaosRun:
         """Run rounds until there were so many or the monotonic clock says ``until``."""
@@ -203,7 +204,10 @@ class ChaosRounds:
         await self._until_done("POST", PODS, pod_object(name, [{MEM: 1}]))
 
     def _capacity(self) -> list[str]:
-        return capacity_faults(self._rig.grants(), self._rig.machines)
+        """Faults that are new: one that stays is one violation."""
+        found = set(capacity_faults(self._rig.grants(), self._rig.machines)) - self._reported
+        self._reported |= found
+        return sorted(found)
 
     def _alive(self) -> list[str]:
         """Parts that ended by themselves; they are started again."""
@@ -215,8 +219,12 @@ class ChaosRounds:
 
     def _lost(self) -> list[str]:
         lost, self._load.lost = self._load.lost, []
-        stuck = self._load.waiting(STUCK_SECONDS)
-        return lost + [f"{name} has waited for {STUCK_SECONDS:g} s" for name in stuck]
+        stuck = {
+            f"{name} has waited for {STUCK_SECONDS:g} s"
+            for name in self._load.waiting(STUCK_SECONDS)
+        } - self._reported
+        self._reported |= stuck
+        return lost + sorted(stuck)
 
     async def _settle(self) -> None:
         """No more kills for a moment: every pod runs, and all accounts are equal."""
