@@ -7,7 +7,6 @@ its answer is no (the sentence is on stderr); 2 the command line is wrong.
 
 import os
 from importlib import import_module
-from importlib.metadata import version as installed
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
@@ -114,6 +113,8 @@ app = typer.Typer(cls=LazyGroup, no_args_is_help=True, **PLAIN)
 
 def version() -> None:
     """Print the version of this command."""
+    from importlib.metadata import version as installed  # noqa: PLC0415 - a third of the start
+
     print(f"gpushare {installed('gpushare-inspect')}")
 
 
