@@ -9,8 +9,8 @@ from gpucore.explain.sentences import placement_sentence
 from gpukube.errors import KubeError
 from gpukube.events import EventSource, ObjectReference, event_body, event_path
 
-EVICTED: Final = "DefragEvicted"
-MAKES_ROOM: Final = "DefragMakesRoom"
+EVICTED: Final = "GpuPodEvicted"
+MAKES_ROOM: Final = "GpuCapacityFreed"
 SOURCE: Final = EventSource("gpushare-defrag", "gpushare-defrag", may_patch=False)
 
 
