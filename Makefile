@@ -14,11 +14,13 @@ KEEP       ?=
 CLUSTER    ?= gpushare-e2e
 ARGS       ?=
 CASES      ?=
+WORKERS    ?= auto
 MARK       ?= e2e
 VERSION    ?=
 REGISTRY   ?=
 DOWNLOADS  ?=
 KEY        ?=
+PARALLEL   := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 STAGES     := build/stages
 STAGE      := $(BIN)/python e2e/stages/__main__.py
 
@@ -71,7 +73,7 @@ stages:
 	@$(MAKE) --no-print-directory --jobs=2 stage-unit stage-kind
 
 stage-unit:
-	@$(STAGE) run $(STAGES) "unit, property, chart tests" $(MAKE) --no-print-directory unit
+	@$(STAGE) run $(STAGES) "unit, property, chart tests" $(MAKE) --no-print-directory unit WORKERS=0
 
 stage-kind:
 	@$(STAGE) run $(STAGES) "cases on the newest" $(MAKE) --no-print-directory e2e CASES=e2e
@@ -79,7 +81,7 @@ stage-kind:
 
 .PHONY: check
 check: lint ## The fast inner loop: no cluster, under a minute
-	@echo "==> quick tests"; $(BIN)/python -m pytest -q -m "not gpu and not e2e and not slow" $(ARGS)
+	@echo "==> quick tests"; $(PARALLEL) -m "not gpu and not e2e and not slow" $(ARGS)
 
 .PHONY: lint
 lint: $(READY) ## Style, types and the direction of imports
@@ -89,7 +91,7 @@ lint: $(READY) ## Style, types and the direction of imports
 
 .PHONY: unit
 unit: $(READY) ## Unit, property and chart tests
-	@echo "==> unit, property and chart tests"; $(BIN)/python -m pytest -q $(ARGS)
+	@echo "==> unit, property and chart tests"; $(PARALLEL) $(ARGS)
 
 .PHONY: e2e
 e2e: $(READY) ## The cases on a kind cluster; KEEP=1 leaves the cluster, KUBERNETES=1.20 is another version

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from release import commandwheel
-from release.cli import ROOT
+from release.__main__ import ROOT
 
 
 @pytest.mark.slow

@@ -41,7 +41,9 @@ COMMANDS: Final = {
     "usage": Lazy("usage:usage", "GPU memory granted, limited, used and waited for, in groups"),
     "whatif": Lazy("whatif:whatif", "where new pods would be placed"),
     "convert": Lazy("convert:convert", "manifests with shares as manifests with ResourceClaims"),
-    "defrag": Lazy("admin.defrag:defrag", "the fewest pods to move so that GPUs become free"),
+    "defrag": Lazy(
+        "admin.defrag:defrag", "the fewest pods to move, or to evict, so that something larger fits"
+    ),
     "doctor": Lazy("admin.doctor:doctor", "check the installation; every finding has a remedy"),
     "serve": Lazy("serving.serve:app", "a model server on a share of a GPU (arena serve)"),
     "snapshot": Lazy(
