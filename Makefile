@@ -14,10 +14,13 @@ KEEP       ?=
 CLUSTER    ?= gpushare-e2e
 ARGS       ?=
 CASES      ?=
+WORKERS    ?= auto
 MARK       ?= e2e
 VERSION    ?=
 REGISTRY   ?=
+DOWNLOADS  ?=
 KEY        ?=
+PARALLEL   := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 STAGES     := build/stages
 STAGE      := $(BIN)/python e2e/stages/__main__.py
 
@@ -70,7 +73,7 @@ stages:
 	@$(MAKE) --no-print-directory --jobs=2 stage-unit stage-kind
 
 stage-unit:
-	@$(STAGE) run $(STAGES) "unit, property, chart tests" $(MAKE) --no-print-directory unit
+	@$(STAGE) run $(STAGES) "unit, property, chart tests" $(MAKE) --no-print-directory unit WORKERS=0
 
 stage-kind:
 	@$(STAGE) run $(STAGES) "cases on the newest" $(MAKE) --no-print-directory e2e CASES=e2e
@@ -78,7 +81,7 @@ stage-kind:
 
 .PHONY: check
 check: lint ## The fast inner loop: no cluster, under a minute
-	@echo "==> quick tests"; $(BIN)/python -m pytest -q -m "not gpu and not e2e and not slow" $(ARGS)
+	@echo "==> quick tests"; $(PARALLEL) -m "not gpu and not e2e and not slow" $(ARGS)
 
 .PHONY: lint
 lint: $(READY) ## Style, types and the direction of imports
@@ -88,7 +91,7 @@ lint: $(READY) ## Style, types and the direction of imports
 
 .PHONY: unit
 unit: $(READY) ## Unit, property and chart tests
-	@echo "==> unit, property and chart tests"; $(BIN)/python -m pytest -q $(ARGS)
+	@echo "==> unit, property and chart tests"; $(PARALLEL) $(ARGS)
 
 .PHONY: e2e
 e2e: $(READY) ## The cases on a kind cluster; KEEP=1 leaves the cluster, KUBERNETES=1.20 is another version
@@ -132,8 +135,15 @@ verify-images: $(READY) ## Build every image anew and compare ids with those tha
 release: export VERSION := $(VERSION)
 release: export REGISTRY := $(REGISTRY)
 release: export KEY := $(KEY)
+release: export DOWNLOADS := $(DOWNLOADS)
 release: $(READY) ## Write the artefacts of VERSION=x.y.z to dist, and push them where REGISTRY=host/path is given
-	@$(E2E) release --version="$$VERSION" --registry="$$REGISTRY" --key="$$KEY"
+	@$(E2E) release --version="$$VERSION" --registry="$$REGISTRY" --downloads="$$DOWNLOADS" --key="$$KEY"
+
+.PHONY: cli
+cli: export VERSION := $(VERSION)
+cli: export DOWNLOADS := $(DOWNLOADS)
+cli: $(READY) ## The gpushare command as a wheel and as one executable file, in dist/cli
+	@$(E2E) release.cli --version="$$VERSION" --downloads="$$DOWNLOADS"
 
 .PHONY: lock
 lock: $(READY) ## Compile the requirement files with hashes

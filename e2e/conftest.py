@@ -98,7 +98,7 @@ def _demand(environment: Environment, met: bool, words: str) -> None:
 def small(environment: Environment) -> str:
     """Name of the node with the fewest GPUs, at least two of equal size."""
     fewest = min(environment.nodes, key=lambda node: len(environment.nodes[node]))
-    sizes = {card.units for card in environment.nodes[fewest]}
+    sizes = {gpu.units for gpu in environment.nodes[fewest]}
     _demand(environment, len(environment.nodes[fewest]) >= 2, "the cases need a node of two GPUs")
     _demand(environment, len(sizes) == 1, "the cases need GPUs of equal size")
     return fewest
@@ -115,8 +115,8 @@ def large(environment: Environment) -> str:
 @pytest.fixture(scope="session")
 def linked(environment: Environment) -> str:
     """Name of the node that is a DGX-1 with V100, whose GPUs are joined by NVLinks."""
-    volta = machines.cards("dgx1-volta")
-    found = [node for node, cards in environment.nodes.items() if cards == volta]
+    volta = machines.gpus("dgx1-volta")
+    found = [node for node, gpus in environment.nodes.items() if gpus == volta]
     _demand(environment, bool(found), "the cases need a node with the machine dgx1-volta")
     return found[0]
 

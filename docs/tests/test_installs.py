@@ -49,7 +49,8 @@ def _values(line: str, files: dict[str, str]) -> dict[str, Any]:
     words = shlex.split(line.removeprefix("$ "), comments=True)
     for flag, given in pairwise(words):
         if flag in {"--values", "-f"}:
-            values = _merged(values, yaml.safe_load(files[given]))
+            text = files[given] if given in files else (DOCS.parent / given).read_text()
+            values = _merged(values, yaml.safe_load(text))
         if flag == "--set":
             path, _, word = given.partition("=")
             values = _merged(values, _nested(path, word))
@@ -65,13 +66,14 @@ def _nested(path: str, word: str) -> dict[str, Any]:
 
 def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     both = {**one, **other}
-    deep = (key for key in one.keys() & other.keys() if isinstance(one[key], dict))
+    shared = one.keys() & other.keys()
+    deep = (key for key in shared if isinstance(one[key], dict) and other[key] is not None)
     return {**both, **{key: _merged(one[key], other[key]) for key in deep}}
 
 
 @pytest.mark.parametrize("install", list(installs()), ids=lambda install: install.page)
 def test_the_chart_takes_the_values_of_every_line_that_installs_it(install: Install) -> None:
-    """With the files that the page shows; a first install names a registry too."""
+    """With files of the page or of the chart; a first install names a registry too."""
     known = {} if "--reuse-values" in install.line else {"image": {}}
     assert render(NEWEST, _merged(known, install.values)).of("DaemonSet")
 

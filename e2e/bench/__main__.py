@@ -106,7 +106,7 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
         "kubernetes": offline.chosen_version(),
         "code": _code(),
         "nodes": options.nodes,
-        "cards": fakenodes.CARDS,
+        "gpus": fakenodes.GPUS,
         "pods": options.pods,
         "runs": options.runs,
         "subjects": found,

@@ -70,7 +70,7 @@ async def two_writes(
 
 
 async def _write_twice(calls: ApiCalls, pending: Iterator[tuple[int, str]], nodes: int) -> None:
-    patch = fakenodes.original_patch(card=0, units=1)
+    patch = fakenodes.original_patch(gpu=0, units=1)
     for number, name in pending:
         path, node = f"{PATH}/{name}", f"node-{number * 7919 % nodes:05}"
         await calls.call("PATCH", path, patch, kind=MERGE_PATCH)

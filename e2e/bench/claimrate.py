@@ -154,7 +154,7 @@ def _slice(node: str) -> Object:
         "driver": DRIVER,
         "nodeName": node,
         "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-        "devices": [_device(node, index) for index in range(fakenodes.CARDS)],
+        "devices": [_device(node, index) for index in range(fakenodes.GPUS)],
     }
     return _object("ResourceSlice", f"{node}-{DRIVER}", spec)
 

@@ -10,7 +10,7 @@ Kubernetes {kubernetes} (API server, kube-scheduler) on {machine}. Measured at c
 changes after that commit are not in these figures."""
 
 _ABOUT = """\
-{nodes} nodes x {cards} GPUs, {pods} running pods with shares, {runs} runs of each figure: the
+{nodes} nodes x {gpus} GPUs, {pods} running pods with shares, {runs} runs of each figure: the
 median, with the lowest and the highest run. Benchmark, API server, etcd and scheduler share the
 machine with the extender, so absolute rates are those of this machine only: compare the ratios. The
 running pods hold shares of different sizes, so that nodes differ. Every filter call is for another

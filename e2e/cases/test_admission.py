@@ -100,11 +100,11 @@ def test_tenants_and_stolen_tokens_change_no_allocation(
     """Only the stack writes who holds which GPU, and each plugin only for its own node."""
     assert REFUSED in refusal(case, born(case))
     case.create_running(case.pod("share", 2, node=small))
-    card = case.card("share")
+    gpu = case.gpu("share")
     with pytest.raises(KubectlError, match=REFUSED):
-        as_tenant(case, "annotate", "pod", "share", f"{IDX}={card + 1}", "--overwrite")
+        as_tenant(case, "annotate", "pod", "share", f"{IDX}={gpu + 1}", "--overwrite")
     as_tenant(case, "annotate", "pod", "share", "team=ours")
-    assert case.card("share") == card
+    assert case.gpu("share") == gpu
 
     answers = abuse(
         environment,

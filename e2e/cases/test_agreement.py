@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from environments import truth
+from environments import podresources
 from environments.case import Case
 from environments.environment import Environment
-from environments.truth import ContainerUnits
+from environments.podresources import ContainerUnits
 from environments.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.scheduling]
@@ -22,22 +22,22 @@ Grants = Mapping[str, Sequence[ContainerUnits]]
 
 def granted(environment: Environment) -> Grants:
     """All of it, now."""
-    return {node: truth.held(environment, node) for node in environment.nodes}
+    return {node: podresources.allocated(environment, node) for node in environment.nodes}
 
 
 def disagreements(environment: Environment, case: Case, grants: Grants) -> list[str]:
     """Pods of the case whose annotation names another GPU than kubelet handed out."""
     wrong = []
     pods = {pod["metadata"]["name"]: pod["metadata"].get("annotations", {}) for pod in case.pods()}
-    for node, cards in environment.nodes.items():
-        uuid = {card.index: card.uuid for card in cards}
+    for node, gpus in environment.nodes.items():
+        uuid = {gpu.index: gpu.uuid for gpu in gpus}
         for held in grants[node]:
             if held.namespace != case.name or held.pod not in pods:
                 continue
             said = pods[held.pod]
-            card = int(said.get("ALIYUN_COM_GPU_MEM_IDX", "-1"))
-            if set(held.cards) != {uuid.get(card)}:
-                wrong.append(f"{held.pod}: annotation {card}, kubelet {held.cards}")
+            gpu = int(said.get("ALIYUN_COM_GPU_MEM_IDX", "-1"))
+            if set(held.gpus) != {uuid.get(gpu)}:
+                wrong.append(f"{held.pod}: annotation {gpu}, kubelet {held.gpus}")
             elif said["ALIYUN_COM_GPU_MEM_ASSIGNED"] != "true":
                 wrong.append(f"{held.pod}: not marked as assigned")
     return wrong
@@ -46,12 +46,12 @@ def disagreements(environment: Environment, case: Case, grants: Grants) -> list[
 def overfull(environment: Environment, grants: Grants) -> list[str]:
     """GPUs on which kubelet handed out more units than they have."""
     found = []
-    for node, cards in environment.nodes.items():
+    for node, gpus in environment.nodes.items():
         sums: dict[str, int] = defaultdict(int)
         for held in grants[node]:
-            for uuid, units in held.cards.items():
+            for uuid, units in held.gpus.items():
                 sums[uuid] += units
-        size = {card.uuid: card.units for card in cards}
+        size = {gpu.uuid: gpu.units for gpu in gpus}
         found += [f"{node} {uuid}: {n}" for uuid, n in sums.items() if n > size[uuid]]
     return found
 
@@ -103,8 +103,8 @@ def test_pods_that_bypass_the_scheduler_are_counted_and_corrected(
         strays[1]["metadata"]["annotations"] = allocation
     case.create_running(*strays)
     settle(environment, case, len(strays))
-    taken = Counter({card: 4 * n for card, n in Counter(case.cards().values()).items()})
-    free = [card.units - taken[card.index] for card in environment.nodes[small]]
+    taken = Counter({gpu: 4 * n for gpu, n in Counter(case.gpus().values()).items()})
+    free = [gpu.units - taken[gpu.index] for gpu in environment.nodes[small]]
     case.create_running(*(case.pod(f"rest-{i}", units, node=small) for i, units in enumerate(free)))
     settle(environment, case, len(strays) + len(free))
 
@@ -135,7 +135,7 @@ def test_killed_stack_loses_nothing_and_books_nothing_twice(
     registered; the controller then makes another.
     """
     case.create_running(case.pod("before", 6, node=small))
-    held = case.card("before")
+    held = case.gpu("before")
     case.kubectl.apply(case.deployment("during", 3, replicas=8))
     stack = ("-n", environment.namespace, "--grace-period=0", "--force")
     environment.kubectl("delete", "pods", "--all", *stack)
@@ -144,5 +144,5 @@ def test_killed_stack_loses_nothing_and_books_nothing_twice(
     for name in ("during", "after"):
         case.wait_available(name)
     settle(environment, case, 13)
-    assert case.card("before") == held
+    assert case.gpu("before") == held
     assert case.ready("before")

@@ -9,7 +9,7 @@ from environments.environment import MachineGpu
 from environments.kind import KindEnvironment
 from environments.machines import IN_NODE, LIBRARY_IN_NODE
 from environments.machineswap import playing
-from environments.truth import held
+from environments.podresources import allocated
 from environments.waiting import until
 from environments.workloads import GPU, Object
 
@@ -22,16 +22,16 @@ ASK_NVML = """
 import os
 import pynvml as nvml
 nvml.nvmlInit()
-cards = [nvml.nvmlDeviceGetHandleByUUID(u) for u in os.environ["NVIDIA_VISIBLE_DEVICES"].split(",")]
-other = nvml.nvmlDeviceGetPciInfo(cards[1]).busId
+gpus = [nvml.nvmlDeviceGetHandleByUUID(u) for u in os.environ["NVIDIA_VISIBLE_DEVICES"].split(",")]
+other = nvml.nvmlDeviceGetPciInfo(gpus[1]).busId
 slots = range(nvml.NVML_NVLINK_MAX_LINKS)
 def end(slot):
     try:
-        return nvml.nvmlDeviceGetNvLinkRemotePciInfo(cards[0], slot).busId
+        return nvml.nvmlDeviceGetNvLinkRemotePciInfo(gpus[0], slot).busId
     except nvml.NVMLError:
         return None
 links = sum(end(slot) == other for slot in slots)
-print(*[nvml.nvmlDeviceGetIndex(card) for card in cards], f"NV{links}")
+print(*[nvml.nvmlDeviceGetIndex(gpu) for gpu in gpus], f"NV{links}")
 """
 """Prints the GPUs of the container and how NVML says they are joined."""
 
@@ -41,8 +41,8 @@ def bridged(
     environment: KindEnvironment, small: str
 ) -> Iterator[tuple[str, tuple[MachineGpu, ...]]]:
     """A node with eight GPUs in four bridges, and its GPUs."""
-    with playing(environment, small, "nvlink-bridge-8x48") as cards:
-        yield small, cards
+    with playing(environment, small, "nvlink-bridge-8x48") as gpus:
+        yield small, gpus
 
 
 @pytest.mark.parametrize(
@@ -62,15 +62,15 @@ def test_pods_of_two_and_more_keep_bridges_whole(
     groups: Sequence[str],
 ) -> None:
     """Pods of two and more get whole bridges, whatever the order, and kubelet agrees."""
-    node, cards = bridged
-    until("no GPU handed out", lambda: not held(environment, node, GPU), seconds=120)
+    node, gpus = bridged
+    until("no GPU handed out", lambda: not allocated(environment, node, GPU), seconds=120)
     names = [f"p{number}" for number in range(len(order))]
-    pods = zip(names, order, strict=True)
-    case.run_in_turn(*(case.pod(name, gpus, node=node, resource=GPU) for name, gpus in pods))
+    requests = zip(names, order, strict=True)
+    case.run_in_turn(*(case.pod(name, count, node=node, resource=GPU) for name, count in requests))
     assert [case.annotations(name)[GROUP] for name in names] == list(groups)
-    given = {one.pod: set(one.cards) for one in held(environment, node, GPU)}
+    given = {one.pod: set(one.gpus) for one in allocated(environment, node, GPU)}
     for name, group in zip(names, groups, strict=True):
-        uuids = [cards[int(index)].uuid for index in group.split(",")]
+        uuids = [gpus[int(index)].uuid for index in group.split(",")]
         assert case.env(name)["NVIDIA_VISIBLE_DEVICES"].split(",") == uuids
         assert given[name] == set(uuids)
 
@@ -97,12 +97,12 @@ def nvml_job(environment: KindEnvironment, case: Case, node: str) -> Object:
     return job
 
 
-def test_a_job_of_two_cards_prints_them_and_the_bridge_between_them(
+def test_a_job_of_two_gpus_prints_them_and_the_bridge_between_them(
     environment: KindEnvironment, case: Case, bridged: tuple[str, tuple[MachineGpu, ...]]
 ) -> None:
     """With GPU 0 taken, the job gets the next bridge, and NVML shows its four NVLinks."""
     node, _ = bridged
-    until("no GPU handed out", lambda: not held(environment, node, GPU), seconds=120)
+    until("no GPU handed out", lambda: not allocated(environment, node, GPU), seconds=120)
     case.create_running(case.pod("one", 1, node=node, resource=GPU))
     case.kubectl.apply(nvml_job(environment, case, node))
     case.kubectl("wait", "job/links", "-n", case.name, "--for=condition=complete", "--timeout=90s")

@@ -33,8 +33,8 @@ def offering(environment: KindEnvironment) -> Iterator[KindEnvironment]:
         until(
             "all nodes offer their GPUs as claims",
             lambda: all(
-                len(claims.devices(environment.kubectl, node)) == len(cards)
-                for node, cards in environment.nodes.items()
+                len(claims.devices(environment.kubectl, node)) == len(gpus)
+                for node, gpus in environment.nodes.items()
             ),
             seconds=STEP_SECONDS,
         )

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from environments import truth
+from environments import podresources
 from environments.case import Case
 from environments.environment import Environment
 from environments.kubectl import Object
-from environments.truth import GPU_MEM
+from environments.podresources import GPU_MEM
 from environments.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.since("1.34")]
@@ -17,7 +17,7 @@ SETTLE_SECONDS = 120
 GATE = "example.com/quota"
 # A request of PodResources' Get is a pod's name and namespace; its answer has one pod.
 ASK_GET = (
-    truth.KUBELET
+    podresources.KUBELET
     + """
 import sys
 (pod,) = every(ask("Get", message((1, sys.argv[1]), (2, sys.argv[2]))), 1)
@@ -47,15 +47,15 @@ def open_gate(case: Case, name: str) -> None:
 
 def units(environment: Environment, case: Case, node: str, name: str) -> int:
     """What kubelet has handed out to a pod."""
-    held = truth.held(environment, node)
+    held = podresources.allocated(environment, node)
     mine = [each for each in held if (each.namespace, each.pod) == (case.name, name)]
-    return sum(sum(each.cards.values()) for each in mine)
+    return sum(sum(each.gpus.values()) for each in mine)
 
 
 def fill(environment: Environment, case: Case, node: str, taken: dict[int, int]) -> None:
     """Run a pod for the rest of each GPU: one unit miscounted, and it would not fit."""
-    cards = environment.nodes[node]
-    rest = {card.index: card.units - taken.get(card.index, 0) for card in cards}
+    gpus = environment.nodes[node]
+    rest = {gpu.index: gpu.units - taken.get(gpu.index, 0) for gpu in gpus}
     case.create_running(
         *(case.pod(f"rest-{index}", n, node=node) for index, n in rest.items() if n)
     )
@@ -78,14 +78,14 @@ def test_a_sidecars_share_counts_beside_that_of_the_containers(
     sidecar["resources"] = {"limits": {GPU_MEM: "2"}}
     pod["spec"]["initContainers"] = [sidecar]
     case.create_running(pod)
-    card = case.card("with-sidecar")
-    home = environment.nodes[small][card].uuid
+    gpu = case.gpu("with-sidecar")
+    home = environment.nodes[small][gpu].uuid
     names = ("c0", "sidecar")
     env = {name: case.env("with-sidecar", container=name) for name in names}
     assert {each["NVIDIA_VISIBLE_DEVICES"] for each in env.values()} == {home}
     assert [env[name]["ALIYUN_COM_GPU_MEM_CONTAINER"] for name in names] == ["3", "2"]
     assert units(environment, case, small, "with-sidecar") == 5
-    fill(environment, case, small, {card: 5})
+    fill(environment, case, small, {gpu: 5})
 
 
 def test_a_gated_pod_holds_nothing_and_is_placed_when_the_gate_opens(
@@ -96,7 +96,7 @@ def test_a_gated_pod_holds_nothing_and_is_placed_when_the_gate_opens(
     fill(environment, case, small, {})
     (condition,) = case.get("gated")["status"]["conditions"]
     assert condition["reason"] == "SchedulingGated"
-    case.delete(*(f"rest-{card.index}" for card in environment.nodes[small]))
+    case.delete(*(f"rest-{gpu.index}" for gpu in environment.nodes[small]))
     open_gate(case, "gated")
     case.wait_running("gated")
     assert units(environment, case, small, "gated") == 4
@@ -110,7 +110,7 @@ def test_a_container_is_resized_in_place_and_keeps_its_share(
     (container,) = pod["spec"]["containers"]
     container["resources"]["limits"] |= {"cpu": "100m", "memory": "64Mi"}
     case.create_running(pod)
-    card, before = case.card("resized"), case.env("resized")
+    gpu, before = case.gpu("resized"), case.env("resized")
     resize(case, "resized", {"cpu": "200m", "memory": "64Mi", GPU_MEM: "4"})
 
     def cpu() -> bool:
@@ -120,10 +120,10 @@ def test_a_container_is_resized_in_place_and_keeps_its_share(
     until("kubelet has resized the container", cpu, seconds=SETTLE_SECONDS)
     (status,) = case.get("resized")["status"]["containerStatuses"]
     assert status["restartCount"] == 0
-    assert (case.card("resized"), case.env("resized")) == (card, before)
+    assert (case.gpu("resized"), case.env("resized")) == (gpu, before)
     with pytest.raises(Exception, match="only cpu and memory resources are mutable"):
         resize(case, "resized", {"cpu": "200m", "memory": "64Mi", GPU_MEM: "5"})
-    fill(environment, case, small, {card: 4})
+    fill(environment, case, small, {gpu: 4})
 
 
 def resize(case: Case, name: str, limits: dict[str, str]) -> None:
@@ -142,7 +142,7 @@ def test_pod_level_resources_stand_beside_a_share(
     pod["spec"]["resources"] = {"requests": amounts, "limits": amounts}
     case.create_running(pod)
     assert units(environment, case, small, "level") == 4
-    fill(environment, case, small, {case.card("level"): 4})
+    fill(environment, case, small, {case.gpu("level"): 4})
 
 
 def test_kubelet_tells_of_one_pod_what_it_tells_of_all(

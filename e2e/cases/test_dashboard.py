@@ -106,11 +106,11 @@ def test_the_map_shows_the_real_nodes_and_pods(
         lambda: found[1] if title in (found := site.get(token=token))[1] else None,
         seconds=FRESH_SECONDS,
     )
-    for node, cards in environment.nodes.items():
+    for node, gpus in environment.nodes.items():
         assert f'href="/nodes/{node}"' in text
-        totals = [f"/{card.units} on {node}" for card in cards]
+        totals = [f"/{gpu.units} on {node}" for gpu in gpus]
         assert all(total in text for total in totals)
-    home = case.card("three")
+    home = case.gpu("three")
     units = environment.nodes[small][home].units
     assert f"GPU{home} 3/{units} on {small}" in text
     status, pod = site.get(f"/pods/{case.name}/three", token)

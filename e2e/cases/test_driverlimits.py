@@ -10,7 +10,7 @@ from environments.case import Case
 from environments.drivermode import ALLOCATE, LimitedNode, limited, plugins_run
 from environments.kind import KindEnvironment
 from environments.machines import IN_NODE
-from environments.truth import plugin_pod
+from environments.podresources import plugin_pod
 from environments.waiting import until
 from environments.workloads import Object
 
@@ -81,7 +81,7 @@ def test_a_limit_is_in_force_at_the_first_instruction_and_no_neighbour_feels_it(
     refused = ["5120 out of memory", "4096 allocated", "1024 out of memory"]
     assert wait_told(case, "greedy", 3) == refused
     assert wait_told(case, "neighbour", 1) == ["8192 allocated"]
-    assert case.card("greedy") == case.card("neighbour")
+    assert case.gpu("greedy") == case.gpu("neighbour")
     uids = [case.get(name)["metadata"]["uid"] for name in ("greedy", "neighbour")]
     assert [node.limit(uid) for uid in uids] == [(4, 4), (8, 8)]
 
@@ -102,7 +102,7 @@ def test_a_limit_survives_the_plugin_and_a_change_by_others_is_noticed(
     def noticed() -> list[str]:
         """The plugin knows the limit only once it has found it in force."""
         if node.limit(uid) == (4, 4):
-            node.happens(f"gpu {case.card('kept')} memory_limit {NO_LIMIT} {cgroup}")
+            node.happens(f"gpu {case.gpu('kept')} memory_limit {NO_LIMIT} {cgroup}")
         return case.events("GpuLimitNotInForce", "kept")
 
     until("the pod has the event", noticed, seconds=STEP_SECONDS)

@@ -19,22 +19,22 @@ def test_the_summary_has_the_original_layout_and_true_numbers(
     text = table.inspect(environment)
     lines = text.splitlines()
 
-    widest = max(len(cards) for cards in environment.nodes.values())
+    widest = max(len(gpus) for gpus in environment.nodes.values())
     heads = [f"GPU{i}(Allocated/Total)" for i in range(widest)]
     assert lines[0].split() == ["NAME", "IPADDRESS", *heads, "GPU", "Memory(GiB)"]
 
     found = table.rows(text)
     assert list(found) == sorted(environment.nodes)
-    for node, cards in environment.nodes.items():
-        totals = [card.units for card in cards] + [0] * (widest - len(cards))
-        assert [total for _, total in found[node].cards] == totals
+    for node, gpus in environment.nodes.items():
+        totals = [gpu.units for gpu in gpus] + [0] * (widest - len(gpus))
+        assert [total for _, total in found[node].gpus] == totals
         assert found[node].total[1] == sum(totals)
-    home = case.card("three")
-    assert found[small].cards[home] == (3, environment.nodes[small][home].units)
+    home = case.gpu("three")
+    assert found[small].gpus[home] == (3, environment.nodes[small][home].units)
 
     dashes = next(line for line in lines if line.startswith("---"))
     assert set(dashes) == {"-"}
-    every = sum(card.units for cards in environment.nodes.values() for card in cards)
+    every = sum(gpu.units for gpus in environment.nodes.values() for gpu in gpus)
     assert lines[lines.index(dashes) + 1] == "Allocated/Total GPU Memory In Cluster:"
     assert lines[lines.index(dashes) + 2] == f"3/{every} ({300 // every}%)  "
 
@@ -52,6 +52,6 @@ def test_the_details_name_every_pod_with_its_units(
         "three": [case.name, "3", "0"],
         "four": [case.name, "4", "0"],
     }
-    total = sum(card.units for card in environment.nodes[small])
+    total = sum(gpu.units for gpu in environment.nodes[small])
     assert any(line.split() == ["Allocated", ":", "7", f"({700 // total}%)"] for line in lines)
     assert any(line.split() == ["Total", ":", str(total)] for line in lines)

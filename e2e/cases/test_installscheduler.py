@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from environments import beside
+from environments import secondrelease
 from environments.case import Case
 from environments.controlplanenode import ControlPlaneNode
 from environments.kind import KindEnvironment
@@ -39,7 +39,7 @@ def test_the_clusters_own_scheduler_places_shares_and_is_given_back_as_it_was(
     """Shown first; then kube-scheduler binds through the extender, over TLS; then all is undone."""
     manifest, files = control_plane.manifest(), control_plane.files()
     own = {"scheduler": {"mode": "extender", "replicas": 1, "tolerations": []}}
-    with beside.release(environment, "own", own):
+    with secondrelease.release(environment, "own", own):
         shown = control_plane.gpushare("install-scheduler")
         assert "enableHTTPS: true" in shown
         assert control_plane.manifest() == manifest
@@ -51,7 +51,7 @@ def test_the_clusters_own_scheduler_places_shares_and_is_given_back_as_it_was(
         share["spec"]["schedulerName"] = "default-scheduler"
         case.create_running(share)
         assert case.annotations("share")["ALIYUN_COM_GPU_MEM_POD"] == "2"
-        home = environment.nodes[small][case.card("share")]
+        home = environment.nodes[small][case.gpu("share")]
         assert case.env("share")["NVIDIA_VISIBLE_DEVICES"] == home.uuid
         until("it is told where", lambda: case.events("GpuPlaced", "share"), seconds=120)
         assert control_plane.gpushare("install-scheduler", "--apply") == ""

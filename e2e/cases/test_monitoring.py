@@ -36,10 +36,10 @@ def prometheus(environment: KindEnvironment) -> Iterator[Prometheus]:
 @pytest.fixture
 def breaking(environment: KindEnvironment, small: str) -> Iterator[int]:
     """A GPU of the small node to lose; all its GPUs are back when the case ends."""
-    card = environment.nodes[small][-1].index
-    yield card
-    whole = str(sum(card.units for card in environment.nodes[small]))
-    mend(environment, small, card)
+    gpu = environment.nodes[small][-1].index
+    yield gpu
+    whole = str(sum(gpu.units for gpu in environment.nodes[small]))
+    mend(environment, small, gpu)
 
     def offered() -> bool:
         status = environment.objects.node(small)["status"]
@@ -48,9 +48,9 @@ def breaking(environment: KindEnvironment, small: str) -> Iterator[int]:
     until("all GPUs are offered", offered, seconds=RETURN_SECONDS)
 
 
-def mend(environment: KindEnvironment, node: str, card: int) -> None:
+def mend(environment: KindEnvironment, node: str, gpu: int) -> None:
     """Let a lost GPU answer again."""
-    environment.break_gpus(node, f"gpu {card} lost", f"gpu {card} recovered")
+    environment.break_gpus(node, f"gpu {gpu} lost", f"gpu {gpu} recovered")
 
 
 def test_every_pod_of_the_stack_is_asked_and_every_rule_is_well(
@@ -100,22 +100,22 @@ def test_the_figures_of_a_share_are_those_of_its_pod(
 ) -> None:
     """Extender, plugin and annotation tell one story of a pod: its GPU, and its units on it."""
     case.create_running(case.pod("holder", SHARE, node=small))
-    card = case.card("holder")
+    gpu = case.gpu("holder")
     pod = f'exported_namespace="{case.name}",exported_pod="holder"'
-    granted = f'gpushare_pod_granted_units{{node="{small}",gpu="{card}",{pod}}}'
+    granted = f'gpushare_pod_granted_units{{node="{small}",gpu="{gpu}",{pod}}}'
     until(
         "the plugin tells of the share",
         lambda: prometheus.value(granted) == SHARE,
         seconds=SEEN_SECONDS,
     )
-    used = f'max(gpushare_extender_card_units{{node="{small}",card="{card}",kind="used"}})'
+    used = f'max(gpushare_extender_card_units{{node="{small}",card="{gpu}",kind="used"}})'
     until("the extender tells of it", lambda: prometheus.value(used) == SHARE, seconds=SEEN_SECONDS)
-    handed_out = f'gpushare_card_granted_units{{node="{small}",gpu="{card}"}}'
+    handed_out = f'gpushare_card_granted_units{{node="{small}",gpu="{gpu}"}}'
     assert prometheus.value(handed_out) == SHARE
     assert prometheus.value("max(gpushare_extender_overfull_cards)") == 0
 
 
-def test_a_lost_card_raises_its_alert_and_the_alert_ends_when_it_is_back(
+def test_a_lost_gpu_raises_its_alert_and_the_alert_ends_when_it_is_back(
     environment: KindEnvironment, prometheus: Prometheus, small: str, breaking: int
 ) -> None:
     """The rule fires for the very GPU, says so in words, and is silent again afterwards."""

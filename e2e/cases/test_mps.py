@@ -32,7 +32,7 @@ print(os.getuid(), peer.recv(100).decode())
 """
 
 
-def cards(environment: KindEnvironment, node: str) -> list[dict[str, Any]]:
+def gpus(environment: KindEnvironment, node: str) -> list[dict[str, Any]]:
     """The node's GPUs as it publishes them."""
     annotations = environment.objects.node(node)["metadata"]["annotations"]
     found: list[dict[str, Any]] = json.loads(annotations["gpushare/inventory"])["gpus"]
@@ -41,7 +41,7 @@ def cards(environment: KindEnvironment, node: str) -> list[dict[str, Any]]:
 
 def published(environment: KindEnvironment, node: str, mode: str) -> bool:
     """All GPUs are healthy and have this mode."""
-    return all(card["healthy"] and card["mode"] == mode for card in cards(environment, node))
+    return all(gpu["healthy"] and gpu["mode"] == mode for gpu in gpus(environment, node))
 
 
 def offered(environment: KindEnvironment, node: str) -> int:
@@ -50,15 +50,13 @@ def offered(environment: KindEnvironment, node: str) -> int:
     return int(status["allocatable"].get(GPU_MEM, "0"))
 
 
-def about_card(
-    environment: KindEnvironment, reason: str, about: str, card: MachineGpu
-) -> list[str]:
+def about_gpu(environment: KindEnvironment, reason: str, about: str, gpu: MachineGpu) -> list[str]:
     """Messages of events of one reason about an object, that name a GPU."""
     found = environment.objects.events(fields=f"reason={reason}")
     return [
         each["message"]
         for each in found
-        if each["involvedObject"]["name"] == about and card.uuid in each["message"]
+        if each["involvedObject"]["name"] == about and gpu.uuid in each["message"]
     ]
 
 
@@ -85,9 +83,9 @@ def isolated(environment: KindEnvironment, small: str) -> Iterator[str]:
 @pytest.fixture
 def first(environment: KindEnvironment, isolated: str) -> Iterator[MachineGpu]:
     """A GPU of that node; whatever is done to its daemon or to its processes is undone."""
-    card = environment.nodes[isolated][0]
-    yield card
-    environment.on_node(isolated, f"rm -f {ROOT}/{card.uuid}/faults")
+    gpu = environment.nodes[isolated][0]
+    yield gpu
+    environment.on_node(isolated, f"rm -f {ROOT}/{gpu.uuid}/faults")
     environment.break_gpus(isolated)
     whole = sum(each.units for each in environment.nodes[isolated])
     until(
@@ -97,11 +95,11 @@ def first(environment: KindEnvironment, isolated: str) -> Iterator[MachineGpu]:
     )
 
 
-def on(card: MachineGpu, pod: dict[str, Any]) -> dict[str, Any]:
+def on(gpu: MachineGpu, pod: dict[str, Any]) -> dict[str, Any]:
     """The pod, demanding MPS and running as an ordinary user, on the emptiest GPU of its node."""
     pod["metadata"]["annotations"] = {LABEL: "mps", "gpushare/policy": "binpack"}
     pod["spec"]["securityContext"] = {"runAsUser": USER, "runAsGroup": USER}
-    assert card.index == 0, "an empty node is packed from GPU 0 on"
+    assert gpu.index == 0, "an empty node is packed from GPU 0 on"
     return pod
 
 
@@ -121,7 +119,7 @@ def test_a_share_is_limited_and_reaches_its_daemon_as_any_user(
     assert owner.strip() in {str(USER), ""}, "a server runs as the user of its clients"
 
 
-def test_a_dead_daemon_withdraws_its_card_until_it_is_back(
+def test_a_dead_daemon_withdraws_its_gpu_until_it_is_back(
     environment: KindEnvironment, case: Case, isolated: str, first: MachineGpu
 ) -> None:
     """Node and pod get events, the other GPU keeps working, and the new daemon restores the GPU."""
@@ -139,7 +137,7 @@ def test_a_dead_daemon_withdraws_its_card_until_it_is_back(
     for about in (isolated, "struck"):
         until(
             f"{about} is told",
-            partial(about_card, environment, "MpsDaemonFailed", about, first),
+            partial(about_gpu, environment, "MpsDaemonFailed", about, first),
             seconds=STEP_SECONDS,
         )
     environment.on_node(isolated, f"rm {folder}/faults")
@@ -150,7 +148,7 @@ def test_a_dead_daemon_withdraws_its_card_until_it_is_back(
     )
     until(
         "the node is told that it is back",
-        partial(about_card, environment, "MpsDaemonServes", isolated, first),
+        partial(about_gpu, environment, "MpsDaemonServes", isolated, first),
         seconds=STEP_SECONDS,
     )
 

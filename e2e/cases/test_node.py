@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from environments import truth
+from environments import podresources
 from environments.case import Case
 from environments.kind import KindEnvironment
 from environments.waiting import until
@@ -39,9 +39,9 @@ def losing(environment: KindEnvironment, small: str) -> Iterator[Callable[[int],
     """Loses a GPU of the small node; whatever comes, all its GPUs are back when the case ends."""
     lost: list[int] = []
 
-    def lose(card: int) -> None:
-        lost.append(card)
-        environment.break_gpus(small, f"gpu {card} lost")
+    def lose(gpu: int) -> None:
+        lost.append(gpu)
+        environment.break_gpus(small, f"gpu {gpu} lost")
 
     yield lose
     mend(environment, small, lost)
@@ -49,35 +49,35 @@ def losing(environment: KindEnvironment, small: str) -> Iterator[Callable[[int],
 
 def mend(environment: KindEnvironment, node: str, lost: list[int]) -> None:
     """Let lost GPUs answer again and wait until the node offers them."""
-    lines = [f"gpu {card} {state}" for card in lost for state in ("lost", "recovered")]
+    lines = [f"gpu {gpu} {state}" for gpu in lost for state in ("lost", "recovered")]
     environment.break_gpus(node, *lines)
-    whole = sum(card.units for card in environment.nodes[node])
+    whole = sum(gpu.units for gpu in environment.nodes[node])
     until(
         "all GPUs are offered", lambda: offered(environment, node) == whole, seconds=RETURN_SECONDS
     )
 
 
 @pytest.mark.parametrize("burst", [1, 2])
-def test_sixteen_halves_at_once_end_two_on_each_of_eight_cards(
+def test_sixteen_halves_at_once_end_two_on_each_of_eight_gpus(
     environment: KindEnvironment, case: Case, large: str, burst: int
 ) -> None:
     """The burst on which others put four pods on a GPU: here kubelet and annotations agree."""
-    cards = environment.nodes[large]
-    half = cards[0].units // 2
-    names = [f"half-{burst}-{i}" for i in range(2 * len(cards))]
+    gpus = environment.nodes[large]
+    half = gpus[0].units // 2
+    names = [f"half-{burst}-{i}" for i in range(2 * len(gpus))]
     case.create_running(*(case.pod(name, half, node=large) for name in names))
-    uuid = {card.index: card.uuid for card in cards}
+    uuid = {gpu.index: gpu.uuid for gpu in gpus}
 
     def agree() -> bool:
-        held = {h.pod: set(h.cards) for h in truth.held(environment, large)}
-        said = case.cards()
+        held = {h.pod: set(h.gpus) for h in podresources.allocated(environment, large)}
+        said = case.gpus()
         return all(held.get(name) == {uuid[said[name]]} for name in names)
 
     until("annotations agree with kubelet", agree, seconds=SETTLE_SECONDS)
-    assert Counter(case.cards().values()) == {card.index: 2 for card in cards}
+    assert Counter(case.gpus().values()) == {gpu.index: 2 for gpu in gpus}
 
 
-def test_a_lost_card_is_withdrawn_its_pods_are_told_and_it_comes_back(
+def test_a_lost_gpu_is_withdrawn_its_pods_are_told_and_it_comes_back(
     environment: KindEnvironment, case: Case, small: str, losing: Callable[[int], None]
 ) -> None:
     """One GPU falls off the bus: the other goes on as before, new pods avoid the lost one.
@@ -87,8 +87,8 @@ def test_a_lost_card_is_withdrawn_its_pods_are_told_and_it_comes_back(
     """
     size = environment.nodes[small][0].units
     case.run_in_turn(*(spread(case.pod(name, 3, node=small)) for name in ("stays", "struck")))
-    assert {case.card("stays"), case.card("struck")} == {0, 1}
-    lost = case.card("struck")
+    assert {case.gpu("stays"), case.gpu("struck")} == {0, 1}
+    lost = case.gpu("struck")
     before = containers(case)
 
     losing(lost)
@@ -100,12 +100,12 @@ def test_a_lost_card_is_withdrawn_its_pods_are_told_and_it_comes_back(
     )
     assert told(case, "stays") == []
     case.create_running(case.pod("fits-beside", 2, node=small))
-    assert case.card("fits-beside") == case.card("stays")
+    assert case.gpu("fits-beside") == case.gpu("stays")
     assert containers(case).items() >= before.items()
 
     mend(environment, small, [lost])
     case.create_running(spread(case.pod("on-it-again", 3, node=small)))
-    assert case.card("on-it-again") == lost
+    assert case.gpu("on-it-again") == lost
 
 
 def test_a_restarted_kubelet_gets_the_same_devices_and_disturbs_nobody(
@@ -119,14 +119,15 @@ def test_a_restarted_kubelet_gets_the_same_devices_and_disturbs_nobody(
     size = environment.nodes[small][0].units
     case.create_running(case.pod("before", size - 4, node=small))
     lives = containers(case)
-    held = {h.pod: h.cards for h in truth.held(environment, small)}
+    held = {h.pod: h.gpus for h in podresources.allocated(environment, small)}
     environment.restart_kubelet(small)
     case.kubectl.apply(case.deployment("after", 4, replicas=1, node=small))
     case.wait_available("after")
     (after,) = case.running("after")
-    assert case.card(after) == case.card("before")
+    assert case.gpu(after) == case.gpu("before")
     assert containers(case).items() >= lives.items()
-    assert {h.pod: h.cards for h in truth.held(environment, small)}["before"] == held["before"]
+    after_restart = {h.pod: h.gpus for h in podresources.allocated(environment, small)}
+    assert after_restart["before"] == held["before"]
 
 
 def test_a_replaced_plugin_disturbs_no_pod_and_knows_them_all(
@@ -142,8 +143,8 @@ def test_a_replaced_plugin_disturbs_no_pod_and_knows_them_all(
     environment.kubectl("rollout", "restart", "-n", environment.namespace, *daemons.split())
     environment.wait_ready()
     case.create_running(case.pod("five", 5, node=small), case.pod("four", 4, node=small))
-    assert case.card("five") == case.card("right")
-    assert case.card("four") == case.card("left")
+    assert case.gpu("five") == case.gpu("right")
+    assert case.gpu("four") == case.gpu("left")
     assert containers(case).items() >= lives.items()
 
 

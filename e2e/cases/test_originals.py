@@ -12,7 +12,7 @@ from environments.workloads import GPU_MEM, SCHEDULER, Object
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 PLACED = [name for name in originals.NAMES if name not in originals.WAITING]
-CARDS = ("ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_GROUP")
+GPUS = ("ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_GROUP")
 """Annotations that name the GPUs of a share and of exclusive GPUs."""
 PLACED_SECONDS = 120
 
@@ -45,7 +45,7 @@ def test_a_workload_of_the_originals_runs_as_it_is(case: Case, name: str) -> Non
 def placed(case: Case, wanted: int) -> list[Object]:
     """Its pods, once that many have their GPUs written down."""
     notes = [(pod, pod["metadata"].get("annotations", {})) for pod in case.pods()]
-    found = [pod for pod, note in notes if any(card in note for card in CARDS)]
+    found = [pod for pod, note in notes if any(gpu in note for gpu in GPUS)]
     return found if len(found) == wanted else []
 
 
@@ -85,10 +85,10 @@ def test_a_pod_that_fits_the_node_and_no_gpu_waits_and_is_not_refused_again_and_
     assert (pod["status"]["phase"], pod["spec"].get("nodeName")) == ("Pending", None)
     assert case.events("UnexpectedAdmissionError", name) == []
 
-    freed = case.card("left")
+    freed = case.gpu("left")
     case.delete("left")
     case.wait_running(name)
-    assert case.card(name) == freed
+    assert case.gpu(name) == freed
 
 
 def create_fillers(environment: Environment, case: Case, node: str) -> None:
@@ -98,4 +98,4 @@ def create_fillers(environment: Environment, case: Case, node: str) -> None:
     for filler in fillers:
         filler["metadata"]["annotations"] = {"gpushare/policy": "spread"}
     case.run_in_turn(*fillers)
-    assert {case.card("left"), case.card("right")} == {0, 1}
+    assert {case.gpu("left"), case.gpu("right")} == {0, 1}

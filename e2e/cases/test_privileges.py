@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from environments import audit, beside, rights
+from environments import audit, rights, secondrelease
 from environments.case import Case
 from environments.kind import NAMESPACE, RELEASE, KindEnvironment
 from environments.rights import Right
@@ -87,27 +87,27 @@ def mended(environment: KindEnvironment, small: str) -> Iterator[None]:
 
 def mend(environment: KindEnvironment, node: str) -> None:
     """Let both GPUs answer again, and wait until no source marks them unhealthy."""
-    lines = [f"gpu {card} {state}" for card in (0, 1) for state in ("lost", "recovered")]
+    lines = [f"gpu {gpu} {state}" for gpu in (0, 1) for state in ("lost", "recovered")]
     environment.break_gpus(node, *lines)
     until("no GPU is listed", partial(listed, environment, node, ""), seconds=SICK_SECONDS)
     environment.wait_ready()
 
 
-def lose_cards(environment: KindEnvironment, node: str) -> None:
+def lose_gpus(environment: KindEnvironment, node: str) -> None:
     """Have the list of unhealthy GPUs made, changed and taken away, which takes a minute."""
-    for cards in ("0", "0,1"):
-        environment.break_gpus(node, *(f"gpu {card} lost" for card in cards.split(",")))
+    for gpus in ("0", "0,1"):
+        environment.break_gpus(node, *(f"gpu {gpu} lost" for gpu in gpus.split(",")))
         until(
-            f"GPUs {cards} are listed",
-            partial(listed, environment, node, cards),
+            f"GPUs {gpus} are listed",
+            partial(listed, environment, node, gpus),
             seconds=SICK_SECONDS,
         )
     mend(environment, node)
 
 
-def listed(environment: KindEnvironment, node: str, cards: str) -> bool:
+def listed(environment: KindEnvironment, node: str, gpus: str) -> bool:
     """The original's ConfigMap of unhealthy GPUs names these; it is not there for none."""
-    return sick(environment, node) == cards
+    return sick(environment, node) == gpus
 
 
 def sick(environment: KindEnvironment, node: str) -> str:
@@ -131,7 +131,7 @@ def test_the_stack_uses_every_right_it_has(
     stranger = bind("nobody", namespace=case.name, uid="none", node=small)
     environment.kubectl("exec", *extender, "python3", "-c", stranger)
     if any(right.resource == "configmaps" for right in unused(environment, granted)):
-        lose_cards(environment, small)
+        lose_gpus(environment, small)
     page = ("-n", NAMESPACE, f"deployment/{RELEASE}-dashboard", "--")
     environment.kubectl("exec", *page, "python3", "-c", LOOK_AT_THE_PAGE)
     assert_all_used(environment, granted)
@@ -155,7 +155,7 @@ def test_the_parts_that_are_not_there_by_default_use_every_right_they_have(
     waiting = case.pod("waiting", 1, node=small)
     waiting["spec"]["schedulerName"] = "nobody"
     case.kubectl.apply(waiting)
-    with beside.release(environment, "whole", values) as release:
+    with secondrelease.release(environment, "whole", values) as release:
         extender = ("-n", NAMESPACE, f"deployment/{release}-gpushare-extender", "--")
         uid = case.get("waiting")["metadata"]["uid"]
         for name, known in (("waiting", uid), ("nobody", "none")):

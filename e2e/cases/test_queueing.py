@@ -22,8 +22,8 @@ def test_a_refused_pod_is_tried_again_when_a_share_comes_back(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The deletion requeues the pod through a queueing hint; the test prints the delay."""
-    cards = environment.nodes[small]
-    case.create_running(*(case.pod(f"full-{card.index}", card.units, node=small) for card in cards))
+    gpus = environment.nodes[small]
+    case.create_running(*(case.pod(f"full-{gpu.index}", gpu.units, node=small) for gpu in gpus))
     case.kubectl.apply(case.pod("waiting", 5, node=small))
     until(
         "the pod is refused",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from environments import truth
+from environments import podresources
 from environments.case import Case
 from environments.kind import KindEnvironment
 from environments.waiting import until
@@ -59,9 +59,9 @@ def test_a_rebooted_node_keeps_its_accounts_and_serves_shares_again(
     case.create_running(*(case.pod(f"rest-{i}", 4, node=small) for i in range(2)))
 
     def agree() -> bool:
-        uuid = {card.index: card.uuid for card in environment.nodes[small]}
-        held = {h.pod: set(h.cards) for h in truth.held(environment, small)}
+        uuid = {gpu.index: gpu.uuid for gpu in environment.nodes[small]}
+        held = {h.pod: set(h.gpus) for h in podresources.allocated(environment, small)}
         live = [*case.running("served"), "rest-0", "rest-1"]
-        return all(held.get(name) == {uuid[case.card(name)]} for name in live)
+        return all(held.get(name) == {uuid[case.gpu(name)]} for name in live)
 
     until("annotations agree with kubelet", agree, seconds=BOOT_SECONDS)

@@ -96,7 +96,7 @@ def test_a_model_is_served_on_a_share_and_the_share_comes_back(
     assert row.split()[:5] == ["half", "tf-serving", "N/A", "1", "1"]
     told = gpushare(environment, "serve", "get", "half", "-n", case.name, "-o", "json")
     (pod,) = json.loads(told)["items"][0]["instances"]
-    assert pod["gpus"] == {str(case.card(pod["name"])): 3}
+    assert pod["gpus"] == {str(case.gpu(pod["name"])): 3}
 
     assert "deleted" in gpushare(environment, "serve", "delete", "half", "-n", case.name)
     until("the server has ended", lambda: ended(case, pod["name"]), seconds=SECONDS)

@@ -10,28 +10,28 @@ from environments.waiting import until
 pytestmark = [pytest.mark.e2e, pytest.mark.scheduling, pytest.mark.oldest]
 
 
-def test_three_pods_of_two_units_share_the_fullest_card_that_fits(
+def test_three_pods_of_two_units_share_the_fullest_gpu_that_fits(
     environment: Environment, case: Case, small: str
 ) -> None:
     """Upstream's first demo: binpack picks the fullest GPU, and the environment names it."""
-    cards = environment.nodes[small]
+    gpus = environment.nodes[small]
     case.create_running(case.pod("filler", 8, node=small))
     trio = [case.pod(f"share-{i}", 2, node=small) for i in range(3)]
     case.create_running(*trio)
 
-    home = case.card("filler")
+    home = case.gpu("filler")
     for name in ("share-0", "share-1", "share-2"):
-        assert case.card(name) == home
+        assert case.gpu(name) == home
         assert case.annotations(name)["ALIYUN_COM_GPU_MEM_POD"] == "2"
         env = case.env(name)
-        assert env["NVIDIA_VISIBLE_DEVICES"] == cards[home].uuid
+        assert env["NVIDIA_VISIBLE_DEVICES"] == gpus[home].uuid
         assert env["ALIYUN_COM_GPU_MEM_IDX"] == str(home)
         assert env["ALIYUN_COM_GPU_MEM_POD"] == "2"
         assert env["ALIYUN_COM_GPU_MEM_CONTAINER"] == "2"
-        assert env["ALIYUN_COM_GPU_MEM_DEV"] == str(cards[home].units)
+        assert env["ALIYUN_COM_GPU_MEM_DEV"] == str(gpus[home].units)
 
 
-def test_a_request_that_fits_the_node_but_no_card_waits_says_why_and_starts_when_a_pod_ends(
+def test_a_request_that_fits_the_node_but_no_gpu_waits_says_why_and_starts_when_a_pod_ends(
     environment: Environment, case: Case, small: str
 ) -> None:
     """Upstream's second demo: the total is not enough, one GPU must have the units free."""
@@ -39,7 +39,7 @@ def test_a_request_that_fits_the_node_but_no_card_waits_says_why_and_starts_when
     case.create_running(
         case.pod("left", size - 5, node=small), case.pod("right", size - 5, node=small)
     )
-    assert {case.card("left"), case.card("right")} == {0, 1}
+    assert {case.gpu("left"), case.gpu("right")} == {0, 1}
     case.kubectl.apply(case.pod("wants-8", 8, node=small))
 
     def refusal() -> str | None:
@@ -51,10 +51,10 @@ def test_a_request_that_fits_the_node_but_no_card_waits_says_why_and_starts_when
     assert "Insufficient GPU Memory in one device" in message
     assert case.get("wants-8")["status"]["phase"] == "Pending"
 
-    freed = case.card("left")
+    freed = case.gpu("left")
     case.delete("left")
     case.wait_running("wants-8")
-    assert case.card("wants-8") == freed
+    assert case.gpu("wants-8") == freed
 
 
 def test_a_job_frees_its_units_when_it_completes(
@@ -81,15 +81,15 @@ def test_a_deleted_pod_frees_its_units(environment: Environment, case: Case, sma
     case.create_running(case.pod("third", size, node=small))
 
 
-def test_a_pod_with_two_gpu_containers_gets_both_on_one_card_with_own_amounts(
+def test_a_pod_with_two_gpu_containers_gets_both_on_one_gpu_with_own_amounts(
     environment: Environment, case: Case, small: str
 ) -> None:
     """The originals fail this: they match a container's call against the pod's total."""
-    cards = environment.nodes[small]
+    gpus = environment.nodes[small]
     case.create_running(case.pod("pair", 3, 5, node=small))
-    home = case.card("pair")
+    home = case.gpu("pair")
     for container, units in (("c0", "3"), ("c1", "5")):
         env = case.env("pair", container)
-        assert env["NVIDIA_VISIBLE_DEVICES"] == cards[home].uuid
+        assert env["NVIDIA_VISIBLE_DEVICES"] == gpus[home].uuid
         assert env["ALIYUN_COM_GPU_MEM_CONTAINER"] == units
     assert case.annotations("pair")["ALIYUN_COM_GPU_MEM_POD"] == "8"

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 DOCS = Path(__file__).parents[2] / "docs"
 UNITS = 10
-CARD = 1
+GPU = 1
 PATIENCE_SECONDS = 120
 
 
@@ -43,7 +43,7 @@ def originals(environment: KindEnvironment) -> list[Object]:
     """Its objects for this cluster."""
     image = environment.values["devicePlugin"]["image"]
     name = f"{image['repository']}:{image['tag']}"
-    return original.objects(image=name, nodes=environment.nodes, card=CARD)
+    return original.objects(image=name, nodes=environment.nodes, gpu=GPU)
 
 
 def remove_the_original(environment: KindEnvironment) -> None:
@@ -64,7 +64,7 @@ def offered(environment: KindEnvironment) -> dict[str, int]:
 
 def every_unit(environment: KindEnvironment) -> dict[str, int]:
     """Units of each node's GPUs."""
-    return {node: sum(card.units for card in cards) for node, cards in environment.nodes.items()}
+    return {node: sum(gpu.units for gpu in gpus) for node, gpus in environment.nodes.items()}
 
 
 def lives(case: Case, name: str) -> list[tuple[str, int]]:
@@ -90,11 +90,11 @@ def test_the_guide_takes_a_cluster_over_and_pods_stay_and_count(
     size = environment.nodes[small][0].units
     old = case.pod("old", UNITS)
     old["spec"]["nodeName"] = small
-    said = original.annotations(card=CARD, units=UNITS, size=size)
+    said = original.annotations(gpu=GPU, units=UNITS, size=size)
     old["metadata"]["annotations"] = said
     case.create_running(old)
     before = lives(case, "old")
-    assert case.env("old")["NVIDIA_VISIBLE_DEVICES"] == str(CARD)
+    assert case.env("old")["NVIDIA_VISIBLE_DEVICES"] == str(GPU)
 
     (guide,) = found(DOCS, GuideTarget.ORIGINAL)
     variables = checkout(environment, case, tmp_path)
@@ -103,10 +103,10 @@ def test_the_guide_takes_a_cluster_over_and_pods_stay_and_count(
     rest = size - UNITS
     case.create_running(case.pod("beside", rest, node=small))
     case.create_running(case.pod("elsewhere", rest, node=small))
-    assert (case.card("beside"), case.card("elsewhere")) == (CARD, 0)
+    assert (case.gpu("beside"), case.gpu("elsewhere")) == (GPU, 0)
     until("both are confirmed", lambda: confirmed(case, "beside", "elsewhere"), seconds=120)
-    books = rows(inspect(environment))[small].cards
-    assert [card for card in books if card[1]] == [(rest, size), (size, size)]
+    books = rows(inspect(environment))[small].gpus
+    assert [gpu for gpu in books if gpu[1]] == [(rest, size), (size, size)]
     assert case.annotations("old").items() >= said.items()
     assert not [key for key in case.annotations("old") if key.startswith("scheduler.framework")]
     assert lives(case, "old") == before

@@ -6,7 +6,7 @@ import pytest
 
 from environments.case import Case
 from environments.environment import Environment
-from environments.truth import GPU_MEM, held
+from environments.podresources import GPU_MEM, allocated
 from environments.waiting import until
 from environments.workloads import GPU, Object
 
@@ -21,7 +21,7 @@ def empty(environment: Environment, linked: str) -> str:
     """The node with linked GPUs, of which kubelet has handed out none."""
 
     def nothing_held() -> bool:
-        return not held(environment, linked, GPU, GPU_MEM)
+        return not allocated(environment, linked, GPU, GPU_MEM)
 
     until("no GPU handed out", nothing_held, seconds=120)
     return linked
@@ -40,14 +40,14 @@ def group(case: Case, name: str) -> list[int]:
 
 def assert_really_on(environment: Environment, case: Case, names: Sequence[str], node: str) -> None:
     """Annotations, variables of the containers and kubelet name the same GPUs."""
-    found = [one for one in held(environment, node, GPU) if one.namespace == case.name]
+    found = [one for one in allocated(environment, node, GPU) if one.namespace == case.name]
     for name in names:
         uuids = [environment.nodes[node][index].uuid for index in group(case, name)]
         env = case.env(name)
         assert env["NVIDIA_VISIBLE_DEVICES"].split(",") == uuids
         assert env[GROUP] == case.annotations(name)[GROUP]
         mine = [one for one in found if one.pod == name]
-        assert [set(one.cards) for one in mine] == [set(uuids)]
+        assert [set(one.gpus) for one in mine] == [set(uuids)]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_each_pod_gets_the_best_group_that_is_free(
     assert_really_on(environment, case, names, empty)
 
 
-def test_a_pod_that_finds_too_few_free_cards_waits_and_says_how_many_are(
+def test_a_pod_that_finds_too_few_free_gpus_waits_and_says_how_many_are(
     case: Case, empty: str
 ) -> None:
     """A share on a GPU makes it no GPU to have whole: seven are left for a pod of eight."""
@@ -91,7 +91,7 @@ def test_a_pod_that_finds_too_few_free_cards_waits_and_says_how_many_are(
     case.wait_running("eight")
 
 
-def test_a_training_job_of_two_cards_completes_and_prints_them(
+def test_a_training_job_of_two_gpus_completes_and_prints_them(
     environment: Environment, case: Case, empty: str
 ) -> None:
     """The sample job of the first topology plugin: two linked GPUs, seen from inside."""
@@ -151,5 +151,5 @@ def test_a_gang_that_does_not_fit_places_nobody_and_says_so(
 
     until("every member is told why", all_told, seconds=120)
     assert [case.get(name)["status"]["phase"] for name in names] == ["Pending"] * 3
-    assert not held(environment, empty, GPU)
+    assert not allocated(environment, empty, GPU)
     case.create_running(whole(case, "other", 8, empty))

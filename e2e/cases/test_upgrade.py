@@ -89,8 +89,8 @@ def test_an_upgrade_replaces_the_stack_and_no_pod_of_a_user(
     assert lives(case) == before
     assert inspect(environment) == books
     case.create_running(case.pod("four", 4, node=small), case.pod("five", 5, node=small))
-    assert case.card("four") == case.card("left")
-    assert case.card("five") == case.card("right")
+    assert case.gpu("four") == case.gpu("left")
+    assert case.gpu("five") == case.gpu("right")
 
 
 @pytest.mark.usefixtures("restored")

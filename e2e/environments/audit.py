@@ -44,7 +44,7 @@ class Use(msgspec.Struct, frozen=True, order=True):
     verb: str
 
 
-def lay_out(folder: Path, namespace: str) -> NodeMount:
+def write_policy(folder: Path, namespace: str) -> NodeMount:
     """Write the policy for a stack in ``namespace``; the mount that the control plane needs.
 
     A watch is logged when it is asked for: its answer is, once it ends, which can take minutes.

@@ -12,7 +12,7 @@ from host.waiting import until
 
 START_SECONDS = 180
 END_SECONDS = 180
-CARD = "ALIYUN_COM_GPU_MEM_IDX"
+GPU = "ALIYUN_COM_GPU_MEM_IDX"
 
 
 class Case:
@@ -137,12 +137,12 @@ class Case:
         """True when every container of the pod runs; an end of the pod is an error at once."""
         return _ready(self.get(name))
 
-    def cards(self) -> dict[str, int]:
-        """Of every pod that has one, the index of the GPU as :meth:`card` tells it."""
+    def gpus(self) -> dict[str, int]:
+        """Of every pod that has one, the index of the GPU as :meth:`gpu` tells it."""
         told = {
             pod["metadata"]["name"]: pod["metadata"].get("annotations", {}) for pod in self.pods()
         }
-        return {name: int(said[CARD]) for name, said in told.items() if CARD in said}
+        return {name: int(said[GPU]) for name, said in told.items() if GPU in said}
 
     def get(self, name: str) -> Object:
         """The pod as the API server has it."""
@@ -157,9 +157,9 @@ class Case:
         found: dict[str, str] = self.get(name)["metadata"].get("annotations", {})
         return found
 
-    def card(self, name: str) -> int:
+    def gpu(self, name: str) -> int:
         """Index of the GPU the pod's first-generation annotation names."""
-        return int(self.annotations(name)[CARD])
+        return int(self.annotations(name)[GPU])
 
     def env(self, name: str, container: str = "c0") -> dict[str, str]:
         """The environment a process in the container has."""

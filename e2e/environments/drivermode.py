@@ -84,7 +84,7 @@ def limited(environment: KindEnvironment, node: str) -> Iterator[LimitedNode]:
     limits["cgroupParent"] = parent.strip().strip('"')
     found = LimitedNode(environment, node, root)
     try:
-        machines.lay_out(environment.folder / node, MACHINE)
+        machines.write_files(environment.folder / node, MACHINE)
         for other in environment.nodes.keys() - {node}:
             environment.on_node(other, _STAND_IN)
         environment.kubectl("label", "node", node, "gpushare/isolation=driver", "--overwrite")
@@ -94,7 +94,7 @@ def limited(environment: KindEnvironment, node: str) -> Iterator[LimitedNode]:
         yield found
     finally:
         environment.kubectl("label", "node", node, "gpushare/isolation-")
-        machines.lay_out(environment.folder / node, environment.machines[node])
+        machines.write_files(environment.folder / node, environment.machines[node])
         environment.install(usual)
         environment.wait_ready()
 

@@ -90,11 +90,11 @@ class FakeKubelet:
                     await self._work.put((item, self._book(item)))
 
     def _book(self, item: Any) -> bool:
-        card = item["metadata"].get("annotations", {}).get(IDX, "?")
-        key = item["spec"]["nodeName"], card
+        gpu = item["metadata"].get("annotations", {}).get(IDX, "?")
+        key = item["spec"]["nodeName"], gpu
         limits = (c["resources"].get("limits", {}) for c in item["spec"]["containers"])
         wanted = sum(int(limit.get(GPU_MEM, 0)) for limit in limits)
-        if card == "?" or self.used[key] + wanted > self.units:
+        if gpu == "?" or self.used[key] + wanted > self.units:
             return False
         self.used[key] += wanted
         return True

@@ -7,17 +7,17 @@ from typing import Any
 Object = dict[str, Any]
 
 UNITS = 80
-CARDS = 8
+GPUS = 8
 NAMESPACE = "default"
 
 
-def nodes(count: int, *, cards: int = CARDS, units: int = UNITS) -> Iterator[Object]:
+def nodes(count: int, *, gpus: int = GPUS, units: int = UNITS) -> Iterator[Object]:
     """GPU nodes ``node-00000`` ... as a device plugin would have left them, ready for pods."""
-    return (_node(f"node-{i:05}", cards, units) for i in range(count))
+    return (_node(f"node-{i:05}", gpus, units) for i in range(count))
 
 
 def running(
-    count: int, nodes: int, *, cards: int = CARDS, units: int = 1, kinds: int = 1
+    count: int, nodes: int, *, gpus: int = GPUS, units: int = 1, kinds: int = 1
 ) -> Iterator[Object]:
     """Pods that already hold shares, dealt out evenly over nodes and GPUs.
 
@@ -26,9 +26,9 @@ def running(
         kinds: how many sizes there are, each a unit larger; mixed, so that nodes differ.
     """
     for number in range(count):
-        node, card = number % nodes, (number // nodes) % cards
+        node, gpu = number % nodes, (number // nodes) % gpus
         size = units + (number * 2_654_435_761 >> 16) % kinds
-        yield _held(f"held-{number:06}", f"node-{node:05}", card, size)
+        yield _held(f"held-{number:06}", f"node-{node:05}", gpu, size)
 
 
 def pod(name: str, units: int, *, scheduler: str, resource: str = "aliyun.com/gpu-mem") -> Object:
@@ -47,7 +47,7 @@ def pod(name: str, units: int, *, scheduler: str, resource: str = "aliyun.com/gp
     }
 
 
-def inventory(name: str, cards: int, units: int, *, healthy: bool = True) -> str:
+def inventory(name: str, count: int, units: int, *, healthy: bool = True) -> str:
     """The text of the inventory annotation of a machine of equal GPUs."""
     gpus = [
         {
@@ -57,26 +57,26 @@ def inventory(name: str, cards: int, units: int, *, healthy: bool = True) -> str
             "model": "A100-SXM4-80GB",
             "units": units,
             "memoryMiB": units * 1024 + 512,
-            "numa": i * 2 // cards,
+            "numa": i * 2 // count,
             "healthy": healthy,
             "mode": "none",
         }
-        for i in range(cards)
+        for i in range(count)
     ]
     return json.dumps({"version": 1, "unit": "GiB", "driver": "550", "gpus": gpus, "links": {}})
 
 
-def _node(name: str, cards: int, units: int) -> Object:
+def _node(name: str, gpus: int, units: int) -> Object:
     amounts = {
         "cpu": "256",
         "memory": "2048Gi",
         "pods": "500",
-        "aliyun.com/gpu-mem": str(cards * units),
-        "aliyun.com/gpu-count": str(cards),
-        "aliyun.com/gpu-core.percentage": str(cards * 100),
+        "aliyun.com/gpu-mem": str(gpus * units),
+        "aliyun.com/gpu-count": str(gpus),
+        "aliyun.com/gpu-core.percentage": str(gpus * 100),
     }
     labels = {"kubernetes.io/hostname": name, "gpushare": "true"}
-    annotations = {"gpushare/inventory": inventory(name, cards, units)}
+    annotations = {"gpushare/inventory": inventory(name, gpus, units)}
     ready = {"type": "Ready", "status": "True", "reason": "FakeNode"}
     return {
         "apiVersion": "v1",
@@ -86,22 +86,22 @@ def _node(name: str, cards: int, units: int) -> Object:
     }
 
 
-def _held(name: str, node: str, card: int, units: int) -> Object:
+def _held(name: str, node: str, gpu: int, units: int) -> Object:
     item = pod(name, units, scheduler="none")
     item["spec"]["nodeName"] = node
-    allocation = {"scheduler.framework.gpushare.allocation": json.dumps({"0": {str(card): units}})}
-    item["metadata"]["annotations"] = _written(card, units, assigned="true") | allocation
+    allocation = {"scheduler.framework.gpushare.allocation": json.dumps({"0": {str(gpu): units}})}
+    item["metadata"]["annotations"] = _written(gpu, units, assigned="true") | allocation
     return item
 
 
-def original_patch(card: int, units: int) -> Object:
+def original_patch(gpu: int, units: int) -> Object:
     """What the original extender writes to a pod before its Binding."""
-    return {"metadata": {"annotations": _written(card, units, assigned="false")}}
+    return {"metadata": {"annotations": _written(gpu, units, assigned="false")}}
 
 
-def _written(card: int, units: int, *, assigned: str) -> dict[str, str]:
+def _written(gpu: int, units: int, *, assigned: str) -> dict[str, str]:
     return {
-        "ALIYUN_COM_GPU_MEM_IDX": str(card),
+        "ALIYUN_COM_GPU_MEM_IDX": str(gpu),
         "ALIYUN_COM_GPU_MEM_DEV": str(UNITS),
         "ALIYUN_COM_GPU_MEM_POD": str(units),
         "ALIYUN_COM_GPU_MEM_ASSIGNED": assigned,

@@ -64,7 +64,7 @@ class GivenEnvironment:
     def described(self) -> str:
         """The Kubernetes version, and how many GPUs there are."""
         major, minor = self.version
-        count = sum(len(cards) for cards in self.nodes.values())
+        count = sum(len(gpus) for gpus in self.nodes.values())
         return f"Kubernetes {major}.{minor}, given, {count} GPUs on {len(self.nodes)} nodes"
 
 
@@ -74,9 +74,9 @@ def gpu_nodes(nodes: list[dict[str, object]]) -> dict[str, tuple[MachineGpu, ...
     for node in nodes:
         metadata = json.loads(json.dumps(node["metadata"]))
         inventory = json.loads((metadata.get("annotations") or {}).get(INVENTORY, '{"gpus": []}'))
-        cards = [MachineGpu(gpu["index"], gpu["uuid"], gpu["units"]) for gpu in inventory["gpus"]]
-        if cards:
-            found[metadata["name"]] = tuple(cards)
+        gpus = [MachineGpu(gpu["index"], gpu["uuid"], gpu["units"]) for gpu in inventory["gpus"]]
+        if gpus:
+            found[metadata["name"]] = tuple(gpus)
     return found
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from pytest_kind.cluster import KindCluster
 
 from cluster import engine, kindconfig, lifecycle, nodeimage, tools
-from environments import audit, feeding, helm, machines, ownscheduler
+from environments import audit, clusterscheduler, helm, imageloading, machines
 from environments.environment import MachineGpu, UnavailableError
 from environments.kubectl import Kubectl
 from environments.objects import Objects
@@ -75,7 +75,7 @@ class KindEnvironment:
         names = [f"{name}-worker{number or ''}" for number in (0, *range(2, len(workers) + 1))]
         self.machines = dict(zip(names, self.workers, strict=True))
         self.nodes: Mapping[str, tuple[MachineGpu, ...]] = {
-            node: machines.cards(machine) for node, machine in self.machines.items()
+            node: machines.gpus(machine) for node, machine in self.machines.items()
         }
 
     def start(self) -> None:
@@ -170,8 +170,25 @@ class KindEnvironment:
         return run_command(["docker", "exec", node, "sh", "-c", script], timeout_s=60)
 
     def restart_kubelet(self, node: str) -> None:
-        """Restart the real kubelet of a worker."""
+        """Restart the real kubelet of a worker, and wait until it knows the pods of its node."""
         run_command(["docker", "exec", node, "systemctl", "restart", "kubelet"], timeout_s=60)
+        until(
+            f"the kubelet of {node} knows the pods of its node",
+            lambda: self._assigned(node) <= self._known_to_kubelet(node),
+            seconds=READY_SECONDS,
+        )
+
+    def _assigned(self, node: str) -> set[str]:
+        """UIDs of the pods that the API server has on a node."""
+        pods = [pod["metadata"] for pod in self.objects.pods_of_node(node)]
+        return {each["uid"] for each in pods if "deletionTimestamp" not in each}
+
+    def _known_to_kubelet(self, node: str) -> set[str]:
+        """UIDs of the pods that kubelet itself lists; none as long as it does not answer."""
+        answer = self.kubectl.attempt("get", "--raw", f"/api/v1/nodes/{node}/proxy/pods")
+        if answer.returncode:
+            return set()
+        return {pod["metadata"]["uid"] for pod in json.loads(answer.stdout)["items"] or []}
 
     def stop_node(self, node: str) -> None:
         """Stop a worker as a machine is shut down; what lies on its disk stays."""
@@ -191,9 +208,9 @@ class KindEnvironment:
         until("every node offers its units", self._offered, seconds=READY_SECONDS)
 
     def _offered(self) -> bool:
-        for node, cards in self.nodes.items():
+        for node, gpus in self.nodes.items():
             status = self.objects.node(node)["status"]
-            wanted = str(sum(card.units for card in cards))
+            wanted = str(sum(gpu.units for gpu in gpus))
             if status["allocatable"].get(GPU_MEM) != wanted:
                 return False
         return True
@@ -202,15 +219,15 @@ class KindEnvironment:
         """Create the cluster and feed its workers, or take the running one of the name."""
         workers = []
         for node, machine in self.machines.items():
-            machines.lay_out(self.folder / node, machine)
+            machines.write_files(self.folder / node, machine)
             # The library writes limits into the state, as a driver keeps them.
             mount = kindconfig.NodeMount(self.folder / node, machines.IN_NODE, read_only=False)
             workers.append(kindconfig.NodeConfig(mounts=(mount,)))
         config = self.folder / "kind.json"
         control_plane = kindconfig.NodeConfig(
-            mounts=(audit.lay_out(self.folder / "audit", NAMESPACE),)
+            mounts=(audit.write_policy(self.folder / "audit", NAMESPACE),)
         )
-        patches = (*audit.kubeadm_patches(), *ownscheduler.kubeadm_patches(), _KUBELET)
+        patches = (*audit.kubeadm_patches(), *clusterscheduler.kubeadm_patches(), _KUBELET)
         config.write_text(
             kindconfig.render(
                 image, workers=workers, control_plane=control_plane, kubeadm_patches=patches
@@ -245,15 +262,15 @@ class KindEnvironment:
 
         def meanwhile() -> None:
             self._feed(building.result())
-            ownscheduler.ask_soon(self.control_plane)
+            clusterscheduler.probe_early(self.control_plane)
 
         create = partial(kind.create, config_file=config)
-        feeding.while_created(create, meanwhile, workers=tuple(self.nodes))
+        imageloading.while_created(create, meanwhile, workers=tuple(self.nodes))
 
     def _feed(self, built: images.Built) -> None:
         """Put the images into the workers."""
         workers, kind = tuple(self.nodes), self._programs.kind
-        feeding.load(kind, self.name, workers=workers, images=built.names())
+        imageloading.load(kind, self.name, workers=workers, images=built.names())
         self._fed = True
 
     def _tool_folder(self) -> Path:
@@ -270,7 +287,7 @@ class KindEnvironment:
         """Values of the chart for this cluster: images built here, the mock machine mounted."""
         return {
             "image": {"registry": "local"},
-            "scheduler": {"tolerations": [], "leaderElection": ownscheduler.ELECTION},
+            "scheduler": {"tolerations": [], "leaderElection": clusterscheduler.ELECTION},
             "mps": {"enabled": True, "control": f"/machine/{machines.MPS_CONTROL}"},
             "extender": {"image": _image(built.extender)},
             "dashboard": {

@@ -21,7 +21,7 @@ MPS_CONTROL = "mps/nvidia-cuda-mps-control"
 """Below the folder of the machine."""
 
 
-def lay_out(folder: Path, machine: str) -> None:
+def write_files(folder: Path, machine: str) -> None:
     """Write the machine's description into ``folder``, healthy; an edited state is reset."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(build.machine(machine), folder / "machine")
@@ -39,7 +39,7 @@ def _put_library(folder: Path) -> None:
     fresh.replace(folder / build.LIBRARY)
 
 
-def cards(machine: str) -> tuple[MachineGpu, ...]:
+def gpus(machine: str) -> tuple[MachineGpu, ...]:
     """The GPUs of a description, read without help of the library or the stack."""
     text = configparser.ConfigParser(allow_no_value=True, delimiters=("=",), strict=False)
     text.read(build.machine(machine))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from environments import machines
 from environments.environment import MachineGpu
 from environments.kind import KindEnvironment
-from environments.truth import GPU_MEM, held, plugin_pod
+from environments.podresources import GPU_MEM, allocated, plugin_pod
 from environments.workloads import GPU
 from host.waiting import until
 
@@ -27,34 +27,34 @@ def playing(
     usual = environment.machines[node]
     try:
         _become(environment, node, machine)
-        yield machines.cards(machine)
+        yield machines.gpus(machine)
     finally:
         _become(environment, node, usual)
 
 
 def _become(environment: KindEnvironment, node: str, machine: str) -> None:
     def idle() -> bool:
-        return not held(environment, node, GPU, GPU_MEM)
+        return not allocated(environment, node, GPU, GPU_MEM)
 
     until("no GPU handed out", idle, seconds=SWAP_SECONDS)
-    machines.lay_out(environment.folder / node, machine)
+    machines.write_files(environment.folder / node, machine)
     plugin = plugin_pod(environment, node)
     environment.kubectl("delete", "pod", plugin, "-n", environment.namespace, "--wait=true")
-    cards = machines.cards(machine)
+    gpus = machines.gpus(machine)
     until(
         f"{node} offers the GPUs of {machine}",
-        lambda: _offers(environment, node, cards),
+        lambda: _offers(environment, node, gpus),
         seconds=SWAP_SECONDS,
     )
 
 
-def _offers(environment: KindEnvironment, node: str, cards: tuple[MachineGpu, ...]) -> bool:
+def _offers(environment: KindEnvironment, node: str, gpus: tuple[MachineGpu, ...]) -> bool:
     """Kubelet and the inventory both have these GPUs and no others."""
     found = environment.objects.node(node)
     offered = found["status"]["allocatable"]
     inventory = json.loads(found["metadata"]["annotations"].get("gpushare/inventory", "{}"))
     return (
-        offered.get(GPU) == str(len(cards))
-        and offered.get(GPU_MEM) == str(sum(card.units for card in cards))
-        and [gpu["uuid"] for gpu in inventory.get("gpus", ())] == [card.uuid for card in cards]
+        offered.get(GPU) == str(len(gpus))
+        and offered.get(GPU_MEM) == str(sum(gpu.units for gpu in gpus))
+        and [gpu["uuid"] for gpu in inventory.get("gpus", ())] == [gpu.uuid for gpu in gpus]
     )

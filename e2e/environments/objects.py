@@ -52,6 +52,10 @@ class Objects:
         """The pods of a namespace, or those of them that a selector takes."""
         return self._list("list_namespaced_pod", namespace, label_selector=labels)
 
+    def pods_of_node(self, node: str) -> list[Object]:
+        """The pods of all namespaces that are assigned to a node."""
+        return self._list("list_pod_for_all_namespaces", field_selector=f"spec.nodeName={node}")
+
     def events(self, namespace: str = "", *, fields: str = "") -> list[Object]:
         """The events of a namespace, or of all."""
         verb = "list_namespaced_event" if namespace else "list_event_for_all_namespaces"

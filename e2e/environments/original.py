@@ -26,10 +26,10 @@ _PLACES = {"plugin.py": "plugin.py", "wireformat.py": "standins/wireformat.py"}
 _FOLDER = "/var/lib/kubelet/device-plugins"
 
 
-def annotations(*, card: int, units: int, size: int) -> dict[str, str]:
+def annotations(*, gpu: int, units: int, size: int) -> dict[str, str]:
     """What a running pod carries once extender and plugin have dealt with it."""
     return {
-        "ALIYUN_COM_GPU_MEM_IDX": str(card),
+        "ALIYUN_COM_GPU_MEM_IDX": str(gpu),
         "ALIYUN_COM_GPU_MEM_DEV": str(size),
         "ALIYUN_COM_GPU_MEM_POD": str(units),
         "ALIYUN_COM_GPU_MEM_ASSIGNED": "true",
@@ -37,16 +37,16 @@ def annotations(*, card: int, units: int, size: int) -> dict[str, str]:
     }
 
 
-def objects(*, image: str, nodes: Mapping[str, Sequence[MachineGpu]], card: int) -> list[Object]:
+def objects(*, image: str, nodes: Mapping[str, Sequence[MachineGpu]], gpu: int) -> list[Object]:
     """Everything that its manifests create.
 
     Args:
         image: of our device plugin, in which the stand-in runs.
         nodes: GPUs of each node.
-        card: index that its plugin tells to containers.
+        gpu: index that its plugin tells to containers.
     """
-    units = {node: {each.uuid: each.units for each in cards} for node, cards in nodes.items()}
-    env = {"UNITS": json.dumps(units), "CARD": str(card)}
+    units = {node: {each.uuid: each.units for each in gpus} for node, gpus in nodes.items()}
+    env = {"UNITS": json.dumps(units), "GPU": str(gpu)}
     return [
         *_rights(PLUGIN, _PLUGIN_RULES),
         *_rights(EXTENDER, _EXTENDER_RULES),

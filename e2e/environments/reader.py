@@ -1,7 +1,7 @@
 """A terminal as the reader of a guide has it: commands, a namespace of theirs, a checkout.
 
 `helm` is the one of this machine, or where there is none the few words of it that pages use, over
-Helm's library (:mod:`environments.helmwords`).
+Helm's library (:mod:`environments.helmcommand`).
 """
 
 import json
@@ -17,7 +17,7 @@ VALUES = "images.yaml"
 """What pages call the reader's own values of the chart; those of this cluster here."""
 _HELM = """\
 #!/bin/sh
-PYTHONPATH='{e2e}' exec '{python}' -m environments.helmwords "$@"
+PYTHONPATH='{e2e}' exec '{python}' -m environments.helmcommand "$@"
 """
 
 

@@ -12,13 +12,13 @@ class Row(NamedTuple):
     """One node's line.
 
     Attributes:
-        cards: (used, total) of each GPU.
+        gpus: (used, total) of each GPU.
         total: (used, total) of the node.
     """
 
     name: str
     address: str
-    cards: list[tuple[int, int]]
+    gpus: list[tuple[int, int]]
     total: tuple[int, int]
 
 

@@ -18,7 +18,7 @@ MIB: Final = 1024 * 1024
 OVERUSED: Final = "GpuMemoryOverused"
 
 
-def seen(node: BareNode, card: PublishedGpu) -> dict[str, Any]:
+def seen(node: BareNode, gpu: PublishedGpu) -> dict[str, Any]:
     """Hold memory in one client and look at what is told of it.
 
     Returns:
@@ -26,9 +26,9 @@ def seen(node: BareNode, card: PublishedGpu) -> dict[str, Any]:
         processes it lists beside (a server of MPS); ``metric_mib``: what the plugin's metrics say
         of the pod. What is not told is None.
     """
-    with node.client(whole(node), card=card.index) as client:
+    with node.client(whole(node), gpu=gpu.index) as client:
         client.ask("fill", mib=HELD_MIB)
-        listed = nvidiasmi.processes(card.uuid)
+        listed = nvidiasmi.processes(gpu.uuid)
         return {
             "held_mib": HELD_MIB,
             "listed_mib": listed.get(client.pid),
@@ -47,10 +47,10 @@ def _metric(node: BareNode, pod: str) -> int | None:
     return None
 
 
-def overused(node: BareNode, card: PublishedGpu) -> float:
+def overused(node: BareNode, gpu: PublishedGpu) -> float:
     """Take more than was granted; seconds until an event on the pod says so."""
     share = whole(node)
-    with node.client(share, card=card.index) as client:
+    with node.client(share, gpu=gpu.index) as client:
         client.ask("fill", mib=(share.units + 1) * node.unit_mib)
         begin = time.monotonic()
         until(

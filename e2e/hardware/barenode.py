@@ -25,7 +25,7 @@ from hardware.grants import (
     MPS,
     PublishedGpu,
     ShareSize,
-    cards,
+    gpus,
     process_environment,
 )
 from host.waiting import DeadlineError, until
@@ -114,16 +114,16 @@ class BareNode:
         """What the plugin has said so far."""
         return (self.root / "plugin.log").read_text(errors="replace")
 
-    def cards(self) -> tuple[PublishedGpu, ...]:
+    def gpus(self) -> tuple[PublishedGpu, ...]:
         """As the plugin has published them."""
-        return cards(self._annotations()[INVENTORY])
+        return gpus(self._annotations()[INVENTORY])
 
     def wait_for_mps(self, uuid: str) -> None:
         """Return when a GPU is behind its daemon; DeadlineError with the plugin's log if not."""
         try:
             until(
                 f"{uuid} is behind MPS",
-                lambda: any(card.uuid == uuid and card.mode == MPS for card in self.cards()),
+                lambda: any(gpu.uuid == uuid and gpu.mode == MPS for gpu in self.gpus()),
                 seconds=READY_SECONDS,
             )
         except DeadlineError as error:
@@ -134,7 +134,7 @@ class BareNode:
         return self.api.items("events")
 
     @contextmanager
-    def share(self, share: ShareSize, *, card: int = 0) -> Iterator["PodShare"]:
+    def share(self, share: ShareSize, *, gpu: int = 0) -> Iterator["PodShare"]:
         """Take a share as one pod, and give it back at the end.
 
         Raises:
@@ -142,7 +142,7 @@ class BareNode:
         """
         name = f"share-{uuid.uuid4().hex[:8]}"
         path = f"/api/v1/namespaces/default/pods/{name}"
-        self.api.put(path, _pod(name, share, card, self.cards()[card].units))
+        self.api.put(path, _pod(name, share, gpu, self.gpus()[gpu].units))
         try:
             envs: dict[str, str] = {}
             for resource, amount in share.limits().items():
@@ -153,10 +153,10 @@ class BareNode:
             self.api.delete(path)
 
     @contextmanager
-    def client(self, share: ShareSize, *, card: int = 0) -> Iterator[Client]:
+    def client(self, share: ShareSize, *, gpu: int = 0) -> Iterator[Client]:
         """A CUDA program on a share of its own, which the plugin finds in its pod."""
         with (
-            self.share(share, card=card) as held,
+            self.share(share, gpu=gpu) as held,
             Client.local(process_environment(held.envs)) as client,
         ):
             self._allocation(client.pid, held.pod)
@@ -183,12 +183,12 @@ def _node() -> dict[str, Any]:
     return {"metadata": meta, "status": {"capacity": {}, "allocatable": {}}}
 
 
-def _pod(name: str, share: ShareSize, card: int, units: int) -> dict[str, Any]:
+def _pod(name: str, share: ShareSize, gpu: int, units: int) -> dict[str, Any]:
     """Bound to the node, with what the extender's bind would have written."""
     limits = {resource: str(amount) for resource, amount in share.limits().items()}
-    allocation = json.dumps({"0": {str(card): share.units}})
+    allocation = json.dumps({"0": {str(gpu): share.units}})
     annotations = {
-        "ALIYUN_COM_GPU_MEM_IDX": str(card),
+        "ALIYUN_COM_GPU_MEM_IDX": str(gpu),
         "ALIYUN_COM_GPU_MEM_DEV": str(units),
         "ALIYUN_COM_GPU_MEM_POD": str(share.units),
         "ALIYUN_COM_GPU_MEM_ASSIGNED": "false",

@@ -36,11 +36,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure and write; exit status 3 and one sentence where this machine cannot carry it."""
     options = _parser().parse_args(arguments)
     try:
-        card = presence.usable_gpu()
+        gpu = presence.usable_gpu()
     except NoGpuError as reason:
         print(f"bench-gpu: {reason}", file=sys.stderr)
         return 3
-    figures = measured(card, Effort(options.seconds, options.runs), options.clients)
+    figures = measured(gpu, Effort(options.seconds, options.runs), options.clients)
     write(figures, options.out)
     return 0
 
@@ -57,25 +57,25 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def measured(card: SmiGpu, effort: Effort, counts: Sequence[int]) -> Figures:
+def measured(gpu: SmiGpu, effort: Effort, counts: Sequence[int]) -> Figures:
     """All figures of one GPU: without MPS, then with it if it can be had."""
-    with Client.local({"CUDA_VISIBLE_DEVICES": card.uuid}) as probe:
-        described = probe.card
-    figures: Figures = {"machine": _machine(card, described), "effort": effort._asdict()}
+    with Client.local({"CUDA_VISIBLE_DEVICES": gpu.uuid}) as probe:
+        described = probe.gpu
+    figures: Figures = {"machine": _machine(gpu, described), "effort": effort._asdict()}
     with _node(mps=False) as node:
-        size = compute.settle(node, _same(node, card))
-        _common(figures, node, card, size, effort=effort, counts=counts)
+        size = compute.settle(node, _same(node, gpu))
+        _common(figures, node, gpu, size, effort=effort, counts=counts)
     try:
         presence.demand_mps(described["capability"])
     except NoGpuError as reason:
         figures["machine"]["MPS"] = str(reason)
         return figures
     with _node(mps=True) as node:
-        node.wait_for_mps(card.uuid)
-        blast.let_in(node, _same(node, card))
-        _common(figures, node, card, size, effort=effort, counts=counts)
+        node.wait_for_mps(gpu.uuid)
+        blast.let_in(node, _same(node, gpu))
+        _common(figures, node, gpu, size, effort=effort, counts=counts)
         with step("thread percentages"):
-            figures["threads"] = compute.threads(node, _same(node, card), PERCENTS, effort)
+            figures["threads"] = compute.threads(node, _same(node, gpu), PERCENTS, effort)
     return figures
 
 
@@ -88,8 +88,8 @@ def _node(*, mps: bool) -> Iterator[BareNode]:
         yield node
 
 
-def _same(node: BareNode, card: SmiGpu) -> PublishedGpu:
-    return next(each for each in node.cards() if each.uuid == card.uuid)
+def _same(node: BareNode, gpu: SmiGpu) -> PublishedGpu:
+    return next(each for each in node.gpus() if each.uuid == gpu.uuid)
 
 
 def _common(
@@ -102,35 +102,35 @@ def _common(
     counts: Sequence[int],
 ) -> None:
     """What is measured in both modes."""
-    mode, card = "mps" if node.mps else "slicing", _same(node, smi)
+    mode, gpu = "mps" if node.mps else "slicing", _same(node, smi)
 
     def keep(part: str, found: Any) -> None:
         figures.setdefault(part, {})[mode] = found
 
     with step(f"{mode}: memory limits"):
-        keep("memory", memory.limits(node, card))
+        keep("memory", memory.limits(node, gpu))
     with step(f"{mode}: one client alone"):
-        keep("alone", compute.alone(node, card, size, effort))
+        keep("alone", compute.alone(node, gpu, size, effort))
     with step(f"{mode}: {', '.join(map(str, counts))} clients"):
-        keep("crowds", compute.crowds(node, card, size, counts, effort))
+        keep("crowds", compute.crowds(node, gpu, size, counts, effort))
     if presence.host_processes():
         with step(f"{mode}: whose memory it is"):
-            keep("attribution", attribution.seen(node, card))
+            keep("attribution", attribution.seen(node, gpu))
     with step(f"{mode}: crashes"):
         crashes = {"fault": blast.fault, "killed": blast.killed}
         found = {
-            kind: blast.radius(node, card, size, crash, work_seconds=effort.seconds)
+            kind: blast.radius(node, gpu, size, crash, work_seconds=effort.seconds)
             for kind, crash in crashes.items()
         }
         keep("crash", found)
 
 
-def _machine(card: SmiGpu, described: dict[str, Any]) -> dict[str, str]:
+def _machine(gpu: SmiGpu, described: dict[str, Any]) -> dict[str, str]:
     return {
-        "GPU": f"{card.model}, {card.memory_mib} MiB",
+        "GPU": f"{gpu.model}, {gpu.memory_mib} MiB",
         "Multiprocessors": str(described["multiprocessors"]),
         "Compute capability": described["capability"],
-        "Driver": card.driver,
+        "Driver": gpu.driver,
         "CUDA of the driver": described["cuda"],
         "MPS": "yes",
         "Host": f"{os.cpu_count()} processors, Linux {platform.release()}",

@@ -36,7 +36,7 @@ def killed(client: Client) -> str:
 
 def radius(
     site: Site,
-    card: PublishedGpu,
+    gpu: PublishedGpu,
     size: ComputeRequest,
     crash: Crash,
     *,
@@ -47,11 +47,11 @@ def radius(
     Returns:
         names of errors or ``fine``: of ``offender``, ``neighbour`` (the work it was at),
         ``neighbour_afterwards``, ``newcomer`` (who comes while the neighbour is there),
-        ``after_all_left``; and ``card_healthy``, what kubelet was told at the end.
+        ``after_all_left``; and ``gpu_healthy``, what kubelet was told at the end.
     """
     share = whole(site, core=30)
-    with site.client(share, card=card.index) as neighbour:
-        with site.client(share, card=card.index) as offender:
+    with site.client(share, gpu=gpu.index) as neighbour:
+        with site.client(share, gpu=gpu.index) as offender:
             neighbour.begin(
                 "compute",
                 blocks=size.blocks,
@@ -62,28 +62,28 @@ def radius(
             found = {"offender": crash(offender)}
         found["neighbour"] = _outcome(neighbour.finish)
         found["neighbour_afterwards"] = _outcome(lambda: neighbour.ask("fill", mib=2))
-        found["newcomer"] = _newcomer(site, card)
+        found["newcomer"] = _newcomer(site, gpu)
     return found | {
-        "after_all_left": let_in(site, card),
-        "card_healthy": all(each.healthy for each in site.cards() if each.uuid == card.uuid),
+        "after_all_left": let_in(site, gpu),
+        "gpu_healthy": all(each.healthy for each in site.gpus() if each.uuid == gpu.uuid),
     }
 
 
-def _newcomer(site: Site, card: PublishedGpu) -> str:
+def _newcomer(site: Site, gpu: PublishedGpu) -> str:
     def come() -> None:
-        with site.client(whole(site, core=30), card=card.index) as client:
+        with site.client(whole(site, core=30), gpu=gpu.index) as client:
             client.ask("fill", mib=2)
 
     return _outcome(come)
 
 
-def let_in(site: Site, card: PublishedGpu) -> str:
+def let_in(site: Site, gpu: PublishedGpu) -> str:
     """Wait until a new client can work; ``fine``.
 
     A server of MPS that starts or recovers turns clients away with CUDA_ERROR_MPS_SERVER_NOT_READY
     for a while (MPS manual, troubleshooting), so the first client of a node comes here too.
     """
-    until("a client is let in", lambda: _newcomer(site, card) == FINE, seconds=RECOVERY_SECONDS)
+    until("a client is let in", lambda: _newcomer(site, gpu) == FINE, seconds=RECOVERY_SECONDS)
     return FINE
 
 

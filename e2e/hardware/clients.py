@@ -51,7 +51,7 @@ class Client:
         env: its whole environment.
 
     Attributes:
-        card: what it said of its GPU when it started.
+        gpu: what it said of its GPU when it started.
         pod: whose share it has, empty for none.
     """
 
@@ -67,7 +67,7 @@ class Client:
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.card: Answer = {}
+        self.gpu: Answer = {}
         self.pod = ""
 
     @classmethod
@@ -82,7 +82,7 @@ class Client:
 
     def __enter__(self) -> Self:
         try:
-            self.card = self.finish()
+            self.gpu = self.finish()
         except BaseException:
             self.end()
             raise

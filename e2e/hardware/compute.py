@@ -14,7 +14,7 @@ from hardware.clients import Client, together
 from hardware.grants import PublishedGpu, ShareSize
 from hardware.site import Site
 
-CORE_PER_CARD: Final = 100
+CORE_PER_GPU: Final = 100
 KERNELS_A_REQUEST: Final = 20
 KERNEL_MS: Final = 0.1
 FULL_KERNEL_MS: Final = 5.0
@@ -42,54 +42,54 @@ class ComputeRequest(NamedTuple):
 
 def request(client: Client) -> ComputeRequest:
     """Settle the size of a request; the client must be alone on its GPU and unlimited."""
-    blocks = max(int(client.card["multiprocessors"]) // SMALL_PART, 1)
+    blocks = max(int(client.gpu["multiprocessors"]) // SMALL_PART, 1)
     answer = client.ask("calibrate", blocks=blocks, milliseconds=KERNEL_MS)
     return ComputeRequest(blocks, int(answer["rounds"]))
 
 
-def settle(site: Site, card: PublishedGpu) -> ComputeRequest:
+def settle(site: Site, gpu: PublishedGpu) -> ComputeRequest:
     """As :func:`request`, by a client of its own."""
-    with site.client(whole(site), card=card.index) as client:
+    with site.client(whole(site), gpu=gpu.index) as client:
         return request(client)
 
 
-def whole(site: Site, core: int = CORE_PER_CARD) -> ShareSize:
+def whole(site: Site, core: int = CORE_PER_GPU) -> ShareSize:
     """A share with room for these measurements and so much of the GPU's compute."""
     return ShareSize(units=-(-ROOM_MIB // site.unit_mib), core=core)
 
 
-def alone(site: Site, card: PublishedGpu, size: ComputeRequest, effort: Effort) -> dict[str, Any]:
+def alone(site: Site, gpu: PublishedGpu, size: ComputeRequest, effort: Effort) -> dict[str, Any]:
     """One client and nobody else: TFLOP/s, GB/s and requests/s, each a list of runs."""
-    with site.client(whole(site), card=card.index) as client:
+    with site.client(whole(site), gpu=gpu.index) as client:
         figures = _full(client, effort)
         served = [_requests([client], size, effort.seconds) for _ in range(effort.runs)]
         return figures | {"requests_per_s": [each["requests_per_s"] for each in served]}
 
 
 def threads(
-    site: Site, card: PublishedGpu, percents: Sequence[int], effort: Effort
+    site: Site, gpu: PublishedGpu, percents: Sequence[int], effort: Effort
 ) -> dict[str, Any]:
     """A client alone with each share of compute: TFLOP/s and GB/s, by percent."""
     found: dict[str, Any] = {}
     for percent in percents:
-        with site.client(whole(site, percent), card=card.index) as client:
+        with site.client(whole(site, percent), gpu=gpu.index) as client:
             found[str(percent)] = _full(client, effort)
     return found
 
 
 def crowds(
-    site: Site, card: PublishedGpu, size: ComputeRequest, counts: Sequence[int], effort: Effort
+    site: Site, gpu: PublishedGpu, size: ComputeRequest, counts: Sequence[int], effort: Effort
 ) -> dict[str, Any]:
     """So many clients at once, each with an equal share of compute: rates and latencies."""
-    return {str(count): _crowd(site, card, size, count, effort) for count in counts}
+    return {str(count): _crowd(site, gpu, size, count, effort) for count in counts}
 
 
 def _crowd(
-    site: Site, card: PublishedGpu, size: ComputeRequest, count: int, effort: Effort
+    site: Site, gpu: PublishedGpu, size: ComputeRequest, count: int, effort: Effort
 ) -> dict[str, Any]:
-    share = ShareSize(max(card.units // (max(count, 1) + 1), 1), core=CORE_PER_CARD // count)
+    share = ShareSize(max(gpu.units // (max(count, 1) + 1), 1), core=CORE_PER_GPU // count)
     with ExitStack() as stack:
-        clients = [stack.enter_context(site.client(share, card=card.index)) for _ in range(count)]
+        clients = [stack.enter_context(site.client(share, gpu=gpu.index)) for _ in range(count)]
         runs = [_requests(clients, size, effort.seconds) for _ in range(effort.runs)]
         return {key: [run[key] for run in runs] for key in runs[0]}
 
@@ -115,7 +115,7 @@ def _requests(clients: Sequence[Client], size: ComputeRequest, seconds: float) -
 
 def _full(client: Client, effort: Effort) -> dict[str, list[float]]:
     """Kernels that would fill the exclusive GPU: arithmetic, then copying."""
-    blocks = int(client.card["multiprocessors"]) * SMALL_PART
+    blocks = int(client.gpu["multiprocessors"]) * SMALL_PART
     rounds = client.ask("calibrate", blocks=blocks, milliseconds=FULL_KERNEL_MS)["rounds"]
     tflops, gigabytes = [], []
     for _ in range(effort.runs):

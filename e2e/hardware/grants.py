@@ -46,7 +46,7 @@ class PublishedGpu:
     reserved_mib: int = 0
 
 
-def cards(inventory: str) -> tuple[PublishedGpu, ...]:
+def gpus(inventory: str) -> tuple[PublishedGpu, ...]:
     """The GPUs in the text of the node's annotation ``gpushare/inventory``."""
     return tuple(
         PublishedGpu(

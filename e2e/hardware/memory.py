@@ -11,15 +11,15 @@ BEYOND: Final = 1.5
 """How far beyond its grant a program tries to go, as a multiple."""
 
 
-def limits(site: Site, card: PublishedGpu) -> dict[str, Any]:
+def limits(site: Site, gpu: PublishedGpu) -> dict[str, Any]:
     """Let a small and a large share fill up in turn; MiB, and what became of the other.
 
     Returns:
         ``unit_mib``, and for ``small`` and ``large`` each ``granted_mib``, ``reached_mib``,
         ``told_total_mib``, ``refusal`` and ``neighbour_intact``.
     """
-    small, large = shares(card)
-    with site.client(small, card=card.index) as first, site.client(large, card=card.index) as other:
+    small, large = shares(gpu)
+    with site.client(small, gpu=gpu.index) as first, site.client(large, gpu=gpu.index) as other:
         for client in (first, other):
             client.ask("fill", mib=site.unit_mib // 4)
         return {
@@ -29,9 +29,9 @@ def limits(site: Site, card: PublishedGpu) -> dict[str, Any]:
         }
 
 
-def shares(card: PublishedGpu) -> tuple[ShareSize, ShareSize]:
+def shares(gpu: PublishedGpu) -> tuple[ShareSize, ShareSize]:
     """A quarter and a half of a GPU: unequal, and room is left for what nobody should take."""
-    return ShareSize(max(card.units // 4, 1)), ShareSize(max(card.units // 2, 2))
+    return ShareSize(max(gpu.units // 4, 1)), ShareSize(max(gpu.units // 2, 2))
 
 
 def _fill(client: Client, neighbour: Client, granted_mib: int) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _fill(client: Client, neighbour: Client, granted_mib: int) -> dict[str, Any]
     return {
         "granted_mib": granted_mib,
         "reached_mib": found["held_mib"],
-        "told_total_mib": client.card["told_total_bytes"] // (1024 * 1024),
+        "told_total_mib": client.gpu["told_total_bytes"] // (1024 * 1024),
         "refusal": found["refusal"],
         "neighbour_intact": bool(intact and neighbour_works),
     }

@@ -10,7 +10,7 @@ from typing import Final
 
 COMMAND: Final = "nvidia-smi"
 ANSWER_SECONDS: Final = 60
-_CARD_FIELDS: Final = (
+_GPU_FIELDS: Final = (
     "index",
     "uuid",
     "name",
@@ -45,7 +45,7 @@ def listed() -> tuple[SmiGpu, ...]:
     Raises:
         SmiError: nobody can say.
     """
-    return parse_gpus(_query(f"--query-gpu={','.join(_CARD_FIELDS)}"))
+    return parse_gpus(_query(f"--query-gpu={','.join(_GPU_FIELDS)}"))
 
 
 def processes(uuid: str) -> dict[int, int]:
@@ -72,7 +72,7 @@ def parse_gpus(text: str) -> tuple[SmiGpu, ...]:
 
 def parse_processes(text: str, uuid: str) -> dict[int, int]:
     """MiB by process id on one GPU; memory that is not told counts as none."""
-    found = [(int(pid), used) for card, pid, used in _rows(text) if card == uuid]
+    found = [(int(pid), used) for gpu, pid, used in _rows(text) if gpu == uuid]
     return {pid: int(used) if used.isdecimal() else 0 for pid, used in found}
 
 

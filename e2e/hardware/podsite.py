@@ -18,7 +18,7 @@ from environments.kubectl import Kubectl
 from environments.workloads import SCHEDULER
 from hardware import program
 from hardware.clients import Client
-from hardware.grants import INVENTORY, MPS, PublishedGpu, ShareSize, cards
+from hardware.grants import INVENTORY, MPS, PublishedGpu, ShareSize, gpus
 from hardware.presence import NoGpuError
 from host.waiting import until
 
@@ -52,8 +52,8 @@ class PodSite:
         self.namespace = f"gpushare-hardware-{secrets.token_hex(3)}"
         self._image = image
         self._runtime = {"runtimeClassName": runtime_class} if runtime_class else {}
-        self.node, self.card, self.unit_mib = _first_gpu(self.kubectl)
-        self.mps = self.card.mode == MPS
+        self.node, self.gpu, self.unit_mib = _first_gpu(self.kubectl)
+        self.mps = self.gpu.mode == MPS
 
     def __enter__(self) -> Self:
         self.kubectl("create", "namespace", self.namespace)
@@ -66,13 +66,13 @@ class PodSite:
     def _apply(self, item: dict[str, Any]) -> None:
         self.kubectl("apply", "-n", self.namespace, "-f", "-", stdin=json.dumps(item))
 
-    def cards(self) -> tuple[PublishedGpu, ...]:
+    def gpus(self) -> tuple[PublishedGpu, ...]:
         """As the node's annotation says them now."""
         node = json.loads(self.kubectl("get", "node", self.node, "-o", "json"))
-        return cards(node["metadata"]["annotations"][INVENTORY])
+        return gpus(node["metadata"]["annotations"][INVENTORY])
 
     @contextmanager
-    def client(self, share: ShareSize, *, card: int = 0) -> Iterator[Client]:
+    def client(self, share: ShareSize, *, gpu: int = 0) -> Iterator[Client]:
         """A CUDA program in a pod; the scheduler must put it on that GPU, or the site is no use.
 
         Raises:
@@ -84,8 +84,8 @@ class PodSite:
         try:
             until(f"pod {name} runs", lambda: self._running(name), seconds=START_SECONDS)
             got = self._placed(name)
-            if got != str(card):
-                raise NoGpuError(f"the scheduler chose GPU {got}, and GPU {card} was meant")
+            if got != str(gpu):
+                raise NoGpuError(f"the scheduler chose GPU {got}, and GPU {gpu} was meant")
             with Client(self._exec(name), self.kubectl.environment) as client:
                 client.pod = name
                 yield client
@@ -112,9 +112,9 @@ def _first_gpu(kubectl: Kubectl) -> tuple[str, PublishedGpu, int]:
     """Node, GPU and MiB of a unit. Raises UnavailableError where no node has a GPU for us."""
     for node in json.loads(kubectl("get", "nodes", "-o", "json"))["items"]:
         text = node["metadata"].get("annotations", {}).get(INVENTORY, "")
-        for card in cards(text) if text else ():
-            if card.healthy and card.mode != "mig":
-                return node["metadata"]["name"], card, card.memory_mib // max(card.units, 1)
+        for gpu in gpus(text) if text else ():
+            if gpu.healthy and gpu.mode != "mig":
+                return node["metadata"]["name"], gpu, gpu.memory_mib // max(gpu.units, 1)
     raise NoGpuError(f"no node of this cluster has a healthy GPU in {INVENTORY}")
 
 

@@ -31,35 +31,35 @@ def usable_gpu() -> SmiGpu:
     """
     try:
         load()
-        cards = nvidiasmi.listed()
-        busy = {card.uuid: nvidiasmi.processes(card.uuid) for card in cards}
+        gpus = nvidiasmi.listed()
+        busy = {gpu.uuid: nvidiasmi.processes(gpu.uuid) for gpu in gpus}
     except LibraryError as error:
         raise NoGpuError(f"no CUDA driver on this machine: {error.name}") from error
     except SmiError as error:
         raise NoGpuError(str(error)) from error
-    return chosen(cards, busy)
+    return chosen(gpus, busy)
 
 
-def chosen(cards: Sequence[SmiGpu], busy: Mapping[str, Mapping[int, int]]) -> SmiGpu:
+def chosen(gpus: Sequence[SmiGpu], busy: Mapping[str, Mapping[int, int]]) -> SmiGpu:
     """The first GPU without an obstacle; ``busy`` are its compute processes by uuid.
 
     Raises:
         NoGpuError: there is none; names the obstacle of each.
     """
-    obstacles = {card.index: obstacle(card, busy.get(card.uuid, {})) for card in cards}
-    for card in cards:
-        if not obstacles[card.index]:
-            return card
+    obstacles = {gpu.index: obstacle(gpu, busy.get(gpu.uuid, {})) for gpu in gpus}
+    for gpu in gpus:
+        if not obstacles[gpu.index]:
+            return gpu
     words = "; ".join(f"GPU {index} {why}" for index, why in obstacles.items())
     raise NoGpuError(f"no GPU to measure on: {words or 'the driver lists none'}")
 
 
-def obstacle(card: SmiGpu, processes: Mapping[int, int]) -> str:
+def obstacle(gpu: SmiGpu, processes: Mapping[int, int]) -> str:
     """Why the suite must leave a GPU alone; empty when it need not."""
-    if card.mig:
+    if gpu.mig:
         return "is cut into MIG instances, which the suite leaves as they are"
-    if card.compute_mode != _SHARED_MODE:
-        return f"has compute mode {card.compute_mode}, and sharing by time needs {_SHARED_MODE}"
+    if gpu.compute_mode != _SHARED_MODE:
+        return f"has compute mode {gpu.compute_mode}, and sharing by time needs {_SHARED_MODE}"
     if processes:
         return f"is in use by process {', '.join(map(str, sorted(processes)))}"
     return ""

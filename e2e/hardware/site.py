@@ -18,8 +18,8 @@ class Site(Protocol):
     mps: bool
     unit_mib: int
 
-    def cards(self) -> tuple[PublishedGpu, ...]:
+    def gpus(self) -> tuple[PublishedGpu, ...]:
         """As the stack publishes them now."""
 
-    def client(self, share: ShareSize, *, card: int = 0) -> AbstractContextManager[Client]:
+    def client(self, share: ShareSize, *, gpu: int = 0) -> AbstractContextManager[Client]:
         """A CUDA program on a share of its own on that GPU."""

@@ -37,7 +37,7 @@ def figures(
         "kubernetes": "1.37.1",
         "code": "1234567 of 2026-01-02",
         "nodes": 5000,
-        "cards": 8,
+        "gpus": 8,
         "pods": 50_000,
         "runs": 3,
     }

@@ -75,7 +75,7 @@ def test_one_sample_waits(world: Any) -> None:
     demo._samples(world)
     [large] = [item for item in world.kubectl.applied if item["metadata"]["name"] == "large"]
     [container] = large["spec"]["containers"]
-    largest = max(card.units for name in demo.MACHINES for card in machines.cards(name))
+    largest = max(gpu.units for name in demo.MACHINES for gpu in machines.gpus(name))
     assert int(container["resources"]["limits"]["aliyun.com/gpu-mem"]) > largest
 
 
@@ -96,9 +96,9 @@ def test_readme_shows_the_demos_own_table() -> None:
     rows = re.findall(rf"^({demo.NAME}-worker\d*) +\S+ +(.*)$", text, re.MULTILINE)
     shown = [[tuple(map(int, cell.split("/"))) for cell in cells.split()] for _, cells in rows]
     for machine, cells in zip(demo.MACHINES, shown, strict=True):
-        cards = [card.units for card in machines.cards(machine)]
-        assert [total for _, total in cells[:-1] if total] == cards
-        assert cells[-1] == (sum(used for used, _ in cells[:-1]), sum(cards))
+        gpus = [gpu.units for gpu in machines.gpus(machine)]
+        assert [total for _, total in cells[:-1] if total] == gpus
+        assert cells[-1] == (sum(used for used, _ in cells[:-1]), sum(gpus))
     used = sum(units * count for units, count in demo.SAMPLES.values())
     assert sum(cells[-1][0] for cells in shown) == used
     assert f"{used}/{sum(cells[-1][1] for cells in shown)} (" in text

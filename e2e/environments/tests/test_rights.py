@@ -50,7 +50,7 @@ def test_any_difference_is_another_right(other: dict[str, str]) -> None:
 
 def test_only_the_stacks_accounts_are_logged_and_no_contents(tmp_path: Path) -> None:
     """The policy names one namespace's accounts and asks for metadata; the rest is left out."""
-    mount = audit.lay_out(tmp_path / "audit", "gpushare")
+    mount = audit.write_policy(tmp_path / "audit", "gpushare")
     policy = json.loads((mount.host / "policy.yaml").read_text())
     *ours, last = policy["rules"]
     assert {(rule["level"], *rule["userGroups"]) for rule in ours} == {

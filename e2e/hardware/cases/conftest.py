@@ -38,13 +38,13 @@ def mps(smi_gpu: SmiGpu) -> Iterator[BareNode]:
     """A node whose plugin runs an MPS daemon for every GPU."""
     try:
         with Client.local({"CUDA_VISIBLE_DEVICES": smi_gpu.uuid}) as probe:
-            presence.demand_mps(probe.card["capability"])
+            presence.demand_mps(probe.gpu["capability"])
     except NoGpuError as reason:
         pytest.skip(str(reason))
     with short_folder() as root, BareNode(root, mps=True) as node:
         node.wait_for_mps(smi_gpu.uuid)
-        (card,) = [each for each in node.cards() if each.uuid == smi_gpu.uuid]
-        blast.let_in(node, card)
+        (gpu,) = [each for each in node.gpus() if each.uuid == smi_gpu.uuid]
+        blast.let_in(node, gpu)
         yield node
 
 
@@ -56,12 +56,12 @@ def short_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def card(smi_gpu: SmiGpu, slicing: BareNode) -> PublishedGpu:
+def gpu(smi_gpu: SmiGpu, slicing: BareNode) -> PublishedGpu:
     """The same GPU as the plugin publishes it."""
-    return next(each for each in slicing.cards() if each.uuid == smi_gpu.uuid)
+    return next(each for each in slicing.gpus() if each.uuid == smi_gpu.uuid)
 
 
 @pytest.fixture(scope="session")
-def size(slicing: BareNode, card: PublishedGpu) -> ComputeRequest:
+def size(slicing: BareNode, gpu: PublishedGpu) -> ComputeRequest:
     """A request that takes some two milliseconds of one client alone on this GPU."""
-    return settle(slicing, card)
+    return settle(slicing, gpu)

@@ -45,19 +45,19 @@ def reasons() -> Iterator[None]:
         pytest.skip(str(reason))
 
 
-def test_a_pod_has_the_card_of_its_annotation(site: PodSite) -> None:
+def test_a_pod_has_the_gpu_of_its_annotation(site: PodSite) -> None:
     """CUDA in the pod sees one GPU, and its uuid is that of the GPU the scheduler wrote down."""
-    with reasons(), site.client(whole(site), card=site.card.index) as client:
-        assert client.card["uuid"] == site.card.uuid
-        assert client.card["cards_seen"] == 1
+    with reasons(), site.client(whole(site), gpu=site.gpu.index) as client:
+        assert client.gpu["uuid"] == site.gpu.uuid
+        assert client.gpu["gpus_seen"] == 1
 
 
 def test_pods_with_unequal_shares_end_where_they_were_granted(site: PodSite) -> None:
     """Behind MPS two pods on one GPU fill up to their limits and leave each other alone."""
     if not site.mps:
-        pytest.skip(f"GPU {site.card.index} of {site.node} is not behind MPS: limits are advice")
+        pytest.skip(f"GPU {site.gpu.index} of {site.node} is not behind MPS: limits are advice")
     with reasons():
-        found = memory.limits(site, site.card)
+        found = memory.limits(site, site.gpu)
     for share in (found["small"], found["large"]):
         assert share["refusal"] == OUT_OF_MEMORY
         assert share["granted_mib"] // 4 <= share["reached_mib"] <= share["granted_mib"]

@@ -13,9 +13,9 @@ CONTEXT_MIB = 1536
 """More than a CUDA context takes of its own limit on any GPU we know of."""
 
 
-def test_unequal_shares_end_where_they_were_granted(mps: BareNode, card: PublishedGpu) -> None:
+def test_unequal_shares_end_where_they_were_granted(mps: BareNode, gpu: PublishedGpu) -> None:
     """Behind MPS each fills up to its limit, is out of memory there, and the other goes on."""
-    found = memory.limits(mps, card)
+    found = memory.limits(mps, gpu)
     for share in (found["small"], found["large"]):
         granted = share["granted_mib"]
         assert share["refusal"] == OUT_OF_MEMORY
@@ -23,15 +23,15 @@ def test_unequal_shares_end_where_they_were_granted(mps: BareNode, card: Publish
         assert share["neighbour_intact"]
 
 
-def test_the_limit_is_that_of_the_grant(mps: BareNode, card: PublishedGpu) -> None:
+def test_the_limit_is_that_of_the_grant(mps: BareNode, gpu: PublishedGpu) -> None:
     """The variable that CUDA reads says the MiB that the share's own variables say."""
-    small, _ = memory.shares(card)
-    with mps.share(small, card=card.index) as held:
+    small, _ = memory.shares(gpu)
+    with mps.share(small, gpu=gpu.index) as held:
         assert held.envs[MEMORY_LIMIT] == f"0={held.envs[LIMIT_MIB]}M"
 
 
-def test_without_mps_nothing_stops_a_process(slicing: BareNode, card: PublishedGpu) -> None:
+def test_without_mps_nothing_stops_a_process(slicing: BareNode, gpu: PublishedGpu) -> None:
     """Without MPS a process takes more than its share: what such nodes promise is advice."""
-    found = memory.limits(slicing, card)
+    found = memory.limits(slicing, gpu)
     assert found["small"]["reached_mib"] > found["small"]["granted_mib"]
     assert found["small"]["neighbour_intact"]

@@ -26,33 +26,33 @@ def host_processes() -> None:
 
 
 @pytest.mark.usefixtures("host_processes")
-def test_memory_is_attributed_to_the_pod(slicing: BareNode, card: PublishedGpu) -> None:
+def test_memory_is_attributed_to_the_pod(slicing: BareNode, gpu: PublishedGpu) -> None:
     """The driver lists the process, and the plugin's metrics name the pod that it belongs to."""
-    found = attribution.seen(slicing, card)
+    found = attribution.seen(slicing, gpu)
     assert (found["listed_mib"] or 0) >= found["held_mib"]
     assert (found["metric_mib"] or 0) >= found["held_mib"]
 
 
 @pytest.mark.usefixtures("host_processes")
-def test_over_use_is_told_within_ten_seconds(slicing: BareNode, card: PublishedGpu) -> None:
+def test_over_use_is_told_within_ten_seconds(slicing: BareNode, gpu: PublishedGpu) -> None:
     """Where nothing stops a process that takes more than its share, an event on its pod tells."""
-    assert attribution.overused(slicing, card) < 10
+    assert attribution.overused(slicing, gpu) < 10
 
 
 @pytest.mark.usefixtures("host_processes")
-def test_memory_behind_mps_is_attributed_to_the_pod(mps: BareNode, card: PublishedGpu) -> None:
+def test_memory_behind_mps_is_attributed_to_the_pod(mps: BareNode, gpu: PublishedGpu) -> None:
     """Clients of a daemon are listed themselves (Volta and later), so metrics name their pods."""
-    found = attribution.seen(mps, card)
+    found = attribution.seen(mps, gpu)
     assert (found["metric_mib"] or 0) >= found["held_mib"]
 
 
-def test_clients_are_behind_the_daemon(mps: BareNode, card: PublishedGpu) -> None:
+def test_clients_are_behind_the_daemon(mps: BareNode, gpu: PublishedGpu) -> None:
     """The daemon has a server for a client: one that cannot reach it would run without limits.
 
     CUDA goes on without MPS when the pipes are not reachable (nvidia-cuda-mps-control(1)), so
     that a client works proves nothing.
     """
-    with mps.share(whole(mps), card=card.index) as held:
+    with mps.share(whole(mps), gpu=gpu.index) as held:
         environment = process_environment(held.envs)
         with Client.local(environment):
             asked = subprocess.run(
@@ -69,21 +69,21 @@ def test_clients_are_behind_the_daemon(mps: BareNode, card: PublishedGpu) -> Non
 
 @pytest.mark.parametrize("crash", [blast.fault, blast.killed])
 def test_without_mps_a_crash_is_that_of_one_process(
-    slicing: BareNode, card: PublishedGpu, size: ComputeRequest, crash: blast.Crash
+    slicing: BareNode, gpu: PublishedGpu, size: ComputeRequest, crash: blast.Crash
 ) -> None:
     """Neither the neighbour nor who comes later notices, and the GPU stays healthy."""
-    found = blast.radius(slicing, card, size, crash)
+    found = blast.radius(slicing, gpu, size, crash)
     assert found.pop("offender") != FINE
-    assert found.pop("card_healthy")
+    assert found.pop("gpu_healthy")
     assert set(found.values()) == {FINE}
 
 
 @pytest.mark.parametrize("crash", [blast.fault, blast.killed])
-def test_with_mps_the_card_serves_again_after_a_crash(
-    mps: BareNode, card: PublishedGpu, size: ComputeRequest, crash: blast.Crash
+def test_with_mps_the_gpu_serves_again_after_a_crash(
+    mps: BareNode, gpu: PublishedGpu, size: ComputeRequest, crash: blast.Crash
 ) -> None:
     """New clients are let in after the old ones have gone, and the GPU stays healthy."""
-    found = blast.radius(mps, card, size, crash)
+    found = blast.radius(mps, gpu, size, crash)
     assert found["offender"] != FINE
     assert found["after_all_left"] == FINE
-    assert found["card_healthy"]
+    assert found["gpu_healthy"]

@@ -2,7 +2,7 @@
 
 ``{"do": "fill", "mib": 512}`` is answered by ``{"ok": {...}}`` or by
 ``{"error": {"name": "CUDA_ERROR_OUT_OF_MEMORY", "code": 2, "call": "cuMemAlloc_v2"}}``. The first
-line comes unasked: whether the card could be opened. An error of CUDA never ends the program.
+line comes unasked: whether the gpu could be opened. An error of CUDA never ends the program.
 """
 
 import json
@@ -14,7 +14,7 @@ from hardware.cuda.worker import CudaWorker
 
 
 def main() -> int:
-    """Serve standard input; exit status 1 if there is no card to work on."""
+    """Serve standard input; exit status 1 if there is no gpu to work on."""
     try:
         worker = CudaWorker(CudaDevice(load()))
         say({"ok": worker.describe()})

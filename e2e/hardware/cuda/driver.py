@@ -2,7 +2,7 @@
 
 Names and argument types follow ``cuda.h``; where the header maps a name to a versioned symbol
 (``cuMemAlloc`` to ``cuMemAlloc_v2``), the symbol stands here. Everything is bound to one primary
-context of one card. It promises no asynchrony beyond that of a launch.
+context of one gpu. It promises no asynchrony beyond that of a launch.
 
     CudaError
     └── LibraryError    there is no driver to speak to
@@ -86,11 +86,11 @@ def load(path: str = LIBRARY) -> ctypes.CDLL:
 
 
 class CudaDevice:
-    """The primary context on one card; it lives as long as the process, like that of most programs.
+    """The primary context on one gpu; it lives as long as the process, like that of most programs.
 
     Args:
         library: from :func:`load`.
-        ordinal: as this process counts the cards that it sees.
+        ordinal: as this process counts the gpus that it sees.
     """
 
     def __init__(self, library: ctypes.CDLL, ordinal: int = 0) -> None:
@@ -116,7 +116,7 @@ class CudaDevice:
         return value.value
 
     def describe(self) -> dict[str, Any]:
-        """What the driver says of the card: names, versions, sizes in bytes."""
+        """What the driver says of the gpu: names, versions, sizes in bytes."""
         version, count, total = c_int(), c_int(), c_size_t()
         name = ctypes.create_string_buffer(256)
         self._call("cuDriverGetVersion", byref(version))
@@ -125,7 +125,7 @@ class CudaDevice:
         self._call("cuDeviceTotalMem_v2", byref(total), self._device)
         return {
             "cuda": f"{version.value // 1000}.{version.value % 1000 // 10}",
-            "cards_seen": count.value,
+            "gpus_seen": count.value,
             "model": name.value.decode(),
             "uuid": self.uuid(),
             "total_bytes": total.value,
@@ -135,7 +135,7 @@ class CudaDevice:
         }
 
     def uuid(self) -> str:
-        """Of the card, spelled as NVML does."""
+        """Of the gpu, spelled as NVML does."""
         raw = (ctypes.c_ubyte * 16)()
         self._call("cuDeviceGetUuid", byref(raw), self._device)
         return spelled(bytes(raw))
@@ -147,7 +147,7 @@ class CudaDevice:
         return free.value, total.value
 
     def alloc_memory(self, size: int) -> int:
-        """Address of so many bytes of the card's memory."""
+        """Address of so many bytes of the gpu's memory."""
         address = _ADDRESS()
         self._call("cuMemAlloc_v2", byref(address), size)
         return address.value
@@ -161,13 +161,13 @@ class CudaDevice:
         self._call("cuMemsetD32_v2", address, word, count)
 
     def read(self, address: int, size: int) -> bytes:
-        """Copy bytes of the card's memory to the host."""
+        """Copy bytes of the gpu's memory to the host."""
         buffer = ctypes.create_string_buffer(size)
         self._call("cuMemcpyDtoH_v2", buffer, address, size)
         return buffer.raw
 
     def kernel(self, ptx: str, name: str) -> c_void_p:
-        """Compile PTX for this card and find a kernel in it."""
+        """Compile PTX for this gpu and find a kernel in it."""
         module, function = c_void_p(), c_void_p()
         self._call("cuModuleLoadData", byref(module), ptx.encode())
         self._modules.append(module)

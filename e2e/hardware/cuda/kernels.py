@@ -1,7 +1,7 @@
 """The two kernels of the hardware suite as PTX text: one bound by arithmetic, one by memory.
 
-PTX is compiled by the driver for the card it meets, so no compiler is needed there; ``sm_70`` is
-the oldest target that newer drivers and every card with MPS limits (Volta and later) take. The
+PTX is compiled by the driver for the gpu it meets, so no compiler is needed there; ``sm_70`` is
+the oldest target that newer drivers and every gpu with MPS limits (Volta and later) take. The
 kernels compute nothing of use. They promise only how much work a launch is, see
 :func:`operations` and :func:`bytes_moved`.
 """

@@ -1,7 +1,7 @@
 """What the CUDA program does when it is told: take memory, work for a while, or crash.
 
 Timing is by the host's monotonic clock around launches that were waited for: what a user of the
-card sees, waiting for other users included.
+gpu sees, waiting for other users included.
 """
 
 import time
@@ -24,30 +24,30 @@ Answer = dict[str, Any]
 
 
 class CudaWorker:
-    """One CUDA process on one card; every public method is a command of the protocol."""
+    """One CUDA process on one gpu; every public method is a command of the protocol."""
 
-    def __init__(self, card: CudaDevice) -> None:
-        self._card = card
+    def __init__(self, gpu: CudaDevice) -> None:
+        self._gpu = gpu
         self._held: list[tuple[int, int]] = []
         self._kernels: dict[str, Any] = {}
 
     def describe(self) -> Answer:
-        """The card, and the memory that this process is told of, in bytes."""
-        free, total = self._card.memory()
-        return self._card.describe() | {"free_bytes": free, "told_total_bytes": total}
+        """The gpu, and the memory that this process is told of, in bytes."""
+        free, total = self._gpu.memory()
+        return self._gpu.describe() | {"free_bytes": free, "told_total_bytes": total}
 
     def fill(self, mib: int) -> Answer:
         """Take so many MiB more and write a pattern to all of them; what cannot be written goes.
 
         Writing may be what runs out of memory: the driver loads its kernels when they are used.
         """
-        address = self._card.alloc_memory(mib * MIB)
+        address = self._gpu.alloc_memory(mib * MIB)
         try:
-            self._card.fill(address, _PATTERN, mib * MIB // 4)
-            self._card.finish()
+            self._gpu.fill(address, _PATTERN, mib * MIB // 4)
+            self._gpu.finish()
         except CudaError as error:
             if error.name == OUT_OF_MEMORY:
-                self._card.free(address)
+                self._gpu.free(address)
             raise
         self._held.append((address, mib))
         return self._holding()
@@ -77,14 +77,14 @@ class CudaWorker:
         wanted = _PATTERN.to_bytes(4, "little") * (_SAMPLE_BYTES // 4)
         for address, mib in self._held:
             for at in (address, address + mib * MIB - _SAMPLE_BYTES):
-                if self._card.read(at, _SAMPLE_BYTES) != wanted:
+                if self._gpu.read(at, _SAMPLE_BYTES) != wanted:
                     return {"intact": False}
         return {"intact": True}
 
     def release(self) -> Answer:
         """Give all memory back."""
         while self._held:
-            self._card.free(self._held.pop()[0])
+            self._gpu.free(self._held.pop()[0])
         return self._holding()
 
     def calibrate(self, blocks: int, milliseconds: float) -> Answer:
@@ -113,21 +113,21 @@ class CudaWorker:
         return _figures(times) | {"operations": each * len(times)}
 
     def copy(self, mib: int, seconds: float) -> Answer:
-        """Copy so many MiB within the card, again and again; returns ``bytes`` moved as well."""
-        source, target = self._card.alloc_memory(mib * MIB), self._card.alloc_memory(mib * MIB)
+        """Copy so many MiB within the gpu, again and again; returns ``bytes`` moved as well."""
+        source, target = self._gpu.alloc_memory(mib * MIB), self._gpu.alloc_memory(mib * MIB)
         vectors = mib * MIB // 16
-        blocks = 8 * int(self._card.describe()["multiprocessors"])
+        blocks = 8 * int(self._gpu.describe()["multiprocessors"])
         try:
             times = self._repeat(lambda: self._copy(blocks, source, target, vectors), seconds)
         finally:
-            self._card.free(source)
-            self._card.free(target)
+            self._gpu.free(source)
+            self._gpu.free(target)
         return _figures(times) | {"bytes": kernels.bytes_moved(vectors) * len(times)}
 
     def crash(self) -> Answer:
-        """Touch memory that is nobody's: the card stops this process's work with an error."""
+        """Touch memory that is nobody's: the gpu stops this process's work with an error."""
         self._copy(1, _UNMAPPED, _UNMAPPED, kernels.THREADS)
-        self._card.finish()
+        self._gpu.finish()
         return {}
 
     def _held_mib(self) -> int:
@@ -140,24 +140,24 @@ class CudaWorker:
         """``out`` is small and taken once for each size of grid."""
         name = f"out{blocks}"
         if name not in self._kernels:
-            self._kernels[name] = self._card.alloc_memory(4 * blocks * kernels.THREADS)
+            self._kernels[name] = self._gpu.alloc_memory(4 * blocks * kernels.THREADS)
         out = c_uint64(self._kernels[name])
         kernel = self._kernel("burn", kernels.burn)
-        self._card.launch(kernel, blocks, kernels.THREADS, out, c_uint32(rounds))
+        self._gpu.launch(kernel, blocks, kernels.THREADS, out, c_uint32(rounds))
 
     def _copy(self, blocks: int, source: int, target: int, vectors: int) -> None:
         addresses = (c_uint64(source), c_uint64(target), c_uint64(vectors))
-        self._card.launch(self._kernel("copy", kernels.copy), blocks, kernels.THREADS, *addresses)
+        self._gpu.launch(self._kernel("copy", kernels.copy), blocks, kernels.THREADS, *addresses)
 
     def _kernel(self, name: str, source: Callable[[], str]) -> Any:
         if name not in self._kernels:
-            self._kernels[name] = self._card.kernel(source(), name)
+            self._kernels[name] = self._gpu.kernel(source(), name)
         return self._kernels[name]
 
     def _timed(self, work: Callable[[], None]) -> float:
         begin = time.monotonic()
         work()
-        self._card.finish()
+        self._gpu.finish()
         return time.monotonic() - begin
 
     def _quickest(self, work: Callable[[], None]) -> float:

@@ -11,7 +11,7 @@ from mocknvml import build
 FIRST_UUID: Final = "GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f"
 SECOND_UUID: Final = "GPU-5580c11f-8756-4ab0-853d-3135237f3df0"
 MEMORY_MIB: Final = 16130
-CARDS_CSV: Final = (
+GPUS_CSV: Final = (
     f"0, {FIRST_UUID}, Tesla T4, {MEMORY_MIB}, 418.87, Default, [N/A]\n"
     f"1, {SECOND_UUID}, Tesla T4, {MEMORY_MIB}, 418.87, Default, [N/A]\n"
 )
@@ -40,12 +40,12 @@ class FakeMachine:
         }
 
     def _write_smi(self, folder: Path) -> None:
-        (folder / "cards.csv").write_text(CARDS_CSV)
+        (folder / "gpus.csv").write_text(GPUS_CSV)
         program = folder / "nvidia-smi"
         program.write_text(
             "#!/bin/sh\n"
             'case "$1" in\n'
-            f'  --query-gpu=*) cat "{folder}/cards.csv" ;;\n'
+            f'  --query-gpu=*) cat "{folder}/gpus.csv" ;;\n'
             f'  --query-compute-apps=*) cat "{folder}/processes.csv" 2>/dev/null || : ;;\n'
             "esac\n"
         )

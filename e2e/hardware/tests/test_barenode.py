@@ -35,15 +35,15 @@ def node(machine: FakeMachine, tmp_path_factory: pytest.TempPathFactory) -> Iter
             yield bare
 
 
-def test_cards_are_published(node: BareNode) -> None:
+def test_gpus_are_published(node: BareNode) -> None:
     """What the plugin wrote to the node is read back as GPUs."""
-    assert [card.uuid for card in node.cards()] == [FIRST_UUID, SECOND_UUID]
-    assert {card.units for card in node.cards()} == {15}
+    assert [gpu.uuid for gpu in node.gpus()] == [FIRST_UUID, SECOND_UUID]
+    assert {gpu.units for gpu in node.gpus()} == {15}
 
 
-def test_a_share_is_on_the_card_that_was_asked_for(node: BareNode) -> None:
+def test_a_share_is_on_the_gpu_that_was_asked_for(node: BareNode) -> None:
     """The plugin follows the plan in the pod's annotations, for memory and compute alike."""
-    with node.share(ShareSize(4, core=30), card=1) as held:
+    with node.share(ShareSize(4, core=30), gpu=1) as held:
         assert held.envs["NVIDIA_VISIBLE_DEVICES"] == SECOND_UUID
         assert held.envs["GPUSHARE_MEM_LIMIT_MIB"] == "4096"
         assert held.envs["ALIYUN_COM_GPU_MEM_DEV"] == "15"
@@ -51,11 +51,11 @@ def test_a_share_is_on_the_card_that_was_asked_for(node: BareNode) -> None:
 
 def test_a_share_is_given_back(node: BareNode) -> None:
     """After its end a share's units are free again, and a GPU never holds more than it has."""
-    whole_card = ShareSize(15, core=100)
+    full_gpu = ShareSize(15, core=100)
     for _ in range(2):
         with (
-            node.share(whole_card),
-            node.share(whole_card, card=1),
+            node.share(full_gpu),
+            node.share(full_gpu, gpu=1),
             pytest.raises(DeviceRefusedError, match=MEM),
             node.share(ShareSize(1)),
         ):
@@ -65,7 +65,7 @@ def test_a_share_is_given_back(node: BareNode) -> None:
 
 def test_memory_is_attributed_to_the_pod_of_a_client(node: BareNode) -> None:
     """A process that the driver tells of is found in its client's pod, by list and by metric."""
-    assert attribution.seen(node, node.cards()[0]) == {
+    assert attribution.seen(node, node.gpus()[0]) == {
         "held_mib": 1024,
         "listed_mib": 1024,
         "others_listed": 0,
@@ -75,12 +75,12 @@ def test_memory_is_attributed_to_the_pod_of_a_client(node: BareNode) -> None:
 
 def test_over_use_is_told(node: BareNode) -> None:
     """A client that takes more than its share is told by an event."""
-    assert attribution.overused(node, node.cards()[0]) > 0  # and DeadlineError if never
+    assert attribution.overused(node, node.gpus()[0]) > 0  # and DeadlineError if never
 
 
 def test_memory_limits_are_measured(node: BareNode) -> None:
     """Without MPS nobody is refused, and the reached memory is what the suite stops at."""
-    found = memory.limits(node, node.cards()[0])
+    found = memory.limits(node, node.gpus()[0])
     assert found["small"]["granted_mib"] == 3 * 1024
     assert found["small"]["reached_mib"] > found["small"]["granted_mib"]
     assert found["small"]["refusal"] == ""
@@ -89,33 +89,33 @@ def test_memory_limits_are_measured(node: BareNode) -> None:
 
 def test_work_is_measured(node: BareNode) -> None:
     """One client, and several with equal shares, get rates for a request of one size."""
-    card = node.cards()[0]
-    size = compute.settle(node, card)
+    gpu = node.gpus()[0]
+    size = compute.settle(node, gpu)
     assert size.blocks == 2
-    alone = compute.alone(node, card, size, TINY)
+    alone = compute.alone(node, gpu, size, TINY)
     assert {key: len(runs) for key, runs in alone.items()} == {
         "tflops": 1,
         "gb_per_s": 1,
         "requests_per_s": 1,
     }
-    crowds = compute.crowds(node, card, size, (1, 3), TINY)
+    crowds = compute.crowds(node, gpu, size, (1, 3), TINY)
     for count in (1, 3):  # the rate is that of all: no less than so many times the slowest
         (rate,), (slowest,) = (crowds[str(count)][key] for key in RATES)
         assert 0 < count * slowest <= rate * (1 + 1e-9)
-    assert list(compute.threads(node, card, (50,), TINY)) == ["50"]
+    assert list(compute.threads(node, gpu, (50,), TINY)) == ["50"]
 
 
 def test_crashes_are_measured(node: BareNode) -> None:
     """An illegal access and a kill are told of who crashed, and of nobody else."""
-    card = node.cards()[0]
-    size = compute.settle(node, card)
+    gpu = node.gpus()[0]
+    size = compute.settle(node, gpu)
     words = {blast.fault: "CUDA_ERROR_ILLEGAL_ADDRESS", blast.killed: ENDED}
     for crash, word in words.items():
-        assert blast.radius(node, card, size, crash, work_seconds=0.2) == {
+        assert blast.radius(node, gpu, size, crash, work_seconds=0.2) == {
             "offender": word,
             "neighbour": FINE,
             "neighbour_afterwards": FINE,
             "newcomer": FINE,
             "after_all_left": FINE,
-            "card_healthy": True,
+            "gpu_healthy": True,
         }

@@ -37,13 +37,13 @@ def start(fake_cuda: Path) -> StartClient:
 
 
 @pytest.mark.slow
-def test_it_says_which_card_it_has(start: StartClient) -> None:
+def test_it_says_which_gpu_it_has(start: StartClient) -> None:
     """The first line names the GPU as NVML does, and the versions of what drives it."""
     with start() as client:
-        assert client.card["uuid"] == UUID
-        assert client.card["model"] == "Fake GPU"
-        assert client.card["cuda"] == "12.4"
-        assert client.card["multiprocessors"] == 16
+        assert client.gpu["uuid"] == UUID
+        assert client.gpu["model"] == "Fake GPU"
+        assert client.gpu["cuda"] == "12.4"
+        assert client.gpu["multiprocessors"] == 16
 
 
 def test_memory_is_taken_up_to_the_limit(start: StartClient) -> None:
@@ -101,11 +101,11 @@ def test_it_runs_as_one_file(fake_cuda: Path, tmp_path: Path) -> None:
     file.write_bytes(program.archive())
     env = {"LD_LIBRARY_PATH": str(fake_cuda), "CUDA_VISIBLE_DEVICES": UUID}
     with Client([sys.executable, "-I", str(file)], env) as client:
-        assert client.card["uuid"] == UUID
+        assert client.gpu["uuid"] == UUID
     assert program.archive() == program.archive()
 
 
-def test_no_card_is_told_by_name(start: StartClient) -> None:
+def test_no_gpu_is_told_by_name(start: StartClient) -> None:
     """A program that cannot open its GPU says why before it ends."""
     with (
         pytest.raises(CudaRefusedError, match="CUDA_ERROR_NO_DEVICE"),

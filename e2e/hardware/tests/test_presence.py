@@ -17,44 +17,44 @@ GPU-aaaaaaaa-0000-0000-0000-000000000000, 4711, 1250
 GPU-aaaaaaaa-0000-0000-0000-000000000000, 4712, [N/A]
 GPU-bbbbbbbb-0000-0000-0000-000000000000, 4713, 10
 """
-CARD = SmiGpu(0, "GPU-a", "Tesla T4", 15360, "535.161.08", "Default", mig=False)
+GPU = SmiGpu(0, "GPU-a", "Tesla T4", 15360, "535.161.08", "Default", mig=False)
 
 
-def test_cards_are_read_from_csv() -> None:
+def test_gpus_are_read_from_csv() -> None:
     """Names with blanks are whole, and MIG is on only where it says so."""
     first, second = nvidiasmi.parse_gpus(CSV)
     assert (first.index, first.model, first.memory_mib, first.mig) == (0, "Tesla T4", 15360, False)
     assert (second.uuid[:12], second.driver, second.mig) == ("GPU-bbbbbbbb", "535.161.08", True)
 
 
-def test_processes_are_those_of_the_card() -> None:
+def test_processes_are_those_of_the_gpu() -> None:
     """Memory that the driver does not tell counts as none."""
     uuid = "GPU-aaaaaaaa-0000-0000-0000-000000000000"
     assert nvidiasmi.parse_processes(APPS, uuid) == {4711: 1250, 4712: 0}
     assert nvidiasmi.parse_processes("", uuid) == {}
 
 
-def test_a_card_of_its_own_is_taken() -> None:
+def test_a_gpu_of_its_own_is_taken() -> None:
     """The first GPU without an obstacle is the one to use."""
     other = SmiGpu(1, "GPU-b", "Tesla T4", 15360, "535.161.08", "Default", mig=False)
-    assert presence.chosen([CARD, other], {"GPU-a": {7: 100}}) == other
+    assert presence.chosen([GPU, other], {"GPU-a": {7: 100}}) == other
 
 
 @pytest.mark.parametrize(
-    ("card", "processes", "words"),
+    ("gpu", "processes", "words"),
     [
         (SmiGpu(0, "GPU-a", "A100", 1, "535", "Default", mig=True), {}, "MIG"),
         (SmiGpu(0, "GPU-a", "T4", 1, "535", "Exclusive_Process", mig=False), {}, "compute mode"),
-        (CARD, {4711: 100, 12: 5}, "in use by process 12, 4711"),
+        (GPU, {4711: 100, 12: 5}, "in use by process 12, 4711"),
     ],
 )
-def test_a_card_is_left_alone(card: SmiGpu, processes: dict[int, int], words: str) -> None:
+def test_a_gpu_is_left_alone(gpu: SmiGpu, processes: dict[int, int], words: str) -> None:
     """What is cut, exclusive or busy is refused with its reason, and never changed."""
     with pytest.raises(NoGpuError, match=words):
-        presence.chosen([card], {"GPU-a": processes})
+        presence.chosen([gpu], {"GPU-a": processes})
 
 
-def test_no_card_is_a_reason_too() -> None:
+def test_no_gpu_is_a_reason_too() -> None:
     """A driver without GPUs and a missing driver give different messages."""
     with pytest.raises(NoGpuError, match="lists none"):
         presence.chosen([], {})

@@ -36,10 +36,10 @@ def main() -> None:
     options = _parser().parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     fraction = options.per_process_gpu_memory_fraction
-    units, card = (int(os.environ[f"ALIYUN_COM_GPU_MEM_{name}"]) for name in ("CONTAINER", "DEV"))
+    units, size = (int(os.environ[f"ALIYUN_COM_GPU_MEM_{name}"]) for name in ("CONTAINER", "DEV"))
     # Two places may round up by half a hundredth, as arena's own fraction does.
-    if not 0 < fraction <= units / card + 0.005:
-        sys.exit(f"the fraction {fraction} is not of a share of {units} in {card} units")
+    if not 0 < fraction <= units / size + 0.005:
+        sys.exit(f"the fraction {fraction} is not of a share of {units} in {size} units")
     monitoring = options.monitoring_config_file
     if monitoring and "prometheus_config" not in Path(monitoring).read_text():
         sys.exit(f"{monitoring} configures no monitoring")

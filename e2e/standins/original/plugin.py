@@ -2,7 +2,7 @@
 
 As that one: device ids that name a GPU but are handed out in any order, no preferred allocation,
 and an environment that names the GPU of the pod's annotation by index. Here every container gets
-the GPU in CARD, the one in the annotation of the recorded pod. It runs in the image of our plugin,
+the GPU in GPU, the one in the annotation of the recorded pod. It runs in the image of our plugin,
 which has gRPC. UNITS has the size of each GPU by node and uuid; NODE_NAME names the node.
 """
 
@@ -42,16 +42,16 @@ def options(_request: bytes, _context: Context) -> bytes:
 
 def list_and_watch(_request: bytes, _context: Context) -> Iterator[bytes]:
     """All units of all GPUs, once."""
-    cards = json.loads(os.environ["UNITS"])[os.environ["NODE_NAME"]]
-    ids = [f"{uuid}-_-{unit}" for uuid, units in cards.items() for unit in range(units)]
+    gpus = json.loads(os.environ["UNITS"])[os.environ["NODE_NAME"]]
+    ids = [f"{uuid}-_-{unit}" for uuid, units in gpus.items() for unit in range(units)]
     yield message(*((DEVICES, message((ID, one), (HEALTH, "Healthy"))) for one in ids))
     threading.Event().wait()
 
 
 def answer_allocate(request: bytes, _context: Context) -> bytes:
     """The annotation's GPU, whatever the ids are."""
-    card = os.environ["CARD"]
-    envs = {"NVIDIA_VISIBLE_DEVICES": card, "ALIYUN_COM_GPU_MEM_IDX": card}
+    gpu = os.environ["GPU"]
+    envs = {"NVIDIA_VISIBLE_DEVICES": gpu, "ALIYUN_COM_GPU_MEM_IDX": gpu}
     response = message(*((ENVS, message((KEY, key), (VALUE, envs[key]))) for key in envs))
     asked = [number for number, _ in fields(request) if number == REQUESTS]
     return message(*((RESPONSES, response) for _ in asked))

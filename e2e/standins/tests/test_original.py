@@ -16,7 +16,7 @@ def channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[grpc.Ch
     """A connection to it, on a node with two GPUs of two and one units."""
     monkeypatch.setenv("NODE_NAME", "n")
     monkeypatch.setenv("UNITS", '{"n": {"GPU-a": 2, "GPU-b": 1}}')
-    monkeypatch.setenv("CARD", "1")
+    monkeypatch.setenv("GPU", "1")
     server = grpc.server(futures.ThreadPoolExecutor(2))
     server.add_generic_rpc_handlers((plugin.handlers(),))
     address = f"unix://{tmp_path}/socket"
@@ -27,7 +27,7 @@ def channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[grpc.Ch
     server.stop(None).wait()
 
 
-def test_every_container_is_given_the_card_of_the_annotation(channel: grpc.Channel) -> None:
+def test_every_container_is_given_the_gpu_of_the_annotation(channel: grpc.Channel) -> None:
     """Two requests get two responses with the environment of 2019."""
     ids = message((1, "GPU-a-_-0"))
     call: Callable[..., bytes] = channel.unary_unary("/v1beta1.DevicePlugin/Allocate")

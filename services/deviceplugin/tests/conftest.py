@@ -6,7 +6,8 @@ A cluster over HTTP, a kubelet on unix sockets, the GPUs of a machine.
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,13 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every setting may come from a variable: those of whoever runs the tests are none."""
     for name in [name for name in os.environ if name.lower() in DevicePluginSettings.model_fields]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder with a short path: the path of a unix socket in it has at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="gpu") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

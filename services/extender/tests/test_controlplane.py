@@ -22,7 +22,7 @@ from gpucore.wire.names import INVENTORY, INVENTORY_HASH
 from gpucore.wire.nodes import inventory_hash
 
 PODS = "/api/v1/namespaces/default/pods"
-NODES, CARDS, UNITS = 3, 2, 15
+NODES, GPUS, UNITS = 3, 2, 15
 FLUSH_SECONDS = 60
 """When kube-scheduler of that age tries a pod again of which it heard nothing new."""
 Object = dict[str, Any]
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # a start of the plane
 async def calls(plane: ControlPlane) -> AsyncIterator[ApiCalls]:
     """An API server with three nodes of 2 x 15 and no pods."""
     async with ApiCalls.to(plane) as session:
-        await session.create("/api/v1/nodes", fakenodes.nodes(NODES, cards=CARDS, units=UNITS))
+        await session.create("/api/v1/nodes", fakenodes.nodes(NODES, gpus=GPUS, units=UNITS))
         await session.call("DELETE", f"{PODS}?gracePeriodSeconds=0")
         yield session
 
@@ -138,7 +138,7 @@ async def _publish(calls: ApiCalls, *, healthy: bool) -> None:
     """What the plugin of every node writes, in one patch."""
     for number in range(NODES):
         name = f"node-{number:05}"
-        text = fakenodes.inventory(name, CARDS, UNITS, healthy=healthy)
+        text = fakenodes.inventory(name, GPUS, UNITS, healthy=healthy)
         metadata = {
             "annotations": {INVENTORY: text},
             "labels": {INVENTORY_HASH: inventory_hash(text)},

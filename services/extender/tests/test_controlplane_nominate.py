@@ -33,13 +33,13 @@ WAITING: Final = int(ENVIRONMENT.get("GPUSHARE_LONE_PODS", "10"))
 BOUND_SECONDS: Final = 2.0
 SHARED_SECONDS: Final = 6.0
 """In the suite, where other tests use the processors as well."""
-CARDS, UNITS, HELD = 2, 8, 4
+GPUS, UNITS, HELD = 2, 8, 4
 SCHEDULER: Final = "lone"
 
 
 def holders(fitting: int) -> Iterator[Object]:
     """Pods on every GPU but those of one node."""
-    for item in fakenodes.running(NODES * CARDS, NODES, cards=CARDS, units=HELD):
+    for item in fakenodes.running(NODES * GPUS, NODES, gpus=GPUS, units=HELD):
         if item["spec"]["nodeName"] != f"node-{fitting:05}":
             yield item
 
@@ -65,7 +65,7 @@ async def test_a_pod_that_one_node_can_take_is_bound_at_once(
 ) -> None:
     """The extender nominates the node when the scheduler's sample did not hold it."""
     async with ApiCalls.to(plane) as calls:
-        await calls.create("/api/v1/nodes", fakenodes.nodes(NODES, cards=CARDS, units=UNITS))
+        await calls.create("/api/v1/nodes", fakenodes.nodes(NODES, gpus=GPUS, units=UNITS))
         await calls.create(PODS, holders(NODES // 2))
         async with Running(Source(plane), tmp_path, bind_deadline=30) as extender:
             await extender.ready()

@@ -91,7 +91,7 @@ def drawn(chance: random.Random) -> tuple[list[TraceNode], list[TracePod]]:
 
 def node_object(node: TraceNode) -> Object:
     """The node as a device plugin would have left it, for shares and exclusive GPUs."""
-    (item,) = fakenodes.nodes(1, cards=node.gpus, units=UNITS)
+    (item,) = fakenodes.nodes(1, gpus=node.gpus, units=UNITS)
     item["metadata"]["name"] = node.name
     item["metadata"]["labels"] |= {"gputopology": "true", "model": node.model or "any"}
     text = fakenodes.inventory(node.name, node.gpus, UNITS)

@@ -25,7 +25,7 @@ __all__ = ["plane"]  # a fixture
 
 Object = dict[str, Any]
 PODS: Final = "/api/v1/namespaces/default/pods"
-NODES, CARDS, UNITS = 20, 2, 16
+NODES, GPUS, UNITS = 20, 2, 16
 SCHEDULER: Final = "policy"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 SECONDS: Final = 60
@@ -38,7 +38,7 @@ async def calls(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[ApiCalls]:
         config = await chart_config(plane, session)
         await session.call("DELETE", f"{PODS}?gracePeriodSeconds=0")
         await session.call("DELETE", "/api/v1/nodes")
-        nodes = fakenodes.nodes(NODES, cards=CARDS, units=UNITS)
+        nodes = fakenodes.nodes(NODES, gpus=GPUS, units=UNITS)
         await session.create("/api/v1/nodes", map(zoned, nodes))
         async with Running(Source(plane), tmp_path, bind_deadline=30) as extender:
             await extender.ready()
@@ -79,7 +79,7 @@ async def nodes_of(calls: ApiCalls, pods: Iterable[Object]) -> list[str]:
 async def test_binpack_opens_a_node_only_when_the_others_are_full(calls: ApiCalls) -> None:
     """A burst of equal pods of one application fills nodes one after the other."""
     found = Counter(await nodes_of(calls, (pod(f"pack-{number:02}") for number in range(60))))
-    per_node = CARDS * UNITS // 4
+    per_node = GPUS * UNITS // 4
     assert len(found) == -(-60 // per_node)
 
 

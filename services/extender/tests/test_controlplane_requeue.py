@@ -56,7 +56,7 @@ class LateApi(HttpKubeClient):
 
 def gpu_node(number: int) -> Object:
     """A node with one GPU, which offers shares and the whole."""
-    (item,) = fakenodes.nodes(1, cards=1, units=UNITS)
+    (item,) = fakenodes.nodes(1, gpus=1, units=UNITS)
     name = f"lane-{number:02}"
     item["metadata"]["name"] = name
     item["metadata"]["labels"]["kubernetes.io/hostname"] = name

@@ -33,7 +33,7 @@ Place = tuple[str, tuple[int, ...]]
 ENVIRONMENT: Final = dict(os.environ)  # before a fixture takes our settings away
 COUNT: Final = int(ENVIRONMENT.get("GPUSHARE_WHATIF_PODS", "60"))
 PODS: Final = "/api/v1/namespaces/default/pods"
-NODES, CARDS, UNITS = 150, 4, 16
+NODES, GPUS, UNITS = 150, 4, 16
 SCHEDULER: Final = "whatif"
 POLICIES: Final = ("", "binpack", "spread", "fragmentation")
 ONE_BY_ONE, DEPLOYMENTS = 0.95, 0.90
@@ -68,7 +68,7 @@ class Manifests:
 
 def nodes() -> Iterator[Object]:
     """Equal nodes in three zones."""
-    for number, item in enumerate(fakenodes.nodes(NODES, cards=CARDS, units=UNITS)):
+    for number, item in enumerate(fakenodes.nodes(NODES, gpus=GPUS, units=UNITS)):
         item["metadata"]["labels"]["zone"] = "abc"[number % 3]
         yield item
 
@@ -119,7 +119,7 @@ async def cluster(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[tuple[Ap
     async with ApiCalls.to(plane) as calls:
         config = await chart_config(plane, calls)
         await calls.create("/api/v1/nodes", nodes())
-        held = fakenodes.running(NODES // 2, NODES, cards=CARDS, units=1, kinds=8)
+        held = fakenodes.running(NODES // 2, NODES, gpus=GPUS, units=1, kinds=8)
         await calls.create(PODS, held)
         settings = {"bind_deadline": 30, "percentage_of_nodes": config["percentageOfNodesToScore"]}
         async with Running(Source(plane), tmp_path, **settings) as extender:

@@ -30,7 +30,7 @@ from gpukube.client import HttpKubeClient
 from gpukube.watch.informer import Informer
 
 PODS = "/api/v1/namespaces/default/pods"
-NODE, CARDS, UNITS, SHARE = "node-00000", 2, 15, 4
+NODE, GPUS, UNITS, SHARE = "node-00000", 2, 15, 4
 BOUND = 60.0
 """Seconds after which everything has to be correct."""
 Object = dict[str, Any]
@@ -49,7 +49,7 @@ def plane() -> Iterator[ControlPlane]:
 async def extender(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Running]:
     """A ready extender with the settings of the chart."""
     async with ApiCalls.to(plane) as calls:
-        await calls.create("/api/v1/nodes", fakenodes.nodes(1, cards=CARDS, units=UNITS))
+        await calls.create("/api/v1/nodes", fakenodes.nodes(1, gpus=GPUS, units=UNITS))
     async with Running(Source(plane), tmp_path, bind_deadline=4) as running:
         await running.ready()
         yield running

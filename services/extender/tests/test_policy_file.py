@@ -34,7 +34,7 @@ def plane() -> Iterator[ControlPlane]:
 async def calls(plane: ControlPlane) -> AsyncIterator[ApiCalls]:
     """An API server with a node of two GPUs, and no pods."""
     async with ApiCalls.to(plane) as session:
-        await session.create("/api/v1/nodes", fakenodes.nodes(1, cards=2, units=UNITS))
+        await session.create("/api/v1/nodes", fakenodes.nodes(1, gpus=2, units=UNITS))
         await session.call("DELETE", f"{PODS}?gracePeriodSeconds=0")
         yield session
 

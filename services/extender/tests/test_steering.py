@@ -57,7 +57,7 @@ def install(plane: ControlPlane) -> None:
 async def calls(plane: ControlPlane) -> AsyncIterator[ApiCalls]:
     """An API server with a node of two GPUs of 15, and no pods."""
     async with ApiCalls.to(plane) as session:
-        await session.create("/api/v1/nodes", fakenodes.nodes(1, cards=2, units=UNITS))
+        await session.create("/api/v1/nodes", fakenodes.nodes(1, gpus=2, units=UNITS))
         await session.call("DELETE", f"{PODS}?gracePeriodSeconds=0")
         yield session
 

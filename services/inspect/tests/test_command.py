@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from drawncluster import Card, FakeCluster
+from fakeapiserver import FakeApiServer
 from invoking import Run
 
-from gpuinspect.commands.main import COMMANDS, app, command_of
+from gpuinspect.commands.main import COMMANDS, app, command_of, from_one_file
 from gpuinspect.commands.options import completion
 
 
@@ -41,25 +42,81 @@ def test_a_mistyped_command_is_answered_with_the_near_one(run: Run, typed: str, 
     assert f"No such command '{typed}'. Did you mean '{meant}'?" in run(typed).err
 
 
-def test_help_imports_nothing_heavy() -> None:
-    """Listing the commands loads neither a Kubernetes client nor any decoder."""
+def imported(*arguments: str) -> set[str]:
+    """Modules that a new process has imported once the command has run."""
     code = (
         "import sys; from gpuinspect.commands.main import app\n"
-        "try: app(['--help'], prog_name='gpushare')\n"
+        f"try: app({list(arguments)!r}, prog_name='gpushare')\n"
         "except SystemExit: pass\n"
-        "heavy = {'kubernetes', 'msgspec', 'yaml', 'rich', 'gpucore'} & set(sys.modules)\n"
-        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+        "sys.stderr.write(' '.join(sys.modules))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
+    line = [sys.executable, "-c", code]
+    done = subprocess.run(line, capture_output=True, timeout=60, check=True, text=True)
+    return set(done.stderr.split())
+
+
+def packages(modules: set[str]) -> set[str]:
+    """The packages that modules are of, besides those of Python itself."""
+    known = {*sys.stdlib_module_names, "__mp_main__", "sitecustomize"}
+    return {
+        name for each in modules if not (name := each.partition(".")[0]).startswith("_")
+    } - known
+
+
+def test_help_imports_the_command_line_and_nothing_else() -> None:
+    """Listing the commands loads neither a client nor any decoder, nor the metadata of packages."""
+    modules = imported("--help")
+    assert packages(modules) - {"annotated_doc", "shellingham"} == {"typer", "gpuinspect"}
+    ours = {each for each in modules if each.startswith("gpu")}
+    assert ours == {"gpuinspect", "gpuinspect.commands", "gpuinspect.commands.main"}
+    assert not {"importlib.metadata", "email", "asyncio", "ssl"} & modules
+
+
+def test_a_snapshot_is_shown_without_a_client(cluster: FakeCluster, tmp_path: Path) -> None:
+    """Neither HTTP nor TLS nor YAML is imported for a file."""
+    cluster.node("n", cards=[Card(15)])
+    path = tmp_path / "dump.json"
+    path.write_text(cluster.json())
+    modules = imported("inspect", "--snapshot", str(path))
+    assert packages(modules) & {"kubernetes", "urllib3", "yaml", "rich", "jinja2"} == set()
+    assert not {"asyncio", "ssl", "http.client"} & modules
+
+
+def test_a_live_cluster_is_shown_without_the_official_client(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """It takes long to import, and reads only the kubeconfigs that need it."""
+    cluster.node("n", cards=[Card(15)])
+    lists = {"/api/v1/nodes": cluster.items, "/api/v1/pods": []}
+    with FakeApiServer(lists).serving() as server:
+        modules = imported("inspect", "--kubeconfig", str(server.kubeconfig(tmp_path)))
+    assert "urllib3" in modules
+    assert not {"kubernetes", "rich", "jinja2", "asyncio", "uvicorn"} & modules
 
 
 def test_version(run: Run) -> None:
     """The version is one line."""
     assert run("version").out.startswith("gpushare 0.")
     assert run("--version").out == run("version").out
+
+
+@pytest.mark.parametrize(
+    ("name", "usage"),
+    [
+        ("gpushare", "gpushare [OPTIONS] COMMAND"),
+        ("kubectl-gpushare", "gpushare [OPTIONS] COMMAND"),
+        ("kubectl-inspect-gpushare", "kubectl inspect gpushare [OPTIONS] [NODE]"),
+        ("kubectl-inspect-gpu", "kubectl inspect gpu [OPTIONS]"),
+    ],
+)
+def test_the_single_file_has_the_command_of_its_name(
+    name: str, usage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A link to it with the name of a kubectl plugin is that plugin."""
+    monkeypatch.setattr(sys, "argv", [f"/somewhere/{name}", "--help"])
+    with pytest.raises(SystemExit):
+        from_one_file()
+    assert f"Usage: {usage}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -17,7 +17,7 @@ from urllib3.exceptions import HTTPError, ProtocolError
 from gpukube.config import ClientConfig, environment_proxy
 from gpukube.errors import InvalidReplyError, UnreachableError
 from gpukube.interface import JSON, JSON_PATCH, Body, Reply, encoded, failure_in, headers_of
-from gpukube.kubeconfig import configuration, found_by_kubectl
+from gpukube.kubeconfig.finding import configuration, found_by_kubectl
 
 CONNECT_SECONDS: Final = 3.0
 CONNECTIONS: Final = 16

@@ -13,7 +13,6 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from gpukube import kubeconfig as configs
 from gpukube.config import ClientConfig, environment_proxy
 from gpukube.errors import ConfigError, StatusError
 from gpukube.interface import (
@@ -27,6 +26,7 @@ from gpukube.interface import (
     failure_in,
     headers_of,
 )
+from gpukube.kubeconfig import finding as configs
 from gpukube.session import Session
 
 CONNECT_SECONDS: Final = 3.0

@@ -38,7 +38,7 @@ class Place(msgspec.Struct, frozen=True):
 
 def place_of(source: ClusterSource) -> Place:
     """Server, context and user of a source's kubeconfig; never raises."""
-    from gpukube.kubeconfig import found_by_kubectl  # noqa: PLC0415 - a snapshot needs no client
+    from gpukube.kubeconfig.finding import found_by_kubectl  # noqa: PLC0415 - no client needed
 
     found = found_by_kubectl(source.kubeconfig, source.context or "")
     if found is None:

@@ -181,9 +181,9 @@ def _used(card: DeviceInfo) -> int:
 
 def _is_shown(allocation: Allocation, node_info: NodeInfo) -> bool:
     """Of a pod whose extended resource is allocated by a claim, the claim is shown."""
-    indexes = node_info.cards.keys()
-    known = any(node_info.cards[index].holders.get(allocation.uid) for index in indexes)
-    return known or allocation.users is not None or not node_info.shape.claims
+    if allocation.users is not None or not node_info.shape.claims:
+        return True
+    return any(card.holders.get(allocation.uid) for card in node_info.cards.values())
 
 
 def _pod(allocation: Allocation, node_info: NodeInfo, scale: int) -> PodSummary:
@@ -205,7 +205,9 @@ def _pod(allocation: Allocation, node_info: NodeInfo, scale: int) -> PodSummary:
 
 def _limits(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:
     """What a pod may use beyond its share, where the driver limits memory."""
-    held = _held(allocation, node_info) if allocation.burst else {}
+    if not allocation.burst:
+        return {}
+    held = _held(allocation, node_info)
     burst = node_info.shape.counted(allocation.burst, allocation.unit)
     cards = {index: node_info.cards[index] for index in held}
     found = {

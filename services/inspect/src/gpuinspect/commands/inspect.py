@@ -14,6 +14,7 @@ import typer
 from gpuinspect.cluster import state
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
+from gpuinspect.cluster.without_gc import uncollected
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, note, reading
@@ -61,8 +62,10 @@ def inspect(
     no_headers: NoHeaders = False,
 ) -> None:
     """Show allocated GPU memory of every GPU on nodes that share GPUs."""
-    snapshot = selected(reader.source.read(*COUNTED), selector)
-    everything = _sorted(state.shares(snapshot, reader.names, only=[node] if node else []), sort_by)
+    with uncollected():
+        snapshot = selected(reader.source.read(*COUNTED), selector)
+        whole = state.shares(snapshot, reader.names, only=[node] if node else [])
+    everything = _sorted(whole, sort_by)
     view = _only(everything, namespace) if namespace and not all_namespaces else everything
     if output.is_document:
         emit(node_share_list(view), output)

@@ -43,7 +43,7 @@ def nodes(ctx: Any, incomplete: str) -> list[str]:
 
 def pods(ctx: Any, incomplete: str) -> list[str]:
     """Pods of the namespace that ``-n`` or the context names."""
-    from gpukube.kubeconfig import default_namespace  # noqa: PLC0415 - as above
+    from gpukube.kubeconfig.finding import default_namespace  # noqa: PLC0415 - as above
 
     source = _source(ctx)
     given = ctx.params.get("namespace")

@@ -32,6 +32,6 @@ def chosen(source: ClusterSource, namespace: str, *, everywhere: bool = False) -
         return namespace
     if source.snapshot is not None:
         return DEFAULT
-    from gpukube.kubeconfig import default_namespace  # noqa: PLC0415 - a snapshot needs no client
+    from gpukube.kubeconfig.finding import default_namespace  # noqa: PLC0415 - no client needed
 
     return default_namespace(source.kubeconfig, source.context or "")

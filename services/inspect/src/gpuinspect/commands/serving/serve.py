@@ -128,7 +128,7 @@ def _created(wanted: ServingRequest, namespace: str) -> None:
 
 
 def _place(namespace: str, kubeconfig: Path | None, context: str | None) -> ReleasePlace:
-    from gpukube.kubeconfig import default_namespace  # noqa: PLC0415 - help needs no client
+    from gpukube.kubeconfig.finding import default_namespace  # noqa: PLC0415 - help needs no client
 
     found = namespace or default_namespace(kubeconfig, context or "")
     return ReleasePlace(found, kubeconfig, context or "")

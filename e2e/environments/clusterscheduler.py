@@ -40,7 +40,7 @@ def kubeadm_patches() -> list[str]:
     return kindconfig.part_patches("scheduler", flags)
 
 
-def ask_soon(control_plane: str) -> None:
+def probe_early(control_plane: str) -> None:
     """Have kubelet ask sooner; waits for kubeadm to write the manifest, if it has not yet.
 
     Raises:

@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from environments import feeding
+from environments import imageloading
 from host.errors import SetupError
 from host.waiting import until
 
@@ -32,7 +32,7 @@ def test_workers_are_fed_before_the_cluster_is_made(docker: Path) -> None:
             (docker / worker).touch()
         assert fed.wait(SECONDS)
 
-    feeding.while_created(create, fed.set, workers=WORKERS)
+    imageloading.while_created(create, fed.set, workers=WORKERS)
 
 
 @pytest.mark.slow
@@ -47,7 +47,7 @@ def test_one_worker_that_takes_no_images_yet_is_waited_for(docker: Path) -> None
         (docker / "two").touch()
         assert fed.wait(SECONDS)
 
-    feeding.while_created(create, fed.set, workers=WORKERS)
+    imageloading.while_created(create, fed.set, workers=WORKERS)
 
 
 def asked(folder: Path) -> str:
@@ -65,7 +65,7 @@ def test_a_creation_that_fails_is_told_and_nobody_is_fed() -> None:
         raise SetupError("no room")
 
     with pytest.raises(SetupError, match="no room"):
-        feeding.while_created(create, fed.set, workers=WORKERS)
+        imageloading.while_created(create, fed.set, workers=WORKERS)
     assert not fed.is_set()
 
 
@@ -79,5 +79,5 @@ def test_images_that_do_not_go_in_are_an_error(docker: Path) -> None:
         raise SetupError("no such image")
 
     with pytest.raises(SetupError, match="no such image"):
-        feeding.while_created(ended.set, feed, workers=WORKERS)
+        imageloading.while_created(ended.set, feed, workers=WORKERS)
     assert ended.is_set()

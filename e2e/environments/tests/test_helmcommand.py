@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from environments import helmwords
+from environments import helmcommand
 
 
 def test_a_failure_of_helm_ends_with_its_words(
@@ -14,7 +14,7 @@ def test_a_failure_of_helm_ends_with_its_words(
     config = tmp_path / "kubeconfig"
     config.write_text("apiVersion: v1\nkind: Config\n")
     monkeypatch.setenv("KUBECONFIG", str(config))
-    assert helmwords.main(["uninstall", "gpushare", "-n", "gpushare"]) == 1
+    assert helmcommand.main(["uninstall", "gpushare", "-n", "gpushare"]) == 1
     assert capsys.readouterr().err.startswith("Error: ")
 
 
@@ -24,7 +24,7 @@ def test_a_failure_of_helm_ends_with_its_words(
 def test_other_words_are_a_mistake_of_the_page(words: list[str]) -> None:
     """Status 2, as argparse has it, and nothing is done."""
     with pytest.raises(SystemExit) as ended:
-        helmwords.main(words)
+        helmcommand.main(words)
     assert ended.value.code == 2
 
 
@@ -33,4 +33,4 @@ def test_later_files_of_values_go_before_earlier_ones(tmp_path: Path) -> None:
     one, two = tmp_path / "1.yaml", tmp_path / "2.yaml"
     one.write_text("a: 1\nb: 1\n")
     two.write_text("b: 2\n")
-    assert helmwords.values([one, two]) == {"a": 1, "b": 2}
+    assert helmcommand.values([one, two]) == {"a": 1, "b": 2}

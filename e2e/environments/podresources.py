@@ -53,10 +53,10 @@ class ContainerUnits(msgspec.Struct, frozen=True):
     namespace: str
     pod: str
     container: str
-    cards: Mapping[str, int]
+    gpus: Mapping[str, int]
 
 
-def held(environment: Environment, node: str, *resources: str) -> list[ContainerUnits]:
+def allocated(environment: Environment, node: str, *resources: str) -> list[ContainerUnits]:
     """What kubelet on ``node`` has handed out of these resources, of shares if none is named."""
     kubectl, wanted = environment.kubectl, resources or (GPU_MEM,)
     plugin = plugin_pod(environment, node)
@@ -68,7 +68,7 @@ def held(environment: Environment, node: str, *resources: str) -> list[Container
         if resource in wanted:
             for device in ids:
                 found[namespace, pod, container][device.split("-_-")[0]] += 1
-    return [ContainerUnits(*key, dict(cards)) for key, cards in found.items()]
+    return [ContainerUnits(*key, dict(gpus)) for key, gpus in found.items()]
 
 
 def plugin_pod(environment: Environment, node: str) -> str:

@@ -1,77 +1,22 @@
-"""Which configuration a program uses, and kubeconfig files, which the official client reads.
+"""Kubeconfig files that the official client reads: credential plugins, several files, passwords.
 
-Only this module imports the official client, when there is a file to read: the import takes longer
+Only this module imports the official client, when there is such a file: the import takes longer
 than everything else at start. Its blocking loader is used, in a thread, because the asyncio variant
 takes half as long again to import. Its models are not used: decoding them costs twenty times what
 the narrow decoders of ``gpucore.wire`` cost.
 """
 
-import asyncio
-import os
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import Any
 
 import yaml
 
-from gpukube.config import MOUNTED, TOKEN_SECONDS, ClientConfig, in_cluster
+from gpukube.config import TOKEN_SECONDS
 from gpukube.errors import ConfigError
-
-DEFAULT_NAMESPACE: Final = "default"
-
-
-def configuration(kubeconfig: Path | None, context: str = "") -> ClientConfig:
-    """Read a kubeconfig file, or the service account of this pod without one.
-
-    Args:
-        kubeconfig: the file.
-        context: name of a context in it; empty for the current one.
-
-    Raises:
-        ConfigError: neither names an API server.
-    """
-    if kubeconfig is None:
-        return in_cluster(os.environ, MOUNTED)
-    return read(kubeconfig, context)
-
-
-async def load(kubeconfig: Path | None, context: str = "") -> ClientConfig:
-    """The same, without blocking the event loop for the time that a credential plugin takes."""
-    return await asyncio.to_thread(configuration, kubeconfig, context)
-
-
-def found_by_kubectl(kubeconfig: Path | None, context: str = "") -> Path | None:
-    """The kubeconfig that kubectl would use; None for the service account of this pod.
-
-    Args:
-        kubeconfig: that the user names, if any.
-        context: that the user names, if any; only a kubeconfig has contexts.
-    """
-    default = Path.home() / ".kube" / "config"
-    named = os.environ.get("KUBECONFIG")
-    inside = "KUBERNETES_SERVICE_HOST" in os.environ
-    if kubeconfig is None and inside and not context and not named and not default.exists():
-        return None
-    return kubeconfig or Path(named or default)
-
-
-def default_namespace(kubeconfig: Path | None, context: str = "") -> str:
-    """The namespace that kubectl would use: of the context, else of this pod, else ``default``.
-
-    Args:
-        kubeconfig: that the user names, if any.
-        context: that the user names, if any.
-    """
-    path = found_by_kubectl(kubeconfig, context)
-    with suppress(ConfigError):
-        if path is not None:
-            return namespace(path, context) or DEFAULT_NAMESPACE
-    inside = "KUBERNETES_SERVICE_HOST" in os.environ
-    own = MOUNTED / "namespace"
-    return own.read_text().strip() if inside and own.is_file() else DEFAULT_NAMESPACE
 
 
 class KubeconfigFile:

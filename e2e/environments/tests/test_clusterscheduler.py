@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from environments import ownscheduler
+from environments import clusterscheduler
 
 PROBE = {"httpGet": {"path": "/healthz"}, "initialDelaySeconds": 10, "periodSeconds": 10}
 KUBEADM = {
@@ -54,7 +54,7 @@ def patience(probe: dict[str, Any]) -> int:
 def test_the_first_question_comes_sooner_and_the_last_when_it_did(manifest: Path) -> None:
     """Only the startup probe is another, and nobody else may read the file."""
     before = container(manifest)
-    ownscheduler.ask_soon("node")
+    clusterscheduler.probe_early("node")
     after = container(manifest)
     probe = after["startupProbe"]
     assert (probe["initialDelaySeconds"], probe["periodSeconds"]) == (1, 2)
@@ -66,6 +66,6 @@ def test_the_first_question_comes_sooner_and_the_last_when_it_did(manifest: Path
 
 def test_kubeadm_is_told_of_a_lease_that_a_leader_can_keep() -> None:
     """Renewing ends before the lease does, and tries come more often than that."""
-    flags = json.loads(ownscheduler.kubeadm_patches()[0])["scheduler"]["extraArgs"]
+    flags = json.loads(clusterscheduler.kubeadm_patches()[0])["scheduler"]["extraArgs"]
     seconds = {name.removeprefix("leader-elect-"): int(text[:-1]) for name, text in flags.items()}
     assert seconds["retry-period"] < seconds["renew-deadline"] < seconds["lease-duration"]

@@ -1,0 +1,1 @@
+"""Kubeconfig files: which one kubectl would use, and what it says."""

@@ -1,0 +1,70 @@
+"""Which configuration a program uses: a kubeconfig file as kubectl finds it, or that of its pod."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from gpukube.config import MOUNTED, ClientConfig, in_cluster
+from gpukube.errors import ConfigError
+from gpukube.kubeconfig import official, plain
+
+DEFAULT_NAMESPACE: Final = "default"
+
+
+def configuration(kubeconfig: Path | None, context: str = "") -> ClientConfig:
+    """Read a kubeconfig file, or the service account of this pod without one.
+
+    Args:
+        kubeconfig: the file, or several with colons between them.
+        context: name of a context in it; empty for the current one.
+
+    Raises:
+        ConfigError: neither names an API server.
+    """
+    if kubeconfig is None:
+        return in_cluster(os.environ, MOUNTED)
+    return plain.read(kubeconfig, context) or official.read(kubeconfig, context)
+
+
+async def load(kubeconfig: Path | None, context: str = "") -> ClientConfig:
+    """The same, without blocking the event loop for the time that a credential plugin takes."""
+    import asyncio  # noqa: PLC0415 - commands have no event loop, and no time to import it
+
+    return await asyncio.to_thread(configuration, kubeconfig, context)
+
+
+def found_by_kubectl(kubeconfig: Path | None, context: str = "") -> Path | None:
+    """The kubeconfig that kubectl would use; None for the service account of this pod.
+
+    Args:
+        kubeconfig: that the user names, if any.
+        context: that the user names, if any; only a kubeconfig has contexts.
+    """
+    default = Path.home() / ".kube" / "config"
+    named = os.environ.get("KUBECONFIG")
+    inside = "KUBERNETES_SERVICE_HOST" in os.environ
+    if kubeconfig is None and inside and not context and not named and not default.exists():
+        return None
+    return kubeconfig or Path(named or default)
+
+
+def default_namespace(kubeconfig: Path | None, context: str = "") -> str:
+    """The namespace that kubectl would use: of the context, else of this pod, else ``default``.
+
+    Args:
+        kubeconfig: that the user names, if any.
+        context: that the user names, if any.
+    """
+    path = found_by_kubectl(kubeconfig, context)
+    with suppress(ConfigError):
+        if path is not None:
+            return _namespace(path, context) or DEFAULT_NAMESPACE
+    inside = "KUBERNETES_SERVICE_HOST" in os.environ
+    own = MOUNTED / "namespace"
+    return own.read_text().strip() if inside and own.is_file() else DEFAULT_NAMESPACE
+
+
+def _namespace(path: Path, context: str) -> str:
+    found = plain.namespace(path, context)
+    return official.namespace(path, context) if found is None else found
