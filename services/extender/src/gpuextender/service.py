@@ -48,12 +48,11 @@ from gpuextender.scheduling.preempt import Preempt
 from gpuextender.scheduling.prioritize import Prioritize
 from gpuextender.scheduling.requeue import Requeue
 from gpuextender.settings import ExtenderSettings
-from gpuextender.webhook import AdmissionWebhook
+from gpuextender.webhook import DEFAULT_SCHEDULER, AdmissionWebhook
 from gpukube.client import KubeClient
 from gpukube.logs import configure_logs
 from gpukube.server.listening import raise_file_limit
 
-DEFAULT_SCHEDULER: Final = "default-scheduler"
 LIST_MARGIN: Final = 1.0
 """Seconds beyond the deadline of a bind."""
 
