@@ -99,7 +99,7 @@ class StackRig:
 
     def start_again(self, part: StackPart) -> None:
         """As kubelet or systemd would."""
-        self._own[part].start_again()
+        self._own[part].revive()
 
     def ended(self) -> Iterator[StackPart]:
         """Processes that do not run, though nobody killed them."""

@@ -11,7 +11,7 @@ from typing import Final
 from host import docker
 from host.progress import step
 from images import build, sbom
-from release import chartpush, charts, checksums, commandwheels, imagefiles
+from release import chartpush, charts, checksums, commandfiles, imagefiles
 from release.version import Commit, is_loopback
 
 CHARTS: Final = ("gpushare", "gpu-serving")
@@ -27,6 +27,7 @@ class Release:
         root: of the repository.
         into: folder of the artefacts; what it held before is removed.
         registry: host and optional path; "" pushes nothing.
+        downloads: URL under which `cli` is published; "" writes no manifest for krew.
     """
 
     version: str
@@ -34,6 +35,7 @@ class Release:
     root: Path
     into: Path
     registry: str = ""
+    downloads: str = ""
 
 
 def publish(release: Release, built: Iterable[str]) -> Path:
@@ -46,12 +48,16 @@ def publish(release: Release, built: Iterable[str]) -> Path:
     os.environ["SOURCE_DATE_EPOCH"] = str(release.commit.epoch)
     names = imagefiles.give_version(built, release.version)
     packages = _packages(release)
-    with step("build the wheels of the command"):
-        commandwheels.write(release.root, release.version, _folder(release, "cli"))
+    _command(release)
     _image_files(release, names)
     pushed = _push(release, names, packages) if release.registry else {}
     _summary(release, names, pushed)
     return checksums.write(release.into)
+
+
+def _command(release: Release) -> None:
+    folder, epoch = _folder(release, "cli"), release.commit.epoch
+    commandfiles.write(release.root, release.version, epoch, folder, downloads=release.downloads)
 
 
 def _packages(release: Release) -> list[Path]:
