@@ -11,7 +11,7 @@ from environments.podresources import plugin_pod
 from environments.waiting import until
 from environments.workloads import Object
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 WAITS = "waits for its turn"
 

@@ -23,7 +23,7 @@ class AdmissionRefusedError(Exception):
     """The pod cannot be admitted; the text is that of the event."""
 
 
-class DeviceTable:
+class NodeDeviceManager:
     """Devices of one node and the containers that have them.
 
     Args:

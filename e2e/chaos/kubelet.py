@@ -20,7 +20,7 @@ import grpc.aio
 import msgspec
 from yarl import URL
 
-from chaos.devicemanager import AdmissionRefusedError, DeviceTable
+from chaos.devicemanager import AdmissionRefusedError, NodeDeviceManager
 from environments.apicall import MERGE_PATCH, ApiCalls
 from hardware import protocol
 
@@ -55,7 +55,7 @@ class NodeKubelet:
     def __init__(self, calls: ApiCalls, node: str, root: Path) -> None:
         self._calls, self._node = calls, node
         self._offered = asyncio.Event()
-        self._devices = DeviceTable(root, self._offered.set)
+        self._devices = NodeDeviceManager(root, self._offered.set)
         self._pod_resources = root / "pod-resources.sock"
         self._jobs: set[asyncio.Task[None]] = set()
         self._phases: dict[str, str] = {}
