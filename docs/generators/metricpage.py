@@ -44,6 +44,7 @@ Each process also publishes the standard metrics of Prometheus' client library, 
 TABLE: Final = "| metric | kind | labels | meaning |\n|---|---|---|---|\n"
 OTHERS: Final = "| metric | whose, and what |\n|---|---|\n"
 FOREIGN: Final = {
+    "DCGM_FI_DEV_GPU_UTIL": "dcgm-exporter: utilization of a GPU in percent",
     "up": "Prometheus: whether a target answered",
     "ALERTS": "Prometheus: alerts that fire, or are about to",
     "leader_election_master_status": "kube-scheduler: 1 in the replica that leads",

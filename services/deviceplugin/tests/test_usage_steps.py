@@ -135,6 +135,16 @@ async def test_granted_units_are_those_of_kubelets_account(world: World) -> None
     assert of_pod("granted_units", "b") is None
 
 
+async def test_the_part_of_a_gpu_is_that_of_its_units_or_the_whole(world: World) -> None:
+    """A share by its units; an exclusive GPU counts 1, though it has no units of its own."""
+    world.holds(a=(0, 0, Resource.MEM), b=(1, 0, Resource.GPU))
+    await world.meter.measure()
+    units = world.state.inventory.gpus[0].units
+    assert of_pod("granted_gpus", "a") == 2 / units
+    assert of_pod("granted_gpus", "b", 1) == 1
+    assert of_pod("granted_units", "b", 1) is None
+
+
 async def test_figures_of_a_pod_go_with_it(world: World) -> None:
     """The next round has no series of a pod that has ended."""
     world.used(FIRST, p11=3 * GI)

@@ -46,10 +46,16 @@ CARD_UNITS = Gauge("gpushare_card_units", "GPU memory units of the GPU", ["gpu",
 CARD_GRANTED = Gauge(
     "gpushare_card_granted_units", "GPU memory units allocated on the GPU", ["gpu", "uuid"]
 )
+CARD_MEMORY = Gauge("gpushare_card_memory_bytes", "GPU memory in bytes", ["gpu", "uuid"])
 CARD_USED = Gauge("gpushare_card_used_bytes", "GPU memory in use, in bytes", ["gpu", "uuid"])
 POD_GRANTED = Gauge(
     "gpushare_pod_granted_units",
     "GPU memory units allocated to the pod",
+    ["gpu", "exported_namespace", "exported_pod"],
+)
+POD_GRANTED_GPUS = Gauge(
+    "gpushare_pod_granted_gpus",
+    "Part of the GPU that is allocated to the pod: of its memory units, 1 for an exclusive GPU",
     ["gpu", "exported_namespace", "exported_pod"],
 )
 POD_USED = Gauge(
@@ -97,10 +103,13 @@ REGISTRATIONS = Counter(
 )
 
 
+_OF_GPUS = (CARD_HEALTHY, CARD_UNITS, CARD_GRANTED, CARD_MEMORY, CARD_USED, UNATTRIBUTED)
+
+
 def forget_gpus(gone: Iterable[tuple[str, str]]) -> None:
     """These GPUs, each an index and a UUID, have left the node: their series end."""
     for labels in gone:
-        for gauge in (CARD_HEALTHY, CARD_UNITS, CARD_GRANTED, CARD_USED, UNATTRIBUTED):
+        for gauge in _OF_GPUS:
             with suppress(KeyError):
                 gauge.remove(*labels)
 

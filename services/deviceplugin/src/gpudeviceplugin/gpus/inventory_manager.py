@@ -147,6 +147,7 @@ class InventoryManager:
         for gpu in gpus:
             telemetry.CARD_HEALTHY.labels(*_labels(gpu)).set(gpu.healthy)
             telemetry.CARD_UNITS.labels(*_labels(gpu)).set(gpu.units)
+            telemetry.CARD_MEMORY.labels(*_labels(gpu)).set(gpu.memory_mib << 20)
 
     def _judged(self, gpu: Gpu) -> Gpu:
         return msgspec.structs.replace(

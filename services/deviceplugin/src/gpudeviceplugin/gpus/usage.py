@@ -28,6 +28,7 @@ from gpudeviceplugin.isolation.shares import (
     MIB,
     allowed_bytes,
     exclusive_pods,
+    granted_gpus,
     granted_units,
     has_share,
 )
@@ -98,6 +99,7 @@ class UsageMeter:
     async def measure(self) -> None:
         """One round over all GPUs; a GPU that does not answer keeps its last figures."""
         telemetry.POD_GRANTED.clear()
+        telemetry.POD_GRANTED_GPUS.clear()
         telemetry.POD_USED.clear()
         telemetry.POD_OVER.clear()
         for gpu in self._state.inventory.gpus:
@@ -121,6 +123,8 @@ class UsageMeter:
         telemetry.CARD_GRANTED.labels(str(gpu.index), gpu.uuid).set(sum(held.values()))
         for (namespace, pod), units in held.items():
             telemetry.POD_GRANTED.labels(str(gpu.index), namespace, pod).set(units)
+        for (namespace, pod), part in granted_gpus(self._state, gpu, held).items():
+            telemetry.POD_GRANTED_GPUS.labels(str(gpu.index), namespace, pod).set(part)
 
     def _cgroups(self, usage: Usage) -> dict[int, str]:
         return {each.pid: self._cgroup(each.pid) for each in usage.processes}

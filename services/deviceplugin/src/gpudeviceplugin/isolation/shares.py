@@ -1,7 +1,7 @@
 """What each pod was given of a GPU, as devices or by claims, and the driver's limit of that."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from gpucore.model import Gpu
@@ -37,6 +37,16 @@ def granted_units(state: NodeState, gpu: Gpu) -> Counter[tuple[str, str]]:
         pod = state.pods[uid]
         held[pod.namespace, pod.name] += -(-claimed // size)
     return held
+
+
+def granted_gpus(
+    state: NodeState, gpu: Gpu, held: Mapping[tuple[str, str], int]
+) -> dict[tuple[str, str], float]:
+    """The part of the GPU by pod: of ``held`` units, and all of it for an exclusive GPU."""
+    matcher = state.matcher
+    exclusive = matcher.holdings.by_pod(matcher.tables[Resource.GPU], gpu.index)
+    shares = {pod: units / gpu.units for pod, units in held.items()} if gpu.units else {}
+    return {**shares, **dict.fromkeys(exclusive, 1.0)}
 
 
 def exclusive_pods(state: NodeState, gpu: Gpu) -> set[PodUid]:

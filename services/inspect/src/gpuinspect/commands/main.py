@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "explain": Lazy("explain:app", "why a pod or workload is pending, or why it has its GPUs"),
     "pending": Lazy("pending:pending", "all pods that wait for GPUs, with reason and age"),
     "usage": Lazy("usage:usage", "GPU memory granted, limited, used and waited for, in groups"),
+    "cost": Lazy("admin.cost:cost", "GPU-hours of each namespace and their cost"),
     "whatif": Lazy("whatif:whatif", "where new pods would be placed"),
     "convert": Lazy("convert:convert", "manifests with shares as manifests with ResourceClaims"),
     "defrag": Lazy(

@@ -19,6 +19,8 @@ POD_USED_BYTES: Final = (
     ' "pod", "/", "exported_namespace", "exported_pod"))'
 )
 """Largest value of several scrapes for each GPU of a pod, summed over the pod's GPUs."""
+GPU_HOURS: Final = "sum by (exported_namespace) (sum_over_time({series}[{since}])) / 60"
+"""The recording rules are evaluated once a minute."""
 TIMEOUT_SECONDS: Final = 10.0
 _MAX_TEXT: Final = 200
 
@@ -61,6 +63,19 @@ def pod_figures(url: str) -> Mapping[str, float]:
     """
     with urllib3.PoolManager(timeout=TIMEOUT_SECONDS, retries=False) as pool:
         return _query(pool, url, POD_USED_BYTES)
+
+
+def gpu_hours(url: str, series: str, since: str) -> Mapping[str, float]:
+    """Hours of a GPU by namespace, of a series that is recorded once a minute.
+
+    Args:
+        since: range of PromQL, such as ``7d``.
+
+    Raises:
+        PrometheusError: as of :func:`gpu_figures`.
+    """
+    with urllib3.PoolManager(timeout=TIMEOUT_SECONDS, retries=False) as pool:
+        return _query(pool, url, GPU_HOURS.format(series=series, since=since))
 
 
 def _query(pool: urllib3.PoolManager, url: str, query: str) -> Mapping[str, float]:

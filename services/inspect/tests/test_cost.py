@@ -1,0 +1,51 @@
+"""``gpushare cost``: hours that Prometheus has recorded, and nothing invented where it has none."""
+
+import fakeprometheus
+import pytest
+from invoking import Run
+
+from gpuinspect.sources.prometheus import GPU_HOURS
+
+GRANTED = GPU_HOURS.format(series="namespace:gpushare_granted_gpus:sum", since="7d")
+USED = GPU_HOURS.format(series="namespace:gpushare_used_gpus:sum", since="7d")
+
+
+def test_hours_and_cost(run: Run) -> None:
+    """Granted hours are paid, used ones are shown beside them."""
+    answers = {GRANTED: {"red": "100", "blue": "12.25"}, USED: {"red": "40"}}
+    with fakeprometheus.serving(answers) as url:
+        outcome = run("cost", "--price", "2.5", "--prometheus", url)
+    assert outcome.code == 0
+    assert [line.split() for line in outcome.out.splitlines()] == [
+        ["NAMESPACE", "GRANTED", "GPU-HOURS", "USED", "GPU-HOURS", "COST"],
+        ["blue", "12.2", "-", "30.62"],
+        ["red", "100.0", "40.0", "250.00"],
+        ["total", "112.2", "40.0", "280.62"],
+    ]
+
+
+def test_without_prometheus_there_is_no_history(run: Run) -> None:
+    """The API server forgets pods that ended, so no figure would be right."""
+    outcome = run("cost")
+    assert outcome.code == 1
+    assert "error: no history" in outcome.err
+
+
+def test_without_rules_there_are_no_hours(run: Run) -> None:
+    """The message names the value of the chart."""
+    with fakeprometheus.serving({}) as url:
+        outcome = run("cost", "--prometheus", url)
+    assert outcome.code == 1
+    assert "monitoring.recordingRules.enabled" in " ".join(outcome.err.split())
+
+
+def test_a_server_that_is_none(run: Run) -> None:
+    """Its reply is in the message."""
+    with fakeprometheus.serving({}, status=503, body="overloaded") as url:
+        assert "answers 503: overloaded" in run("cost", "--prometheus", url).err
+
+
+@pytest.mark.parametrize("since", ["7", "0d", "d", "1y", "7d]) or up["])
+def test_times_that_are_none(run: Run, since: str) -> None:
+    """Nothing else reaches the query."""
+    assert run("cost", "--since", since, "--prometheus", "http://x").code == 2
