@@ -110,6 +110,10 @@ bench: $(READY) ## Measure the extender on a real API server (ARGS=--help tells 
 bench-core: $(READY) ## Measure the core
 	@$(BIN)/python -m pytest libs/gpucore/bench -q -o python_files='bench_*.py' -o timeout=900 $(ARGS)
 
+.PHONY: bench-calls
+bench-calls: $(READY) ## Measure filter, prioritize and bind, beside other checkouts (ARGS=--help tells more)
+	@PYTHONPATH=libs/gpucore/bench $(BIN)/python services/extender/bench/calls.py $(ARGS)
+
 .PHONY: bench-gpu
 bench-gpu: $(READY) ## Measure isolation on this machine's GPU and write docs/isolation.md
 	@$(E2E) hardware.bench $(ARGS)
