@@ -5,6 +5,7 @@
 # ruff: noqa: INP001 - a script beside the pictures, no package
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,8 +30,7 @@ def taken(browser: Any, url: str) -> bytes:
 def main() -> int:
     """Write the file, or say what is missing."""
     sys.path[:0] = [str(ROOT / "services/inspect/tests"), str(ROOT / "services/inspect/tests/web")]
-    import chromium  # noqa: PLC0415 - of the tests, found by the line above
-    import servedpage  # noqa: PLC0415 - as above
+    chromium, servedpage = import_module("chromium"), import_module("servedpage")  # of the tests
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - slow
 
     program = chromium.installed()
