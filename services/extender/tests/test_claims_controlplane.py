@@ -23,7 +23,7 @@ API = "/apis/resource.k8s.io/v1"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 DRIVER = "gpu.gpushare.io"
 SCHEDULER = "default-scheduler"
-SECONDS = 60
+SECONDS = 180
 NODE = NodeName("claims-1")
 Object = dict[str, Any]
 
@@ -56,7 +56,10 @@ async def stack(plane: ControlPlane, calls: ApiCalls, tmp_path: Path) -> AsyncIt
             await until("the webhook listens", lambda: running.service.listeners.admission.started)
             bundle = (folder / "tls.crt").read_bytes()
             await prepare(calls, running.service.listeners.admission.port, bundle)
-            yield running
+            try:
+                yield running
+            finally:
+                await clear(calls)
     finally:
         controller.stop()
         scheduler.stop()
@@ -76,13 +79,17 @@ def claim_controller(plane: ControlPlane) -> Any:  # noqa: F811
     return plane.start_program("claim-controller", [program, *flags])
 
 
-async def prepare(calls: ApiCalls, port: int, bundle: bytes) -> None:
-    """A node with one GPU of 15 GiB as claims, the class, the namespaces and the webhook."""
+def node_object(name: str) -> Object:
+    """A node that offers claims."""
     amounts = {"cpu": "8", "memory": "16Gi", "pods": "50"}
     conditions = [{"type": "Ready", "status": "True"}]
     status = {"capacity": amounts, "allocatable": amounts, "conditions": conditions}
-    node = {"metadata": {"name": NODE, "labels": {"gpushare/api": "claims"}}, "status": status}
-    await calls.create("/api/v1/nodes", [node])
+    return {"metadata": {"name": name, "labels": {"gpushare/api": "claims"}}, "status": status}
+
+
+async def prepare(calls: ApiCalls, port: int, bundle: bytes) -> None:
+    """A node with one GPU of 15 GiB as claims, the class, the namespaces and the webhook."""
+    await calls.create("/api/v1/nodes", [node_object(NODE)])
     selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
     await calls.create(
         f"{API}/deviceclasses", [kind("DeviceClass", "gpushare", {"selectors": [selector]})]
@@ -92,9 +99,23 @@ async def prepare(calls: ApiCalls, port: int, bundle: bytes) -> None:
         {"metadata": {"name": "team", "labels": {"gpushare/api": "claims"}}},
         {"metadata": {"name": "other"}},
     ]
-    await calls.create("/api/v1/namespaces", namespaces)
+    for each in namespaces:
+        await calls.call("POST", "/api/v1/namespaces", each, fine=(201, 409))
     await calls.create(HOOKS, [configuration(port, bundle)])
     await following(calls)
+
+
+async def clear(calls: ApiCalls) -> None:
+    """Delete what a test leaves, so that the next one begins with an empty cluster."""
+    claims = f"{API}/namespaces/team/resourceclaims"
+    pods = [f"/api/v1/namespaces/{each}/pods?gracePeriodSeconds=0" for each in ("team", "other")]
+    for path in (f"{HOOKS}/claims", *pods, claims):  # no garbage collector runs here
+        await calls.call("DELETE", path)
+    async with asyncio.timeout(SECONDS):
+        while (await read(calls, claims))["items"]:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.05)
+    for path in (f"{API}/resourceslices", f"{API}/deviceclasses", "/api/v1/nodes"):
+        await calls.call("DELETE", path)
 
 
 def configuration(port: int, bundle: bytes) -> Object:
@@ -125,7 +146,7 @@ def kind(name_of_kind: str, name: str, spec: Object) -> Object:
     return head | {"metadata": {"name": name}, "spec": spec}
 
 
-def resource_slice() -> Object:
+def resource_slice(node: str = NODE) -> Object:
     """One GPU."""
     memory = {"default": "15Gi", "validRange": {"min": "1Gi", "max": "15Gi", "step": "1Gi"}}
     compute = {"default": "0", "validRange": {"min": "0", "max": "100", "step": "1"}}
@@ -138,9 +159,9 @@ def resource_slice() -> Object:
             "compute": {"value": "100", "requestPolicy": compute},
         },
     }
-    pool = {"name": NODE, "generation": 1, "resourceSliceCount": 1}
-    spec = {"driver": DRIVER, "nodeName": NODE, "pool": pool, "devices": [device]}
-    return kind("ResourceSlice", f"{NODE}-{DRIVER}", spec)
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": [device]}
+    return kind("ResourceSlice", f"{node}-{DRIVER}", spec)
 
 
 def pod(name: str, units: int) -> Object:
@@ -229,3 +250,34 @@ def refused(found: Object) -> str:
     """The message of a scheduler that found no node."""
     conditions = found.get("status", {}).get("conditions", ())
     return next((each["message"] for each in conditions if each["status"] == "False"), "")
+
+
+async def test_the_policy_of_the_extender_chooses_the_node_of_a_claim(
+    calls: ApiCalls, stack: Running
+) -> None:
+    """kube-scheduler alone spreads pods over nodes; nominated ones fill a node by binpack.
+
+    Nothing is reserved any more once the claims are allocated.
+    """
+    others = [f"claims-{number}" for number in range(2, 6)]
+    await calls.create("/api/v1/nodes", map(node_object, others))
+    await calls.create(f"{API}/resourceslices", map(resource_slice, others))
+    ledger, pods = stack.state.ledger, "/api/v1/namespaces/team/pods"
+    for name in others:
+        await until(
+            f"the extender knows {name}",
+            lambda name=name: (found := ledger.node(name)) and found.total_units,
+        )
+    nodes = []
+    for number in range(5):
+        await create(calls, pods, pod(f"packed-{number}", 3))
+        bound = await waited(
+            calls, f"{pods}/packed-{number}", lambda found: found["spec"].get("nodeName")
+        )
+        nodes.append(bound["spec"]["nodeName"])
+    print(f"nodes of the pods: {nodes}")
+    assert len(set(nodes)) == 1
+    full = ledger.node(nodes[0])
+    await until("the ledger has the claims alone", lambda: len(full.allocations) == 5)
+    assert (full.used_units, full.overfull) == (15, ())
+    assert ledger.claims() == set(full.allocations)

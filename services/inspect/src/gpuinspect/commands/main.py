@@ -44,6 +44,10 @@ COMMANDS: Final = {
     "defrag": Lazy(
         "admin.defrag:defrag", "the fewest pods to move, or to evict, so that something larger fits"
     ),
+    "node-template": Lazy(
+        "admin.node_template:node_template",
+        "what a node group tells an autoscaler, so that it grows from zero",
+    ),
     "doctor": Lazy("admin.doctor:doctor", "check the installation; every finding has a remedy"),
     "serve": Lazy("serving.serve:app", "a model server on a share of a GPU (arena serve)"),
     "snapshot": Lazy(
