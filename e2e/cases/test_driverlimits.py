@@ -122,6 +122,23 @@ def test_a_pod_may_use_more_than_it_requests_up_to_its_limit(
     assert "4 (to 8)" in table.inspect(environment, "-d", node.name)
 
 
+def test_driver_and_mps_together_limit_memory_and_compute(case: Case, node: LimitedNode) -> None:
+    """The driver refuses memory beyond the share; MPS has the share of threads, and no memory."""
+    with node.labelled("driver-mps"):
+        until("mode driver+mps", lambda: node.modes() == ["driver+mps"] * 2)
+        pod = allocating(case, node, "both", 8, 9, 8)
+        pod["metadata"]["annotations"]["gpushare/isolation"] = "mps"
+        case.create_running(pod)
+        assert wait_told(case, "both", 2) == ["9216 out of memory", "8192 allocated"]
+        env = case.env("both")
+        units = node.units()
+        assert env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == str(100 * 8 // units)
+        assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in env
+        assert node.limit(case.get("both")["metadata"]["uid"]) == (8, 8)
+        case.delete("both")
+    until("mode driver again", lambda: node.modes() == ["driver"] * 2)
+
+
 def test_an_old_driver_refuses_the_mode(environment: KindEnvironment, node: LimitedNode) -> None:
     """The node has an event with the reason, and its GPUs stay without the mode."""
     (other,) = environment.nodes.keys() - {node.name}

@@ -8,6 +8,7 @@ by which cgroup v2 is recognized.
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,6 +53,20 @@ class LimitedNode(NamedTuple):
         annotations = self.environment.objects.node(self.name)["metadata"]["annotations"]
         inventory = json.loads(annotations.get("gpushare/inventory", '{"gpus": []}'))
         return [gpu["mode"] for gpu in inventory["gpus"]]
+
+    def units(self) -> int:
+        """Memory units of each of its equal GPUs."""
+        return machines.gpus(MACHINE)[0].units
+
+    @contextmanager
+    def labelled(self, mode: str) -> Iterator[None]:
+        """The node with another value of the label, for as long as the context lasts."""
+        label = partial(self.environment.kubectl, "label", "node", self.name, "--overwrite")
+        label(f"gpushare/isolation={mode}")
+        try:
+            yield
+        finally:
+            label("gpushare/isolation=driver")
 
     def limit(self, uid: str) -> tuple[int, int] | None:
         """Soft and hard limit of a pod in GiB, as the driver has them last."""
