@@ -129,7 +129,7 @@ def test_driver_and_mps_together_limit_memory_and_compute(case: Case, node: Limi
         pod = allocating(case, node, "both", 8, 9, 8)
         pod["metadata"]["annotations"]["gpushare/isolation"] = "mps"
         case.create_running(pod)
-        assert wait_told(case, "both", 2) == ["9216 out of memory", "8192 allocated"]
+        assert wait_answers(case, "both", 2) == ["9216 out of memory", "8192 allocated"]
         env = case.env("both")
         units = node.units()
         assert env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == str(100 * 8 // units)

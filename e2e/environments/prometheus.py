@@ -3,8 +3,8 @@
 Its configuration is the one that the documentation gives, but for how pods are found and reached.
 Debian's Prometheus cannot discover pods in Kubernetes, so they are listed here, with the labels
 that it would have seen. Their ports are forwarded to this machine, and encryption goes from
-Prometheus to the pod: it trusts the authority of the chart's secret. To a kube-scheduler, which authenticates
-clients, it presents the kubeconfig's certificate.
+Prometheus to the pod: it trusts the authority of the chart's secret. To a
+kube-scheduler, which authenticates clients, it presents the kubeconfig's certificate.
 """
 
 import base64
