@@ -126,6 +126,7 @@ def _slowest_filter(found: Mapping[str, Any]) -> float:
 def _chaos(found: Mapping[str, Any]) -> list[str]:
     outcome = [_OUTCOME.format(**found, count=len(found["violations"]))]
     outcome += [f"- {sentence}" for sentence in found["violations"]]
+    outcome += ["", found["note"]] if found.get("note") else []
     return [_CHAOS.format(**found), "\n".join(found["table"]) + "\n", "\n".join(outcome) + "\n"]
 
 
