@@ -75,7 +75,7 @@ async def devices(calls: ApiCalls, name: str) -> list[str]:
 def is_refused(found: Object) -> bool:
     """kube-scheduler found no node for the pod."""
     conditions = found.get("status", {}).get("conditions", ())
-    return any(each["reason"] == "Unschedulable" for each in conditions)
+    return any(each.get("reason") == "Unschedulable" for each in conditions)
 
 
 async def test_exclusive_gpus_of_one_claim_are_connected(calls: ApiCalls) -> None:
