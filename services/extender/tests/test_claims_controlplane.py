@@ -23,7 +23,7 @@ API = "/apis/resource.k8s.io/v1"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 DRIVER = "gpu.gpushare.io"
 SCHEDULER = "default-scheduler"
-SECONDS = 60
+SECONDS = 180
 NODE = NodeName("claims-1")
 Object = dict[str, Any]
 
