@@ -15,7 +15,7 @@ CLUSTER    ?= gpushare-e2e
 ARGS       ?=
 CASES      ?=
 WORKERS    ?= auto
-MARK       ?= e2e
+MARK       ?= e2e and not ondemand
 VERSION    ?=
 REGISTRY   ?=
 KEY        ?=
@@ -134,7 +134,7 @@ verify-images: $(READY) ## Build every image anew and compare ids with those tha
 release: export VERSION := $(VERSION)
 release: export REGISTRY := $(REGISTRY)
 release: export KEY := $(KEY)
-release: $(READY) ## Write the artefacts of VERSION=x.y.z to dist, and push them where REGISTRY=host/path is given
+release: $(READY) ## Write the artefacts of VERSION=x.y.z to dist; REGISTRY=host/path pushes, KEY=file signs them
 	@$(E2E) release --version="$$VERSION" --registry="$$REGISTRY" --key="$$KEY"
 
 .PHONY: lock

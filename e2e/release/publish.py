@@ -8,10 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
 from host import docker
 from host.progress import step
 from images import build, sbom
-from release import chartpush, charts, checksums, commandwheels, imagefiles
+from release import (
+    chartpush,
+    charts,
+    checksums,
+    commandwheels,
+    imagefiles,
+    provenance,
+    signature,
+)
 from release.version import Commit, is_loopback
 
 CHARTS: Final = ("gpushare", "gpu-serving")
@@ -27,6 +37,7 @@ class Release:
         root: of the repository.
         into: folder of the artefacts; what it held before is removed.
         registry: host and optional path; "" pushes nothing.
+        key: that signs the list of checksums; None signs nothing.
     """
 
     version: str
@@ -34,10 +45,11 @@ class Release:
     root: Path
     into: Path
     registry: str = ""
+    key: EllipticCurvePrivateKey | None = None
 
 
 def publish(release: Release, built: Iterable[str]) -> Path:
-    """Write all artefacts of these images, push them if a registry is named, write the checksums.
+    """Write all artefacts of these images, push them if a registry is named, sign the checksums.
 
     Raises:
         SetupError: a step failed; there is no list of checksums then.
@@ -51,7 +63,17 @@ def publish(release: Release, built: Iterable[str]) -> Path:
     _image_files(release, names)
     pushed = _push(release, names, packages) if release.registry else {}
     _summary(release, names, pushed)
-    return checksums.write(release.into)
+    provenance.write(
+        release.into,
+        version=release.version,
+        commit=release.commit.id,
+        epoch=release.commit.epoch,
+        pushed=pushed,
+    )
+    sums = checksums.write(release.into)
+    if release.key is not None:
+        signature.sign(sums, release.key)
+    return sums
 
 
 def _packages(release: Release) -> list[Path]:
