@@ -18,6 +18,7 @@ WORKERS    ?= auto
 MARK       ?= e2e and not ondemand
 VERSION    ?=
 REGISTRY   ?=
+DOWNLOADS  ?=
 KEY        ?=
 PARALLEL   := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 STAGES     := build/stages
@@ -134,8 +135,15 @@ verify-images: $(READY) ## Build every image anew and compare ids with those tha
 release: export VERSION := $(VERSION)
 release: export REGISTRY := $(REGISTRY)
 release: export KEY := $(KEY)
+release: export DOWNLOADS := $(DOWNLOADS)
 release: $(READY) ## Write the artefacts of VERSION=x.y.z to dist; REGISTRY=host/path pushes, KEY=file signs them
-	@$(E2E) release --version="$$VERSION" --registry="$$REGISTRY" --key="$$KEY"
+	@$(E2E) release --version="$$VERSION" --registry="$$REGISTRY" --downloads="$$DOWNLOADS" --key="$$KEY"
+
+.PHONY: cli
+cli: export VERSION := $(VERSION)
+cli: export DOWNLOADS := $(DOWNLOADS)
+cli: $(READY) ## The gpushare command as a wheel and as one executable file, in dist/cli
+	@$(E2E) release.cli --version="$$VERSION" --downloads="$$DOWNLOADS"
 
 .PHONY: lock
 lock: $(READY) ## Compile the requirement files with hashes

@@ -13,7 +13,8 @@ from environments.endedpods import EndedPods
 from environments.environment import Environment, UnavailableError
 from environments.given import GivenEnvironment, is_given
 
-CASE_SECONDS = 120
+CASE_SECONDS = 1200
+"""Of one case: several waits of :data:`environments.waiting.PATIENCE_SECONDS` after one another."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,6 +15,7 @@ from gpucore.node.reconcile.corrections import ADOPTED, CORRECTED
 from gpudeviceplugin.cluster import health_events as announce
 from gpudeviceplugin.gpus import usage
 from gpudeviceplugin.isolation import driver_limits, limits
+from gpuinspect.defrag import evictions
 
 PAGE = Path(__file__).resolve().parents[1] / "reference" / "events.md"
 HEAD: Final = """\
@@ -46,6 +47,11 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
         "pod",
         "The driver's memory limit of its share is not in force; the GPU has no mode driver.",
     ),
+    evictions.EVICTED: (
+        "pod and its controller",
+        "`gpushare defrag --apply` evicted the pod so that a waiting pod fits.",
+    ),
+    evictions.MAKES_ROOM: ("pod", "`gpushare defrag --apply` evicted a pod so that this one fits."),
     announce.UNHEALTHY: (
         "node and the pods of the GPU",
         "The GPU is withdrawn; the message has the reason.",

@@ -43,6 +43,8 @@ OTHER: Final = frozenset(
         "KAI_CONTAINER",
         "KAI_MEMORY_LIMIT",
         "START_TURN_WORDS",
+        "DEFRAG_ALLOW",
+        "DEFRAG_NEVER",
     }
 )
 """Values of the names below, and parts of names."""
@@ -61,6 +63,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "ISOLATION": "isolation mode: demanded by a pod (annotation), set for a node (label)",
         "MEMORY_LIMIT": "annotation: units that the pod may use in all, at least its request; "
         "needs isolation by the driver; fixed once the pod has a node",
+        "DEFRAG": f"annotation: `{names.DEFRAG_NEVER}` keeps `gpushare defrag --apply` from "
+        f"evicting the pod; `{names.DEFRAG_ALLOW}` permits it for a controller of any kind",
         "START_TURN": "annotation: seconds for which the pod starts alone on its GPU among the "
         "pods of its namespace, at most; needs `devicePlugin.startTurns`",
         "LABEL_REQUIRE_WHOLE": f"label: `{names.REQUIRE_WHOLE_DEVICE}` makes the GPU of a share "
@@ -118,6 +122,9 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "CARD_ISOLATION": "isolation mode by GPU, such as `0=mps,1=none`",
         "NODE_TOPOLOGY": "the links, as the topology plugin of 2019 wrote them",
         "NODE_TYPE": "machine type, used by the static policy",
+    },
+    "Annotations of Leases": {
+        "DEFRAG_HISTORY": "JSON: evictions of the last hour by `gpushare defrag --apply`",
     },
     "Excluding NVIDIA's device plugin": {
         "NVIDIA_DEPLOY_PLUGIN": "node label: `false` excludes the GPU operator's device plugin",

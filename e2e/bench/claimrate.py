@@ -1,5 +1,7 @@
 """Pods a second with ResourceClaims, beside the extender and the scheduler alone, in one run.
 
+``nominated``: pods with claims for which an extender nominates the nodes; its cost is counted.
+
 python -m bench.claimrate --nodes 100 --pods 800 --runs 3
 
 Every node offers its GPUs in both ways, which no real node does: so all three paths see the same
@@ -31,6 +33,7 @@ CLAIMS = f"{API}/namespaces/{fakenodes.NAMESPACE}/resourceclaims"
 DRIVER = "gpu.gpushare.io"
 WARM_UP = 20
 LIMIT_SECONDS = 240
+NOMINATED = "nominated"
 GIB = 10
 """Of each share; a GPU has 80."""
 
@@ -73,7 +76,12 @@ async def _cluster(calls: ApiCalls, nodes: int) -> None:
 
 async def _compared(plane: ControlPlane, calls: ApiCalls, pods: int, runs: int) -> Object:
     subject = await asyncio.to_thread(Subject.ours, plane)
-    paths: Mapping[str, str | None] = {"alone": None, "extender": subject.url, "claims": None}
+    paths: Mapping[str, str | None] = {
+        "alone": None,
+        "extender": subject.url,
+        "claims": None,
+        NOMINATED: None,
+    }
     rates: dict[str, list[float]] = {name: [] for name in paths}
     spent: dict[str, list[dict[str, float]]] = {name: [] for name in paths}
     before = load()
@@ -82,10 +90,15 @@ async def _compared(plane: ControlPlane, calls: ApiCalls, pods: int, runs: int) 
             name = f"{path}-{run}"
             process = await asyncio.to_thread(plane.scheduler, url, name=name)
             pids = {**plane.pids(), "scheduler": process.pid}
+            nominator = await asyncio.to_thread(_nominator, plane, name, path)
             pids |= {} if url is None else subject.pids()
+            pids |= {} if nominator is None else nominator.pids()
+            claims = path in {"claims", NOMINATED}
             with step(f"{name}: {pods} pods"):
-                rate, cpu = await _rate(calls, name, pods, pids, claims=path == "claims")
+                rate, cpu = await _rate(calls, name, pods, pids, claims=claims)
             process.stop()
+            if nominator is not None:
+                nominator.stop()
             rates[path].append(rate)
             spent[path].append(cpu)
     return {
@@ -98,8 +111,20 @@ async def _compared(plane: ControlPlane, calls: ApiCalls, pods: int, runs: int) 
             name: statistics.median(one["scheduler"] for one in each)
             for name, each in spent.items()
         },
+        "extender_cpu_ms": {
+            name: statistics.median(one["extender"] for one in each)
+            for name, each in spent.items()
+            if "extender" in each[0]
+        },
         "over_full": await _over_full(calls),
     }
+
+
+def _nominator(plane: ControlPlane, scheduler: str, path: str) -> Subject | None:
+    """An extender that nominates for this scheduler."""
+    if path != NOMINATED:
+        return None
+    return Subject.ours(plane, ("--claims=true", f"--webhook-scheduler={scheduler}"))
 
 
 async def _rate(

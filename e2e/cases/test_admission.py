@@ -8,14 +8,15 @@ import pytest
 from environments.case import Case
 from environments.kind import NAMESPACE, RELEASE, KindEnvironment
 from environments.kubectl import KubectlError, Object
+from environments.podresources import plugin_pod
 from environments.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.since("1.30"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.since("1.30")]
 
 IDX = "ALIYUN_COM_GPU_MEM_IDX"
 RETRY = "gpushare/retry"
 TENANT = "tenant"
-EFFECT_SECONDS = 60
+DRY_RUN = "?dryRun=All"
 REFUSED = "only the gpushare scheduler and device plugin write annotations"
 # Patches of a pod's status, and what the refusal says; empty: allowed.
 SCHEDULER_PATCHES: tuple[tuple[Object, str], ...] = (
@@ -57,7 +58,7 @@ def policies(environment: KindEnvironment, case: Case) -> Iterator[None]:
     environment.install({**before, "admissionPolicy": {"enabled": True}})
     try:
         environment.wait_ready()
-        until("the policy is in force", lambda: refusal(case, born(case)), seconds=EFFECT_SECONDS)
+        until("the policy is in force", lambda: REFUSED in refusal(case, born(case)))
         yield
     finally:
         environment.install(before)
@@ -106,10 +107,15 @@ def test_tenants_and_stolen_tokens_change_no_allocation(
     as_tenant(case, "annotate", "pod", "share", "team=ours")
     assert case.gpu("share") == gpu
 
+    other = {"metadata": {"annotations": {"x": "y"}}}
+    until(
+        "the policy of the plugin is in force",
+        lambda: "403" in abuse(environment, small, (f"/api/v1/nodes/{large}{DRY_RUN}", other))[0],
+    )
     answers = abuse(
         environment,
         small,
-        (f"/api/v1/nodes/{large}", {"metadata": {"annotations": {"x": "y"}}}),
+        (f"/api/v1/nodes/{large}", other),
         (f"/api/v1/nodes/{small}", {"metadata": {"labels": {"trusted": "yes"}}}),
         (f"/api/v1/namespaces/{case.name}/pods/share", {"metadata": {"labels": {"app": "other"}}}),
     )
@@ -129,6 +135,11 @@ def test_a_stolen_scheduler_token_writes_no_more_than_the_scheduler(
     chosen = ("-l", "app.kubernetes.io/component=scheduler")
     pod = environment.kubectl("get", "pods", "-n", NAMESPACE, *chosen, "-o", "name").split()[0]
     patches = [(path, patch) for patch, _ in SCHEDULER_PATCHES]
+    labels = (f"{path}{DRY_RUN}", {"metadata": {"labels": {"app": "other"}}})
+    until(
+        "the policy of the scheduler is in force",
+        lambda: "403" in answered(environment, (pod, "-c", "extender"), [labels])[0],
+    )
     answers = answered(environment, (pod, "-c", "extender"), patches)
     for (patch, sentence), answer in zip(SCHEDULER_PATCHES, answers, strict=True):
         assert answer.startswith("403" if sentence else "200"), (patch, answer)
@@ -137,9 +148,7 @@ def test_a_stolen_scheduler_token_writes_no_more_than_the_scheduler(
 
 def abuse(environment: KindEnvironment, node: str, *patches: tuple[str, Object]) -> list[str]:
     """What the API server answers to patches with the token of a node's plugin."""
-    chosen = ("-l", "app.kubernetes.io/component=device-plugin", "-o", "name")
-    where = ("-n", NAMESPACE, f"--field-selector=spec.nodeName={node}")
-    (pod,) = environment.kubectl("get", "pods", *where, *chosen).split()
+    pod = plugin_pod(environment, node)
     assert RELEASE in pod
     return answered(environment, (pod,), patches)
 

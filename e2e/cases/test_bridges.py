@@ -10,10 +10,10 @@ from environments.kind import KindEnvironment
 from environments.machines import IN_NODE, LIBRARY_IN_NODE
 from environments.machineswap import playing
 from environments.podresources import allocated
-from environments.waiting import until
+from environments.waiting import PATIENCE_SECONDS, until
 from environments.workloads import GPU, Object
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # two swaps of the machine are in it
+pytestmark = pytest.mark.e2e
 
 GROUP = "ALIYUN_COM_GPU_GROUP"
 LIBRARY, MACHINE = "/usr/local/nvml", "/machine"
@@ -63,7 +63,7 @@ def test_pods_of_two_and_more_keep_bridges_whole(
 ) -> None:
     """Pods of two and more get whole bridges, whatever the order, and kubelet agrees."""
     node, gpus = bridged
-    until("no GPU handed out", lambda: not allocated(environment, node, GPU), seconds=120)
+    until("no GPU handed out", lambda: not allocated(environment, node, GPU))
     names = [f"p{number}" for number in range(len(order))]
     requests = zip(names, order, strict=True)
     case.run_in_turn(*(case.pod(name, count, node=node, resource=GPU) for name, count in requests))
@@ -102,10 +102,17 @@ def test_a_job_of_two_gpus_prints_them_and_the_bridge_between_them(
 ) -> None:
     """With GPU 0 taken, the job gets the next bridge, and NVML shows its four NVLinks."""
     node, _ = bridged
-    until("no GPU handed out", lambda: not allocated(environment, node, GPU), seconds=120)
+    until("no GPU handed out", lambda: not allocated(environment, node, GPU))
     case.create_running(case.pod("one", 1, node=node, resource=GPU))
     case.kubectl.apply(nvml_job(environment, case, node))
-    case.kubectl("wait", "job/links", "-n", case.name, "--for=condition=complete", "--timeout=90s")
+    case.kubectl(
+        "wait",
+        "job/links",
+        "-n",
+        case.name,
+        "--for=condition=complete",
+        f"--timeout={PATIENCE_SECONDS}s",
+    )
     (pod,) = (each for each in case.pods() if each["metadata"]["name"] != "one")
     log = case.kubectl("logs", pod["metadata"]["name"], "-n", case.name)
     assert log.split() == ["2", "3", "NV4"]

@@ -15,7 +15,7 @@ def test_the_summary_has_the_original_layout_and_true_numbers(
 ) -> None:
     """Columns, cells, dashes and the cluster's line as in the original; figures as placed."""
     case.create_running(case.pod("three", 3, node=small))
-    until("three units in use", lambda: table.used(environment, small) == 3, seconds=120)
+    until("three units in use", lambda: table.used(environment, small) == 3)
     text = table.inspect(environment)
     lines = text.splitlines()
 
@@ -44,7 +44,7 @@ def test_the_details_name_every_pod_with_its_units(
 ) -> None:
     """``-d NODE`` lists the pods of the node, GPU by GPU, and sums them."""
     case.create_running(case.pod("three", 3, node=small), case.pod("four", 4, node=small))
-    until("seven units in use", lambda: table.used(environment, small) == 7, seconds=120)
+    until("seven units in use", lambda: table.used(environment, small) == 7)
     lines = table.inspect(environment, "-d", small).splitlines()
     assert [line.split()[1] for line in lines if line.startswith("NAME:")] == [small]
     pods = {line.split()[0]: line.split()[1:] for line in lines if case.name in line}

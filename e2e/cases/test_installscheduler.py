@@ -10,7 +10,7 @@ from environments.controlplanenode import ControlPlaneNode
 from environments.kind import KindEnvironment
 from environments.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
+pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def control_plane(environment: KindEnvironment) -> Iterator[ControlPlaneNode]:
         yield node
     finally:
         node.put_back(before)
-        until("the cluster's scheduler runs", lambda: scheduling(environment), seconds=120)
+        until("the cluster's scheduler runs", lambda: scheduling(environment))
 
 
 def scheduling(environment: KindEnvironment) -> bool:
@@ -53,7 +53,7 @@ def test_the_clusters_own_scheduler_places_shares_and_is_given_back_as_it_was(
         assert case.annotations("share")["ALIYUN_COM_GPU_MEM_POD"] == "2"
         home = environment.nodes[small][case.gpu("share")]
         assert case.env("share")["NVIDIA_VISIBLE_DEVICES"] == home.uuid
-        until("it is told where", lambda: case.events("GpuPlaced", "share"), seconds=120)
+        until("it is told where", lambda: case.events("GpuPlaced", "share"))
         assert control_plane.gpushare("install-scheduler", "--apply") == ""
 
         control_plane.gpushare("uninstall-scheduler", "--apply")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from environments import podresources
 from environments.case import Case
 from environments.environment import MachineGpu
 from environments.kind import KindEnvironment
@@ -18,8 +19,6 @@ LABEL = "gpushare/isolation"
 GPU_MEM = "aliyun.com/gpu-mem"
 ROOT = "/run/gpushare/mps"
 PID_FILE = "pipe/nvidia-cuda-mps-control.pid"
-STEP_SECONDS = 120
-TOLD_SECONDS = 120
 USER = 1000
 CLIENT = """
 import os, socket
@@ -65,19 +64,13 @@ def isolated(environment: KindEnvironment, small: str) -> Iterator[str]:
     """The small node with isolation by MPS; without it again afterwards."""
     environment.kubectl("label", "node", small, f"{LABEL}=mps", "--overwrite")
     try:
-        until(
-            "all GPUs have mode mps",
-            lambda: published(environment, small, "mps"),
-            seconds=STEP_SECONDS,
-        )
+        until("all GPUs have mode mps", lambda: published(environment, small, "mps"))
+        whole = sum(gpu.units for gpu in environment.nodes[small])
+        until("kubelet offers them", lambda: podresources.allocatable(environment, small) == whole)
         yield small
     finally:
         environment.kubectl("label", "node", small, f"{LABEL}-")
-        until(
-            "all GPUs have mode none",
-            lambda: published(environment, small, "none"),
-            seconds=STEP_SECONDS,
-        )
+        until("all GPUs have mode none", lambda: published(environment, small, "none"))
 
 
 @pytest.fixture
@@ -88,11 +81,7 @@ def first(environment: KindEnvironment, isolated: str) -> Iterator[MachineGpu]:
     environment.on_node(isolated, f"rm -f {ROOT}/{gpu.uuid}/faults")
     environment.break_gpus(isolated)
     whole = sum(each.units for each in environment.nodes[isolated])
-    until(
-        "all units are offered",
-        lambda: offered(environment, isolated) == whole,
-        seconds=STEP_SECONDS,
-    )
+    until("all units are offered", lambda: offered(environment, isolated) == whole)
 
 
 def on(gpu: MachineGpu, pod: dict[str, Any]) -> dict[str, Any]:
@@ -129,27 +118,14 @@ def test_a_dead_daemon_withdraws_its_gpu_until_it_is_back(
     environment.on_node(
         isolated, f"echo crash > {folder}/faults; kill -9 $(cat {folder}/{PID_FILE})"
     )
-    until(
-        "the GPU is withdrawn",
-        lambda: offered(environment, isolated) == whole - first.units,
-        seconds=STEP_SECONDS,
-    )
+    until("the GPU is withdrawn", lambda: offered(environment, isolated) == whole - first.units)
     for about in (isolated, "struck"):
-        until(
-            f"{about} is told",
-            partial(about_gpu, environment, "MpsDaemonFailed", about, first),
-            seconds=STEP_SECONDS,
-        )
+        until(f"{about} is told", partial(about_gpu, environment, "MpsDaemonFailed", about, first))
     environment.on_node(isolated, f"rm {folder}/faults")
-    until(
-        "the GPU is offered again",
-        lambda: offered(environment, isolated) == whole,
-        seconds=STEP_SECONDS,
-    )
+    until("the GPU is offered again", lambda: offered(environment, isolated) == whole)
     until(
         "the node is told that it is back",
         partial(about_gpu, environment, "MpsDaemonServes", isolated, first),
-        seconds=STEP_SECONDS,
     )
 
 
@@ -166,9 +142,7 @@ def test_a_pod_that_uses_more_than_its_share_is_told(
     pid = min(int(path.split("/")[2]) for path in pids.split())
     environment.break_gpus(isolated, f"gpu 0 process pid {pid} used_mib 4096 name greedy")
     (said,) = until(
-        "the pod is told of its over-use",
-        lambda: case.events("GpuMemoryOverused", "greedy"),
-        seconds=TOLD_SECONDS,
+        "the pod is told of its over-use", lambda: case.events("GpuMemoryOverused", "greedy")
     )
     assert said == "uses 4096 MiB of GPU 0, but its share is 2048"
     assert case.ready("greedy"), "it is told, not ended"

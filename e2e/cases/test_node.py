@@ -1,5 +1,6 @@
 """What happens on a node: bursts, a GPU that fails, a kubelet and a plugin that come back."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,14 +15,19 @@ from environments.waiting import until
 pytestmark = pytest.mark.e2e
 
 GPU_MEM = "aliyun.com/gpu-mem"
-SETTLE_SECONDS = 120
-RETURN_SECONDS = 120
 
 
 def offered(environment: KindEnvironment, node: str) -> int:
     """Units the node offers to schedulers."""
     status = environment.objects.node(node)["status"]
     return int(status["allocatable"].get(GPU_MEM, "0"))
+
+
+def unhealthy(environment: KindEnvironment, node: str) -> set[int]:
+    """GPUs of the inventory, by which the extender places pods, that it may not place pods on."""
+    annotations = environment.objects.node(node)["metadata"]["annotations"]
+    found = json.loads(annotations["gpushare/inventory"])["gpus"]
+    return {gpu["index"] for gpu in found if not gpu["healthy"]}
 
 
 def containers(case: Case) -> dict[str, list[tuple[str, int]]]:
@@ -51,10 +57,9 @@ def mend(environment: KindEnvironment, node: str, lost: list[int]) -> None:
     """Let lost GPUs answer again and wait until the node offers them."""
     lines = [f"gpu {gpu} {state}" for gpu in lost for state in ("lost", "recovered")]
     environment.break_gpus(node, *lines)
+    until("all GPUs are published as healthy", lambda: unhealthy(environment, node) == set())
     whole = sum(gpu.units for gpu in environment.nodes[node])
-    until(
-        "all GPUs are offered", lambda: offered(environment, node) == whole, seconds=RETURN_SECONDS
-    )
+    until("all GPUs are offered", lambda: offered(environment, node) == whole)
 
 
 @pytest.mark.parametrize("burst", [1, 2])
@@ -73,7 +78,7 @@ def test_sixteen_halves_at_once_end_two_on_each_of_eight_gpus(
         said = case.gpus()
         return all(held.get(name) == {uuid[said[name]]} for name in names)
 
-    until("annotations agree with kubelet", agree, seconds=SETTLE_SECONDS)
+    until("annotations agree with kubelet", agree)
     assert Counter(case.gpus().values()) == {gpu.index: 2 for gpu in gpus}
 
 
@@ -92,11 +97,11 @@ def test_a_lost_gpu_is_withdrawn_its_pods_are_told_and_it_comes_back(
     before = containers(case)
 
     losing(lost)
-    until("the lost GPU is withdrawn", lambda: offered(environment, small) == size, seconds=120)
+    until("the lost GPU is withdrawn", lambda: offered(environment, small) == size)
+    until("it is published as unhealthy", lambda: unhealthy(environment, small) == {lost})
     until(
         "the pod on it is told",
         lambda: [text for text in told(case, "struck") if str(lost) in text],
-        seconds=SETTLE_SECONDS,
     )
     assert told(case, "stays") == []
     case.create_running(case.pod("fits-beside", 2, node=small))
@@ -113,14 +118,17 @@ def test_a_restarted_kubelet_gets_the_same_devices_and_disturbs_nobody(
 ) -> None:
     """The plugin sees the new socket and registers again; ids are those of before.
 
-    What comes next is a Deployment, because kubelet itself fails a pod that reaches it before the
-    plugin has registered again; the controller then makes another.
+    Kubelet itself would fail a pod that reaches it before the plugin has registered again.
     """
     size = environment.nodes[small][0].units
     case.create_running(case.pod("before", size - 4, node=small))
     lives = containers(case)
     held = {h.pod: h.gpus for h in podresources.allocated(environment, small)}
     environment.restart_kubelet(small)
+    until(
+        "the plugin has registered again",
+        lambda: podresources.allocatable(environment, small) == 2 * size,
+    )
     case.kubectl.apply(case.deployment("after", 4, replicas=1, node=small))
     case.wait_available("after")
     (after,) = case.running("after")

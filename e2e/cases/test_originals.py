@@ -1,27 +1,43 @@
 """Workloads of the original stack run unchanged on the stack as it is installed by default."""
 
+import json
+
 import pytest
 
-from environments import originals
+from environments import originals, rollouts
 from environments.case import Case
 from environments.environment import Environment
-from environments.kind import NAMESPACE, RELEASE, KindEnvironment
+from environments.kind import NAMESPACE, KindEnvironment
 from environments.waiting import until
 from environments.workloads import GPU_MEM, SCHEDULER, Object
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
+CALLS = 6
+"""Enough to reach each of its pods, among which the calls are distributed at random."""
 PLACED = [name for name in originals.NAMES if name not in originals.WAITING]
 GPUS = ("ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_GROUP")
 """Annotations that name the GPUs of a share and of exclusive GPUs."""
-PLACED_SECONDS = 120
 
 
 @pytest.fixture(autouse=True)
-def webhook(environment: KindEnvironment) -> None:
-    """The webhook's pods are there: while they are not, pods are created as they were written."""
-    name = f"deployment/{RELEASE}-webhook"
-    environment.kubectl("rollout", "status", name, "-n", NAMESPACE, "--timeout=120s")
+def webhook(environment: KindEnvironment, case: Case) -> None:
+    """The webhook answers: while it does not, pods are created as they were written.
+
+    The nodes learn of a new pod of it later than its Deployment, and of one that is gone too.
+    """
+    labels = "app.kubernetes.io/component=webhook"
+    rollouts.wait(environment.kubectl, NAMESPACE, labels=labels)
+    until("the webhook answers each time", lambda: all(changes(case) for _ in range(CALLS)))
+
+
+def changes(case: Case) -> bool:
+    """Whether a pod with a share that is created now gets our scheduler."""
+    pod = case.pod("probe", 1)
+    del pod["spec"]["schedulerName"]
+    dry = ("create", "--dry-run=server", "-o", "json", "-f", "-")
+    created = json.loads(case.kubectl(*dry, stdin=json.dumps(pod)))
+    return bool(created["spec"]["schedulerName"] == SCHEDULER)
 
 
 def create(case: Case, name: str, node: str | None = None) -> None:
@@ -37,9 +53,9 @@ def test_a_workload_of_the_originals_runs_as_it_is(case: Case, name: str) -> Non
     """Nothing but the image is changed: all its pods get the scheduler, GPUs, and run."""
     create(case, name)
     wanted = len(originals.pods(name, image=case.environment.image))
-    pods = until("its pods have GPUs", lambda: placed(case, wanted), seconds=PLACED_SECONDS)
+    pods = until("its pods have GPUs", lambda: placed(case, wanted))
     assert {pod["spec"]["schedulerName"] for pod in pods} == {SCHEDULER}
-    until("its pods run or have ended", lambda: started(case, wanted), seconds=PLACED_SECONDS)
+    until("its pods run or have ended", lambda: started(case, wanted))
 
 
 def placed(case: Case, wanted: int) -> list[Object]:
@@ -59,12 +75,12 @@ def started(case: Case, wanted: int) -> bool:
 def test_an_amount_that_was_meant_in_mib_waits(case: Case) -> None:
     """The fourth sample: its pod exists and waits, and its event names the resource."""
     create(case, "amount-in-mib")
-    (pod,) = until("its pod exists", case.pods, seconds=PLACED_SECONDS)
+    (pod,) = until("its pod exists", case.pods)
     name = pod["metadata"]["name"]
-    told = until(
-        "it is told", lambda: case.events("FailedScheduling", name), seconds=PLACED_SECONDS
+    until(
+        "an event names the resource",
+        lambda: f"Insufficient {GPU_MEM}" in " ".join(case.events("FailedScheduling", name)),
     )
-    assert f"Insufficient {GPU_MEM}" in " ".join(told)
     assert case.get(name)["status"]["phase"] == "Pending"
 
 
@@ -80,7 +96,7 @@ def test_a_pod_that_fits_the_node_and_no_gpu_waits_and_is_not_refused_again_and_
     def told() -> bool:
         return any(refusal in text for text in case.events("FailedScheduling", name))
 
-    until("it is told why it waits", told, seconds=PLACED_SECONDS)
+    until("it is told why it waits", told)
     pod = case.get(name)
     assert (pod["status"]["phase"], pod["spec"].get("nodeName")) == ("Pending", None)
     assert case.events("UnexpectedAdmissionError", name) == []

@@ -14,12 +14,11 @@ import pytest
 from environments import table
 from environments.case import Case
 from environments.environment import Environment
-from environments.waiting import until
+from environments.waiting import PATIENCE_SECONDS, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # the first case waits for the cluster
+pytestmark = pytest.mark.e2e
 
 MODEL = "half_plus_two"
-SECONDS = 120
 AT_ONCE = ("--grace-period=0", "--force", "--ignore-not-found")
 """Kubelet of 1.20 removes a pod's object up to ten seconds after its containers have ended."""
 NOTE = "as it is: {{ '$HOME' }}\n"
@@ -32,7 +31,7 @@ def gpushare(environment: Environment, *args: str) -> str:
         env=environment.kubectl.environment,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -54,11 +53,18 @@ def addresses(case: Case, service: str) -> str:
 
 def predict(case: Case, service: str, *numbers: float) -> Any:
     """The model's answer, through the API server's proxy to the Service."""
-    until(f"{service} leads to a pod", lambda: addresses(case, service), seconds=SECONDS)
+    until(f"{service} leads to a pod", lambda: addresses(case, service))
     path = f"/api/v1/namespaces/{case.name}/services/{service}:http/proxy/v1/models/{MODEL}"
-    ask = json.dumps({"instances": numbers})
-    answer = case.kubectl("create", "--raw", f"{path}:predict", "-f", "-", stdin=ask)
-    return json.loads(answer)["predictions"]
+    body = json.dumps({"instances": numbers})
+    command = ("create", "--raw", f"{path}:predict", "-f", "-")
+
+    def answer() -> str:
+        """The API server learns of the endpoints a moment after this process."""
+        done = case.kubectl.attempt(*command, stdin=body)
+        assert not done.returncode or "ServiceUnavailable" in done.stderr, done.stderr
+        return done.stdout
+
+    return json.loads(until(f"{service} answers", answer))["predictions"]
 
 
 def fraction(case: Case, service: str) -> float:
@@ -90,7 +96,7 @@ def test_a_model_is_served_on_a_share_and_the_share_comes_back(
     assert fraction(case, "half-tensorflow-serving") == pytest.approx(
         (3 * 1024 - 600) / ((units + 1) * 1024), abs=1e-6
     )
-    until("its share is shown", lambda: table.used(environment, small) == 3, seconds=SECONDS)
+    until("its share is shown", lambda: table.used(environment, small) == 3)
 
     (row,) = gpushare(environment, "serve", "list", "-n", case.name, "--no-headers").splitlines()
     assert row.split()[:5] == ["half", "tf-serving", "N/A", "1", "1"]
@@ -99,9 +105,9 @@ def test_a_model_is_served_on_a_share_and_the_share_comes_back(
     assert pod["gpus"] == {str(case.gpu(pod["name"])): 3}
 
     assert "deleted" in gpushare(environment, "serve", "delete", "half", "-n", case.name)
-    until("the server has ended", lambda: ended(case, pod["name"]), seconds=SECONDS)
+    until("the server has ended", lambda: ended(case, pod["name"]))
     case.kubectl("delete", "pod", pod["name"], "-n", case.name, *AT_ONCE)
-    until("the share is free again", lambda: table.used(environment, small) == 0, seconds=SECONDS)
+    until("the share is free again", lambda: table.used(environment, small) == 0)
     assert gpushare(environment, "serve", "list", "-n", case.name) == ""
 
 
@@ -115,7 +121,7 @@ def test_what_arena_deploys_runs_unchanged(
     units = environment.nodes[small][0].units
     assert fraction(case, "mnist-tensorflow-serving") == float(f"{3 / units:.2f}")
     shown = f"{3 / units:.2f}"
-    until("its part of a GPU is shown", lambda: parts(environment, case) == [shown], seconds=120)
+    until("its part of a GPU is shown", lambda: parts(environment, case) == [shown])
     (listed,) = gpushare(environment, "serve", "list", "-n", case.name, "--no-headers").splitlines()
     assert listed.split()[:2] == ["mnist", "tf-serving"]
 

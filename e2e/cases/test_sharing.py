@@ -5,7 +5,7 @@ import pytest
 from environments.case import Case
 from environments.environment import Environment
 from environments.table import used
-from environments.waiting import until
+from environments.waiting import PATIENCE_SECONDS, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.scheduling, pytest.mark.oldest]
 
@@ -46,7 +46,7 @@ def test_a_request_that_fits_the_node_but_no_gpu_waits_says_why_and_starts_when_
         messages = case.events("FailedScheduling", "wants-8")
         return next((text for text in messages if "GPU 0" in text and "GPU 1" in text), None)
 
-    message = until("a scheduling message that speaks of each GPU", refusal, seconds=120)
+    message = until("a scheduling message that speaks of each GPU", refusal)
     assert f"5 of {size}" in message
     assert "Insufficient GPU Memory in one device" in message
     assert case.get("wants-8")["status"]["phase"] == "Pending"
@@ -62,12 +62,19 @@ def test_a_job_frees_its_units_when_it_completes(
 ) -> None:
     """Succeeded pods keep their object but not their share."""
     case.kubectl.apply(case.job("sum", 4, node=small, script="echo $ALIYUN_COM_GPU_MEM_CONTAINER"))
-    case.kubectl("wait", "job/sum", "-n", case.name, "--for=condition=complete", "--timeout=90s")
+    case.kubectl(
+        "wait",
+        "job/sum",
+        "-n",
+        case.name,
+        "--for=condition=complete",
+        f"--timeout={PATIENCE_SECONDS}s",
+    )
     (pod,) = case.pods()
     assert pod["status"]["phase"] == "Succeeded"
     log = case.kubectl("logs", pod["metadata"]["name"], "-n", case.name)
     assert log.strip() == "4"
-    until("the job's units free", lambda: used(environment, small) == 0, seconds=120)
+    until("the job's units free", lambda: used(environment, small) == 0)
     case.create_running(case.pod("whole", environment.nodes[small][0].units, node=small))
 
 
@@ -75,9 +82,9 @@ def test_a_deleted_pod_frees_its_units(environment: Environment, case: Case, sma
     """The share of a deleted pod can be taken by the next."""
     size = environment.nodes[small][0].units
     case.create_running(case.pod("first", size, node=small), case.pod("second", size, node=small))
-    until("both GPUs full", lambda: used(environment, small) == 2 * size, seconds=120)
+    until("both GPUs full", lambda: used(environment, small) == 2 * size)
     case.delete("first")
-    until("one GPU free", lambda: used(environment, small) == size, seconds=120)
+    until("one GPU free", lambda: used(environment, small) == size)
     case.create_running(case.pod("third", size, node=small))
 
 

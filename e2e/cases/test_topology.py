@@ -7,7 +7,7 @@ import pytest
 from environments.case import Case
 from environments.environment import Environment
 from environments.podresources import GPU_MEM, allocated
-from environments.waiting import until
+from environments.waiting import PATIENCE_SECONDS, until
 from environments.workloads import GPU, Object
 
 pytestmark = [pytest.mark.e2e, pytest.mark.scheduling]
@@ -23,7 +23,7 @@ def empty(environment: Environment, linked: str) -> str:
     def nothing_held() -> bool:
         return not allocated(environment, linked, GPU, GPU_MEM)
 
-    until("no GPU handed out", nothing_held, seconds=120)
+    until("no GPU handed out", nothing_held)
     return linked
 
 
@@ -86,7 +86,7 @@ def test_a_pod_that_finds_too_few_free_gpus_waits_and_says_how_many_are(
         messages = case.events("FailedScheduling", "eight")
         return next((text for text in messages if "7 of 8 GPUs are free" in text), None)
 
-    until("a scheduling message with the figures", refusal, seconds=120)
+    until("a scheduling message with the figures", refusal)
     case.delete("share")
     case.wait_running("eight")
 
@@ -97,7 +97,14 @@ def test_a_training_job_of_two_gpus_completes_and_prints_them(
     """The sample job of the first topology plugin: two linked GPUs, seen from inside."""
     script = f"echo $NVIDIA_VISIBLE_DEVICES ${GROUP}"
     case.kubectl.apply(case.job("train", 2, node=empty, script=script, resource=GPU))
-    case.kubectl("wait", "job/train", "-n", case.name, "--for=condition=complete", "--timeout=90s")
+    case.kubectl(
+        "wait",
+        "job/train",
+        "-n",
+        case.name,
+        "--for=condition=complete",
+        f"--timeout={PATIENCE_SECONDS}s",
+    )
     (pod,) = case.pods()
     uuids = [environment.nodes[empty][index].uuid for index in (0, 3)]
     log = case.kubectl("logs", pod["metadata"]["name"], "-n", case.name)
@@ -117,7 +124,7 @@ def test_a_gang_with_a_gated_member_waits_and_reserves_nothing(
     def told() -> bool:
         return any(sentence in text for text in case.events("FailedScheduling", "free"))
 
-    until("the pending member has an event with the reason", told, seconds=60)
+    until("the pending member has an event with the reason", told)
     case.create_running(whole(case, "stranger", 8, empty))
     case.kubectl("delete", "pod", "stranger", "-n", case.name)
     gates = '[{"op": "remove", "path": "/spec/schedulingGates"}]'
@@ -149,7 +156,7 @@ def test_a_gang_that_does_not_fit_places_nobody_and_says_so(
         told = (case.events("FailedScheduling", name) for name in names)
         return all(any(sentence in text for text in messages) for messages in told)
 
-    until("every member is told why", all_told, seconds=120)
+    until("every member is told why", all_told)
     assert [case.get(name)["status"]["phase"] for name in names] == ["Pending"] * 3
     assert not allocated(environment, empty, GPU)
     case.create_running(whole(case, "other", 8, empty))

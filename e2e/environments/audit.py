@@ -19,7 +19,7 @@ from host.commands import run_command
 
 POLICY_IN_NODE = "/etc/gpushare/audit"
 LOG_IN_NODE = "/var/log/gpushare-audit"
-READ_SECONDS = 60
+READ_SECONDS = 180
 FORBIDDEN = 403
 RECEIVED = "RequestReceived"
 _LOG = f"{LOG_IN_NODE}/audit.log"

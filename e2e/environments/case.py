@@ -8,10 +8,8 @@ from typing import Any
 from environments import workloads
 from environments.environment import Environment
 from environments.kubectl import KubectlError, Object
-from host.waiting import until
+from environments.waiting import PATIENCE_SECONDS, until
 
-START_SECONDS = 180
-END_SECONDS = 180
 GPU = "ALIYUN_COM_GPU_MEM_IDX"
 
 
@@ -36,7 +34,6 @@ class Case:
         until(
             f"the default service account of {self.name}",
             lambda: self._exists("serviceaccount", "default"),
-            seconds=START_SECONDS,
         )
 
     def close(self) -> None:
@@ -48,7 +45,7 @@ class Case:
         kinds, where = "deployments,replicasets,statefulsets,jobs,pods", ("--all", "-n", self.name)
         self.kubectl("delete", kinds, *where, "--grace-period=0", "--force", "--wait=false")
         self.kubectl("delete", "namespace", self.name, "--wait=false")
-        until("the case's pods are gone", lambda: not self.pods(), seconds=END_SECONDS)
+        until("the case's pods are gone", lambda: not self.pods())
 
     def pod(
         self,
@@ -113,7 +110,7 @@ class Case:
         names = [pod["metadata"]["name"] for pod in pods]
         for name, pod in zip(names, pods, strict=True):
             self.kubectl.apply(pod)
-            until(f"a node for {name}", partial(self.node, name), seconds=START_SECONDS)
+            until(f"a node for {name}", partial(self.node, name))
         self.wait_running(*names)
 
     def node(self, name: str) -> str:
@@ -122,15 +119,11 @@ class Case:
 
     def wait_running(self, *names: str) -> None:
         """Wait until these pods have all their containers running."""
-        until(
-            f"pods {', '.join(names)} running",
-            lambda: self._all_ready(names),
-            seconds=START_SECONDS,
-        )
+        until(f"pods {', '.join(names)} running", lambda: self._all_ready(names))
 
     def wait_available(self, deployment: str) -> None:
         """Wait until a Deployment has all its replicas."""
-        limit = f"--timeout={2 * START_SECONDS}s"
+        limit = f"--timeout={PATIENCE_SECONDS}s"
         self.kubectl("rollout", "status", f"deployment/{deployment}", "-n", self.name, limit)
 
     def ready(self, name: str) -> bool:

@@ -69,5 +69,5 @@ def devices(kubectl: Kubectl, node: str) -> list[Object]:
         found = kubectl.json("get", "resourceslice", f"{node}-{DRIVER}")
     except KubectlError:
         return []
-    listed: list[Object] = found["spec"]["devices"]
+    listed: list[Object] = found["spec"].get("devices", [])
     return listed

@@ -31,7 +31,7 @@ cp -p {_MANIFEST} .edited
 sed '{_EDIT}' {_MANIFEST} > .edited
 mv .edited {_MANIFEST}
 """
-_SECONDS = 120
+_SECONDS = 300
 
 
 def kubeadm_patches() -> list[str]:

@@ -23,7 +23,7 @@ from environments.kubectl import Kubectl
 from environments.processes import ChildProcess, free_port
 from host.waiting import until
 
-START_SECONDS = 90
+START_SECONDS = 300
 SCHEDULER_NAME = "gpushare-scheduler"
 PARTS = ("etcd", "kube-apiserver")
 
@@ -178,7 +178,9 @@ class ControlPlane:
     def _etcd_tool(self, name: str, *arguments: str | Path) -> None:
         command = [self._programs / name, *arguments]
         environment = {**os.environ, "ETCDCTL_API": "3"}
-        subprocess.run(command, check=True, capture_output=True, timeout=60, env=environment)
+        subprocess.run(
+            command, check=True, capture_output=True, timeout=START_SECONDS, env=environment
+        )
 
     def _etcd(self, folder: Path) -> None:
         url, peer = self._etcd_url, self._peer_url
@@ -197,7 +199,7 @@ class ControlPlane:
 
     def _keys(self) -> None:
         command = ["openssl", "genrsa", "-out", str(self.folder / "accounts.key"), "2048"]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, check=True, capture_output=True, timeout=START_SECONDS)
         line = f"{self.token},admin,admin,system:masters\n"
         tokens = self.folder / "tokens.csv"
         tokens.touch(mode=0o600)

@@ -7,7 +7,7 @@ from host.commands import run_command
 from host.privilege import as_root
 
 MANIFEST = "etc/kubernetes/manifests/kube-scheduler.yaml"
-COMMAND_SECONDS = 200
+COMMAND_SECONDS = 600
 
 
 class ControlPlaneNode:

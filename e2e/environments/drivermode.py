@@ -7,13 +7,13 @@ by which cgroup v2 is recognized.
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from environments import machines
+from environments import machines, rollouts
 from environments.kind import KindEnvironment
-from host.waiting import until
+from environments.waiting import until
 from standins.allocator import allocate
 
 ALLOCATE = Path(allocate.__file__).read_text()
@@ -22,7 +22,6 @@ ALLOCATE = Path(allocate.__file__).read_text()
 MACHINE = "h100-r615-2x80"
 V2 = "/sys/fs/cgroup"
 STANDS_FOR_V2 = f"{V2}/gpushare-v2"
-STEP_SECONDS = 120
 # kubelet's own root is a slice with one of its drivers and a directory with the other.
 _STAND_IN = f"""set -eu
 test -e {V2}/cgroup.controllers && {{ echo {V2}; exit; }}
@@ -90,16 +89,19 @@ def limited(environment: KindEnvironment, node: str) -> Iterator[LimitedNode]:
         environment.kubectl("label", "node", node, "gpushare/isolation=driver", "--overwrite")
         environment.install({**usual, "driverLimits": limits})
         plugins_run(environment)
-        until("mode driver", lambda: found.modes() == ["driver"] * 2, seconds=STEP_SECONDS)
+        until("mode driver", lambda: found.modes() == ["driver"] * 2)
         yield found
     finally:
-        environment.kubectl("label", "node", node, "gpushare/isolation-")
-        machines.write_files(environment.folder / node, environment.machines[node])
-        environment.install(usual)
-        environment.wait_ready()
+        with ExitStack() as steps:  # all of them, whichever fails
+            steps.callback(environment.wait_ready)
+            steps.callback(environment.install, usual)
+            steps.callback(
+                machines.write_files, environment.folder / node, environment.machines[node]
+            )
+            steps.callback(environment.kubectl, "label", "node", node, "gpushare/isolation-")
 
 
 def plugins_run(environment: KindEnvironment) -> None:
     """Wait until every node has a plugin with the values of today."""
-    rollout = ("rollout", "status", "daemonset", "--timeout=120s", "-n", environment.namespace)
-    environment.kubectl(*rollout, "-l", "app.kubernetes.io/component=device-plugin")
+    labels = "app.kubernetes.io/component=device-plugin"
+    rollouts.wait(environment.kubectl, environment.namespace, labels=labels)

@@ -8,7 +8,7 @@ from threading import Timer
 
 from environments.kubectl import Kubectl
 
-START_SECONDS = 90
+START_SECONDS = 300
 _SAID = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
 
 

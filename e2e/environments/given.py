@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from environments import rollouts
 from environments.environment import MachineGpu, UnavailableError
 from environments.kubectl import Kubectl
 from environments.objects import Objects
@@ -19,7 +20,6 @@ IMAGE: Final = "GPU_IMAGE"
 NAMESPACE: Final = "GPU_NAMESPACE"
 DEFAULT_IMAGE: Final = "python:3.11-slim"
 INVENTORY: Final = "gpushare/inventory"
-READY_SECONDS: Final = 180
 COMMANDS: Final = Path(__file__).parents[2] / ".venv" / "bin"
 
 
@@ -50,10 +50,7 @@ class GivenEnvironment:
 
     def wait_ready(self) -> None:
         """Wait until every part of the stack runs."""
-        limit = f"--timeout={READY_SECONDS}s"
-        for kind in ("deployment", "daemonset"):
-            for name in self.kubectl("get", kind, "-n", self.namespace, "-o", "name").split():
-                self.kubectl("rollout", "status", name, "-n", self.namespace, limit)
+        rollouts.wait(self.kubectl, self.namespace)
 
     @property
     def version(self) -> tuple[int, int]:

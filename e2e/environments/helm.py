@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-ACTION_SECONDS = 180
+ACTION_SECONDS = 600
 CHILD = "gpukube.helmchild"
 _PENDING = "pending-"
 """How Helm's status of an action that was cut off begins."""

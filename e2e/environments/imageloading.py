@@ -12,9 +12,9 @@ from host.commands import run_command, succeeds
 from host.progress import step
 from host.waiting import until
 
-LOAD_SECONDS = 300
-CREATE_SECONDS = 600
-_ASK_SECONDS = 20
+LOAD_SECONDS = 1200
+CREATE_SECONDS = 1200
+_ASK_SECONDS = 60
 
 
 def load(kind: Path, cluster: str, *, workers: Sequence[str], images: Sequence[str]) -> None:

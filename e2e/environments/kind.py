@@ -15,15 +15,15 @@ from typing import Any
 from pytest_kind.cluster import KindCluster
 
 from cluster import engine, kindconfig, lifecycle, nodeimage, tools
-from environments import audit, clusterscheduler, helm, imageloading, machines
+from environments import audit, clusterscheduler, helm, imageloading, machines, rollouts
 from environments.environment import MachineGpu, UnavailableError
 from environments.kubectl import Kubectl
 from environments.objects import Objects
+from environments.waiting import until
 from host import cachedir, docker
 from host.commands import run_command
 from host.errors import SetupError
 from host.progress import step
-from host.waiting import until
 from images import build as images
 from mocknvml import build as mocknvml
 
@@ -35,7 +35,6 @@ LABELS = ("gpushare=true", "gputopology=true")
 CHART = Path(__file__).parents[2] / "helm" / "gpushare"
 COMMANDS = Path(__file__).parents[2] / ".venv" / "bin"
 PLUGINS = ("gpushare", "kubectl-inspect-gpushare", "kubectl-inspect-gpu")
-READY_SECONDS = 180
 
 # kubelet looks for changed static pods and mounted configuration this often, and tells of changed
 # resources of its node, not in its own time. What has not changed it tells once a minute. One of
@@ -167,15 +166,14 @@ class KindEnvironment:
 
     def on_node(self, node: str, script: str) -> str:
         """What a shell script on a worker says, as its administrator would run it."""
-        return run_command(["docker", "exec", node, "sh", "-c", script], timeout_s=60)
+        return run_command(["docker", "exec", node, "sh", "-c", script], timeout_s=300)
 
     def restart_kubelet(self, node: str) -> None:
         """Restart the real kubelet of a worker, and wait until it knows the pods of its node."""
-        run_command(["docker", "exec", node, "systemctl", "restart", "kubelet"], timeout_s=60)
+        run_command(["docker", "exec", node, "systemctl", "restart", "kubelet"], timeout_s=300)
         until(
             f"the kubelet of {node} knows the pods of its node",
             lambda: self._assigned(node) <= self._known_to_kubelet(node),
-            seconds=READY_SECONDS,
         )
 
     def _assigned(self, node: str) -> set[str]:
@@ -190,22 +188,26 @@ class KindEnvironment:
             return set()
         return {pod["metadata"]["uid"] for pod in json.loads(answer.stdout)["items"] or []}
 
+    def read_stopped(self, node: str, path: str) -> str:
+        """The text of a file on the disk of a worker, which may be stopped."""
+        folder = self.folder / "read"
+        run_command(["docker", "cp", f"{node}:{path}", folder], timeout_s=60)
+        text = folder.read_text()
+        folder.unlink()
+        return text
+
     def stop_node(self, node: str) -> None:
         """Stop a worker as a machine is shut down; what lies on its disk stays."""
-        run_command(["docker", "stop", "--time=20", node], timeout_s=60)
+        run_command(["docker", "stop", "--time=20", node], timeout_s=300)
 
     def start_node(self, node: str) -> None:
         """Start a stopped worker again."""
-        run_command(["docker", "start", node], timeout_s=60)
+        run_command(["docker", "start", node], timeout_s=300)
 
     def wait_ready(self) -> None:
         """Wait until scheduler, extender and plugins run and the nodes offer their units."""
-        limit = f"--timeout={READY_SECONDS}s"
-        for kind in ("deployment", "daemonset"):
-            names = self.kubectl("get", kind, "-n", NAMESPACE, "-o", "name").split()
-            for name in names:
-                self.kubectl("rollout", "status", name, "-n", NAMESPACE, limit)
-        until("every node offers its units", self._offered, seconds=READY_SECONDS)
+        rollouts.wait(self.kubectl, NAMESPACE)
+        until("every node offers its units", self._offered)
 
     def _offered(self) -> bool:
         for node, gpus in self.nodes.items():

@@ -2,18 +2,42 @@
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from host.waiting import DeadlineError, until
+
 Object = dict[str, Any]
 
-COMMAND_SECONDS = 120
+COMMAND_SECONDS = 420
+"""Longer than any `--timeout` that is given to kubectl here."""
+TIMED_OUT = 124
+"""Exit status of a command that was ended, as that of ``timeout``."""
+TRANSPORT_SECONDS = 60
+"""How long a server may be away: kubelet after a restart, the API server on a stalled machine."""
+_UNSENT = re.compile(
+    r"dial tcp \S+ (connect: connection refused|i/o timeout)"
+    r"|The connection to the server \S+ was refused"
+    r"|error dialing backend|TLS handshake timeout"
+    r"|unable to upgrade connection: pod does not exist"
+)
+"""The server did not get the request, or kubelet does not yet know the pod after a restart."""
+_LOST = re.compile(
+    r"etcdserver: (request timed out|leader changed)|http2: client connection lost"
+    r"|connection reset by peer|unexpected EOF"
+)
+"""The server may have got the request: only what is the same twice is sent again."""
+_REPEATABLE = frozenset(
+    {"get", "apply", "label", "annotate", "logs", "describe", "rollout", "wait"}
+)
 
 
 class KubectlError(RuntimeError):
-    """A command failed; carries the line to paste and what it said."""
+    """A command failed; carries the command line and its output."""
 
 
 class Kubectl:
@@ -41,26 +65,41 @@ class Kubectl:
     def __call__(self, *args: str, stdin: str | None = None) -> str:
         """Standard output of ``kubectl args``.
 
+        A command that did not reach its server is given again for up to a minute.
+
         Raises:
-            KubectlError: the command failed or took longer than two minutes.
+            KubectlError: the command failed or took longer than :data:`COMMAND_SECONDS`.
         """
-        done = self.attempt(*args, stdin=stdin)
+        last: list[subprocess.CompletedProcess[str]] = []
+
+        def arrived() -> bool:
+            last[:] = [self.attempt(*args, stdin=stdin)]
+            return not _cut_off(args, last[0])
+
+        with suppress(DeadlineError):
+            until(f"kubectl {args[0]} reaches its server", arrived, seconds=TRANSPORT_SECONDS)
+        (done,) = last
         if done.returncode:
             line = " ".join(["kubectl", *args])
             raise KubectlError(f"{line}\nexit {done.returncode}: {done.stderr or done.stdout}")
         return done.stdout
 
     def attempt(self, *args: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-        """The same, with the failure as a value."""
-        return subprocess.run(
-            [str(self.binary), *args],
-            env=self.environment,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-            check=False,
-        )
+        """Run it once; the failure is a value, and so is a command that does not end."""
+        command = [str(self.binary), *args]
+        try:
+            return subprocess.run(
+                command,
+                env=self.environment,
+                input=stdin,
+                capture_output=True,
+                text=True,
+                timeout=COMMAND_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            reason = f"did not end within {COMMAND_SECONDS} s"
+            return subprocess.CompletedProcess(command, TIMED_OUT, stdout="", stderr=reason)
 
     def json(self, *args: str) -> Object:
         """``kubectl args -o json``, decoded."""
@@ -76,3 +115,11 @@ class Kubectl:
         """Create or update objects, all in one call."""
         document = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
         self("apply", "-f", "-", stdin=json.dumps(document))
+
+
+def _cut_off(args: Sequence[str], done: subprocess.CompletedProcess[str]) -> bool:
+    """Whether the command failed on its way to the server and may be given again."""
+    if not done.returncode:
+        return False
+    lost = args[0] in _REPEATABLE and _LOST.search(done.stderr)
+    return bool(_UNSENT.search(done.stderr) or lost)

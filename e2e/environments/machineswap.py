@@ -13,10 +13,8 @@ from environments import machines
 from environments.environment import MachineGpu
 from environments.kind import KindEnvironment
 from environments.podresources import GPU_MEM, allocated, plugin_pod
+from environments.waiting import until
 from environments.workloads import GPU
-from host.waiting import until
-
-SWAP_SECONDS = 90
 
 
 @contextmanager
@@ -36,16 +34,12 @@ def _become(environment: KindEnvironment, node: str, machine: str) -> None:
     def idle() -> bool:
         return not allocated(environment, node, GPU, GPU_MEM)
 
-    until("no GPU handed out", idle, seconds=SWAP_SECONDS)
+    until("no GPU handed out", idle)
     machines.write_files(environment.folder / node, machine)
     plugin = plugin_pod(environment, node)
     environment.kubectl("delete", "pod", plugin, "-n", environment.namespace, "--wait=true")
     gpus = machines.gpus(machine)
-    until(
-        f"{node} offers the GPUs of {machine}",
-        lambda: _offers(environment, node, gpus),
-        seconds=SWAP_SECONDS,
-    )
+    until(f"{node} offers the GPUs of {machine}", lambda: _offers(environment, node, gpus))
 
 
 def _offers(environment: KindEnvironment, node: str, gpus: tuple[MachineGpu, ...]) -> bool:

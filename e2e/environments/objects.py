@@ -11,10 +11,14 @@ from typing import Any
 
 from kubernetes.client import ApiClient, Configuration, CoreV1Api
 from kubernetes.config import load_kube_config
+from urllib3.util import Retry
 
 from environments.kubectl import Object
 
 READ_SECONDS = 60
+RETRIES = 6
+"""Of a read that failed on its way, with pauses of half a second to 16 s between them."""
+_UNAVAILABLE = (429, 500, 503, 504)
 
 
 class Objects:
@@ -34,6 +38,7 @@ class Objects:
             str(self._kubeconfig), client_configuration=configuration
         )
         configuration.proxy = None  # the cluster is on this machine
+        configuration.retries = Retry(RETRIES, backoff_factor=0.5, status_forcelist=_UNAVAILABLE)
         return CoreV1Api(ApiClient(configuration))
 
     def node(self, name: str) -> Object:

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from environments.environment import Environment
+from environments.waiting import until
 from standins import wireformat
 
 GPU_MEM = "aliyun.com/gpu-mem"
@@ -28,7 +29,7 @@ def ask(method, request):
     options = [("grpc.default_authority", "localhost")]
     path = "unix:///var/lib/kubelet/pod-resources/kubelet.sock"
     with grpc.insecure_channel(path, options=options) as channel:
-        return channel.unary_unary("/v1.PodResourcesLister/" + method)(request, timeout=10)
+        return channel.unary_unary("/v1.PodResourcesLister/" + method)(request, timeout=60)
 """
 )
 """Begins a program that asks kubelet; the program runs in a pod of the plugin."""
@@ -46,6 +47,13 @@ print(json.dumps([
 ]))
 """
 
+# Fields: a response has devices as 1; a device is resource_name 1, device_ids 2.
+_ALLOCATABLE = """
+import sys
+devices = every(ask("GetAllocatableResources", b""), 1)
+print(sum(len(every(one, 2)) for one in devices if text(one, 1) == sys.argv[1]))
+"""
+
 
 class ContainerUnits(msgspec.Struct, frozen=True):
     """Units of a resource that one container holds, by uuid of the GPU."""
@@ -58,11 +66,8 @@ class ContainerUnits(msgspec.Struct, frozen=True):
 
 def allocated(environment: Environment, node: str, *resources: str) -> list[ContainerUnits]:
     """What kubelet on ``node`` has handed out of these resources, of shares if none is named."""
-    kubectl, wanted = environment.kubectl, resources or (GPU_MEM,)
-    plugin = plugin_pod(environment, node)
-    text = kubectl(
-        "exec", plugin, "-n", environment.namespace, "--", "python", "-c", KUBELET + _LIST
-    )
+    wanted = resources or (GPU_MEM,)
+    text = _run(environment, node, _LIST)
     found: dict[tuple[str, str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for namespace, pod, container, resource, ids in json.loads(text):
         if resource in wanted:
@@ -71,17 +76,28 @@ def allocated(environment: Environment, node: str, *resources: str) -> list[Cont
     return [ContainerUnits(*key, dict(gpus)) for key, gpus in found.items()]
 
 
+def allocatable(environment: Environment, node: str, resource: str = GPU_MEM) -> int:
+    """Units that kubelet on ``node`` has to give now; from Kubernetes 1.23.
+
+    The status of the node has what kubelet had last, which after its restart is that of before.
+    """
+    return int(_run(environment, node, _ALLOCATABLE, resource))
+
+
 def plugin_pod(environment: Environment, node: str) -> str:
-    """Name of the running device plugin pod of a node."""
-    pods = environment.kubectl.items(
-        "pods",
-        "-n",
-        environment.namespace,
-        "-l",
-        "app.kubernetes.io/component=device-plugin",
-        "--field-selector",
-        f"spec.nodeName={node},status.phase=Running",
-    )
-    alive = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
-    name: str = alive[0]["metadata"]["name"]
-    return name
+    """Name of the device plugin pod of a node, once one runs."""
+    return until(f"a plugin runs on {node}", lambda: _running_plugin(environment, node))
+
+
+def _run(environment: Environment, node: str, program: str, *arguments: str) -> str:
+    """Output of a program that calls kubelet from the plugin's pod."""
+    where = ("exec", plugin_pod(environment, node), "-n", environment.namespace, "--")
+    return environment.kubectl(*where, "python", "-c", KUBELET + program, *arguments)
+
+
+def _running_plugin(environment: Environment, node: str) -> str:
+    chosen = ("-l", "app.kubernetes.io/component=device-plugin")
+    running = ("--field-selector", f"spec.nodeName={node},status.phase=Running")
+    pods = environment.kubectl.items("pods", "-n", environment.namespace, *chosen, *running)
+    alive = [pod["metadata"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    return str(alive[0]["name"]) if alive else ""

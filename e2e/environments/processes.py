@@ -4,6 +4,7 @@ import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
 
@@ -31,10 +32,8 @@ class ChildProcess:
     ) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
-        with self.log.open("ab") as sink:
-            self._child = subprocess.Popen(
-                list(map(str, argv)), stdout=sink, stderr=sink, stdin=subprocess.DEVNULL, env=env
-            )
+        self._start = partial(self._open, list(map(str, argv)), env)
+        self._child = self._start()
 
     @property
     def pid(self) -> int:
@@ -44,6 +43,17 @@ class ChildProcess:
     def alive(self) -> bool:
         """Whether it still runs."""
         return self._child.poll() is None
+
+    def revive(self) -> None:
+        """Start it again if it has ended, as `kubectl port-forward` does at a lost connection."""
+        if not self.alive():
+            self._child = self._start()
+
+    def _open(self, argv: list[str], env: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as sink:
+            return subprocess.Popen(
+                argv, stdout=sink, stderr=sink, stdin=subprocess.DEVNULL, env=env
+            )
 
     def demand_alive(self) -> None:
         """Raise with the end of the log if the program has ended."""

@@ -29,7 +29,7 @@ from environments.kubectl import Kubectl, Object
 from environments.processes import ChildProcess, free_port
 from host.waiting import until
 
-START_SECONDS = 90
+START_SECONDS = 300
 ASK_SECONDS = 30
 EVERY = "2s"
 SECRET = "gpushare-metrics"
@@ -64,6 +64,7 @@ class Prometheus:
         self._namespace = namespace
         self._folder = Path(tempfile.mkdtemp(prefix="gpushare-prometheus-"))
         self._processes: list[ChildProcess] = []
+        self._forwards: list[ChildProcess] = []
         self._url = f"http://127.0.0.1:{free_port()}"
 
     def start(self) -> None:
@@ -167,7 +168,8 @@ class Prometheus:
             )
             words = ("port-forward", f"pod/{name}", *pairs, "-n", self._namespace)
             kubeconfig = ("--kubeconfig", self._kubectl.kubeconfig)
-            self._run(f"forward-{name}", [self._kubectl.binary, *words, *kubeconfig])
+            argv: list[str | Path] = [self._kubectl.binary, *words, *kubeconfig]
+            self._forwards.append(self._run(f"forward-{name}", argv))
             yield from ({"targets": [each], "labels": labels} for each, labels in here.items())
 
     def _ports(self) -> Iterator[dict[str, str]]:
@@ -208,6 +210,8 @@ class Prometheus:
             return False
 
     def _get(self, path: str, **query: str) -> Any:
+        for forward in self._forwards:
+            forward.revive()
         url = f"{self._url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         with urllib.request.urlopen(url, timeout=ASK_SECONDS) as answer:
             return json.load(answer)["data"]

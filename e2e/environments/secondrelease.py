@@ -7,11 +7,9 @@ same cluster.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from environments import helm
+from environments import helm, rollouts
 from environments.kind import CHART, NAMESPACE, KindEnvironment
-from host.waiting import until
-
-ROLLOUT_SECONDS = 120
+from environments.waiting import until
 
 
 @contextmanager
@@ -31,18 +29,12 @@ def release(environment: KindEnvironment, name: str, values: Mapping[str, object
     merged = {**environment.values, **absent, **values}
     try:
         helm.install(name, CHART, NAMESPACE, merged, environment.kubeconfig)
-        _wait(environment, name)
+        chosen = f"app.kubernetes.io/instance={name}"
+        rollouts.wait(environment.kubectl, NAMESPACE, labels=chosen)
         yield name
     finally:
         helm.uninstall(name, NAMESPACE, environment.kubeconfig)
-        until("its pods are gone", lambda: not _pods(environment, name), seconds=ROLLOUT_SECONDS)
-
-
-def _wait(environment: KindEnvironment, name: str) -> None:
-    chosen = ("-n", NAMESPACE, "-l", f"app.kubernetes.io/instance={name}", "-o", "name")
-    for deployment in environment.kubectl("get", "deployment", *chosen).split():
-        limit = f"--timeout={ROLLOUT_SECONDS}s"
-        environment.kubectl("rollout", "status", deployment, "-n", NAMESPACE, limit)
+        until("its pods are gone", lambda: not _pods(environment, name))
 
 
 def _pods(environment: KindEnvironment, name: str) -> list[object]:

@@ -16,7 +16,7 @@ SERVICES = (catalogue.EXTENDER, catalogue.DEVICE_PLUGIN, catalogue.INSPECT)
 LAST_STAGE = "FROM locked AS own\n"
 """The line of a service's Dockerfile after which the workspace's own code is installed."""
 _AGAIN = "gpushare/reproducible:again"
-_RUN_SECONDS = 60
+_RUN_SECONDS = 300
 
 
 def ensure() -> None:

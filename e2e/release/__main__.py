@@ -37,6 +37,7 @@ def _release(options: argparse.Namespace) -> publish.Release:
     return publish.Release(
         version=version.semantic_version(options.version),
         registry=version.registry_path(options.registry) if options.registry else "",
+        downloads=version.downloads_url(options.downloads) if options.downloads else "",
         commit=version.clean_commit(options.root),
         root=options.root,
         into=options.root / "dist",
@@ -48,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="release", description=__doc__)
     parser.add_argument("--version", required=True, help="semantic version, such as 0.2.0")
     parser.add_argument("--registry", default="", help="registry to push to; default: none")
+    parser.add_argument("--downloads", default="", help="URL of cli/, for krew's manifest")
     parser.add_argument("--key", type=_file, help="private key that signs; default: no signature")
     parser.add_argument("--root", type=Path, default=ROOT, help="the repository")
     return parser

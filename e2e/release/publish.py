@@ -17,7 +17,7 @@ from release import (
     chartpush,
     charts,
     checksums,
-    commandwheels,
+    commandfiles,
     imagefiles,
     provenance,
     signature,
@@ -37,6 +37,7 @@ class Release:
         root: of the repository.
         into: folder of the artefacts; what it held before is removed.
         registry: host and optional path; "" pushes nothing.
+        downloads: URL under which `cli` is published; "" writes no manifest for krew.
         key: that signs the list of checksums; None signs nothing.
     """
 
@@ -45,6 +46,7 @@ class Release:
     root: Path
     into: Path
     registry: str = ""
+    downloads: str = ""
     key: EllipticCurvePrivateKey | None = None
 
 
@@ -58,8 +60,7 @@ def publish(release: Release, built: Iterable[str]) -> Path:
     os.environ["SOURCE_DATE_EPOCH"] = str(release.commit.epoch)
     names = imagefiles.give_version(built, release.version)
     packages = _packages(release)
-    with step("build the wheels of the command"):
-        commandwheels.write(release.root, release.version, _folder(release, "cli"))
+    _command(release)
     _image_files(release, names)
     pushed = _push(release, names, packages) if release.registry else {}
     _summary(release, names, pushed)
@@ -74,6 +75,11 @@ def publish(release: Release, built: Iterable[str]) -> Path:
     if release.key is not None:
         signature.sign(sums, release.key)
     return sums
+
+
+def _command(release: Release) -> None:
+    folder, epoch = _folder(release, "cli"), release.commit.epoch
+    commandfiles.write(release.root, release.version, epoch, folder, downloads=release.downloads)
 
 
 def _packages(release: Release) -> list[Path]:

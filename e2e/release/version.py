@@ -13,6 +13,7 @@ _NUMBER: Final = r"(0|[1-9]\d*)"
 _VERSION: Final = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-(alpha|beta|rc)\.{_NUMBER})?")
 _HOST: Final = re.compile(r"localhost|[a-z0-9-]+(\.[a-z0-9-]+)+|[a-z0-9-]+(?=:)")
 _REGISTRY: Final = re.compile(rf"({_HOST.pattern})(:\d{{1,5}})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
+_DOWNLOADS: Final = re.compile(rf"https://({_HOST.pattern})(:\d{{1,5}})?(/[\w.~%+-]+)*")
 _LOOPBACK: Final = re.compile(r"(localhost|127(\.\d{1,3}){3})(:\d+)?(/.*)?")
 
 
@@ -53,6 +54,17 @@ def registry_path(text: str) -> str:
     return registry
 
 
+def downloads_url(text: str) -> str:
+    """The URL without a slash at its end; SetupError for a text that krew could not download."""
+    url = text.rstrip("/")
+    if not _DOWNLOADS.fullmatch(url):
+        raise SetupError(
+            f"DOWNLOADS={text!r} is no address of a folder: give one such as "
+            "https://downloads.example.com/gpushare/0.2.0"
+        )
+    return url
+
+
 def is_loopback(registry: str) -> bool:
     """True for a registry on this machine, which Docker and we reach by plain HTTP."""
     return _LOOPBACK.fullmatch(registry) is not None
@@ -66,6 +78,11 @@ def clean_commit(root: Path) -> Commit:
             f"the working tree differs from its commit in {changed[0][3:]}"
             f"{f' and {len(changed) - 1} more' if changed[1:] else ''}: commit or remove it first"
         )
+    return head(root)
+
+
+def head(root: Path) -> Commit:
+    """The commit that is checked out, whatever changed since."""
     found, time = _git(root, "log", "-1", "--format=%H %ct").split()
     return Commit(id=found, epoch=int(time))
 

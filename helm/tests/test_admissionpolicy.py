@@ -108,6 +108,7 @@ def test_tenants_change_all_annotations_but_those(
     assert bool(answer) is refused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("annotations", "refused"), [(IDX, True), ({"team": "a"}, False)])
 def test_nobody_is_born_with_an_allocation(
     rendered: Rendered, annotations: dict[str, str], *, refused: bool

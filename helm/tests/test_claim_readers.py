@@ -35,7 +35,9 @@ def test_by_default_nothing_reads_or_converts_claims() -> None:
 
 
 def test_the_extender_reads_claims_where_asked() -> None:
-    """It can list and watch, and write nothing."""
+    """It can list and watch, and write nothing; templates and classes to nominate nodes."""
+    rendered = render(NEWEST, {"extender": {"claims": True, "nominate": "off"}})
+    assert rules(rendered, "-extender")[0]["resources"] == ["resourceslices", "resourceclaims"]
     rendered = render(NEWEST, {"extender": {"claims": True}})
     (container,) = [
         each
@@ -46,7 +48,12 @@ def test_the_extender_reads_claims_where_asked() -> None:
     assert rules(rendered, "-extender") == [
         {
             "apiGroups": ["resource.k8s.io"],
-            "resources": ["resourceslices", "resourceclaims"],
+            "resources": [
+                "resourceslices",
+                "resourceclaims",
+                "resourceclaimtemplates",
+                "deviceclasses",
+            ],
             "verbs": ["list", "watch"],
         }
     ]

@@ -94,11 +94,13 @@ def requesting(resource: str, **spec: object) -> Object:
     return item | {"spec": {"containers": [limited]} | spec}
 
 
-def nominated(before: Object, nominate: str = "refused", **status: object) -> str:
+def nominated(
+    before: Object, nominate: str = "refused", *, claims: bool = False, **status: object
+) -> str:
     """The answer in mode extender when this pod is nominated."""
-    extender: Object = {"tls": {"enabled": False}, "nominate": nominate}
+    extender: Object = {"tls": {"enabled": False}, "nominate": nominate, "claims": claims}
     values: Object = {"scheduler": {"mode": "extender"}, "extender": extender}
-    policy = Policy(render("1.33.0", values), "-extender")
+    policy = Policy(render("1.36.0" if claims else "1.33.0", values), "-extender")
     after = before | {"status": before["status"] | {"nominatedNodeName": "n1"} | status}
     return policy.refuses(request(ACCOUNT + "extender"), before, after)
 
@@ -113,6 +115,16 @@ def test_in_mode_extender_only_pending_pods_that_request_shares_are_nominated() 
     assert "only nominatedNodeName" in nominated(requesting("nvidia.com/gpu"))
     assert "only nominatedNodeName" in nominated(requesting("aliyun.com/gpu-mem", nodeName="n2"))
     assert "only nominatedNodeName" in nominated(share, phase="Failed")
+
+
+def test_where_claims_are_read_pods_with_claims_are_nominated_too() -> None:
+    """Their GPUs are in no limit of a container."""
+    claim = {"name": "gpu", "resourceClaimName": "c"}
+    pod = requesting("cpu", resourceClaims=[claim])
+    assert nominated(pod, claims=True) == ""
+    assert nominated(requesting("aliyun.com/gpu-mem"), claims=True) == ""
+    assert "only nominatedNodeName" in nominated(pod)
+    assert "only nominatedNodeName" in nominated(requesting("cpu"), claims=True)
 
 
 def test_where_nominating_is_off_the_extender_writes_no_status() -> None:

@@ -130,6 +130,7 @@ def test_only_pods_that_request_shares_are_sent(mode: str) -> None:
     assert [asked(item) for item in NOT_SENT] == [False] * len(NOT_SENT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({*names.LIMITING_ENV, names.ENV_VISIBLE_DEVICES}))
 def test_the_conditions_know_every_guarded_variable(name: str) -> None:
     """Whatever the environment policy refuses is sent to the webhook too."""

@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 E2E = Path(__file__).parents[2]
 PACKAGES = frozenset(
     path.name for path in E2E.iterdir() if path.is_dir() and any(path.glob("*.py"))
@@ -48,6 +50,7 @@ def faults(package: str, text: str, *, test: bool = False) -> list[str]:
     return sorted(found)
 
 
+@pytest.mark.slow
 def test_every_module_imports_only_what_its_package_may() -> None:
     """Tests beside the modules may look inside; cases may not."""
     wrong = {

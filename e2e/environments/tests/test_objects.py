@@ -18,6 +18,9 @@ class ObjectsHandler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         ASKED.append(self.path)
+        if "unavailable" in self.path and len(ASKED) < 3:
+            self.send_error(503)
+            return
         body = json.dumps({"items": [{"nodeName": "n"}], "nodeName": "n"}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -75,3 +78,9 @@ def test_every_look_asks_for_what_it_names(objects: Objects) -> None:
         "/api/v1/namespaces/a/events?fieldSelector=",
         "/api/v1/events?fieldSelector=reason=c",
     ]
+
+
+def test_a_read_is_repeated_where_the_api_server_is_unavailable(objects: Objects) -> None:
+    """An API server whose etcd is late answers 503 or 500 for a moment."""
+    assert objects.pod("unavailable", "default")["nodeName"] == "n"
+    assert len(ASKED) == 3

@@ -38,6 +38,7 @@ def test_members_wheel_is_built_without_a_network(tmp_path: Path) -> None:
     assert one.read_bytes() == two.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_serving_chart_travels_in_the_commands_wheel(tmp_path: Path) -> None:
     """Every file of helm/gpu-serving is in it, byte for byte, through the package's link to it."""
     chart = catalogue.ROOT / "helm" / "gpu-serving"

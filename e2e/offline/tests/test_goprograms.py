@@ -90,4 +90,5 @@ def test_a_project_that_is_not_pinned_is_an_error() -> None:
 def test_the_guide_names_the_kueue_that_runs_it() -> None:
     """A new pin needs a new run of the page."""
     page = Path(__file__).parents[3] / "docs" / "guides" / "kueue.md"
-    assert f" Kueue {goprograms.pinned('kueue', 'sigs.k8s.io/kueue')} " in " ".join(page.read_text().split())
+    words = " ".join(page.read_text().split())
+    assert f" Kueue {goprograms.pinned('kueue', 'sigs.k8s.io/kueue')} " in words

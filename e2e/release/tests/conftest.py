@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from images import wheels
 from release.tests import smallrepository
 from release.tests.fakeengine import SCRIPT
 from release.tests.fakeregistry import FakeRegistry
@@ -19,6 +20,14 @@ def repository(tmp_path: Path) -> Path:
     root.mkdir()
     smallrepository.create(root)
     return root
+
+
+@pytest.fixture(autouse=True)
+def nothing_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wheels of a requirement file are not fetched: there are none."""
+    none = tmp_path / "wheels"
+    none.mkdir()
+    monkeypatch.setattr(wheels, "fetch", lambda *_: none)
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ def create(root: Path) -> None:
         _write(root / member / "src" / name / "__init__.py", "")
         _write(root / member / "pyproject.toml", _MEMBER.format(name=name))
     _write(root / "requirements" / "inspect.txt", "msgspec==0.22 --hash=sha256:0\n")
+    _write(root / "LICENSE", "Apache\n")
     _write(root / ".gitignore", "dist/\n__pycache__/\n")
     _git(root, "init", "--quiet")
     commit(root)

@@ -29,6 +29,7 @@ def released(root: Path, registry: str = "", built: Sequence[str] = BUILT, **mor
         root=root,
         into=root / "dist",
         registry=registry,
+        downloads="https://example.com/0.2.0",
         **more,
     )
     return publish.publish(release, built).parent
@@ -49,8 +50,11 @@ def test_the_checksums_name_every_artefact(repository: Path) -> None:
         *(f"images/{name}-0.2.0-rc.1.tar.gz" for name in ("extender", "deviceplugin", "inspect")),
         *(f"sbom/{name}.cdx.json" for name in ("extender", "deviceplugin", "inspect")),
         *(f"charts/{name}-0.2.0-rc.1.tgz" for name in publish.CHARTS),
-        *(f"cli/{name}-0.2.0rc1-py3-none-any.whl" for name in ("gpucore", "gpukube", "inspect")),
+        "cli/gpushare_cli-0.2.0rc1-py3-none-any.whl",
         "cli/requirements.txt",
+        *(f"cli/gpushare-linux-{name}" for name in ("amd64", "arm64")),
+        *(f"cli/gpushare-linux-{name}.tar.gz" for name in ("amd64", "arm64")),
+        "cli/gpushare.yaml",
         "provenance.intoto.json",
         "release.json",
     }
@@ -71,9 +75,9 @@ def test_a_release_that_is_made_again_has_the_same_checksums(repository: Path) -
 @pytest.mark.usefixtures("docker_calls")
 def test_the_wheels_have_the_version_of_the_release(repository: Path) -> None:
     """`gpushare version` prints it."""
-    wheel = released(repository) / "cli" / "inspect-0.2.0rc1-py3-none-any.whl"
+    wheel = released(repository) / "cli" / "gpushare_cli-0.2.0rc1-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as files:
-        text = files.read("inspect-0.2.0rc1.dist-info/METADATA").decode()
+        text = files.read("gpushare_cli-0.2.0rc1.dist-info/METADATA").decode()
     assert "Version: 0.2.0-rc.1\n" in text
 
 

@@ -21,6 +21,9 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- if and $values.defragmentation.enabled $values.defragmentation.apply (semverCompare "<1.22.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail "defragmentation.apply is set, but this cluster is older than Kubernetes 1.22 and has no Eviction of policy/v1: remove it" -}}
+{{- end -}}
 {{- $old := semverCompare "<1.36.0-0" .Capabilities.KubeVersion.Version -}}
 {{- if and $old $values.extender.claims -}}
 {{- fail "extender.claims is set, but this cluster is older than Kubernetes 1.36: remove it" -}}

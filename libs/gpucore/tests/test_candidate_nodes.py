@@ -39,6 +39,7 @@ def held(uid: PodUid, cpu: int, on: NodeName, phase: str = "Running") -> Pod:
     return msgspec.structs.replace(item, uid=uid, constraints=constraints)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     steps=st.lists(

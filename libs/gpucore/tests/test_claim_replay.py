@@ -38,3 +38,16 @@ def test_exclusive_gpus_are_the_first_that_are_free() -> None:
     pods = (share(500), TracePod("w", 1000, 1, 1, 1000), TracePod("x", 1000, 1, 1, 1000))
     found = replayed("claims-plain", ONE, *pods)
     assert (found.failed_pods, found.placed) == (1, 1.5)
+
+
+def test_a_nominated_node_is_chosen_by_its_gpus() -> None:
+    """Two halves share a GPU, so that an exclusive GPU stays free on the other node."""
+    pods = (share(500), share(500), share(1000))
+    for policy in ("claims-binpack-nominated", "claims-fragmentation-nominated"):
+        assert replayed(policy, TWO, *pods).failed_pods == 0
+
+
+def test_the_gpu_of_a_nominated_node_is_still_the_first_that_fits() -> None:
+    """The order of the slice fits the usual share: a larger one may get another GPU."""
+    pods = (share(300), share(800), share(200), share(700))
+    assert replayed("claims-binpack-nominated", ONE, *pods).failed_pods == 0

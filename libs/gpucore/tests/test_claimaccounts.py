@@ -145,6 +145,7 @@ def test_other_drivers_and_older_generations_offer_nothing(
     assert not node(ledger).cards
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 9))), st.randoms())
 def test_any_history_ends_as_a_list_does(
     events: list[tuple[int, int, int]], shuffled: random.Random

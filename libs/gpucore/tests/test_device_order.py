@@ -1,5 +1,6 @@
 """First fit over the order of devices is the policy's choice."""
 
+import pytest
 from corebuilders import cards
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,6 +75,7 @@ def test_first_fit_is_the_choice_of_fragmentation_for_the_usual_share(
     assert first_fit(found, order, units) == chosen(found, "fragmentation", units)
 
 
+@pytest.mark.slow
 @given(SIZES, USE, st.sampled_from(["binpack", "spread", "fragmentation"]))
 def test_every_gpu_is_listed_once(
     sizes: list[int], use: list[tuple[int, int, int]], policy: str

@@ -168,6 +168,7 @@ def test_places_that_are_chosen_anew_are_as_old_as_the_first() -> None:
     assert [allocation.assume_time for allocation in book.gang("default", "g")] == [5, 5]
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     held=st.lists(

@@ -100,6 +100,7 @@ GPUS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(
     st.lists(GPUS, max_size=4, unique_by=lambda gpu: gpu.index),
     st.integers(1, 9_999_999).map(MemoryUnit),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
+import pytest
 from corebuilders import NAMES, cards, ledger, pod, pod_request, share_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,6 +62,7 @@ class Cluster:
         return best[1] if best else None
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     sizes=st.lists(st.lists(st.integers(1, 16), min_size=1, max_size=3), min_size=1, max_size=6),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pytest
 from corebuilders import cards, ledger, pod, pod_request, share_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,6 +39,7 @@ def test_a_pod_gives_way_to_its_own_priority_and_higher_ones() -> None:
     assert [one.name for one in found] == ["same", "high"]
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     held=st.lists(st.integers(1, 16), max_size=4),

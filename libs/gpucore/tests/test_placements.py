@@ -1,6 +1,7 @@
 """Annotations of a placement, and that they read back as what was placed."""
 
 import msgspec
+import pytest
 from corebuilders import NAMES, bound, cards, ledger, on_node, pod, pod_request, share_node
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -77,6 +78,7 @@ def test_containers_are_spread_evenly(amounts: list[int], indexes: list[GpuIndex
     assert all(units > 0 for row in split.values() for units in row.values())
 
 
+@pytest.mark.slow
 @given(
     mems=st.lists(st.integers(0, 8), min_size=1, max_size=3),
     core=st.integers(0, 60),

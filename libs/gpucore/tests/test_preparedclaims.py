@@ -99,6 +99,7 @@ def test_anything_else_is_refused(raw: bytes) -> None:
         decode_allocation(raw, CLAIM_DRIVER)
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.integers() | st.text(max_size=5),

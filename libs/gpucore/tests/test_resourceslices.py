@@ -57,6 +57,7 @@ def devices(draw: st.DrawFn) -> SliceDevice:
     return device_of(gpu, GIB, link_group=draw(TEXT), max_shares=draw(st.integers(0, 48)))
 
 
+@pytest.mark.slow
 @given(st.lists(devices(), max_size=8), st.integers(1, 1 << 40), st.sampled_from(["", "uid-1"]))
 def test_a_slice_reads_back_as_it_was_written(
     found: list[SliceDevice], generation: int, node_uid: str

@@ -23,6 +23,7 @@ def shares(draw: st.DrawFn) -> Share:
     return Share(draw(st.integers(1, card)), card, unit)
 
 
+@pytest.mark.slow
 @given(
     share=shares(),
     context_mib=st.integers(0, 2048),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import hypothesis.strategies as st
 import msgspec
+import pytest
 from corebuilders import NAMES, cards, ledger, legacy_node, pod, pod_request, share_node
 from hypothesis import given
 
@@ -101,6 +102,7 @@ def plainly(
     return max(rated, key=lambda pair: pair[0])[1] if rated else None
 
 
+@pytest.mark.slow
 @given(
     nodes=st.lists(st.lists(st.integers(4, 16), min_size=1, max_size=3), min_size=1, max_size=4),
     asked=st.lists(ASKS, max_size=9),

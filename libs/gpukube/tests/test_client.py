@@ -178,6 +178,7 @@ async def test_the_environments_proxy_is_used_unless_exempt(
             await api.get("/api/v1/nodes/n")
 
 
+@pytest.mark.slow
 @given(
     lines=st.lists(st.binary(min_size=1).filter(lambda b: b"\n" not in b), max_size=6),
     cuts=st.lists(st.integers(0, 60), max_size=6),

@@ -106,6 +106,7 @@ async def test_a_node_with_the_label_offers_claims_and_no_devices(stage: ClaimSt
     await stage.eventually(lambda: stage.plugin.missing() == "", "readiness")  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 async def test_two_claims_on_one_gpu_are_prepared_and_unprepared(stage: ClaimStage) -> None:
     """Each has its own CDI file; the node counts what they hold of the GPU."""
     await stage.claims_offered()
@@ -152,6 +153,7 @@ async def test_a_restarted_plugin_goes_on_with_its_claims(stage: ClaimStage) -> 
     assert (await kubelet.prepare("a"))["a"] == before["a"]
 
 
+@pytest.mark.slow
 async def test_the_label_switches_an_empty_node_both_ways(stage: ClaimStage) -> None:
     """Without a restart: the slice goes and kubelet gets devices, and back."""
     await stage.claims_offered()
@@ -164,6 +166,7 @@ async def test_the_label_switches_an_empty_node_both_ways(stage: ClaimStage) -> 
     await stage.eventually(lambda: stage.inventory().get("api") == "claims", "the inventory")
 
 
+@pytest.mark.slow
 async def test_devices_in_use_keep_the_node_from_claims(tmp_path: Path) -> None:
     """An event on the node and the readiness say why; the last pod's end completes the change."""
     stage = ClaimStage(tmp_path)

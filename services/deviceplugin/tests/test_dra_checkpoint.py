@@ -257,6 +257,7 @@ class Machine:
         self.prepared = now
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS)
 def test_cdi_files_are_those_of_the_prepared_claims(

@@ -233,7 +233,7 @@ async def test_a_look_follows_every_change_and_every_two_seconds(
 async def test_without_daemons_nothing_is_followed() -> None:
     """The part ends at once."""
     world = World(fleet=False)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await world.isolation.run(asyncio.Event())
 
 

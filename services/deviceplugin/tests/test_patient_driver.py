@@ -52,6 +52,16 @@ class Driver(FakeDriver):
         return Xid(79, FIRST)
 
 
+async def answers(patient: PatientDriver) -> None:
+    """Wait until questions about GPU 0 are put again."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            try:
+                return await patient.probe(FIRST)
+            except DriverTimeoutError:
+                await asyncio.sleep(0.005)
+
+
 @pytest.fixture
 def driver() -> Driver:
     """Two GPUs."""
@@ -121,13 +131,7 @@ async def test_a_gpu_that_hangs_is_asked_nothing_more_until_it_answered(
     await patient.probe(SECOND)
     assert len(await asyncio.gather(*(patient.probe(SECOND) for _ in range(3)))) == 3
     driver.let_go.set()
-    async with asyncio.timeout(SECONDS):
-        while True:
-            try:
-                await patient.probe(FIRST)
-                break
-            except DriverTimeoutError:
-                await asyncio.sleep(0.005)
+    await answers(patient)
 
 
 async def test_questions_about_one_gpu_are_put_one_after_the_other(
@@ -169,3 +173,33 @@ async def test_a_connection_with_a_question_that_hangs_is_left_as_it_is(driver: 
         hanging.close()
         assert driver.calls == ["close"]
         driver.let_go.set()
+
+
+async def test_a_process_that_stood_still_asks_for_more_time(
+    driver: Driver, patient: PatientDriver
+) -> None:
+    """A machine that stops the whole plugin longer than the deadline tells nothing of the GPU."""
+    driver.let_go.clear()
+    question = asyncio.create_task(patient.probe(FIRST))
+    await asyncio.sleep(0)
+    threading.Event().wait(1.2)  # the event loop does not run
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not question.done()
+    driver.let_go.set()
+    await question
+
+
+async def test_a_cancelled_question_keeps_its_gpu_until_it_returns(
+    driver: Driver, patient: PatientDriver
+) -> None:
+    """The thread of a cancelled question still runs: no second one joins it."""
+    driver.let_go.clear()
+    question = asyncio.create_task(patient.probe(FIRST))
+    await asyncio.sleep(0.01)
+    question.cancel()
+    await asyncio.wait({question})
+    with pytest.raises(DriverTimeoutError, match="has not returned yet"):
+        await patient.probe(FIRST)
+    driver.let_go.set()
+    await answers(patient)

@@ -140,7 +140,7 @@ async def test_a_look_follows_every_grant_at_once() -> None:
     world = World()
     world.held = []
     looking = asyncio.create_task(world.reconciler.run())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(world.effects) < 1:  # noqa: ASYNC110 - a fake without signals
             await asyncio.sleep(0.01)
         world.state.grant_made.fire()

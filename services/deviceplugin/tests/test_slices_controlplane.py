@@ -33,7 +33,7 @@ SCHEDULER = "plain"
 PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
-WAIT_SECONDS = 60
+WAIT_SECONDS = 180
 LONG = pytest.mark.timeout(300)  # includes the start of the control plane
 Object = dict[str, Any]
 

@@ -110,7 +110,7 @@ async def test_a_container_without_a_limit_does_not_start(
     gated.modes.known = case != "no modes"
     world.driver.refuses_limits = case == "refused"
     world.driver.lost |= {FIRST} if case == "lost" else set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         why = await gated.gate.wait(ids)
     by_driver = "the driver's memory limit of the pod is not in force: "
     assert why == (by_driver if case in {"no cgroup", "refused", "lost"} else "") + sentence
@@ -164,7 +164,7 @@ async def test_a_start_waits_for_what_is_late(gated: Gated) -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     gated.world.cgroup("a").mkdir()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await waiting == ""
     assert gated.world.in_force("a") == share(3)
 

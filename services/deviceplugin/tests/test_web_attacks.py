@@ -63,7 +63,7 @@ def half_open(port: int, count: int) -> Iterator[None]:
 
 async def status(port: int, path: str) -> int:
     """The status of a request over a new connection; 0 without an answer."""
-    async with httpx2.AsyncClient(trust_env=False, timeout=5) as client:
+    async with httpx2.AsyncClient(trust_env=False, timeout=SECONDS) as client:
         try:
             return (await client.get(f"http://127.0.0.1:{port}{path}")).status_code
         except httpx2.TransportError:

@@ -352,7 +352,7 @@ async def test_the_first_part_that_breaks_ends_all(
     monkeypatch.setattr("gpudeviceplugin.plugin.keep_small", keep_small)
     plugin.registrar.run = broken  # type: ignore[method-assign]
     with pytest.raises(ExceptionGroup) as failure:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await plugin.run()
     assert failure.group_contains(RuntimeError, match="broken")
     assert len(ended) == len(owners) + 1

@@ -101,13 +101,17 @@ async def waited(calls: ApiCalls, path: str, true: Callable[[Object], object]) -
     return found
 
 
-async def offer(calls: ApiCalls, node: str, *, gpus: int = 1, gib: int = 15) -> None:
-    """A node that offers its GPUs as claims, and the class of shares."""
+def node_object(name: str) -> Object:
+    """A node that offers claims."""
     amounts = {"cpu": "8", "memory": "16Gi", "pods": "50"}
     conditions = [{"type": "Ready", "status": "True"}]
     status = {"capacity": amounts, "allocatable": amounts, "conditions": conditions}
-    item = {"metadata": {"name": node, "labels": {"gpushare/api": "claims"}}, "status": status}
-    await calls.create("/api/v1/nodes", [item])
+    return {"metadata": {"name": name, "labels": {"gpushare/api": "claims"}}, "status": status}
+
+
+async def offer(calls: ApiCalls, node: str, *, gpus: int = 1, gib: int = 15) -> None:
+    """A node that offers its GPUs as claims, and the class of shares."""
+    await calls.create("/api/v1/nodes", [node_object(node)])
     selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
     shares = kind("DeviceClass", "gpushare", {"selectors": [selector]})
     await calls.create(f"{API}/deviceclasses", [shares])

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 from decoded import Touched, state_of
 
+from gpucore.accounting.claims import ClaimAccounts
 from gpucore.units import NodeName
 from gpucore.wire.lists import decode_claim_event, decode_claims, decode_slices
+from gpucore.wire.names import CLAIM_DRIVER
 from gpucore.wire.nodes import Node
-from gpuextender.claims.handlers import CLAIMS, SLICES, handlers
 from gpuextender.http import views
+from gpuextender.informers import CLAIMS, SLICES, ClaimHandler, SliceHandler
 from gpuextender.metrics import LedgerMetrics
 from gpuextender.state import State
 
@@ -57,6 +59,15 @@ def claim(name: str, memory: str) -> Object:
     }
 
 
+def handlers(state: State) -> tuple[SliceHandler, ClaimHandler]:
+    """Those of slices and of claims."""
+    accounts = ClaimAccounts(state.ledger, CLAIM_DRIVER)
+    return (
+        SliceHandler(accounts, state.touched),
+        ClaimHandler(state, accounts, state.touched),
+    )
+
+
 def listed(*items: Object) -> bytes:
     """A list of the API server."""
     return json.dumps({"metadata": {"resourceVersion": "9"}, "items": list(items)}).encode()
@@ -81,7 +92,7 @@ async def test_claims_are_in_the_ledger_and_every_change_is_told(
     state: State, touched: Touched
 ) -> None:
     """Lists, events and deletions; metrics are written again for the nodes that changed."""
-    (_, slices), (_, claims) = handlers(state)
+    slices, claims = handlers(state)
     slices.on_replace(decode_slices(listed(resource_slice())).items)
     assert touched.taken() == {"n1"}
     claims.on_replace(decode_claims(listed(claim("a", "7Gi"))).items)
@@ -100,7 +111,7 @@ async def test_claims_are_in_the_ledger_and_every_change_is_told(
 
 async def test_the_read_api_names_the_pod_of_a_claim(state: State) -> None:
     """As the original's inspect does."""
-    (_, slices), (_, claims) = handlers(state)
+    slices, claims = handlers(state)
     slices.on_replace(decode_slices(listed(resource_slice())).items)
     claims.on_replace(decode_claims(listed(claim("a", "7Gi"))).items)
     info = state.ledger.node(N1)
@@ -111,7 +122,7 @@ async def test_the_read_api_names_the_pod_of_a_claim(state: State) -> None:
 
 async def test_over_commitment_raises_the_figure_of_the_alert(state: State) -> None:
     """Kubernetes prevents it; the ledger checks it all the same."""
-    (_, slices), (_, claims) = handlers(state)
+    slices, claims = handlers(state)
     slices.on_replace(decode_slices(listed(resource_slice())).items)
     claims.on_replace(decode_claims(listed(claim("a", "8Gi"), claim("b", "7Gi"))).items)
     gauges = LedgerMetrics(state.ledger, lambda: ())

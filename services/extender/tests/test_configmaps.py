@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from gpucore.wire.configmaps import ConfigMap, decode_config_map_event, decode_config_maps
 from gpucore.wire.errors import WireError
 from gpucore.wire.lists import WatchEventType
-from gpuextender.informers import ConfigMap, decode_config_map_event, decode_config_maps
 
 UNHEALTHY = ConfigMap("unhealthy-gpu-n", {"a": "b"}, {"gpus": "1"}, "5")
 

@@ -31,8 +31,8 @@ ENVIRONMENT: Final = dict(os.environ)  # before a fixture takes our settings awa
 NODES: Final = int(ENVIRONMENT.get("GPUSHARE_LONE_NODES", "600"))
 WAITING: Final = int(ENVIRONMENT.get("GPUSHARE_LONE_PODS", "10"))
 BOUND_SECONDS: Final = 2.0
-SHARED_SECONDS: Final = 6.0
-"""In the suite, where other tests use the processors as well."""
+SUITE_SECONDS: Final = 60.0
+"""In the suite, on a machine that may stall for many seconds; the flush comes after 300."""
 GPUS, UNITS, HELD = 2, 8, 4
 SCHEDULER: Final = "lone"
 
@@ -50,7 +50,7 @@ async def seconds_until_bound(calls: ApiCalls, name: str) -> float:
     item["spec"]["containers"][0]["image"] = name  # no two pods are alike for the scheduler
     begin = monotonic()
     await calls.call("POST", PODS, item)
-    while monotonic() - begin < 30:
+    while monotonic() - begin < 2 * SUITE_SECONDS:
         item = msgspec.json.decode(await calls.call("GET", f"{PODS}/{name}"))
         if item["spec"].get("nodeName"):
             break
@@ -77,7 +77,7 @@ async def test_a_pod_that_one_node_can_take_is_bound_at_once(
                 ]
             finally:
                 await asyncio.to_thread(process.stop)
-    limit = BOUND_SECONDS if "GPUSHARE_LONE_PODS" in ENVIRONMENT else SHARED_SECONDS
+    limit = BOUND_SECONDS if "GPUSHARE_LONE_PODS" in ENVIRONMENT else SUITE_SECONDS
     late = sorted(took for took in times if took > limit)
     retried = sum(took > 0.5 for took in times)
     print(f"bound {len(times) - len(late)} of {len(times)}, longest {max(times):.2f} s; {late}")

@@ -40,9 +40,9 @@ COUNT: Final = 2000 if TRACE else 150
 REQUESTED: Final = 1.1
 """Times the GPUs of the nodes."""
 SCHEDULER: Final = "packing"
-QUIET_SECONDS: Final = 8.0
-"""Without a bind, after which the rest of the pods count as refused."""
-LIMIT_SECONDS: Final = 400.0
+QUIET_LOOKS: Final = 16
+"""Half a second apart and without a bind: then the rest, once refused, stays so."""
+LIMIT_SECONDS: Final = 540.0
 
 
 def cluster() -> tuple[list[TraceNode], list[TracePod]]:
@@ -135,21 +135,24 @@ async def calls(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[ApiCalls]:
                 await asyncio.to_thread(process.stop)
 
 
-async def bound(calls: ApiCalls) -> set[str]:
-    """Names of the pods with a node."""
-    found: Object = msgspec.json.decode(await calls.call("GET", PODS))
-    return {one["metadata"]["name"] for one in found["items"] if one["spec"].get("nodeName")}
+async def bound_and_refused(calls: ApiCalls) -> tuple[set[str], set[str]]:
+    """Names of the pods with a node, and of those for which there was none."""
+    items = msgspec.json.decode(await calls.call("GET", PODS))["items"]
+    bound = {one["metadata"]["name"] for one in items if one["spec"].get("nodeName")}
+    tried = {one["metadata"]["name"] for one in items if one["status"].get("conditions")}
+    return bound, tried - bound
 
 
 async def settled(calls: ApiCalls, pods: Sequence[TracePod]) -> set[str]:
-    """The pods that are bound once nothing has been bound for a while."""
+    """The pods that are bound once all others were refused and nothing is bound any more."""
     names: set[str] = set()
-    begin = last = monotonic()
-    while monotonic() - last < QUIET_SECONDS and len(names) < len(pods):
+    begin, quiet = monotonic(), 0
+    while quiet < QUIET_LOOKS and len(names) < len(pods):
         assert monotonic() - begin < LIMIT_SECONDS
         await asyncio.sleep(0.5)
-        found = await bound(calls)
-        names, last = found, monotonic() if len(found) > len(names) else last
+        found, refused = await bound_and_refused(calls)
+        still = found == names and len(found) + len(refused) == len(pods)
+        names, quiet = found, quiet + 1 if still else 0
     return names
 
 

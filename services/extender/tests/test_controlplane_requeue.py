@@ -3,7 +3,8 @@
 The extender's watch is held back here, so that its view is older than the scheduler's whenever a
 share ends: what happens now and then on a busy machine happens every time.
 ``GPUSHARE_WAITING_PODS`` sets how many pods wait in turn, and then each must be placed in two
-seconds under load as well.
+seconds, under load as well. Without it each must be placed long before kube-scheduler's flush after
+five minutes, which holds on any machine.
 """
 
 import asyncio
@@ -35,8 +36,8 @@ WAITING: Final = int(ENVIRONMENT.get("GPUSHARE_WAITING_PODS", "20"))
 LANES: Final = 20
 LATE_SECONDS: Final = 0.2
 PLACED_SECONDS: Final = 2.0
-SHARED_SECONDS: Final = 5.0
-"""Under load in the suite, where other tests use the processors as well."""
+SUITE_SECONDS: Final = 60.0
+"""In the suite, on a machine that may stall for many seconds."""
 LONGEST_DELAY: Final = 3.0
 UNITS: Final = 16
 SCHEDULER: Final = "whole"
@@ -109,11 +110,11 @@ async def one_turn(calls: ApiCalls, lane: int, turn: int, delay: float) -> float
     await calls.call("POST", PODS, share_on(share, lane))
     await asyncio.sleep(2 * LATE_SECONDS)  # the extender hears of it late
     await calls.call("POST", PODS, whole_of(whole, lane))
-    assert await until_pod(calls, whole, 30, placed=False), "never refused"
+    assert await until_pod(calls, whole, 2 * SUITE_SECONDS, placed=False), "never refused"
     await asyncio.sleep(delay)
     await calls.call("DELETE", f"{PODS}/{share}?gracePeriodSeconds=0")
     since = monotonic()
-    placed = await until_pod(calls, whole, 20, placed=True)
+    placed = await until_pod(calls, whole, SUITE_SECONDS, placed=True)
     took = monotonic() - since
     await calls.call("DELETE", f"{PODS}/{whole}?gracePeriodSeconds=0")
     return took if placed else float("inf")
@@ -165,8 +166,7 @@ async def test_a_pod_that_waits_for_a_whole_gpu_is_placed_when_the_share_ends(
                     times = await _all(calls, turns, delays)
             finally:
                 await asyncio.to_thread(process.stop)
-    shared = loaded and "GPUSHARE_WAITING_PODS" not in ENVIRONMENT
-    limit = SHARED_SECONDS if shared else PLACED_SECONDS
+    limit = PLACED_SECONDS if "GPUSHARE_WAITING_PODS" in ENVIRONMENT else SUITE_SECONDS
     late = sorted(took for took in times if took > limit)
     print(f"placed {len(times) - len(late)} of {len(times)}, longest {max(times):.2f} s; {late}")
     assert not late

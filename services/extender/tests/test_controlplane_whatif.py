@@ -37,7 +37,7 @@ NODES, GPUS, UNITS = 150, 4, 16
 SCHEDULER: Final = "whatif"
 POLICIES: Final = ("", "binpack", "spread", "fragmentation")
 ONE_BY_ONE, DEPLOYMENTS = 0.95, 0.90
-SECONDS: Final = 60
+SECONDS: Final = 180
 
 
 class Manifests:

@@ -8,8 +8,9 @@ from objects import pod
 
 from gpucore.gang.spread import Rules
 from gpucore.units import NodeName
+from gpucore.wire.configmaps import ConfigMap
 from gpucore.wire.names import MANAGED_BY, PLUGIN
-from gpuextender.informers import ConfigMap, ConfigMapHandler, NodeHandler, PodHandler
+from gpuextender.informers import ConfigMapHandler, NodeHandler, PodHandler
 from gpuextender.scheduling.cache import NodeCache
 from gpuextender.scheduling.filter import Filter
 from gpuextender.scheduling.gangs import Gangs

@@ -35,7 +35,7 @@ JOBS = f"/apis/batch/v1/namespaces/{SPACE}/jobs"
 SERVICE = f"/api/v1/namespaces/{SPACE}/services/{WEBHOOK}"
 HOOK = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{WEBHOOK}"
 UNITS = 15
-SECONDS = 60
+SECONDS = 180
 
 
 @pytest.fixture(scope="module")

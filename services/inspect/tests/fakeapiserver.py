@@ -90,6 +90,12 @@ class FakeApiServer:
         more = {"continue": str(end)} if end < len(self.lists[path]) else {}
         return 200, {"metadata": more, "items": self.lists[path][start:end]}
 
+    def posted(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Status and body of one POST: a review of ``reviews``."""
+        self.bodies.append(body)
+        review = self.reviews.get(path)
+        return (404, {}) if review is None else (201, review)
+
     def patched(self, path: str, operations: list[dict[str, Any]]) -> tuple[int, dict[str, Any]]:
         """Apply a JSON patch to the listed object at this path; 422 where a test of it fails."""
         for listed in self.lists.values():
@@ -113,11 +119,8 @@ class FakeApiServer:
                 self.reply(*server.answer(self.path, authorized=authorized))
 
             def do_POST(self) -> None:
-                server.bodies.append(
-                    json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                )
-                review = server.reviews.get(self.path)
-                self.reply(*((404, {}) if review is None else (201, review)))
+                text = self.rfile.read(int(self.headers["Content-Length"]))
+                self.reply(*server.posted(self.path, json.loads(text)))
 
             def do_PATCH(self) -> None:
                 text = self.rfile.read(int(self.headers["Content-Length"]))

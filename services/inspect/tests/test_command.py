@@ -12,7 +12,7 @@ from drawncluster import Card, FakeCluster
 from fakeapiserver import FakeApiServer
 from invoking import Run
 
-from gpuinspect.commands.main import COMMANDS, app, command_of
+from gpuinspect.commands.main import COMMANDS, app, command_of, from_one_file
 from gpuinspect.commands.options import completion
 
 
@@ -98,6 +98,25 @@ def test_version(run: Run) -> None:
     """The version is one line."""
     assert run("version").out.startswith("gpushare 0.")
     assert run("--version").out == run("version").out
+
+
+@pytest.mark.parametrize(
+    ("name", "usage"),
+    [
+        ("gpushare", "gpushare [OPTIONS] COMMAND"),
+        ("kubectl-gpushare", "gpushare [OPTIONS] COMMAND"),
+        ("kubectl-inspect-gpushare", "kubectl inspect gpushare [OPTIONS] [NODE]"),
+        ("kubectl-inspect-gpu", "kubectl inspect gpu [OPTIONS]"),
+    ],
+)
+def test_the_single_file_has_the_command_of_its_name(
+    name: str, usage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A link to it with the name of a kubectl plugin is that plugin."""
+    monkeypatch.setattr(sys, "argv", [f"/somewhere/{name}", "--help"])
+    with pytest.raises(SystemExit):
+        from_one_file()
+    assert f"Usage: {usage}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

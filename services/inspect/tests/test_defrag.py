@@ -73,7 +73,7 @@ def test_a_second_choice_is_found(run: Run, cluster: FakeCluster) -> None:
     assert [move["name"] for move in document["moves"]] == ["small"]
 
 
-@pytest.mark.parametrize("flags", [(), ("--cards=1", "--units=1"), ("--cards=-1",)])
-def test_one_goal_is_needed(run: Run, scattered: FakeCluster, flags: tuple[str, ...]) -> None:
-    """No goal, or two, is a usage error."""
+@pytest.mark.parametrize("flags", [("--cards=1", "--units=1"), ("--cards=-1",)])
+def test_one_goal_at_most(run: Run, scattered: FakeCluster, flags: tuple[str, ...]) -> None:
+    """Two goals, or less than none, are a usage error."""
     assert run("defrag", *flags, on=scattered).code == 2

@@ -48,6 +48,48 @@ def test_the_fewest_pods_whose_end_would_help(run: Run, crowded: FakeCluster) ->
     ]
 
 
+def reserved(cluster: FakeCluster) -> FakeCluster:
+    """One node with 8 of 15 units free, and a pod of priority 5 that is nominated to it."""
+    cluster.node("n1", cards=[Card(15)]).pod("a", 7, node="n1", index=0)
+    cluster.pod(
+        "first", 6, phase="Pending", spec={"priority": 5}, status={"nominatedNodeName": "n1"}
+    )
+    return cluster
+
+
+@pytest.mark.parametrize("priority", [0, 5])
+def test_capacity_reserved_for_a_nominated_pod_is_not_free(
+    run: Run, cluster: FakeCluster, priority: int
+) -> None:
+    """A pod of the same or a lower priority waits behind it, and reads the name of that pod."""
+    reserved(cluster).pod("waits", 4, phase="Pending", spec={"priority": priority})
+    found = json.loads(run("explain", "pod", "waits", "-o", "json", on=cluster).out)
+    assert found["state"] == "Waiting"
+    assert found["helps"][0] == "n1: capacity is reserved for first, nominated to this node"
+
+
+@pytest.mark.parametrize(("name", "priority"), [("more", 6), ("first", 5)])
+def test_a_nominated_pod_keeps_nothing_from_higher_priority_or_itself(
+    run: Run, cluster: FakeCluster, name: str, priority: int
+) -> None:
+    """The scheduler does not count it for them either."""
+    reserved(cluster)
+    if name == "more":
+        cluster.pod("more", 4, phase="Pending", spec={"priority": priority})
+    found = json.loads(run("explain", "pod", name, "-o", "json", on=cluster).out)
+    assert (found["state"], found["fits"]) == ("Fits", ["n1"])
+
+
+def test_pods_behind_a_nominated_pod_are_listed_so(run: Run, cluster: FakeCluster) -> None:
+    """Equal pods of different priority have different answers in one list."""
+    reserved(cluster)
+    for name, priority in (("behind", 0), ("ahead", 9)):
+        cluster.pod(name, 4, phase="Pending", spec={"priority": priority})
+    pods = json.loads(run("pending", "-o", "json", on=cluster).out)["items"]
+    reasons = {pod["name"]: pod["state"] for pod in pods}
+    assert reasons == {"first": "Fits", "behind": "Waiting", "ahead": "Fits"}
+
+
 def test_a_scheduler_that_never_looked(run: Run, crowded: FakeCluster) -> None:
     """Events at hand, and none from a scheduler: it is named and asked for."""
     crowded.add(event("Pulled", "image is here", pod="a"))

@@ -44,6 +44,7 @@ COMMANDS = {
     "usage-node": ("usage", "--by", "node"),
     "whatif": ("whatif", "-f", "POD", "--replicas", "8"),
     "defrag": ("defrag", "--cards", "2", "-l", "zone=a"),
+    "defrag-evictions": ("defrag",),
     "doctor": ("doctor",),
 }
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nodepods import Kubelet, expected, machine, matcher, plan
@@ -52,6 +53,7 @@ def test_pods_stay_together_and_cards_are_never_over_full(
     assert all(n <= UNITS for n in table.per_device(kubelet.used[Resource.MEM]).values())
 
 
+@pytest.mark.slow
 @given(pods)
 def test_every_plan_that_can_be_kept_is_kept(drawn: list[tuple[list[int], int, bool]]) -> None:
     """Plans that over-fill no GPU: each pod gets the GPU that it was promised."""
@@ -69,6 +71,7 @@ def test_every_plan_that_can_be_kept_is_kept(drawn: list[tuple[list[int], int, b
     assert [admit(kubelet, sizes) for sizes, _ in kept] == [{card} for _, card in kept]
 
 
+@pytest.mark.slow
 @given(pods, st.data())
 def test_looking_at_kubelets_account_at_any_moment_changes_no_match(
     drawn: list[tuple[list[int], int, bool]], data: st.DataObject

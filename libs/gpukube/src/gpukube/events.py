@@ -41,6 +41,7 @@ class ObjectReference(msgspec.Struct, frozen=True, omit_defaults=True, rename="c
     name: str
     namespace: str = ""
     uid: str = ""
+    api_version: str = "v1"
 
 
 class EventSource(msgspec.Struct, frozen=True):
@@ -164,7 +165,7 @@ class EventRecorder:
         return event
 
     async def _write(self, event: _Event) -> None:
-        path = f"/api/v1/namespaces/{_namespace(event.about)}/events"
+        path = event_path(event.about)
         if event.exists and self._source.may_patch:
             body = {"count": event.count, "lastTimestamp": _now(), "message": event.message}
             try:
@@ -175,27 +176,40 @@ class EventRecorder:
                 return
         if event.exists:
             event.name = f"{event.about.name}.{time_ns():x}"
-        await self._client.post(path, msgspec.json.encode(self._body(event)))
+        await self._client.post(path, msgspec.json.encode(_body(event, self._source)))
         event.exists = True
 
-    def _body(self, event: _Event) -> dict[str, object]:
-        source = self._source
-        return {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": event.name, "namespace": _namespace(event.about)},
-            "involvedObject": {"apiVersion": "v1", **msgspec.to_builtins(event.about)},
-            "type": event.type,
-            "reason": event.reason,
-            "message": event.message,
-            "count": event.count,
-            "firstTimestamp": event.first,
-            "lastTimestamp": _now(),
-            "source": {"component": source.component}
-            | ({"host": source.host} if source.host else {}),
-            "reportingComponent": source.component,
-            "reportingInstance": source.instance,
-        }
+
+def event_path(about: ObjectReference) -> str:
+    """Where events about an object are created."""
+    return f"/api/v1/namespaces/{_namespace(about)}/events"
+
+
+def event_body(
+    about: ObjectReference, type_: EventType, reason: str, message: str, source: EventSource
+) -> dict[str, object]:
+    """A new event, for programs that write one themselves."""
+    name = f"{about.name}.{time_ns():x}"
+    text = message[:MESSAGE_LIMIT]
+    return _body(_Event(about, type_, reason, text, _now(), name, count=1), source)
+
+
+def _body(event: _Event, source: EventSource) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": event.name, "namespace": _namespace(event.about)},
+        "involvedObject": {"apiVersion": "v1", **msgspec.to_builtins(event.about)},
+        "type": event.type,
+        "reason": event.reason,
+        "message": event.message,
+        "count": event.count,
+        "firstTimestamp": event.first,
+        "lastTimestamp": _now(),
+        "source": {"component": source.component} | ({"host": source.host} if source.host else {}),
+        "reportingComponent": source.component,
+        "reportingInstance": source.instance,
+    }
 
 
 def _namespace(about: ObjectReference) -> str:

@@ -3,7 +3,7 @@
 :mod:`gpukube.client` makes them over HTTP, :mod:`gpukube.blocking` without an event loop.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -31,6 +31,10 @@ class KubeClient(Protocol):
 
     async def patch(self, path: str, body: Body) -> bytes:
         """Apply a JSON merge patch; ``None`` removes a field."""
+        ...
+
+    async def json_patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> bytes:
+        """Apply a JSON patch (RFC 6902): all of its operations, or none."""
         ...
 
     async def delete(self, path: str) -> bytes:

@@ -26,7 +26,7 @@ HEALTH = {
     "v1": (dra_health_v1_pb2, dra_health_v1_pb2_grpc.DRAResourceHealthStub),
     "v1alpha1": (dra_health_v1alpha1_pb2, dra_health_v1alpha1_pb2_grpc.DRAResourceHealthStub),
 }
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 class DraKubelet:

@@ -6,20 +6,19 @@ has a warning.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Generic, TypeVar
 
-import msgspec
-
+from gpucore.accounting.claims import ClaimAccounts
 from gpucore.units import NodeName
 from gpucore.wire import lists
-from gpucore.wire.errors import WireError
-from gpucore.wire.lists import Page, WatchEvent, WatchEventType
-from gpucore.wire.names import UNHEALTHY_KEY, UNHEALTHY_NAMESPACE
+from gpucore.wire.claim.resource_claims import ResourceClaim, node_of_claim
+from gpucore.wire.claim.resource_slices import PATH, ResourceSlice
+from gpucore.wire.configmaps import ConfigMap, decode_config_map_event, decode_config_maps
+from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_KEY, UNHEALTHY_NAMESPACE
 from gpucore.wire.nodes import Node, kept_by_plugin, unhealthy_node
 from gpucore.wire.pods import Pod
 from gpuextender import metrics
-from gpuextender.claims import handlers as claims
 from gpuextender.settings import ExtenderSettings
 from gpuextender.state import State
 from gpukube.backoff import Backoff
@@ -28,83 +27,7 @@ from gpukube.watch.collection import Collection, EventHandler
 from gpukube.watch.first_list import NODES_PATH, PODS_PATH
 from gpukube.watch.informer import Informer
 
-
-class ConfigMap(msgspec.Struct, frozen=True, gc=False):
-    """One config map, by name within the followed namespace."""
-
-    name: str
-    labels: dict[str, str]
-    data: dict[str, str]
-    resource_version: str
-
-
-class _Metadata(msgspec.Struct, rename="camel", gc=False):
-    name: str = ""
-    labels: dict[str, str] | None = None
-    resource_version: str = ""
-    continue_token: str | None = msgspec.field(name="continue", default=None)
-
-
-class _ConfigMap(msgspec.Struct, gc=False):
-    metadata: _Metadata
-    data: dict[str, str] | None = None
-
-
-class _List(msgspec.Struct):
-    metadata: _Metadata
-    items: list[_ConfigMap] | None = None
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata | None = None
-    data: dict[str, str] | None = None
-    code: int | None = None
-    message: str | None = None
-
-
-class _Line(msgspec.Struct):
-    type: WatchEventType
-    object: _Object
-
-
-_LIST: Final = msgspec.json.Decoder(_List)
-_LINE: Final = msgspec.json.Decoder(_Line)
-
-
-def decode_config_maps(raw: bytes) -> Page[ConfigMap]:
-    """Read a page of a list.
-
-    Raises:
-        WireError: the bytes are no list of config maps.
-    """
-    try:
-        page = _LIST.decode(raw)
-    except msgspec.MsgspecError as error:
-        raise WireError(f"invalid list of config maps: {error}") from error
-    items = tuple(_flat(item.metadata, item.data) for item in page.items or ())
-    return Page(items, page.metadata.resource_version, page.metadata.continue_token or "")
-
-
-def decode_config_map_event(raw: bytes) -> WatchEvent[ConfigMap]:
-    """Read one line of a watch.
-
-    Raises:
-        WireError: the bytes are no event of a config map.
-    """
-    try:
-        line = _LINE.decode(raw)
-    except msgspec.MsgspecError as error:
-        raise WireError(f"no event: {error}") from error
-    metadata = line.object.metadata or _Metadata()
-    if line.type is WatchEventType.ERROR:
-        return WatchEvent(line.type, code=line.object.code or 0, message=line.object.message or "")
-    if line.type is WatchEventType.BOOKMARK:
-        return WatchEvent(line.type, resource_version=metadata.resource_version)
-    return WatchEvent(line.type, _flat(metadata, line.object.data), metadata.resource_version)
-
-
-def _flat(metadata: _Metadata, data: dict[str, str] | None) -> ConfigMap:
-    return ConfigMap(metadata.name, metadata.labels or {}, data or {}, metadata.resource_version)
+T = TypeVar("T")
 
 
 class NodeHandler:
@@ -139,22 +62,26 @@ class PodHandler:
         self._state.pod_gone(item)
 
 
-class PodHandlers:
-    """Pods to several handlers, in order."""
+class Handlers(Generic[T]):
+    """Objects to several handlers, in the order in which these were added."""
 
-    def __init__(self, handlers: Sequence[EventHandler[Pod]]) -> None:
-        self._handlers = handlers
+    def __init__(self, *handlers: EventHandler[T]) -> None:
+        self._handlers = list(handlers)
 
-    def on_replace(self, items: Iterable[Pod]) -> None:
+    def add(self, handler: EventHandler[T]) -> None:
+        """Add one; before the first list only."""
+        self._handlers.append(handler)
+
+    def on_replace(self, items: Iterable[T]) -> None:
         listed = list(items)
         for handler in self._handlers:
             handler.on_replace(listed)
 
-    def on_update(self, item: Pod, line: bytes) -> None:
+    def on_update(self, item: T, line: bytes) -> None:
         for handler in self._handlers:
             handler.on_update(item, line)
 
-    def on_delete(self, item: Pod) -> None:
+    def on_delete(self, item: T) -> None:
         for handler in self._handlers:
             handler.on_delete(item)
 
@@ -212,6 +139,29 @@ CONSTRAINED_PODS: Final = Collection(
     lists.decode_constrained_pod_event,
     version_path="/api/v1/namespaces/default/pods",
 )
+CLAIMS_PATH: Final = "/apis/resource.k8s.io/v1/resourceclaims"
+SLICES: Final = Collection(
+    "resourceslices",
+    PATH,
+    lists.decode_slices,
+    lists.decode_slice_event,
+    params={"fieldSelector": f"spec.driver={CLAIM_DRIVER}"},
+)
+CLAIMS: Final = Collection(
+    "resourceclaims", CLAIMS_PATH, lists.decode_claims, lists.decode_claim_event
+)
+TEMPLATES: Final = Collection(
+    "resourceclaimtemplates",
+    "/apis/resource.k8s.io/v1/resourceclaimtemplates",
+    lists.decode_claim_templates,
+    lists.decode_claim_template_event,
+)
+DEVICE_CLASSES: Final = Collection(
+    "deviceclasses",
+    "/apis/resource.k8s.io/v1/deviceclasses",
+    lists.decode_device_classes,
+    lists.decode_device_class_event,
+)
 _MAPS_PATH: Final = f"/api/v1/namespaces/{UNHEALTHY_NAMESPACE}/configmaps"
 CONFIG_MAPS: Final = Collection(
     "configmaps",
@@ -222,6 +172,68 @@ CONFIG_MAPS: Final = Collection(
 )
 
 
+class SliceHandler:
+    """ResourceSlices into the ledger.
+
+    Args:
+        changed: called with every node whose GPUs may have changed.
+    """
+
+    def __init__(self, accounts: ClaimAccounts, changed: Callable[[NodeName], object]) -> None:
+        self._accounts, self._changed = accounts, changed
+        self._nodes: dict[str, NodeName] = {}
+
+    def on_replace(self, items: Iterable[ResourceSlice]) -> None:
+        listed = list(items)
+        self._accounts.relist_slices(listed)
+        before = set(self._nodes.values())
+        self._nodes = {each.name: NodeName(each.node) for each in listed}
+        for node in before | set(self._nodes.values()):
+            self._changed(node)
+
+    def on_update(self, item: ResourceSlice, line: bytes) -> None:  # noqa: ARG002 - the protocol's
+        self._accounts.slice_changed(item)
+        self._nodes[item.name] = NodeName(item.node)
+        self._changed(NodeName(item.node))
+
+    def on_delete(self, item: ResourceSlice) -> None:
+        self._accounts.slice_gone(item.name)
+        self._nodes.pop(item.name, None)
+        self._changed(NodeName(item.node))
+
+
+class ClaimHandler:
+    """ResourceClaims into the ledger; ``changed`` as of :class:`SliceHandler`."""
+
+    def __init__(
+        self, state: State, accounts: ClaimAccounts, changed: Callable[[NodeName], object]
+    ) -> None:
+        self._ledger, self._accounts, self._changed = state.ledger, accounts, changed
+
+    def on_replace(self, items: Iterable[ResourceClaim]) -> None:
+        before = self._held()
+        self._accounts.relist_claims(items)
+        for node in before | self._held():
+            self._changed(node)
+
+    def on_update(self, item: ResourceClaim, line: bytes) -> None:  # noqa: ARG002 - the protocol's
+        before = self._ledger.allocation(item.uid)
+        self._accounts.claim_changed(item)
+        after = node_of_claim(item, CLAIM_DRIVER)
+        for node in {after, before and before.placement.node} - {None}:
+            self._changed(NodeName(str(node)))
+
+    def on_delete(self, item: ResourceClaim) -> None:
+        before = self._ledger.allocation(item.uid)
+        self._accounts.claim_gone(item.uid)
+        if before is not None:
+            self._changed(before.placement.node)
+
+    def _held(self) -> set[NodeName]:
+        held = (self._ledger.allocation(uid) for uid in self._ledger.claims())
+        return {each.placement.node for each in held if each is not None}
+
+
 class Informers:
     """The informers of one process, and what they count.
 
@@ -230,6 +242,8 @@ class Informers:
 
     Attributes:
         state: what their handlers write.
+        accounts: slices and claims in the ledger of the state.
+        pods, claims: to which further handlers can be added.
         vital: those that readiness depends on.
         all: every one.
         relisted: set whenever all pods were listed.
@@ -243,19 +257,31 @@ class Informers:
     ) -> None:
         self._api, self._silence = api, settings.stale_after * SILENCE_PART
         self.state = State(settings.names, reservation_limit=settings.assume_ttl)
+        self.accounts = ClaimAccounts(self.state.ledger, CLAIM_DRIVER)
+        self.pods = Handlers(PodHandler(self.state), *pods)
+        self.claims = Handlers(ClaimHandler(self.state, self.accounts, self.state.touched))
         self.relisted = asyncio.Event()
         self.vital: list[Informer[Any]] = [
             self._informer(NODES, NodeHandler(self.state)),
             self._informer(
                 PODS if settings.nominate == "off" else CONSTRAINED_PODS,
-                PodHandlers((PodHandler(self.state), *pods)),
+                self.pods,
             ),
         ]
         self.all: list[Informer[Any]] = list(self.vital)
         if settings.unhealthy_configmaps:
             self.all.append(self._informer(CONFIG_MAPS, ConfigMapHandler(self.state)))
         if settings.claims:
-            self.all += [self._informer(*each) for each in claims.handlers(self.state)]
+            self.follow(SLICES, SliceHandler(self.accounts, self.state.touched))
+            self.follow(CLAIMS, self.claims)
+
+    def follow(self, collection: Collection[Any], handler: EventHandler[Any]) -> None:
+        """Follow another collection, which readiness does not depend on."""
+        self.all.append(self._informer(collection, handler))
+
+    async def listed_once(self) -> None:
+        """Wait until every collection was listed once, those of claims included."""
+        await asyncio.gather(*(informer.wait_for_sync() for informer in self.all))
 
     async def synced(self) -> None:
         """Wait until every vital collection was listed once."""

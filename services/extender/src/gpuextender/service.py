@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from gpucore.gang.spread import Rules
 from gpucore.units import NodeName
 from gpuextender import VERSION
+from gpuextender.claims.nominator import ClaimNominator
 from gpuextender.claims.templates import ClaimTemplates
 from gpuextender.health import Readiness
 from gpuextender.housekeeping import (
@@ -28,7 +29,7 @@ from gpuextender.http.readapi import PodQuestions, ReadApi
 from gpuextender.http.routes import SchedulerRoutes
 from gpuextender.http.server import Listeners, stop_on_signal
 from gpuextender.http.views import TopologyInspector
-from gpuextender.informers import Informers
+from gpuextender.informers import DEVICE_CLASSES, TEMPLATES, Informers
 from gpuextender.metrics import LedgerMetrics
 from gpuextender.nomination.nominator import Nominator
 from gpuextender.nomination.rounds import (
@@ -47,7 +48,7 @@ from gpuextender.scheduling.preempt import Preempt
 from gpuextender.scheduling.prioritize import Prioritize
 from gpuextender.scheduling.requeue import Requeue
 from gpuextender.settings import ExtenderSettings
-from gpuextender.webhook import AdmissionWebhook
+from gpuextender.webhook import DEFAULT_SCHEDULER, AdmissionWebhook
 from gpukube.client import KubeClient
 from gpukube.logs import configure_logs
 from gpukube.server.listening import raise_file_limit
@@ -125,6 +126,7 @@ class ExtenderService:
             leadership,
             Adoption(self.state, api, self._nominator.adopt, monotonic),
         )
+        self._for_claims = self._claim_nominator(leadership) if settings.claims else None
         hook = AdmissionWebhook(
             self.state,
             self.health,
@@ -171,7 +173,32 @@ class ExtenderService:
         """The jobs that nominate pending pods."""
         if self._settings.nominate == "off":
             return ()
-        return self._writes.run(), self._rounds.run()
+        claims = () if self._for_claims is None else (self._nominate_for_claims(self._for_claims),)
+        return self._writes.run(), self._rounds.run(), *claims
+
+    def _claim_nominator(self, leadership: Leadership) -> ClaimNominator | None:
+        settings, informers = self._settings, self._informers
+        if settings.nominate == "off":
+            return None
+        found = ClaimNominator(
+            self.state,
+            informers.accounts,
+            self._api,
+            leadership.leads,
+            policy=settings.policy,
+            grouping=self._grouping,
+            limit=settings.nominate_limit,
+            schedulers=(DEFAULT_SCHEDULER, settings.webhook_scheduler),
+        )
+        informers.pods.add(found)
+        informers.claims.add(found.claims)
+        informers.follow(TEMPLATES, found.templates)
+        informers.follow(DEVICE_CLASSES, found.classes)
+        return found
+
+    async def _nominate_for_claims(self, nominator: ClaimNominator) -> None:
+        await self._informers.listed_once()
+        await nominator.run()
 
     def stop(self) -> None:
         """Be unready at once, and gone after the drain."""
@@ -186,7 +213,7 @@ class ExtenderService:
         self.state.add_event_handler(self._node_changed, self.requeue.pod_came)
         if self._settings.nominate != "off" and await evaluates_nominated_first(self._api):
             self.state.asked = self._nominator.asked
-            self.state.candidates.on_change = self._nominator.node_changed
+            self.state.candidates.on_change = self._candidate_changed
             self.requeue.on_refused = self._nominator.refused
         self.health.loaded = True
         ledger = self.state.ledger
@@ -206,11 +233,16 @@ class ExtenderService:
         await asyncio.sleep(self._settings.drain_seconds)
         self.listeners.close()
 
+    def _candidate_changed(self, node: NodeName) -> None:
+        self._nominator.node_changed(node)
+        if self._for_claims is not None:
+            self._for_claims.node_changed(node)
+
     def _node_changed(self, node: NodeName) -> None:
         self._cache.node_changed(node)
         self._filter.node_changed()
         self.requeue.node_changed(node)
-        self._nominator.node_changed(node)
+        self._candidate_changed(node)
         self._gauges.node_changed(node)
         self._tables.node_changed(node)
 

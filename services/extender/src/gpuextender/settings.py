@@ -148,7 +148,8 @@ class ExtenderSettings(BaseSettings):
         Field(
             description="write status.nominatedNodeName, so that kube-scheduler evaluates the best"
             " node first (Kubernetes 1.22 and later): of pods that it refused although a node"
-            " admits them, or also of a backlog of pending pods"
+            " admits them, or also of a backlog of pending pods; with claims of every pod whose"
+            " GPUs are requested by ResourceClaims"
         ),
     ] = "refused"
     nominate_lease: Annotated[
@@ -181,7 +182,8 @@ class ExtenderSettings(BaseSettings):
         bool,
         Field(
             description="read ResourceSlices and ResourceClaims (resource.k8s.io/v1), so that"
-            " metrics and /api/v1 cover GPUs that nodes offer as claims"
+            " metrics and /api/v1 cover GPUs that nodes offer as claims and nodes are nominated for"
+            " pods with claims"
         ),
     ] = False
     claims_convert: Annotated[

@@ -141,10 +141,12 @@ class State:
         self._node_changed(allocation.placement.node)
         return allocation
 
-    def reserve(self, allocation: Allocation) -> None:
-        """Keep a place for a pod of a gang that is to come."""
+    def reserve(self, allocation: Allocation, pod: Pod | None = None) -> None:
+        """Keep a place for a pod of a gang that is to come, or for the claims of ``pod``."""
         self._passing[allocation.uid] = allocation.placement.node
         self._around(allocation.uid, lambda: self.ledger.reserve(allocation))
+        if pod is not None:
+            self._reserve_requests(pod, allocation)
 
     def forget(self, uid: PodUid) -> None:
         """Give back what was assumed or reserved; a gang keeps the place of its member."""

@@ -52,7 +52,7 @@ def half_open(url: str, count: int) -> Iterator[None]:
 def status(url: str, body: bytes | None = None) -> int:
     """The status of a request over a new connection; 0 without an answer."""
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, body), timeout=5) as reply:
+        with urllib.request.urlopen(urllib.request.Request(url, body), timeout=60) as reply:
             return int(reply.status)
     except urllib.error.HTTPError as error:
         with error:

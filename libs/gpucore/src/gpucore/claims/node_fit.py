@@ -21,7 +21,7 @@ from gpucore.claims.device_fit import (
 )
 from gpucore.claims.selectors import Value, attributes_of, excludes_driver, select
 from gpucore.explain.sentences import unit_of
-from gpucore.model import Code, DeviceFitError, FitError
+from gpucore.model import Code, DeviceFitError, FitError, Placement
 from gpucore.units import MIB, GpuIndex, NodeName
 from gpucore.wire.claim.claim_specs import ALL, ClaimSpec, DeviceClass, DeviceConstraint
 from gpucore.wire.claim.devices import SliceDevice
@@ -112,6 +112,30 @@ def refusal(node: ClaimNode, rules: ClaimRules) -> FitError | None:
     return _together(node, needs, devices)
 
 
+def first_fit(node: ClaimNode, rules: ClaimRules) -> Placement | None:
+    """What kube-scheduler allocates on the node, in the node's unit; ``None`` where it cannot.
+
+    It takes the first devices in the order of the slice.
+    """
+    before, needs = devices_of(node.node_info, node.devices), needs_of(rules, node)
+    after = _Search(needs).fitted(before) if needs else None
+    if after is None:
+        return None
+    unit = unit_of(node.node_info)
+    memory, core = dict[GpuIndex, int](), dict[GpuIndex, int]()
+    group = list[GpuIndex]()
+    for old, new in zip(before, after, strict=True):
+        if new.users == old.users:
+            continue
+        if not new.device.shared:
+            group.append(new.index)
+            continue
+        memory[new.index] = unit.units_for(old.free_mib - new.free_mib)
+        if new.core_free < old.core_free:
+            core[new.index] = old.core_free - new.core_free
+    return Placement(node.node_info.name, memory, core, group=tuple(group))
+
+
 def _other_ways(devices: Sequence[Device], need: Need, node: ClaimNode) -> bool:
     unit = unit_of(node.node_info)
     return any(misfit(d, way, unit) is None for way in need.ways[1:] for d in devices)
@@ -178,8 +202,12 @@ class _Search:
 
     def fits(self, devices: list[Device]) -> bool:
         """Every need has its device."""
-        chosen: list[SliceDevice] = []
-        return self._from(0, list(devices), chosen)
+        return self.fitted(devices) is not None
+
+    def fitted(self, devices: list[Device]) -> list[Device] | None:
+        """The devices with what is left once every need has its own; ``None`` without a way."""
+        left = list(devices)
+        return left if self._from(0, left, []) else None
 
     def _from(self, place: int, devices: list[Device], chosen: list[SliceDevice]) -> bool:
         if place == len(self._needs):

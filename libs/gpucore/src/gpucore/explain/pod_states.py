@@ -12,6 +12,7 @@ from gpucore.kubescheduler.candidates import Candidates
 from gpucore.kubescheduler.cluster_policy import ClusterPolicy
 from gpucore.kubescheduler.constraints import UNCONSTRAINED, PodConstraints
 from gpucore.model import FitError, PodRequest
+from gpucore.scheduling.pending_pods import Nominations
 from gpucore.units import NodeName
 from gpucore.wire.pod.scheduler_events import Sightings
 from gpucore.wire.pod.spec import Pod
@@ -62,11 +63,13 @@ class Cluster(msgspec.Struct, frozen=True):
     Attributes:
         ledger: allocations of the whole cluster; a gang is tried on it.
         nodes: every node, by name; they must stay as they are while a question is answered.
+        nominations: waiting pods for which capacity of nodes is reserved; ``None`` for none.
     """
 
     ledger: Ledger
     nodes: Candidates
     policy: ClusterPolicy = ClusterPolicy()
+    nominations: Nominations | None = None
 
 
 class Explanation(msgspec.Struct, frozen=True):

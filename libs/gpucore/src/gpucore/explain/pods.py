@@ -14,7 +14,7 @@ from gpucore.explain.groups import grouped, memory_asked
 from gpucore.explain.placement_reason import why
 from gpucore.explain.pod_states import Cluster, Explanation, PodFacts, PodState
 from gpucore.explain.sentences import placement_sentence, unit_of
-from gpucore.explain.suggestions import suggest
+from gpucore.explain.suggestions import NAMED, suggest
 from gpucore.gang.placement import GangPlacement, Shortage, seat
 from gpucore.gang.sentences import gang_words
 from gpucore.gang.spread import Rules
@@ -114,13 +114,22 @@ def _waiting(
 ) -> Steps[Explanation]:
     pod, nodes = PodRequirements(pod_request, facts.constraints), cluster.nodes
     verdicts: dict[NodeName, FitError | None] = {}
+    kept: dict[NodeName, tuple[FitError, str]] = {}
     for name in nodes.nodes:
         verdicts[name] = nodes.refusal(name, pod)
+        if verdicts[name] is None and (reserved := _reserved(name, facts, pod_request, cluster)):
+            kept[name] = reserved
         yield
-    refused = {name: verdict for name, verdict in verdicts.items() if verdict is not None}
-    fits = tuple(sorted(verdicts.keys() - refused.keys()))
+    others = {name: verdict for name, verdict in verdicts.items() if name not in kept}
+    refused = {name: verdict for name, verdict in others.items() if verdict is not None}
+    fits = tuple(sorted(others.keys() - refused.keys()))
+    refused |= {name: refusal for name, (refusal, _) in kept.items()}
     groups = yield from grouped(refused, nodes.node_infos)
-    helps = yield from suggest(pod, nodes, verdicts, grouping=base.policy.grouping)
+    helps = (
+        [] if fits else [f"{name}: {words}" for name, (_, words) in sorted(kept.items())[:NAMED]]
+    )
+    if others or not kept:
+        helps += yield from suggest(pod, nodes, others, grouping=base.policy.grouping)
     found = msgspec.structs.replace(
         base,
         state=PodState.FITS if fits else PodState.WAITING,
@@ -130,6 +139,16 @@ def _waiting(
         refusals=refused,
     )
     return _with_gang(found, facts, pod_request, cluster)
+
+
+def _reserved(
+    name: NodeName, facts: PodFacts, pod_request: PodRequest, cluster: Cluster
+) -> tuple[FitError, str] | None:
+    """Why a node that has room keeps it for pods that are nominated there."""
+    if not cluster.nominations:
+        return None
+    node_info = cluster.nodes.node_infos.get(name)
+    return cluster.nominations.refusal(node_info, facts.pod, pod_request)
 
 
 def _with_gang(

@@ -6,9 +6,9 @@ the last one, not a look at every node. Ties go to the node that was known first
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.kubescheduler.candidates import PodRequirements
@@ -21,10 +21,10 @@ from gpucore.units import NodeName
 
 KINDS: Final = 64
 Rating = tuple[float, ...]
-RateNode = Callable[[NodeName, PodRequirements], Rating | None]
+Kind = TypeVar("Kind", bound=Hashable)
 
 
-class NodeRanking:
+class NodeRanking(Generic[Kind]):
     """Nodes by kind of pod; the kind least recently used is dropped first.
 
     Args:
@@ -33,10 +33,12 @@ class NodeRanking:
         limit: maximum number of kinds kept.
     """
 
-    def __init__(self, rate_node: RateNode, limit: int = KINDS) -> None:
+    def __init__(
+        self, rate_node: Callable[[NodeName, Kind], Rating | None], limit: int = KINDS
+    ) -> None:
         self._rate_node = rate_node
         self._limit = limit
-        self._kinds: OrderedDict[PodRequirements, _Ranked] = OrderedDict()
+        self._kinds: OrderedDict[Kind, _Ranked] = OrderedDict()
 
     def __len__(self) -> int:
         """How many kinds are kept."""
@@ -51,9 +53,7 @@ class NodeRanking:
         """Keep nothing."""
         self._kinds.clear()
 
-    def refresh(
-        self, kind: PodRequirements, names: Callable[[], Iterable[NodeName]]
-    ) -> Iterator[None]:
+    def refresh(self, kind: Kind, names: Callable[[], Iterable[NodeName]]) -> Iterator[None]:
         """Rate the nodes that changed; the caller may do other work after each.
 
         Args:
@@ -71,13 +71,13 @@ class NodeRanking:
             ranked.enter(name, self._rate_node(name, kind))
             yield
 
-    def admitting(self, kind: PodRequirements) -> list[NodeName]:
+    def admitting(self, kind: Kind) -> list[NodeName]:
         """The nodes that admit a kind that was refreshed."""
         ranked = self._kinds.get(kind)
         return ranked.admitting() if ranked else []
 
     def best(
-        self, kind: PodRequirements, skipped: Callable[[NodeName], bool] = lambda _: False
+        self, kind: Kind, skipped: Callable[[NodeName], bool] = lambda _: False
     ) -> NodeName | None:
         """The best node of a kind that was refreshed; ``None`` where no node admits it.
 

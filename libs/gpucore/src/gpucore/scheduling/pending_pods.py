@@ -10,8 +10,9 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import FitError, PodRequest
 from gpucore.nomination.nominated import NominatedPod, before, refusal_beside
 from gpucore.units import NodeName, PodUid
+from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import Gang, gang_of
-from gpucore.wire.pods import Pod
+from gpucore.wire.pods import Pod, pod_request_of
 
 SEEN_LIMIT: Final = 4096
 """Maximum number of pods that are kept of scheduler requests alone."""
@@ -139,3 +140,13 @@ class Nominations:
     def nodes(self) -> frozenset[NodeName]:
         """Nodes for which a pod is nominated."""
         return frozenset(self._pods)
+
+
+def nominations_of(pods: Iterable[Pod], names: Names) -> Nominations:
+    """The nominations of a cluster whose pods are these, for questions about it."""
+    found = Nominations()
+    for pod in pods:
+        waits = pod.nominated and not (pod.node or pod.finished or pod.terminating)
+        if waits and (pod_request := pod_request_of(pod, names)) is not None:
+            found.note(pod, pod_request)
+    return found

@@ -29,17 +29,25 @@ class ClaimOrder(msgspec.Struct, frozen=True):
     Attributes:
         order: ``plain``, or the policy in whose order the node agent publishes the devices.
         packed: kube-scheduler prefers nodes with little cpu and memory left.
+        nominated: the extender nominates the best node by the policy of ``order``.
     """
 
     order: str
     packed: bool = False
+    nominated: bool = False
 
 
 CLAIM_ORDERS: Final[Mapping[str, ClaimOrder]] = MappingProxyType(
     {
-        f"claims-{order}{suffix}": ClaimOrder(order, packed=packed)
-        for order in (PLAIN, "binpack", "fragmentation")
-        for suffix, packed in (("", False), ("-packed", True))
+        **{
+            f"claims-{order}{suffix}": ClaimOrder(order, packed=packed)
+            for order in (PLAIN, "binpack", "fragmentation")
+            for suffix, packed in (("", False), ("-packed", True))
+        },
+        **{
+            f"claims-{order}-nominated": ClaimOrder(order, nominated=True)
+            for order in ("binpack", "fragmentation")
+        },
     }
 )
 """By the name of the replay policy."""
@@ -58,8 +66,12 @@ class ClaimFit:
         self._totals = {node.name: (node.cpu_milli, node.memory_mib) for node in nodes}
         self._orders: dict[str, tuple[int, Mapping[GpuIndex, int]]] = {}
 
-    def rule(self, host: Host, pod: TracePod) -> Policy:
-        """Devices by their place in the slice, and the host by its cpu and memory."""
+    def rule(self, host: Host, pod: TracePod, policy: Policy) -> Policy:
+        """Devices by their place in the slice, and the host by its cpu and memory.
+
+        Args:
+            policy: rates a nominated host, with the devices that first fit takes there.
+        """
         places, score = self._places(host), self._score(host, pod)
 
         def key(_info: NodeInfo, card: DeviceInfo, _request: PodRequest) -> tuple[float, ...]:
@@ -68,7 +80,12 @@ class ClaimFit:
         def rate(_info: NodeInfo, _request: PodRequest, _at: Placement) -> tuple[float, ...]:
             return (score,)
 
-        return Policy("claims", key, rate)
+        return Policy("claims", key, policy.rate if self._how.nominated else rate)
+
+    @property
+    def policy(self) -> str:
+        """Name of the policy by which nodes are nominated."""
+        return self._how.order
 
     def group(self, host: Host, free: Sequence[GpuIndex], count: int) -> tuple[GpuIndex, ...]:
         """Exclusive GPUs: the first that are free."""

@@ -153,9 +153,12 @@ class _Stage:
 
     def _rule(self, host: Host, pod: TracePod) -> Policy:
         if self._claims is not None:
-            return self._claims.rule(host, pod)
-        if self._policy != "fragmentation":
-            return POLICIES.get(self._policy, POLICIES["binpack"])
+            return self._claims.rule(host, pod, self._policy_of(self._claims.policy, host, pod))
+        return self._policy_of(self._policy, host, pod)
+
+    def _policy_of(self, name: str, host: Host, pod: TracePod) -> Policy:
+        if name != "fragmentation":
+            return POLICIES.get(name, POLICIES["binpack"])
         before = self._workload.on(host.model, host.cpu_milli, host.memory_mib)
         cpu, memory = host.cpu_milli - pod.cpu_milli, host.memory_mib - pod.memory_mib
         return fragmentation_policy(before, self._workload.on(host.model, cpu, memory))

@@ -128,9 +128,15 @@ class Trial:
         other._parent = self
         return other
 
-    def change(self, node_info: NodeInfo) -> None:
-        """Replace the state of a node by another one, computed before."""
+    def change(self, node_info: NodeInfo, node: CandidateNode | None = None) -> None:
+        """Replace the state of a node by another one, computed before.
+
+        Args:
+            node: the input of kube-scheduler's own rules, where that changes as well.
+        """
         self._books[node_info.name] = node_info
+        if node is not None:
+            self._nodes[node_info.name] = node
         self._changed.add(node_info.name)
         for names in self._stale.values():
             names.add(node_info.name)

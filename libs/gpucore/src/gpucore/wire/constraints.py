@@ -30,6 +30,8 @@ KEPT: Final = 4096
 """Amounts and sums that are kept, so that the pods of a template cost one evaluation."""
 SHARED_NAMES: Final = 16
 """Resources of a pod whose requests are kept; more would let odd pods fill the memory."""
+CLAIMS_UNSUPPORTED: Final = "resource claims"
+"""Among the constraints that are not evaluated: :mod:`gpucore.claims` evaluates it."""
 _Key = Annotated[str, msgspec.Meta(max_length=512)]
 
 
@@ -305,7 +307,7 @@ def _unsupported(spec: _Spec) -> Iterator[str]:
     if any(port.host_port for box in boxes for port in box.ports or ()):
         yield "host ports"
     if spec.resource_claims:
-        yield "resource claims"
+        yield CLAIMS_UNSUPPORTED
 
 
 def _preferences(spec: _Spec) -> Iterator[str]:

@@ -2,11 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from gpucore.wire.claim import resource_slices as resourceslices
+from gpucore.wire.claim.claim_specs import (
+    ClaimTemplate,
+    DeviceClass,
+    decode_claim_template,
+    decode_device_class,
+)
 from gpucore.wire.claim.resource_claims import ResourceClaim, decode_claim
 from gpucore.wire.claim.resource_slices import ResourceSlice
 from gpucore.wire.constraints import all_constraints
@@ -17,6 +23,18 @@ from gpucore.wire.pod import spec as podspec
 from gpucore.wire.pod.spec import Pod
 
 T = TypeVar("T")
+
+
+class Versioned(Protocol):
+    """An object of the API server."""
+
+    @property
+    def resource_version(self) -> str:
+        """Of the object."""
+        ...
+
+
+V = TypeVar("V", bound=Versioned)
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
@@ -69,7 +87,7 @@ class _RawList(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-class _RawPodList(msgspec.Struct):
+class _RawItems(msgspec.Struct):
     metadata: _ListMetadata
     items: list[msgspec.Raw] | None = None
 
@@ -82,16 +100,6 @@ class _PodList(msgspec.Struct):
 class _NodeList(msgspec.Struct):
     metadata: _ListMetadata
     items: list[nodespec.NodeObject] | None = None
-
-
-class _SliceList(msgspec.Struct):
-    metadata: _ListMetadata
-    items: list[resourceslices.SliceObject] | None = None
-
-
-class _RawClaimList(msgspec.Struct):
-    metadata: _ListMetadata
-    items: list[msgspec.Raw] | None = None
 
 
 class _Line(msgspec.Struct):
@@ -113,11 +121,9 @@ class _Status(msgspec.Struct):
 
 
 _RAW = msgspec.json.Decoder(_RawList)
-_RAW_PODS = msgspec.json.Decoder(_RawPodList)
+_RAW_ITEMS = msgspec.json.Decoder(_RawItems)
 _PODS = msgspec.json.Decoder(_PodList)
 _NODES = msgspec.json.Decoder(_NodeList)
-_SLICES = msgspec.json.Decoder(_SliceList)
-_CLAIMS = msgspec.json.Decoder(_RawClaimList)
 _LINE = msgspec.json.Decoder(_Line)
 _BOOKMARK = msgspec.json.Decoder(_Bookmark)
 _STATUS = msgspec.json.Decoder(_Status)
@@ -159,11 +165,7 @@ def decode_constrained_pods(raw: bytes) -> Page[Pod]:
     Raises:
         WireError: the bytes are no pod list.
     """
-    try:
-        page = _RAW_PODS.decode(raw)
-    except _BROKEN as error:
-        raise WireError(f"invalid list of pods: {error}") from error
-    return _page(tuple(map(_constrained, page.items or ())), page.metadata)
+    return _raw_page(raw, _constrained)
 
 
 def _constrained(raw: msgspec.Raw) -> Pod:
@@ -189,11 +191,7 @@ def decode_slices(raw: bytes) -> Page[ResourceSlice]:
     Raises:
         WireError: the bytes are no list of ResourceSlices.
     """
-    try:
-        page = _SLICES.decode(raw)
-    except _BROKEN as error:
-        raise WireError(f"no list of ResourceSlices: {error}") from error
-    return _page(tuple(map(resourceslices.flat, page.items or ())), page.metadata)
+    return _raw_page(raw, resourceslices.decode_slice)
 
 
 def decode_claims(raw: bytes) -> Page[ResourceClaim]:
@@ -202,11 +200,33 @@ def decode_claims(raw: bytes) -> Page[ResourceClaim]:
     Raises:
         WireError: the bytes are no list of ResourceClaims.
     """
+    return _raw_page(raw, decode_claim)
+
+
+def decode_claim_templates(raw: bytes) -> Page[ClaimTemplate]:
+    """Read a page of a list of ResourceClaimTemplates.
+
+    Raises:
+        WireError: the bytes are no list of ResourceClaimTemplates.
+    """
+    return _raw_page(raw, decode_claim_template)
+
+
+def decode_device_classes(raw: bytes) -> Page[DeviceClass]:
+    """Read a page of a list of DeviceClasses.
+
+    Raises:
+        WireError: the bytes are no list of DeviceClasses.
+    """
+    return _raw_page(raw, decode_device_class)
+
+
+def _raw_page(raw: bytes, decode: Callable[[msgspec.Raw], T]) -> Page[T]:
     try:
-        page = _CLAIMS.decode(raw)
+        page = _RAW_ITEMS.decode(raw)
     except _BROKEN as error:
-        raise WireError(f"no list of ResourceClaims: {error}") from error
-    return _page(tuple(map(decode_claim, page.items or ())), page.metadata)
+        raise WireError(f"no list: {error}") from error
+    return _page(tuple(map(decode, page.items or ())), page.metadata)
 
 
 def _page(items: tuple[T, ...], metadata: _ListMetadata) -> Page[T]:
@@ -219,7 +239,7 @@ def decode_pod_event(raw: bytes) -> WatchEvent[Pod]:
     Raises:
         WireError: the bytes are no event of a pod.
     """
-    return _pod_event(raw, podspec.decode_pod)
+    return _event(raw, podspec.decode_pod)
 
 
 def decode_constrained_pod_event(raw: bytes) -> WatchEvent[Pod]:
@@ -228,15 +248,7 @@ def decode_constrained_pod_event(raw: bytes) -> WatchEvent[Pod]:
     Raises:
         WireError: the bytes are no event of a pod.
     """
-    return _pod_event(raw, _constrained)
-
-
-def _pod_event(raw: bytes, decode: Callable[[msgspec.Raw], Pod]) -> WatchEvent[Pod]:
-    line = _line(raw)
-    if line.type in {WatchEventType.BOOKMARK, WatchEventType.ERROR}:
-        return _notice(line)
-    pod = decode(line.object)
-    return WatchEvent(line.type, pod, pod.resource_version)
+    return _event(raw, _constrained)
 
 
 def decode_node_event(raw: bytes) -> WatchEvent[Node]:
@@ -245,11 +257,7 @@ def decode_node_event(raw: bytes) -> WatchEvent[Node]:
     Raises:
         WireError: the bytes are no event of a node.
     """
-    line = _line(raw)
-    if line.type in {WatchEventType.BOOKMARK, WatchEventType.ERROR}:
-        return _notice(line)
-    node = nodespec.decode_node(line.object)
-    return WatchEvent(line.type, node, node.resource_version)
+    return _event(raw, nodespec.decode_node)
 
 
 def decode_slice_event(raw: bytes) -> WatchEvent[ResourceSlice]:
@@ -258,11 +266,7 @@ def decode_slice_event(raw: bytes) -> WatchEvent[ResourceSlice]:
     Raises:
         WireError: the bytes are no event of a ResourceSlice.
     """
-    line = _line(raw)
-    if line.type in {WatchEventType.BOOKMARK, WatchEventType.ERROR}:
-        return _notice(line)
-    item = resourceslices.decode_slice(line.object)
-    return WatchEvent(line.type, item, item.resource_version)
+    return _event(raw, resourceslices.decode_slice)
 
 
 def decode_claim_event(raw: bytes) -> WatchEvent[ResourceClaim]:
@@ -271,10 +275,32 @@ def decode_claim_event(raw: bytes) -> WatchEvent[ResourceClaim]:
     Raises:
         WireError: the bytes are no event of a ResourceClaim.
     """
+    return _event(raw, decode_claim)
+
+
+def decode_claim_template_event(raw: bytes) -> WatchEvent[ClaimTemplate]:
+    """Read one line of a watch on ResourceClaimTemplates.
+
+    Raises:
+        WireError: the bytes are no event of a ResourceClaimTemplate.
+    """
+    return _event(raw, decode_claim_template)
+
+
+def decode_device_class_event(raw: bytes) -> WatchEvent[DeviceClass]:
+    """Read one line of a watch on DeviceClasses.
+
+    Raises:
+        WireError: the bytes are no event of a DeviceClass.
+    """
+    return _event(raw, decode_device_class)
+
+
+def _event(raw: bytes, decode: Callable[[msgspec.Raw], V]) -> WatchEvent[V]:
     line = _line(raw)
     if line.type in {WatchEventType.BOOKMARK, WatchEventType.ERROR}:
         return _notice(line)
-    item = decode_claim(line.object)
+    item = decode(line.object)
     return WatchEvent(line.type, item, item.resource_version)
 
 

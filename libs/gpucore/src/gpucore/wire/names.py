@@ -22,6 +22,10 @@ ISOLATION: Final = (
     "gpushare/isolation"  # pod annotation: the isolation mode it demands; node label: its own
 )
 MEMORY_LIMIT: Final = "gpushare/memory-limit"  # pod annotation: most units that it may use
+DEFRAG: Final = "gpushare/defrag"  # pod annotation: whether defragmentation may evict the pod
+DEFRAG_NEVER: Final = "never"
+DEFRAG_ALLOW: Final = "allow"  # though its controller is none that is known to replace pods
+DEFRAG_HISTORY: Final = "gpushare/defrag-history"  # annotation of defrag's Lease: its evictions
 START_TURN: Final = "gpushare/start-turn"  # pod annotation: seconds to start alone on its GPU
 START_TURN_WORDS: Final = "waits for its turn"  # in kubelet's message about such a pod
 KAI_CONTAINER: Final = "nvidia.com/container."  # pod annotations of KAI: then the container's name

@@ -8,6 +8,7 @@ Importing it takes three times as long as all other imports of a command togethe
 import base64
 import os
 import ssl
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Final, TypeVar
@@ -128,7 +129,7 @@ def _file(path: Path) -> _File:
     return msgspec.convert(yaml.load(path.read_bytes(), _LOADER), _File)  # noqa: S506 - a safe one
 
 
-def _only(found: Any) -> Any:
+def _only(found: Iterable[T]) -> T:
     """The one value; no file should have several entries of one name."""
     values = list(found)
     if len(values) != 1:

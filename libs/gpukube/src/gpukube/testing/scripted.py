@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpukube.client import Body
@@ -50,6 +50,9 @@ class ScriptedClient:
 
     async def patch(self, path: str, body: Body) -> bytes:
         return await self._reply("PATCH", path, _decoded(body))
+
+    async def json_patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> bytes:
+        return await self._reply("PATCH", path, list(operations))
 
     async def delete(self, path: str) -> bytes:
         return await self._reply("DELETE", path, None)

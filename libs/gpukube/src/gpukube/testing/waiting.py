@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-WAIT_SECONDS = 45
+WAIT_SECONDS = 120
 """Ends a test that has failed; a busy machine may need many of them."""
 
 

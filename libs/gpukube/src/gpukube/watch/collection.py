@@ -9,6 +9,7 @@ from gpucore.wire.lists import Page, WatchEvent
 
 PROBE: Final = "gpushare-version-probe"
 
+K = TypeVar("K")
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
@@ -78,3 +79,37 @@ class NoObserver:
 
     def failed(self, name: str) -> None:
         """See :class:`InformerObserver`."""
+
+
+class KnownObjects(Generic[K, T]):
+    """The objects of a collection by key; an event handler.
+
+    Args:
+        key: of an object.
+        changed: called after each change, with the object where one was added or changed.
+
+    Attributes:
+        items: by key; always the same mapping.
+    """
+
+    def __init__(self, key: Callable[[T], K], changed: Callable[[T | None], object]) -> None:
+        self._key, self._changed = key, changed
+        self.items: dict[K, T] = {}
+
+    def on_replace(self, items: Iterable[T]) -> None:
+        """These are all."""
+        self.items.clear()
+        self.items.update({self._key(each): each for each in items})
+        for each in self.items.values():
+            self._changed(each)
+        self._changed(None)
+
+    def on_update(self, item: T, line: bytes) -> None:  # noqa: ARG002 - the protocol's
+        """One was added or changed."""
+        self.items[self._key(item)] = item
+        self._changed(item)
+
+    def on_delete(self, item: T) -> None:
+        """One was deleted."""
+        self.items.pop(self._key(item), None)
+        self._changed(None)

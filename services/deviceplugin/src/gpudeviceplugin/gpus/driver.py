@@ -19,6 +19,7 @@ THREADS: Final = 6
 ENUMERATE_SECONDS: Final = 30.0
 PROBE_SECONDS: Final = 3.0
 EVENT_WAIT_MS: Final = 2_000
+STALL_SECONDS: Final = 0.5
 
 
 class DriverTimeoutError(GpuLostError):
@@ -91,14 +92,30 @@ class PatientDriver:
             loop = asyncio.get_running_loop()
             future = loop.run_in_executor(self._pool, question, *arguments)
             try:
-                async with asyncio.timeout(seconds):
-                    return await asyncio.shield(future)
-            except TimeoutError as error:
-                self._hanging.add(about)
-                future.add_done_callback(lambda done: self._answered(about, done))
-                raise DriverTimeoutError(f"{about} did not return within {seconds} s") from error
+                await _wait(future, seconds)
+            finally:
+                if not future.done():
+                    self._hanging.add(about)
+                    future.add_done_callback(lambda done: self._answered(about, done))
+            if not future.done():
+                raise DriverTimeoutError(f"{about} did not return within {seconds} s")
+            return future.result()
 
     def _answered(self, about: str, done: "asyncio.Future[T]") -> None:
         self._hanging.discard(about)
         if not done.cancelled():
             done.exception()  # read, so that a late failure is not reported as lost
+
+
+async def _wait(future: "asyncio.Future[T]", seconds: float) -> None:
+    """Wait for an answer; a second time where this process itself stood still meanwhile.
+
+    A machine that gives this process no time for seconds stops the driver's thread as well: that
+    tells nothing about the GPU.
+    """
+    loop = asyncio.get_running_loop()
+    for _ in range(2):
+        deadline = loop.time() + seconds
+        await asyncio.wait({future}, timeout=seconds)
+        if future.done() or loop.time() < deadline + STALL_SECONDS:
+            return

@@ -95,7 +95,8 @@ class PodQuestions:
             if facts is None:
                 return None
             async with self._copy(slices) as nodes:
-                cluster = Cluster(self._state.ledger, nodes, self._policy)
+                state = self._state
+                cluster = Cluster(state.ledger, nodes, self._policy, state.nominations)
                 found = await slices.finish(explain_pod(facts, cluster))
                 return await slices.finish(pod_explanation(found, cluster))
 

@@ -6,19 +6,19 @@ maps: newer schedulers then do not try it, older ones read the only map they hav
 """
 
 import asyncio
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
 
-from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.template_nodes import template_nodes, template_refusals
 from gpucore.explain.sentences import sentence
 from gpucore.kubescheduler.constraints import PodConstraints
 from gpucore.kubescheduler.node_fit import least_avoided
-from gpucore.model import Code, FitError, PodRequest
+from gpucore.model import Code, PodRequest
 from gpucore.scheduling.best_nodes import best_nodes, node_rating
-from gpucore.scheduling.filter import filter_nodes, fit, is_plain
+from gpucore.scheduling.filter import filter_nodes, is_plain
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.plain_shares import ANY_SHARE, is_plain_share, share_ratings, share_refusal
 from gpucore.topology.grouping import Grouping
@@ -202,7 +202,7 @@ class Filter:
             nodes = None
         elif messages.given(args.nodes):
             items = messages.items_of(args.nodes)
-            fits, statuses = await self._filter(pending, args.pod, list(items))
+            fits, statuses = await self._full(pending, args.pod, items)
             nodes = NodeItems([items[name] for name in fits])
         else:
             return FilterResult(error="cannot get node names")
@@ -212,6 +212,19 @@ class Filter:
             failed_nodes=statuses.failed,
             failed_and_unresolvable_nodes=statuses.unresolvable,
         )
+
+    async def _full(
+        self, pending: UnscheduledPod, raw: msgspec.Raw, items: Mapping[NodeName, msgspec.Raw]
+    ) -> tuple[Sequence[NodeName], FilterStatuses]:
+        """The same for full nodes; an unknown one is judged by its object, and not kept."""
+        templates = template_nodes(self._state.ledger, items)
+        names = [name for name in items if name not in templates]
+        found = messages.NONE_FILTERED
+        if names or not templates:
+            found = await self._filter(pending, raw, names)
+        failed = template_refusals(templates, pending.pod_request)
+        fits = [*found[0], *(name for name in templates if name not in failed)]
+        return fits, found[1].plus({name: FailedNode.of(one) for name, one in failed.items()})
 
     async def _filter(
         self, pending: UnscheduledPod, raw: msgspec.Raw, names: Sequence[NodeName]
@@ -287,8 +300,8 @@ class Filter:
         errors = await self._cache.results(
             ("fit", pod_request),
             others,
-            lambda node: _failed_node(node, pod_request),
-            unknown=_unknown,
+            lambda node: FailedNode.on(node, pod_request),
+            unknown=FailedNode.unknown,
         )
         return failed | {name: one for name, one in zip(others, errors, strict=True) if one}
 
@@ -310,17 +323,3 @@ class Filter:
                 refusal, why = kept
                 found[name] = FailedNode(f"{sentence(refusal)}; {why}", refusal.code)
         return found
-
-
-def _failed_node(node: NodeInfo, pod_request: PodRequest) -> FailedNode | None:
-    """Why the node cannot take ``demand``; ``None`` when it can."""
-    refusal = fit(node, pod_request)
-    return _error_of(refusal) if refusal else None
-
-
-def _unknown(name: NodeName) -> FailedNode:
-    return _error_of(FitError(name, Code.NODE_UNKNOWN, unresolvable=True))
-
-
-def _error_of(refusal: FitError) -> FailedNode:
-    return FailedNode(sentence(refusal), refusal.code, refusal.unresolvable)

@@ -6,12 +6,15 @@ costs nothing. Pods and nodes inside are ordinary API objects, left undecoded as
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from gpucore.model import Code
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.explain.sentences import sentence
+from gpucore.model import Code, FitError, PodRequest
+from gpucore.scheduling.filter import fit
 from gpucore.units import NodeName
 
 _NULL: Final = b"null"
@@ -112,6 +115,22 @@ class FailedNode(msgspec.Struct, frozen=True):
     code: Code
     unresolvable: bool = False
 
+    @classmethod
+    def of(cls, refusal: FitError) -> "FailedNode":
+        """The reason as a scheduler gets it."""
+        return cls(sentence(refusal), refusal.code, refusal.unresolvable)
+
+    @classmethod
+    def on(cls, node: NodeInfo, pod_request: PodRequest) -> "FailedNode | None":
+        """Why this node cannot take a request; ``None`` when it can."""
+        refusal = fit(node, pod_request)
+        return cls.of(refusal) if refusal else None
+
+    @classmethod
+    def unknown(cls, name: NodeName) -> "FailedNode":
+        """There is no such node."""
+        return cls.of(FitError(name, Code.NODE_UNKNOWN, unresolvable=True))
+
 
 class FilterStatuses(msgspec.Struct):
     """Reasons by node.
@@ -134,6 +153,19 @@ class FilterStatuses(msgspec.Struct):
             {node: error.text for node, error in errors.items() if error.unresolvable},
             Counter(error.code for error in errors.values()),
         )
+
+    def plus(self, errors: Mapping[NodeName, FailedNode]) -> "FilterStatuses":
+        """These statuses and those of other nodes."""
+        other = FilterStatuses.of(errors)
+        return FilterStatuses(
+            self.failed | other.failed,
+            self.unresolvable | other.unresolvable,
+            self.counts + other.counts,
+        )
+
+
+NONE_FILTERED: Final[tuple[Sequence[NodeName], FilterStatuses]] = ((), FilterStatuses())
+"""The result for no nodes."""
 
 
 class HostPriority(msgspec.Struct, rename="pascal", gc=False):

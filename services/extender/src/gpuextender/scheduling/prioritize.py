@@ -1,12 +1,14 @@
 """prioritize: a score from 0 to 10 for each node, so that shares pack nodes and not only GPUs.
 
-A node that is unknown, or that does not fit, scores 0, and the others keep their scores. Scores of
-plain shares are kept for all amounts at once, because pods request many amounts; others by request.
+A node that is unknown, or that does not fit, scores 0, and the others keep their scores. An unknown
+node whose full object has an inventory is scored by it. Scores of plain shares are kept for all
+amounts at once, because pods request many amounts; others by request.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.template_nodes import NO_TEMPLATES, template_nodes
 from gpucore.model import PodRequest
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.plain_shares import ANY_SHARE, is_plain_share, share_scores
@@ -45,10 +47,20 @@ class Prioritize:
             args = messages.decode(body, ExtenderArgs)
             names = _names(args)
             pending = self._state.saw(decode_pod(args.pod)) if messages.given(args.pod) else None
+            templates = self._templates(args)
         except (MessageError, WireError):
             return messages.encode([])
         scores = await self._scores(pending, names) if pending else [0] * len(names)
+        if templates and pending and (request := pending.pod_request):
+            own = {name: self._score(node, request) for name, node in templates.items()}
+            scores = [own.get(name, score) for name, score in zip(names, scores, strict=True)]
         return messages.encode(list(map(HostPriority, names, scores)))
+
+    def _templates(self, args: ExtenderArgs) -> Mapping[NodeName, NodeInfo]:
+        """Full nodes that are unknown: they are scored empty, by their own objects."""
+        if messages.given(args.node_names) or not messages.given(args.nodes):
+            return NO_TEMPLATES
+        return template_nodes(self._state.ledger, messages.items_of(args.nodes))
 
     async def warm(self) -> None:
         """Compute beforehand what is requested for pods without a policy."""

@@ -6,6 +6,7 @@ its answer is no (the sentence is on stderr); 2 the command line is wrong.
 """
 
 import os
+import sys
 from importlib import import_module
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -25,6 +26,8 @@ class Lazy(NamedTuple):
     help: str
 
 
+DISTRIBUTIONS: Final = ("gpushare-cli", "gpushare-inspect")
+"""What has this command in it: the wheel of a release, or a member of the repository."""
 COMMANDS: Final = {
     "inspect": Lazy(
         "inspect:inspect", "allocated GPU memory of every GPU (kubectl inspect gpushare)"
@@ -38,7 +41,13 @@ COMMANDS: Final = {
     "usage": Lazy("usage:usage", "GPU memory granted, limited, used and waited for, in groups"),
     "whatif": Lazy("whatif:whatif", "where new pods would be placed"),
     "convert": Lazy("convert:convert", "manifests with shares as manifests with ResourceClaims"),
-    "defrag": Lazy("admin.defrag:defrag", "the fewest pods to move so that GPUs become free"),
+    "defrag": Lazy(
+        "admin.defrag:defrag", "the fewest pods to move, or to evict, so that something larger fits"
+    ),
+    "node-template": Lazy(
+        "admin.node_template:node_template",
+        "what a node group tells an autoscaler, so that it grows from zero",
+    ),
     "doctor": Lazy("admin.doctor:doctor", "check the installation; every finding has a remedy"),
     "serve": Lazy("serving.serve:app", "a model server on a share of a GPU (arena serve)"),
     "snapshot": Lazy(
@@ -111,9 +120,10 @@ app = typer.Typer(cls=LazyGroup, no_args_is_help=True, **PLAIN)
 
 def version() -> None:
     """Print the version of this command."""
-    from importlib.metadata import version as installed  # noqa: PLC0415 - a third of the start
+    from importlib.metadata import distributions  # noqa: PLC0415 - a third of the start
 
-    print(f"gpushare {installed('gpushare-inspect')}")
+    found = next(each for name in DISTRIBUTIONS for each in distributions(name=name))
+    print(f"gpushare {found.version}")
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - the signature is typer's
@@ -145,6 +155,11 @@ def main() -> None:
     app(prog_name="gpushare")
 
 
+def from_one_file() -> None:
+    """The entry of the single file, which may have the name of any of the scripts."""
+    _SCRIPTS.get(sys.argv[0].rpartition("/")[2], main)()
+
+
 def inspect_gpushare() -> None:
     """The console script ``kubectl-inspect-gpushare``, found by kubectl as ``inspect gpushare``."""
     _built(COMMANDS["inspect"], "inspect")(prog_name="kubectl inspect gpushare")
@@ -158,3 +173,10 @@ def inspect_gpushare_v2() -> None:
 def inspect_gpu() -> None:
     """The console script ``kubectl-inspect-gpu``, found by kubectl as ``inspect gpu``."""
     _built(COMMANDS["gpu"], "gpu")(prog_name="kubectl inspect gpu")
+
+
+_SCRIPTS: Final = {
+    "kubectl-inspect-gpushare": inspect_gpushare,
+    "kubectl-inspect-gpushare-v2": inspect_gpushare_v2,
+    "kubectl-inspect-gpu": inspect_gpu,
+}

@@ -38,6 +38,8 @@ class PlacementPolicyName(StrEnum):
     CLAIMS_PLAIN_PACKED = "claims-plain-packed"
     CLAIMS_BINPACK_PACKED = "claims-binpack-packed"
     CLAIMS_FRAGMENTATION_PACKED = "claims-fragmentation-packed"
+    CLAIMS_BINPACK_NOMINATED = "claims-binpack-nominated"
+    CLAIMS_FRAGMENTATION_NOMINATED = "claims-fragmentation-nominated"
 
 
 class Form(StrEnum):

@@ -15,6 +15,7 @@ from gpucore.simulate.documents import WhatIfDoc
 from gpucore.wire.documents import API_VERSION
 from gpuinspect.commands.admin.defrag import DefragPlan
 from gpuinspect.commands.gpu import GpuNodeList
+from gpuinspect.defrag.report import EvictionPlanDoc
 from gpuinspect.documents.doctor import Examination
 from gpuinspect.documents.inspect import NodeShareList
 from gpuinspect.documents.pending import PendingPodList
@@ -33,6 +34,7 @@ DOCUMENTS: Final = {
     "UsageList": UsageList,
     "WhatIf": WhatIfDoc,
     "DefragPlan": DefragPlan,
+    "EvictionPlan": EvictionPlanDoc,
     "Examination": Examination,
     "ServingList": ServingList,
 }

@@ -8,6 +8,7 @@ from gpucore.explain.pods import explain_pod
 from gpucore.gang.members import Member, Members, member_of, members_of
 from gpucore.kubescheduler.candidates import Candidates
 from gpucore.model import PodRequest
+from gpucore.scheduling.pending_pods import nominations_of
 from gpucore.steps import complete
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.pod.gangs import gang_of
@@ -50,7 +51,14 @@ def cluster_of(
     Raises:
         WireError: an amount is no Kubernetes quantity (no API server accepts such an object).
     """
-    return Cluster(ledger, nodes or candidates(snapshot, ledger), policy_of(snapshot, policy))
+    found = nodes or candidates(snapshot, ledger)
+    nominated = nominations_of(snapshot.pods, ledger.names)
+    return Cluster(ledger, found, policy_of(snapshot, policy), nominated)
+
+
+def likeness(pod: Pod) -> tuple[object, ...]:
+    """What else pods need in common for one explanation: whom nominated pods go before."""
+    return (pod.priority, pod.uid if pod.nominated else "")
 
 
 def explain(snapshot: Snapshot, pod: Pod, cluster: Cluster) -> Explanation:

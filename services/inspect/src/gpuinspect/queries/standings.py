@@ -27,7 +27,7 @@ from gpuinspect.cluster.scoped import is_partial
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.state import books
 from gpuinspect.queries.claims import NOTHING, PodClaims
-from gpuinspect.queries.explain import cluster_of, explain
+from gpuinspect.queries.explain import cluster_of, explain, likeness
 
 UNSEEN: Final = "no scheduler has recorded an attempt: check that a scheduler named {} runs"
 UNPLACED: Final = (
@@ -121,7 +121,8 @@ class Standings:
             return explain(self._snapshot, pod, self.cluster)
         gang = gang_of(pod)
         group = (gang.namespace, gang.name) if gang else ()
-        kind = (pod_request, pod_constraints(raw, self._names), pod.scheduler_name, group)
+        constraints = pod_constraints(raw, self._names)
+        kind = (pod_request, constraints, pod.scheduler_name, group, *likeness(pod))
         if kind not in self._alike:
             self._alike[kind] = explain(self._snapshot, pod, self.cluster)
         return self._alike[kind]

@@ -12,7 +12,6 @@ from gpucore.claims.explain import explain_claims
 from gpucore.explain.pod_states import Cluster, Explanation
 from gpucore.kubescheduler.candidates import Candidates
 from gpucore.kubescheduler.cluster_policy import ClusterPolicy
-from gpucore.kubescheduler.constraints import PodConstraints
 from gpucore.model import PodRequest
 from gpucore.scheduling.fragmentation import TYPICAL
 from gpucore.units import NodeName
@@ -26,7 +25,7 @@ from gpuinspect.cluster.candidates import candidates, raw_pod
 from gpuinspect.cluster.schedulers import policy_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.claims import NOTHING, PodClaims
-from gpuinspect.queries.explain import explain
+from gpuinspect.queries.explain import cluster_of, explain, likeness
 from gpuinspect.queries.gpuhealth import UnhealthyGpu, unhealthy_gpus
 from gpuinspect.queries.usage import Figures, UsageReport, grouped
 from gpuinspect.queries.views import ClusterView, NodeSummary
@@ -66,7 +65,7 @@ class Frame:
         self.ledger: Ledger = state.books(snapshot, names)
         self.view: ClusterView = state.shown(self.ledger, snapshot.nodes)
         self._claims = PodClaims(snapshot, self.ledger)
-        self._explained: dict[tuple[PodRequest, PodConstraints, str], Explanation] = {}
+        self._explained: dict[tuple[object, ...], Explanation] = {}
 
     @cached_property
     def waiting(self) -> tuple[tuple[Pod, PodRequest], ...]:
@@ -89,6 +88,10 @@ class Frame:
     def candidates(self) -> Candidates:
         """The nodes as the scheduler sees them."""
         return candidates(self.snapshot, self.ledger)
+
+    @cached_property
+    def _cluster(self) -> Cluster:
+        return cluster_of(self.snapshot, self.ledger, nodes=self.candidates)
 
     @cached_property
     def policy(self) -> ClusterPolicy:
@@ -153,7 +156,7 @@ class Frame:
         if pod_request is NOTHING:
             return self.explain(pod)
         constraints = pod_constraints(raw_pod(self.snapshot, pod), self.ledger.names)
-        kind = (pod_request, constraints, pod.scheduler_name)
+        kind = (pod_request, constraints, pod.scheduler_name, *likeness(pod))
         known = self._explained.get(kind)
         if known is None:
             known = self._explained[kind] = self.explain(pod)
@@ -164,8 +167,7 @@ class Frame:
         facts = self._claims.facts(pod, raw_pod(self.snapshot, pod))
         if facts is not None:
             return explain_claims(facts, self._claims.nodes, self.candidates)
-        cluster = Cluster(self.ledger, self.candidates, self.policy)
-        return explain(self.snapshot, pod, cluster)
+        return explain(self.snapshot, pod, self._cluster)
 
     def shows_the_same(self, other: "Frame") -> bool:
         """Whether all pages would be equal except for their time."""

@@ -82,6 +82,16 @@ class DeviceClass(msgspec.Struct, frozen=True):
     name: str
     selectors: tuple[str, ...] = ()
     extended_resource: str = ""
+    resource_version: str = ""
+
+
+class ClaimTemplate(msgspec.Struct, frozen=True):
+    """A ResourceClaimTemplate: what the claims that are made from it request."""
+
+    namespace: str
+    name: str
+    spec: ClaimSpec
+    resource_version: str = ""
 
 
 class _Cel(msgspec.Struct):
@@ -134,9 +144,10 @@ class _Spec(msgspec.Struct):
     devices: _Devices = msgspec.field(default_factory=_Devices)
 
 
-class _Metadata(msgspec.Struct):
+class _Metadata(msgspec.Struct, rename="camel"):
     name: str = ""
     namespace: str = ""
+    resource_version: str = ""
 
 
 class _Claim(msgspec.Struct):
@@ -180,8 +191,19 @@ def decode_template(raw: bytes | msgspec.Raw) -> tuple[str, str, ClaimSpec]:
     Raises:
         WireError: as :func:`decode_claim_spec`.
     """
+    found = decode_claim_template(raw)
+    return found.namespace, found.name, found.spec
+
+
+def decode_claim_template(raw: bytes | msgspec.Raw) -> ClaimTemplate:
+    """A ResourceClaimTemplate.
+
+    Raises:
+        WireError: as :func:`decode_claim_spec`.
+    """
     found = _decoded(_TEMPLATE, raw, "ResourceClaimTemplate")
-    return found.metadata.namespace, found.metadata.name, _spec(found.spec.spec)
+    meta = found.metadata
+    return ClaimTemplate(meta.namespace, meta.name, _spec(found.spec.spec), meta.resource_version)
 
 
 def decode_device_class(raw: bytes | msgspec.Raw) -> DeviceClass:
@@ -192,8 +214,12 @@ def decode_device_class(raw: bytes | msgspec.Raw) -> DeviceClass:
     """
     found = _decoded(_CLASS, raw, "DeviceClass")
     spec = found.spec
-    selectors = _expressions(spec.selectors)
-    return DeviceClass(found.metadata.name, selectors, spec.extended_resource_name or "")
+    return DeviceClass(
+        found.metadata.name,
+        _expressions(spec.selectors),
+        spec.extended_resource_name or "",
+        found.metadata.resource_version,
+    )
 
 
 def _decoded(decoder: Any, raw: bytes | msgspec.Raw, kind: str) -> Any:

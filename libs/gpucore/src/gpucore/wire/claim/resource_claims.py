@@ -12,6 +12,7 @@ import msgspec
 
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.units import MIB, GpuIndex, NodeName, PodUid
+from gpucore.wire.claim.claim_specs import ClaimSpec, decode_claim_spec
 from gpucore.wire.claim.devices import COMPUTE, MEMORY, MIB_BYTES
 from gpucore.wire.errors import WireError
 from gpucore.wire.pod.spec import Quantity
@@ -55,6 +56,7 @@ class ResourceClaim(msgspec.Struct, frozen=True):
         pods: UID and name of the pods that may use it.
         allocated: kube-scheduler has allocated it.
         configured: drivers to which the claim or its class passes opaque parameters.
+        spec: what it requests; ``None`` where it is allocated or cannot be read.
     """
 
     uid: PodUid
@@ -65,6 +67,7 @@ class ResourceClaim(msgspec.Struct, frozen=True):
     resource_version: str = ""
     allocated: bool = False
     configured: tuple[str, ...] = ()
+    spec: ClaimSpec | None = None
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -143,7 +146,15 @@ def decode_claim(raw: bytes | msgspec.Raw) -> ResourceClaim:
         resource_version=meta.resource_version,
         allocated=status.allocation is not None,
         configured=tuple(dict.fromkeys(opaque)),
+        spec=_spec(raw) if status.allocation is None else None,
     )
+
+
+def _spec(raw: bytes | msgspec.Raw) -> ClaimSpec | None:
+    try:
+        return decode_claim_spec(raw)[2]
+    except WireError:
+        return None
 
 
 def _share(result: _Result) -> DeviceShare:

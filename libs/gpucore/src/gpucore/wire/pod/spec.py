@@ -63,6 +63,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         overhead: of its runtime class, on top of what its containers request.
         constraints: what it requires of its node; ``None`` where that was not read.
         claims: names of its ResourceClaims, those made for extended resources included.
+        claim_templates: names of the ResourceClaimTemplates of its claims.
     """
 
     uid: PodUid
@@ -91,6 +92,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     overhead: Amounts = {}
     constraints: PodConstraints | None = None
     claims: tuple[str, ...] = ()
+    claim_templates: tuple[str, ...] = ()
 
     @property
     def finished(self) -> bool:
@@ -161,6 +163,7 @@ class _Metadata(msgspec.Struct, rename="camel", gc=False):
 
 class _ClaimName(msgspec.Struct, rename="camel", gc=False):
     resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
 
 
 class _Spec(msgspec.Struct, rename="camel", gc=False):
@@ -241,6 +244,7 @@ def flat(pod: PodObject, constraints: PodConstraints | None = None) -> Pod:
         overhead=spec.overhead or {},
         constraints=constraints,
         claims=_claims(spec, status),
+        claim_templates=_templates(spec),
     )
 
 
@@ -249,6 +253,11 @@ def _claims(spec: _Spec, status: _Status) -> tuple[str, ...]:
     found = [*(spec.resource_claims or ()), *(status.resource_claim_statuses or ()), *made]
     names = [each.resource_claim_name for each in found if each.resource_claim_name]
     return tuple(dict.fromkeys(names)) if names else ()
+
+
+def _templates(spec: _Spec) -> tuple[str, ...]:
+    names = [each.resource_claim_template_name for each in spec.resource_claims or ()]
+    return tuple(filter(None, names))
 
 
 def requested(resources: Resources | None) -> Amounts:

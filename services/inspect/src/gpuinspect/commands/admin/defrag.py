@@ -1,4 +1,4 @@
-"""``gpushare defrag``: which pods to move so that something larger fits."""
+"""``gpushare defrag``: which pods to move so that something larger fits, and their evictions."""
 
 import sys
 from typing import Annotated
@@ -6,15 +6,20 @@ from typing import Annotated
 import msgspec
 import typer
 
+from gpucore.defrag.budgets import Budgets
 from gpucore.explain.sentences import unit_of
 from gpucore.simulate.defrag import Goal, MovePlan, defragment
+from gpucore.units import GIB
 from gpucore.wire.documents import API_VERSION
 from gpucore.wire.pods import pod_request_of
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.state import books
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
-from gpuinspect.commands.options.reading import Reader, fail, reading
+from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.commands.options.selecting import Selector, selected
+from gpuinspect.defrag.command import EvictionSettings, run
+from gpuinspect.defrag.report import document
+from gpuinspect.defrag.report import table as evictions
 from gpuinspect.layout.defrag import conclusion
 from gpuinspect.layout.defrag import defrag as table
 
@@ -50,13 +55,95 @@ def defrag(
         int, typer.Option(help="number of memory units to free on one GPU", min=0)
     ] = 0,
     selector: Selector = "",
+    apply: Annotated[
+        bool,
+        typer.Option(
+            "--apply", help="without a goal: evict the pods of the plan, one after the other"
+        ),
+    ] = False,
+    max_evictions: Annotated[
+        int, typer.Option(help="maximum number of evictions in an hour", min=0)
+    ] = Budgets().total,
+    max_per_node: Annotated[
+        int, typer.Option(help="maximum number of evictions on one node in an hour", min=0)
+    ] = Budgets().per_node,
+    max_per_namespace: Annotated[
+        int,
+        typer.Option(
+            help="maximum number of evictions in an hour of pods of one namespace, and for pods"
+            " of one namespace",
+            min=0,
+        ),
+    ] = Budgets().per_namespace,
+    across_namespaces: Annotated[
+        bool,
+        typer.Option(
+            "--across-namespaces",
+            help="evict pods of other namespaces than that of the waiting pod as well",
+        ),
+    ] = False,
+    waited: Annotated[
+        int,
+        typer.Option(
+            help="seconds for which a pod must have waited before pods are evicted for it", min=0
+        ),
+    ] = 120,
+    scheduler: Annotated[
+        str,
+        typer.Option(
+            help="evict only for waiting pods of this scheduler; default: for those of every"
+            " scheduler that may call the extender",
+            metavar="NAME",
+        ),
+    ] = "",
+    lease: Annotated[
+        str,
+        typer.Option(
+            help="Lease that excludes concurrent runs and remembers evictions",
+            metavar="NAMESPACE/NAME",
+        ),
+    ] = "kube-system/gpushare-defrag",
     output: Output = Format.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
-    """Find the fewest pods to move so that GPUs become free; exit code 1 if no move helps."""
-    if bool(cards) == bool(units):
+    """Find the fewest pods to move so that a waiting pod fits, or so that GPUs become free.
+
+    Without --cards and --units: for the first waiting pod that fits by it. With one of them, exit
+    code 1 if no move helps.
+    """
+    if cards or units:
+        if apply:
+            raise typer.BadParameter("--apply takes neither --cards nor --units")
+        _free(reader, Goal(cards, units), selector, output, no_headers=no_headers)
+        return
+    budgets = Budgets(max_evictions, max_per_node, max_per_namespace, across_namespaces)
+    wanted = EvictionSettings(budgets, waited, scheduler, lease, apply=apply)
+    _for_waiting(reader, wanted, output, no_headers=no_headers)
+
+
+def _for_waiting(
+    reader: Reader, wanted: EvictionSettings, output: Format, *, no_headers: bool
+) -> None:
+    report, state = run(reader.source, reader.names, wanted)
+    if output.is_document:
+        emit(document(report), output)
+        return
+    plan = report.found.plan
+    if output is Format.NAME:
+        names_only("pod", (each.pod.name for each in plan.evictions) if plan else ())
+        return
+    unit = unit_of(state.nodes.node_infos[plan.node]) if plan else GIB
+    sys.stdout.write(evictions(report, unit, headers=not no_headers))
+    sys.stdout.flush()
+    for uid, reason in report.found.reasons.items():
+        pod = next(pod for pod in state.waiting if pod.uid == uid)
+        note(f"note: {pod}: {reason}")
+
+
+def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_headers: bool) -> None:
+    """The moves that free GPUs, or units of one GPU."""
+    if goal.cards and goal.units:
         raise typer.BadParameter("give either --cards or --units")
-    goal = Goal(cards, units)
     snapshot = reader.source.read(*COUNTED)
     ledger = books(snapshot, reader.names)
     nodes = selected(snapshot, selector).nodes

@@ -1,0 +1,88 @@
+"""The node that is nominated for a pod with claims: the best by the policy, of all that admit it.
+
+kube-scheduler scores cpu and memory of nodes, and not the GPUs of claims. It evaluates the node in
+``status.nominatedNodeName`` first, and there it allocates the first devices that fit in the order
+of the ResourceSlice. A node is therefore rated with these devices.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from gpucore.claims.device_fit import wanted
+from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, ours
+from gpucore.kubescheduler.constraints import CandidateNode, PodConstraints
+from gpucore.kubescheduler.node_fit import avoided, constraint_refusals
+from gpucore.model import Placement, PodRequest
+from gpucore.scheduling.node_ranking import Rating
+from gpucore.scheduling.policy import rate, resolve
+from gpucore.topology.grouping import Grouping
+from gpucore.wire.claim.claim_specs import ClaimSpec, DeviceClass
+from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
+from gpucore.wire.names import CLAIM_DRIVER
+from gpucore.wire.pod.spec import Pod
+
+_NOTHING: Final = PodRequest(containers=())
+"""The request of a pod whose GPUs are requested by claims."""
+
+
+class ClaimRequirements(msgspec.Struct, frozen=True):
+    """What the claims of a pod request and what it requires of its node; equal for equal pods."""
+
+    specs: tuple[ClaimSpec, ...]
+    constraints: PodConstraints
+
+
+def may_be_nominated(pod: Pod) -> bool:
+    """Whether the pod has claims and nothing else that only kube-scheduler evaluates."""
+    if not (pod.claims or pod.claim_templates) or pod.constraints is None:
+        return False
+    waits = not (pod.node or pod.finished or pod.terminating or pod.gated)
+    return waits and set(pod.constraints.unsupported) <= {CLAIMS_UNSUPPORTED}
+
+
+def requests_only_our_devices(
+    specs: tuple[ClaimSpec, ...], classes: Mapping[str, DeviceClass]
+) -> bool:
+    """Whether every request names classes that are known and are not of other drivers."""
+    choices = [each for spec in specs for request in spec.requests for each in request.choices]
+    return bool(choices) and all(
+        each.device_class in classes and ours(wanted(each, classes, CLAIM_DRIVER))
+        for each in choices
+    )
+
+
+def claim_placement(
+    node: ClaimNode, kind: ClaimRequirements, classes: Mapping[str, DeviceClass]
+) -> Placement | None:
+    """What the claims would hold on the node; ``None`` where they do not fit."""
+    return first_fit(node, ClaimRules(kind.specs, classes))
+
+
+def rate_for_claims(
+    node: ClaimNode,
+    candidate: CandidateNode,
+    kind: ClaimRequirements,
+    classes: Mapping[str, DeviceClass],
+    *,
+    policy: str,
+    grouping: Grouping,
+) -> Rating | None:
+    """How good a node is for the pod; ``None`` where it does not admit it.
+
+    Args:
+        node: GPUs with their devices.
+        candidate: the same node as kube-scheduler's other filters see it.
+        policy: default that the node's label overrules.
+    """
+    if not node.node_info.present:
+        return None
+    if next(constraint_refusals(candidate, kind.constraints), None) is not None:
+        return None
+    placement = claim_placement(node, kind, classes)
+    if placement is None:
+        return None
+    chosen = resolve(node.node_info, _NOTHING, policy)
+    rated = rate(node.node_info, _NOTHING, placement, chosen, grouping=grouping)
+    return -avoided(candidate, kind.constraints), *rated

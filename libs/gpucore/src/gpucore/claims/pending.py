@@ -1,0 +1,96 @@
+"""What pending pods with claims require, as far as templates, claims and classes are known."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from gpucore.claims.nomination import (
+    ClaimRequirements,
+    may_be_nominated,
+    requests_only_our_devices,
+)
+from gpucore.units import PodUid
+from gpucore.wire.claim.claim_specs import ClaimSpec, ClaimTemplate, DeviceClass
+from gpucore.wire.claim.resource_claims import ResourceClaim
+from gpucore.wire.pod.spec import Pod
+
+KINDS: Final = 4096
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+class PendingClaimPods:
+    """The pods that wait for a node and request GPUs by claims.
+
+    Args:
+        templates, claims, classes: all there are; the owner changes these mappings.
+        schedulers: names of the schedulers whose pods count.
+    """
+
+    def __init__(
+        self,
+        templates: Mapping[Key, ClaimTemplate],
+        claims: Mapping[Key, ResourceClaim],
+        classes: Mapping[str, DeviceClass],
+        *,
+        schedulers: frozenset[str],
+    ) -> None:
+        self._templates, self._claims, self._classes = templates, claims, classes
+        self._schedulers = schedulers
+        self._pods: dict[PodUid, Pod] = {}
+        self._kinds: dict[PodUid, ClaimRequirements] = {}
+        self._equal: dict[ClaimRequirements, ClaimRequirements] = {}
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._pods)
+
+    def get(self, uid: PodUid) -> Pod | None:
+        """The pod as it is known now."""
+        return self._pods.get(uid)
+
+    def in_order(self) -> Iterator[Pod]:
+        """Those of the highest priority first, then in the order in which they came."""
+        return iter(sorted(self._pods.values(), key=lambda pod: -pod.priority))
+
+    def put(self, pod: Pod) -> bool:
+        """A pod was added or changed; False where it is not, or no longer, one of these."""
+        if not may_be_nominated(pod) or pod.scheduler_name not in self._schedulers:
+            return False
+        self._pods[pod.uid] = pod
+        return True
+
+    def drop(self, uid: PodUid) -> bool:
+        """The pod is bound or gone; False where it was not one of these."""
+        self._kinds.pop(uid, None)
+        return self._pods.pop(uid, None) is not None
+
+    def kind(self, pod: Pod) -> ClaimRequirements | None:
+        """What the pod requires; the same object for equal pods.
+
+        ``None`` where that is not known, where a claim is allocated already, and where the claims
+        request devices of other drivers as well.
+        """
+        specs, known = self._specs(pod), self._kinds.get(pod.uid)
+        if not specs or pod.constraints is None:
+            return None
+        if not requests_only_our_devices(specs, self._classes):
+            return None
+        if known is not None and known.specs == specs and known.constraints == pod.constraints:
+            return known
+        if len(self._equal) >= KINDS:
+            self._equal.clear()
+        found = ClaimRequirements(specs, pod.constraints)
+        self._kinds[pod.uid] = self._equal.setdefault(found, found)
+        return self._kinds[pod.uid]
+
+    def _specs(self, pod: Pod) -> tuple[ClaimSpec, ...]:
+        """What the claims request; empty where that is not known, or one is allocated.
+
+        Before kube-controller-manager has made the claims, their templates say it.
+        """
+        if not pod.claims:
+            templates = [self._templates.get((pod.namespace, n)) for n in pod.claim_templates]
+            return tuple(each.spec for each in templates if each) if all(templates) else ()
+        claims = [self._claims.get((pod.namespace, name)) for name in pod.claims]
+        specs = [each.spec for each in claims if each is not None and each.spec is not None]
+        return tuple(specs) if len(specs) == len(claims) else ()

@@ -1,0 +1,1 @@
+"""Defragmentation that evicts: which pods may move, for whom, and how many."""

@@ -1,0 +1,263 @@
+"""The fewest evictions after which a pod that waits fits, and every evicted pod fits elsewhere.
+
+Pods that could leave are tried from the fewest up. A set of them is a plan only where what-if, with
+the whole queue of pending pods in kube-scheduler's order and a replacement of each evicted pod
+behind it, places the waiting pod and every replacement. Two pods of one controller never leave
+together. A plan that needs another order may be missed.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from heapq import nsmallest
+from itertools import combinations, islice
+from typing import Final
+
+import msgspec
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.defrag.budgets import Allowance
+from gpucore.defrag.pods import DefragPod, DefragState
+from gpucore.kubescheduler.candidates import Candidates
+from gpucore.model import Code, Placement
+from gpucore.simulate.whatif import Trial
+from gpucore.units import NodeName, PodUid
+
+SETS_OF_A_NODE: Final = 200
+TRIED: Final = 1000
+"""Sets of one waiting pod that are looked at, the smallest first."""
+SIMULATED: Final = 20
+"""Of those, sets with which the queue is placed."""
+MOST_WAITING: Final = 2000
+"""Pods of the queue that are placed; a pod behind them has no plan."""
+KINDS_OF_A_NAMESPACE: Final = 10
+"""Different waiting pods of a namespace for which a plan is looked for."""
+_CURABLE: Final = frozenset({Code.INSUFFICIENT_RESOURCES})
+NO_PLAN: Final = "no permitted evictions make it fit and leave a place for every evicted pod"
+SERVED: Final = "pods were evicted for it within the last hour"
+TOO_MANY: Final = "too many different pods of its namespace wait"
+LAST: Final = "~"
+"""Behind every time of creation."""
+
+
+class Eviction(msgspec.Struct, frozen=True):
+    """One pod to evict, where its GPUs are, and where what-if places its replacement."""
+
+    pod: DefragPod
+    origin: Placement
+    to: Placement
+
+
+class EvictionPlan(msgspec.Struct, frozen=True):
+    """What to evict for one waiting pod.
+
+    Attributes:
+        placement: where the waiting pod fits then.
+        pods_of: pods of each evicted pod's controller before the first eviction.
+    """
+
+    waiting: DefragPod
+    placement: Placement
+    evictions: tuple[Eviction, ...]
+    pods_of: Mapping[str, int] = {}
+
+    @property
+    def node(self) -> NodeName:
+        """The node of all evicted pods."""
+        return NodeName(self.evictions[0].pod.node)
+
+
+class PlanSearch(msgspec.Struct, frozen=True):
+    """The answer: a plan, or why there is none for each waiting pod, by UID."""
+
+    plan: EvictionPlan | None = None
+    reasons: Mapping[PodUid, str] = {}
+
+
+class _Set(msgspec.Struct, frozen=True, order=True):
+    """Pods of a node that could leave; ordered by number, then by the memory they hold."""
+
+    pods: int
+    units: int
+    node: NodeName
+    uids: tuple[PodUid, ...]
+
+
+def find_plan(state: DefragState, allowance: Allowance) -> PlanSearch:
+    """The plan for the first waiting pod in the queue that has one."""
+    reasons: dict[PodUid, str] = {}
+    kinds: dict[str, dict[object, str]] = {}
+    base = _trial(state)
+    for pod in state.waiting[:MOST_WAITING]:
+        kind = (pod.pod_request, pod.constraints, pod.priority)
+        tried = kinds.setdefault(pod.namespace, {})
+        if pod.obstacle or allowance.served(pod.uid):
+            reasons[pod.uid] = pod.obstacle or SERVED
+        elif kind in tried or len(tried) == KINDS_OF_A_NAMESPACE:
+            reasons[pod.uid] = tried.get(kind, TOO_MANY)
+        elif fitting := fitting_node(state.nodes, pod):
+            reasons[pod.uid] = tried[kind] = f"it fits node {fitting} already"
+        elif (plan := _plan_for(pod, state, allowance, base)) is not None:
+            return PlanSearch(plan, reasons)
+        else:
+            reasons[pod.uid] = tried[kind] = NO_PLAN
+    return PlanSearch(None, reasons)
+
+
+def permitted(waiting: DefragPod, pod: DefragPod, allowance: Allowance) -> bool:
+    """Whether a running pod may be evicted for a waiting one."""
+    across = allowance.budgets.across_namespaces
+    return (
+        not pod.obstacle
+        and pod.priority <= waiting.priority
+        and (across or pod.namespace == waiting.namespace)
+        and not allowance.disturbed(pod.owner)
+    )
+
+
+def simulate(
+    state: DefragState,
+    waiting: DefragPod,
+    gone: Collection[PodUid],
+    replaced: Sequence[DefragPod],
+    *,
+    pending: Collection[PodUid] = (),
+    base: Trial | None = None,
+) -> dict[PodUid, Placement] | None:
+    """Where what-if places a waiting pod and replacements once pods are gone.
+
+    Args:
+        gone: pods that leave their node.
+        replaced: those of them whose replacement does not exist yet and has to be placed.
+        pending: other waiting pods that have to be placed.
+        base: results of the state as it is, which are used.
+
+    Returns:
+        Their placements by UID (a replacement by that of its predecessor), or ``None`` where one
+        of them fits nowhere.
+    """
+    trial = (base or _trial(state)).branch()
+    names = {state.running[uid].node for uid in gone if uid in state.running}
+    for name in sorted(names & state.nodes.nodes.keys()):
+        _take_away(trial, state.nodes, name, gone)
+    behind = [msgspec.structs.replace(pod, creation=LAST + pod.creation) for pod in replaced]
+    missing = {waiting.uid, *pending, *(pod.uid for pod in replaced)}
+    placed: dict[PodUid, Placement] = {}
+    for pod in sorted([*state.waiting[:MOST_WAITING], *behind], key=lambda one: one.queue_key):
+        outcome = trial.grant(pod.wish)
+        if pod.uid not in missing:
+            continue
+        if outcome.placement is None:
+            return None
+        placed[pod.uid] = outcome.placement
+        missing.discard(pod.uid)
+        if not missing:
+            return placed
+    return None
+
+
+def _trial(state: DefragState) -> Trial:
+    policy = state.policy
+    cluster = state.nodes
+    return Trial(cluster.node_infos, policy.name, grouping=policy.grouping, nodes=cluster.nodes)
+
+
+def _take_away(trial: Trial, cluster: Candidates, name: NodeName, gone: Collection[PodUid]) -> None:
+    node_info, node = cluster.node_infos[name].copy(), cluster.nodes[name]
+    for uid in gone:
+        if uid in node_info.allocations:
+            node_info.drop(uid)
+            node = node.plus(cluster.requests.get(uid, ()), pods=-1)
+    trial.change(node_info, node)
+
+
+def fitting_node(cluster: Candidates, pod: DefragPod) -> str:
+    """A node that the pod fits now; empty for none."""
+    fits = (n for n in cluster.nodes if cluster.refusal(n, pod.requirements) is None)
+    return next(fits, "")
+
+
+def _plan_for(
+    pod: DefragPod, state: DefragState, allowance: Allowance, base: Trial
+) -> EvictionPlan | None:
+    sets = (one for name in state.nodes.nodes for one in _sets(pod, state, allowance, name))
+    simulated = 0
+    for chosen in nsmallest(TRIED, sets):
+        evicted = [state.running[uid] for uid in chosen.uids]
+        if not allowance.allows([one.namespace for one in evicted]):
+            continue
+        if state.nodes.admits_without(chosen.node, pod.requirements, chosen.uids) is None:
+            continue
+        if simulated == SIMULATED:
+            return None
+        simulated += 1
+        placed = simulate(state, pod, chosen.uids, evicted, base=base)
+        if placed is not None:
+            return _plan(pod, state, evicted, placed)
+    return None
+
+
+def _plan(
+    pod: DefragPod,
+    state: DefragState,
+    evicted: Sequence[DefragPod],
+    placed: Mapping[PodUid, Placement],
+) -> EvictionPlan:
+    evictions = tuple(
+        Eviction(one, origin_of(state, one), placed[one.uid])
+        for one in sorted(evicted, key=lambda one: (-one.pod_request.mem, str(one)))
+    )
+    pods_of = {one.owner: state.pods_of.get(one.owner, 0) for one in evicted}
+    return EvictionPlan(pod, placed[pod.uid], evictions, pods_of)
+
+
+def origin_of(state: DefragState, pod: DefragPod) -> Placement:
+    """Where a bound pod has its GPUs."""
+    return state.nodes.node_infos[pod.node].allocations[pod.uid].placement
+
+
+def _sets(
+    pod: DefragPod, state: DefragState, allowance: Allowance, name: NodeName
+) -> Iterator[_Set]:
+    """Pods of one node that may leave, of one GPU for a share and of several for exclusive GPUs."""
+    most = allowance.most(name, pod.namespace)
+    if not most or not _usable(pod, state.nodes, name):
+        return
+    node_info = state.nodes.node_infos[name]
+    mine = [
+        uid
+        for uid in node_info.allocations
+        if uid in state.running and permitted(pod, state.running[uid], allowance)
+    ]
+    groups = _of_gpus if pod.pod_request.gpus else _of_one_gpu
+    for uids in islice(groups(node_info, frozenset(mine), pod, most), SETS_OF_A_NODE):
+        owners = {state.running[uid].owner for uid in uids}
+        if len(owners) == len(uids):
+            held = sum(sum(node_info.allocations[uid].placement.mem.values()) for uid in uids)
+            yield _Set(len(uids), held, name, uids)
+
+
+def _usable(pod: DefragPod, cluster: Candidates, name: NodeName) -> bool:
+    refusals = cluster.blockers(name, pod.requirements)
+    return all(one.code in _CURABLE and not one.unresolvable for one in refusals)
+
+
+def _of_one_gpu(
+    node_info: NodeInfo, mine: Collection[PodUid], _: DefragPod, most: int
+) -> Iterator[tuple[PodUid, ...]]:
+    """Sets of pods on one GPU, small ones of all GPUs before larger ones."""
+    crowds = [sorted(set(card.holders) & set(mine)) for card in node_info.cards.values()]
+    for size in range(1, most + 1):
+        for crowd in crowds:
+            yield from combinations(crowd, size)
+
+
+def _of_gpus(
+    node_info: NodeInfo, mine: Collection[PodUid], pod: DefragPod, most: int
+) -> Iterator[tuple[PodUid, ...]]:
+    """All pods of as many GPUs as the pod requests, those with the fewest pods first."""
+    cards = [card for card in node_info.cards.values() if card.gpu is not None and card.healthy]
+    cards = [card for card in cards if set(card.holders) <= set(mine)]
+    cards.sort(key=lambda card: (len(card.holders), card.used, card.index))
+    for chosen in combinations(cards, pod.pod_request.gpus):
+        uids = tuple(dict.fromkeys(uid for card in chosen for uid in card.holders))
+        if 0 < len(uids) <= most:
+            yield uids

@@ -1,0 +1,130 @@
+"""The pods that defragmentation looks at: those that wait, and those that may be evicted.
+
+A pod is evicted only where its controller creates another one that the plan can place. Whatever a
+tenant writes into a pod decides about that pod alone.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from gpucore.kubescheduler.candidates import Candidates, PodRequirements
+from gpucore.kubescheduler.cluster_policy import ClusterPolicy
+from gpucore.kubescheduler.constraints import UNCONSTRAINED, PodConstraints
+from gpucore.model import PodRequest
+from gpucore.simulate.whatif import WhatIfPod
+from gpucore.units import NodeName, PodUid
+from gpucore.wire.names import DEFRAG, DEFRAG_ALLOW, DEFRAG_NEVER
+from gpucore.wire.pod.controllers import Controller
+from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pod.spec import Pod
+
+RECREATING: Final = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
+"""Controllers that replace an evicted pod, and whose pods do not lose finished work by it."""
+NODE_BOUND: Final = frozenset({"DaemonSet", "Node"})
+"""Controllers whose pods return to the same node."""
+
+
+class DefragPod(msgspec.Struct, frozen=True):
+    """A pod that requests GPUs.
+
+    Attributes:
+        owner: UID of its controller; empty for none.
+        controller: of a bound pod, as its object names it.
+        creation: RFC 3339 time.
+        node: where it is bound; empty while it waits.
+        resource_version: of the object that was read.
+        obstacle: why it takes no part, as a sentence's end; empty where it does.
+    """
+
+    uid: PodUid
+    namespace: str
+    name: str
+    pod_request: PodRequest
+    constraints: PodConstraints = UNCONSTRAINED
+    priority: int = 0
+    creation: str = ""
+    owner: str = ""
+    node: NodeName = NodeName("")
+    resource_version: str = ""
+    obstacle: str = ""
+    controller: Controller | None = None
+
+    @property
+    def requirements(self) -> PodRequirements:
+        """What it requires of a node."""
+        return PodRequirements(self.pod_request, self.constraints)
+
+    @property
+    def wish(self) -> WhatIfPod:
+        """It, or the pod that replaces it, in a what-if question."""
+        return WhatIfPod(self.uid, self.pod_request, self.constraints)
+
+    @property
+    def queue_key(self) -> tuple[int, str, str, str]:
+        """Its place in kube-scheduler's queue: by priority, then by age."""
+        return -self.priority, self.creation, self.namespace, self.name
+
+    def __str__(self) -> str:
+        """Namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+
+class DefragState(msgspec.Struct, frozen=True):
+    """What is known of the cluster at one moment.
+
+    Attributes:
+        nodes: every node.
+        waiting: pods without a node that a scheduler may place, in the order of the queue.
+        running: bound pods by UID.
+        pods_of: pods of each controller that are not being deleted, by its UID.
+        leaving: UIDs of pods that are being deleted.
+        policy: of the extender.
+    """
+
+    nodes: Candidates
+    waiting: tuple[DefragPod, ...] = ()
+    running: Mapping[PodUid, DefragPod] = {}
+    pods_of: Mapping[str, int] = {}
+    leaving: frozenset[PodUid] = frozenset()
+    policy: ClusterPolicy = ClusterPolicy()
+
+
+def waiting_obstacle(pod: Pod, constraints: PodConstraints, unseen: str = "") -> str:
+    """Why no pod is moved for a pod that waits; empty where pods may be.
+
+    Args:
+        unseen: why no scheduler that calls the extender sees it.
+    """
+    if unseen:
+        return unseen
+    if gang_of(pod) is not None:
+        return "it belongs to a gang, for which nothing is moved"
+    if constraints.unsupported:
+        return f"what-if does not evaluate its {', '.join(constraints.unsupported)}"
+    return ""
+
+
+def running_obstacle(pod: Pod, controller: Controller | None, constraints: PodConstraints) -> str:
+    """Why a bound pod stays where it is; empty where it may be evicted."""
+    if pod.finished or pod.terminating or pod.phase != "Running":
+        return "it is not running"
+    if gang_of(pod) is not None:
+        return "it belongs to a gang, which is never moved in part"
+    if constraints.unsupported:
+        return f"what-if does not evaluate its {', '.join(constraints.unsupported)}"
+    return _kept(pod.annotations.get(DEFRAG, ""), controller)
+
+
+def _kept(wish: str, controller: Controller | None) -> str:
+    """Why a pod with this annotation and controller stays; empty where it may be evicted."""
+    if wish == DEFRAG_NEVER:
+        return f"its annotation {DEFRAG} is {DEFRAG_NEVER}"
+    if controller is None:
+        return "no controller creates it again"
+    if controller.kind in NODE_BOUND:
+        return f"its {controller.kind} creates it again on the same node"
+    if controller.kind not in RECREATING and wish != DEFRAG_ALLOW:
+        return f"its {controller.kind} may lose work; allow it with {DEFRAG}={DEFRAG_ALLOW}"
+    return ""

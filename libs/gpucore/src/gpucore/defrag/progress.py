@@ -1,0 +1,75 @@
+"""Whether a plan still holds before its next eviction, judged on the cluster as it is then.
+
+Evicted pods may still be there, being deleted, and their replacements may be missing, pending or
+placed. The plan holds while the waiting pod waits and fits nowhere, the pods that are left to evict
+are where they were, and what-if still places the waiting pod and every replacement.
+"""
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from gpucore.defrag.planning import Eviction, EvictionPlan, fitting_node, origin_of, simulate
+from gpucore.defrag.pods import DefragPod, DefragState
+from gpucore.units import PodUid
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """Why nothing more is evicted; empty where the plan goes on.
+
+    Attributes:
+        done: the waiting pod needs no further eviction.
+    """
+
+    reason: str = ""
+    done: bool = False
+
+
+def judge(plan: EvictionPlan, evicted: Collection[PodUid], state: DefragState) -> Judgement:
+    """Whether to evict the next pod of a plan.
+
+    Args:
+        evicted: UIDs of those that this plan has evicted.
+        state: read after the last eviction.
+    """
+    waiting = next((pod for pod in state.waiting if pod.uid == plan.waiting.uid), None)
+    if waiting is None:
+        return Judgement(f"{plan.waiting} does not wait any more", done=True)
+    if waiting.obstacle or waiting.pod_request != plan.waiting.pod_request:
+        return Judgement(f"{waiting} has changed")
+    if fitting_node(state.nodes, waiting):
+        return Judgement(f"{waiting} fits already", done=True)
+    left = [one for one in plan.evictions if one.pod.uid not in evicted]
+    for each in left:
+        if reason := _moved(each, state):
+            return Judgement(reason)
+    gone = [one.pod.uid for one in plan.evictions]
+    owners = {one.pod.owner for one in plan.evictions if one.pod.uid in evicted}
+    pending = [pod.uid for pod in state.waiting if pod.owner in owners]
+    replaced = [*(one.pod for one in left), *_without_replacement(plan, evicted, state)]
+    if simulate(state, waiting, gone, replaced, pending=pending) is None:
+        return Judgement("what-if does not place every pod of the plan any more")
+    return Judgement()
+
+
+def _moved(eviction: Eviction, state: DefragState) -> str:
+    now = state.running.get(eviction.pod.uid)
+    if now is None:
+        return f"{eviction.pod} is gone"
+    if now.obstacle:
+        return f"{now} stays: {now.obstacle}"
+    if now.node != eviction.pod.node or origin_of(state, now) != eviction.origin:
+        return f"{now} has other GPUs than planned"
+    return ""
+
+
+def _without_replacement(
+    plan: EvictionPlan, evicted: Collection[PodUid], state: DefragState
+) -> Sequence[DefragPod]:
+    """Evicted pods whose controller has not created another pod yet."""
+    return [
+        one.pod
+        for one in plan.evictions
+        if one.pod.uid in evicted
+        and state.pods_of.get(one.pod.owner, 0) < plan.pods_of.get(one.pod.owner, 0)
+    ]

@@ -1,0 +1,200 @@
+"""Which pods are evicted for a waiting pod: the fewest, within all limits, and only for a fit."""
+
+import hypothesis.strategies as st
+import msgspec
+import pytest
+from defragclusters import held, state, waits
+from hypothesis import given, settings
+
+from gpucore.defrag.budgets import Allowance, Budgets, PastEviction, recent
+from gpucore.defrag.planning import EvictionPlan, find_plan, simulate
+from gpucore.defrag.pods import DefragPod, DefragState
+from gpucore.units import NodeName, PodUid
+
+FREE = Allowance(Budgets())
+ACROSS = Budgets(across_namespaces=True)
+
+
+def scattered(*more: DefragPod, **of_small: object) -> DefragState:
+    """12 units are free on no GPU, but would be once ``small`` went to another one."""
+    return state(
+        ("n1", "n2"),
+        held("big", 10, "n1", 0, obstacle="stays"),
+        held("small", 6, "n1", 1, **of_small),
+        held("x", 9, "n2", 0, obstacle="stays"),
+        held("y", 9, "n2", 1, obstacle="stays"),
+        *(more or (waits("w", 12),)),
+    )
+
+
+def names(plan: EvictionPlan | None) -> list[str]:
+    """The evicted pods."""
+    return [one.pod.name for one in plan.evictions] if plan else []
+
+
+def test_the_fewest_pods_are_evicted_and_each_has_another_place() -> None:
+    """One small pod leaves; what-if places the waiting pod and the pod that replaces it."""
+    plan = find_plan(scattered(), FREE).plan
+    assert plan is not None
+    assert names(plan) == ["small"]
+    assert (plan.placement.node, dict(plan.placement.mem)) == ("n1", {1: 12})
+    assert plan.evictions[0].to.node in {"n1", "n2"}
+
+
+def test_a_pod_that_fits_has_nobody_evicted() -> None:
+    """Its scheduler only has to try it."""
+    found = find_plan(scattered(waits("w", 7)), FREE)
+    assert found.plan is None
+    assert found.reasons["w"].startswith("it fits node n")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"namespace": "other"},
+        {"priority": 1},
+        {"obstacle": "its annotation gpushare/defrag is never"},
+    ],
+    ids=["other namespace", "higher priority", "opted out"],
+)
+def test_pods_that_may_not_be_evicted_stay(fields: dict[str, object]) -> None:
+    """Not another namespace's pod, not one of higher priority, not one that opted out."""
+    assert find_plan(scattered(**fields), FREE).plan is None
+
+
+def test_an_operator_may_allow_other_namespaces() -> None:
+    """Then pods of other namespaces move too, still none of a higher priority."""
+    assert names(find_plan(scattered(namespace="other"), Allowance(ACROSS)).plan) == ["small"]
+    above = scattered(namespace="other", priority=1)
+    assert find_plan(above, Allowance(ACROSS)).plan is None
+
+
+def test_exclusive_gpus_are_emptied() -> None:
+    """All pods of a GPU leave for a pod that requests the GPU."""
+    cluster = state(
+        ("n1", "n2"),
+        held("a", 4, "n1", 0),
+        held("b", 3, "n1", 1),
+        held("c", 2, "n1", 1),
+        held("d", 3, "n2", 0),
+        held("e", 1, "n2", 1),
+        waits("w", 0, gpus=1),
+    )
+    assert names(find_plan(cluster, FREE).plan) == ["e"]
+
+
+def test_two_pods_of_a_controller_do_not_leave_together() -> None:
+    """So that a workload never loses two pods at once."""
+
+    def with_owners(first: str, second: str) -> DefragState:
+        return state(
+            ("n1", "n2"),
+            held("a", 15, "n1", 0),
+            held("b", 8, "n1", 1, owner=first),
+            held("c", 8, "n1", 1, owner=second),
+            held("d", 8, "n2", 0, obstacle="stays"),
+            held("e", 8, "n2", 1, obstacle="stays"),
+            waits("w", 16),
+        )
+
+    assert names(find_plan(with_owners("one", "two"), FREE).plan) == ["b", "c"]
+    assert find_plan(with_owners("same", "same"), FREE).plan is None
+
+
+def test_a_pod_ahead_in_the_queue_that_would_take_the_room_spoils_the_plan() -> None:
+    """What-if places the whole queue in its order, not the one pod alone."""
+    ahead = waits("ahead", 11, priority=5, obstacle="it belongs to a gang")
+    assert find_plan(scattered(ahead, waits("w", 12)), FREE).plan is None
+
+
+def test_budgets_hold_over_runs() -> None:
+    """Evictions of the last hour count, whoever requested them."""
+    past = PastEviction(100, NodeName("n9"), "team", PodUid("p"), "rs", PodUid("v"), "team")
+    assert find_plan(scattered(), Allowance(Budgets(total=1))).plan is not None
+    for budgets in (Budgets(total=1), Budgets(per_namespace=1)):
+        assert find_plan(scattered(), Allowance(budgets, [past])).plan is None
+    there = msgspec.structs.replace(past, node=NodeName("n1"))
+    assert find_plan(scattered(), Allowance(Budgets(per_node=1), [there])).plan is None
+    assert find_plan(scattered(), Allowance(Budgets(per_node=1), [past])).plan is not None
+
+
+def test_neither_a_served_pod_nor_a_disturbed_workload_comes_again() -> None:
+    """A pod that another one overtakes does not have pods evicted again and again."""
+    past = PastEviction(100, NodeName("n9"), "x", PodUid("p"), "rs", PodUid("w"), "y")
+    assert find_plan(scattered(), Allowance(Budgets(), [past])).plan is None
+    lost = msgspec.structs.replace(past, waiting=PodUid("v"), owner="rs-small")
+    assert find_plan(scattered(), Allowance(Budgets(), [lost])).plan is None
+
+
+def test_the_history_is_that_of_the_last_hour() -> None:
+    """Older evictions no longer count; those of a clock ahead do."""
+    past = PastEviction(100, NodeName("n"), "x", PodUid("p"), "rs", PodUid("w"), "y")
+    assert recent([past], 3699) == (past,)
+    assert recent([past], 3700) == ()
+    assert recent([past], 50) == (past,)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> DefragState:
+    """Three nodes with running pods that fit, and pending pods."""
+    room = {(node, gpu): 16 for node in ("n1", "n2", "n3") for gpu in (0, 1)}
+    pods = []
+    namespaces, priorities = st.sampled_from(("team", "other")), st.integers(0, 2)
+    for number in range(draw(st.integers(2, 12))):
+        place = draw(st.sampled_from(sorted(room)))
+        units = draw(st.integers(1, 9))
+        if units > room[place]:
+            continue
+        room[place] -= units
+        pods.append(
+            held(
+                f"p{number}",
+                units,
+                *place,
+                namespace=draw(namespaces),
+                priority=draw(priorities),
+                owner=draw(st.sampled_from((f"rs{number}", "shared"))),
+                obstacle=draw(st.sampled_from(("", "", "", "stays"))),
+            )
+        )
+    for number in range(draw(st.integers(1, 3))):
+        units = draw(st.integers(8, 16))
+        gpus = draw(st.sampled_from((0, 0, 1)))
+        pods.append(
+            waits(
+                f"w{number}",
+                0 if gpus else units,
+                gpus=gpus,
+                namespace=draw(namespaces),
+                priority=draw(priorities),
+            )
+        )
+    return state(("n1", "n2", "n3"), *pods)
+
+
+@settings(max_examples=300)
+@given(clusters(), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3), st.booleans())
+def test_no_plan_breaks_a_rule(
+    cluster: DefragState, total: int, per_node: int, per_namespace: int, across: bool
+) -> None:
+    """Whatever the cluster: rights, budgets, and a place for everybody afterwards."""
+    budgets = Budgets(total, per_node, per_namespace, across)
+    plan = find_plan(cluster, Allowance(budgets)).plan
+    if plan is None:
+        return
+    evicted = [one.pod for one in plan.evictions]
+    assert 0 < len(evicted) <= min(total, per_node, per_namespace)
+    assert len({pod.node for pod in evicted}) == 1
+    assert len({pod.owner for pod in evicted}) == len(evicted)
+    for pod in evicted:
+        assert not pod.obstacle
+        assert pod.priority <= plan.waiting.priority
+        assert across or pod.namespace == plan.waiting.namespace
+    assert not any(
+        cluster.nodes.refusal(name, plan.waiting.requirements) is None
+        for name in cluster.nodes.nodes
+    )
+    uids = [pod.uid for pod in evicted]
+    placed = simulate(cluster, plan.waiting, uids, evicted)
+    assert placed is not None
+    assert set(placed) == {plan.waiting.uid, *uids}

@@ -1,0 +1,68 @@
+"""``gpushare node-template``: what a node group tells an autoscaler, so that it grows from zero."""
+
+import re
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+import yaml
+
+from gpucore.wire.node.group_template import (
+    GroupTemplate,
+    autoscaling_tags,
+    group_template,
+    karpenter_objects,
+)
+from gpuinspect.commands.options import answers
+from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.queries.near import near
+
+
+class Autoscaler(StrEnum):
+    """Values of ``--for``."""
+
+    CLUSTER_AUTOSCALER = "cluster-autoscaler"
+    KARPENTER = "karpenter"
+
+
+@reading
+def node_template(
+    reader: Reader,
+    node: Annotated[
+        str,
+        typer.Argument(
+            help="node like which the group's are", metavar="NODE", autocompletion=answers.nodes
+        ),
+    ],
+    *,
+    autoscaler: Annotated[
+        Autoscaler, typer.Option("--for", help="autoscaler whose configuration to print")
+    ] = Autoscaler.CLUSTER_AUTOSCALER,
+) -> None:
+    """Print the labels, taints and amounts that an autoscaler needs of a group without nodes.
+
+    For cluster-autoscaler the tags of an Auto Scaling group, one KEY=VALUE a line; for Karpenter
+    a NodePool and a NodeOverlay, in YAML.
+    """
+    nodes = {each.name: each for each in reader.source.read().nodes}
+    found = nodes.get(node)  # type: ignore[call-overload]
+    if found is None:
+        fail(f'nodes "{node}" not found{near(node, nodes)}')
+    template = group_template(found, reader.names)
+    if not template.resources:
+        fail(f"node {node} offers no GPUs: the device plugin does not run there, or has found none")
+    if autoscaler is Autoscaler.KARPENTER:
+        _karpenter(template, node)
+        return
+    for key, value in autoscaling_tags(template).items():
+        sys.stdout.write(f"{key}={value}\n")
+
+
+def _karpenter(template: GroupTemplate, node: str) -> None:
+    if not template.instance_type:
+        fail(f"node {node} has no label node.kubernetes.io/instance-type, which Karpenter needs")
+    name = re.sub(r"[^a-z0-9-]+", "-", f"gpushare-{template.instance_type}".lower())
+    documents = karpenter_objects(template, name)
+    sys.stdout.write(yaml.safe_dump_all(documents, sort_keys=False))
+    note("note: add the rest of the NodePool; NodeOverlay needs Karpenter's feature gate of it")

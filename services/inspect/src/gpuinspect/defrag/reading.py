@@ -1,0 +1,124 @@
+"""The pods and nodes of a snapshot as defragmentation decides on them."""
+
+from collections import Counter
+from datetime import datetime
+from typing import Final
+
+from gpucore.accounting.ledger import Ledger
+from gpucore.defrag.pods import DefragPod, DefragState, running_obstacle, waiting_obstacle
+from gpucore.kubescheduler.candidates import Candidates
+from gpucore.kubescheduler.constraints import PodConstraints
+from gpucore.model import PodRequest
+from gpucore.units import PodUid
+from gpucore.wire.constraints import pod_constraints
+from gpucore.wire.names import Names
+from gpucore.wire.pod.controllers import Controller, controller_of
+from gpucore.wire.pod.spec import Pod
+from gpucore.wire.pods import pod_request_of
+from gpuinspect.cluster.candidates import candidates
+from gpuinspect.cluster.collect import COUNTED
+from gpuinspect.cluster.schedulers import (
+    SCHEDULER_CONFIGS,
+    WEBHOOKS,
+    Schedulers,
+    policy_of,
+    schedulers_of,
+)
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.state import books
+
+READ: Final = (*COUNTED, SCHEDULER_CONFIGS, WEBHOOKS)
+"""Lists that a decision needs besides nodes and pods."""
+
+
+def defrag_state(
+    snapshot: Snapshot, names: Names, *, now: datetime, waited: int, scheduler: str = ""
+) -> DefragState:
+    """The cluster at one moment.
+
+    Args:
+        waited: seconds for which a pod must have waited before pods are moved for it.
+        scheduler: name of the only scheduler for whose pods pods are moved; empty for every
+            scheduler that may call the extender.
+    """
+    ledger = books(snapshot, names)
+    nodes = candidates(snapshot, ledger)
+    schedulers = schedulers_of(snapshot, names)
+    waiting: list[DefragPod] = []
+    running: dict[PodUid, DefragPod] = {}
+    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+        pod_request = pod_request_of(pod, names)
+        if pod_request is None or pod.finished:
+            continue
+        constraints = pod_constraints(raw, names)
+        if pod.node:
+            controller = controller_of(raw)
+            obstacle = _stays(pod, controller, constraints, ledger, nodes)
+            running[pod.uid] = _pod(pod, pod_request, constraints, obstacle, controller)
+        elif not pod.gated and not pod.terminating:
+            obstacle = f"its scheduler is not {scheduler}"
+            if scheduler in {"", pod.scheduler_name}:
+                obstacle = _passed_over(pod, constraints, schedulers, now=now, waited=waited)
+            waiting.append(_pod(pod, pod_request, constraints, obstacle))
+    living = [pod for pod in snapshot.pods if not (pod.terminating or pod.finished)]
+    return DefragState(
+        nodes,
+        tuple(sorted(waiting, key=lambda pod: pod.queue_key)),
+        running,
+        Counter(pod.owner for pod in living if pod.owner),
+        frozenset(pod.uid for pod in snapshot.pods if pod.terminating),
+        policy_of(snapshot),
+    )
+
+
+def _pod(
+    pod: Pod,
+    pod_request: PodRequest,
+    constraints: PodConstraints,
+    obstacle: str,
+    controller: Controller | None = None,
+) -> DefragPod:
+    return DefragPod(
+        uid=pod.uid,
+        namespace=pod.namespace,
+        name=pod.name,
+        pod_request=pod_request,
+        constraints=constraints,
+        priority=pod.priority,
+        creation=pod.creation,
+        owner=pod.owner,
+        node=pod.node,
+        resource_version=pod.resource_version,
+        obstacle=obstacle,
+        controller=controller,
+    )
+
+
+def _stays(
+    pod: Pod,
+    controller: Controller | None,
+    constraints: PodConstraints,
+    ledger: Ledger,
+    nodes: Candidates,
+) -> str:
+    allocation = ledger.allocation(pod.uid)
+    if pod.claims or pod.node not in nodes.nodes or allocation is None:
+        return "its GPUs are not known by its annotations"
+    return running_obstacle(pod, controller, constraints)
+
+
+def _passed_over(
+    pod: Pod, constraints: PodConstraints, schedulers: Schedulers, *, now: datetime, waited: int
+) -> str:
+    if pod.claims:
+        return "it uses ResourceClaims, for which nothing is moved"
+    if _age(pod.creation, now) < waited:
+        return f"it has waited for less than {waited} s"
+    return waiting_obstacle(pod, constraints, schedulers.misses(pod.scheduler_name))
+
+
+def _age(creation: str, now: datetime) -> float:
+    try:
+        return (now - datetime.fromisoformat(creation)).total_seconds()
+    except (ValueError, TypeError):
+        return 0.0
