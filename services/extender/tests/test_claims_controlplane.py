@@ -4,23 +4,13 @@ Part of ``make e2e``: the programs come from the same cache as the kind cluster'
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import base64
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import claimside
+import msgspec
 import pytest
-from claimside import (
-    API,
-    HOOKS,
-    SECONDS,
-    create,
-    node_object,
-    pod,
-    read,
-    resource_slice,
-    waited,
-)
 from planes import Source, control_plane, plane  # noqa: F401 - the fixture of that name
 from running import Running, until
 
@@ -29,7 +19,11 @@ from environments.controlplane import ControlPlane
 from gpucore.units import NodeName
 from gpukube.testing.certificates import make_certificate
 
+API = "/apis/resource.k8s.io/v1"
+HOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+DRIVER = "gpu.gpushare.io"
 SCHEDULER = "default-scheduler"
+SECONDS = 180
 NODE = NodeName("claims-1")
 Object = dict[str, Any]
 
@@ -55,7 +49,7 @@ async def stack(plane: ControlPlane, calls: ApiCalls, tmp_path: Path) -> AsyncIt
         "claims_convert": True,
     }
     scheduler = await asyncio.to_thread(plane.scheduler, None, name=SCHEDULER)
-    controller = await asyncio.to_thread(plane.controllers, "resourceclaim-controller")
+    controller = await asyncio.to_thread(claim_controller, plane)
     try:
         async with Running(Source(plane), tmp_path, **options) as running:  # type: ignore[arg-type]
             await running.ready()
@@ -71,11 +65,44 @@ async def stack(plane: ControlPlane, calls: ApiCalls, tmp_path: Path) -> AsyncIt
         scheduler.stop()
 
 
+def claim_controller(plane: ControlPlane) -> Any:  # noqa: F811
+    """kube-controller-manager with the one controller that makes claims and frees them."""
+    program = plane._programs / "kube-controller-manager"
+    flags = [
+        f"--kubeconfig={plane.kubeconfig}",
+        "--controllers=resourceclaim-controller",
+        "--leader-elect=false",
+        "--secure-port=0",
+        "--kube-api-qps=500",
+        "--kube-api-burst=500",
+    ]
+    return plane.start_program("claim-controller", [program, *flags])
+
+
+def node_object(name: str) -> Object:
+    """A node that offers claims."""
+    amounts = {"cpu": "8", "memory": "16Gi", "pods": "50"}
+    conditions = [{"type": "Ready", "status": "True"}]
+    status = {"capacity": amounts, "allocatable": amounts, "conditions": conditions}
+    return {"metadata": {"name": name, "labels": {"gpushare/api": "claims"}}, "status": status}
+
+
 async def prepare(calls: ApiCalls, port: int, bundle: bytes) -> None:
     """A node with one GPU of 15 GiB as claims, the class, the namespaces and the webhook."""
-    await claimside.offer(calls, NODE)
-    await calls.create("/api/v1/namespaces", [{"metadata": {"name": "other"}}])
-    await claimside.convert(calls, port, bundle, ["team"])
+    await calls.create("/api/v1/nodes", [node_object(NODE)])
+    selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
+    await calls.create(
+        f"{API}/deviceclasses", [kind("DeviceClass", "gpushare", {"selectors": [selector]})]
+    )
+    await calls.create(f"{API}/resourceslices", [resource_slice()])
+    namespaces = [
+        {"metadata": {"name": "team", "labels": {"gpushare/api": "claims"}}},
+        {"metadata": {"name": "other"}},
+    ]
+    for each in namespaces:
+        await calls.call("POST", "/api/v1/namespaces", each, fine=(201, 409))
+    await calls.create(HOOKS, [configuration(port, bundle)])
+    await following(calls)
 
 
 async def clear(calls: ApiCalls) -> None:
@@ -89,6 +116,99 @@ async def clear(calls: ApiCalls) -> None:
             await asyncio.sleep(0.05)
     for path in (f"{API}/resourceslices", f"{API}/deviceclasses", "/api/v1/nodes"):
         await calls.call("DELETE", path)
+
+
+def configuration(port: int, bundle: bytes) -> Object:
+    """The chart's second webhook, by an address of this machine."""
+    url = f"https://127.0.0.1:{port}/admit-claims"
+    selected = {"key": "gpushare/api", "operator": "In", "values": ["claims"]}
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["pods"],
+        "operations": ["CREATE"],
+    }
+    hook = {
+        "name": "claims.pods.gpushare.io",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Fail",
+        "clientConfig": {"url": url, "caBundle": base64.b64encode(bundle).decode()},
+        "rules": [rule],
+        "namespaceSelector": {"matchExpressions": [selected]},
+    }
+    return {"metadata": {"name": "claims"}, "webhooks": [hook]}
+
+
+def kind(name_of_kind: str, name: str, spec: Object) -> Object:
+    """An object of the API of claims."""
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": name_of_kind}
+    return head | {"metadata": {"name": name}, "spec": spec}
+
+
+def resource_slice(node: str = NODE) -> Object:
+    """One GPU."""
+    memory = {"default": "15Gi", "validRange": {"min": "1Gi", "max": "15Gi", "step": "1Gi"}}
+    compute = {"default": "0", "validRange": {"min": "0", "max": "100", "step": "1"}}
+    device = {
+        "name": "gpu-0",
+        "allowMultipleAllocations": True,
+        "attributes": {"uuid": {"string": "GPU-0"}, "index": {"int": 0}},
+        "capacity": {
+            "memory": {"value": "15Gi", "requestPolicy": memory},
+            "compute": {"value": "100", "requestPolicy": compute},
+        },
+    }
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": [device]}
+    return kind("ResourceSlice", f"{node}-{DRIVER}", spec)
+
+
+def pod(name: str, units: int) -> Object:
+    """A pod as of 2019."""
+    limits = {"aliyun.com/gpu-mem": str(units)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "main", "image": "none", "resources": {"limits": limits}}],
+        },
+    }
+
+
+async def following(calls: ApiCalls) -> None:
+    """Until the API server follows the webhook configuration, of which it hears by a watch."""
+    path = "/api/v1/namespaces/team/pods?dryRun=All"
+    async with asyncio.timeout(SECONDS):
+        while not await converted(calls, path):  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.05)
+
+
+async def converted(calls: ApiCalls, path: str) -> bool:
+    """A probe is converted."""
+    return "resourceClaims" in (await create(calls, path, pod("probe", 1)))["spec"]
+
+
+async def create(calls: ApiCalls, path: str, body: Object) -> Object:
+    """The object as it was made."""
+    made: Object = msgspec.json.decode(await calls.call("POST", path, body))
+    return made
+
+
+async def read(calls: ApiCalls, path: str) -> Object:
+    """An object or a list."""
+    found: Object = msgspec.json.decode(await calls.call("GET", path))
+    return found
+
+
+async def waited(calls: ApiCalls, path: str, true: Callable[[Object], object]) -> Object:
+    """Until something is true of an object."""
+    async with asyncio.timeout(SECONDS):
+        while not true(found := await read(calls, path)):  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.05)
+    return found
 
 
 async def test_an_old_manifest_becomes_an_allocated_claim(calls: ApiCalls, stack: Running) -> None:
