@@ -69,14 +69,14 @@ stages:
 	@$(STAGE) run $(STAGES) "lint, types, contracts" $(MAKE) --no-print-directory lint
 	@$(STAGE) run $(STAGES) "prepare the newest Kubernetes" env $(E2E) cluster prepare
 	@$(STAGE) run $(STAGES) "prepare Kubernetes 1.20" env KUBERNETES=1.20 $(E2E) cluster prepare
-	@$(STAGE) run $(STAGES) "cases on a control plane" $(MAKE) --no-print-directory e2e CASES=services
+	@$(STAGE) run $(STAGES) "cases on a control plane" $(MAKE) --no-print-directory e2e CASES="services e2e/chaos"
 	@$(MAKE) --no-print-directory --jobs=2 stage-unit stage-kind
 
 stage-unit:
 	@$(STAGE) run $(STAGES) "unit, property, chart tests" $(MAKE) --no-print-directory unit WORKERS=0
 
 stage-kind:
-	@$(STAGE) run $(STAGES) "cases on the newest" $(MAKE) --no-print-directory e2e CASES=e2e
+	@$(STAGE) run $(STAGES) "cases on the newest" $(MAKE) --no-print-directory e2e CASES=e2e ARGS="--ignore=e2e/chaos $(ARGS)"
 	@$(STAGE) run $(STAGES) "cases on 1.20" $(MAKE) --no-print-directory e2e-oldest
 
 .PHONY: check
@@ -105,6 +105,18 @@ e2e-oldest: ## The short run on the oldest supported Kubernetes: the cases marke
 .PHONY: bench
 bench: $(READY) ## Measure the extender on a real API server (ARGS=--help tells more)
 	@$(E2E) bench $(ARGS)
+
+.PHONY: chaos
+chaos: $(READY) ## Kill the parts of a running stack at random, 1,000 times (ARGS=--help tells more)
+	@$(E2E) chaos $(ARGS)
+
+.PHONY: scale
+scale: $(READY) ## Measure the extender with 10,000 nodes and 100,000 pods, and compare with the recorded figures
+	@$(E2E) scale $(ARGS)
+
+.PHONY: soak
+soak: $(READY) ## Run the stack under load for an hour and check that memory stays flat
+	@$(E2E) chaos.soak $(ARGS)
 
 .PHONY: bench-core
 bench-core: $(READY) ## Measure the core

@@ -102,9 +102,9 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
             found[0]["backlog"][str(options.fewer_nodes)] = await measures.backlog()
             loads += measures.loads
     return {
-        "machine": _machine(),
+        "machine": about_machine(),
         "kubernetes": offline.chosen_version(),
-        "code": _code(),
+        "code": code(),
         "nodes": options.nodes,
         "gpus": fakenodes.GPUS,
         "pods": options.pods,
@@ -153,7 +153,8 @@ async def _subject(subject: Subject, measures: Measures, nodes: int) -> dict[str
     }
 
 
-def _machine() -> str:
+def about_machine() -> str:
+    """Number and model of the processors, and the version of Python."""
     model = next(
         (
             line.split(":", 1)[1].strip()
@@ -165,7 +166,7 @@ def _machine() -> str:
     return f"{os.cpu_count()} x {model}, Python {platform.python_version()}"
 
 
-def _code() -> str:
+def code() -> str:
     """The commit that is measured, with its date; marked where files differ from it."""
     commit = _git("log", "-1", "--format=%h of %ad", "--date=short") or "unknown"
     changed = _git("status", "--porcelain", "--untracked-files=no")

@@ -3,15 +3,29 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import aiohttp
 import msgspec
 
-from environments.controlplane import ControlPlane, unverified
+from environments.controlplane import unverified
 
 CALL_SECONDS = 60
 MERGE_PATCH = "application/merge-patch+json"
+
+
+class ApiServerAddress(Protocol):
+    """Where an API server is and with which token it is called; a ControlPlane is one."""
+
+    @property
+    def url(self) -> str:
+        """``https://127.0.0.1:<port>``."""
+        ...
+
+    @property
+    def token(self) -> str:
+        """Of a user."""
+        ...
 
 
 class ApiCalls:
@@ -22,7 +36,7 @@ class ApiCalls:
 
     @classmethod
     @asynccontextmanager
-    async def to(cls, plane: ControlPlane, *, connections: int = 16) -> AsyncIterator[Self]:
+    async def to(cls, plane: ApiServerAddress, *, connections: int = 16) -> AsyncIterator[Self]:
         """A session of at most ``connections`` connections."""
         connector = aiohttp.TCPConnector(limit=connections, ssl=unverified())
         async with aiohttp.ClientSession(

@@ -8,6 +8,7 @@ by which cgroup v2 is recognized.
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,16 +54,30 @@ class LimitedNode(NamedTuple):
         inventory = json.loads(annotations.get("gpushare/inventory", '{"gpus": []}'))
         return [gpu["mode"] for gpu in inventory["gpus"]]
 
+    def units(self) -> int:
+        """Memory units of each of its equal GPUs."""
+        return machines.gpus(MACHINE)[0].units
+
+    @contextmanager
+    def labelled(self, mode: str) -> Iterator[None]:
+        """The node with another value of the label, for as long as the context lasts."""
+        label = partial(self.environment.kubectl, "label", "node", self.name, "--overwrite")
+        label(f"gpushare/isolation={mode}")
+        try:
+            yield
+        finally:
+            label("gpushare/isolation=driver")
+
     def limit(self, uid: str) -> tuple[int, int] | None:
         """Soft and hard limit of a pod in GiB, as the driver has them last."""
         lines = (self.environment.folder / self.name / "state").read_text().splitlines()
         names = (f"pod{uid}", f"pod{uid.replace('-', '_')}.slice")
-        told = [line.split() for line in lines if line.endswith(names)]
-        found = [words for words in told if words[2] == "memory_limit"]
+        entries = [line.split() for line in lines if line.endswith(names)]
+        found = [words for words in entries if words[2] == "memory_limit"]
         return (int(found[-1][3]) >> 30, int(found[-1][4]) >> 30) if found else None
 
     def cgroup(self, uid: str) -> str:
-        """The cgroup of a pod, as the driver was told."""
+        """The cgroup of a pod, as the driver has it."""
         lines = (self.environment.folder / self.name / "state").read_text().splitlines()
         name = uid.replace("-", "_")
         return next(line.split()[-1] for line in lines if name in line or uid in line)

@@ -175,6 +175,28 @@ async def test_after_a_failure_the_version_is_checked_before_the_watch_goes_on()
         assert bench.handler.lists == 1
 
 
+async def test_a_pause_ends_once_something_shows_that_the_server_answers() -> None:
+    """Failures right after that pause for a moment only, so that a list follows at once."""
+    bench = Bench(a_list(5), failure(410), failure(500), failure(500), a_list(9), QUIET)
+    async with bench.running():
+        await asyncio.sleep(5)
+        assert bench.times() == [0, 0, 1, 3]
+        bench.informer.retry_now()
+        await asyncio.sleep(1)
+        assert bench.times() == [0, 0, 1, 3, 5, 5]
+        assert bench.informer.confirmed
+
+
+async def test_a_pause_that_the_server_asked_for_is_kept() -> None:
+    """A hurry does not burden a server that limits its clients."""
+    bench = Bench(a_list(5), failure(429, retry_after="7"), a_list(9), QUIET)
+    async with bench.running():
+        await asyncio.sleep(2)
+        bench.informer.retry_now()
+        await asyncio.sleep(10)
+        assert bench.times()[2] == 7
+
+
 async def test_a_version_that_went_back_makes_everything_old_at_once() -> None:
     """The server was restored: no decision is taken until it was listed again."""
     bench = Bench(a_list(5, "a"), [50.0, LOST], a_list(3), a_list(3, "b"), QUIET)

@@ -155,3 +155,12 @@ def test_a_lost_card_and_an_exchanged_one_leave_no_device_behind() -> None:
     denial = state.grant(Resource.MEM, tuple(old))
     assert isinstance(denial, AllocationError)
     assert denial.code is AllocationErrorCode.UNKNOWN_DEVICE
+
+
+async def test_a_call_for_an_unknown_pod_hurries_the_watch_of_pods() -> None:
+    """Kubelet has the pod from the API server, so the API server answers again."""
+    state = node()
+    hurried: list[bool] = []
+    state.on_unknown_pod = lambda: hurried.append(True)
+    await servicer(state).GetPreferredAllocation(preferred(state, 3), CONTEXT)
+    assert hurried

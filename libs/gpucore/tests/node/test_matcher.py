@@ -63,6 +63,15 @@ def test_an_unplanned_pod_is_not_torn_apart_at_its_second_container() -> None:
     assert cards(kubelet.take(3)) == {0: 3}
 
 
+def test_memory_of_an_unknown_pod_is_on_the_gpu_of_its_compute_or_refused() -> None:
+    """The watch is behind; a container with two GPUs would see one, of which it has no memory."""
+    kubelet = Kubelet(matcher(machine(15, 15)))
+    assert cards(kubelet.take(12)) == {0: 12}
+    assert cards(kubelet.take(25, CORE)) == {0: 25}
+    assert "GPU 0 has 3 of 15 free" in denied(kubelet.take(5), AllocationErrorCode.NO_GPU_FITS)
+    assert cards(kubelet.take(3)) == {0: 3}
+
+
 def test_best_fit_leaves_room_that_is_promised_to_a_waiting_pod() -> None:
     """A pod that bypassed the scheduler does not take what a planned pod is about to get."""
     waiting = expected("planned", {"gpu-mem": 6}, annotations=plan(1))

@@ -132,6 +132,7 @@ class Plugin:
         self.state.deliver = self._cdi.deliver
         self.state.on_held = self._held
         self.state.on_status = self._started
+        self.state.on_unknown_pod = self._pods.retry_now
         self._health.on_verdicts = self._judged
         self._isolation.on_change = self._keeper.publish
         self._isolation.on_faults = self._isolation_faults

@@ -56,6 +56,7 @@ class NodeState:
         inventory_changed: other GPUs, or other health.
         deliver: writes the file of a CDI device; raises OSError.
         on_held: is called with every account of kubelet.
+        on_unknown_pod: is called when kubelet admits a pod that is not known here.
         outlook_changed: set with ``inventory_changed``, for another Node object and for
             :attr:`serving`: the devices offered and the data published may differ.
         certain: set once kubelet has reported its allocations after this plugin's start.
@@ -85,6 +86,7 @@ class NodeState:
         self.deliver: Callable[[CdiDevice], None] = nobody
         self.on_held: Callable[[list[Held]], None] = nobody
         self.on_status: Callable[[Pod, bytes], None] = nobody
+        self.on_unknown_pod: Callable[[], None] = nobody
         self.serving = False
         self.forgotten: set[PodUid] = set()
         self._suspicious = True

@@ -24,6 +24,7 @@ confirmed the version. After a version went back the age is infinite until the n
 
 import asyncio
 import random
+from contextlib import suppress
 from time import monotonic
 from typing import Final, Generic, TypeVar
 
@@ -49,6 +50,9 @@ WATCH_SECONDS: Final = (300, 600)
 SHORT_SECONDS: Final = 1.0
 SILENT_PART: Final = 0.9
 """Part of its time-out after which a watch without any line is taken for a silent one."""
+HURRY_SECONDS: Final = 2.0
+HURRY_PAUSE: Final = 0.1
+"""For how long, and after what pause, failures are tried again once :meth:`Informer.retry_now`."""
 YIELD_EVERY: Final = 16
 """Number of events between two turns of the event loop: less than a millisecond."""
 
@@ -97,6 +101,8 @@ class Informer(Generic[T]):
         self._lines = 0
         self._failing_since = float("-inf")
         self._confirmed = asyncio.Event()
+        self._hurry_until = float("-inf")
+        self._hurry = asyncio.Event()
         self.version = ""
         self.synced = asyncio.Event()
 
@@ -122,6 +128,14 @@ class Informer(Generic[T]):
     async def wait_for_confirmation(self) -> None:
         """Wait until :attr:`confirmed` is true."""
         await self._confirmed.wait()
+
+    def retry_now(self) -> None:
+        """End the pause after a failure: something shows that the API server answers again.
+
+        Failures of the next two seconds pause for a tenth of a second only.
+        """
+        self._hurry_until = monotonic() + HURRY_SECONDS
+        self._hurry.set()
 
     async def run(self) -> None:
         """Follow the collection until cancelled."""
@@ -151,7 +165,18 @@ class Informer(Generic[T]):
         asked = error.retry_after if isinstance(error, StatusError) else 0.0
         pause = self._backoff.after_failure(lasted=lasted, asked=asked)
         log.warning("informer failed", collection=self.name, error=str(error), wait=round(pause, 2))
-        await asyncio.sleep(pause)
+        await self._pause(pause, hurried=not asked)
+
+    async def _pause(self, seconds: float, *, hurried: bool) -> None:
+        """Wait; shorter after :meth:`retry_now`, unless the server has asked for a pause."""
+        if not hurried:
+            await asyncio.sleep(seconds)
+        elif monotonic() < self._hurry_until:
+            await asyncio.sleep(min(seconds, HURRY_PAUSE))
+        else:
+            self._hurry.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), seconds)
 
     def _note_failure(self) -> None:
         if self.confirmed:

@@ -162,6 +162,7 @@ class Servicer(DevicePluginServicer):
         deadline = asyncio.get_running_loop().time() + self._patience
         seen = arrivals.count
         while (answer := self._state.matcher.prefer(question)) is None:
+            self._state.on_unknown_pod()
             try:
                 async with asyncio.timeout_at(deadline):
                     await arrivals.beyond(seen)

@@ -124,12 +124,16 @@ class AllocationMatcher:
         return self._answer(turn, question, cards)
 
     def adopt(self, question: PreferenceRequest) -> tuple[str, ...] | AllocationError:
-        """As :meth:`prefer`, for a pod of which nothing is known: best fit."""
-        table = self.tables[question.resource]
-        fixed = tuple(sorted(table.per_device(question.required))) or self._unplanned_gpus(question)
-        cards = self._choosing(question).on(fixed, None) if fixed else None
-        if cards is None or isinstance(cards, AllocationError):
-            cards = self._choosing(question).anywhere(None)
+        """As :meth:`prefer`, for a pod of which nothing is known: best fit.
+
+        Memory and compute of a container are on one GPU, so there is no other for the second.
+        """
+        required = tuple(sorted(self.tables[question.resource].per_device(question.required)))
+        follows = () if required else self._unplanned_gpus(question)
+        fixed, choosing = required or follows, self._choosing(question)
+        cards = choosing.on(fixed, None) if fixed else choosing.anywhere(None)
+        if isinstance(cards, AllocationError) and not follows:
+            cards = choosing.anywhere(None)
         return self._answer(None, question, cards)
 
     def allocate(self, resource: Resource, ids: tuple[str, ...]) -> Granted | AllocationError:

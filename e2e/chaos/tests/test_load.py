@@ -1,0 +1,93 @@
+"""The load of a chaos run: what it counts as lost, and what it replaces."""
+
+import random
+from typing import Any
+
+import msgspec
+
+from chaos.load import PODS, PodLoad
+
+Object = dict[str, Any]
+
+
+class PodStore:
+    """Stands in for the calls to an API server: pods by name."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Object] = {}
+        self.refuse: set[str] = set()
+
+    async def call(self, verb: str, path: str, body: Any = None, **_: Any) -> bytes:
+        """One call; raises as ApiCalls does."""
+        if verb in self.refuse:
+            raise AssertionError(f"{verb} {path}: 503")
+        name = path.removeprefix(f"{PODS}/")
+        if verb == "POST":
+            meta = body["metadata"]
+            self.pods.setdefault(
+                meta["name"],
+                {"metadata": {**meta, "uid": f"uid-{len(self.pods)}"}, "status": {}, "spec": {}},
+            )
+        elif verb == "DELETE":
+            self.pods.pop(name, None)
+        elif path == PODS:
+            return msgspec.json.encode({"items": list(self.pods.values())})
+        return msgspec.json.encode(self.pods.get(name))
+
+
+def load(store: PodStore, units: int = 1000) -> PodLoad:
+    """A load on that store."""
+    return PodLoad(store, random.Random(1), units=units)  # type: ignore[arg-type]
+
+
+async def test_a_pod_that_nobody_deleted_and_is_gone_is_lost() -> None:
+    """A pod of the same name with another UID is another pod."""
+    store = PodStore()
+    one = load(store)
+    await one.step()
+    await one.step()
+    assert one.created == 2
+    del store.pods["load-000000"]
+    store.pods["load-000001"]["metadata"]["uid"] = "another"
+    await one.step()
+    assert [sentence.partition(" ")[0] for sentence in one.lost] == ["load-000000", "load-000001"]
+
+
+async def test_a_pod_that_its_kubelet_refused_is_deleted_and_counted() -> None:
+    """It is no lost pod: a controller would create another."""
+    store = PodStore()
+    one = load(store)
+    await one.step()
+    status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no devices"}
+    store.pods["load-000000"]["status"] = status
+    await one.step()
+    await one.step()
+    assert "load-000000" not in store.pods
+    assert (one.refused["no devices"], one.lost) == (1, [])
+
+
+async def test_a_deletion_without_an_answer_is_sent_again() -> None:
+    """A pod whose deletion may have taken place is neither lost nor left."""
+    store = PodStore()
+    one = load(store, units=1)
+    await one.step()
+    one.growing = False
+    store.refuse = {"DELETE"}
+    await one.step()
+    assert "load-000000" in store.pods
+    store.refuse = set()
+    await one.step()
+    await one.step()
+    assert "load-000000" not in store.pods
+    assert one.lost == []
+
+
+async def test_a_creation_without_an_answer_is_sent_again_under_its_name() -> None:
+    """Or a pod that was created unnoticed would never be deleted."""
+    store = PodStore()
+    one = load(store)
+    store.refuse = {"POST"}
+    await one.step()
+    store.refuse = set()
+    await one.step()
+    assert (one.created, list(store.pods)) == (1, ["load-000000"])
