@@ -26,8 +26,8 @@ medians of {runs} runs. Kubernetes {kubernetes} on {machine}, shared by all proc
 _NO_SCALE: Final = """\
 ## 10,000 nodes and 100,000 pods
 
-No figures of `make scale` have been recorded yet. On 2 shared cores the API server took 13 s for the
-nodes and 161 s for the pods, and every part of the measurement ran to its end.
+No figures of `make scale` have been recorded yet: the one full run on 2 shared cores failed while
+it wrote its results. The API server took 13 s for the nodes and 161 s for the pods there.
 """
 
 _RANGE: Final = """\
