@@ -149,6 +149,19 @@ class ControlPlane:
         until("it is healthy", lambda: self._healthy(process, port), seconds=START_SECONDS)
         return process
 
+    def controllers(self, *names: str) -> ChildProcess:
+        """Start kube-controller-manager with some of its controllers: ``job-controller`` etc."""
+        argv: list[str | Path] = [
+            self._programs / "kube-controller-manager",
+            f"--kubeconfig={self.kubeconfig}",
+            f"--controllers={','.join(names)}",
+            "--leader-elect=false",
+            "--secure-port=0",
+            "--kube-api-qps=500",
+            "--kube-api-burst=500",
+        ]
+        return self._run("kube-controller-manager", argv)
+
     def start_program(self, name: str, argv: Sequence[str | Path], **env: str) -> ChildProcess:
         """Start another program whose life ends with the control plane's."""
         return self._run(name, argv, env={**os.environ, **env})
