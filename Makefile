@@ -15,7 +15,7 @@ CLUSTER    ?= gpushare-e2e
 ARGS       ?=
 CASES      ?=
 WORKERS    ?= auto
-MARK       ?= e2e
+MARK       ?= e2e and not ondemand
 VERSION    ?=
 REGISTRY   ?=
 DOWNLOADS  ?=
@@ -152,7 +152,7 @@ release: export VERSION := $(VERSION)
 release: export REGISTRY := $(REGISTRY)
 release: export KEY := $(KEY)
 release: export DOWNLOADS := $(DOWNLOADS)
-release: $(READY) ## Write the artefacts of VERSION=x.y.z to dist, and push them where REGISTRY=host/path is given
+release: $(READY) ## Write the artefacts of VERSION=x.y.z to dist; REGISTRY=host/path pushes, KEY=file signs them
 	@$(E2E) release --version="$$VERSION" --registry="$$REGISTRY" --downloads="$$DOWNLOADS" --key="$$KEY"
 
 .PHONY: cli
