@@ -15,7 +15,7 @@ CLUSTER    ?= gpushare-e2e
 ARGS       ?=
 CASES      ?=
 WORKERS    ?= auto
-MARK       ?= e2e
+MARK       ?= e2e and not ondemand
 VERSION    ?=
 REGISTRY   ?=
 DOWNLOADS  ?=
@@ -122,6 +122,10 @@ soak: $(READY) ## Run the stack under load for an hour and check that memory sta
 bench-core: $(READY) ## Measure the core
 	@$(BIN)/python -m pytest libs/gpucore/bench -q -o python_files='bench_*.py' -o timeout=900 $(ARGS)
 
+.PHONY: bench-calls
+bench-calls: $(READY) ## Measure filter, prioritize and bind, beside other checkouts (ARGS=--help tells more)
+	@PYTHONPATH=libs/gpucore/bench $(BIN)/python services/extender/bench/calls.py $(ARGS)
+
 .PHONY: bench-gpu
 bench-gpu: $(READY) ## Measure isolation on this machine's GPU and write docs/isolation.md
 	@$(E2E) hardware.bench $(ARGS)
@@ -148,7 +152,7 @@ release: export VERSION := $(VERSION)
 release: export REGISTRY := $(REGISTRY)
 release: export KEY := $(KEY)
 release: export DOWNLOADS := $(DOWNLOADS)
-release: $(READY) ## Write the artefacts of VERSION=x.y.z to dist, and push them where REGISTRY=host/path is given
+release: $(READY) ## Write the artefacts of VERSION=x.y.z to dist; REGISTRY=host/path pushes, KEY=file signs them
 	@$(E2E) release --version="$$VERSION" --registry="$$REGISTRY" --downloads="$$DOWNLOADS" --key="$$KEY"
 
 .PHONY: cli

@@ -132,7 +132,7 @@ def pytest_runtest_makereport(
     world = used.get("environment")
     if call.when == "call" and call.excinfo is not None and world is not None:
         spaces = used["case"].namespaces if "case" in used else ()
-        told = diagnosis.report(world.kubectl, stack=world.namespace, namespaces=spaces)
-        text = f"{world.described()}\n{told}"
+        state = diagnosis.report(world.kubectl, stack=world.namespace, namespaces=spaces)
+        text = f"{world.described()}\n{state}"
         found.sections.append(("cluster", text))  # the item's own were read when it was made
     return found

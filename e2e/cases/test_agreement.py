@@ -73,7 +73,7 @@ def settle(environment: Environment, case: Case, pods: int) -> None:
 
 @pytest.mark.oldest
 def test_ten_equal_pods_at_once_agree_with_kubelet(environment: Environment, case: Case) -> None:
-    """Equal amounts may be swapped by kubelet; the annotations then follow the truth."""
+    """Equal amounts may be swapped by kubelet; the annotations then follow kubelet."""
     case.create_running(*(case.pod(f"equal-{i}", 5) for i in range(10)))
     settle(environment, case, 10)
 
@@ -121,7 +121,7 @@ def test_a_crowd_on_one_small_node_fills_it_exactly(
     assert case.get("late")["spec"].get("nodeName") is None
 
 
-def test_killed_stack_loses_nothing_and_books_nothing_twice(
+def test_a_killed_stack_loses_no_pod_and_counts_none_twice(
     environment: Environment, case: Case, small: str
 ) -> None:
     """Every pod of the stack dies while a Deployment's pods come in; all end up in agreement.

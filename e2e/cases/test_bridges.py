@@ -76,7 +76,7 @@ def test_pods_of_two_and_more_keep_bridges_whole(
 
 
 def nvml_job(environment: KindEnvironment, case: Case, node: str) -> Object:
-    """A Job of two GPUs that asks NVML about them from inside its container."""
+    """A Job of two GPUs that queries NVML about them from inside its container."""
     job = case.job("links", 2, node=node, script="", resource=GPU)
     (container,) = job["spec"]["template"]["spec"]["containers"]
     image = environment.values["devicePlugin"]["image"]

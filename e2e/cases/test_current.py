@@ -138,12 +138,12 @@ def test_pod_level_resources_stand_beside_a_share(
     fill(environment, case, small, {case.gpu("level"): 4})
 
 
-def test_kubelet_tells_of_one_pod_what_it_tells_of_all(
+def test_kubelet_lists_one_pod_as_it_lists_all(
     environment: Environment, case: Case, small: str
 ) -> None:
     """PodResources' Get answers for a single pod; containerd 2 runs it."""
-    case.create_running(case.pod("asked", 3, node=small))
-    command = ("python3", "-c", ASK_GET, "asked", case.name)
+    case.create_running(case.pod("single", 3, node=small))
+    command = ("python3", "-c", ASK_GET, "single", case.name)
     where = ("-n", environment.namespace, podresources.plugin_pod(environment, small), "--")
     assert environment.kubectl("exec", *where, *command).strip() == "3"
     runtime = environment.objects.node(small)["status"]["nodeInfo"]["containerRuntimeVersion"]
@@ -154,8 +154,8 @@ def test_the_plugins_tokens_name_their_nodes(environment: Environment) -> None:
     """A token that is stolen from a node says so, and the admission policy goes by it."""
     for node in environment.nodes:
         where = ("-n", environment.namespace, podresources.plugin_pod(environment, node), "--")
-        told = environment.kubectl("exec", *where, "python3", "-c", READ_TOKEN)
-        assert told.strip() == node
+        found = environment.kubectl("exec", *where, "python3", "-c", READ_TOKEN)
+        assert found.strip() == node
 
 
 def test_a_pod_cannot_replace_what_its_share_sets(case: Case, small: str) -> None:

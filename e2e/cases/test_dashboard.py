@@ -1,4 +1,4 @@
-"""The page as its Deployment serves it: from its image, in the cluster, to people with a token."""
+"""The dashboard as its Deployment serves it: from its image, in the cluster, to token holders."""
 
 import json
 import ssl
@@ -30,22 +30,22 @@ DEADLINE_MS = 300_000
 
 @dataclass(frozen=True)
 class DashboardClient:
-    """The page, as somebody reaches it who believes the authority of its secret and no other.
+    """A client of the dashboard that trusts the authority of its secret and no other.
 
     Attributes:
-        url: where it answers on this machine.
-        believed: by whom its certificate must be signed.
+        url: of the dashboard on this machine.
+        trusted: TLS context with the authority that must have signed its certificate.
     """
 
     url: str
-    believed: ssl.SSLContext
+    trusted: ssl.SSLContext
 
     def get(self, path: str = "/", token: str = "") -> tuple[int, str]:
         """Status and text of a page, redirects followed."""
         head = {"Authorization": f"Bearer {token}"} if token else {}
         request = urllib.request.Request(f"{self.url}{path}", headers=head)
         try:
-            with urllib.request.urlopen(request, timeout=60, context=self.believed) as answer:
+            with urllib.request.urlopen(request, timeout=60, context=self.trusted) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as refused:
             return refused.code, refused.read().decode()
@@ -53,7 +53,7 @@ class DashboardClient:
 
 @pytest.fixture
 def site(environment: Environment) -> Iterator[DashboardClient]:
-    """The page of the stack, by a forwarded port."""
+    """The dashboard of the stack, by a forwarded port."""
     secret = environment.kubectl.json("get", "secret", PAGE, "-n", environment.namespace)
     authority = b64decode(secret["data"]["ca.crt"]).decode()
     with forwarded(environment.kubectl, environment.namespace, PAGE, 443) as place:
@@ -129,7 +129,7 @@ def test_who_may_not_list_pods_may_not_look(case: Case, site: DashboardClient) -
 
 
 def test_its_account_can_read_and_nothing_else(environment: Environment) -> None:
-    """The API server says what the page's account may do, and what it may not."""
+    """The API server lists what the dashboard's account may do, and what it may not."""
     account = f"--as=system:serviceaccount:{environment.namespace}:{PAGE}"
 
     def may(verb: str, what: str) -> bool:

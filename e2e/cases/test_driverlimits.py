@@ -53,15 +53,15 @@ def allocating(case: Case, node: LimitedNode, name: str, units: int, *amounts: i
     return pod
 
 
-def told(case: Case, name: str) -> list[str]:
+def answers(case: Case, name: str) -> list[str]:
     """What the driver answered to the allocations of a pod."""
     return case.kubectl("logs", name, "-n", case.name).splitlines()
 
 
-def wait_told(case: Case, name: str, count: int) -> list[str]:
-    """As :func:`told`, once there are so many answers."""
-    until(f"{name} allocates", lambda: len(told(case, name)) >= count)
-    return told(case, name)
+def wait_answers(case: Case, name: str, count: int) -> list[str]:
+    """As :func:`answers`, once there are this many."""
+    until(f"{name} allocates", lambda: len(answers(case, name)) >= count)
+    return answers(case, name)
 
 
 def more(case: Case, name: str, amount: int) -> str:
@@ -78,8 +78,8 @@ def test_a_limit_is_in_force_at_the_first_instruction_and_no_neighbour_feels_it(
     neighbour = allocating(case, node, "neighbour", 8, 8)
     case.create_running(greedy, neighbour)
     refused = ["5120 out of memory", "4096 allocated", "1024 out of memory"]
-    assert wait_told(case, "greedy", 3) == refused
-    assert wait_told(case, "neighbour", 1) == ["8192 allocated"]
+    assert wait_answers(case, "greedy", 3) == refused
+    assert wait_answers(case, "neighbour", 1) == ["8192 allocated"]
     assert case.gpu("greedy") == case.gpu("neighbour")
     uids = [case.get(name)["metadata"]["uid"] for name in ("greedy", "neighbour")]
     assert [node.limit(uid) for uid in uids] == [(4, 4), (8, 8)]
@@ -90,7 +90,7 @@ def test_a_limit_survives_the_plugin_and_a_change_by_others_is_noticed(
 ) -> None:
     """Another program takes it off: an event on the pod, and the limit is back."""
     case.create_running(allocating(case, node, "kept", 4, 3))
-    wait_told(case, "kept", 1)
+    wait_answers(case, "kept", 1)
     plugin = plugin_pod(environment, node.name)
     environment.kubectl("delete", "pod", plugin, "-n", environment.namespace, "--wait=true")
     assert more(case, "kept", 2) == "2048 out of memory"
@@ -99,7 +99,7 @@ def test_a_limit_survives_the_plugin_and_a_change_by_others_is_noticed(
     cgroup = node.cgroup(uid)
 
     def noticed() -> list[str]:
-        """The plugin knows the limit only once it has found it in force."""
+        """The plugin reports a lost limit only where it has seen it in force before."""
         if node.limit(uid) == (4, 4):
             node.happens(f"gpu {case.gpu('kept')} memory_limit {NO_LIMIT} {cgroup}")
         return case.events("GpuLimitNotInForce", "kept")
@@ -116,8 +116,8 @@ def test_a_pod_may_use_more_than_it_requests_up_to_its_limit(
     pod = allocating(case, node, "bursting", 4, 4, 2, 3, 2)
     pod["metadata"]["annotations"]["gpushare/memory-limit"] = "8"
     case.create_running(pod)
-    answers = ["4096 allocated", "2048 allocated", "3072 out of memory", "2048 allocated"]
-    assert wait_told(case, "bursting", 4) == answers
+    expected = ["4096 allocated", "2048 allocated", "3072 out of memory", "2048 allocated"]
+    assert wait_answers(case, "bursting", 4) == expected
     assert node.limit(case.get("bursting")["metadata"]["uid"]) == (4, 8)
     assert "4 (to 8)" in table.inspect(environment, "-d", node.name)
 
@@ -129,7 +129,7 @@ def test_driver_and_mps_together_limit_memory_and_compute(case: Case, node: Limi
         pod = allocating(case, node, "both", 8, 9, 8)
         pod["metadata"]["annotations"]["gpushare/isolation"] = "mps"
         case.create_running(pod)
-        assert wait_told(case, "both", 2) == ["9216 out of memory", "8192 allocated"]
+        assert wait_answers(case, "both", 2) == ["9216 out of memory", "8192 allocated"]
         env = case.env("both")
         units = node.units()
         assert env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == str(100 * 8 // units)

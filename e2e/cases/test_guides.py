@@ -63,7 +63,7 @@ def _modes(environment: KindEnvironment) -> dict[str, list[str]]:
 
 
 def _left(case: Case) -> list[str]:
-    """Objects of the namespace that nobody has asked to go."""
+    """Objects of the namespace that are not being deleted."""
     found = case.kubectl.items(LEFT, "-n", case.name)
     kept = [item["metadata"] for item in found if "deletionTimestamp" not in item["metadata"]]
     return [meta["name"] for meta in kept if meta["name"] != OURS]

@@ -53,7 +53,7 @@ def test_the_clusters_own_scheduler_places_shares_and_is_given_back_as_it_was(
         assert case.annotations("share")["ALIYUN_COM_GPU_MEM_POD"] == "2"
         home = environment.nodes[small][case.gpu("share")]
         assert case.env("share")["NVIDIA_VISIBLE_DEVICES"] == home.uuid
-        until("it is told where", lambda: case.events("GpuPlaced", "share"))
+        until("an event names its place", lambda: case.events("GpuPlaced", "share"))
         assert control_plane.gpushare("install-scheduler", "--apply") == ""
 
         control_plane.gpushare("uninstall-scheduler", "--apply")

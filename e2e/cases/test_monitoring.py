@@ -1,4 +1,4 @@
-"""A real Prometheus asks the stack, with the chart's rules: figures are right, alerts end."""
+"""A real Prometheus scrapes the stack, with the chart's rules: figures are right, alerts end."""
 
 import http.client
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ SHARE = 3
 
 @pytest.fixture(scope="module")
 def prometheus(environment: KindEnvironment) -> Iterator[Prometheus]:
-    """Asks every pod of the stack, and has asked each of them once."""
+    """Scrapes every pod of the stack, and has scraped each of them once."""
     environment.wait_ready()  # a pod on its way out would be a target that never answers
     server = Prometheus(environment.kubectl, environment.namespace)
     try:
         server.start()
-        until("every target was asked", lambda: not server.troubles())
+        until("every target was scraped", lambda: not server.troubles())
         yield server
     finally:
         server.stop()
@@ -51,7 +51,7 @@ def mend(environment: KindEnvironment, node: str, gpu: int) -> None:
     environment.break_gpus(node, f"gpu {gpu} lost", f"gpu {gpu} recovered")
 
 
-def test_every_pod_of_the_stack_is_asked_and_every_rule_is_well(
+def test_every_pod_of_the_stack_is_scraped_and_every_rule_is_well(
     environment: KindEnvironment, prometheus: Prometheus
 ) -> None:
     """Extenders, schedulers and plugins answer; one leads; no rule ends in an error."""
@@ -65,7 +65,7 @@ def test_every_pod_of_the_stack_is_asked_and_every_rule_is_well(
         ),
     )
     until(
-        "every node's plugin tells",
+        "every node's plugin is scraped",
         lambda: telling(prometheus, "gpushare_plugin_disagreements") == set(environment.nodes),
     )
     until(
@@ -83,7 +83,7 @@ def faulty(prometheus: Prometheus) -> list[str]:
 
 
 def answering(prometheus: Prometheus, job: str, *, least: int) -> bool:
-    """So many pods of a job answered when they were last asked."""
+    """So many pods of a job answered the last scrape."""
     return (prometheus.value(f'sum(up{{job="gpushare-{job}"}})') or 0) >= least
 
 
@@ -95,14 +95,14 @@ def telling(prometheus: Prometheus, metric: str) -> set[str]:
 def test_the_figures_of_a_share_are_those_of_its_pod(
     prometheus: Prometheus, case: Case, small: str
 ) -> None:
-    """Extender, plugin and annotation tell one story of a pod: its GPU, and its units on it."""
+    """Extender, plugin and annotation agree on a pod: its GPU, and its units on it."""
     case.create_running(case.pod("holder", SHARE, node=small))
     gpu = case.gpu("holder")
     pod = f'exported_namespace="{case.name}",exported_pod="holder"'
     granted = f'gpushare_pod_granted_units{{node="{small}",gpu="{gpu}",{pod}}}'
-    until("the plugin tells of the share", lambda: prometheus.value(granted) == SHARE)
+    until("the plugin reports the share", lambda: prometheus.value(granted) == SHARE)
     used = f'max(gpushare_extender_card_units{{node="{small}",card="{gpu}",kind="used"}})'
-    until("the extender tells of it", lambda: prometheus.value(used) == SHARE)
+    until("the extender reports it", lambda: prometheus.value(used) == SHARE)
     handed_out = f'gpushare_card_granted_units{{node="{small}",gpu="{gpu}"}}'
     until("nothing else is on the GPU", lambda: prometheus.value(handed_out) == SHARE)
     assert prometheus.value("max(gpushare_extender_overfull_cards)") == 0
@@ -124,7 +124,7 @@ def test_a_lost_gpu_raises_its_alert_and_the_alert_ends_when_it_is_back(
 
 
 def test_metrics_are_answered_over_tls_alone(prometheus: Prometheus) -> None:
-    """All that Prometheus reads is encrypted up to the pod, and no pod tells it in the clear."""
+    """All that Prometheus reads is encrypted up to the pod, and no pod serves it in plain text."""
     addresses = [urlsplit(address) for address in prometheus.addresses()]
     assert {address.scheme for address in addresses} == {"https"}
     assert [address.netloc for address in addresses if answers_plainly(address.netloc)] == []

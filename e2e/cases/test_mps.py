@@ -120,11 +120,14 @@ def test_a_dead_daemon_withdraws_its_gpu_until_it_is_back(
     )
     until("the GPU is withdrawn", lambda: offered(environment, isolated) == whole - first.units)
     for about in (isolated, "struck"):
-        until(f"{about} is told", partial(about_gpu, environment, "MpsDaemonFailed", about, first))
+        until(
+            f"{about} has an event",
+            partial(about_gpu, environment, "MpsDaemonFailed", about, first),
+        )
     environment.on_node(isolated, f"rm {folder}/faults")
     until("the GPU is offered again", lambda: offered(environment, isolated) == whole)
     until(
-        "the node is told that it is back",
+        "the node has an event that it is back",
         partial(about_gpu, environment, "MpsDaemonServes", isolated, first),
     )
 
@@ -142,7 +145,8 @@ def test_a_pod_that_uses_more_than_its_share_is_told(
     pid = min(int(path.split("/")[2]) for path in pids.split())
     environment.break_gpus(isolated, f"gpu 0 process pid {pid} used_mib 4096 name greedy")
     (said,) = until(
-        "the pod is told of its over-use", lambda: case.events("GpuMemoryOverused", "greedy")
+        "the pod has an event about its over-use",
+        lambda: case.events("GpuMemoryOverused", "greedy"),
     )
     assert said == "uses 4096 MiB of GPU 0, but its share is 2048"
-    assert case.ready("greedy"), "it is told, not ended"
+    assert case.ready("greedy"), "it gets an event and is not ended"

@@ -100,10 +100,10 @@ def test_a_lost_gpu_is_withdrawn_its_pods_are_told_and_it_comes_back(
     until("the lost GPU is withdrawn", lambda: offered(environment, small) == size)
     until("it is published as unhealthy", lambda: unhealthy(environment, small) == {lost})
     until(
-        "the pod on it is told",
-        lambda: [text for text in told(case, "struck") if str(lost) in text],
+        "the pod on it has an event",
+        lambda: [text for text in warnings(case, "struck") if str(lost) in text],
     )
-    assert told(case, "stays") == []
+    assert warnings(case, "stays") == []
     case.create_running(case.pod("fits-beside", 2, node=small))
     assert case.gpu("fits-beside") == case.gpu("stays")
     assert containers(case).items() >= before.items()
@@ -162,8 +162,8 @@ def spread(pod: dict[str, Any]) -> dict[str, Any]:
     return pod
 
 
-def told(case: Case, pod: str) -> list[str]:
-    """Warnings about its GPU that a pod got."""
+def warnings(case: Case, pod: str) -> list[str]:
+    """Messages of a pod's warning events about its GPU."""
     events = case.kubectl.items("events", "-n", case.name, "--field-selector", "type=Warning")
     return [
         event["message"]

@@ -93,10 +93,10 @@ def test_a_pod_that_fits_the_node_and_no_gpu_waits_and_is_not_refused_again_and_
     name = "fits-the-node-only"
     refusal = "Insufficient GPU Memory in one device"
 
-    def told() -> bool:
+    def reported() -> bool:
         return any(refusal in text for text in case.events("FailedScheduling", name))
 
-    until("it is told why it waits", told)
+    until("an event says why it waits", reported)
     pod = case.get(name)
     assert (pod["status"]["phase"], pod["spec"].get("nodeName")) == ("Pending", None)
     assert case.events("UnexpectedAdmissionError", name) == []

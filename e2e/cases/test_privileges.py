@@ -25,7 +25,11 @@ EXTENDER = "gpushare-extender"
 
 UNTRIED = {
     ("", "events", "patch"): "an event is counted up where the same goes wrong again after 30 s",
-    ("", "pods/status", "patch"): "a pod is sent back where its scheduler heard of room first",
+    (
+        "",
+        "pods/status",
+        "patch",
+    ): "a pod is queued again where its scheduler saw free memory before the extender",
 }
 """Rights that no case has the time to use, each with its reason."""
 
@@ -36,7 +40,7 @@ call.request("POST", "/gpushare-scheduler/bind", json.dumps({body!r}))
 print(call.getresponse().status)
 """
 
-LOOK_AT_THE_PAGE = """
+GET_DASHBOARD = """
 import http.client, ssl
 token = open("/var/run/secrets/kubernetes.io/serviceaccount/token").read()
 trust = ssl.create_default_context(cafile="/etc/gpushare/dashboard/ca.crt")
@@ -47,7 +51,7 @@ print(call.getresponse().status)
 
 
 def bind(name: str, *, namespace: str, uid: str, node: str) -> str:
-    """A program that asks the extender beside it to bind, as a scheduler would."""
+    """A program that calls the bind endpoint of its pod's extender, as a scheduler would."""
     body = {"PodName": name, "PodNamespace": namespace, "PodUID": uid, "Node": node}
     return BIND.format(body=body)
 
@@ -126,7 +130,7 @@ def test_the_stack_uses_every_right_it_has(
     if any(right.resource == "configmaps" for right in unused(environment, granted)):
         lose_gpus(environment, small)
     page = ("-n", NAMESPACE, f"deployment/{RELEASE}-dashboard", "--")
-    environment.kubectl("exec", *page, "python3", "-c", LOOK_AT_THE_PAGE)
+    environment.kubectl("exec", *page, "python3", "-c", GET_DASHBOARD)
     assert_all_used(environment, granted)
     accounts = {right.account for right in granted}
     refused = audit.refusals(environment.control_plane, since=begun)
@@ -136,7 +140,7 @@ def test_the_stack_uses_every_right_it_has(
 def test_the_parts_that_are_not_there_by_default_use_every_right_they_have(
     environment: KindEnvironment, case: Case, small: str
 ) -> None:
-    """The extender alone, whose binds are asked for from within, and the webhook.
+    """The extender alone, whose bind endpoint is called from inside its pod, and the webhook.
 
     The plugin's rights are granted here too, and its pods are those of the stack.
     """

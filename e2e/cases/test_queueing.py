@@ -29,8 +29,8 @@ def test_a_refused_pod_is_tried_again_when_a_share_comes_back(
     delay = handed_over(case, "full-0", "waiting")
     whole = time.monotonic() - begin
     with capsys.disabled():
-        told = f"{delay:.2f} s after the share came back, {whole:.2f} s after its pod was deleted"
-        print(f"\na pod that waited has a node {told}", end=" ")
+        delays = f"{delay:.2f} s after the share came back, {whole:.2f} s after its pod was deleted"
+        print(f"\na pod that waited has a node {delays}", end=" ")
     assert delay < DELAY_SECONDS
     case.wait_running("waiting")
 

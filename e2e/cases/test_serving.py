@@ -39,16 +39,16 @@ def gpushare(environment: Environment, *args: str) -> str:
 
 
 def ended(case: Case, name: str) -> bool:
-    """Its containers have ended, as kubelet tells; or it is gone already."""
+    """Its containers have ended, by kubelet's status, or it is deleted already."""
     pods = [pod for pod in case.pods() if pod["metadata"]["name"] == name]
     states = [state for pod in pods for state in pod["status"]["containerStatuses"]]
     return all("terminated" in state["state"] for state in states)
 
 
 def addresses(case: Case, service: str) -> str:
-    """Where the API server's proxy leads for a Service; told once a pod is ready."""
-    told = "jsonpath={.subsets[*].addresses[*].ip}"
-    return case.kubectl.attempt("get", "endpoints", service, "-n", case.name, "-o", told).stdout
+    """Where the API server's proxy leads for a Service; empty until a pod is ready."""
+    output = "jsonpath={.subsets[*].addresses[*].ip}"
+    return case.kubectl.attempt("get", "endpoints", service, "-n", case.name, "-o", output).stdout
 
 
 def predict(case: Case, service: str, *numbers: float) -> Any:
@@ -68,7 +68,7 @@ def predict(case: Case, service: str, *numbers: float) -> Any:
 
 
 def fraction(case: Case, service: str) -> float:
-    """What the server was told, from its metrics."""
+    """The memory fraction that the server was given, from its metrics."""
     path = f"/api/v1/namespaces/{case.name}/services/{service}:http/proxy"
     text = case.kubectl("get", "--raw", f"{path}/monitoring/prometheus/metrics")
     return float(text.split()[1])
@@ -85,8 +85,8 @@ def test_a_model_is_served_on_a_share_and_the_share_comes_back(
     flags = ("--model-name", MODEL, "--model-path", f"/models/{MODEL}", "--gpumemory", "3")
     where = ("--image", environment.modelserver, "--selector", f"kubernetes.io/hostname={small}")
     more = ("--config-file", f"{tmp_path}/note:/etc/note", "--empty-dir", "cache:/cache")
-    asked = ("--name", "half", *flags, *where, *more, "-n", case.name)
-    gpushare(environment, "serve", "tensorflow", *asked)
+    options = ("--name", "half", *flags, *where, *more, "-n", case.name)
+    gpushare(environment, "serve", "tensorflow", *options)
     case.wait_available("half-tensorflow-serving")
     look = ("--", "sh", "-c", "touch /cache/one && cat /etc/note")
     server = "deployment/half-tensorflow-serving"
@@ -100,8 +100,8 @@ def test_a_model_is_served_on_a_share_and_the_share_comes_back(
 
     (row,) = gpushare(environment, "serve", "list", "-n", case.name, "--no-headers").splitlines()
     assert row.split()[:5] == ["half", "tf-serving", "N/A", "1", "1"]
-    told = gpushare(environment, "serve", "get", "half", "-n", case.name, "-o", "json")
-    (pod,) = json.loads(told)["items"][0]["instances"]
+    found = gpushare(environment, "serve", "get", "half", "-n", case.name, "-o", "json")
+    (pod,) = json.loads(found)["items"][0]["instances"]
     assert pod["gpus"] == {str(case.gpu(pod["name"])): 3}
 
     assert "deleted" in gpushare(environment, "serve", "delete", "half", "-n", case.name)

@@ -82,7 +82,7 @@ def confirmed(case: Case, *names: str) -> bool:
 def test_the_guide_takes_a_cluster_over_and_pods_stay_and_count(
     environment: KindEnvironment, case: Case, small: str, tmp_path: Path
 ) -> None:
-    """The guide's commands see them through; the books have them on the GPU that they use.
+    """The pods survive the guide's commands and are counted on the GPU that they use.
 
     Kubelet's ids for them lie on any GPU.
     """
@@ -105,8 +105,8 @@ def test_the_guide_takes_a_cluster_over_and_pods_stay_and_count(
     case.create_running(case.pod("elsewhere", rest, node=small))
     assert (case.gpu("beside"), case.gpu("elsewhere")) == (GPU, 0)
     until("both are confirmed", lambda: confirmed(case, "beside", "elsewhere"))
-    books = rows(inspect(environment))[small].gpus
-    assert [gpu for gpu in books if gpu[1]] == [(rest, size), (size, size)]
+    shown = rows(inspect(environment))[small].gpus
+    assert [gpu for gpu in shown if gpu[1]] == [(rest, size), (size, size)]
     assert case.annotations("old").items() >= said.items()
     assert not [key for key in case.annotations("old") if key.startswith("scheduler.framework")]
     assert lives(case, "old") == before

@@ -121,10 +121,10 @@ def test_a_gang_with_a_gated_member_waits_and_reserves_nothing(
     case.kubectl.apply(free, gated)
     sentence = f"gang {case.name} waits for 1 of its 2 pods"
 
-    def told() -> bool:
+    def reported() -> bool:
         return any(sentence in text for text in case.events("FailedScheduling", "free"))
 
-    until("the pending member has an event with the reason", told)
+    until("the pending member has an event with the reason", reported)
     case.create_running(whole(case, "stranger", 8, empty))
     case.kubectl("delete", "pod", "stranger", "-n", case.name)
     gates = '[{"op": "remove", "path": "/spec/schedulingGates"}]'
@@ -152,11 +152,11 @@ def test_a_gang_that_does_not_fit_places_nobody_and_says_so(
     case.kubectl.apply(*(whole(case, name, 4, empty, size=3) for name in names))
     sentence = f"gang {case.name} needs 3 x 4 GPUs: capacity for 2 members on 1 node"
 
-    def all_told() -> bool:
-        told = (case.events("FailedScheduling", name) for name in names)
-        return all(any(sentence in text for text in messages) for messages in told)
+    def all_reported() -> bool:
+        events = (case.events("FailedScheduling", name) for name in names)
+        return all(any(sentence in text for text in messages) for messages in events)
 
-    until("every member is told why", all_told)
+    until("every member has an event with the reason", all_reported)
     assert [case.get(name)["status"]["phase"] for name in names] == ["Pending"] * 3
     assert not allocated(environment, empty, GPU)
     case.create_running(whole(case, "other", 8, empty))

@@ -72,7 +72,7 @@ def changed(values: Mapping[str, Any]) -> dict[str, Any]:
 def test_an_upgrade_replaces_the_stack_and_no_pod_of_a_user(
     environment: KindEnvironment, case: Case, small: str, large: str
 ) -> None:
-    """Every part of the stack is a new one; pods, their GPUs and the books are the old ones."""
+    """Every part of the stack is a new one; pods, their GPUs and the table are the old ones."""
     size = environment.nodes[small][0].units
     case.create_running(
         case.pod("left", size - 4, node=small),
@@ -80,14 +80,14 @@ def test_an_upgrade_replaces_the_stack_and_no_pod_of_a_user(
         case.pod("large", 7, node=large),
     )
     until("all are confirmed", lambda: confirmed(case))
-    before, books, parts = lives(case), inspect(environment), parts_of(environment)
+    before, table, parts = lives(case), inspect(environment), parts_of(environment)
 
     environment.install(changed(environment.values))
     environment.wait_ready()
 
     until("the old parts are gone", lambda: not parts & parts_of(environment))
     assert lives(case) == before
-    until("the table is that of before", lambda: inspect(environment) == books)
+    until("the table is that of before", lambda: inspect(environment) == table)
     case.create_running(case.pod("four", 4, node=small), case.pod("five", 5, node=small))
     assert case.gpu("four") == case.gpu("left")
     assert case.gpu("five") == case.gpu("right")
@@ -97,10 +97,10 @@ def test_an_upgrade_replaces_the_stack_and_no_pod_of_a_user(
 def test_an_uninstall_leaves_nothing_in_the_way_and_an_install_finds_all_again(
     environment: KindEnvironment, case: Case, small: str
 ) -> None:
-    """No object, finalizer or resource remains; a share's pod runs on and is in the books again."""
+    """No object, finalizer or resource remains; a share's pod runs on and is counted again."""
     case.create_running(case.pod("share", 6, node=small))
     until("it is confirmed", lambda: confirmed(case))
-    before, books = lives(case), inspect(environment, "-d")
+    before, table = lives(case), inspect(environment, "-d")
 
     environment.uninstall()
     with suppress(DeadlineError):
@@ -120,7 +120,7 @@ def test_an_uninstall_leaves_nothing_in_the_way_and_an_install_finds_all_again(
     environment.install()
     environment.wait_ready()
     assert lives(case) == before
-    until("the table is that of before", lambda: inspect(environment, "-d") == books)
+    until("the table is that of before", lambda: inspect(environment, "-d") == table)
 
 
 def confirmed(case: Case) -> bool:

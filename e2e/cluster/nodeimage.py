@@ -46,16 +46,20 @@ class NodeImage:
 
 def ensure() -> NodeImage:
     """The node image to use, present in the engine when this returns."""
-    asked = offline.requested_version()
-    found = _local(asked) or _built(asked or offline.NEWEST) or _pulled(asked or offline.NEWEST)
+    requested = offline.requested_version()
+    found = (
+        _local(requested)
+        or _built(requested or offline.NEWEST)
+        or _pulled(requested or offline.NEWEST)
+    )
     return found or _made(offline.chosen_version())
 
 
-def _local(asked: str) -> NodeImage | None:
-    """The newest official image of the engine, of the version that is asked for if one is."""
+def _local(requested: str) -> NodeImage | None:
+    """The newest official image of the engine, of the version that is requested for if one is."""
     for name in docker.local_images(_OFFICIAL):
         version = _version(name)
-        if not asked or offline.minor(version) == offline.minor(asked):
+        if not requested or offline.minor(version) == offline.minor(requested):
             return NodeImage(name, version, built_here=False)
     return None
 

@@ -1,4 +1,4 @@
-"""The programs that drive a cluster: a `kind` that knows its Kubernetes, and its own `kubectl`.
+"""The programs that drive a cluster: a `kind` that supports its Kubernetes, and its own `kubectl`.
 
 kind from PATH is used if it is new enough; else :mod:`offline` makes or installs one. kubectl is
 the one in the node image, so that it fits the API server whatever this machine has; one from PATH

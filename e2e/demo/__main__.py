@@ -39,7 +39,7 @@ Try next, in this shell:
   gpushare dashboard                                            http://127.0.0.1:8080/
   kubectl inspect gpushare -d                                   which pod holds which GPU
   kubectl get pods -n demo -o wide                              the sample pods
-  kubectl exec -n demo deploy/binpack -- env | grep GPU         what a container is told
+  kubectl exec -n demo deploy/binpack -- env | grep GPU         variables of a container
   kubectl scale -n demo deploy/training --replicas=6            ask for more than there is ...
   kubectl get events -n demo --field-selector reason=FailedScheduling     ... and read why it waits
 
@@ -59,11 +59,11 @@ def up(name: str) -> None:
 
 def _show(world: KindEnvironment) -> None:
     """The table, why a pod waits, where another one would go, and what to try next."""
-    wish = world.folder / "notebook.yaml"
+    manifest = world.folder / "notebook.yaml"
     another = workloads.pod("notebook", [8], namespace=SPACE, image=world.image)
-    wish.write_text(yaml.safe_dump(another))
+    manifest.write_text(yaml.safe_dump(another))
     print(f"\n$ kubectl inspect gpushare\n{table.inspect(world)}", end="")
-    for words in (("explain", "pod", f"{SPACE}/large"), ("whatif", "-f", str(wish))):
+    for words in (("explain", "pod", f"{SPACE}/large"), ("whatif", "-f", str(manifest))):
         print(f"\n$ gpushare {' '.join(words)}\n{_gpushare(world, *words)}", end="")
     print(NEXT.format(kubeconfig=world.kubectl.kubeconfig, path=world.tools), end="")
 

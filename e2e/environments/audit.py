@@ -47,7 +47,7 @@ class Use(msgspec.Struct, frozen=True, order=True):
 def write_policy(folder: Path, namespace: str) -> NodeMount:
     """Write the policy for a stack in ``namespace``; the mount that the control plane needs.
 
-    A watch is logged when it is asked for: its answer is, once it ends, which can take minutes.
+    A watch is logged when it is requested: its end is logged too late, after minutes.
     """
     folder.mkdir(parents=True, exist_ok=True)
     ours = {"level": "Metadata", "userGroups": [f"system:serviceaccounts:{namespace}"]}
@@ -88,7 +88,7 @@ def uses(control_plane: str) -> frozenset[Use]:
 
 
 def refusals(control_plane: str, *, since: datetime) -> frozenset[Use]:
-    """What was asked for from then on without the right to it.
+    """Requests from then on that were forbidden.
 
     Raises:
         SetupError: as :func:`uses`.

@@ -1,4 +1,4 @@
-"""One case's own corner of the cluster: a namespace, its pods, and what can be asked of them."""
+"""One case's own part of the cluster: a namespace, its pods, and what can be read of them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -131,11 +131,11 @@ class Case:
         return _ready(self.get(name))
 
     def gpus(self) -> dict[str, int]:
-        """Of every pod that has one, the index of the GPU as :meth:`gpu` tells it."""
-        told = {
+        """Of every pod that has one, the index of the GPU, as :meth:`gpu` returns it."""
+        annotations = {
             pod["metadata"]["name"]: pod["metadata"].get("annotations", {}) for pod in self.pods()
         }
-        return {name: int(said[GPU]) for name, said in told.items() if GPU in said}
+        return {name: int(each[GPU]) for name, each in annotations.items() if GPU in each}
 
     def get(self, name: str) -> Object:
         """The pod as the API server has it."""

@@ -1,6 +1,6 @@
-"""The cluster's own kube-scheduler, quicker to be told from one that does not start.
+"""The cluster's own kube-scheduler, with an earlier startup probe.
 
-As kubeadm sets it up, kubelet asks it for the first time after ten seconds, and a successor waits
+As kubeadm sets it up, kubelet probes it for the first time after ten seconds, and a successor waits
 for fifteen until a leader that went without a word counts as gone. Cases that replace it would
 wait for both. How long it may take to start is left as it is.
 """
@@ -35,13 +35,13 @@ _SECONDS = 300
 
 
 def kubeadm_patches() -> list[str]:
-    """What kubeadm must tell the scheduler, as kind merges it."""
+    """The scheduler's flags as patches for kubeadm, as kind merges them."""
     flags = {_FLAGS[name]: f"{seconds}s" for name, seconds in ELECTION.items()}
     return kindconfig.part_patches("scheduler", flags)
 
 
 def probe_early(control_plane: str) -> None:
-    """Have kubelet ask sooner; waits for kubeadm to write the manifest, if it has not yet.
+    """Have kubelet probe sooner; waits for kubeadm to write the manifest, if it has not yet.
 
     Raises:
         SetupError: there is no manifest after two minutes, or no node.

@@ -2,7 +2,7 @@
 
 The place for what a kind cluster is too small or too slow for: thousands of nodes, races, faults
 and figures. Nodes are objects only (:mod:`environments.fakenodes`); what a kubelet would do to a
-bound pod is done by :mod:`environments.fakekubelet`.
+bound pod is done by :mod:`environments.fakenodeagent`.
 """
 
 import json
@@ -33,7 +33,7 @@ _NOT_HERE = "ServiceAccount,TaintNodesByCondition"
 
 
 class ControlPlane:
-    """etcd and the API server, and as many schedulers as asked for.
+    """etcd and the API server, and any number of schedulers.
 
     Args:
         version: of Kubernetes; the chosen one by default.
@@ -111,7 +111,7 @@ class ControlPlane:
             extender_url: with the prefix, e.g. ``http://127.0.0.1:39999/gpushare-scheduler``; None
                 for a scheduler without extender.
             name: of the scheduler's one profile.
-            verbs: of the extender, those it is asked for.
+            verbs: of the extender, those it is called for.
             percentage: of the nodes that are evaluated for a pod; 0 is the scheduler's default.
             like: a configuration whose API version, profile and percentage are used.
         """
@@ -148,6 +148,19 @@ class ControlPlane:
         process = self._run("by-policy", argv)
         until("it is healthy", lambda: self._healthy(process, port), seconds=START_SECONDS)
         return process
+
+    def controllers(self, *names: str) -> ChildProcess:
+        """Start kube-controller-manager with some of its controllers: ``job-controller`` etc."""
+        argv: list[str | Path] = [
+            self._programs / "kube-controller-manager",
+            f"--kubeconfig={self.kubeconfig}",
+            f"--controllers={','.join(names)}",
+            "--leader-elect=false",
+            "--secure-port=0",
+            "--kube-api-qps=500",
+            "--kube-api-burst=500",
+        ]
+        return self._run("kube-controller-manager", argv)
 
     def start_program(self, name: str, argv: Sequence[str | Path], **env: str) -> ChildProcess:
         """Start another program whose life ends with the control plane's."""

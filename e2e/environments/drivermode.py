@@ -72,12 +72,12 @@ class LimitedNode(NamedTuple):
         """Soft and hard limit of a pod in GiB, as the driver has them last."""
         lines = (self.environment.folder / self.name / "state").read_text().splitlines()
         names = (f"pod{uid}", f"pod{uid.replace('-', '_')}.slice")
-        told = [line.split() for line in lines if line.endswith(names)]
-        found = [words for words in told if words[2] == "memory_limit"]
+        entries = [line.split() for line in lines if line.endswith(names)]
+        found = [words for words in entries if words[2] == "memory_limit"]
         return (int(found[-1][3]) >> 30, int(found[-1][4]) >> 30) if found else None
 
     def cgroup(self, uid: str) -> str:
-        """The cgroup of a pod, as the driver was told."""
+        """The cgroup of a pod, as the driver has it."""
         lines = (self.environment.folder / self.name / "state").read_text().splitlines()
         name = uid.replace("-", "_")
         return next(line.split()[-1] for line in lines if name in line or uid in line)

@@ -1,13 +1,13 @@
 """Takes away the objects of pods that have ended, where kubelet is late to do so.
 
-Kubelet of 1.20 asks every ten seconds only whether an ended pod is cleaned up, and until then its
+Kubelet of 1.20 checks only every ten seconds whether an ended pod is cleaned up, and until then its
 object stays; newer ones see to it at once. A DaemonSet's update, Helm and `kubectl delete` all wait
-for the object. Nothing is ended here: a pod was asked to go, and by kubelet's word none of its
+for the object. Nothing is ended here: a pod was deleted, and by kubelet's status none of its
 containers runs any more, before its object is taken away; one of the same name that came since
 stays.
 
-Of a container that kubelet removed before it has told its end, it tells for up to a minute that it
-waits to be created. That is an end too where it was seen to run before.
+For a container that kubelet removed before it reported its end, it reports for up to a minute that
+it waits to be created. That is an end too where it was seen to run before.
 """
 
 import json
@@ -32,10 +32,10 @@ _LINE = "|".join(_FIELDS) + '{"\\n"}'
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A pod as the watch tells of it, with all it takes to name this one and no other.
+    """A pod as the watch reports it, with all it takes to name this one and no other.
 
     Attributes:
-        asked: to go.
+        deleted: its deletion was requested.
         runs: at least one of its containers does.
         over: all of them have ended.
     """
@@ -43,16 +43,16 @@ class Seen(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     uid: str
-    asked: bool
+    deleted: bool
     runs: bool
     over: bool
 
 
 def seen(line: str) -> Seen:
     """What a line of the watch says."""
-    namespace, name, uid, asked, containers, running, codes = line.split("|")
+    namespace, name, uid, deleted, containers, running, codes = line.split("|")
     over = len(codes.split()) == len(containers.split())
-    return Seen(namespace, name, uid, asked=bool(asked), runs=bool(running), over=over)
+    return Seen(namespace, name, uid, deleted=bool(deleted), runs=bool(running), over=over)
 
 
 class EndedPods:
@@ -111,9 +111,11 @@ class EndedPods:
     def _ended(self, pod: Seen) -> bool:
         if pod.runs:
             self._ran.add(pod.uid)
-        if pod.runs or pod.uid in self._gone:  # a watch tells of what it was, too, when it is gone
+        if (
+            pod.runs or pod.uid in self._gone
+        ):  # a watch reports the last state, too, of a pod that is gone
             return False
-        return pod.asked and (pod.over or pod.uid in self._ran)
+        return pod.deleted and (pod.over or pod.uid in self._ran)
 
     def _take_away(self, pod: Seen) -> None:
         """By its uid; that it is gone by now is as good."""

@@ -2,7 +2,7 @@
 
 The library brings a Go runtime into the process that loads it, and such a process must not fork;
 so it lives in a child process for each action (:mod:`gpukube.helmchild`). Nothing here waits
-for pods: that is the environment's job, which knows what ready means.
+for pods: that is the environment's job, which defines what ready means.
 """
 
 import json

@@ -17,17 +17,17 @@ from environments.helm import HelmActionError, HelmClient
 
 def main(arguments: list[str] | None = None) -> int:
     """Do it; the exit status, with Helm's own words on standard error where it is 1."""
-    asked = _parser().parse_args(arguments)
-    helm = HelmClient(Path(os.environ["KUBECONFIG"]), asked.namespace, binary=None)
+    options = _parser().parse_args(arguments)
+    helm = HelmClient(Path(os.environ["KUBECONFIG"]), options.namespace, binary=None)
     try:
-        if asked.verb == "install":
-            helm.install(asked.release, asked.chart, values(asked.values))
+        if options.verb == "install":
+            helm.install(options.release, options.chart, values(options.values))
         else:
-            helm.uninstall(asked.release)
+            helm.uninstall(options.release)
     except HelmActionError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
-    print(f"{asked.verb}ed {asked.release}")
+    print(f"{options.verb}ed {options.release}")
     return 0
 
 

@@ -29,9 +29,9 @@ def load(kind: Path, cluster: str, *, workers: Sequence[str], images: Sequence[s
 
 
 def while_created(
-    create: Callable[[], None], feed: Callable[[], None], *, workers: Sequence[str]
+    create: Callable[[], None], load_images: Callable[[], None], *, workers: Sequence[str]
 ) -> None:
-    """Run ``create``, and ``feed`` beside it from when the workers take images.
+    """Run ``create``, and ``load_images`` beside it from when the workers take images.
 
     Raises:
         SetupError: one of them failed; if both failed, the error is that of ``create``.
@@ -45,7 +45,7 @@ def while_created(
         )
         try:
             if not (making.done() and making.exception()):
-                feed()
+                load_images()
         finally:
             making.result()
 

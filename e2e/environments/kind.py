@@ -36,9 +36,9 @@ CHART = Path(__file__).parents[2] / "helm" / "gpushare"
 COMMANDS = Path(__file__).parents[2] / ".venv" / "bin"
 PLUGINS = ("gpushare", "kubectl-inspect-gpushare", "kubectl-inspect-gpu")
 
-# kubelet looks for changed static pods and mounted configuration this often, and tells of changed
-# resources of its node, not in its own time. What has not changed it tells once a minute. One of
-# 1.20 tells that a pod with a startup probe is ready only when it looks at all of it again.
+# kubelet looks for changed static pods and mounted configuration this often, and reports changed
+# resources of its node so soon. What has not changed it reports once a minute. One of 1.20 reports
+# a pod with a startup probe as ready only when it syncs the whole pod again.
 _KUBELET = json.dumps(
     {
         "kind": "KubeletConfiguration",
@@ -50,7 +50,7 @@ _KUBELET = json.dumps(
     }
 )
 
-# How often the plugin looks where nothing tells it, in seconds.
+# Intervals of the plugin's own checks, in seconds.
 _LOOKS = {"probe": 1, "mps-check": 1, "reconcile": 5}
 
 
@@ -169,10 +169,10 @@ class KindEnvironment:
         return run_command(["docker", "exec", node, "sh", "-c", script], timeout_s=300)
 
     def restart_kubelet(self, node: str) -> None:
-        """Restart the real kubelet of a worker, and wait until it knows the pods of its node."""
+        """Restart the real kubelet of a worker, and wait until it has the pods of its node."""
         run_command(["docker", "exec", node, "systemctl", "restart", "kubelet"], timeout_s=300)
         until(
-            f"the kubelet of {node} knows the pods of its node",
+            f"the kubelet of {node} has the pods of its node",
             lambda: self._assigned(node) <= self._known_to_kubelet(node),
         )
 
@@ -218,7 +218,7 @@ class KindEnvironment:
         return True
 
     def _cluster(self, image: nodeimage.NodeImage, building: Future[images.Built]) -> None:
-        """Create the cluster and feed its workers, or take the running one of the name."""
+        """Create the cluster with images in its workers, or take the running one of the name."""
         workers = []
         for node, machine in self.machines.items():
             machines.write_files(self.folder / node, machine)

@@ -1,6 +1,6 @@
 """Objects that cases look at again and again, without a start of kubectl for every look.
 
-What a user would see is asked of kubectl; this is for waiting, which is most of what cases do: a
+What a user would see is read with kubectl; this is for waiting, which is most of what cases do: a
 start of kubectl costs a tenth of a second of processor, which the cluster beside it needs.
 """
 
@@ -25,7 +25,7 @@ class Objects:
     """The API server's objects as JSON.
 
     Args:
-        kubeconfig: of the cluster; read when something is asked for the first time.
+        kubeconfig: of the cluster; read at the first request.
     """
 
     def __init__(self, kubeconfig: Path) -> None:

@@ -43,7 +43,7 @@ def objects(*, image: str, nodes: Mapping[str, Sequence[MachineGpu]], gpu: int) 
     Args:
         image: of our device plugin, in which the stand-in runs.
         nodes: GPUs of each node.
-        gpu: index that its plugin tells to containers.
+        gpu: index that its plugin gives to containers.
     """
     units = {node: {each.uuid: each.units for each in gpus} for node, gpus in nodes.items()}
     env = {"UNITS": json.dumps(units), "GPU": str(gpu)}

@@ -1,6 +1,6 @@
-"""What kubelet itself says of the devices: its PodResources answer, read on the node.
+"""The devices that kubelet itself has allocated: its PodResources API, called on the node.
 
-The question is asked from inside the plugin's own pod, where the socket is mounted, so it works the
+It is called from inside the plugin's own pod, where the socket is mounted, so it works the
 same on a mock cluster and on real nodes.
 """
 
@@ -32,7 +32,7 @@ def ask(method, request):
         return channel.unary_unary("/v1.PodResourcesLister/" + method)(request, timeout=60)
 """
 )
-"""Begins a program that asks kubelet; the program runs in a pod of the plugin."""
+"""Head of a program that calls kubelet; the program runs in a pod of the plugin."""
 
 # Fields: a response has pods as 1; a pod is name 1, namespace 2, containers 3; a container is
 # name 1, devices 2; a device is resource_name 1, device_ids 2.
@@ -65,7 +65,7 @@ class ContainerUnits(msgspec.Struct, frozen=True):
 
 
 def allocated(environment: Environment, node: str, *resources: str) -> list[ContainerUnits]:
-    """What kubelet on ``node`` has handed out of these resources, of shares if none is named."""
+    """What kubelet on ``node`` has allocated of these resources, of shares if none is named."""
     wanted = resources or (GPU_MEM,)
     text = _run(environment, node, _LIST)
     found: dict[tuple[str, str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -77,7 +77,7 @@ def allocated(environment: Environment, node: str, *resources: str) -> list[Cont
 
 
 def allocatable(environment: Environment, node: str, resource: str = GPU_MEM) -> int:
-    """Units that kubelet on ``node`` has to give now; from Kubernetes 1.23.
+    """Units that kubelet on ``node`` can allocate; from Kubernetes 1.23.
 
     The status of the node has what kubelet had last, which after its restart is that of before.
     """

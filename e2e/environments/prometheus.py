@@ -1,10 +1,10 @@
-"""A real Prometheus on this machine that asks the stack of a cluster, with the chart's own rules.
+"""A real Prometheus on this machine that scrapes a cluster's stack, with the chart's own rules.
 
 Its configuration is the one that the documentation gives, but for how pods are found and reached.
-Debian's Prometheus cannot ask Kubernetes for pods, so they are listed here, with the labels that it
-would have seen. Their ports are forwarded to this machine, and encryption goes from Prometheus to
-the pod: it believes the authority of the chart's secret. To a kube-scheduler, which wants to know
-who asks, it shows the kubeconfig's certificate.
+Debian's Prometheus cannot discover pods in Kubernetes, so they are listed here, with the labels
+that it would have seen. Their ports are forwarded to this machine, and encryption goes from
+Prometheus to the pod: it trusts the authority of the chart's secret. To a
+kube-scheduler, which authenticates clients, it presents the kubeconfig's certificate.
 """
 
 import base64
@@ -129,7 +129,7 @@ class Prometheus:
         ]
 
     def addresses(self) -> list[str]:
-        """URLs of all that is asked, as Prometheus asks it."""
+        """URLs of all targets, as Prometheus scrapes them."""
         return [target["scrapeUrl"] for target in self._get("targets")["activeTargets"]]
 
     def _configuration(self) -> Object:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from environments.case import Case
 from environments.kind import CHART, KindEnvironment
+from environments.kubectl import Kubectl
 
 VALUES = "images.yaml"
 """What pages call the reader's own values of the chart; those of this cluster here."""
@@ -28,6 +29,17 @@ def terminal(environment: KindEnvironment, case: Case, folder: Path) -> dict[str
     where = ("config", "set-context", "--current", f"--namespace={case.name}")
     environment.kubectl("--kubeconfig", str(config), *where)
     return {**environment.kubectl.environment, "KUBECONFIG": str(config), "NO_COLOR": "1"}
+
+
+def plain_terminal(kubectl: Kubectl, folder: Path, namespace: str = "my-team") -> dict[str, str]:
+    """Variables: kubectl on PATH, its context in a new namespace; no command of ours."""
+    config = folder / "kubeconfig"
+    shutil.copy(kubectl.kubeconfig, config)
+    kubectl("create", "namespace", namespace)
+    where = ("config", "set-context", "--current", f"--namespace={namespace}")
+    kubectl("--kubeconfig", str(config), *where)
+    path = os.pathsep.join([str(kubectl.binary.parent), kubectl.environment["PATH"]])
+    return {**kubectl.environment, "KUBECONFIG": str(config), "PATH": path}
 
 
 def checkout(environment: KindEnvironment, case: Case, folder: Path) -> dict[str, str]:

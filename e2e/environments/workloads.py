@@ -21,7 +21,7 @@ def pod(
     resource: str = GPU_MEM,
     labels: Mapping[str, str] | None = None,
 ) -> Object:
-    """A pod with one container for each entry of ``units`` (of ``resource``; 0 asks for none)."""
+    """A pod with one container for each entry of ``units`` (of ``resource``; 0 requests none)."""
     containers = [
         _container(f"c{position}", {resource: amount}, image=image, command=command)
         for position, amount in enumerate(units)
@@ -89,11 +89,13 @@ def namespace(name: str) -> Object:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def _container(name: str, asks: Mapping[str, int], *, image: str, command: Sequence[str]) -> Object:
+def _container(
+    name: str, requests: Mapping[str, int], *, image: str, command: Sequence[str]
+) -> Object:
     container: Object = {"name": name, "image": image, "imagePullPolicy": "IfNotPresent"}
     if command:
         container["command"] = list(command)
-    limits = {resource: str(amount) for resource, amount in asks.items() if amount}
+    limits = {resource: str(amount) for resource, amount in requests.items() if amount}
     if limits:
         container["resources"] = {"limits": limits}
     return container

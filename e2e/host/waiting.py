@@ -14,10 +14,10 @@ class DeadlineError(AssertionError):
 
 
 def until(what: str, probe: Callable[[], Value | None], *, seconds: float) -> Value:
-    """The first true answer of ``probe``, asked again until ``seconds`` have gone.
+    """The first true result of ``probe``, called again until ``seconds`` have passed.
 
     Raises:
-        DeadlineError: none came; names ``what`` and the last answer.
+        DeadlineError: none came; names ``what`` and the last result.
     """
     end = time.monotonic() + seconds
     while True:

@@ -9,12 +9,15 @@ only. `docs/building-offline.md` describes it.
 from offline.kindprogram import ensure as ensure_kind
 from offline.kindprogram import pinned as kind_version
 from offline.kubernetes import ensure as ensure_programs
+from offline.kueue import KueueFiles
+from offline.kueue import ensure as ensure_kueue
 from offline.nodebuild import ensure as ensure_node_image
 from offline.nodebuild import name as node_image_name
 from offline.packages import archive as check_package_archive
 from offline.prometheus import ensure as ensure_prometheus
 from offline.pythonimage import ensure as ensure_base_image
 from offline.pythonimage import name as base_image_name
+from offline.registry import ensure as ensure_registry
 from offline.release import NEWEST, OLDEST, minor
 from offline.release import chosen as chosen_version
 from offline.release import requested as requested_version
@@ -22,14 +25,17 @@ from offline.release import requested as requested_version
 __all__ = [
     "NEWEST",
     "OLDEST",
+    "KueueFiles",
     "base_image_name",
     "check_package_archive",
     "chosen_version",
     "ensure_base_image",
     "ensure_kind",
+    "ensure_kueue",
     "ensure_node_image",
     "ensure_programs",
     "ensure_prometheus",
+    "ensure_registry",
     "kind_version",
     "minor",
     "node_image_name",

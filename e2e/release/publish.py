@@ -8,10 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
 from host import docker
 from host.progress import step
 from images import build, sbom
-from release import chartpush, charts, checksums, commandfiles, imagefiles
+from release import (
+    chartpush,
+    charts,
+    checksums,
+    commandfiles,
+    imagefiles,
+    provenance,
+    signature,
+)
 from release.version import Commit, is_loopback
 
 CHARTS: Final = ("gpushare", "gpu-serving")
@@ -28,6 +38,7 @@ class Release:
         into: folder of the artefacts; what it held before is removed.
         registry: host and optional path; "" pushes nothing.
         downloads: URL under which `cli` is published; "" writes no manifest for krew.
+        key: that signs the list of checksums; None signs nothing.
     """
 
     version: str
@@ -36,10 +47,11 @@ class Release:
     into: Path
     registry: str = ""
     downloads: str = ""
+    key: EllipticCurvePrivateKey | None = None
 
 
 def publish(release: Release, built: Iterable[str]) -> Path:
-    """Write all artefacts of these images, push them if a registry is named, write the checksums.
+    """Write all artefacts of these images, push them if a registry is named, sign the checksums.
 
     Raises:
         SetupError: a step failed; there is no list of checksums then.
@@ -52,7 +64,17 @@ def publish(release: Release, built: Iterable[str]) -> Path:
     _image_files(release, names)
     pushed = _push(release, names, packages) if release.registry else {}
     _summary(release, names, pushed)
-    return checksums.write(release.into)
+    provenance.write(
+        release.into,
+        version=release.version,
+        commit=release.commit.id,
+        epoch=release.commit.epoch,
+        pushed=pushed,
+    )
+    sums = checksums.write(release.into)
+    if release.key is not None:
+        signature.sign(sums, release.key)
+    return sums
 
 
 def _command(release: Release) -> None:

@@ -55,7 +55,11 @@ def record(part: str, found: Any) -> None:
 
 
 def _compare(found: dict[str, Any]) -> int:
-    worse = figures.worse(json.loads(RECORDED.read_text())["scale"], found)
+    recorded = json.loads(RECORDED.read_text()).get("scale")
+    if recorded is None:
+        say("no figures are recorded to compare with: ARGS=--record")
+        return 0
+    worse = figures.worse(recorded, found)
     for sentence in worse:
         say(sentence)
     return 1 if worse else 0

@@ -52,7 +52,7 @@ def as_the_api_server_sends_it(pod: Object) -> None:
 def judged(pod: Object, *, units: int, scheduler: str) -> AdmissionAnswer:
     """What the webhook answers in a cluster of one node with two GPUs of so many GiB."""
     ledger = Ledger(Names())
-    for node in fakenodes.nodes(1, cards=2, units=units):
+    for node in fakenodes.nodes(1, gpus=2, units=units):
         ledger.node_changed(decode_node(msgspec.json.encode(node)))
     return review_pod(
         decode_pod(msgspec.json.encode(pod)),

@@ -74,7 +74,7 @@ def test_without_root_the_error_names_root_and_sudo(programs: FakePrograms) -> N
 def test_a_remote_engine_is_not_replaced_by_a_local_one(
     programs: FakePrograms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever set DOCKER_HOST hears about that address."""
+    """The error names the address of DOCKER_HOST."""
     monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.9:2375")
     with pytest.raises(SetupError, match=r"DOCKER_HOST=tcp://10\.0\.0\.9:2375"):
         engine.ensure()

@@ -23,7 +23,7 @@ esac
 
 @pytest.fixture(autouse=True)
 def no_wish(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody asks for a version."""
+    """No version is requested."""
     monkeypatch.delenv("KUBERNETES", raising=False)
 
 
@@ -61,7 +61,7 @@ def test_an_image_built_before_is_used_without_asking_a_registry(programs: FakeP
 def test_an_outdated_build_is_not_used_when_the_official_image_can_be_pulled(
     programs: FakePrograms,
 ) -> None:
-    """An image built from other inputs has another name, so the registry is asked."""
+    """An image built from other inputs has another name, so it is pulled from the registry."""
     old = f"gpushare/kind-node:v{offline.NEWEST}-old"
     fake_engine(programs, images=old, registry="kindest/node:v1.37.0")
     assert nodeimage.ensure() == NodeImage("kindest/node:v1.37.0", "1.37.0", built_here=False)

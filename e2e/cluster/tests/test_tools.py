@@ -40,12 +40,12 @@ def test_kind_is_the_one_on_path_and_kubectl_the_image_s(programs: FakePrograms)
     assert programs.calls()[-1] == "docker rm box"
 
 
-@pytest.mark.parametrize(("told", "compiled"), [("v0.27.0", True), ("v0.33.0", False)])
+@pytest.mark.parametrize(("reported", "compiled"), [("v0.27.0", True), ("v0.33.0", False)])
 def test_a_kind_that_is_too_old_for_the_newest_is_left_alone(
-    programs: FakePrograms, monkeypatch: pytest.MonkeyPatch, told: str, *, compiled: bool
+    programs: FakePrograms, monkeypatch: pytest.MonkeyPatch, reported: str, *, compiled: bool
 ) -> None:
     """It would write a configuration that the newest kubeadm does not read."""
-    programs.add("kind", f"echo kind {told} go1.24.4 linux/amd64")
+    programs.add("kind", f"echo kind {reported} go1.24.4 linux/amd64")
     monkeypatch.setattr(goprograms, "obtainable", lambda _: True)
     monkeypatch.setattr(kindprogram, "_compiled", lambda: Path("/compiled/kind"))
     expected = Path("/compiled/kind") if compiled else programs.folder / "kind"
@@ -65,7 +65,7 @@ def test_without_kind_and_root_the_error_names_kind(programs: FakePrograms) -> N
 def test_without_a_package_of_kind_the_cause_is_part_of_the_sentence(
     programs: FakePrograms, tmp_path: Path
 ) -> None:
-    """As root, but where apt has nothing to offer, the error names both the wish and the cause."""
+    """As root, but where apt has no such package, the error names the program and the cause."""
     programs.add("sudo", "exit 0")
     with pytest.raises(SetupError, match=r"(?s)kind is not on PATH and its package.*apt-get"):
         tools.kind(offline.OLDEST)

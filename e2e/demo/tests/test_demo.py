@@ -61,17 +61,17 @@ def test_it_ends_with_what_people_use(
 ) -> None:
     """The table, why a pod waits, where another would go, and the address of the dashboard."""
     demo._show(world)
-    told = capsys.readouterr().out
-    wish = tmp_path / "notebook.yaml"
-    parts = ("<inspect gpushare>", "<explain pod demo/large>", f"<whatif -f {wish}>", "8080/")
-    places = [told.index(part) for part in parts]
+    printed = capsys.readouterr().out
+    manifest = tmp_path / "notebook.yaml"
+    parts = ("<inspect gpushare>", "<explain pod demo/large>", f"<whatif -f {manifest}>", "8080/")
+    places = [printed.index(part) for part in parts]
     assert places == sorted(places)
-    limits = yaml.safe_load(wish.read_text())["spec"]["containers"][0]["resources"]["limits"]
+    limits = yaml.safe_load(manifest.read_text())["spec"]["containers"][0]["resources"]["limits"]
     assert limits == {"aliyun.com/gpu-mem": "8"}
 
 
 def test_one_sample_waits(world: Any) -> None:
-    """It asks for more than any GPU of the demo has, so that there is something to explain."""
+    """It requests more than any GPU of the demo has, so that there is something to explain."""
     demo._samples(world)
     [large] = [item for item in world.kubectl.applied if item["metadata"]["name"] == "large"]
     [container] = large["spec"]["containers"]

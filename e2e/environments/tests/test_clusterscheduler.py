@@ -1,4 +1,4 @@
-"""kubelet asks the cluster's own scheduler sooner whether it has started, and as long as before."""
+"""kubelet probes the start of the cluster's own scheduler sooner, and as long as before."""
 
 import json
 from pathlib import Path

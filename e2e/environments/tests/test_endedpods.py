@@ -1,4 +1,4 @@
-"""Only pods that were asked to go and have ended are taken away, each by its own uid."""
+"""Only pods that were deleted and have ended are taken away, each by its own uid."""
 
 import json
 from pathlib import Path
@@ -11,8 +11,8 @@ from environments.kubectl import Kubectl
 from host.waiting import until
 
 SECONDS = 60
-ASKED = "2026-11-21T19:00:00Z"
-GONE = [f"|{ASKED}|c0||0"]
+DELETED = "2026-11-21T19:00:00Z"
+GONE = [f"|{DELETED}|c0||0"]
 PODS = "/api/v1/namespaces/case/pods"
 FAKE = """\
 #!/bin/sh
@@ -25,7 +25,7 @@ esac
 
 @pytest.fixture
 def kubectl(tmp_path: Path) -> Kubectl:
-    """A program that tells of the lines in a file and notes what it is to delete."""
+    """A program that prints the lines of a file and notes what it is to delete."""
     program = tmp_path / "kubectl"
     program.write_text(FAKE.format(folder=tmp_path))
     program.chmod(0o755)
@@ -39,49 +39,49 @@ def read(path: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         pytest.param(["||c0|%s|"], id="runs"),
         pytest.param(["||c0||0"], id="ended by itself"),
-        pytest.param([f"|{ASKED}|c0|%s|"], id="is ending"),
-        pytest.param([f"|{ASKED}|c0 c1|%s|0"], id="one container runs on"),
-        pytest.param([f"|{ASKED}|c0||"], id="may be starting"),
+        pytest.param([f"|{DELETED}|c0|%s|"], id="is ending"),
+        pytest.param([f"|{DELETED}|c0 c1|%s|0"], id="one container runs on"),
+        pytest.param([f"|{DELETED}|c0||"], id="may be starting"),
     ],
 )
 def test_a_pod_that_may_run_or_was_not_asked_to_go_stays(
-    kubectl: Kubectl, tmp_path: Path, told: list[str]
+    kubectl: Kubectl, tmp_path: Path, reported: list[str]
 ) -> None:
     """Only what comes after it in the same watch is taken away."""
-    assert follow(kubectl, tmp_path, lines("stays", told)) == []
+    assert follow(kubectl, tmp_path, lines("stays", reported)) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
-        pytest.param([f"|{ASKED}|c0 c1||0 137"], id="told to have ended"),
-        pytest.param(["||c0|%s|", f"|{ASKED}|c0||"], id="ran, and is not there any more"),
+        pytest.param([f"|{DELETED}|c0 c1||0 137"], id="reported as ended"),
+        pytest.param(["||c0|%s|", f"|{DELETED}|c0||"], id="ran, and is not there any more"),
     ],
 )
 def test_a_pod_that_has_ended_is_taken_away_by_its_uid(
-    kubectl: Kubectl, tmp_path: Path, told: list[str]
+    kubectl: Kubectl, tmp_path: Path, reported: list[str]
 ) -> None:
     """Once, and only that very pod: one of the same name that came since has another uid."""
-    ((path, options),) = follow(kubectl, tmp_path, lines("gone", [*told, told[-1]]))
+    ((path, options),) = follow(kubectl, tmp_path, lines("gone", [*reported, reported[-1]]))
     assert path == f"{PODS}/gone"
     assert options["preconditions"] == {"uid": "uid-of-gone"}
     assert options["gracePeriodSeconds"] == 0
 
 
-def lines(name: str, told: list[str]) -> list[str]:
+def lines(name: str, reported: list[str]) -> list[str]:
     """What a watch says of a pod."""
-    return [f"case|{name}|uid-of-{name}{each.replace('%s', ASKED)}" for each in told]
+    return [f"case|{name}|uid-of-{name}{each.replace('%s', DELETED)}" for each in reported]
 
 
-def follow(kubectl: Kubectl, folder: Path, told: list[str]) -> list[tuple[str, dict[str, Any]]]:
-    """What was deleted, with its options, until all that is told was seen."""
-    told = [*told, *lines("last", GONE)]
-    (folder / "lines").write_text("".join(f"{line}\n" for line in told))
+def follow(kubectl: Kubectl, folder: Path, reported: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """What was deleted, with its options, until all reported lines were seen."""
+    reported = [*reported, *lines("last", GONE)]
+    (folder / "lines").write_text("".join(f"{line}\n" for line in reported))
     pods = EndedPods(kubectl)
     pods.start()
     until(

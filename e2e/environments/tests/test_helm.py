@@ -1,4 +1,4 @@
-"""Helm through its binary and through its library: what is asked, and what a refusal says."""
+"""Helm through its binary and through its library: the request, and the message of a refusal."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ sys.exit(print(answer.read_text()) if answer.is_file() else "Error: release: not
 
 
 class FakeHelmProgram:
-    """An executable that answers from files, knows no release, and remembers how it was called."""
+    """An executable that answers from files, has no release, and remembers how it was called."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

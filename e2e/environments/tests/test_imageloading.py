@@ -17,7 +17,7 @@ WORKERS = ("one", "two")
 def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A docker in whose nodes containerd answers once there is a file of the node's name."""
     program = tmp_path / "docker"
-    program.write_text(f'#!/bin/sh\necho "$2" >> "{tmp_path}/asked"\n[ -e "{tmp_path}/$2" ]\n')
+    program.write_text(f'#!/bin/sh\necho "$2" >> "{tmp_path}/probed"\n[ -e "{tmp_path}/$2" ]\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     return tmp_path
@@ -37,12 +37,12 @@ def test_workers_are_fed_before_the_cluster_is_made(docker: Path) -> None:
 
 @pytest.mark.slow
 def test_one_worker_that_takes_no_images_yet_is_waited_for(docker: Path) -> None:
-    """Kind feeds all of them in one go."""
+    """Kind loads all of them in one command."""
     (docker / "one").touch()
     fed = Event()
 
     def create() -> None:
-        until("the other is asked", lambda: "two" in asked(docker), seconds=SECONDS)
+        until("the other is probed", lambda: "two" in probed(docker), seconds=SECONDS)
         assert not fed.is_set()
         (docker / "two").touch()
         assert fed.wait(SECONDS)
@@ -50,9 +50,9 @@ def test_one_worker_that_takes_no_images_yet_is_waited_for(docker: Path) -> None
     imageloading.while_created(create, fed.set, workers=WORKERS)
 
 
-def asked(folder: Path) -> str:
-    """Whose containerd was asked for so far."""
-    notes = folder / "asked"
+def probed(folder: Path) -> str:
+    """Workers whose containerd was probed so far."""
+    notes = folder / "probed"
     return notes.read_text() if notes.exists() else ""
 
 
@@ -70,14 +70,14 @@ def test_a_creation_that_fails_is_told_and_nobody_is_fed() -> None:
 
 
 def test_images_that_do_not_go_in_are_an_error(docker: Path) -> None:
-    """It is told when the creation has ended."""
+    """It is notified when the creation has ended."""
     for worker in WORKERS:
         (docker / worker).touch()
     ended = Event()
 
-    def feed() -> None:
+    def load_images() -> None:
         raise SetupError("no such image")
 
     with pytest.raises(SetupError, match="no such image"):
-        imageloading.while_created(ended.set, feed, workers=WORKERS)
+        imageloading.while_created(ended.set, load_images, workers=WORKERS)
     assert ended.is_set()

@@ -43,7 +43,7 @@ def calls(program: Path) -> int:
     [("exec", f"{REFUSED}connection refused"), ("exec", RESTARTED), ("get", LOST)],
 )
 def test_a_command_that_did_not_arrive_is_given_again(program: Path, verb: str, error: str) -> None:
-    """A kubelet that restarts does not listen, then knows no pods, and then answers."""
+    """A kubelet that restarts does not listen, then has no pods, and then answers."""
     assert given(program, error, error)(verb, "x") == "done\n"
     assert calls(program) == 3
 

@@ -10,15 +10,15 @@ import pytest
 
 from environments.objects import Objects
 
-ASKED: list[str] = []
+REQUESTS: list[str] = []
 
 
 class ObjectsHandler(BaseHTTPRequestHandler):
     """Answers every question with a list of one object whose fields models would rename."""
 
     def do_GET(self) -> None:
-        ASKED.append(self.path)
-        if "unavailable" in self.path and len(ASKED) < 3:
+        REQUESTS.append(self.path)
+        if "unavailable" in self.path and len(REQUESTS) < 3:
             self.send_error(503)
             return
         body = json.dumps({"items": [{"nodeName": "n"}], "nodeName": "n"}).encode()
@@ -38,7 +38,7 @@ def objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Objects
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
-    ASKED.clear()
+    REQUESTS.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), ObjectsHandler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         kubeconfig = tmp_path / "kubeconfig"
@@ -70,7 +70,7 @@ def test_every_look_asks_for_what_it_names(objects: Objects) -> None:
         objects.events(fields="reason=c"),
     )
     assert all(found == [{"nodeName": "n"}] for found in lists)
-    assert [path.replace("%3D", "=") for path in ASKED] == [
+    assert [path.replace("%3D", "=") for path in REQUESTS] == [
         "/api/v1/nodes/n",
         "/api/v1/namespaces/a/pods/p",
         "/api/v1/nodes",
@@ -83,4 +83,4 @@ def test_every_look_asks_for_what_it_names(objects: Objects) -> None:
 def test_a_read_is_repeated_where_the_api_server_is_unavailable(objects: Objects) -> None:
     """An API server whose etcd is late answers 503 or 500 for a moment."""
     assert objects.pod("unavailable", "default")["nodeName"] == "n"
-    assert len(ASKED) == 3
+    assert len(REQUESTS) == 3

@@ -1,4 +1,4 @@
-"""Rights and their use: what counts as the same thing, and what the API server is told to log."""
+"""Rights and their use: what counts as the same thing, and what the API server logs."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def use(**more: str) -> Use:
 
 
 def test_a_right_is_used_by_the_same_request() -> None:
-    """Account, group, resource, verb and namespace agree; the program counts where it is asked."""
+    """Account, group, resource, verb and namespace agree; the program counts where one is given."""
     assert HERE.used_by(use(), agent="")
     assert HERE.used_by(use(), agent="gpushare-extender")
     assert HERE._replace(namespace="").used_by(use(namespace="elsewhere"), agent="")
@@ -49,7 +49,7 @@ def test_any_difference_is_another_right(other: dict[str, str]) -> None:
 
 
 def test_only_the_stacks_accounts_are_logged_and_no_contents(tmp_path: Path) -> None:
-    """The policy names one namespace's accounts and asks for metadata; the rest is left out."""
+    """The policy names one namespace's accounts with level Metadata; the rest is left out."""
     mount = audit.write_policy(tmp_path / "audit", "gpushare")
     policy = json.loads((mount.host / "policy.yaml").read_text())
     *ours, last = policy["rules"]
@@ -66,7 +66,7 @@ class FakeKubectl:
     """A cluster with one role of the release, one binding to it and one to a role of others."""
 
     def items(self, kinds: str, *_: str) -> list[object]:
-        """Objects of the kinds that are asked for."""
+        """Objects of the requested kinds."""
         if kinds.startswith("clusterroles,"):
             rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}
             return [{"kind": "Role", "metadata": {"name": "extender"}, "rules": [rule]}]

@@ -9,7 +9,7 @@ from host.errors import SetupError
 from host.testing.fakeprograms import FakePrograms
 from offline import goprograms, gotoolchain
 
-MODULES = ("kubernetes", "etcd", "containerd", "coredns", "kind")
+MODULES = ("kubernetes", "etcd", "containerd", "coredns", "kind", "kueue")
 # A fake go of a version that writes down the settings it runs with.
 GO = """
 case "$1" in
@@ -85,3 +85,10 @@ def test_a_project_that_is_not_pinned_is_an_error() -> None:
     """The sentence names the file."""
     with pytest.raises(SetupError, match=r"kind/go\.mod does not require example\.com/other"):
         goprograms.pinned("kind", "example.com/other")
+
+
+def test_the_guide_names_the_kueue_that_runs_it() -> None:
+    """A new pin needs a new run of the page."""
+    page = Path(__file__).parents[3] / "docs" / "guides" / "kueue.md"
+    words = " ".join(page.read_text().split())
+    assert f" Kueue {goprograms.pinned('kueue', 'sigs.k8s.io/kueue')} " in words

@@ -4,20 +4,24 @@ import hashlib
 import json
 import subprocess
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from host.errors import SetupError
 from release import __main__ as command
-from release import publish
+from release import publish, signature
 from release.tests.fakeregistry import FakeRegistry
 from release.version import clean_commit
 
 BUILT = tuple(f"gpushare/{name}:abc" for name in ("extender", "deviceplugin", "inspect"))
 
 
-def released(root: Path, registry: str = "") -> Path:
+def released(root: Path, registry: str = "", built: Sequence[str] = BUILT, **more: Any) -> Path:
     """Make release 0.2.0-rc.1 of a repository; the folder of its artefacts."""
     release = publish.Release(
         version="0.2.0-rc.1",
@@ -26,8 +30,9 @@ def released(root: Path, registry: str = "") -> Path:
         into=root / "dist",
         registry=registry,
         downloads="https://example.com/0.2.0",
+        **more,
     )
-    return publish.publish(release, BUILT).parent
+    return publish.publish(release, built).parent
 
 
 def sums(folder: Path) -> dict[str, str]:
@@ -50,6 +55,7 @@ def test_the_checksums_name_every_artefact(repository: Path) -> None:
         *(f"cli/gpushare-linux-{name}" for name in ("amd64", "arm64")),
         *(f"cli/gpushare-linux-{name}.tar.gz" for name in ("amd64", "arm64")),
         "cli/gpushare.yaml",
+        "provenance.intoto.json",
         "release.json",
     }
     check = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
@@ -116,6 +122,57 @@ def test_the_registry_has_the_chart_of_the_folder(repository: Path, registry: Fa
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("docker_calls")
+def test_the_provenance_names_the_commit_and_every_digest(
+    repository: Path, registry: FakeRegistry
+) -> None:
+    """Of files and of what was pushed, in the form that SLSA's tools read."""
+    folder = released(repository, registry.host)
+    statement = json.loads((folder / "provenance.intoto.json").read_text())
+    assert statement["predicateType"] == "https://slsa.dev/provenance/v1"
+    (source,) = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+    assert source["digest"] == {"gitCommit": clean_commit(repository).id}
+    subjects = {item["name"]: item["digest"]["sha256"] for item in statement["subject"]}
+    pushed = json.loads((folder / "release.json").read_text())["pushed"]
+    files = {name: digest for name, digest in sums(folder).items() if "provenance" not in name}
+    assert subjects == files | {name: text.split(":")[1] for name, text in pushed.items()}
+
+
+def key_files(folder: Path) -> tuple[Path, Path]:
+    """A new private key and its public one."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    private, public = folder / "key.pem", folder / "public.pem"
+    private.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    public.write_bytes(key.public_key().public_bytes(serialization.Encoding.PEM, form))
+    return private, public
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("docker_calls")
+def test_a_key_signs_the_list_of_checksums(repository: Path, tmp_path: Path) -> None:
+    """The command of the page verifies it, and refuses a list of which one byte differs."""
+    private, public = key_files(tmp_path)
+    folder = released(repository, key=signature.read_key(private))
+    script = (
+        "openssl base64 -d -in SHA256SUMS.sig -out SHA256SUMS.der && "
+        f"openssl dgst -sha256 -verify {public} -signature SHA256SUMS.der SHA256SUMS"
+    )
+    verified = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, check=True)
+    assert verified.stdout == b"Verified OK\n"
+    with (folder / "SHA256SUMS").open("a") as file:
+        file.write(" ")
+    changed = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, check=False)
+    assert changed.returncode == 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("docker_calls")
 def test_a_registry_that_refuses_leaves_no_checksums(
     repository: Path, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +189,7 @@ def test_a_registry_that_refuses_leaves_no_checksums(
     [
         (["--version=1"], "is no semantic version"),
         (["--version=1.2.3", "--registry=gpushare"], "is no registry"),
-        (["--version=1.2.3", "--key=mine.pem"], "not signed"),
+        (["--version=1.2.3", "--key=mine.pem"], "mine.pem is not an unencrypted private key"),
         (["--version=1.2.3"], "differs from its commit in new.txt"),
     ],
 )

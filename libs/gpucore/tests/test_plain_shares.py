@@ -1,6 +1,5 @@
 """Decisions for all amounts at once are those for each amount, whatever the node holds."""
 
-from collections.abc import Callable
 from math import floor
 
 import pytest
@@ -91,8 +90,9 @@ def test_scores_by_amount_are_those_of_the_policy(
 ) -> None:
     """Every amount up to the largest GPU scores the same, but for the rounding of exact halves."""
     node_info = account_of(units, holders, unhealthy)
-    scores = share_scores(node_info, SHARE, policy)
-    assert scores is not None
+    ratings = share_ratings(node_info, SHARE, policy)
+    assert ratings is not None
+    scores = share_scores(ratings)
     assert len(scores) == max(units) + 1
     for amount in range(1, len(scores)):
         pod_request = PodRequest((ContainerRequest(amount),), mem=amount)
@@ -113,24 +113,23 @@ def test_the_policy_of_the_pod_precedes_that_of_the_node(
     """Then the node's label counts, then the default."""
     node_info = account_of([8, 8], [(0, 4, 0)], label=label)
     pod_request = PodRequest((ContainerRequest(2),), mem=2, policy=own)
-    scores = share_scores(node_info, pod_request, default)
-    assert scores is not None
+    ratings = share_ratings(node_info, pod_request, default)
+    assert ratings is not None
     assert (
-        scores[2]
+        share_scores(ratings)[2]
         == score(node_info, pod_request, default)
         == score(node_info, pod_request, "spread")
     )
 
 
-@pytest.mark.parametrize("row", [share_ratings, share_scores])
-def test_nodes_in_the_same_state_share_one_row(row: Callable[..., object]) -> None:
+def test_nodes_in_the_same_state_share_one_row() -> None:
     """A filter then reads few rows for thousands of nodes, and a row is computed once."""
     held = [(0, 4, 0)]
     one, same = account_of([8, 8], held), account_of([8, 8], held)
     fuller = account_of([8, 8], [(0, 5, 0)])
-    assert row(one, SHARE, "binpack") is row(same, SHARE, "binpack")
-    assert row(one, SHARE, "binpack") != row(fuller, SHARE, "binpack")
-    assert row(one, SHARE, "binpack") != row(one, SHARE, "spread")
+    assert share_ratings(one, SHARE, "binpack") is share_ratings(same, SHARE, "binpack")
+    assert share_ratings(one, SHARE, "binpack") != share_ratings(fuller, SHARE, "binpack")
+    assert share_ratings(one, SHARE, "binpack") != share_ratings(one, SHARE, "spread")
 
 
 def test_only_plain_shares_have_scores_by_amount() -> None:
@@ -145,9 +144,9 @@ def test_only_plain_shares_have_scores_by_amount() -> None:
 
 def test_fragmentation_and_small_units_have_no_scores_by_amount() -> None:
     """The formula does not hold for the first, and the second has too many amounts."""
-    assert share_scores(account_of([15]), SHARE, "fragmentation") is None
-    assert share_scores(account_of([MAX_AMOUNT + 1]), SHARE, "binpack") is None
-    assert share_scores(account_of([MAX_AMOUNT]), SHARE, "binpack") is not None
+    assert share_ratings(account_of([15]), SHARE, "fragmentation") is None
+    assert share_ratings(account_of([MAX_AMOUNT + 1]), SHARE, "binpack") is None
+    assert share_ratings(account_of([MAX_AMOUNT]), SHARE, "binpack") is not None
 
 
 @given(

@@ -248,3 +248,38 @@ def test_a_refusal_is_an_invalid_object() -> None:
     assert (response["status"]["code"], response["status"]["reason"]) == (422, "Invalid")
     assert response["status"]["message"].startswith("gpushare: ")
     assert "patch" not in response
+
+
+def offering_claims(name: str) -> Object:
+    """A node that offers its GPUs as claims, by its inventory."""
+    item = node(name, 15, unit="GiB")
+    inventory = json.loads(item["metadata"]["annotations"]["gpushare/inventory"])
+    item["metadata"]["annotations"]["gpushare/inventory"] = json.dumps(
+        inventory | {"api": "claims"}
+    )
+    item["status"] = {"capacity": {"cpu": "8"}}
+    return item
+
+
+def exclusive(name: str) -> Object:
+    """A pod that requests two exclusive GPUs."""
+    item = pod(name, 0)
+    limits = {"aliyun.com/gpu": "2"}
+    return on(item, containers=[{"name": "c", "resources": {"limits": limits}}])
+
+
+def test_exclusive_gpus_that_only_claims_offer_are_left_to_the_scheduler_of_the_pod() -> None:
+    """Kubernetes makes a claim of the extended resource; the extender knows no such node."""
+    claims = node_infos(offering_claims("c"))
+    assert judged(exclusive("p"), nodes=claims) == AdmissionAnswer()
+    assert judged(pod("q", 2), nodes=claims) == STEERED, "a share has no such claim"
+    both = node_infos(offering_claims("c"), with_exclusive("d"))
+    assert judged(exclusive("p"), nodes=both) == STEERED
+    assert judged(exclusive("p")) == STEERED, "the state is not known"
+
+
+def with_exclusive(name: str) -> Object:
+    """A node whose device plugin offers exclusive GPUs."""
+    item = node(name, 15, unit="GiB")
+    item["status"]["capacity"] |= {"aliyun.com/gpu": "1"}
+    return item

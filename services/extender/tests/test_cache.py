@@ -16,6 +16,7 @@ from gpucore.explain.sentences import sentence
 from gpucore.gang.spread import Rules
 from gpucore.model import PodRequest
 from gpucore.scheduling.filter import fit
+from gpucore.scheduling.plain_shares import UNFIT, UNRATED
 from gpucore.scheduling.policy import score
 from gpucore.topology.grouping import BY_LINKS
 from gpucore.units import NodeName
@@ -23,7 +24,7 @@ from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.nodes import decode_node
 from gpucore.wire.pods import pod_request_of
 from gpuextender.scheduling import cache as cache_module
-from gpuextender.scheduling.cache import REQUESTS, NodeCache
+from gpuextender.scheduling.cache import REQUESTS, NodeCache, NodeNames
 from gpuextender.scheduling.filter import Filter
 from gpuextender.scheduling.gangs import Gangs
 from gpuextender.scheduling.messages import FilterResult, MessageError, names_of
@@ -44,8 +45,8 @@ class Calls:
         self.state, self.cache = state, NodeCache(state.ledger)
         gangs = Gangs(state, Rules(policy, BY_LINKS))
         self._requeue = Requeue(state, ScriptedClient(), gangs)
-        best = best_of(state, self.cache)
-        self._filter = Filter(state, gangs, self.cache, self._requeue, best)
+        self.best = best_of(state, self.cache)
+        self._filter = Filter(state, gangs, self.cache, self._requeue, self.best)
         self.prioritize = Prioritize(state, gangs, self.cache, policy=policy, grouping=BY_LINKS)
         state.add_event_handler(self._node_changed)
 
@@ -89,7 +90,10 @@ class Results:
     async def of(self, request: str, *names: str) -> list[str]:
         """Results of nodes for a request."""
         return await self.cache.results(
-            request, [NodeName(name) for name in names], self._compute, unknown=lambda name: "?"
+            request,
+            NodeNames(self.cache, [NodeName(name) for name in names]),
+            self._compute,
+            unknown="?",
         )
 
     def _compute(self, node_info: NodeInfo) -> str:
@@ -142,6 +146,39 @@ async def test_names_that_are_no_node_are_not_kept() -> None:
     assert len(results.cache) == 1
 
 
+async def test_a_new_node_takes_the_place_of_a_removed_one_and_none_of_its_results() -> None:
+    """Nodes that come and go do not make the tables grow."""
+    state = state_of(a_node("a", 8), a_node("b", 8))
+    results = Results(NodeCache(state.ledger))
+    state.add_event_handler(results.cache.node_changed)
+    assert await results.of("r", "a", "b") == ["a1", "b2"]
+    names = NodeNames(results.cache, [A, B, C])
+    before = max(names.places)
+    state.node_gone(A)
+    state.node_changed(a_node("c", 8))
+    assert await results.of("r", "a", "b", "c") == ["?", "b2", "c3"]
+    assert max(names.places) == before
+
+
+async def test_ratings_of_a_larger_gpu_leave_those_of_other_nodes() -> None:
+    """Amounts that only a later node can take do not fit the nodes before it."""
+    state = state_of(a_node("a", 4))
+    cache = NodeCache(state.ledger)
+    state.add_event_handler(cache.node_changed)
+    asked = NodeNames(cache, [A, B, NodeName("x")])
+
+    async def ratings(mem: int) -> list[float]:
+        request = pod_request_of(a_pod(pod("p", mem)), DEFAULT_NAMES)
+        assert request is not None
+        return await cache.share_ratings(request, asked, "binpack")
+
+    assert await ratings(4) == [1.0, UNRATED, UNRATED]
+    state.node_changed(a_node("b", 8))
+    assert await ratings(4) == [1.0, 0.5, UNRATED]
+    assert await ratings(8) == [UNFIT, 1.0, UNRATED]
+    assert await ratings(9) == [UNFIT, UNFIT, UNRATED]
+
+
 async def test_slow_results_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tasks run in between, and a node that changes meanwhile is computed again."""
     monkeypatch.setattr(cache_module, "SLICE_SECONDS", 0.0005)
@@ -154,7 +191,7 @@ async def test_slow_results_leave_room_for_others(monkeypatch: pytest.MonkeyPatc
             pass
         return version
 
-    task = asyncio.create_task(cache.results("r", names, compute, unknown=lambda _: "?"))
+    task = asyncio.create_task(cache.results("r", NodeNames(cache, names), compute, unknown="?"))
     await asyncio.sleep(0)
     assert not task.done()
     version = "new"
@@ -239,7 +276,7 @@ async def _compare(
     changes: list[Change], pods: list[tuple[int, int, str, str]], policy: str
 ) -> None:
     calls = Calls(state_of(*(a_node(name, 8, 16) for name in "abc")), policy=policy)
-    await calls.prioritize.warm()
+    await calls.best.warm()
     items = [_pod(*one) for one in pods]
     for step, change in enumerate([("bound", "a", 0, 1), *changes]):
         _apply(calls.state, f"p{step}", change)

@@ -17,7 +17,7 @@ from running import Running, until
 from environments import fakenodes
 from environments.apicall import MERGE_PATCH, ApiCalls
 from environments.controlplane import ControlPlane
-from environments.fakekubelet import FakeKubelet
+from environments.fakenodeagent import FakeNodeAgent
 from gpucore.wire.names import INVENTORY, INVENTORY_HASH
 from gpucore.wire.nodes import inventory_hash
 
@@ -172,7 +172,7 @@ async def test_two_schedulers_with_an_extender_each_never_overfill_a_card(
             url = f"{racer.url}/gpushare-scheduler"
             process = await asyncio.to_thread(plane.scheduler, url, name=name)
             stack.callback(process.stop)
-        kubelet = await stack.enter_async_context(FakeKubelet(calls, UNITS))
+        kubelet = await stack.enter_async_context(FakeNodeAgent(calls, UNITS))
         for number in range(wanted):
             await create(calls, f"pod-{number}", 4, scheduler=f"racer-{'ab'[number % 2]}")
         await asyncio.wait_for(_replace_losers(calls, kubelet, wanted), 120)
@@ -189,7 +189,7 @@ async def test_two_schedulers_with_an_extender_each_never_overfill_a_card(
             assert not any(node_info.overfull for node_info in node_infos)
 
 
-async def _replace_losers(calls: ApiCalls, kubelet: FakeKubelet, wanted: int) -> None:
+async def _replace_losers(calls: ApiCalls, kubelet: FakeNodeAgent, wanted: int) -> None:
     """What a controller does: a pod that its node refused is created anew."""
     replaced: set[str] = set()
     while len(kubelet.admitted) < wanted:

@@ -17,7 +17,7 @@ import offline
 from environments import fakenodes, helm
 from environments.apicall import ApiCalls
 from environments.controlplane import ControlPlane
-from environments.fakekubelet import FakeKubelet
+from environments.fakenodeagent import FakeNodeAgent
 from environments.testing.planes import control_plane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -60,7 +60,7 @@ async def test_kube_scheduler_reads_the_policy_that_the_chart_offers(
         file.write_text(text.replace(address, running.url))
         process = await asyncio.to_thread(plane.policy_scheduler, file)
         try:
-            async with FakeKubelet(calls, UNITS) as kubelet:
+            async with FakeNodeAgent(calls, UNITS) as kubelet:
                 pod = fakenodes.pod("by-policy", 4, scheduler="default-scheduler")
                 await create(calls, pod)
                 await kubelet.wait(1, seconds=SECONDS)
@@ -82,7 +82,7 @@ async def test_the_oldest_scheduler_starts_with_the_profile_of_the_chart(
             url = f"{running.url}/gpushare-scheduler"
             process = await asyncio.to_thread(plane.scheduler, url, name=name, like=config)
             try:
-                async with FakeKubelet(calls, UNITS) as kubelet:
+                async with FakeNodeAgent(calls, UNITS) as kubelet:
                     await create(calls, fakenodes.pod(f"by-{name}", 4, scheduler=name))
                     await kubelet.wait(1, seconds=SECONDS)
             finally:

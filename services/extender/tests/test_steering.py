@@ -19,7 +19,7 @@ from running import Running, until
 from environments import fakenodes, helm, originals
 from environments.apicall import MERGE_PATCH, ApiCalls
 from environments.controlplane import SCHEDULER_NAME, ControlPlane
-from environments.fakekubelet import FakeKubelet
+from environments.fakenodeagent import FakeNodeAgent
 from environments.testing.planes import control_plane
 from gpucore.wire.names import POLICY
 from gpukube.issuing.__main__ import main as issuing
@@ -138,7 +138,7 @@ async def test_every_pod_of_the_originals_gets_our_scheduler(
 async def test_a_pod_that_fits_the_node_and_no_gpu_waits(calls: ApiCalls, stack: Running) -> None:
     """10 units, with 7 of 15 used on each of two GPUs: no node is tried, so none refuses it."""
     await steered(calls)
-    async with FakeKubelet(calls, UNITS) as kubelet:
+    async with FakeNodeAgent(calls, UNITS) as kubelet:
         for name in ("left", "right"):
             filler = fakenodes.pod(name, 7, scheduler="default-scheduler")
             filler["metadata"]["annotations"] = {POLICY: "spread"}

@@ -1,6 +1,7 @@
-"""The kubelet process.
+"""The half of kubelet that talks gRPC: the device manager and PodResources.
 
-It takes registrations, follows plugins, admits pods in order and tells who holds what.
+It accepts registrations, watches the plugins' device lists, admits pods in order and lists the
+holders of devices. The API server's view of a kubelet is ``e2e/environments/fakenodeagent.py``.
 """
 
 import asyncio

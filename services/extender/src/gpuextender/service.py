@@ -92,7 +92,7 @@ class ExtenderService:
         self._prioritize = Prioritize(
             self.state, gangs, self._cache, policy=settings.policy, grouping=self._grouping
         )
-        self._warm = best.warm if settings.candidates else self._prioritize.warm
+        self._warm = best.warm
         self._gauges = LedgerMetrics(self.state.ledger, self.state.waiting_requests)
         self._tables = TopologyTables(self.state.ledger, self._node_changed)
         writer = BindingWriter(api, deadline=settings.bind_deadline)

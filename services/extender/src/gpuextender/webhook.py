@@ -75,7 +75,21 @@ def review_pod(
         return AdmissionAnswer()
     if refusal := _refusal(pod, pod_request, names):
         return AdmissionAnswer(refusal=refusal)
-    return _steered(pod, scheduler, warning=_unit_mistake(pod_request, node_infos, names))
+    infos = list(node_infos)
+    if _served_by_claims(pod_request, infos):
+        return AdmissionAnswer()
+    return _steered(pod, scheduler, warning=_unit_mistake(pod_request, infos, names))
+
+
+def _served_by_claims(pod_request: PodRequest, node_infos: Iterable[NodeInfo]) -> bool:
+    """Only nodes that offer claims have exclusive GPUs: the pod's own scheduler allocates them.
+
+    Kubernetes makes a claim of the extended resource by the DeviceClass that names it.
+    """
+    shapes = [each.shape for each in node_infos if each.shape.present]
+    exclusive = pod_request.gpus and not (pod_request.mem or pod_request.core)
+    offered = any(shape.offers_cards for shape in shapes)
+    return bool(exclusive) and not offered and any(shape.claims for shape in shapes)
 
 
 def _steered(pod: Pod, scheduler: str, *, warning: str) -> AdmissionAnswer:

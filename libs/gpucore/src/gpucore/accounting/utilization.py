@@ -3,6 +3,7 @@
 In plain figures, so that a caller who keeps them by the thousand rates as the policies do.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 _DIGITS: Final = 9
@@ -29,5 +30,11 @@ def rating(in_use: float, cards: int, *, spread: bool) -> float:
         cards: number of GPUs; at least one.
         spread: the emptier the better; otherwise the fuller.
     """
-    full = in_use / cards
-    return round(1.0 - full if spread else full, _DIGITS)
+    return ratings_of((in_use,), cards, spread=spread)[0]
+
+
+def ratings_of(in_uses: Iterable[float], cards: int, *, spread: bool) -> list[float]:
+    """:func:`rating` of several sums."""
+    if spread:
+        return [round(1.0 - in_use / cards, _DIGITS) for in_use in in_uses]
+    return [round(in_use / cards, _DIGITS) for in_use in in_uses]

@@ -14,16 +14,20 @@ import msgspec
 
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.accounting.utilization import rating, utilization
+from gpucore.accounting.utilization import ratings_of, utilization
 from gpucore.explain.sentences import sentence
 from gpucore.model import CORE_PER_CARD, Code, ContainerRequest, PodRequest
 from gpucore.scheduling.filter import fit, is_plain
-from gpucore.scheduling.policy import points, resolve
+from gpucore.scheduling.policy import MAX_SCORE, resolve
 
 MAX_AMOUNT: Final = 511
 """Largest GPU, in units, for which all amounts are computed; GPUs counted in MiB have too many."""
 ANY_SHARE: Final = PodRequest((ContainerRequest(1),), mem=1)
 """A plain share of the default policy; its amount does not matter here."""
+UNFIT: Final = -1.0
+"""Rating of an amount that a node cannot take."""
+UNRATED: Final = -2.0
+"""Rating where a node has none for all amounts."""
 _MARK: Final = 987_654_321_987
 """An amount that no sentence contains otherwise."""
 _STATES: Final = 4096
@@ -56,10 +60,12 @@ def is_plain_share(pod_request: PodRequest) -> bool:
     return bool(pod_request.mem) and not pod_request.gpus and is_plain(pod_request)
 
 
-def share_scores(node_info: NodeInfo, pod_request: PodRequest, policy: str) -> Sequence[int] | None:
-    """Scores by amount of memory, from 0 to the units of the largest GPU.
+def share_ratings(
+    node_info: NodeInfo, pod_request: PodRequest, policy: str
+) -> Sequence[float] | None:
+    """Ratings by amount of memory, from 0 to the units of the largest GPU; the higher the better.
 
-    The score is the part of the node's GPUs that is in use afterwards
+    The rating is the part of the node's GPUs that is in use afterwards
     (:mod:`gpucore.accounting.utilization`), which follows from a few figures of each GPU.
 
     Args:
@@ -68,18 +74,17 @@ def share_scores(node_info: NodeInfo, pod_request: PodRequest, policy: str) -> S
         policy: name of the default policy.
 
     Returns:
-        ``None`` where the scores do not follow from the amount alone.
+        :data:`UNFIT` for amounts that the node cannot take, the amount 0 among them. ``None`` where
+        the ratings do not follow from the amount alone.
     """
     state = _state(node_info, pod_request, policy)
-    return None if state is None else _scores(state)
-
-
-def share_ratings(
-    node_info: NodeInfo, pod_request: PodRequest, policy: str
-) -> Sequence[float] | None:
-    """As :func:`share_scores`, not rounded to whole points; the higher the better."""
-    state = _state(node_info, pod_request, policy)
     return None if state is None else _ratings(state)
+
+
+def share_scores(ratings: Sequence[float]) -> list[int]:
+    """Ratings as :func:`gpucore.scheduling.policy.score` gives them; 0 for ``UNFIT``."""
+    scores = {rating: max(round(MAX_SCORE * rating), 0) for rating in set(ratings)}
+    return [scores[rating] for rating in ratings]
 
 
 def share_refusal(node_info: NodeInfo) -> ShareRefusal | None:
@@ -139,22 +144,20 @@ def _gpu_state(card: DeviceInfo) -> _GpuState:
 
 
 @lru_cache(_STATES)
-def _scores(state: _NodeState) -> Sequence[int]:
-    return bytes(map(points, _ratings(state)))
-
-
-@lru_cache(_STATES)
 def _ratings(state: _NodeState) -> Sequence[float]:
     """Each GPU, in the order of the policy, takes amounts that are too large for those before."""
     gpus, most, spread = state
     in_use = sum(gpu.in_use() for gpu in gpus)
-    ratings = array("d", [0.0]) * (1 + max((gpu.total for gpu in gpus), default=0))
+    ratings = array("d", [UNFIT]) * (1 + max((gpu.total for gpu in gpus), default=0))
     first = 1
     for gpu in sorted(
         (gpu for gpu in gpus if gpu.open), key=lambda gpu: -gpu.free if spread else gpu.free
     ):
-        others = in_use - gpu.in_use()
-        for amount in range(first, min(gpu.free, most) + 1):
-            ratings[amount] = rating(others + gpu.in_use(amount), len(gpus), spread=spread)
+        others, used, total = in_use - gpu.in_use(), gpu.used, gpu.total
+        last, least = min(gpu.free, most), min(gpu.core, 1.0)
+        # The parts are those of gpu.in_use(amount), without a call for each of many amounts.
+        parts = [(used + amount) / total for amount in range(first, last + 1)]
+        in_uses = [others + max(least, part) for part in parts]
+        ratings[first : last + 1] = array("d", ratings_of(in_uses, len(gpus), spread=spread))
         first = max(first, gpu.free + 1)
     return ratings

@@ -7,7 +7,7 @@ maps: newer schedulers then do not try it, older ones read the only map they hav
 
 import asyncio
 from collections.abc import Container, Mapping, Sequence
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -18,9 +18,9 @@ from gpucore.kubescheduler.constraints import PodConstraints
 from gpucore.kubescheduler.node_fit import least_avoided
 from gpucore.model import Code, PodRequest
 from gpucore.scheduling.best_nodes import best_nodes, node_rating
-from gpucore.scheduling.filter import filter_nodes, is_plain
+from gpucore.scheduling.filter import is_plain
 from gpucore.scheduling.pending_pods import UnscheduledPod
-from gpucore.scheduling.plain_shares import ANY_SHARE, is_plain_share, share_ratings, share_refusal
+from gpucore.scheduling.plain_shares import ANY_SHARE, UNRATED, is_plain_share, share_refusal
 from gpucore.topology.grouping import Grouping
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.constraints import all_constraints
@@ -29,7 +29,7 @@ from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pods import decode_pod
 from gpuextender import metrics
 from gpuextender.scheduling import messages
-from gpuextender.scheduling.cache import NodeCache
+from gpuextender.scheduling.cache import NodeCache, NodeNames
 from gpuextender.scheduling.gangs import Gangs
 from gpuextender.scheduling.messages import (
     ExtenderArgs,
@@ -71,24 +71,22 @@ class BestNodes:
     async def warm(self) -> None:
         """Compute beforehand what is requested for pods without a policy."""
         if self._limit:
-            await self._ratings(ANY_SHARE, list(self._state.ledger.nodes()))
+            await self._ratings(ANY_SHARE, NodeNames(self._cache, list(self._state.ledger.nodes())))
 
     async def of(
-        self, pending: UnscheduledPod, raw: msgspec.Raw, names: Sequence[NodeName]
+        self, pending: UnscheduledPod, raw: msgspec.Raw, fits: NodeNames
     ) -> Sequence[NodeName]:
-        """The candidates for a pod that is no member of a gang.
-
-        Args:
-            raw: the pod as the scheduler sent it.
-            names: of the nodes that fit.
-        """
+        """The candidates among the nodes that fit a pod, ``raw`` as its scheduler sent it."""
+        names = fits.names
         if not self._limit or len(names) <= self._limit or pending.pod_request is None:
             return names
         constraints = self._state.constraints_of(pending.pod) or all_constraints(raw)
         if constraints.preferences:
             return names
-        names = self._not_avoided(constraints, names)
-        return best_nodes(names, await self._ratings(pending.pod_request, names), self._limit)
+        left = self._not_avoided(constraints, names)
+        if left is not names:
+            fits = NodeNames(self._cache, left)
+        return best_nodes(left, await self._ratings(pending.pod_request, fits), self._limit)
 
     def _not_avoided(
         self, constraints: PodConstraints, names: Sequence[NodeName]
@@ -101,23 +99,20 @@ class BestNodes:
         nodes = (self._state.candidates.version(name) for name in tainted)
         return least_avoided(names, filter(None, nodes), constraints)
 
-    async def _ratings(self, request: PodRequest, names: Sequence[NodeName]) -> Sequence[Any]:
+    async def share_ratings(self, request: PodRequest, names: NodeNames) -> Sequence[float]:
+        """The ratings of a plain share by the policy that holds."""
+        return await self._cache.share_ratings(request, names, self._policy)
+
+    async def _ratings(self, request: PodRequest, names: NodeNames) -> Sequence[Any]:
         if is_plain_share(request):
-            rows = await self._cache.results(
-                ("share ratings", request.policy),
-                names,
-                lambda node: share_ratings(node, request, self._policy),
-                unknown=lambda _: None,
-            )
-            try:
-                return list(map(itemgetter(request.mem), rows))  # type: ignore[arg-type]
-            except (IndexError, TypeError):  # the node changed meanwhile, or there is no row
-                pass
+            ratings = await self.share_ratings(request, names)
+            if min(ratings, default=0) > UNRATED:
+                return ratings
         return await self._cache.results(
             ("rating", request),
             names,
             lambda node: node_rating(node, request, self._policy, self._grouping),
-            unknown=lambda _: (),
+            unknown=(),
         )
 
 
@@ -196,9 +191,8 @@ class Filter:
             return FilterResult(error="arg or pod is nil")
         pending = self._state.saw(decode_pod(args.pod))
         if messages.given(args.node_names):
-            fits, statuses = await self._filter(
-                pending, args.pod, messages.names_of(args.node_names)
-            )
+            names = messages.names_of(args.node_names)
+            fits, statuses = await self._filter(pending, args.pod, names)
             nodes = None
         elif messages.given(args.nodes):
             items = messages.items_of(args.nodes)
@@ -238,9 +232,12 @@ class Filter:
         await self._expected.wait(pending.pod.uid)
         judged = self._requeue.change
         found = self._gangs.filter(pending, names) if gang_of(pending.pod) else None
-        fits, statuses = found or await self._alone(pending, pending.pod_request, names)
         if found is None:
-            fits = await self._best.of(pending, raw, fits)
+            asked = NodeNames(self._cache, names)
+            fitting, statuses = await self._alone(pending, pending.pod_request, asked)
+            fits = await self._best.of(pending, raw, fitting)
+        else:
+            fits, statuses = found
         if fits:
             self._requeue.accepted(pending)
             self._expected.expect(pending.pod.uid)
@@ -267,43 +264,48 @@ class Filter:
         return names if len(names) == 1 else [reserved.placement.node]
 
     async def _alone(
-        self, pending: UnscheduledPod, pod_request: PodRequest, names: Sequence[NodeName]
-    ) -> tuple[Sequence[NodeName], FilterStatuses]:
-        """The same for a pod of no gang."""
-        doubtful = self._doubtful(pod_request, names)
-        failed = await self._failed(pod_request, doubtful)
+        self, pending: UnscheduledPod, pod_request: PodRequest, asked: NodeNames
+    ) -> tuple[NodeNames, FilterStatuses]:
+        """The same for a pod of no gang: all nodes that can take it."""
+        failed = await self._failed(pod_request, await self._doubtful(pod_request, asked))
         if self._state.nominations:
-            failed |= self._reserved_for_nominated(pending, pod_request, names, failed)
-        fits = [name for name in names if name not in failed] if failed else names
+            failed |= self._reserved_for_nominated(pending, pod_request, asked.names, failed)
+        fits = asked.only([name not in failed for name in asked.names]) if failed else asked
         return fits, FilterStatuses.of(failed)
 
-    def _doubtful(self, pod_request: PodRequest, names: Sequence[NodeName]) -> Sequence[NodeName]:
-        """Names of nodes whose aggregates do not show that they can take ``demand``."""
+    async def _doubtful(self, pod_request: PodRequest, asked: NodeNames) -> NodeNames:
+        """The nodes of which no figure shows that they can take the pod."""
+        if is_plain_share(pod_request):
+            ratings = await self._best.share_ratings(pod_request, asked)
+            return asked.only([one < 0 for one in ratings] if min(ratings, default=0) < 0 else ())
         if not is_plain(pod_request):
-            return names
-        fits, refused = filter_nodes(self._state.ledger, pod_request, names)
-        return [] if len(fits) == len(names) else list(refused)
+            return asked
+        free = await self._cache.results("free", asked, attrgetter("free_gpus"), unknown=-1)
+        return asked.only([gpus < pod_request.gpus for gpus in free])
 
     async def _failed(
-        self, pod_request: PodRequest, names: Sequence[NodeName]
+        self, pod_request: PodRequest, asked: NodeNames
     ) -> dict[NodeName, FailedNode]:
-        """The nodes of ``names`` that cannot take ``demand``."""
+        """Those of the nodes that cannot take the pod."""
         failed: dict[NodeName, FailedNode] = {}
         if is_plain_share(pod_request):
             refusals = await self._cache.results(
-                "share refusal", names, share_refusal, unknown=lambda _: None
+                "share refusal", asked, share_refusal, unknown=None
             )
-            for name, refusal in zip(names, refusals, strict=True):
-                if refusal and (text := refusal.sentence(pod_request.mem)):
-                    failed[name] = FailedNode(text, Code.INSUFFICIENT_MEMORY)
-        others = [name for name in names if name not in failed]
-        errors = await self._cache.results(
+            texts = [one.sentence(pod_request.mem) if one else "" for one in refusals]
+            failed = {
+                name: FailedNode(text, Code.INSUFFICIENT_MEMORY)
+                for name, text in zip(asked.names, texts, strict=True)
+                if text
+            }
+            asked = asked.only([not text for text in texts])
+        errors: list[FailedNode | None] = await self._cache.results(
             ("fit", pod_request),
-            others,
+            asked,
             lambda node: FailedNode.on(node, pod_request),
-            unknown=FailedNode.unknown,
+            unknown=FailedNode.unknown(NodeName("")),
         )
-        return failed | {name: one for name, one in zip(others, errors, strict=True) if one}
+        return failed | {name: one for name, one in zip(asked.names, errors, strict=True) if one}
 
     def _reserved_for_nominated(
         self,

@@ -11,14 +11,14 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.accounting.template_nodes import NO_TEMPLATES, template_nodes
 from gpucore.model import PodRequest
 from gpucore.scheduling.pending_pods import UnscheduledPod
-from gpucore.scheduling.plain_shares import ANY_SHARE, is_plain_share, share_scores
+from gpucore.scheduling.plain_shares import UNRATED, is_plain_share, share_scores
 from gpucore.scheduling.policy import score
 from gpucore.topology.grouping import Grouping
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod
 from gpuextender.scheduling import messages
-from gpuextender.scheduling.cache import NodeCache
+from gpuextender.scheduling.cache import NodeCache, NodeNames
 from gpuextender.scheduling.gangs import Gangs
 from gpuextender.scheduling.messages import ExtenderArgs, HostPriority, MessageError
 from gpuextender.state import State
@@ -62,54 +62,31 @@ class Prioritize:
             return NO_TEMPLATES
         return template_nodes(self._state.ledger, messages.items_of(args.nodes))
 
-    async def warm(self) -> None:
-        """Compute beforehand what is requested for pods without a policy."""
-        await self._plain(ANY_SHARE, list(self._state.ledger.nodes()))
-
     async def _scores(self, pending: UnscheduledPod, names: Sequence[NodeName]) -> Sequence[int]:
         marks = self._gangs.scores(pending, names)
         if marks is not None:
             return [marks[name] for name in names]
         if pending.pod_request is None:
             return [0] * len(names)
+        asked = NodeNames(self._cache, names)
         if is_plain_share(pending.pod_request):
-            return await self._plain(pending.pod_request, names)
-        return await self._exact(pending.pod_request, names)
+            return await self._plain(pending.pod_request, asked)
+        return await self._exact(pending.pod_request, asked)
 
-    async def _plain(self, pod_request: PodRequest, names: Sequence[NodeName]) -> Sequence[int]:
-        """Scores of a plain share, out of the scores of all amounts."""
-        rows = await self._cache.results(
-            ("share scores", pod_request.policy),
-            names,
-            lambda node: share_scores(node, pod_request, self._policy),
-            unknown=lambda _: None,
-        )
-        try:
-            return [row[pod_request.mem] for row in rows]  # type: ignore[index]
-        except (IndexError, TypeError):  # a GPU is smaller than the amount, or there is no row
-            return await self._beside(pod_request, names, rows)
+    async def _plain(self, pod_request: PodRequest, asked: NodeNames) -> Sequence[int]:
+        """Scores of a plain share, out of the ratings of all amounts."""
+        ratings = await self._cache.share_ratings(pod_request, asked, self._policy)
+        scores = share_scores(ratings)
+        if UNRATED in ratings:
+            unrated = [rating == UNRATED for rating in ratings]
+            exact = iter(await self._exact(pod_request, asked.only(unrated)))
+            scores = [next(exact) if so else one for one, so in zip(scores, unrated, strict=True)]
+        return scores
 
-    async def _beside(
-        self,
-        pod_request: PodRequest,
-        names: Sequence[NodeName],
-        rows: Sequence[Sequence[int] | None],
-    ) -> Sequence[int]:
-        """Scores where some nodes have no row, or one that ends before the amount."""
-        rowless = [name for name, row in zip(names, rows, strict=True) if row is None]
-        exact = dict(zip(rowless, await self._exact(pod_request, rowless), strict=True))
-        return [
-            exact[name] if row is None else (*row[pod_request.mem : pod_request.mem + 1], 0)[0]
-            for name, row in zip(names, rows, strict=True)
-        ]
-
-    async def _exact(self, pod_request: PodRequest, names: Sequence[NodeName]) -> list[int]:
+    async def _exact(self, pod_request: PodRequest, asked: NodeNames) -> list[int]:
         """Scores as the core gives them, one node at a time."""
         return await self._cache.results(
-            ("score", pod_request),
-            names,
-            lambda node: self._score(node, pod_request),
-            unknown=lambda _: 0,
+            ("score", pod_request), asked, lambda node: self._score(node, pod_request), unknown=0
         )
 
     def _score(self, node: NodeInfo, pod_request: PodRequest) -> int:

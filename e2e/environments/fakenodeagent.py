@@ -1,8 +1,10 @@
 """kubelet and device plugin of all fake nodes, as the API server sees them: bound pods run or fail.
 
-It has no devices (:mod:`hardware.fakedevicemanager` has). It enforces what matters to a scheduler:
-the pods on a GPU never hold more units than the GPU has. A pod that would exceed them fails, as
-kubelet fails an admission.
+This is the half of a kubelet that talks to the API server. The half that talks gRPC to a device
+plugin is :mod:`hardware.fakedevicemanager` for figures, and the plugin's own tests have one that
+can misbehave (``services/deviceplugin/tests/fakekubelet``). They share no line: this one has no
+devices. It enforces what matters to a scheduler: the pods on a GPU never hold more units than the
+GPU has. A pod that would exceed them fails, as kubelet fails an admission.
 """
 
 import asyncio
@@ -22,8 +24,8 @@ class PodAdmissionError(Exception):
     """A pod could not be admitted."""
 
 
-class FakeKubelet:
-    """Admits each pod bound to a node once; use as ``async with FakeKubelet(calls, units)``.
+class FakeNodeAgent:
+    """Admits each pod bound to a node once; use as ``async with FakeNodeAgent(calls, units)``.
 
     Args:
         calls: to the API server.

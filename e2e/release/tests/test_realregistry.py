@@ -1,0 +1,146 @@
+"""A release in a real registry: what is pushed can be pulled, and has the digests it says.
+
+Debian's docker-registry runs as a process, and the engine has the images. Minutes, so on demand:
+`make e2e MARK=ondemand CASES=e2e/release`.
+"""
+
+import hashlib
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+import offline
+from cluster import engine
+from environments.processes import ChildProcess, free_port
+from host import docker
+from host.errors import SetupError
+from host.waiting import until
+from images import build
+from release import publish
+from release.imagefiles import SERVICES
+from release.version import Commit
+
+pytestmark = [pytest.mark.e2e, pytest.mark.ondemand, pytest.mark.timeout(600)]
+ROOT = Path(__file__).resolve().parents[3]
+VERSION = "0.2.0-rc.1"
+INDEX = (
+    "application/vnd.oci.image.manifest.v1+json, "
+    "application/vnd.docker.distribution.manifest.v2+json, "
+    "application/vnd.oci.image.index.v1+json"
+)
+
+_PULL = r"""
+import json, re, sys
+import helm_python as helm
+
+registry, version, folder = sys.argv[1:]
+name = f"oci://{registry}/charts/gpushare"
+helm.pull(name, version=version, destination=folder, plain_http=True)
+values = {"image": {"registry": registry}, "dashboard": {"enabled": True}}
+with open(f"{folder}/gpushare-{version}.tgz", "rb") as package:
+    with helm.Chart.load_archive(package.read()) as chart:
+        text = "\n".join(chart.render(values, name="gpushare", namespace="gpushare").values())
+found = re.findall(r"^\s*(?:- )?image: (\S+)", text, re.MULTILINE)
+print(json.dumps(sorted({image for image in found if "kube-scheduler" not in image})))
+"""
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An empty registry; its address."""
+    folder = tmp_path_factory.mktemp("registry")
+    try:
+        program = offline.ensure_registry()
+        engine.ensure()
+    except SetupError as reason:
+        pytest.skip(f"no registry: {reason}")
+    address = f"127.0.0.1:{free_port()}"
+    config = {
+        "version": 0.1,
+        "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
+        "http": {"addr": address},
+    }
+    (folder / "config.yml").write_text(yaml.safe_dump(config))
+    argv: list[str | Path] = [program, "serve", folder / "config.yml"]
+    process = ChildProcess("registry", argv, folder=folder)
+    try:
+        until("the registry answers", lambda: _answers(process, address), seconds=30)
+        yield address
+    finally:
+        process.stop()
+
+
+@pytest.fixture(scope="module")
+def pushed(host: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """The artefacts of a release of this commit, and the digests by name."""
+    built = build.ensure()
+    release = publish.Release(
+        version=VERSION,
+        commit=Commit(id="0" * 40, epoch=build.EPOCH),
+        root=ROOT,
+        into=tmp_path_factory.mktemp("dist"),
+        registry=f"{host}/team",
+    )
+    folder = publish.publish(release, [getattr(built, name) for name in SERVICES]).parent
+    found: dict[str, str] = json.loads((folder / "release.json").read_text())["pushed"]
+    return folder, found
+
+
+def test_the_registry_has_every_digest_of_the_release(
+    host: str, pushed: tuple[Path, dict[str, str]]
+) -> None:
+    """The manifest under each tag has the digest, and so has every blob that it names."""
+    _, digests = pushed
+    assert len(digests) == len(SERVICES) + len(publish.CHARTS)
+    for name, digest in digests.items():
+        repository, _, tag = name.removeprefix(f"{host}/").rpartition(":")
+        manifest = _get(host, f"{repository}/manifests/{tag}")
+        assert _sha256(manifest) == digest
+        parts = json.loads(manifest)
+        for blob in (parts["config"], *parts["layers"]):
+            assert _sha256(_get(host, f"{repository}/blobs/{blob['digest']}")) == blob["digest"]
+
+
+def test_an_install_from_the_registry_finds_its_images_there(
+    host: str, pushed: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    """The chart as `helm install oci://` gets it names images that can be pulled by digest."""
+    folder, digests = pushed
+    # Helm's library brings a Go runtime into its process, which must not fork then.
+    command = [sys.executable, "-c", _PULL, f"{host}/team", VERSION, str(tmp_path)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    chart = f"gpushare-{VERSION}.tgz"
+    assert (tmp_path / chart).read_bytes() == (folder / "charts" / chart).read_bytes()
+    images = set(json.loads(done.stdout))
+    assert images == {name for name in digests if "/charts/" not in name}
+    for name in images:
+        by_digest = f"{name.rpartition(':')[0]}@{digests[name]}"
+        subprocess.run(["docker", "pull", "--quiet", by_digest], check=True, timeout=120)
+        docker.remove([by_digest])
+
+
+def _answers(process: ChildProcess, address: str) -> bool:
+    process.demand_alive()
+    try:
+        with urllib.request.urlopen(f"http://{address}/v2/", timeout=5) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False
+
+
+def _get(host: str, path: str) -> bytes:
+    request = urllib.request.Request(f"http://{host}/v2/{path}", headers={"Accept": INDEX})
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        content: bytes = reply.read()
+    return content
+
+
+def _sha256(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
