@@ -20,7 +20,7 @@ VERSION    ?=
 REGISTRY   ?=
 DOWNLOADS  ?=
 KEY        ?=
-PARALLEL   := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+PARALLEL   := $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 STAGES     := build/stages
 STAGE      := $(BIN)/python e2e/stages/__main__.py
 
@@ -79,8 +79,11 @@ stage-kind:
 	@$(STAGE) run $(STAGES) "cases on the newest" $(MAKE) --no-print-directory e2e CASES=e2e ARGS="--ignore=e2e/chaos $(ARGS)"
 	@$(STAGE) run $(STAGES) "cases on 1.20" $(MAKE) --no-print-directory e2e-oldest
 
-.PHONY: check
-check: lint ## The fast inner loop: no cluster, under a minute
+.PHONY: check quick
+check: $(READY) ## The fast inner loop: no cluster, under a minute
+	@$(MAKE) --no-print-directory --jobs=2 quick lint
+
+quick: $(READY)
 	@echo "==> quick tests"; $(PARALLEL) -m "not gpu and not e2e and not slow" $(ARGS)
 
 .PHONY: lint

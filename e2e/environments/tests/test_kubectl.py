@@ -38,6 +38,7 @@ def calls(program: Path) -> int:
     return len((program.parent / "calls").read_text().splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("verb", "error"),
     [("exec", f"{REFUSED}connection refused"), ("exec", RESTARTED), ("get", LOST)],
@@ -65,6 +66,7 @@ def test_a_creation_that_may_have_happened_is_not_sent_again(program: Path) -> N
     assert calls(program) == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_stays_away_is_an_error(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ def test_every_look_asks_for_what_it_names(objects: Objects) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_read_is_repeated_where_the_api_server_is_unavailable(objects: Objects) -> None:
     """An API server whose etcd is late answers 503 or 500 for a moment."""
     assert objects.pod("unavailable", "default")["nodeName"] == "n"

@@ -14,6 +14,7 @@ def started(folder: Path) -> int:
     return len(lines.read_text().splitlines()) if lines.exists() else 0
 
 
+@pytest.mark.slow
 def test_a_program_that_has_ended_is_started_again(tmp_path: Path) -> None:
     """One that runs is left alone."""
     script = f"echo once >> {tmp_path}/lines; test -e {tmp_path}/stay && exec sleep 600"

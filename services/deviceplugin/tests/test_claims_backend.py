@@ -92,6 +92,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[ClaimStage]:
         yield made
 
 
+@pytest.mark.slow
 async def test_a_node_with_the_label_offers_claims_and_no_devices(stage: ClaimStage) -> None:
     """Kubelet is registered with once, by the DRA driver; schedulers see no devices."""
     await stage.claims_offered()
@@ -124,6 +125,7 @@ async def test_two_claims_on_one_gpu_are_prepared_and_unprepared(stage: ClaimSta
     assert not stage.plugin.state.in_use(GpuIndex(0))
 
 
+@pytest.mark.slow
 async def test_a_prepared_claim_changes_the_order_of_the_devices(stage: ClaimStage) -> None:
     """Binpack lists the GPU first that is used already."""
     await stage.claims_offered()
@@ -139,6 +141,7 @@ async def test_a_prepared_claim_changes_the_order_of_the_devices(stage: ClaimSta
     )
 
 
+@pytest.mark.slow
 async def test_a_restarted_plugin_goes_on_with_its_claims(stage: ClaimStage) -> None:
     """They count before anything is offered, and kubelet's repeated call changes nothing."""
     await stage.claims_offered()
@@ -189,6 +192,7 @@ async def test_devices_in_use_keep_the_node_from_claims(tmp_path: Path) -> None:
         await stage.claims_offered()
 
 
+@pytest.mark.slow
 async def test_claims_in_use_keep_the_node_from_devices(stage: ClaimStage) -> None:
     """Known claims are still prepared again and unprepared; then the node changes."""
     await stage.claims_offered()
@@ -203,6 +207,7 @@ async def test_claims_in_use_keep_the_node_from_devices(stage: ClaimStage) -> No
     await stage.offered(30)
 
 
+@pytest.mark.slow
 async def test_a_claim_that_was_allocated_before_the_change_is_refused(stage: ClaimStage) -> None:
     """Its memory may be given away as devices by now; the error names the label."""
     await stage.claims_offered()
@@ -215,6 +220,7 @@ async def test_a_claim_that_was_allocated_before_the_change_is_refused(stage: Cl
     assert stage.files() == set()
 
 
+@pytest.mark.slow
 async def test_an_unhealthy_gpu_takes_no_new_claim_and_keeps_those_that_run(
     stage: ClaimStage,
 ) -> None:
@@ -258,6 +264,7 @@ async def test_auto_takes_devices_where_the_api_server_lacks_consumable_capacity
         assert not stage.slices()
 
 
+@pytest.mark.slow
 async def test_auto_takes_claims_where_the_api_server_has_them(tmp_path: Path) -> None:
     """A node with the label keeps its devices."""
     stage = ClaimStage(tmp_path, api="auto")
@@ -277,6 +284,7 @@ async def test_a_label_without_the_back_end_changes_nothing_and_is_told(tmp_path
         assert not stage.registry.exists()
 
 
+@pytest.mark.slow
 async def test_the_slice_is_published_again_after_kubelet_removed_it(stage: ClaimStage) -> None:
     """As a restart of kubelet does."""
     await stage.claims_offered()

@@ -117,6 +117,7 @@ async def test_a_wait_for_events_may_take_longer_than_the_driver_is_told_to_wait
     assert seconds == (EVENT_WAIT_MS / 1000 + 0.5, 0.5, 0.5, ENUMERATE_SECONDS)
 
 
+@pytest.mark.slow
 async def test_a_gpu_that_hangs_is_asked_nothing_more_until_it_answered(
     driver: Driver, patient: PatientDriver
 ) -> None:
@@ -142,6 +143,7 @@ async def test_questions_about_one_gpu_are_put_one_after_the_other(
     assert driver.most_at_once == 1
 
 
+@pytest.mark.slow
 async def test_a_late_failure_is_read_by_nobody_and_reported_by_nobody(
     driver: Driver, patient: PatientDriver
 ) -> None:
@@ -175,6 +177,7 @@ async def test_a_connection_with_a_question_that_hangs_is_left_as_it_is(driver: 
         driver.let_go.set()
 
 
+@pytest.mark.slow
 async def test_a_process_that_stood_still_asks_for_more_time(
     driver: Driver, patient: PatientDriver
 ) -> None:

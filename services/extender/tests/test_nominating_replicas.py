@@ -45,6 +45,7 @@ async def call(extender: Running) -> None:
     await extender.filter(pending("caller", 1), "unknown")
 
 
+@pytest.mark.slow
 async def test_after_a_restart_own_nominations_are_reserved_again(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -67,6 +68,7 @@ async def test_after_a_restart_own_nominations_are_reserved_again(
         assert await second.bind(item, name) == (200, "")
 
 
+@pytest.mark.slow
 async def test_own_nominations_that_no_longer_fit_are_cleared_after_a_restart(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -112,6 +114,7 @@ async def test_a_preemption_that_comes_between_is_not_overwritten(
         assert nominated(cluster, "p") == "z"
 
 
+@pytest.mark.slow
 async def test_exactly_one_of_two_replicas_nominates(
     cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

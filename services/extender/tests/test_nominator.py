@@ -192,6 +192,7 @@ async def test_nothing_is_written_where_nominating_is_off(
         assert not extender.state.ledger.nominations()
 
 
+@pytest.mark.slow
 async def test_a_nomination_that_a_failed_attempt_cleared_is_written_again(
     cluster: FakeApiServer, eager: Running
 ) -> None:

@@ -64,6 +64,7 @@ def test_what_is_no_certificate_is_said_at_once(
     assert "--tls-certificates" in found.err
 
 
+@pytest.mark.slow
 async def test_a_renewed_certificate_is_shown_without_a_restart(
     tmp_path: Path,
 ) -> None:

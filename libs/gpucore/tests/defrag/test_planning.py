@@ -172,6 +172,7 @@ def clusters(draw: st.DrawFn) -> DefragState:
     return state(("n1", "n2", "n3"), *pods)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(clusters(), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3), st.booleans())
 def test_no_plan_breaks_a_rule(

@@ -36,6 +36,7 @@ def admit(kubelet: Kubelet, sizes: list[int]) -> set[int] | None:
     return cards
 
 
+@pytest.mark.slow
 @given(pods)
 def test_pods_stay_together_and_cards_are_never_over_full(
     drawn: list[tuple[list[int], int, bool]],
