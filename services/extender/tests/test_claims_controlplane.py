@@ -5,7 +5,10 @@ Part of ``make e2e``: the programs come from the same cache as the kind cluster'
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Callable
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from running import Running, until
 
 from environments.apicall import ApiCalls
 from environments.controlplane import ControlPlane
+from environments.processes import ChildProcess
 from gpucore.units import NodeName
 from gpukube.testing.certificates import make_certificate
 
@@ -38,8 +42,21 @@ async def calls(plane: ControlPlane) -> AsyncIterator[ApiCalls]:  # noqa: F811
 
 
 @pytest.fixture
-async def stack(plane: ControlPlane, calls: ApiCalls, tmp_path: Path) -> AsyncIterator[Running]:  # noqa: F811
-    """Extender with webhook, the scheduler, and the controller that makes claims of templates."""
+def controller(plane: ControlPlane) -> Iterator[ChildProcess]:  # noqa: F811
+    """The controller that makes claims of templates."""
+    process = claim_controller(plane)
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+async def stack(
+    plane: ControlPlane,  # noqa: F811
+    calls: ApiCalls,
+    controller: ChildProcess,
+    tmp_path: Path,
+) -> AsyncIterator[Running]:
+    """Extender with webhook, the scheduler, and the controller."""
     folder = tmp_path / "certificates"
     make_certificate(folder, "webhook")
     options = {
@@ -49,7 +66,6 @@ async def stack(plane: ControlPlane, calls: ApiCalls, tmp_path: Path) -> AsyncIt
         "claims_convert": True,
     }
     scheduler = await asyncio.to_thread(plane.scheduler, None, name=SCHEDULER)
-    controller = await asyncio.to_thread(claim_controller, plane)
     try:
         async with Running(Source(plane), tmp_path, **options) as running:  # type: ignore[arg-type]
             await running.ready()
@@ -61,11 +77,20 @@ async def stack(plane: ControlPlane, calls: ApiCalls, tmp_path: Path) -> AsyncIt
             finally:
                 await clear(calls)
     finally:
-        controller.stop()
         scheduler.stop()
 
 
-def claim_controller(plane: ControlPlane) -> Any:  # noqa: F811
+@contextmanager
+def stopped(process: ChildProcess) -> Iterator[None]:
+    """The process does nothing meanwhile."""
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+
+
+def claim_controller(plane: ControlPlane) -> ChildProcess:  # noqa: F811
     """kube-controller-manager with the one controller that makes claims and frees them."""
     program = plane._programs / "kube-controller-manager"
     flags = [
@@ -253,11 +278,12 @@ def refused(found: Object) -> str:
 
 
 async def test_the_policy_of_the_extender_chooses_the_node_of_a_claim(
-    calls: ApiCalls, stack: Running
+    calls: ApiCalls, stack: Running, controller: ChildProcess
 ) -> None:
     """kube-scheduler alone spreads pods over nodes; nominated ones fill a node by binpack.
 
-    Nothing is reserved any more once the claims are allocated.
+    The claim is made after the nomination, as it usually is: otherwise the scheduler might have
+    chosen before. Nothing is reserved any more once the claims are allocated.
     """
     others = [f"claims-{number}" for number in range(2, 6)]
     await calls.create("/api/v1/nodes", map(node_object, others))
@@ -270,12 +296,12 @@ async def test_the_policy_of_the_extender_chooses_the_node_of_a_claim(
         )
     nodes = []
     for number in range(5):
-        await create(calls, pods, pod(f"packed-{number}", 3))
-        bound = await waited(
-            calls, f"{pods}/packed-{number}", lambda found: found["spec"].get("nodeName")
-        )
+        path = f"{pods}/packed-{number}"
+        with stopped(controller):
+            await create(calls, pods, pod(f"packed-{number}", 3))
+            await waited(calls, path, lambda found: found["status"].get("nominatedNodeName"))
+        bound = await waited(calls, path, lambda found: found["spec"].get("nodeName"))
         nodes.append(bound["spec"]["nodeName"])
-    print(f"nodes of the pods: {nodes}")
     assert len(set(nodes)) == 1
     full = ledger.node(nodes[0])
     await until("the ledger has the claims alone", lambda: len(full.allocations) == 5)
