@@ -32,7 +32,7 @@ class CudaWorker:
         self._kernels: dict[str, Any] = {}
 
     def describe(self) -> Answer:
-        """The gpu, and the memory that this process is told of, in bytes."""
+        """The GPU, and the memory that the driver reports to this process, in bytes."""
         free, total = self._gpu.memory()
         return self._gpu.describe() | {"free_bytes": free, "told_total_bytes": total}
 

@@ -123,8 +123,8 @@ async def test_a_gpu_with_a_daemon_is_usable_while_it_serves(world: World) -> No
     assert world.isolation.usable(SECOND)
 
 
-async def test_a_gpu_in_use_keeps_its_mode_and_the_node_is_told_once(world: World) -> None:
-    """It changes with its last pod; each fault is told when it is new."""
+async def test_a_gpu_in_use_keeps_its_mode_and_the_node_gets_one_event(world: World) -> None:
+    """The mode changes when the last pod ends; each new fault is reported once."""
     world.gpus()
     world.held(0)
     world.node("none")
@@ -211,7 +211,7 @@ async def test_a_driver_that_limits_no_memory_is_named(driver: str, told: int) -
 async def test_a_look_follows_every_change_and_every_two_seconds(
     world: World, clock: FakeClock
 ) -> None:
-    """Whoever publishes is told when a mode changed, and only then."""
+    """The publisher is called when a mode changed, and only then."""
     truth = asyncio.Event()
     running = asyncio.create_task(world.isolation.run(truth))
     world.gpus()

@@ -78,7 +78,7 @@ def overridden(name: str, how: str) -> float | None:
 
 
 async def test_a_process_that_is_no_client_is_found_the_second_time() -> None:
-    """It may end between the driver's two lists; the pod is told then, and once."""
+    """A process may end between the driver's two lists; the second time, the pod gets one event."""
     world = World(pod("a"))
     assert await world.round(client=False) is None
     assert await world.round(client=False) == 1

@@ -213,7 +213,7 @@ class EventSets:
 def test_the_set_of_events_is_made_once_and_freed_with_the_connection(
     monkeypatch: Patch,
 ) -> None:
-    """And made anew after somebody subscribed anew: the old one is freed, its events are told."""
+    """A new subscription frees the old set, whose events are still returned, and makes another."""
     sets, nvml = EventSets(monkeypatch), Nvml()
     assert nvml.next_xid(1) is None
     assert nvml.next_xid(1) is None

@@ -75,7 +75,7 @@ class World:
         return [(path, patch) for _, path, patch in self.writes]
 
     async def for_seconds(self, seconds: float) -> list[float]:
-        """Run for so long; returns when something was written to the metadata."""
+        """Run the publisher for a time; returns the times of its writes to the metadata."""
         running = asyncio.create_task(self.publisher.run())
         await asyncio.sleep(seconds)
         running.cancel()

@@ -94,7 +94,7 @@ class World:
         self.events.append((subject, reason, message))
 
     async def for_seconds(self, seconds: float) -> Sequence[float]:
-        """Run for so long; returns when it looked."""
+        """Run the reconciler for a time; returns the times of its checks."""
         running = asyncio.create_task(self.reconciler.run())
         await asyncio.sleep(seconds)
         running.cancel()

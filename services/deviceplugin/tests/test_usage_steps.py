@@ -1,4 +1,4 @@
-"""Memory in use, round by round: attribution, metrics that come and go, and who is told."""
+"""Memory in use, round by round: attribution, metrics that come and go, and events."""
 
 import asyncio
 from pathlib import Path
@@ -193,7 +193,7 @@ async def test_the_limits_are_measured_gpu_by_gpu_and_published_once(world: Worl
 
 
 async def test_who_uses_more_than_its_share_is_told(world: World) -> None:
-    """Exactly the share is not more; the neighbour is told nothing."""
+    """A pod that uses exactly its share gets no event, and neither does its neighbour."""
     before = REGISTRY.get_sample_value("gpushare_plugin_overuses_total")
     world.used(FIRST, p11=2 * GI, p21=2 * GI)
     await world.meter.measure()
@@ -278,7 +278,7 @@ async def test_a_pod_with_one_whole_gpu_and_a_share_of_another_has_no_share_of_t
 
 
 async def test_what_claims_hold_is_granted_like_devices(world: World) -> None:
-    """A pod that uses more than its claim is told; a part of a unit counts as a whole one."""
+    """A pod that uses more than its claim gets an event; a part of a unit counts as a unit."""
     gpu = world.state.inventory.gpus[1]
     claiming = Pod(uid(3), "team", "c", NodeName("n1"), phase="Running", claims=("own",))
     world.state.on_update(claiming, b"")
