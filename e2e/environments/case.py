@@ -12,6 +12,13 @@ from environments.waiting import PATIENCE_SECONDS, until
 
 GPU = "ALIYUN_COM_GPU_MEM_IDX"
 
+POD_WORKERS_SINCE = (1, 22)
+"""The first kubelet that starts nothing of a pod that was deleted by force.
+
+One before may take the end of the pod's sandbox for a failure: it makes the sandbox again, and
+allocates the pod's units anew from those that the next pod was promised.
+"""
+
 
 class Case:
     """A namespace that comes with the case and goes with it.
@@ -39,11 +46,15 @@ class Case:
     def close(self) -> None:
         """Delete all of it and wait until its pods, and so its shares, are gone.
 
-        By force, since nobody here waits to see an end. The namespace itself follows in its own
-        time: its controller is in no hurry, but makes sure of what a controller made meanwhile.
+        By force, since nobody here waits to see an end; but not where kubelet then allocates the
+        units of the deleted pod again. The namespace itself follows in its own time: its controller
+        is in no hurry, but makes sure of what a controller made meanwhile.
         """
         kinds, where = "deployments,replicasets,statefulsets,jobs,pods", ("--all", "-n", self.name)
-        self.kubectl("delete", kinds, *where, "--grace-period=0", "--force", "--wait=false")
+        force = (
+            () if self.environment.version < POD_WORKERS_SINCE else ("--grace-period=0", "--force")
+        )
+        self.kubectl("delete", kinds, *where, *force, "--wait=false")
         self.kubectl("delete", "namespace", self.name, "--wait=false")
         until("the case's pods are gone", lambda: not self.pods())
 
