@@ -222,7 +222,9 @@ class Plugin:
 
     def _judged(self, verdicts: list[HealthStatus]) -> None:
         for verdict in verdicts:
-            log.warning("GPU health changed", uuid=verdict.uuid, healthy=verdict.healthy, why=verdict.why)
+            log.warning(
+                "GPU health changed", uuid=verdict.uuid, healthy=verdict.healthy, why=verdict.why
+            )
         self._keeper.publish()
         self._announcer.announce(verdicts)
 
