@@ -114,7 +114,7 @@ def _wanted(node: Node, ledger: Ledger, only: Collection[str]) -> bool:
 def view(ledger: Ledger, nodes: Iterable[Node], names: Names) -> ClusterView:
     """These nodes with every amount in one unit: theirs where they agree, else MiB."""
     node_infos = [(node, _node_info(ledger, node.name)) for node in nodes]
-    units = {unit_of(node_info) for _, node_info in node_infos if node_info.cards}
+    units = {unit_of(node_info) for _, node_info in node_infos if node_info.devices}
     unit = units.pop() if len(units) == 1 else MIB if units else GIB
     return ClusterView(tuple(_node(*pair, unit=unit, names=names) for pair in node_infos), unit)
 
@@ -125,10 +125,10 @@ def _node_info(ledger: Ledger, name: NodeName) -> NodeInfo:
 
 
 def _node(node: Node, node_info: NodeInfo, *, unit: MemoryUnit, names: Names) -> NodeSummary:
-    own = unit_of(node_info) if node_info.cards else unit
+    own = unit_of(node_info) if node_info.devices else unit
     scale = own.mib // unit.mib
-    cards = [_card(card, card.gpu, scale) for card in node_info.cards.values() if card.gpu]
-    lost = sum(card.used for card in node_info.cards.values() if card.gpu is None)
+    cards = [_card(card, card.gpu, scale) for card in node_info.devices.values() if card.gpu]
+    lost = sum(card.used for card in node_info.devices.values() if card.gpu is None)
     held = (each for each in node_info.allocations.values() if _is_shown(each, node_info))
     pods = (_pod(allocation, node_info, scale) for allocation in held)
     return NodeSummary(
@@ -183,7 +183,7 @@ def _is_shown(allocation: Allocation, node_info: NodeInfo) -> bool:
     """Of a pod whose extended resource is allocated by a claim, the claim is shown."""
     if allocation.users is not None or not node_info.shape.claims:
         return True
-    return any(card.holders.get(allocation.uid) for card in node_info.cards.values())
+    return any(card.holders.get(allocation.uid) for card in node_info.devices.values())
 
 
 def _pod(allocation: Allocation, node_info: NodeInfo, scale: int) -> PodSummary:
@@ -209,7 +209,7 @@ def _limits(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:
         return {}
     held = _held(allocation, node_info)
     burst = node_info.shape.counted(allocation.burst, allocation.unit)
-    cards = {index: node_info.cards[index] for index in held}
+    cards = {index: node_info.devices[index] for index in held}
     found = {
         index: burst_units(burst, held[index], len(held), card.total)
         for index, card in cards.items()
@@ -220,7 +220,7 @@ def _limits(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:
 
 def _held(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:
     held = {}
-    for index, card in node_info.cards.items():
+    for index, card in node_info.devices.items():
         hold = card.holders.get(allocation.uid)
         if hold is not None:
             held[index] = card.total if hold.whole else hold.mem
