@@ -124,4 +124,4 @@ def used(book: Ledger, name: str) -> list[int]:
     """Units held on each GPU of a node."""
     node_info = book.node(NodeName(name))
     assert node_info is not None
-    return [card.used for card in node_info.cards.values()]
+    return [card.used for card in node_info.devices.values()]

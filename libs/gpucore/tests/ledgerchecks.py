@@ -92,8 +92,8 @@ class CheckedLedger(RuleBasedStateMachine):
                 for c in allocations
                 for i in (*c.placement.mem, *c.placement.core, *c.placement.group)
             }
-            assert set(node_info.cards) == indexes | held
-            for index, card in node_info.cards.items():
+            assert set(node_info.devices) == indexes | held
+            for index, card in node_info.devices.items():
                 units = sum(_in(c.placement.mem.get(index, 0), c.unit, unit) for c in allocations)
                 assert card.used == units
                 assert card.core_used == sum(c.placement.core.get(index, 0) for c in allocations)
@@ -136,7 +136,7 @@ class CheckedLedger(RuleBasedStateMachine):
             placement = place(node_info, wanted)
             if isinstance(placement, Placement):
                 for index, units in placement.mem.items():
-                    assert node_info.cards[index].used + units <= node_info.cards[index].total
+                    assert node_info.devices[index].used + units <= node_info.devices[index].total
 
     @invariant()
     def a_restart_gives_the_same_books(self) -> None:
@@ -178,7 +178,7 @@ def _fingerprint(book: Ledger) -> Books:
             sorted(
                 (c.index, c.total, c.used, c.core_used, c.free, c.excess, c.crowd, c.healthy,
                  sorted(c.holders.items(), key=itemgetter(0)))
-                for c in node_info.cards.values()
+                for c in node_info.devices.values()
             ),
             (node_info.pending, node_info.pending_core, node_info.pending_gpus),
             (

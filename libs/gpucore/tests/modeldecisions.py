@@ -69,7 +69,7 @@ class Decider:
             known = self._counted[belief] = {
                 Spot(name, index): card.used
                 for name, node_info in book.nodes().items()
-                for index, card in node_info.cards.items()
+                for index, card in node_info.devices.items()
             }
         return known
 

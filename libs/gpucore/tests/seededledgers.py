@@ -52,8 +52,8 @@ class DoubleCount(Ledger):
         node_info = self.node(standing.placement.node)
         assert node_info is not None
         for index, units in standing.placement.mem.items():
-            if index in node_info.cards and index not in moved.placement.mem:
-                node_info.cards[index].used += units
+            if index in node_info.devices and index not in moved.placement.mem:
+                node_info.devices[index].used += units
 
 
 class EarlyRelease(Ledger):
@@ -80,7 +80,7 @@ class Underflow(Ledger):
     """An over-full GPU looks almost infinitely free."""
 
     def _note(self, node_info: NodeInfo) -> None:
-        for card in node_info.cards.values():
+        for card in node_info.devices.values():
             card.__class__ = UnsignedCard
         node_info._reckon()
         super()._note(node_info)
@@ -140,7 +140,7 @@ class Gullible(Ledger):
     """While two pods that swapped GPUs are being corrected, a taken GPU looks free."""
 
     def _note(self, node_info: NodeInfo) -> None:
-        for card in node_info.cards.values():
+        for card in node_info.devices.values():
             card.__class__ = GullibleCard
         node_info._reckon()
         super()._note(node_info)

@@ -28,7 +28,7 @@ def test_a_request_over_both_sides_never_makes_idle_negative() -> None:
     book = ledger(share_node("n", cards(15)), *things)
     node_info = book.node(NodeName("n"))
     assert node_info is not None
-    card = node_info.cards[GpuIndex(0)]
+    card = node_info.devices[GpuIndex(0)]
     assert (card.used, card.core_used) == (24, 240)
     assert (card.free, card.core_free) == (0, 0)
     assert node_info.overfull == (0,)
@@ -43,7 +43,7 @@ def test_release_gives_back_what_the_annotations_said() -> None:
     node_info = book.node(NodeName("n"))
     assert node_info is not None
     assert not node_info.allocations
-    assert node_info.cards[GpuIndex(0)].free == 15
+    assert node_info.devices[GpuIndex(0)].free == 15
 
 
 def test_candidates_of_a_single_card_share() -> None:
@@ -60,7 +60,7 @@ def test_candidates_of_a_single_card_share() -> None:
     asked = pod("p", 6)
     candidates = [
         index
-        for index, card in node_info.cards.items()
+        for index, card in node_info.devices.items()
         if device_fit_error(card, pod_request(asked)) is None
     ]
     assert candidates == [0, 5]

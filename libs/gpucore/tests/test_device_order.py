@@ -36,7 +36,7 @@ def node(sizes: list[int], use: list[tuple[int, int, int]], *, policy: str = "")
     found = NodeInfo(N1, shape)
     for number, (index, units, core) in enumerate(use):
         gpu = GpuIndex(index % len(sizes))
-        card = found.cards[gpu]
+        card = found.devices[gpu]
         if units <= card.free and core <= card.core_free:
             placement = Placement(N1, {gpu: units}, {gpu: core})
             uid = PodUid(f"u{number}")
@@ -47,7 +47,7 @@ def node(sizes: list[int], use: list[tuple[int, int, int]], *, policy: str = "")
 def first_fit(found: NodeInfo, order: tuple[GpuIndex, ...], units: int) -> GpuIndex | None:
     """What kube-scheduler allocates."""
     asked = request(units)
-    return next((i for i in order if device_fit_error(found.cards[i], asked) is None), None)
+    return next((i for i in order if device_fit_error(found.devices[i], asked) is None), None)
 
 
 def chosen(found: NodeInfo, policy: str, units: int) -> GpuIndex | None:

@@ -166,7 +166,7 @@ def test_a_lost_card_keeps_its_holders_and_regains_them() -> None:
     book.node_changed(share_node("n", cards(15)))
     node_info = book.node(N)
     assert node_info is not None
-    lost = node_info.cards[GpuIndex(1)]
+    lost = node_info.devices[GpuIndex(1)]
     assert (lost.gpu, lost.total, lost.used, lost.free) == (None, 0, 8, 0)
     assert node_info.overfull == (1,)
     assert node_info.max_allocatable_memory == 15
@@ -175,7 +175,7 @@ def test_a_lost_card_keeps_its_holders_and_regains_them() -> None:
     assert node_info.overfull == ()
     book.node_changed(share_node("n", cards(15)))
     book.pod_gone(pod("p").uid)
-    assert list(node_info.cards) == [0]
+    assert list(node_info.devices) == [0]
 
 
 def test_unhealthy_cards_come_back() -> None:
@@ -189,7 +189,7 @@ def test_unhealthy_cards_come_back() -> None:
     book.node_changed(legacy_node("later", 30, 2))
     node_info = book.node(NodeName("later"))
     assert node_info is not None
-    assert [card.healthy for card in node_info.cards.values()] == [False, True]
+    assert [card.healthy for card in node_info.devices.values()] == [False, True]
 
 
 def test_a_repeated_config_map_changes_nothing() -> None:
@@ -198,9 +198,9 @@ def test_a_repeated_config_map_changes_nothing() -> None:
     book.unhealthy_changed(N, frozenset({GpuIndex(0)}))
     node_info = book.node(N)
     assert node_info is not None
-    before = node_info.cards[GpuIndex(0)]
+    before = node_info.devices[GpuIndex(0)]
     book.unhealthy_changed(N, frozenset({GpuIndex(0)}))
-    assert node_info.cards[GpuIndex(0)] is before
+    assert node_info.devices[GpuIndex(0)] is before
 
 
 def test_a_second_pod_of_the_name_is_counted_beside_the_first() -> None:

@@ -42,7 +42,7 @@ def summary(node_info: NodeInfo) -> object:
     """Every figure of the books."""
     return (
         [(c.index, c.used, c.core_used, c.free, c.core_free, c.taken, c.excess, c.crowd)
-         for c in node_info.cards.values()],
+         for c in node_info.devices.values()],
         (node_info.pending, node_info.pending_core, node_info.pending_gpus),
         (node_info.free_units(), node_info.reserved_units(), node_info.reserved_gpus()),
         (node_info.max_allocatable_memory, node_info.free_gpus, node_info.used_units,
@@ -201,7 +201,7 @@ def test_lost_gpus_are_in_order_whichever_pod_came_first(order: tuple[int, int])
     """The same pods give the same books, and so the same sentences, after any order of events."""
     lost = [pod(f"p{card}", 4, node="n", annotations={NAMES.mem_idx: str(card)}) for card in order]
     node_info = books(ledger(node(15), *lost))
-    assert list(node_info.cards) == [0, 2, 3]
+    assert list(node_info.devices) == [0, 2, 3]
 
 
 def test_too_few_gpus_are_counted_in_gpus() -> None:

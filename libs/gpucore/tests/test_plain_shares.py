@@ -137,7 +137,7 @@ def test_only_plain_shares_have_scores_by_amount() -> None:
     ask = (ContainerRequest(4),)
     assert is_plain_share(PodRequest(ask, mem=4))
     assert not is_plain_share(PodRequest(ask, mem=4, core=10))
-    assert not is_plain_share(PodRequest(ask, mem=4, cards=2))
+    assert not is_plain_share(PodRequest(ask, mem=4, gpu_count=2))
     assert not is_plain_share(PodRequest(ask, mem=4, whole_device=True))
     assert not is_plain_share(PodRequest((ContainerRequest(gpus=1),), gpus=1))
 

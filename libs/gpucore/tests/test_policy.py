@@ -182,12 +182,12 @@ def test_a_copy_of_an_account_is_apart() -> None:
     book = used_cards(5, 0)
     twin = node_info(book).copy()
     twin.drop(pod("h0").uid)
-    assert [card.used for card in twin.cards.values()] == [0, 0]
-    assert [card.used for card in node_info(book).cards.values()] == [5, 0]
+    assert [card.used for card in twin.devices.values()] == [0, 0]
+    assert [card.used for card in node_info(book).devices.values()] == [5, 0]
     assert (twin.max_allocatable_memory, node_info(book).max_allocatable_memory) == (15, 15)
     allocation = next(iter(node_info(book).allocations.values()))
     twin.put(allocation)
     twin.put(msgspec.structs.replace(allocation, placement=Placement(N, {GpuIndex(1): 5})))
-    assert [card.used for card in twin.cards.values()] == [0, 5]
+    assert [card.used for card in twin.devices.values()] == [0, 5]
     assert twin.used_units == 5
     assert twin.total_units == 30

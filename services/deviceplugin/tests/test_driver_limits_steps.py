@@ -231,6 +231,27 @@ async def test_a_pod_that_has_gone_loses_its_limit(world: World) -> None:
     assert metric("a") is None
 
 
+@pytest.mark.parametrize("how", ["deleted by force", "past its deadline"])
+async def test_a_pod_without_a_share_that_still_runs_keeps_its_limit(
+    world: World, how: str
+) -> None:
+    """A tenant can delete its pod by force and ignore SIGTERM."""
+    world.pod("a", gpu0=3)
+    await world.limits.look()
+    events = world.cgroup("a") / "cgroup.events"
+    events.write_text("populated 1\nfrozen 0\n")
+    if how == "deleted by force":
+        world.gone("a", cgroup=True)
+    else:
+        world.pod("a", phase="Failed", gpu0=3)
+    for _ in range(2):
+        assert await world.limits.look() == set()
+        assert world.in_force("a") == share(3)
+    events.write_text("populated 0\nfrozen 0\n")
+    await world.limits.look()
+    assert world.in_force("a") == NO_LIMIT
+
+
 async def test_a_limit_that_cannot_be_taken_off_stops_nothing(world: World) -> None:
     """It goes with the cgroup."""
     world.pod("a", gpu0=3)

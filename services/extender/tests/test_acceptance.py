@@ -68,7 +68,7 @@ async def test_a3_three_small_pods_share_the_first_card(
     """A3: three pods of 2 on 2 x 15 all land on GPU 0."""
     await fill(cluster, extender, "n", 0, 0, total=15, unit="GiB")
     assert [await bound(cluster, extender, "n", 2) for _ in range(3)] == ["0", "0", "0"]
-    assert extender.state.ledger.node("n").cards[0].used == 6
+    assert extender.state.ledger.node("n").devices[0].used == 6
 
 
 async def test_a4_an_amount_in_the_wrong_unit_never_passes_and_says_so(
@@ -231,12 +231,12 @@ async def test_a14_cards_of_the_legacy_config_map_are_not_used(
     await fill(cluster, legacy, "n", 0, 0, 0, 0, total=15, unit="GiB")
     metadata = {"name": "unhealthy-gpu-n", "namespace": "kube-system"}
     await cluster.put("configmaps", {"metadata": metadata, "data": {"gpus": "0,2"}})
-    await until("withdrawn", lambda: not legacy.state.ledger.node("n").cards[0].healthy)
+    await until("withdrawn", lambda: not legacy.state.ledger.node("n").devices[0].healthy)
     assert [await bound(cluster, legacy, "n", 15) for _ in range(2)] == ["1", "3"]
     answer = await legacy.filter(pod("p", 1), "n")
     assert "GPU 0 is unhealthy" in answer["FailedNodes"]["n"]
     await cluster.delete("configmaps", "unhealthy-gpu-n", "kube-system")
-    await until("given back", lambda: legacy.state.ledger.node("n").cards[0].healthy)
+    await until("given back", lambda: legacy.state.ledger.node("n").devices[0].healthy)
 
 
 async def test_config_maps_of_kube_system_are_not_read_unless_asked(
@@ -258,8 +258,8 @@ async def test_the_plugins_own_config_map_does_not_go_before_its_inventory(
         await cluster.put("configmaps", {"metadata": metadata, "data": {"gpus": "0"}})
     await fill(cluster, legacy, "other", 0, total=15, unit="GiB")
     ledger = legacy.state.ledger
-    await until("both were read", lambda: not ledger.node("other").cards[0].healthy)
-    assert ledger.node("n").cards[0].healthy
+    await until("both were read", lambda: not ledger.node("other").devices[0].healthy)
+    assert ledger.node("n").devices[0].healthy
 
 
 async def test_a15_a_restart_shows_the_same(cluster: FakeApiServer, extender: Running) -> None:

@@ -161,7 +161,7 @@ def by_card(ledger: Ledger) -> Counter[int]:
     """Units in use on each GPU."""
     node_info = ledger.node(NODE)
     return Counter(
-        {index: card.used for index, card in node_info.cards.items()} if node_info else {}
+        {index: card.used for index, card in node_info.devices.items()} if node_info else {}
     )
 
 

@@ -49,7 +49,7 @@ async def test_ghosts_of_before_a_restore_vanish(
             "the books of the backup",
             lambda: set(ledger.allocations()) == {"o0", "o1", "o2", "o3", "o4"},
         )
-        assert [card.used for card in ledger.node(NODE).cards.values()] == [0, 10]
+        assert [card.used for card in ledger.node(NODE).devices.values()] == [0, 10]
         await extender.ready()
 
 

@@ -45,7 +45,7 @@ def test_limits_are_the_demand(server: str, limits: dict[str, int]) -> None:
     """``--gpumemory`` and ``--gpucore`` of every server are read from the limits it writes."""
     found = demand(server, limits)
     assert found is not None
-    assert (found.mem, found.core, found.gpus, found.cards) == (3, limits.get(CORE, 0), 0, 1)
+    assert (found.mem, found.core, found.gpus, found.gpu_count) == (3, limits.get(CORE, 0), 0, 1)
 
 
 @pytest.mark.parametrize("server", arena.KINDS)

@@ -122,7 +122,7 @@ class PodRequest(msgspec.Struct, frozen=True):
         containers: one :class:`ContainerRequest` for each entry of ``spec.containers``, in order;
             then, where a sidecar (restartable init container) has a request, one for each sidecar.
         mem, core, gpus: the effective amounts of the pod, init containers and sidecars counted.
-        cards: number of GPUs over which ``mem`` and ``core`` are spread evenly (label
+        gpu_count: number of GPUs over which ``mem`` and ``core`` are spread evenly (label
             ``gpu-count``).
         whole_device: a share that must have its GPU to itself.
         isolation mode: the weakest enforcement that will do.
@@ -136,7 +136,7 @@ class PodRequest(msgspec.Struct, frozen=True):
     mem: int = 0
     core: int = 0
     gpus: int = 0
-    cards: int = 1
+    gpu_count: int = 1
     whole_device: bool = False
     isolation: IsolationMode = IsolationMode.NONE
     burst: int = 0

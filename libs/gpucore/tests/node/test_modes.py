@@ -139,7 +139,13 @@ def test_no_setting_takes_the_strongest_mode_that_each_card_can_have() -> None:
             False,
             "the driver does not answer for memory limits of this GPU",
         ),
-        (card(0, mig=True), "615.36.01", True, True, "MPS is not used on MIG instances"),
+        (
+            card(0, mig=True),
+            "615.36.01",
+            True,
+            True,
+            "the driver does not limit memory by cgroup on MIG instances",
+        ),
     ],
 )
 def test_the_driver_limits_memory_from_615_on(

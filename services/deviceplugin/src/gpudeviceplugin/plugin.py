@@ -222,7 +222,9 @@ class Plugin:
 
     def _judged(self, verdicts: list[HealthStatus]) -> None:
         for verdict in verdicts:
-            log.warning("card", uuid=verdict.uuid, healthy=verdict.healthy, why=verdict.why)
+            log.warning(
+                "GPU health changed", uuid=verdict.uuid, healthy=verdict.healthy, why=verdict.why
+            )
         self._keeper.publish()
         self._announcer.announce(verdicts)
 
@@ -239,7 +241,7 @@ class Plugin:
         self, uuid: str, before: MpsDaemonPhase, after: MpsDaemonPhase, why: str
     ) -> None:
         """Withdraw or offer the GPU at once; a first start changes nothing."""
-        log.info("MPS daemon", card=uuid, phase=after, why=why)
+        log.info("MPS daemon", gpu=uuid, phase=after, why=why)
         self._keeper.publish()
         if after is MpsDaemonPhase.FAILED:
             words = f"accepts no new pods: {why}"
@@ -278,7 +280,8 @@ class Plugin:
         return Endpoint(resource, name, servicer, self._settings.kubelet_dir)
 
     def _pod_informer(self) -> Informer[Pod]:
-        collection = pods_of(self._settings.node_name)
+        listed = self._gate.listed if self._gate else None
+        collection = pods_of(self._settings.node_name, listed)
         return Informer(
             self._kube, collection, self.state, silence=SILENCE_SECONDS, observer=Relists()
         )

@@ -190,7 +190,7 @@ class LedgerMetrics:
 def _cards(node_info: NodeInfo) -> str:
     return "".join(
         f'{_CARD}{{node="{node_info.name}",card="{index}",kind="{kind}"}} {figure}\n'
-        for index, card in node_info.cards.items()
+        for index, card in node_info.devices.items()
         for kind, figure in (("total", card.total), ("used", card.used))
     )
 

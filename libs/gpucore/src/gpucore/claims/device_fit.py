@@ -65,7 +65,7 @@ def wanted(choice: DeviceChoice, classes: Mapping[str, DeviceClass], driver: str
 
 def devices_of(node_info: NodeInfo, devices: Mapping[GpuIndex, SliceDevice]) -> list[Device]:
     """The devices of a node in the order of its slice."""
-    unit, cards = unit_of(node_info), node_info.cards
+    unit, cards = unit_of(node_info), node_info.devices
     return [_device(cards[i], each, unit) for i, each in devices.items() if i in cards]
 
 

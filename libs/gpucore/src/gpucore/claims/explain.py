@@ -113,7 +113,7 @@ def _held_words(held: Allocation, infos: Mapping[NodeName, NodeInfo]) -> str:
 
 def _neighbours(held: Allocation, infos: Mapping[NodeName, NodeInfo]) -> Iterator[str]:
     info = infos[held.placement.node]
-    for index, card in sorted(info.cards.items()):
+    for index, card in sorted(info.devices.items()):
         if held.uid not in card.holders:
             continue
         others = sorted(
@@ -267,7 +267,7 @@ def _ended(rules: ClaimRules, nodes: Sequence[ClaimNode]) -> Iterator[str]:
 
 def _enough(node: ClaimNode, need: Need, device: Device) -> tuple[str, ...]:
     """Users whose end makes room, the largest shares first; empty where nothing helps."""
-    card, unit = node.node_info.cards[device.index], unit_of(node.node_info)
+    card, unit = node.node_info.devices[device.index], unit_of(node.node_info)
     held = sorted(card.holders.items(), key=lambda pair: (-pair[1].mem, pair[0]))
     ended: list[str] = []
     for uid, hold in held:

@@ -244,7 +244,7 @@ def _of_one_gpu(
     node_info: NodeInfo, mine: Collection[PodUid], _: DefragPod, most: int
 ) -> Iterator[tuple[PodUid, ...]]:
     """Sets of pods on one GPU, small ones of all GPUs before larger ones."""
-    crowds = [sorted(set(card.holders) & set(mine)) for card in node_info.cards.values()]
+    crowds = [sorted(set(card.holders) & set(mine)) for card in node_info.devices.values()]
     for size in range(1, most + 1):
         for crowd in crowds:
             yield from combinations(crowd, size)
@@ -254,7 +254,7 @@ def _of_gpus(
     node_info: NodeInfo, mine: Collection[PodUid], pod: DefragPod, most: int
 ) -> Iterator[tuple[PodUid, ...]]:
     """All pods of as many GPUs as the pod requests, those with the fewest pods first."""
-    cards = [card for card in node_info.cards.values() if card.gpu is not None and card.healthy]
+    cards = [card for card in node_info.devices.values() if card.gpu is not None and card.healthy]
     cards = [card for card in cards if set(card.holders) <= set(mine)]
     cards.sort(key=lambda card: (len(card.holders), card.used, card.index))
     for chosen in combinations(cards, pod.pod_request.gpus):

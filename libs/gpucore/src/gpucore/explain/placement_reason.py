@@ -59,7 +59,7 @@ def _whole(
 ) -> str:
     matrix = without.shape.matrix
     name = pod_request.topology or f"{grouping.policy} (the default)"
-    free = sum(card.open and card.empty for card in without.cards.values())
+    free = sum(card.open and card.empty for card in without.devices.values())
     choice = f"of the {free} GPUs that are free without this pod"
     if set(mine) == set(again):
         score = f"; they score {matrix.sum_of(mine)}" if matrix.links and mine[1:] else ""

@@ -197,7 +197,7 @@ def gpus_named(cards: Collection[int]) -> str:
 
 def unit_of(node_info: NodeInfo) -> MemoryUnit:
     """The unit of the node: as its plugin publishes it, else as the original guesses it."""
-    largest = max((card.total for card in node_info.cards.values()), default=0)
+    largest = max((card.total for card in node_info.devices.values()), default=0)
     return node_info.unit or (MIB if largest > GIB_CARDS_END else GIB)
 
 

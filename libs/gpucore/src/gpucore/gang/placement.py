@@ -184,9 +184,9 @@ def _without(ledger: Ledger, seats: Iterable[Allocation]) -> dict[NodeName, Node
 def _stands(node_info: NodeInfo, kept: Allocation, pod_request: PodRequest) -> bool:
     """The place still is what a pod with ``demand`` needs and could be given."""
     placement, (mem, _) = kept.placement, per_device(pod_request)
-    cards = [node_info.cards.get(index) for index in _cards(placement)]
+    cards = [node_info.devices.get(index) for index in _cards(placement)]
     alike = len(placement.group) == pod_request.gpus and len(cards) == (
-        pod_request.gpus or pod_request.cards
+        pod_request.gpus or pod_request.gpu_count
     )
     return (
         alike

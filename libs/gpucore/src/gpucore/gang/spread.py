@@ -47,7 +47,7 @@ class NodeOffer:
             self.room = min(node_info.free_gpus // pod_request.gpus, most)
         elif _countable(node_info, pod_request):
             self.room = min(
-                sum(_shares(card, pod_request) for card in node_info.cards.values()), most
+                sum(_shares(card, pod_request) for card in node_info.devices.values()), most
             )
         else:
             self.room = len(self.load(most))
@@ -95,7 +95,7 @@ class NodeOffer:
 
     def _union(self, count: int) -> tuple[GpuIndex, ...]:
         """Exclusive GPUs for ``count`` pods."""
-        free = [index for index, card in self.node_info.cards.items() if card.open and card.empty]
+        free = [index for index, card in self.node_info.devices.items() if card.open and card.empty]
         pod_request = self._pod_request
         return self._rules.grouping.whole(
             self.node_info, free, count * pod_request.gpus, pod_request
@@ -104,7 +104,7 @@ class NodeOffer:
 
 def _countable(node_info: NodeInfo, pod_request: PodRequest) -> bool:
     """Equal shares of which each GPU can be filled by itself, so that they need not be tried."""
-    alone = pod_request.cards > 1 or pod_request.whole_device
+    alone = pod_request.gpu_count > 1 or pod_request.whole_device
     return not (alone or node_info.reserved_units() or node_info.pending_core)
 
 

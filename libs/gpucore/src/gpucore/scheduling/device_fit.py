@@ -19,7 +19,9 @@ CURABLE: Final = frozenset(
 
 def per_device(pod_request: PodRequest) -> tuple[int, int]:
     """Units and percent that a share requests on each of its GPUs."""
-    return -(-pod_request.mem // pod_request.cards), -(-pod_request.core // pod_request.cards)
+    return -(-pod_request.mem // pod_request.gpu_count), -(
+        -pod_request.core // pod_request.gpu_count
+    )
 
 
 def device_fit_error(card: DeviceInfo, pod_request: PodRequest) -> DeviceFitError | None:
@@ -44,7 +46,9 @@ def _unable(card: DeviceInfo, pod_request: PodRequest, mem: int, core: int) -> C
     if not card.healthy:
         return Code.UNHEALTHY
     isolation = card.gpu.isolation if card.gpu else IsolationMode.NONE
-    if not isolation.gives(pod_request.isolation) or (pod_request.cards > 1 and isolation.uses_mps):
+    if not isolation.gives(pod_request.isolation) or (
+        pod_request.gpu_count > 1 and isolation.uses_mps
+    ):
         return Code.ISOLATION_MODE_MISSING  # a daemon serves one GPU, and a process has one daemon
     if core > CORE_PER_CARD:
         return Code.COMPUTE_TOO_LARGE

@@ -19,7 +19,7 @@ _PARTS = 4
 
 def usual_share(node_info: NodeInfo) -> int:
     """The median of the shares on the node in units; a quarter of a GPU while there are none."""
-    held = [hold.mem for card in node_info.cards.values() for hold in card.holders.values()]
+    held = [hold.mem for card in node_info.devices.values() for hold in card.holders.values()]
     shares = [mem for mem in held if mem]
     return median_low(shares) if shares else max(node_info.shape.largest_gpu // _PARTS, 1)
 
@@ -36,7 +36,7 @@ def device_order(
     """
     size = usual or usual_share(node_info)
     chosen = resolve(node_info, _share(size), policy)
-    cards = [card for card in node_info.cards.values() if card.gpu is not None]
+    cards = [card for card in node_info.devices.values() if card.gpu is not None]
     ranked = sorted(cards, key=lambda card: _rank(node_info, card, chosen, size))
     return tuple(card.index for card in ranked)
 

@@ -103,7 +103,7 @@ def growth(
     then = dict(now)
     for index in frozenset((*placement.mem, *placement.core, *placement.group)):
         if index in then:
-            then[index] = _left_milli(node_info.cards[index], then[index], placement)
+            then[index] = _left_milli(node_info.devices[index], then[index], placement)
     left = (after or before).fragmentation(tuple(sorted(then.values())))
     return left - before.fragmentation(tuple(sorted(now.values())))
 

@@ -96,7 +96,7 @@ def share_refusal(node_info: NodeInfo) -> ShareRefusal | None:
         ``None`` where the reason does not follow from the amount alone.
     """
     least = node_info.max_allocatable_memory + 1
-    most = min((card.total for card in node_info.cards.values()), default=0)
+    most = min((card.total for card in node_info.devices.values()), default=0)
     if not 0 < least <= most or node_info.reserved_units():
         return None
     refusal = fit(node_info, PodRequest((ContainerRequest(least),), mem=least))
@@ -134,7 +134,7 @@ def _state(node_info: NodeInfo, pod_request: PodRequest, policy: str) -> _NodeSt
     name = resolve(node_info, pod_request, policy).name
     if name not in _BY_FULLNESS or node_info.shape.largest_gpu > MAX_AMOUNT:
         return None
-    gpus = tuple(_gpu_state(card) for card in node_info.cards.values() if card.gpu is not None)
+    gpus = tuple(_gpu_state(card) for card in node_info.devices.values() if card.gpu is not None)
     return _NodeState(gpus, node_info.max_allocatable_memory, name == "spread")
 
 

@@ -113,7 +113,7 @@ def resolve(node_info: NodeInfo, pod_request: PodRequest, policy: str | Policy) 
 def _whole(
     node_info: NodeInfo, pod_request: PodRequest, grouping: Grouping, choose: ChooseGroup | None
 ) -> Placement:
-    free = [i for i, card in node_info.cards.items() if card.open and card.empty]
+    free = [i for i, card in node_info.devices.items() if card.open and card.empty]
     if choose is None:
         group = grouping.whole(node_info, free, pod_request.gpus, pod_request)
     else:
@@ -128,12 +128,12 @@ def _share(
     grouping: Grouping,
     choose: ChooseGroup | None,
 ) -> Placement:
-    cards = [c for c in node_info.cards.values() if device_fit_error(c, pod_request) is None]
+    cards = [c for c in node_info.devices.values() if device_fit_error(c, pod_request) is None]
     if choose is None:
         cards.sort(key=lambda card: policy.key(node_info, card, pod_request))
         chosen = grouping.shared(node_info, [card.index for card in cards], pod_request)
     else:
-        chosen = choose(node_info, [card.index for card in cards], pod_request.cards)
+        chosen = choose(node_info, [card.index for card in cards], pod_request.gpu_count)
     mem, core = per_device(pod_request)
     containers = split_evenly([ask.mem for ask in pod_request.containers], chosen)
     return Placement(node_info.name, _on_each(chosen, mem), _on_each(chosen, core), containers)
@@ -171,7 +171,7 @@ def _emptiness(
 
 
 def _rated(node_info: NodeInfo, placement: Placement, *, spread: bool) -> float:
-    parts = [_used_part(c, placement) for c in node_info.cards.values() if c.gpu is not None]
+    parts = [_used_part(c, placement) for c in node_info.devices.values() if c.gpu is not None]
     return rating(sum(parts), len(parts), spread=spread)
 
 

@@ -102,7 +102,7 @@ class ClaimFit:
 
     def _order(self, node_info: NodeInfo) -> Sequence[GpuIndex]:
         if self._how.order == PLAIN:
-            return tuple(node_info.cards)
+            return tuple(node_info.devices)
         return device_order(node_info, self._how.order)
 
     def _score(self, host: Host, pod: TracePod) -> float:

@@ -89,7 +89,7 @@ def defragment(
 
 
 def _candidates(node_info: NodeInfo, goal: Goal) -> Iterator[_Candidate]:
-    cards = [card for card in node_info.cards.values() if card.gpu is not None and card.healthy]
+    cards = [card for card in node_info.devices.values() if card.gpu is not None and card.healthy]
     if goal.cards:
         cards.sort(key=lambda card: (len(card.holders), card.used, card.index))
         for chosen in combinations(sorted(cards[: goal.cards + SPARE], key=_index), goal.cards):
@@ -120,7 +120,7 @@ def _alternatives(node_info: NodeInfo, failed: _Candidate, goal: Goal) -> Iterat
     """After the largest holders of a GPU found no place: as many others, or one more."""
     if goal.cards or not failed.first:
         return
-    card = node_info.cards[failed.cards[0]]
+    card = node_info.devices[failed.cards[0]]
     missing = goal.units - (card.total - card.used)
     sizes = (failed.pods, failed.pods + 1)
     chosen = (each for size in sizes for each in combinations(sorted(card.holders), size))

@@ -57,16 +57,16 @@ def _suffices(step: Step, pod: PodRequirements, cluster: Candidates) -> bool:
         return False
     return (
         bool(pod.pod_request.gpus)
-        or device_fit_error(node_info.cards[step.card], pod.pod_request) is None
+        or device_fit_error(node_info.devices[step.card], pod.pod_request) is None
     )
 
 
 def for_share(node_info: NodeInfo, pod_request: PodRequest) -> Iterator[Step]:
     """The fewest pods to end on each GPU that is large enough; for a share of one GPU."""
     mem, _ = per_device(pod_request)
-    if pod_request.cards > 1 or pod_request.core or not node_info.shape.offers_shares:
+    if pod_request.gpu_count > 1 or pod_request.core or not node_info.shape.offers_shares:
         return
-    for card in node_info.cards.values():
+    for card in node_info.devices.values():
         refusal = device_fit_error(card, pod_request)
         if refusal is not None and refusal.code in CURABLE:
             yield from _freeing_gpu(node_info, card, mem, alone=pod_request.whole_device)
@@ -87,7 +87,7 @@ def _freeing_gpu(node_info: NodeInfo, card: DeviceInfo, mem: int, *, alone: bool
 
 def for_gpus(node_info: NodeInfo, wanted: int) -> Iterator[Step]:
     """The pods of the GPUs that are cleared with the fewest, so that ``wanted`` are free."""
-    cards = [card for card in node_info.cards.values() if card.gpu is not None and card.healthy]
+    cards = [card for card in node_info.devices.values() if card.gpu is not None and card.healthy]
     cards.sort(key=lambda card: (len(card.holders), card.used, card.index))
     chosen = cards[:wanted]
     uids = tuple(dict.fromkeys(uid for card in chosen for uid in card.holders))

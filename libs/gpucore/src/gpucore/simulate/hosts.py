@@ -68,7 +68,7 @@ class Host:
         self.free = self._free()
 
     def _free(self) -> tuple[int, ...]:
-        return tuple(card.free for card in self.node_info.cards.values())
+        return tuple(card.free for card in self.node_info.devices.values())
 
     def runs(self, pod: TracePod) -> bool:
         """CPU, memory and model suit ``pod``, whatever its GPUs are like."""

@@ -57,7 +57,7 @@ class Grouping(msgspec.Struct, frozen=True):
         Args:
             ranked: the GPUs that can take it, the GPU policy's first choice first; enough.
         """
-        name, count = self._name(pod_request), pod_request.cards
+        name, count = self._name(pod_request), pod_request.gpu_count
         if name == SIMPLE or count == 1 or not _known(node_info.shape.matrix):
             return tuple(sorted(ranked[:count]))
         free = sorted(ranked)

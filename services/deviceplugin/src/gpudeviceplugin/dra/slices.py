@@ -114,7 +114,7 @@ def _devices(node_info: NodeInfo, order: Iterable[GpuIndex]) -> tuple[SliceDevic
     inventory = node_info.inventory
     if inventory is None or inventory.unit is None:
         return ()
-    groups, cards = link_groups(inventory), node_info.cards
+    groups, cards = link_groups(inventory), node_info.devices
     gpus = {gpu.index: gpu for gpu in inventory.gpus if gpu.units}
     return tuple(
         device_of(

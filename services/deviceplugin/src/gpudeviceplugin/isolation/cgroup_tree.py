@@ -28,6 +28,15 @@ class CgroupTree:
         """The cgroup of a pod; empty while kubelet has not made it."""
         return self._first(pod_cgroups(uid, self._parent))
 
+    def populated(self, cgroup: str) -> bool:
+        """Processes run in the cgroup or below it; true where that cannot be read."""
+        try:
+            return "populated 0" not in (Path(cgroup) / "cgroup.events").read_text().splitlines()
+        except FileNotFoundError:  # the cgroup has gone
+            return False
+        except OSError:
+            return True
+
     def _first(self, paths: tuple[str, ...]) -> str:
         there = (self._root / path for path in paths)
         return next((str(path) for path in there if path.is_dir()), "")

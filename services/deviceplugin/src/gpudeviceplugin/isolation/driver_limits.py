@@ -212,10 +212,18 @@ class DriverLimits:
         return read, await self._driver.memory_limit(uuid, cgroup)
 
     async def _remove(self, wanted: Collection[_Key]) -> None:
-        """Take off limits of pods that have no share any more and whose cgroup is still there."""
+        """Take off limits of pods that have no share any more and whose cgroup is still there.
+
+        A pod that was deleted by force, or is past its deadline, may run for its whole grace
+        period: without its limit it could take the memory of its neighbours.
+        """
         for key in [key for key in self._confirmed if key not in wanted]:
-            cgroup = self._confirmed.pop(key).cgroup
-            if self._tree.of_pod(key.pod) != cgroup:
+            cgroup = self._confirmed[key].cgroup
+            there = self._tree.of_pod(key.pod) == cgroup
+            if there and self._tree.populated(cgroup):
+                continue
+            del self._confirmed[key]
+            if not there:
                 continue  # the limits went with the cgroup
             try:
                 await self._driver.set_memory_limit(key.uuid, cgroup, NO_LIMIT)

@@ -196,7 +196,7 @@ class Servicer(DevicePluginServicer):
         turn = granted.turn
         pod = f"{turn.pod.namespace}/{turn.pod.name}" if turn else ""
         telemetry.ALLOCATIONS.labels(self._resource, str(turn is not None).lower()).inc()
-        log.info("granted", resource=self._resource, cards=dict(granted.cards), pod=pod)
+        log.info("granted", resource=self._resource, gpus=dict(granted.cards), pod=pod)
         return grant(
             self._resource,
             granted.cards,

@@ -80,7 +80,7 @@ async def nodes_view(ledger: Ledger, slices: TimeSlices) -> NodesView:
     """All nodes of interest."""
     views = []
     for node_info in sorted(ledger.nodes().values(), key=lambda node_info: node_info.name):
-        if node_info.cards:
+        if node_info.devices:
             views.append(node_view(node_info))
             await slices.yield_to_loop()
     return NodesView(views)
@@ -98,7 +98,7 @@ def node_view(node_info: NodeInfo) -> NodeView:
         pending=node_info.pending,
         policy=node_info.shape.policy,
         faults=list(node_info.shape.faults),
-        cards=[_card_view(node_info, card) for card in node_info.cards.values()],
+        cards=[_card_view(node_info, card) for card in node_info.devices.values()],
     )
 
 
@@ -195,7 +195,7 @@ def _node(node_info: NodeInfo) -> NodeUse:
         node_info.name,
         node_info.total_units,
         node_info.used_units,
-        [_card(node_info, card) for card in node_info.cards.values()],
+        [_card(node_info, card) for card in node_info.devices.values()],
     )
 
 
@@ -253,7 +253,7 @@ class TopologyInspector:
         for node_info in sorted(
             self._ledger.nodes().values(), key=lambda node_info: node_info.name
         ):
-            if node_info.shape.offers_cards or _gpus_in_use(node_info):
+            if node_info.shape.offers_gpus or _gpus_in_use(node_info):
                 nodes.append(self._node(node_info, detail=detail))
                 await slices.yield_to_loop()
         return TopologyInspection(nodes, policy=self._policy)
@@ -266,7 +266,7 @@ class TopologyInspector:
         return TopologyInspection([self._node(node_info, detail=detail)], policy=self._policy)
 
     def _node(self, node_info: NodeInfo, *, detail: bool) -> TopologyNode:
-        node = TopologyNode(node_info.name, len(node_info.cards), _gpus_in_use(node_info))
+        node = TopologyNode(node_info.name, len(node_info.devices), _gpus_in_use(node_info))
         if detail:
             node.topology = _links(node_info)
             node.type = node_info.shape.node_type
@@ -282,12 +282,12 @@ class TopologyInspector:
 
 
 def _gpus_in_use(node_info: NodeInfo) -> int:
-    return sum(1 for card in node_info.cards.values() if not card.empty)
+    return sum(1 for card in node_info.devices.values() if not card.empty)
 
 
 def _links(node_info: NodeInfo) -> list[list[int]]:
-    free = {index for index, card in node_info.cards.items() if card.empty}
-    matrix, indexes = node_info.shape.matrix, list(node_info.cards)
+    free = {index for index, card in node_info.devices.items() if card.empty}
+    matrix, indexes = node_info.shape.matrix, list(node_info.devices)
     return [
         [_code(matrix.between(a, b)) if a != b and {a, b} <= free else 0 for b in indexes]
         for a in indexes

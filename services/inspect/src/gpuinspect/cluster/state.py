@@ -126,7 +126,7 @@ def view(
 ) -> ClusterView:
     """These nodes with every amount in one unit: theirs where they agree, else MiB."""
     node_infos = [(node, _node_info(ledger, node.name)) for node in nodes]
-    units = {unit_of(node_info) for _, node_info in node_infos if node_info.cards}
+    units = {unit_of(node_info) for _, node_info in node_infos if node_info.devices}
     unit = units.pop() if len(units) == 1 else MIB if units else GIB
     chosen = {
         node.name: [each for each in node_info.allocations.values() if every_pod or _noted(each)]
@@ -156,10 +156,10 @@ def _node(
     unit: MemoryUnit,
     names: Names,
 ) -> NodeSummary:
-    own = unit_of(node_info) if node_info.cards else unit
+    own = unit_of(node_info) if node_info.devices else unit
     scale = own.mib // unit.mib
-    cards = [_card(card, card.gpu, scale) for card in node_info.cards.values() if card.gpu]
-    lost = sum(card.used for card in node_info.cards.values() if card.gpu is None)
+    cards = [_card(card, card.gpu, scale) for card in node_info.devices.values() if card.gpu]
+    lost = sum(card.used for card in node_info.devices.values() if card.gpu is None)
     held = (each for each in allocations if _is_shown(each, node_info))
     pods = (_pod(allocation, node_info, scale) for allocation in held)
     return NodeSummary(
@@ -214,7 +214,7 @@ def _is_shown(allocation: Allocation, node_info: NodeInfo) -> bool:
     """Of a pod whose extended resource is allocated by a claim, the claim is shown."""
     if allocation.users is not None or not node_info.shape.claims:
         return True
-    return any(card.holders.get(allocation.uid) for card in node_info.cards.values())
+    return any(card.holders.get(allocation.uid) for card in node_info.devices.values())
 
 
 def _pod(allocation: Allocation, node_info: NodeInfo, scale: int) -> PodSummary:
@@ -240,7 +240,7 @@ def _limits(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:
         return {}
     held = _held(allocation, node_info)
     burst = node_info.shape.counted(allocation.burst, allocation.unit)
-    cards = {index: node_info.cards[index] for index in held}
+    cards = {index: node_info.devices[index] for index in held}
     found = {
         index: burst_units(burst, held[index], len(held), card.total)
         for index, card in cards.items()
@@ -250,11 +250,11 @@ def _limits(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:
 
 
 def _held(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:
-    placement, cards = allocation.placement, node_info.cards
+    placement, devices = allocation.placement, node_info.devices
     named = {*placement.mem, *placement.core, *placement.group}
     held = {}
-    for index in named if len(named) < 2 else cards:  # several are in the order of the node
-        hold = cards[index].holders.get(allocation.uid)
+    for index in named if len(named) < 2 else devices:  # several are in the order of the node
+        hold = devices[index].holders.get(allocation.uid)
         if hold is not None:
-            held[index] = cards[index].total if hold.whole else hold.mem
+            held[index] = devices[index].total if hold.whole else hold.mem
     return held

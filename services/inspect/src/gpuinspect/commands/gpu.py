@@ -82,7 +82,7 @@ def gpu(
 
 def _gpu_node(node: Node, node_info: NodeInfo, names: Names) -> GpuNode:
     cards = []
-    for card in node_info.cards.values():
+    for card in node_info.devices.values():
         if card.gpu is not None:
             allocations = (node_info.allocations[uid] for uid in card.holders)
             holders = tuple(

@@ -154,7 +154,7 @@ def show(
     for remark in machine.notes:
         note(f"note: {remark}")
     node_info = books(snapshot, reader.names).node(found.name)
-    used = [] if node_info is None else [i for i, card in node_info.cards.items() if card.holders]
+    used = [] if node_info is None else [i for i, card in node_info.devices.items() if card.holders]
     _draw_node(node, machine, used, found.annotations.get(NODE_TYPE, ""))
 
 

@@ -48,7 +48,7 @@ def _faults(evidence: Evidence) -> Iterator[str]:
 )
 def _lost(evidence: Evidence) -> Iterator[str]:
     for name, node_info in evidence.node_infos.items():
-        for index, card in node_info.cards.items():
+        for index, card in node_info.devices.items():
             if node_info.inventory is not None and card.gpu is None:
                 holders = ", ".join(
                     sorted(_called(node_info.allocations[uid]) for uid in card.holders)
@@ -65,7 +65,7 @@ def _lost(evidence: Evidence) -> Iterator[str]:
 def _overfull(evidence: Evidence) -> Iterator[str]:
     for name, node_info in evidence.node_infos.items():
         for index in node_info.overfull:
-            card = node_info.cards[index]
+            card = node_info.devices[index]
             if card.gpu is not None:
                 yield f"{name} GPU {index}: {card.used} of {card.total} {unit_of(node_info)}"
 

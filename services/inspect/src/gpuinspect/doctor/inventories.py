@@ -129,7 +129,7 @@ def _message_size(evidence: Evidence) -> Iterator[str]:
 def _healthy(evidence: Evidence) -> Iterator[str]:
     for node, node_info in evidence.sharing:
         sick = [
-            str(card.index) for card in node_info.cards.values() if card.gpu and not card.healthy
+            str(card.index) for card in node_info.devices.values() if card.gpu and not card.healthy
         ]
         if sick:
             yield f"{node.name}: GPU {', '.join(sick)}"
@@ -204,5 +204,5 @@ def _unhealthy_maps(evidence: Evidence) -> Iterator[str]:
             yield f"{config_map.metadata.name} names a node that does not exist"
             continue
         said = unhealthy_indexes((config_map.data or {}).get(UNHEALTHY_KEY, ""))
-        for index in sorted(said - node_info.cards.keys()):
+        for index in sorted(said - node_info.devices.keys()):
             yield f"{config_map.metadata.name} names GPU {index}, which the node does not have"

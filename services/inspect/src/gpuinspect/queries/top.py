@@ -130,7 +130,7 @@ def _top_node(node: Node, ledger: Ledger, users: Iterable[TopPod], names: Names)
             "Please use one kind resource of them"
         )
     pods = tuple(sorted([*users, *_holders(node_info)], key=lambda pod: (pod.namespace, pod.name)))
-    cards = [card for card in node_info.cards.values() if card.gpu is not None]
+    cards = [card for card in node_info.devices.values() if card.gpu is not None]
     return TopNode(
         name=node.name,
         address=node.address,
@@ -165,7 +165,7 @@ def _with_figures(node: TopNode, figures: GpuFigures) -> TopNode:
 
 def _gpus(node_info: NodeInfo) -> Iterator[TopGpu]:
     unit = node_info.shape.unit
-    for index, card in sorted(node_info.cards.items()):
+    for index, card in sorted(node_info.devices.items()):
         if card.gpu is None:
             continue
         units_mib = unit.mib if unit else 0
@@ -179,7 +179,7 @@ def _gpus(node_info: NodeInfo) -> Iterator[TopGpu]:
 def _kinds(node_info: NodeInfo, foreign: int) -> frozenset[str]:
     offers = {
         "exclusive": foreign > 0,
-        "topology": node_info.shape.offers_cards,
+        "topology": node_info.shape.offers_gpus,
         "share": node_info.shape.offers_shares,
     }
     return frozenset(kind for kind, offered in offers.items() if offered) or frozenset({"none"})
@@ -193,7 +193,7 @@ def _holders(node_info: NodeInfo) -> Iterator[TopPod]:
 def _gpus_held(allocation: Allocation, node_info: NodeInfo) -> Fraction:
     parts = (
         _part(card, allocation)
-        for card in node_info.cards.values()
+        for card in node_info.devices.values()
         if allocation.uid in card.holders
     )
     pending = node_info.shape.counted(allocation.pending, allocation.unit)

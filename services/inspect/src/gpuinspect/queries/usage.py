@@ -183,7 +183,7 @@ def group_name(by: str) -> Callable[[Pod], str]:
 def _view(snapshot: Snapshot, names: Names) -> ClusterView:
     ledger = books(snapshot, names)
     infos = ledger.nodes()
-    nodes = (node for node in snapshot.nodes if node.name in infos and infos[node.name].cards)
+    nodes = (node for node in snapshot.nodes if node.name in infos and infos[node.name].devices)
     return view(ledger, sorted(nodes, key=lambda node: node.name), names)
 
 

@@ -130,7 +130,7 @@ class DevicePicker(NamedTuple):
 
     def anywhere(self, pod: Expected | None) -> Cards | AllocationError:
         """Best fit: the GPUs with the fewest sufficient free devices, lowest index first."""
-        count = pod.cards if pod else 1
+        count = pod.gpu_count if pod else 1
         fitting = self._fitting(pod, leave_promised=True)
         if len(fitting) < count:
             fitting = self._fitting(pod, leave_promised=False)
@@ -169,7 +169,7 @@ class DevicePicker(NamedTuple):
         if pod is None:
             return self.amount if resource is self.table.resource else 0
         total = pod.pod_request.mem if resource is Resource.MEM else pod.pod_request.core
-        return -(-total // pod.cards)
+        return -(-total // pod.gpu_count)
 
     def _fitting(self, pod: Expected | None, *, leave_promised: bool) -> list[GpuIndex]:
         kinds = SHARES if self.table.resource in SHARES else (Resource.GPU,)

@@ -42,7 +42,7 @@ class Expected(msgspec.Struct, frozen=True):
 
     Attributes:
         creation: RFC 3339 time; kubelet's order after it restarts.
-        cards: number of GPUs over which the request is spread.
+        gpu_count: number of GPUs over which the request is spread.
         demand: of the whole pod.
         steps: containers with a request, in kubelet's order.
         waiting: kubelet may still have to admit it.
@@ -52,7 +52,7 @@ class Expected(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     creation: str
-    cards: int
+    gpu_count: int
     pod_request: PodRequest
     steps: tuple[ExpectedContainer, ...]
     waiting: bool = True
@@ -72,7 +72,7 @@ def expected_of(pod: Pod, names: Names) -> Expected | None:
         namespace=pod.namespace,
         name=pod.name,
         creation=pod.creation,
-        cards=pod_request.cards,
+        gpu_count=pod_request.gpu_count,
         pod_request=pod_request,
         steps=steps,
         waiting=pod.phase in {"", "Pending"},

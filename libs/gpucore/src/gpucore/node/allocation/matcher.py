@@ -285,7 +285,7 @@ class AllocationMatcher:
     def _spans(
         self, turn: Turn | None, resource: Resource, cards: tuple[GpuIndex, ...]
     ) -> AllocationError | None:
-        limit = turn.pod.cards if turn else 1
+        limit = turn.pod.gpu_count if turn else 1
         if resource is Resource.GPU or len(cards) <= limit:
             return None
         asked = "one GPU" if limit == 1 else f"{limit} GPUs"

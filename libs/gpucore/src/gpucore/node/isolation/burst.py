@@ -29,7 +29,7 @@ def memory_limit(pod: Pod, gpu: Gpu, units: int, unit: MemoryUnit, names: Names)
         pod_request = None
     burst = pod_request.burst if pod_request else 0
     most = burst * unit.mib if burst else _of_kai(pod, unit, names)
-    each = most // (pod_request.cards if pod_request else 1)
+    each = most // (pod_request.gpu_count if pod_request else 1)
     hard = max(share, min(each, gpu.units * unit.mib))
     return MemoryLimit(share * _MIB, hard * _MIB)
 

@@ -66,7 +66,7 @@ def incapable_driver(gpu: Gpu, driver: str, *, cgroup_v2: bool, answers: bool) -
         answers: the driver answers NVML's call for memory limits of this GPU.
     """
     if gpu.mig:
-        return "MPS is not used on MIG instances"
+        return "the driver does not limit memory by cgroup on MIG instances"
     branch = driver.partition(".")[0]
     if branch.isdecimal() and int(branch) < MEMORY_LIMITS_DRIVER:
         return f"driver {driver} is older than {MEMORY_LIMITS_DRIVER}"

@@ -116,9 +116,9 @@ class _Reader:
         index = self._index()
         if index is None:
             return {}, {}
-        share = -(-pod_request.mem // pod_request.cards)
+        share = -(-pod_request.mem // pod_request.gpu_count)
         containers = {i: {index: units} for i, units in enumerate(asked) if units}
-        return containers if pod_request.cards == 1 else {}, {index: share}
+        return containers if pod_request.gpu_count == 1 else {}, {index: share}
 
     def _core(self, mem: Cards) -> Cards:
         pod_request = self._pod_request
@@ -131,7 +131,7 @@ class _Reader:
             )
         index = self._index()
         cards = list(mem) if mem else [] if index is None else [index]
-        count = max(len(cards), pod_request.cards)
+        count = max(len(cards), pod_request.gpu_count)
         return dict.fromkeys(cards, -(-pod_request.core // count))
 
     def _map(self, keys: Sequence[str]) -> AllocationMap | None:

@@ -90,7 +90,7 @@ def _shaped(
         mem=total.mem,
         core=total.core,
         gpus=total.gpus,
-        cards=cards or 1,
+        gpu_count=cards or 1,
         whole_device=_wants_whole_device(pod),
         isolation=_demanded(IsolationMode.parse(isolation) or IsolationMode.NONE, burst),
         burst=burst or 0,
