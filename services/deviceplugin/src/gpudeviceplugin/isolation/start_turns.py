@@ -22,7 +22,7 @@ class StartTurns:
         self._clock = clock
         self._turns: dict[PodUid, StartTurn] = {}
 
-    def take(self, pod: Pod, cards: Collection[GpuIndex]) -> str:
+    def take(self, pod: Pod, gpus: Collection[GpuIndex]) -> str:
         """Give the pod its turn on these GPUs; returns why it has to wait, or ''."""
         seconds, now = turn_seconds(pod), self._clock()
         if not seconds:
@@ -30,14 +30,14 @@ class StartTurns:
         pods = self._state.pods
         live = {uid for uid in self._turns if uid in pods and not pods[uid].finished}
         self._turns = {uid: self._turns[uid] for uid in live if self._turns[uid].lasts(now)}
-        found = blocking(pod, cards, self._turns.values(), now)
+        found = blocking(pod, gpus, self._turns.values(), now)
         if found is not None:
             left = int(found.since + found.seconds - now)
             return (
                 f"{START_TURN_WORDS}: pod {found.namespace}/{found.name} is starting on the same "
                 f"GPU, for {left} s at most"
             )
-        turn = StartTurn(pod.uid, pod.namespace, pod.name, frozenset(cards), now, seconds)
+        turn = StartTurn(pod.uid, pod.namespace, pod.name, frozenset(gpus), now, seconds)
         self._turns[pod.uid] = turn
         return ""
 
