@@ -91,15 +91,17 @@ def test_a_server_that_ends_gives_its_turn_up(case: Case, small: str) -> None:
 
 
 @pytest.mark.usefixtures("turns")
-def test_a_plugin_that_was_killed_holds_nobody_up(
+def test_a_turn_survives_the_plugin_and_ends_as_any_other(
     environment: KindEnvironment, case: Case, small: str
 ) -> None:
-    """The pod that waited starts after the plugin has started again."""
+    """A plugin that was killed lets no server start beside one that is still starting."""
     case.kubectl.apply(server(case, "slow", small))
     until("the slow one starts", lambda: runs(case, "slow"))
-    case.kubectl.apply(server(case, "after", small))
-    until("the other one waits", lambda: WAITS in why_waiting(case, "after"))
     plugin = plugin_pod(environment, small)
     environment.kubectl("delete", "pod", plugin, "-n", environment.namespace, "--force")
     plugins_run(environment)
+    case.kubectl.apply(server(case, "after", small))
+    until("the other one waits", lambda: WAITS in why_waiting(case, "after"))
+    assert f"pod {case.name}/slow is starting on the same GPU" in why_waiting(case, "after")
+    become_ready(case, "slow")
     until("the other one starts", lambda: runs(case, "after"))

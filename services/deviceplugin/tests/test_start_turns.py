@@ -1,15 +1,19 @@
 """Model servers of one namespace start on a GPU one after the other."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from servicercalls import node
 
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.holdings import Holder
 from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.pods import Pod
 from gpudeviceplugin.isolation.start_turns import StartTurns
 from gpudeviceplugin.state import NodeState
 
+START = datetime(2026, 11, 1, tzinfo=UTC)
 FIRST, SECOND = GpuIndex(0), GpuIndex(1)
 
 
@@ -19,7 +23,25 @@ class World:
     def __init__(self) -> None:
         self.now = 0.0
         self.state: NodeState = node()
-        self.turns = StartTurns(self.state, clock=lambda: self.now)
+        self.turns = self.restarted()
+
+    def restarted(self) -> StartTurns:
+        """A new process's turns, which know nothing of the earlier one's."""
+        self.turns = StartTurns(
+            self.state, clock=lambda: self.now, wall=lambda: START.timestamp() + self.now
+        )
+        return self.turns
+
+    def listed(self, pod: Pod, *, ready: bool, started: float = 0.0, running: bool = True) -> None:
+        """The watch lists the pods of the node again, with this one on the first GPU."""
+        at = (START + timedelta(seconds=started)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        state = {"running": {"startedAt": at}} if running else {"terminated": {}}
+        status = {"containerStatuses": [{"ready": ready, "state": state}]}
+        self.turns.listed(
+            json.dumps({"items": [{"metadata": {"uid": pod.uid}, "status": status}]}).encode()
+        )
+        ids = self.state.matcher.tables[Resource.MEM].ids[FIRST][:1]
+        self.state.matcher.holdings.take(Resource.MEM, ids, Holder(pod.namespace, pod.name, "c0"))
 
     def pod(self, name: str, *, namespace: str = "team", seconds: str = "600") -> Pod:
         """A bound pod that takes a turn of so many seconds."""
@@ -98,6 +120,58 @@ def test_a_turn_that_nobody_uses_ends(world: World, how: str) -> None:
         assert world.turns.take(b, [FIRST]) != ""
         world.now = 600.0
     assert world.turns.take(b, [FIRST]) == ""
+
+
+def test_a_restarted_plugin_knows_who_is_starting(world: World) -> None:
+    """By the pods that it lists; the seconds count from the start of the container."""
+    a, b = world.pod("a"), world.pod("b")
+    world.turns.take(a, [FIRST])
+    world.now = 100.0
+    world.restarted()
+    world.listed(a, ready=False)
+    world.status(a, running=True)
+    assert world.turns.take(b, [SECOND]) == ""
+    assert world.turns.take(b, [FIRST]).endswith(
+        "team/a is starting on the same GPU, for 500 s at most"
+    )
+    world.status(a, running=True, ready=True)
+    assert world.turns.take(b, [FIRST]) == ""
+
+
+@pytest.mark.parametrize("how", ["ready", "ended", "too long ago", "no annotation", "gone"])
+def test_a_restarted_plugin_waits_for_no_other_pod(world: World, how: str) -> None:
+    """A pod that is ready, has ended, or started longer ago than its seconds has no turn."""
+    a, b = world.pod("a", seconds="" if how == "no annotation" else "600"), world.pod("b")
+    world.now = 700.0 if how == "too long ago" else 100.0
+    world.listed(a, ready=how == "ready", running=how != "ended")
+    if how == "gone":
+        del world.state.pods[a.uid]
+    assert world.turns.take(b, [FIRST]) == ""
+
+
+def test_a_status_that_only_a_list_shows_ends_a_turn(world: World) -> None:
+    """The watch was interrupted while the pod became ready."""
+    a, b = world.pod("a"), world.pod("b")
+    world.turns.take(a, [FIRST])
+    world.status(a, running=True)
+    world.listed(a, ready=True)
+    assert world.turns.take(b, [FIRST]) == ""
+
+
+def test_a_listed_time_that_cannot_be_read_counts_as_now(world: World) -> None:
+    """Text of any kind raises nothing."""
+    a, b = world.pod("a"), world.pod("b")
+    world.listed(a, ready=False)
+    for time in ("soon", "", "9999-12-31T23:59:59Z"):
+        state = {"running": {"startedAt": time}}
+        pod = {
+            "metadata": {"uid": a.uid},
+            "status": {"containerStatuses": [{"ready": False, "state": state}]},
+        }
+        world.turns.listed(json.dumps({"items": [pod]}).encode())
+        assert world.turns.take(b, [FIRST]).endswith("for 600 s at most")
+    for text in (b"", b"{", b'{"items": null}', b"[" * 100_000):
+        world.turns.listed(text)
 
 
 def test_no_annotation_makes_a_turn_longer_than_an_hour(world: World) -> None:

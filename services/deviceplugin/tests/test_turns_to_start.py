@@ -38,6 +38,26 @@ async def test_the_second_server_starts_once_the_first_is_ready(tmp_path: Path) 
         await stage.admitted("second")
 
 
+async def test_a_turn_survives_the_plugin(tmp_path: Path) -> None:
+    """Killed while a server starts, the plugin lets no other one start beside it afterwards."""
+    async with Stage(tmp_path, start_turns=True) as stage:
+        await stage.offered(30)
+        stage.create("first", {"gpu-mem": 3}, annotations=planned(0, 3) | TURN)
+        await stage.admitted("first")
+        set_status(stage, "first", ready=False)
+        await stage.stop_plugin()
+        await stage.start_plugin()
+        assert stage.plugin is not None
+        assert stage.plugin._gate is not None
+        stage.plugin._gate._seconds = 0.1
+        await stage.offered(30)
+        stage.create("second", {"gpu-mem": 3}, annotations=planned(0, 3) | TURN)
+        await stage.kubelet.wait_for(lambda: "second" in stage.kubelet.refused_starts)
+        assert "pod default/first is starting" in stage.kubelet.refused_starts["second"]
+        set_status(stage, "first", ready=True)
+        await stage.admitted("second")
+
+
 async def test_without_turns_and_limits_kubelet_is_not_told_to_call(tmp_path: Path) -> None:
     """A stopped plugin then keeps nobody from starting."""
     async with Stage(tmp_path) as stage:

@@ -280,7 +280,8 @@ class Plugin:
         return Endpoint(resource, name, servicer, self._settings.kubelet_dir)
 
     def _pod_informer(self) -> Informer[Pod]:
-        collection = pods_of(self._settings.node_name)
+        listed = self._gate.listed if self._gate else None
+        collection = pods_of(self._settings.node_name, listed)
         return Informer(
             self._kube, collection, self.state, silence=SILENCE_SECONDS, observer=Relists()
         )

@@ -1,8 +1,9 @@
 """Collections that the plugin watches: the pods of its node, and its Node."""
 
+from collections.abc import Callable
 from typing import Final
 
-from gpucore.wire.lists import decode_node_event, decode_nodes, decode_pod_event, decode_pods
+from gpucore.wire.lists import Page, decode_node_event, decode_nodes, decode_pod_event, decode_pods
 from gpucore.wire.nodes import Node
 from gpucore.wire.pods import Pod
 from gpudeviceplugin import telemetry
@@ -12,12 +13,24 @@ SILENCE_SECONDS: Final = 330.0
 """Bookmarks arrive about once a minute, except on an old API server where nothing happens."""
 
 
-def pods_of(node: str) -> Collection[Pod]:
-    """The pods of a node, in the order in which kubelet sees them: by its own field selector."""
+def pods_of(node: str, listed: Callable[[bytes], object] | None = None) -> Collection[Pod]:
+    """The pods of a node, in the order in which kubelet sees them: by its own field selector.
+
+    Args:
+        node: its name.
+        listed: is called with each page of a list, before its pods are handed over.
+    """
+
+    def page_of(raw: bytes) -> Page[Pod]:
+        page = decode_pods(raw)
+        if listed is not None:
+            listed(raw)
+        return page
+
     return Collection(
         "pods",
         "/api/v1/pods",
-        decode_pods,
+        page_of,
         decode_pod_event,
         {"fieldSelector": f"spec.nodeName={node}"},
         version_path="/api/v1/namespaces/default/pods",

@@ -99,6 +99,11 @@ class StartGate:
         if self._turns is not None:
             self._turns.seen(pod, line)
 
+    def listed(self, page: bytes) -> None:
+        """A page of a list of all pods of the node."""
+        if self._turns is not None:
+            self._turns.listed(page)
+
     def _whose(self, ids: tuple[str, ...]) -> StartingPod | None:
         """Kubelet lists ended pods too, whose IDs others may have."""
         known = self._state.pods.values()

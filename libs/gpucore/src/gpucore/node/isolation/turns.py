@@ -65,14 +65,20 @@ class StartingStatus(msgspec.Struct, frozen=True):
     Attributes:
         running: one of them runs.
         ready: all of them are ready.
+        started: RFC 3339 time at which the last of those that run was started.
     """
 
     running: bool = False
     ready: bool = False
+    started: str = ""
+
+
+class _Running(msgspec.Struct, rename="camel"):
+    started_at: str | None = None
 
 
 class _State(msgspec.Struct):
-    running: dict[str, object] | None = None
+    running: _Running | None = None
 
 
 class _Container(msgspec.Struct):
@@ -84,7 +90,12 @@ class _Status(msgspec.Struct, rename="camel"):
     container_statuses: list[_Container] | None = None
 
 
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+
+
 class _Pod(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     status: _Status = msgspec.field(default_factory=_Status)
 
 
@@ -92,17 +103,39 @@ class _Line(msgspec.Struct):
     object: _Pod
 
 
+class _List(msgspec.Struct):
+    items: list[_Pod] | None = None
+
+
 _DECODER: Final = msgspec.json.Decoder(_Line)
+_LISTS: Final = msgspec.json.Decoder(_List)
 
 
 def starting_status(line: bytes) -> StartingStatus:
     """From one line of a watch; of other text nothing is known."""
     try:
-        containers = _DECODER.decode(line).object.status.container_statuses or []
+        return _status(_DECODER.decode(line).object)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return StartingStatus()
-    running = any(each.state.running is not None for each in containers)
-    return StartingStatus(running, bool(containers) and all(each.ready for each in containers))
+
+
+def starting_statuses(page: bytes) -> dict[PodUid, StartingStatus]:
+    """From a page of a list of pods, by uid; of other text nothing is known."""
+    try:
+        pods = _LISTS.decode(page).items or []
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return {}
+    return {PodUid(pod.metadata.uid): _status(pod) for pod in pods}
+
+
+def _status(pod: _Pod) -> StartingStatus:
+    containers = pod.status.container_statuses or []
+    running = [each.state.running for each in containers if each.state.running]
+    return StartingStatus(
+        bool(running),
+        bool(containers) and all(each.ready for each in containers),
+        max((each.started_at or "" for each in running), default=""),
+    )
 
 
 def after(turn: StartTurn, status: StartingStatus) -> StartTurn | None:
