@@ -116,7 +116,7 @@ async def test_the_read_api_names_the_pod_of_a_claim(state: State) -> None:
     claims.on_replace(decode_claims(listed(claim("a", "7Gi"))).items)
     info = state.ledger.node(N1)
     assert info is not None
-    pod = views.node_view(info).gpus[0].pods[0]
+    pod = views.node_view(info).cards[0].pods[0]
     assert (pod.namespace, pod.name, pod.uid) == ("ns", "p-a", "u-a")
 
 

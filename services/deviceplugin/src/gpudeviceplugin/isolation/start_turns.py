@@ -92,10 +92,10 @@ class StartTurns:
             seconds = turn_seconds(pod) if pod else 0
             if pod is None or not seconds or uid in self._turns:
                 continue
-            cards = self._state.matcher.gpus_held(pod.namespace, pod.name)
+            gpus = self._state.matcher.gpus_held(pod.namespace, pod.name)
             since = now - max(self._wall() - self._moment(status.started), 0.0)
             self._turns[uid] = StartTurn(
-                uid, pod.namespace, pod.name, cards, since, seconds, ran=True
+                uid, pod.namespace, pod.name, gpus, since, seconds, ran=True
             )
 
     def _moment(self, text: str) -> float:
