@@ -75,17 +75,27 @@ def _whole(node: Node) -> Node:
     return msgspec.structs.replace(node, capacity=node.allocatable)
 
 
-def shares(snapshot: Snapshot, names: Names, *, only: Collection[str] = ()) -> ClusterView:
+def shares(
+    snapshot: Snapshot, names: Names, *, only: Collection[str] = (), every_pod: bool = True
+) -> ClusterView:
     """The nodes that offer shares, by name; or those named by ``only``, whatever they offer.
+
+    Args:
+        snapshot: the cluster.
+        names: of resources and annotations.
+        only: names of nodes.
+        every_pod: with all pods; otherwise only with those that need a note.
 
     Raises:
         MissingObjectError: there is no node of a name.
         WireError: as :func:`books`.
     """
-    return shown(books(snapshot, names), snapshot.nodes, only=only)
+    return shown(books(snapshot, names), snapshot.nodes, only=only, every_pod=every_pod)
 
 
-def shown(ledger: Ledger, nodes: Iterable[Node], *, only: Collection[str] = ()) -> ClusterView:
+def shown(
+    ledger: Ledger, nodes: Iterable[Node], *, only: Collection[str] = (), every_pod: bool = True
+) -> ClusterView:
     """As :func:`shares`, from an existing ledger.
 
     Raises:
@@ -98,7 +108,7 @@ def shown(ledger: Ledger, nodes: Iterable[Node], *, only: Collection[str] = ()) 
             others = near(name, (each.name for each in known))
             raise MissingObjectError(f'nodes "{name}" not found{others}')
     chosen.sort(key=lambda each: each.name)
-    return view(ledger, chosen, ledger.names)
+    return view(ledger, chosen, ledger.names, every_pod=every_pod)
 
 
 def _wanted(node: Node, ledger: Ledger, only: Collection[str]) -> bool:
@@ -111,12 +121,26 @@ def _wanted(node: Node, ledger: Ledger, only: Collection[str]) -> bool:
     return any(amount(text) > 0 for text in offered if text is not None)
 
 
-def view(ledger: Ledger, nodes: Iterable[Node], names: Names) -> ClusterView:
+def view(
+    ledger: Ledger, nodes: Iterable[Node], names: Names, *, every_pod: bool = True
+) -> ClusterView:
     """These nodes with every amount in one unit: theirs where they agree, else MiB."""
     node_infos = [(node, _node_info(ledger, node.name)) for node in nodes]
     units = {unit_of(node_info) for _, node_info in node_infos if node_info.devices}
     unit = units.pop() if len(units) == 1 else MIB if units else GIB
-    return ClusterView(tuple(_node(*pair, unit=unit, names=names) for pair in node_infos), unit)
+    chosen = {
+        node.name: [each for each in node_info.allocations.values() if every_pod or _noted(each)]
+        for node, node_info in node_infos
+    }
+    return ClusterView(
+        tuple(_node(*pair, chosen[pair[0].name], unit=unit, names=names) for pair in node_infos),
+        unit,
+    )
+
+
+def _noted(allocation: Allocation) -> bool:
+    """A sentence beside the table names the pod."""
+    return bool(allocation.pending or allocation.faults)
 
 
 def _node_info(ledger: Ledger, name: NodeName) -> NodeInfo:
@@ -124,12 +148,19 @@ def _node_info(ledger: Ledger, name: NodeName) -> NodeInfo:
     return NodeInfo(name) if node_info is None else node_info
 
 
-def _node(node: Node, node_info: NodeInfo, *, unit: MemoryUnit, names: Names) -> NodeSummary:
+def _node(
+    node: Node,
+    node_info: NodeInfo,
+    allocations: Iterable[Allocation],
+    *,
+    unit: MemoryUnit,
+    names: Names,
+) -> NodeSummary:
     own = unit_of(node_info) if node_info.devices else unit
     scale = own.mib // unit.mib
     gpus = [_gpu(device, device.gpu, scale) for device in node_info.devices.values() if device.gpu]
     lost = sum(device.used for device in node_info.devices.values() if device.gpu is None)
-    held = (each for each in node_info.allocations.values() if _is_shown(each, node_info))
+    held = (each for each in allocations if _is_shown(each, node_info))
     pods = (_pod(allocation, node_info, scale) for allocation in held)
     return NodeSummary(
         name=node.name,
@@ -219,9 +250,11 @@ def _limits(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:
 
 
 def _held(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:
+    placement, devices = allocation.placement, node_info.devices
+    named = {*placement.mem, *placement.core, *placement.group}
     held = {}
-    for index, device in node_info.devices.items():
-        hold = device.holders.get(allocation.uid)
+    for index in named if len(named) < 2 else devices:  # several are in the order of the node
+        hold = devices[index].holders.get(allocation.uid)
         if hold is not None:
-            held[index] = device.total if hold.whole else hold.mem
+            held[index] = devices[index].total if hold.whole else hold.mem
     return held
