@@ -16,7 +16,7 @@ from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.accounting.utilization import ratings_of, utilization
 from gpucore.explain.sentences import sentence
-from gpucore.model import CORE_PER_CARD, Code, ContainerRequest, PodRequest
+from gpucore.model import CORE_PER_GPU, Code, ContainerRequest, PodRequest
 from gpucore.scheduling.filter import fit, is_plain
 from gpucore.scheduling.policy import MAX_SCORE, resolve
 
@@ -96,7 +96,7 @@ def share_refusal(node_info: NodeInfo) -> ShareRefusal | None:
         ``None`` where the reason does not follow from the amount alone.
     """
     least = node_info.max_allocatable_memory + 1
-    most = min((card.total for card in node_info.devices.values()), default=0)
+    most = min((gpu.total for gpu in node_info.devices.values()), default=0)
     if not 0 < least <= most or node_info.reserved_units():
         return None
     refusal = fit(node_info, PodRequest((ContainerRequest(least),), mem=least))
@@ -134,13 +134,15 @@ def _state(node_info: NodeInfo, pod_request: PodRequest, policy: str) -> _NodeSt
     name = resolve(node_info, pod_request, policy).name
     if name not in _BY_FULLNESS or node_info.shape.largest_gpu > MAX_AMOUNT:
         return None
-    gpus = tuple(_gpu_state(card) for card in node_info.devices.values() if card.gpu is not None)
+    gpus = tuple(
+        _gpu_state(device) for device in node_info.devices.values() if device.gpu is not None
+    )
     return _NodeState(gpus, node_info.max_allocatable_memory, name == "spread")
 
 
-def _gpu_state(card: DeviceInfo) -> _GpuState:
-    core = 1.0 if card.taken else card.core_used / CORE_PER_CARD
-    return _GpuState(card.open, card.free, card.total, card.used, core)
+def _gpu_state(device: DeviceInfo) -> _GpuState:
+    core = 1.0 if device.taken else device.core_used / CORE_PER_GPU
+    return _GpuState(device.open, device.free, device.total, device.used, core)
 
 
 @lru_cache(_STATES)
