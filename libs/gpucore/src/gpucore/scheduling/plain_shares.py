@@ -5,7 +5,6 @@ keeps decisions for thousands of nodes keeps these instead of one for each amoun
 :func:`gpucore.scheduling.policy.score` and :func:`gpucore.scheduling.filter.fit`.
 """
 
-from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -150,7 +149,7 @@ def _ratings(state: _NodeState) -> Sequence[float]:
     """Each GPU, in the order of the policy, takes amounts that are too large for those before."""
     gpus, most, spread = state
     in_use = sum(gpu.in_use() for gpu in gpus)
-    ratings = array("d", [UNFIT]) * (1 + max((gpu.total for gpu in gpus), default=0))
+    ratings = [UNFIT] * (1 + max((gpu.total for gpu in gpus), default=0))
     first = 1
     for gpu in sorted(
         (gpu for gpu in gpus if gpu.open), key=lambda gpu: -gpu.free if spread else gpu.free
@@ -160,6 +159,6 @@ def _ratings(state: _NodeState) -> Sequence[float]:
         # The parts are those of gpu.in_use(amount), without a call for each of many amounts.
         parts = [(used + amount) / total for amount in range(first, last + 1)]
         in_uses = [others + max(least, part) for part in parts]
-        ratings[first : last + 1] = array("d", ratings_of(in_uses, len(gpus), spread=spread))
+        ratings[first : last + 1] = ratings_of(in_uses, len(gpus), spread=spread)
         first = max(first, gpu.free + 1)
     return ratings
