@@ -85,7 +85,7 @@ async def test_a4_an_amount_in_the_wrong_unit_never_passes_and_says_so(
 async def test_a5_two_nodes_show_six_and_three_of_fifteen(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """A5: three replicas of 3 over two one-card nodes, as the README's table has it."""
+    """A5: three replicas of 3 over two one-GPU nodes, as the README's table has it."""
     for name in ("n1", "n2"):
         await fill(cluster, extender, name, 0, total=15, unit="GiB")
     for name in ("n1", "n2", "n1"):

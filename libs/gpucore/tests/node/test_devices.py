@@ -31,7 +31,7 @@ def test_every_unit_of_every_gpu_is_a_device_that_names_its_gpu() -> None:
 
 
 def test_compute_is_a_hundred_devices_a_gpu_and_a_whole_gpu_is_its_uuid() -> None:
-    """Percent ids number 100 a GPU; the whole-card resource has the bare uuid."""
+    """Percent ids number 100 a GPU; the resource of exclusive GPUs has the bare uuid."""
     inventory = Inventory(gpus=(gpu(0), gpu(1)))
     assert len(device_table(inventory, Resource.CORE).owner) == 200
     assert set(device_table(inventory, Resource.GPU).owner) == {g.uuid for g in inventory.gpus}

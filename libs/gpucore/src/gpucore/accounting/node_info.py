@@ -92,7 +92,7 @@ class NodeInfo:
 
     @property
     def max_allocatable_memory(self) -> int:
-        """The largest one-card share of memory that fits now; -1 where none is offered."""
+        """The largest one-GPU share of memory that fits now; -1 where none is offered."""
         self._reckon()
         return self._share_room
 

@@ -41,7 +41,7 @@ def _faults(evidence: Evidence) -> Iterator[str]:
 
 
 @check(
-    "cards-exist",
+    "gpus-exist",
     Level.FAIL,
     "no pod has a GPU that is missing from its node",
     do="the GPU was lost or replaced: create the listed pods again",
@@ -57,7 +57,7 @@ def _lost(evidence: Evidence) -> Iterator[str]:
 
 
 @check(
-    "no-card-overfull",
+    "no-gpu-overfull",
     Level.FAIL,
     "no GPU is over-committed",
     do="delete one of the pods; if gpushare's device plugin runs there, report a bug",

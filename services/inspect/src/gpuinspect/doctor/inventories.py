@@ -121,7 +121,7 @@ def _message_size(evidence: Evidence) -> Iterator[str]:
 
 
 @check(
-    "cards-healthy",
+    "gpus-healthy",
     Level.WARN,
     "all GPUs are healthy",
     do="read the node's events for the XID; the GPU is offered again after successful probes",
