@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from fakeapiserver import FakeApiServer
 from invoking import Run
 
@@ -88,7 +88,7 @@ def _read(terminal: int) -> bytes:
 def saved(cluster: FakeCluster, tmp_path: Path) -> Path:
     """A file with one node of eight GPUs."""
     path = tmp_path / "cluster.json"
-    path.write_text(cluster.node("n", cards=[Card(15)] * 8).json())
+    path.write_text(cluster.node("n", gpus=[Gpu(15)] * 8).json())
     return path
 
 
@@ -114,7 +114,7 @@ def test_replay_shows_how_many_gpus_were_requested(tmp_path: Path) -> None:
 def test_snapshot_shows_objects_read_and_written(cluster: FakeCluster, tmp_path: Path) -> None:
     """Pages as they arrive, then the objects of the file."""
     for number in range(9):
-        cluster.node(f"n{number}", cards=[Card(15)])
+        cluster.node(f"n{number}", gpus=[Gpu(15)])
     lists = {"/api/v1/nodes": cluster.items, "/api/v1/pods": []}
     with FakeApiServer(lists).serving() as server:
         options = ["--kubeconfig", server.kubeconfig(tmp_path)]

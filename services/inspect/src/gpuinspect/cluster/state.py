@@ -158,16 +158,16 @@ def _node(
 ) -> NodeSummary:
     own = unit_of(node_info) if node_info.devices else unit
     scale = own.mib // unit.mib
-    cards = [_card(card, card.gpu, scale) for card in node_info.devices.values() if card.gpu]
-    lost = sum(card.used for card in node_info.devices.values() if card.gpu is None)
+    gpus = [_gpu(device, device.gpu, scale) for device in node_info.devices.values() if device.gpu]
+    lost = sum(device.used for device in node_info.devices.values() if device.gpu is None)
     held = (each for each in allocations if _is_shown(each, node_info))
     pods = (_pod(allocation, node_info, scale) for allocation in held)
     return NodeSummary(
         name=node.name,
         address=node.address,
-        cards=tuple(cards),
+        gpus=tuple(gpus),
         total=_total(node, node_info, names) * scale,
-        used=sum(card.used for card in cards) + (lost + node_info.pending) * scale,
+        used=sum(device.used for device in gpus) + (lost + node_info.pending) * scale,
         pending=node_info.pending * scale,
         lost=lost * scale,
         pods=tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid))),
@@ -186,14 +186,14 @@ def _total(node: Node, node_info: NodeInfo, names: Names) -> int:
     return node_info.total_units
 
 
-def _card(card: DeviceInfo, gpu: Gpu, scale: int) -> GpuSummary:
+def _gpu(device: DeviceInfo, gpu: Gpu, scale: int) -> GpuSummary:
     return GpuSummary(
-        index=card.index,
-        total=card.total * scale,
-        used=_used(card) * scale,
-        core=card.core_used,
-        whole=_is_whole(card),
-        healthy=card.healthy,
+        index=device.index,
+        total=device.total * scale,
+        used=_used(device) * scale,
+        core=device.core_used,
+        whole=_is_whole(device),
+        healthy=device.healthy,
         mode="mig" if gpu.mig else gpu.isolation.value,
         model=gpu.model,
         uuid=gpu.uuid,
@@ -201,20 +201,20 @@ def _card(card: DeviceInfo, gpu: Gpu, scale: int) -> GpuSummary:
     )
 
 
-def _is_whole(card: DeviceInfo) -> bool:
-    return any(hold.whole for hold in card.holders.values())
+def _is_whole(device: DeviceInfo) -> bool:
+    return any(hold.whole for hold in device.holders.values())
 
 
-def _used(card: DeviceInfo) -> int:
+def _used(device: DeviceInfo) -> int:
     """Units in use; a GPU that is held whole has none left to share."""
-    return max(card.used, card.total) if _is_whole(card) else card.used
+    return max(device.used, device.total) if _is_whole(device) else device.used
 
 
 def _is_shown(allocation: Allocation, node_info: NodeInfo) -> bool:
     """Of a pod whose extended resource is allocated by a claim, the claim is shown."""
     if allocation.users is not None or not node_info.shape.claims:
         return True
-    return any(card.holders.get(allocation.uid) for card in node_info.devices.values())
+    return any(device.holders.get(allocation.uid) for device in node_info.devices.values())
 
 
 def _pod(allocation: Allocation, node_info: NodeInfo, scale: int) -> PodSummary:
@@ -224,7 +224,7 @@ def _pod(allocation: Allocation, node_info: NodeInfo, scale: int) -> PodSummary:
         namespace=allocation.namespace,
         name=name,
         claim="" if allocation.users is None else allocation.name,
-        cards={index: units * scale for index, units in _held(allocation, node_info).items()},
+        gpus={index: units * scale for index, units in _held(allocation, node_info).items()},
         limits={index: units * scale for index, units in _limits(allocation, node_info).items()},
         core=allocation.placement.core,
         group=allocation.placement.group,
@@ -240,11 +240,11 @@ def _limits(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:
         return {}
     held = _held(allocation, node_info)
     burst = node_info.shape.counted(allocation.burst, allocation.unit)
-    cards = {index: node_info.devices[index] for index in held}
+    gpus = {index: node_info.devices[index] for index in held}
     found = {
-        index: burst_units(burst, held[index], len(held), card.total)
-        for index, card in cards.items()
-        if card.gpu and card.gpu.isolation.uses_driver
+        index: burst_units(burst, held[index], len(held), device.total)
+        for index, device in gpus.items()
+        if device.gpu and device.gpu.isolation.uses_driver
     }
     return {index: units for index, units in found.items() if units > held[index]}
 

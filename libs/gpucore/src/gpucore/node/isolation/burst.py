@@ -34,16 +34,16 @@ def memory_limit(pod: Pod, gpu: Gpu, units: int, unit: MemoryUnit, names: Names)
     return MemoryLimit(share * _MIB, hard * _MIB)
 
 
-def burst_units(burst: int, share: int, cards: int, total: int) -> int:
+def burst_units(burst: int, share: int, gpus: int, total: int) -> int:
     """Units of one GPU that a pod may use; its share where it has no limit of its own.
 
     Args:
         burst: units of the pod's limit in all.
         share: units that it holds of the GPU.
-        cards: number of GPUs of the pod.
+        gpus: number of GPUs of the pod.
         total: units of the GPU.
     """
-    return max(share, min(burst // max(cards, 1), total))
+    return max(share, min(burst // max(gpus, 1), total))
 
 
 def _of_kai(pod: Pod, unit: MemoryUnit, names: Names) -> int:
