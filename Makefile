@@ -14,6 +14,7 @@ KEEP       ?=
 CLUSTER    ?= gpushare-e2e
 ARGS       ?=
 CASES      ?=
+APART      := e2e/cases/test_demo.py e2e/cases/test_images.py
 WORKERS    ?= auto
 MARK       ?= e2e and not ondemand
 VERSION    ?=
@@ -63,7 +64,8 @@ test: $(READY) ## Everything: lint, types, contracts, unit, chart and kind tests
 	  $(STAGE) table $(STAGES); exit $$status
 
 # The cases on a control plane of processes have the machine to themselves. Those on kind mostly
-# wait, so the unit tests run beside them and give way; a second cluster follows when they are done.
+# wait, so the unit tests run beside them and give way; when they are done, the cases that need no
+# cluster or their own do, and those on 1.20.
 .PHONY: stages stage-newest stage-others
 stages:
 	@$(STAGE) run $(STAGES) "lint, types, contracts" $(MAKE) --no-print-directory lint
@@ -73,10 +75,11 @@ stages:
 	@$(MAKE) --no-print-directory --jobs=2 stage-newest stage-others
 
 stage-newest:
-	@$(STAGE) run $(STAGES) "cases on the newest" $(MAKE) --no-print-directory e2e CASES=e2e ARGS="--ignore=e2e/chaos $(ARGS)"
+	@$(STAGE) run $(STAGES) "cases on the newest" $(MAKE) --no-print-directory e2e CASES=e2e ARGS="$(addprefix --ignore=,e2e/chaos $(APART)) $(ARGS)"
 
 stage-others:
 	@$(STAGE) run $(STAGES) "unit, property, chart tests" nice $(MAKE) --no-print-directory unit WORKERS=0
+	@$(STAGE) run $(STAGES) "demo and images" $(MAKE) --no-print-directory e2e CASES="$(APART)"
 	@$(STAGE) run $(STAGES) "cases on 1.20" $(MAKE) --no-print-directory e2e-oldest CLUSTER=$(CLUSTER)-oldest
 
 .PHONY: check quick

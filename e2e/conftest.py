@@ -12,6 +12,7 @@ from environments.case import Case
 from environments.endedpods import EndedPods
 from environments.environment import Environment, UnavailableError
 from environments.given import GivenEnvironment, is_given
+from host.errors import SetupError
 
 CASE_SECONDS = 1200
 """Of one case: several waits of :data:`environments.waiting.PATIENCE_SECONDS` after one another."""
@@ -51,8 +52,7 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
     try:
         world.start()
     except UnavailableError as reason:
-        if os.environ.get("CI", "").lower() in {"1", "true"}:
-            raise
+        _fail_in_ci(reason)
         pytest.skip(f"no cluster for the e2e cases: {reason}")
     pods = EndedPods(world.kubectl)
     pods.start()
@@ -64,13 +64,28 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
             world.stop()
 
 
+@pytest.fixture(scope="session")
+def prepared(request: pytest.FixtureRequest) -> Any:
+    """The same before it was started: an engine and a node image, for a cluster of a case's own."""
+    from environments.kind import KindEnvironment  # noqa: PLC0415 - unit tests here need no kind
+
+    world = KindEnvironment(name=request.config.getoption("cluster_name"))
+    try:
+        world.prepare()
+    except SetupError as reason:
+        _fail_in_ci(reason)
+        pytest.skip(f"no cluster for the e2e cases: {reason}")
+    return world
+
+
 @pytest.fixture(autouse=True)
 def _new_enough(request: pytest.FixtureRequest) -> None:
     """Skip a case that needs a newer Kubernetes than the cluster has."""
     marker = request.node.get_closest_marker("since")
     if marker is None:
         return
-    world: Environment = request.getfixturevalue("environment")
+    name = "prepared" if "prepared" in request.fixturenames else "environment"
+    world: Environment = request.getfixturevalue(name)
     needed = tuple(map(int, marker.args[0].split(".")))
     if world.version < needed:
         pytest.skip(f"needs Kubernetes {marker.args[0]}: {world.described()}")
@@ -86,6 +101,12 @@ def case(environment: Environment, request: pytest.FixtureRequest) -> Iterator[C
         yield corner
     finally:
         corner.close()
+
+
+def _fail_in_ci(reason: Exception) -> None:
+    """Where CI=true no case may be skipped because the machine lacks something."""
+    if os.environ.get("CI", "").lower() in {"1", "true"}:
+        raise reason
 
 
 def _demand(environment: Environment, met: bool, words: str) -> None:

@@ -20,15 +20,13 @@ UP_SECONDS = 1800
 
 
 @pytest.fixture
-def local_image(environment: KindEnvironment) -> Iterator[str]:
+def local_image(prepared: KindEnvironment) -> Iterator[str]:
     """The image of the cases under an official name, which the engine has not had before."""
-    image = environment.node_image
+    image = prepared.node_image
     assert image is not None
     if not image.built_here:
         pytest.skip(f"the cases run on such an image themselves: {image.described()}")
-    with environment.node_image_named(
-        f"kindest/node:v{image.version}-{secrets.token_hex(3)}"
-    ) as name:
+    with prepared.node_image_named(f"kindest/node:v{image.version}-{secrets.token_hex(3)}") as name:
         yield name
 
 
@@ -55,13 +53,13 @@ def output(command: list[str]) -> str:
 
 
 def test_the_demo_runs_on_a_local_official_image_and_names_it(
-    environment: KindEnvironment, local_image: str
+    prepared: KindEnvironment, local_image: str
 ) -> None:
     """It is taken before one that was built here; its pods find Services by name."""
     try:
-        said = demo(environment, "up")
+        said = demo(prepared, "up")
         assert f"node image {local_image} (local or pulled)" in said
-        assert f"Kubernetes {environment.version[0]}.{environment.version[1]}." in said
+        assert f"Kubernetes {prepared.version[0]}.{prepared.version[1]}." in said
         assert "Allocated/Total GPU Memory In Cluster:\n59/186 (31%)" in said
         world = KindEnvironment(NAME)
         name = "kubernetes.default.svc.cluster.local"
@@ -70,4 +68,4 @@ def test_the_demo_runs_on_a_local_official_image_and_names_it(
         found = until("the cluster's DNS answers", lambda: output(look))
         assert found.split()[0] == "10.96.0.1"
     finally:
-        demo(environment, "down")
+        demo(prepared, "down")

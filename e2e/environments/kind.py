@@ -77,6 +77,16 @@ class KindEnvironment:
             node: machines.gpus(machine) for node, machine in self.machines.items()
         }
 
+    def prepare(self) -> nodeimage.NodeImage:
+        """Engine and node image, which tell the version of a cluster before there is one.
+
+        Raises:
+            SetupError: this machine lacks something; the sentence says what.
+        """
+        engine.ensure()
+        self.node_image = nodeimage.ensure()
+        return self.node_image
+
     def start(self) -> None:
         """Bring all of it up, or find it up already.
 
@@ -84,8 +94,7 @@ class KindEnvironment:
             UnavailableError: this machine lacks something; the sentence says what.
         """
         try:
-            engine.ensure()
-            self.node_image = node_image = nodeimage.ensure()
+            node_image = self.prepare()
             self._programs = tools.ensure(node_image)
             # Neither needs the other, and both mostly wait.
             with ThreadPoolExecutor(max_workers=1) as beside:
@@ -140,7 +149,7 @@ class KindEnvironment:
 
     @property
     def version(self) -> tuple[int, int]:
-        """Major and minor version of Kubernetes, of an environment that was started."""
+        """Major and minor version of Kubernetes, of an environment that was prepared or started."""
         assert self.node_image is not None
         major, minor, *_ = map(int, self.node_image.version.split("."))
         return major, minor

@@ -114,15 +114,15 @@ def test_every_shell_gives_the_cores_figure_or_its_refusal(
 
 @pytest.mark.parametrize("awk", AWKS)
 @pytest.mark.parametrize(
-    ("units", "card", "text"),
+    ("units", "gpu", "text"),
     [(3, 15, "0.20"), (3, 16, "0.19"), (4, 11, "0.36"), (1, 15, "0.07"), (1, 8, "0.12")],
 )
 def test_every_awk_prints_the_originals_quotient(
-    tmp_path: Path, awk: str, units: int, card: int, text: str
+    tmp_path: Path, awk: str, units: int, gpu: int, text: str
 ) -> None:
     """Ties and ends of decimals come out alike in all of them."""
     (tmp_path / "awk").symlink_to(str(shutil.which(awk)))
-    env = {"ALIYUN_COM_GPU_MEM_CONTAINER": str(units), "ALIYUN_COM_GPU_MEM_DEV": str(card)}
+    env = {"ALIYUN_COM_GPU_MEM_CONTAINER": str(units), "ALIYUN_COM_GPU_MEM_DEV": str(gpu)}
     path = f"{tmp_path}:{os.environ['PATH']}"
     done = start("vllm", env, rule="quotient", command=["echo"], path=path)
     assert done.stdout == f"--gpu-memory-utilization={text}\n"

@@ -83,7 +83,7 @@ def test_the_domain_is_a_parameter() -> None:
     labels = {"example.com/gpu-count": "3", "aliyun.com/gpu-count": "2"}
     asked = pod_request_of(msgspec.structs.replace(pod("p", labels=labels), containers=asks), mine)
     assert asked is not None
-    assert (asked.mem, asked.cards) == (6, 3)
+    assert (asked.mem, asked.gpu_count) == (6, 3)
     assert pod_request_of(pod("p", 6), mine) is None
 
 
@@ -110,14 +110,14 @@ def test_wishes_are_read_from_labels_and_annotations() -> None:
             annotations={wire_names.ISOLATION: "mps", wire_names.POLICY: "spread"},
         )
     )
-    assert (asked.cards, asked.whole_device, asked.isolation) == (2, True, IsolationMode.MPS)
+    assert (asked.gpu_count, asked.whole_device, asked.isolation) == (2, True, IsolationMode.MPS)
     assert (asked.policy, asked.fault) == ("spread", "")
 
 
 def test_wishes_default_to_the_originals_behaviour() -> None:
     """Without labels and annotations: one GPU, shared, unprotected, the node's policy."""
     asked = pod_request(pod("p", 8, labels={wire_names.LABEL_REQUIRE_WHOLE: "other"}))
-    assert (asked.cards, asked.whole_device, asked.isolation) == (1, False, IsolationMode.NONE)
+    assert (asked.gpu_count, asked.whole_device, asked.isolation) == (1, False, IsolationMode.NONE)
     assert (asked.policy, asked.fault) == ("", "")
 
 
@@ -126,7 +126,7 @@ def test_a_count_that_is_none_is_a_fault(count: str) -> None:
     """A label that is no number of GPUs makes a request that says so."""
     asked = pod_request(pod("p", 8, labels={NAMES.gpu_count: count}))
     assert asked.fault == "its label gpu-count is not a number of GPUs from 1 to 1023"
-    assert asked.cards == 1
+    assert asked.gpu_count == 1
 
 
 def test_both_modes_are_demanded_by_either_spelling() -> None:
@@ -151,7 +151,7 @@ def test_an_unknown_policy_is_a_fault() -> None:
 
 
 @pytest.mark.parametrize("more", [{"core": 10, "gpus": 1}, {"gpus": 1}])
-def test_shares_and_whole_cards_at_once_are_a_fault(more: dict[str, int]) -> None:
+def test_shares_and_whole_gpus_at_once_are_a_fault(more: dict[str, int]) -> None:
     """A pod asks for one kind; both amounts are still known."""
     asked = pod_request(pod("p", 8, **more))
     assert asked.fault == "it requests both exclusive GPUs and shares; request only one"

@@ -228,7 +228,7 @@ async def test_an_allocation_for_a_known_pod_names_it_in_log_and_metric() -> Non
         await made.Allocate(allocation(ids(state, 0, 2)), CONTEXT)
     assert [line["event"] for line in said] == ["granted", "granted"]
     assert [line["pod"] for line in said] == ["default/p", ""]
-    assert [line["cards"] for line in said] == [{1: 3}, {0: 2}]
+    assert [line["gpus"] for line in said] == [{1: 3}, {0: 2}]
     assert {line["resource"] for line in said} == {Resource.MEM}
     assert sample("allocations_total", resource="gpu-mem", known="true") == known + 1
     assert sample("allocations_total", resource="gpu-mem", known="false") == unknown + 1

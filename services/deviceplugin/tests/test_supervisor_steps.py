@@ -234,7 +234,7 @@ async def test_a_daemon_that_hangs_is_failed_then_stopped_then_started_again(
         {
             "event": "MPS daemon",
             "log_level": "warning",
-            "card": "GPU-0",
+            "gpu": "GPU-0",
             "why": "no answer",
             "again_in": 8.0,
         }

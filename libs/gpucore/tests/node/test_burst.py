@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from nodepods import card
+from nodepods import make_gpu
 
 from gpucore.model import IsolationMode
 from gpucore.node.allocation.expected import expected_of
@@ -39,7 +39,7 @@ def pod(*units: int, labels: dict[str, str] | None = None, **annotations: str) -
 
 def limits(made: Pod, units: int, *, total: int = 15) -> tuple[int, int]:
     """Soft and hard limit in GiB."""
-    found = memory_limit(made, card(0, total), units, GIB, NAMES)
+    found = memory_limit(made, make_gpu(0, total), units, GIB, NAMES)
     return found.soft >> 30, found.hard >> 30
 
 
@@ -154,14 +154,14 @@ def test_a_limit_that_equals_the_request_demands_nothing() -> None:
 @given(
     burst=st.integers(0, 1 << 20),
     share=st.integers(0, 200),
-    cards=st.integers(0, 16),
+    gpus=st.integers(0, 16),
     total=st.integers(0, 200),
 )
 def test_what_may_be_used_is_between_share_and_gpu(
-    burst: int, share: int, cards: int, total: int
+    burst: int, share: int, gpus: int, total: int
 ) -> None:
     """For any text that a tenant writes."""
-    assert share <= burst_units(burst, share, cards, total) <= max(share, total)
+    assert share <= burst_units(burst, share, gpus, total) <= max(share, total)
 
 
 @given(text=st.text(), units=st.integers(1, 15), size=st.sampled_from([1, 256, 1024]))
@@ -169,7 +169,7 @@ def test_no_text_takes_the_guarantee_or_exceeds_the_gpu(text: str, units: int, s
     """Both annotations, any text, any unit."""
     made = pod(units, limit=text, c0=text)
     unit = MemoryUnit(size)
-    found = memory_limit(made, card(0, 15), units, unit, NAMES)
+    found = memory_limit(made, make_gpu(0, 15), units, unit, NAMES)
     share, whole = units * size << 20, 15 * size << 20
     assert found == MemoryLimit(share, found.hard)
     assert share <= found.hard <= whole

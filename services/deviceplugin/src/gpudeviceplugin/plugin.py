@@ -222,7 +222,9 @@ class Plugin:
 
     def _judged(self, verdicts: list[HealthStatus]) -> None:
         for verdict in verdicts:
-            log.warning("card", uuid=verdict.uuid, healthy=verdict.healthy, why=verdict.why)
+            log.warning(
+                "GPU health changed", uuid=verdict.uuid, healthy=verdict.healthy, why=verdict.why
+            )
         self._keeper.publish()
         self._announcer.announce(verdicts)
 
@@ -239,7 +241,7 @@ class Plugin:
         self, uuid: str, before: MpsDaemonPhase, after: MpsDaemonPhase, why: str
     ) -> None:
         """Withdraw or offer the GPU at once; a first start changes nothing."""
-        log.info("MPS daemon", card=uuid, phase=after, why=why)
+        log.info("MPS daemon", gpu=uuid, phase=after, why=why)
         self._keeper.publish()
         if after is MpsDaemonPhase.FAILED:
             words = f"accepts no new pods: {why}"
@@ -257,13 +259,13 @@ class Plugin:
         """What the container runtime tells about the GPUs of a pod counts like a probe."""
         if self._gate is not None:
             self._gate.seen(pod, raw)
-        cards = self.state.matcher.gpus_held(pod.namespace, pod.name)
-        gpus = [gpu.uuid for gpu in self.state.inventory.gpus if gpu.index in cards]
+        indexes = self.state.matcher.gpus_held(pod.namespace, pod.name)
+        gpus = [gpu.uuid for gpu in self.state.inventory.gpus if gpu.index in indexes]
         start = start_of(raw, gpus)
         if start is Start.FAILED:
-            self._health.start_failed(cards, pod)
+            self._health.start_failed(indexes, pod)
         elif start is Start.RUNS:
-            self._health.started(cards)
+            self._health.started(indexes)
 
     def _endpoint(self, resource: Resource) -> Endpoint:
         gate = self._gate if resource is Resource.MEM else None

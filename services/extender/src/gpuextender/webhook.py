@@ -88,7 +88,7 @@ def _served_by_claims(pod_request: PodRequest, node_infos: Iterable[NodeInfo]) -
     """
     shapes = [each.shape for each in node_infos if each.shape.present]
     exclusive = pod_request.gpus and not (pod_request.mem or pod_request.core)
-    offered = any(shape.offers_cards for shape in shapes)
+    offered = any(shape.offers_gpus for shape in shapes)
     return bool(exclusive) and not offered and any(shape.claims for shape in shapes)
 
 
@@ -129,8 +129,10 @@ def override_refusal(containers: Iterable[Container], *, requests_gpus: bool) ->
 def _refusal(pod: Pod, pod_request: PodRequest, names: Names) -> str:
     if pod_request.fault:
         return pod_request.fault
-    if pod_request.mem % pod_request.cards or pod_request.core % pod_request.cards:
-        return f"requests an amount that does not divide evenly over its {pod_request.cards} GPUs"
+    if pod_request.mem % pod_request.gpu_count or pod_request.core % pod_request.gpu_count:
+        return (
+            f"requests an amount that does not divide evenly over its {pod_request.gpu_count} GPUs"
+        )
     requested = {name for box in (*pod.containers, *pod.init_containers) for name in box.limits}
     ours = requested & {names.gpu_mem, names.gpu_core, names.gpu}
     if ours and NVIDIA_GPU in requested:
@@ -140,7 +142,7 @@ def _refusal(pod: Pod, pod_request: PodRequest, names: Names) -> str:
 
 def _unit_mistake(pod_request: PodRequest, node_infos: Iterable[NodeInfo], names: Names) -> str:
     """The amount is too large for every GPU, and would fit if it were meant in MiB."""
-    request = pod_request.mem // pod_request.cards
+    request = pod_request.mem // pod_request.gpu_count
     largest, fitting = 0, 0
     for node_info in node_infos:
         largest = max(largest, node_info.shape.largest_gpu)

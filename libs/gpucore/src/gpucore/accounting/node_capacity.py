@@ -32,7 +32,7 @@ class NodeCapacity(msgspec.Struct, frozen=True, dict=True):
         present: the node exists.
         inventory: its GPUs; ``None`` where their number is unknown.
         offers_shares: kubelet reports the resource of memory units here.
-        offers_cards: kubelet reports the resource of exclusive GPUs here.
+        offers_gpus: kubelet reports the resource of exclusive GPUs here.
         policy: name in its label; empty for the default.
         max_pods: pods a GPU takes; 0 any number.
         oversell: how many times a GPU's memory may be allocated.
@@ -46,7 +46,7 @@ class NodeCapacity(msgspec.Struct, frozen=True, dict=True):
     present: bool = True
     inventory: Inventory | None = None
     offers_shares: bool = False
-    offers_cards: bool = False
+    offers_gpus: bool = False
     policy: str = ""
     max_pods: int = 0
     oversell: int = 1
@@ -72,8 +72,8 @@ class NodeCapacity(msgspec.Struct, frozen=True, dict=True):
         """The links of its GPUs; decoded at the first request for several GPUs."""
         if self.inventory is None:
             return Matrix(gpus=())
-        cards = tuple((gpu.index, gpu.numa) for gpu in self.inventory.gpus)
-        return _matrix(cards, tuple(self.inventory.links.items()), self.topology)
+        gpus = tuple((gpu.index, gpu.numa) for gpu in self.inventory.gpus)
+        return _matrix(gpus, tuple(self.inventory.links.items()), self.topology)
 
     def devices_without_allocations(self) -> dict[GpuIndex, DeviceInfo]:
         """The state of every GPU without allocations, in order of index."""
@@ -101,12 +101,12 @@ ABSENT = NodeCapacity(present=False)
 
 @lru_cache(MACHINES)
 def _matrix(
-    cards: tuple[tuple[GpuIndex, int], ...],
+    numas: tuple[tuple[GpuIndex, int], ...],
     links: tuple[tuple[str, tuple[str, ...]], ...],
     text: str,
 ) -> Matrix:
     """The matrix of all nodes whose GPUs (index and NUMA node) are joined alike: one reading."""
-    gpus = tuple(Gpu(index, GpuUuid(""), 0, numa=numa) for index, numa in cards)
+    gpus = tuple(Gpu(index, GpuUuid(""), 0, numa=numa) for index, numa in numas)
     return joined(Inventory(gpus=gpus, links=dict(links)), text)
 
 
@@ -131,7 +131,7 @@ def capacity_of(
     return NodeCapacity(
         inventory=inventory,
         offers_shares=amount(node.capacity.get(names.gpu_mem, "0")) > 0,
-        offers_cards=amount(node.capacity.get(names.gpu, "0")) > 0,
+        offers_gpus=amount(node.capacity.get(names.gpu, "0")) > 0,
         policy=_policy(node.labels, faults),
         max_pods=_positive(node.labels, wire_names.LABEL_MAX_POD, 0, faults),
         oversell=_positive(node.labels, wire_names.LABEL_OVERSELL, 1, faults),

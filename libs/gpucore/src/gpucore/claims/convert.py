@@ -19,7 +19,7 @@ from gpucore.claims.share_template import (
     request_name,
     template_name,
 )
-from gpucore.model import CORE_PER_CARD, ContainerRequest, IsolationMode, PodRequest
+from gpucore.model import CORE_PER_GPU, ContainerRequest, IsolationMode, PodRequest
 from gpucore.units import MemoryUnit
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import CLAIM_TEMPLATE, Names
@@ -88,8 +88,8 @@ def _obstacle(pod: Pod, request: PodRequest) -> str:
         return "pods of a gang are placed by the extender only"
     if not request.mem and not request.whole_device:
         return "a share of compute alone is placed by the extender only"
-    if request.mem % request.cards or request.core % request.cards:
-        return f"the amount does not divide evenly over {request.cards} GPUs"
+    if request.mem % request.gpu_count or request.core % request.gpu_count:
+        return f"the amount does not divide evenly over {request.gpu_count} GPUs"
     return ""
 
 
@@ -98,14 +98,14 @@ def _template(pod: Pod, request: PodRequest, how: ClaimRequests) -> ShareTemplat
     boxes = [ask for ask in _asks(pod, how.names) if ask]
     if not boxes:
         raise ValueError("only init containers request a share")
-    if request.cards > 1 and len(boxes) > 1:
+    if request.gpu_count > 1 and len(boxes) > 1:
         raise ValueError("several GPUs need one container")
     most = _init(pod, how.names)
     boxes[0] = ContainerRequest(max(boxes[0].mem, most.mem), max(boxes[0].core, most.core))
     requests = tuple(_request(ask, request, how.unit) for ask in boxes)
     isolation = request.isolation
     wanted = "" if isolation is IsolationMode.NONE else isolation.value
-    return decode_contents(encode_contents(ShareTemplate(requests, request.cards, wanted)))
+    return decode_contents(encode_contents(ShareTemplate(requests, request.gpu_count, wanted)))
 
 
 def _refuse_twice(body: Mapping[str, Any]) -> None:
@@ -115,14 +115,14 @@ def _refuse_twice(body: Mapping[str, Any]) -> None:
 
 
 def _request(ask: ContainerRequest, request: PodRequest, unit: MemoryUnit) -> ShareRequest:
-    core = ask.core // request.cards
-    if core > CORE_PER_CARD:
+    core = ask.core // request.gpu_count
+    if core > CORE_PER_GPU:
         raise ValueError("a container requests more than 100 percent of one GPU")
     if request.whole_device:
         return ShareRequest(compute=core)
     if not ask.mem:
         raise ValueError("a container requests compute without memory")
-    mib = ask.mem // request.cards * unit.mib
+    mib = ask.mem // request.gpu_count * unit.mib
     if mib > MAX_MIB:
         raise ValueError(f"a container requests more than {MAX_MIB} MiB of one GPU")
     return ShareRequest(mib, core)

@@ -158,7 +158,7 @@ def _text(found: Explanation, cluster: Cluster) -> str:
     if not found.fits and not found.refusals:
         return found.where or found.state.value
     node_infos = cluster.nodes.node_infos
-    count = sum(bool(node_infos[name].cards) for name in (*found.fits, *found.refusals))
+    count = sum(bool(node_infos[name].devices) for name in (*found.fits, *found.refusals))
     gates = ", once its scheduling gates are removed" if found.gates else ""
     gang = gang_of(found.pod)
     together = f", but only with all {gang.size} pods of gang {gang.name}" if gang else ""
@@ -171,7 +171,7 @@ def request_doc(pod_request: PodRequest) -> RequestDoc:
         pod_request.mem,
         pod_request.core,
         pod_request.gpus,
-        pod_request.cards,
+        pod_request.gpu_count,
         pod_request.policy,
         pod_request.fault,
     )
@@ -208,7 +208,7 @@ def _refusal_doc(refusal: FitError) -> RefusalDoc:
         text=sentence(refusal),
         unresolvable=refusal.unresolvable,
         cards=[
-            GpuRefusalDoc(card.index, card.code.value, card.free, card.total, card.asked)
-            for card in refusal.cards
+            GpuRefusalDoc(gpu.index, gpu.code.value, gpu.free, gpu.total, gpu.asked)
+            for gpu in refusal.gpus
         ],
     )

@@ -61,7 +61,11 @@ def request_sentence(pod_request: PodRequest) -> str:
         return f"{pod_request.gpus} exclusive GPU{'s' if pod_request.gpus > 1 else ''}"
     parts = [f"{memory_asked(pod_request.mem)} of memory"] if pod_request.mem else []
     parts += [f"{pod_request.core} percent of compute"] if pod_request.core else []
-    spread = f", spread over {pod_request.cards} GPUs" if pod_request.cards > 1 else " on one GPU"
+    spread = (
+        f", spread over {pod_request.gpu_count} GPUs"
+        if pod_request.gpu_count > 1
+        else " on one GPU"
+    )
     alone = ", alone on it" if pod_request.whole_device else ""
     isolation = (
         f", enforced by {pod_request.isolation.value}"
@@ -97,16 +101,16 @@ def _why(
 
 def _neighbours(allocation: Allocation, node_info: NodeInfo) -> Iterator[str]:
     unit = unit_of(node_info)
-    for index, card in sorted(node_info.cards.items()):
-        if allocation.uid not in card.holders:
+    for index, device in sorted(node_info.devices.items()):
+        if allocation.uid not in device.holders:
             continue
         others = sorted(
             f"{node_info.allocations[uid].namespace}/{node_info.allocations[uid].name} ({hold.mem})"
-            for uid, hold in card.holders.items()
+            for uid, hold in device.holders.items()
             if uid != allocation.uid
         )
         beside = f"beside {', '.join(others)}" if others else "alone"
-        yield f"GPU {index}: {beside}; {card.free} of {card.total} {unit} free"
+        yield f"GPU {index}: {beside}; {device.free} of {device.total} {unit} free"
 
 
 def _waiting(

@@ -145,7 +145,7 @@ def _room(
 
 def _nothing_offered(pod: PodRequirements, cluster: Candidates) -> Iterator[str]:
     shapes = [node_info.shape for node_info in cluster.node_infos.values()]
-    if not any(s.offers_cards if pod.pod_request.gpus else s.offers_shares for s in shapes):
+    if not any(s.offers_gpus if pod.pod_request.gpus else s.offers_shares for s in shapes):
         kind = "exclusive GPUs" if pod.pod_request.gpus else "shares"
         yield f"no node offers {kind}: label one and check that the device plugin runs there"
 
@@ -174,7 +174,7 @@ def _for_share(
         unit = unit_of(node_infos[step.node])
         pods = " and ".join(_pods(step, node_infos[step.node]))
         freed = f" ({step.units} {unit})" if step.units else ""  # none of an exclusive GPU
-        found.append(f"it fits GPU {step.card} of {step.node} once {pods} ends{freed}")
+        found.append(f"it fits GPU {step.gpu} of {step.node} once {pods} ends{freed}")
     return [*found, *_smaller_share(pod, cluster, rooms)]
 
 
@@ -206,7 +206,7 @@ def _smaller_share(
         if not 0 < room < per_device(pod.pod_request)[0]:
             return
         less = msgspec.structs.replace(
-            pod.pod_request, mem=room, containers=(ContainerRequest(mem=room),), cards=1
+            pod.pod_request, mem=room, containers=(ContainerRequest(mem=room),), gpu_count=1
         )
         if cluster.refusal(name, PodRequirements(less, pod.constraints)) is None:
             yield f"a share of {room} {unit_of(cluster.node_infos[name])} fits now, on {name}"
@@ -221,7 +221,7 @@ def _for_gpus(
     everywhere: bool,
 ) -> Steps[list[str]]:
     wanted, found = pod.pod_request.gpus, list[str]()
-    offering = [node_info for node_info in node_infos.values() if node_info.shape.offers_cards]
+    offering = [node_info for node_info in node_infos.values() if node_info.shape.offers_gpus]
     large: list[NodeInfo] = []
     for node_info in offering:
         large += [node_info] if _capacity(node_info) >= wanted else []
@@ -274,7 +274,7 @@ def _fewer(
 
 def _capacity(node_info: NodeInfo) -> int:
     """GPUs that could all be free one day."""
-    return sum(card.healthy and card.gpu is not None for card in node_info.cards.values())
+    return sum(device.healthy and device.gpu is not None for device in node_info.devices.values())
 
 
 def _pods(step: Step, node_info: NodeInfo) -> list[str]:
@@ -292,7 +292,7 @@ def _remedies(refusals: Refusals) -> Iterator[str]:
 
 def _best(node_info: NodeInfo, count: int, pod_request: PodRequest, grouping: Grouping) -> str:
     """The best group that is free, and its score where links are known."""
-    free = [index for index, card in node_info.cards.items() if card.open and card.empty]
+    free = [index for index, device in node_info.devices.items() if device.open and device.empty]
     group = grouping.whole(node_info, free, count, pod_request)
     score = node_info.shape.matrix.sum_of(group)
     return f"{gpus_named(group)} (score {score})" if score else gpus_named(group)

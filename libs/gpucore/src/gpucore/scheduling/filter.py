@@ -17,7 +17,7 @@ _TELLING: Final = (
     Code.INSUFFICIENT_MEMORY,
     Code.INSUFFICIENT_CORE,
     Code.MAX_PODS,
-    Code.SHARED_CARD,
+    Code.SHARED_GPU,
     Code.TAKEN_WHOLE,
     Code.UNHEALTHY,
     Code.ISOLATION_MODE_MISSING,
@@ -41,15 +41,17 @@ def _unfit_node(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None
         return _final(node_info, Code.INVALID_REQUEST, detail=pod_request.fault)
     if not node_info.present:
         return _final(node_info, Code.NODE_UNKNOWN)
-    offered = node_info.shape.offers_cards if pod_request.gpus else node_info.shape.offers_shares
+    offered = node_info.shape.offers_gpus if pod_request.gpus else node_info.shape.offers_shares
     if not offered:
         return _final(node_info, Code.NOT_SHARED)
     inventory = node_info.inventory
     if inventory is None or not (inventory.gpus and inventory.serving):
         empty = inventory is None or not inventory.gpus
         return _final(node_info, Code.NO_INVENTORY if empty else Code.PLUGIN_AWAY)
-    if pod_request.mem % pod_request.cards or pod_request.core % pod_request.cards:
-        return _final(node_info, Code.UNEVEN_SPLIT, asked=pod_request.mem, total=pod_request.cards)
+    if pod_request.mem % pod_request.gpu_count or pod_request.core % pod_request.gpu_count:
+        return _final(
+            node_info, Code.UNEVEN_SPLIT, asked=pod_request.mem, total=pod_request.gpu_count
+        )
     return None
 
 
@@ -68,8 +70,8 @@ def _final(
 
 
 def _unfit_shares(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
-    refusals = [r for c in node_info.cards.values() if (r := device_fit_error(c, pod_request))]
-    if len(node_info.cards) - len(refusals) < pod_request.cards:
+    refusals = [r for c in node_info.devices.values() if (r := device_fit_error(c, pod_request))]
+    if len(node_info.devices) - len(refusals) < pod_request.gpu_count:
         return _refused(node_info, pod_request, refusals, per_device(pod_request)[0])
     free = node_info.free_units() - node_info.reserved_units()
     if pod_request.mem > free or _core_is_pending(node_info, pod_request):
@@ -88,7 +90,7 @@ def _core_is_pending(node_info: NodeInfo, pod_request: PodRequest) -> bool:
     """Compute held on no known GPU leaves too little of the node's for this request."""
     if not (pod_request.core and node_info.pending_core):
         return False
-    free = sum(card.core_free for card in node_info.cards.values() if card.healthy)
+    free = sum(device.core_free for device in node_info.devices.values() if device.healthy)
     return pod_request.core > free - node_info.pending_core
 
 
@@ -98,29 +100,29 @@ def _refused(
     codes = {refusal.code for refusal in refusals}
     code = next((code for code in _TELLING if code in codes), Code.INSUFFICIENT_GPUS)
     curable = sum(refusal.code in CURABLE for refusal in refusals)
-    fitting = len(node_info.cards) - len(refusals)
+    fitting = len(node_info.devices) - len(refusals)
     in_gpus = code is Code.INSUFFICIENT_GPUS  # all GPUs fit their part, but there are too few
     return FitError(
         node_info.name,
         code,
-        cards=tuple(refusals),
+        gpus=tuple(refusals),
         unit=node_info.unit,
-        asked=pod_request.cards if in_gpus else asked,
+        asked=pod_request.gpu_count if in_gpus else asked,
         free=fitting,
-        total=len(node_info.cards) if in_gpus else pod_request.cards,
-        unresolvable=fitting + curable < pod_request.cards,
+        total=len(node_info.devices) if in_gpus else pod_request.gpu_count,
+        unresolvable=fitting + curable < pod_request.gpu_count,
     )
 
 
 def _unfit_gpus(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
     if node_info.free_gpus >= pod_request.gpus:
         return None
-    refusals = [r for c in node_info.cards.values() if (r := exclusive_fit_error(c))]
-    healthy = sum(card.healthy for card in node_info.cards.values())
+    refusals = [r for c in node_info.devices.values() if (r := exclusive_fit_error(c))]
+    healthy = sum(gpu.healthy for gpu in node_info.devices.values())
     return FitError(
         node_info.name,
         Code.INSUFFICIENT_GPUS,
-        cards=tuple(refusals),
+        gpus=tuple(refusals),
         unit=node_info.unit,
         asked=pod_request.gpus,
         free=node_info.free_gpus,
@@ -183,7 +185,7 @@ def _roomy(ledger: Ledger, pod_request: PodRequest, names: Iterable[NodeName]) -
     if pod_request.gpus:
         room, need = ledger.free_gpu_counts.get, pod_request.gpus
     else:
-        room, need = ledger.largest_shares.get, -(-pod_request.mem // pod_request.cards)
+        room, need = ledger.largest_shares.get, -(-pod_request.mem // pod_request.gpu_count)
     return [name for name in names if room(name, -1) >= need]
 
 
@@ -193,7 +195,7 @@ def is_plain(pod_request: PodRequest) -> bool:
         pod_request.fault
         or pod_request.core
         or pod_request.whole_device
-        or pod_request.cards > 1
+        or pod_request.gpu_count > 1
         or pod_request.isolation is not IsolationMode.NONE
     )
 

@@ -157,4 +157,4 @@ def _may_fit(node_info: NodeInfo, request: PodRequest) -> bool:
     """By the node's aggregates, which cost next to nothing; :func:`place` decides."""
     if request.gpus:
         return node_info.free_gpus >= request.gpus
-    return node_info.max_allocatable_memory >= -(-request.mem // request.cards)
+    return node_info.max_allocatable_memory >= -(-request.mem // request.gpu_count)

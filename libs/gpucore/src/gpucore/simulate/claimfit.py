@@ -74,8 +74,8 @@ class ClaimFit:
         """
         places, score = self._places(host), self._score(host, pod)
 
-        def key(_info: NodeInfo, card: DeviceInfo, _request: PodRequest) -> tuple[float, ...]:
-            return (float(places[card.index]),)
+        def key(_info: NodeInfo, device: DeviceInfo, _request: PodRequest) -> tuple[float, ...]:
+            return (float(places[device.index]),)
 
         def rate(_info: NodeInfo, _request: PodRequest, _at: Placement) -> tuple[float, ...]:
             return (score,)
@@ -102,7 +102,7 @@ class ClaimFit:
 
     def _order(self, node_info: NodeInfo) -> Sequence[GpuIndex]:
         if self._how.order == PLAIN:
-            return tuple(node_info.cards)
+            return tuple(node_info.devices)
         return device_order(node_info, self._how.order)
 
     def _score(self, host: Host, pod: TracePod) -> float:

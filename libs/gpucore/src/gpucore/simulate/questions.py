@@ -158,7 +158,7 @@ def _wishes(pod: PodQuestion) -> list[WhatIfPod]:
         mem=pod.mem,
         core=pod.core,
         gpus=pod.gpus,
-        cards=pod.cards,
+        gpu_count=pod.cards,
         policy=pod.policy,
     )
     return _replicas(WhatIfPod(pod.name, pod_request), pod.replicas)

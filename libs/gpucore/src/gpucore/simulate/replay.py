@@ -176,7 +176,7 @@ class _Stage:
         if self._policy == RANDOM:
             return self._by_chance
         claims = self._claims
-        if claims is None or not (pod_request.gpus or pod_request.cards > 1):
+        if claims is None or not (pod_request.gpus or pod_request.gpu_count > 1):
             return None
         return lambda _info, free, count: claims.group(host, free, count)
 

@@ -37,11 +37,11 @@ class TraceNode(msgspec.Struct, frozen=True):
 
     def shape(self) -> NodeCapacity:
         """Its GPUs, measured in thousandths of a GPU."""
-        cards = tuple(
+        gpus = tuple(
             Gpu(GpuIndex(i), GpuUuid(""), MILLI, model=self.model) for i in range(self.gpus)
         )
-        inventory = Inventory(gpus=cards, unit=None)
-        return NodeCapacity(inventory=inventory, offers_shares=True, offers_cards=True)
+        inventory = Inventory(gpus=gpus, unit=None)
+        return NodeCapacity(inventory=inventory, offers_shares=True, offers_gpus=True)
 
 
 class TracePod(msgspec.Struct, frozen=True):
@@ -81,5 +81,5 @@ class TracePod(msgspec.Struct, frozen=True):
         if self.gpu_milli == MILLI:
             return PodRequest(containers=(ContainerRequest(gpus=self.gpus),), gpus=self.gpus)
         return PodRequest(
-            containers=(ContainerRequest(mem=self.milli),), mem=self.milli, cards=self.gpus
+            containers=(ContainerRequest(mem=self.milli),), mem=self.milli, gpu_count=self.gpus
         )

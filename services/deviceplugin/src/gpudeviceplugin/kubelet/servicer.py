@@ -196,10 +196,10 @@ class Servicer(DevicePluginServicer):
         turn = granted.turn
         pod = f"{turn.pod.namespace}/{turn.pod.name}" if turn else ""
         telemetry.ALLOCATIONS.labels(self._resource, str(turn is not None).lower()).inc()
-        log.info("granted", resource=self._resource, cards=dict(granted.cards), pod=pod)
+        log.info("granted", resource=self._resource, gpus=dict(granted.gpus), pod=pod)
         return grant(
             self._resource,
-            granted.cards,
+            granted.gpus,
             self._state.inventory,
             self._state.policy,
             core_follows=bool(turn and turn.step.ask.core),

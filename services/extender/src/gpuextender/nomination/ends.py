@@ -126,7 +126,7 @@ class NominationEnds:
             return True
         if node_info.overfull or self._state.candidates.oversubscribed(name):
             return True
-        ill = any(not gpu.healthy for gpu in node_info.cards.values())
+        ill = any(not gpu.healthy for gpu in node_info.devices.values())
         return ill or bool(node.taints) or node.unschedulable or not node.ready
 
     def _stands(self, name: NodeName, pod: Pod, kind: PodRequirements) -> bool:

@@ -19,6 +19,7 @@ from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.layout.whatif import whatif as table
 from gpuinspect.queries.whatif import Addition, ask, remarks
 from gpuinspect.sources import manifests
+from gpuinspect.terminal.progress import counting
 
 
 @reading
@@ -57,7 +58,9 @@ def whatif(
     addition = Addition(add_nodes, like)
     snapshot = reader.source.read(*COUNTED, SCHEDULER_CONFIGS, WEBHOOKS)
     ledger, used = books(snapshot, reader.names), policy_of(snapshot, policy)
-    answers = ask(snapshot, wanted, ledger, addition=addition, policy=used)
+    answers = ask(
+        snapshot, wanted, ledger, addition=addition, policy=used, taken=counting("pods placed")
+    )
     notes = list(remarks(snapshot, wanted, reader.names))
     if output.is_document:
         emit(complete(what_if_document(answers, used, notes)), output)

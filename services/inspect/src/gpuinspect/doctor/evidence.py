@@ -47,7 +47,7 @@ class Evidence:
     def sharing(self) -> tuple[tuple[Node, NodeInfo], ...]:
         """Nodes that offer shares or exclusive GPUs, with their state, by name."""
         pairs = ((node, self.node_infos[node.name]) for node in self.snapshot.nodes)
-        offering = (p for p in pairs if p[1].shape.offers_shares or p[1].shape.offers_cards)
+        offering = (p for p in pairs if p[1].shape.offers_shares or p[1].shape.offers_gpus)
         return tuple(sorted(offering, key=lambda pair: pair[0].name))
 
     @cached_property

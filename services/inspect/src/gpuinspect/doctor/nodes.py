@@ -120,7 +120,7 @@ def _registered(evidence: Evidence) -> Iterator[str]:
             continue
         if wants_shares(node) and not shape.offers_shares:
             yield f"{node.name} is labelled, but offers no {evidence.names.gpu_mem}"
-        if offers_gpus(node) and not shape.offers_cards:
+        if offers_gpus(node) and not shape.offers_gpus:
             yield f"{node.name} is labelled, but offers no {evidence.names.gpu}"
 
 

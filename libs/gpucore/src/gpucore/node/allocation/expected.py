@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.model import Cards, ContainerRequest, Placement, PodRequest
+from gpucore.model import ContainerRequest, GpuAmounts, Placement, PodRequest
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.units import MIB, PodUid
 from gpucore.wire.errors import WireError
@@ -19,7 +19,7 @@ from gpucore.wire.pod.placements import split_evenly
 from gpucore.wire.pods import Container, Pod, allocation_of, kai_limit, pod_request_of
 from gpucore.wire.quantity import amount
 
-NOWHERE: Final[Mapping[Resource, Cards]] = {}
+NOWHERE: Final[Mapping[Resource, GpuAmounts]] = {}
 
 
 class ExpectedContainer(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class ExpectedContainer(msgspec.Struct, frozen=True):
 
     container: str
     ask: ContainerRequest
-    plan: Mapping[Resource, Cards] = NOWHERE
+    plan: Mapping[Resource, GpuAmounts] = NOWHERE
     init: bool = False
 
 
@@ -42,7 +42,7 @@ class Expected(msgspec.Struct, frozen=True):
 
     Attributes:
         creation: RFC 3339 time; kubelet's order after it restarts.
-        cards: number of GPUs over which the request is spread.
+        gpu_count: number of GPUs over which the request is spread.
         demand: of the whole pod.
         steps: containers with a request, in kubelet's order.
         waiting: kubelet may still have to admit it.
@@ -53,7 +53,7 @@ class Expected(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     creation: str
-    cards: int
+    gpu_count: int
     pod_request: PodRequest
     steps: tuple[ExpectedContainer, ...]
     waiting: bool = True
@@ -74,7 +74,7 @@ def expected_of(pod: Pod, names: Names) -> Expected | None:
         namespace=pod.namespace,
         name=pod.name,
         creation=pod.creation,
-        cards=pod_request.cards,
+        gpu_count=pod_request.gpu_count,
         pod_request=pod_request,
         steps=steps,
         waiting=pod.phase in {"", "Pending"},
@@ -133,16 +133,18 @@ def _init_step(name: str, ask: ContainerRequest, placement: Placement) -> Expect
     return ExpectedContainer(name, ask, _plan(ask, mem, core, whole), init=True)
 
 
-def _evenly(amounts: Sequence[int], placement: Placement) -> Mapping[int, Cards]:
-    cards = sorted(placement.mem or placement.core)
-    return split_evenly(amounts, cards) if cards else {}
+def _evenly(amounts: Sequence[int], placement: Placement) -> Mapping[int, GpuAmounts]:
+    gpus = sorted(placement.mem or placement.core)
+    return split_evenly(amounts, gpus) if gpus else {}
 
 
-def _plan(ask: ContainerRequest, mem: Cards, core: Cards, whole: Cards) -> Mapping[Resource, Cards]:
+def _plan(
+    ask: ContainerRequest, mem: GpuAmounts, core: GpuAmounts, whole: GpuAmounts
+) -> Mapping[Resource, GpuAmounts]:
     """Only the parts that place the full amount."""
     parts = {Resource.MEM: mem, Resource.CORE: core, Resource.GPU: whole}
     return {
-        resource: cards
-        for resource, cards in parts.items()
-        if cards and sum(cards.values()) == resource.asked(ask)
+        resource: gpus
+        for resource, gpus in parts.items()
+        if gpus and sum(gpus.values()) == resource.asked(ask)
     }

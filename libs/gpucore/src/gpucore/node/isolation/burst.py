@@ -26,18 +26,18 @@ def memory_limit(pod: Pod, gpu: Gpu, units: int, unit: MemoryUnit, names: Names)
         pod_request = None
     burst = pod_request.burst if pod_request else 0
     most = burst * unit.mib if burst else kai_limit(pod, unit, names)
-    each = most // (pod_request.cards if pod_request else 1)
+    each = most // (pod_request.gpu_count if pod_request else 1)
     hard = max(share, min(each, gpu.units * unit.mib))
     return MemoryLimit(share * _MIB, hard * _MIB)
 
 
-def burst_units(burst: int, share: int, cards: int, total: int) -> int:
+def burst_units(burst: int, share: int, gpus: int, total: int) -> int:
     """Units of one GPU that a pod may use; its share where it has no limit of its own.
 
     Args:
         burst: units of the pod's limit in all.
         share: units that it holds of the GPU.
-        cards: number of GPUs of the pod.
+        gpus: number of GPUs of the pod.
         total: units of the GPU.
     """
-    return max(share, min(burst // max(cards, 1), total))
+    return max(share, min(burst // max(gpus, 1), total))

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
-from gpucore.model import Allocation, AllocationState, Cards, Placement, PodRequest
+from gpucore.model import Allocation, AllocationState, GpuAmounts, Placement, PodRequest
 from gpucore.units import GpuIndex, MemoryUnit, UnitError
 from gpucore.wire import names as wire_names
 from gpucore.wire.digits import first_number, number
@@ -26,8 +26,8 @@ class _AllocationTexts(msgspec.Struct, frozen=True):
     """The allocation in a pod's texts, independent of the pod and its node."""
 
     state: AllocationState
-    mem: Cards
-    core: Cards
+    mem: GpuAmounts
+    core: GpuAmounts
     containers: AllocationMap
     group: tuple[GpuIndex, ...]
     pending: int
@@ -110,7 +110,7 @@ class _Reader:
             faults=tuple(self._faults),
         )
 
-    def _memory(self) -> tuple[AllocationMap, Cards]:
+    def _memory(self) -> tuple[AllocationMap, GpuAmounts]:
         pod_request = self._pod_request
         if not pod_request.mem:
             return {}, {}
@@ -121,11 +121,11 @@ class _Reader:
         index = self._index()
         if index is None:
             return {}, {}
-        share = -(-pod_request.mem // pod_request.cards)
+        share = -(-pod_request.mem // pod_request.gpu_count)
         containers = {i: {index: units} for i, units in enumerate(asked) if units}
-        return containers if pod_request.cards == 1 else {}, {index: share}
+        return containers if pod_request.gpu_count == 1 else {}, {index: share}
 
-    def _core(self, mem: Cards) -> Cards:
+    def _core(self, mem: GpuAmounts) -> GpuAmounts:
         pod_request = self._pod_request
         if not pod_request.core:
             return {}
@@ -135,9 +135,9 @@ class _Reader:
                 found, [ask.core for ask in pod_request.containers], pod_request.core
             )
         index = self._index()
-        cards = list(mem) if mem else [] if index is None else [index]
-        count = max(len(cards), pod_request.cards)
-        return dict.fromkeys(cards, -(-pod_request.core // count))
+        gpus = list(mem) if mem else [] if index is None else [index]
+        count = max(len(gpus), pod_request.gpu_count)
+        return dict.fromkeys(gpus, -(-pod_request.core // count))
 
     def _map(self, keys: Sequence[str]) -> AllocationMap | None:
         for key in keys:
@@ -150,20 +150,20 @@ class _Reader:
             self._faults.append(f"annotation {key} does not name a GPU")
         return None
 
-    def _counted(self, found: AllocationMap, asked: Sequence[int], effective: int) -> Cards:
+    def _counted(self, found: AllocationMap, asked: Sequence[int], effective: int) -> GpuAmounts:
         """Units on each GPU: the map where it is true, else never less than an even share."""
-        cards = per_device(found)
+        gpus = per_device(found)
         said = {i: sum(row.values()) for i, row in found.items() if row}
         apps = asked[: len(self._pod.containers)]  # older schedulers left sidecars out of the map
         agrees = any(
             said == {i: units for i, units in enumerate(each) if units} for each in (asked, apps)
         )
         if agrees and sum(said.values()) == effective:
-            return cards
+            return gpus
         if not agrees:
             self._faults.append("the allocation map disagrees with the pod's limits")
-        share = -(-effective // len(cards))
-        return {index: max(units, share) for index, units in cards.items()}
+        share = -(-effective // len(gpus))
+        return {index: max(units, share) for index, units in gpus.items()}
 
     def _index(self) -> GpuIndex | None:
         text = self._pod.annotations.get(self._names.mem_idx)

@@ -103,7 +103,7 @@ def _effective(
 def _shaped(
     pod: Pod, names: Names, asks: tuple[ContainerRequest, ...], total: ContainerRequest
 ) -> PodRequest:
-    cards, policy, isolation = _cards(pod, names), _policy(pod), _isolation(pod)
+    gpus, policy, isolation = _gpus(pod, names), _policy(pod), _isolation(pod)
     burst = _burst(pod, total)
     topology = pod.annotations.get(wire_names.TOPOLOGY, "").replace("_", "-")
     return PodRequest(
@@ -111,20 +111,20 @@ def _shaped(
         mem=total.mem,
         core=total.core,
         gpus=total.gpus,
-        cards=cards or 1,
+        gpu_count=gpus or 1,
         whole_device=_wants_whole_device(pod),
         isolation=_demanded(IsolationMode.parse(isolation) or IsolationMode.NONE, burst),
         burst=burst or 0,
         policy=policy if policy in wire_names.POLICY_NAMES else "",
         topology=topology if topology in wire_names.TOPOLOGY_NAMES else "",
-        fault=_fault(total, cards, isolation)
+        fault=_fault(total, gpus, isolation)
         or _policy_fault(policy, topology)
         or _burst_fault(pod, total, burst)
         or gang_fault(pod),
     )
 
 
-def _cards(pod: Pod, names: Names) -> int | None:
+def _gpus(pod: Pod, names: Names) -> int | None:
     """GPUs to spread over; ``None`` where the label is no positive number."""
     text = pod.labels.get(names.gpu_count)
     return 1 if text is None else number(text, below=1 << 10) or None
@@ -166,10 +166,10 @@ def _wants_whole_device(pod: Pod) -> bool:
     return pod.labels.get(wire_names.LABEL_REQUIRE_WHOLE) == wire_names.REQUIRE_WHOLE_DEVICE
 
 
-def _fault(total: ContainerRequest, cards: int | None, isolation: str) -> str:
+def _fault(total: ContainerRequest, gpus: int | None, isolation: str) -> str:
     if total.gpus and (total.mem or total.core):
         return "it requests both exclusive GPUs and shares; request only one"
-    if cards is None:
+    if gpus is None:
         return "its label gpu-count is not a number of GPUs from 1 to 1023"
     if IsolationMode.parse(isolation) is None:
         return f"its isolation {isolation[:40]!r} is unknown; use {' or '.join(_ISOLATION_MODES)}"

@@ -115,7 +115,7 @@ class Supervisor:
             except MpsError as error:
                 failures = 1 if time.monotonic() - since > self._timing.calm else failures + 1
                 pause = pause_after(failures, self._timing, random.random())  # noqa: S311
-                log.warning("MPS daemon", card=self._uuid, why=str(error), again_in=pause)
+                log.warning("MPS daemon", gpu=self._uuid, why=str(error), again_in=pause)
                 self._fail(error)
                 await asyncio.sleep(pause)
 
