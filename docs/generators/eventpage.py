@@ -74,7 +74,7 @@ ANSWERS: Final[Mapping[AllocationErrorCode, str]] = {
     AllocationErrorCode.SPANS_GPUS: "The devices belong to several GPUs, but the share is on one.",
     AllocationErrorCode.SPLITS_POD: "The pod's other containers are on another GPU.",
     AllocationErrorCode.TAKEN_WHOLE: "A pod uses the GPU exclusively.",
-    AllocationErrorCode.SHARED_CARD: "The GPU has shares, so it cannot be allocated exclusively.",
+    AllocationErrorCode.SHARED_GPU: "The GPU has shares, so it cannot be allocated exclusively.",
     AllocationErrorCode.NO_GPU_FITS: "No GPU has enough free capacity for the request.",
     AllocationErrorCode.ISOLATION_MODE_MISSING: "The GPU lacks the demanded isolation mode.",
     AllocationErrorCode.MAX_PODS: "The GPU has reached its maximum number of pods.",

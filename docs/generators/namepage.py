@@ -119,7 +119,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Annotations of nodes": {
         "INVENTORY": "versioned JSON: unit, and for every GPU index, UUID, model, units, NUMA "
         "node, health and isolation mode; links between GPUs",
-        "CARD_ISOLATION": "isolation mode by GPU, such as `0=mps,1=none`",
+        "GPU_ISOLATION": "isolation mode by GPU, such as `0=mps,1=none`",
         "NODE_TOPOLOGY": "the links, as the topology plugin of 2019 wrote them",
         "NODE_TYPE": "machine type, used by the static policy",
     },

@@ -89,10 +89,10 @@ def differences(rig: StackRig, load: PodLoad) -> list[str]:
 def extender_holders(text: str) -> set[GpuHolder]:
     """Who has what by the extender's ledger, from its ``/api/v1/nodes``."""
     return {
-        GpuHolder(node["name"], card["uuid"], pod["name"], pod["units"], pod["core"], pod["whole"])
+        GpuHolder(node["name"], gpu["uuid"], pod["name"], pod["units"], pod["core"], pod["whole"])
         for node in msgspec.json.decode(text)["nodes"]
-        for card in node["cards"]
-        for pod in card["pods"]
+        for gpu in node["cards"]
+        for pod in gpu["pods"]
     }
 
 

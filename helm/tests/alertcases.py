@@ -11,7 +11,7 @@ EXTENDER = 'job="gpushare-extender",namespace="gpu-system",pod="scheduler-0"'
 STANDBY = 'job="gpushare-extender",namespace="gpu-system",pod="scheduler-1"'
 PLUGIN = 'job="gpushare-device-plugin",namespace="gpu-system",pod="plugin-0",node="gpu-1"'
 SCHEDULER = 'job="gpushare-scheduler",namespace="gpu-system",pod="scheduler-0"'
-CARD = f'{PLUGIN},gpu="0",uuid="GPU-a"'
+GPU = f'{PLUGIN},gpu="0",uuid="GPU-a"'
 TLS = 'folder="/etc/gpushare/tls"'
 BOX = 'namespace="gpu-system",pod="scheduler-0",container="extender"'
 TENANT = 'exported_namespace="a",exported_pod="p"'
@@ -39,9 +39,9 @@ def binds(outcome: str) -> str:
     return f'gpushare_extender_binds_total{{{EXTENDER},outcome="{outcome}"}}'
 
 
-def units(kind: str, card: int = 0) -> str:
+def units(kind: str, gpu: int = 0) -> str:
     """Series of a GPU's units by the extender."""
-    labels = f'{EXTENDER},node="gpu-1",card="{card}",kind="{kind}"'
+    labels = f'{EXTENDER},node="gpu-1",card="{gpu}",kind="{kind}"'
     return f"gpushare_extender_card_units{{{labels}}}"
 
 
@@ -63,8 +63,8 @@ WAITING = of("gpushare_extender_waiting_units", EXTENDER)
 LEADS = of("leader_election_master_status", SCHEDULER, 'name="gpushare-scheduler"')
 ATTEMPTS = of("scheduler_schedule_attempts_total", SCHEDULER, 'result="error"')
 DISAGREEMENTS = of("gpushare_plugin_disagreements", PLUGIN)
-HEALTHY_CARD = of("gpushare_card_healthy", CARD)
-CARD_UNITS = of("gpushare_card_units", CARD)
+HEALTHY_GPU = of("gpushare_card_healthy", GPU)
+GPU_UNITS = of("gpushare_card_units", GPU)
 MPS = of("gpushare_mps_serving", PLUGIN, 'uuid="GPU-a"')
 DAY = 86_400
 
@@ -94,8 +94,8 @@ HEALTHY: Mapping[str, str] = {
     of("leader_election_master_status", 'job="other",name="kube-scheduler"'): always(0),
     ATTEMPTS: always(1),
     DISAGREEMENTS: always(0),
-    HEALTHY_CARD: always(1),
-    CARD_UNITS: always(15),
+    HEALTHY_GPU: always(1),
+    GPU_UNITS: always(15),
     of("gpushare_card_xid_total", PLUGIN, 'gpu="GPU-a",xid="31"'): growing(1),
     of("gpushare_plugin_registrations_total", PLUGIN, 'resource="mem",outcome="failed"'): always(1),
     of("gpushare_plugin_refusals_total", PLUGIN, 'resource="mem",code="Unhealthy"'): always(1),
@@ -148,11 +148,9 @@ CASES: Mapping[str, Case] = {
     "GpushareSchedulerNoLeader": Case({LEADS: always(0)}),
     "GpushareSchedulerErrors": Case({ATTEMPTS: growing(1)}),
     "GpusharePluginDown": Case(
-        {DISAGREEMENTS: SILENT, HEALTHY_CARD: SILENT, CARD_UNITS: SILENT, MPS: SILENT}, _NODE
+        {DISAGREEMENTS: SILENT, HEALTHY_GPU: SILENT, GPU_UNITS: SILENT, MPS: SILENT}, _NODE
     ),
-    "GpushareCardUnhealthy": Case(
-        {HEALTHY_CARD: always(0)}, {**_NODE, "gpu": "0", "uuid": "GPU-a"}
-    ),
+    "GpushareCardUnhealthy": Case({HEALTHY_GPU: always(0)}, {**_NODE, "gpu": "0", "uuid": "GPU-a"}),
     "GpushareCardErrors": Case(
         # A counter that begins with its first event has no increase yet.
         {of("gpushare_card_xid_total", PLUGIN, 'gpu="GPU-a",xid="79"'): "_x75 1x4"},
@@ -175,7 +173,7 @@ CASES: Mapping[str, Case] = {
         {**_NODE, "code": "Unhealthy"},
     ),
     "GpushareDisagreement": Case({DISAGREEMENTS: always(1)}, _NODE),
-    "GpushareInventoryStale": Case({CARD_UNITS: always(40)}, {**_NODE, "gpu": "0"}),
+    "GpushareInventoryStale": Case({GPU_UNITS: always(40)}, {**_NODE, "gpu": "0"}),
     "GpushareShareOverused": Case(
         {
             of(
@@ -203,7 +201,7 @@ STILL_WELL: Mapping[str, Mapping[str, str]] = {
     "pods wait for more than there is": {WAITING: always(60)},
     "one of two extenders has just started": {READY: "1x77 0x2"},
     "many binds at once": {BOUND: always(50), binds("bound"): growing(3000)},
-    "a GPU was away for a moment": {HEALTHY_CARD: "1x79 0"},
+    "a GPU was away for a moment": {HEALTHY_GPU: "1x79 0"},
     "a swap of two pods was corrected": {DISAGREEMENTS: "0x77 1x2"},
     "a pod without its limit was deleted at once": {
         of("gpushare_pod_limit_overridden", PLUGIN, f'{TENANT},by="environment"'): "_x79 1"

@@ -377,8 +377,8 @@ def test_the_second_scheduler_is_configured_by_the_mounted_file() -> None:
 def test_static_sets_restart_the_extender() -> None:
     """It reads them once, so its pods carry their digest."""
 
-    def digest(card: int) -> str:
-        sets = {"topology": {"staticSets": {"t": {"2": [[0, card]]}}}}
+    def digest(gpu: int) -> str:
+        sets = {"topology": {"staticSets": {"t": {"2": [[0, gpu]]}}}}
         template = chart(**sets).one("Deployment", "-scheduler")["spec"]["template"]
         return str(template["metadata"]["annotations"]["gpushare/topology-digest"])
 

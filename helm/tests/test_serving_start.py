@@ -114,15 +114,15 @@ def test_every_shell_gives_the_cores_figure_or_its_refusal(
 
 @pytest.mark.parametrize("awk", AWKS)
 @pytest.mark.parametrize(
-    ("units", "card", "text"),
+    ("units", "gpu", "text"),
     [(3, 15, "0.20"), (3, 16, "0.19"), (4, 11, "0.36"), (1, 15, "0.07"), (1, 8, "0.12")],
 )
 def test_every_awk_prints_the_originals_quotient(
-    tmp_path: Path, awk: str, units: int, card: int, text: str
+    tmp_path: Path, awk: str, units: int, gpu: int, text: str
 ) -> None:
     """Ties and ends of decimals come out alike in all of them."""
     (tmp_path / "awk").symlink_to(str(shutil.which(awk)))
-    env = {"ALIYUN_COM_GPU_MEM_CONTAINER": str(units), "ALIYUN_COM_GPU_MEM_DEV": str(card)}
+    env = {"ALIYUN_COM_GPU_MEM_CONTAINER": str(units), "ALIYUN_COM_GPU_MEM_DEV": str(gpu)}
     path = f"{tmp_path}:{os.environ['PATH']}"
     done = start("vllm", env, rule="quotient", command=["echo"], path=path)
     assert done.stdout == f"--gpu-memory-utilization={text}\n"
@@ -254,6 +254,18 @@ def test_the_fraction_is_one_of_the_memory_that_a_limited_program_sees(
     unlimited = {key: LIMITED[key] for key in LIMITED if key != "NVIDIA_GPU_MEMORY_LIMIT"}
     free = start("tensorflow", unlimited, shell=line, path=with_torch(tmp_path, "3072"))
     assert variables(free.stdout)["GPUSHARE_PROCESS_MEM_FRACTION"] == whole
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_pod_that_may_use_more_than_its_share_sees_its_own_limit(
+    tmp_path: Path, shell: str
+) -> None:
+    """The plugin gives it no NVIDIA_GPU_MEMORY_LIMIT; CUDA may tell of the larger limit alone."""
+    given = {**SHARE, "GPUSHARE_MEM_LIMIT_MIB": "3072", "GPUSHARE_MAY_BURST": "5"}
+    path = with_torch(tmp_path, "5120")
+    seen = start("tensorflow", given, shell=SHELLS[shell], path=path)
+    expected = f"{(3072 - 600) * 1_000_000 // 5121 / 1_000_000:.6f}"
+    assert variables(seen.stdout)["GPUSHARE_PROCESS_MEM_FRACTION"] == expected
 
 
 @pytest.mark.parametrize("shell", SHELLS)

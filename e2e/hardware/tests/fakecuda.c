@@ -4,7 +4,7 @@
  * Memory is counted against FAKECUDA_MIB and, as an MPS client would be, against
  * CUDA_MPS_PINNED_DEVICE_MEM_LIMIT less a context of FAKECUDA_CONTEXT_MIB. Work takes time in
  * proportion to its size and to CUDA_MPS_ACTIVE_THREAD_PERCENTAGE. An address that was never given
- * out is an illegal address, which spoils the context as it does on a card.
+ * out is an illegal address, which spoils the context as it does on a GPU.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -75,7 +75,7 @@ int cuDeviceGetName(char *name, int size, int device) {
     return OK;
 }
 
-/* The uuid is that of CUDA_VISIBLE_DEVICES, as with a driver that has this card. */
+/* The uuid is that of CUDA_VISIBLE_DEVICES, as with a driver that has this GPU. */
 int cuDeviceGetUuid(unsigned char *uuid, int device) {
     const char *text = getenv("CUDA_VISIBLE_DEVICES");
     (void)device;

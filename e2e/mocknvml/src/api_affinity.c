@@ -1,4 +1,4 @@
-/* Which CPUs and NUMA nodes are near a card. */
+/* Which CPUs and NUMA nodes are near a GPU. */
 #include <limits.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ NVML_API nvmlReturn_t nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t device, u
 
 enum { WORD_BITS = sizeof(unsigned long) * CHAR_BIT };
 
-/* Only where the card's memory is itself a NUMA node; elsewhere a driver does not support it. */
+/* Only where the GPU's memory is itself a NUMA node; elsewhere a driver does not support it. */
 nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node)
 {
     struct device found;

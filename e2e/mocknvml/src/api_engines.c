@@ -1,4 +1,4 @@
-/* What a compute card has and nobody here uses: video engines, a display, accounting. */
+/* What a compute GPU has and nobody here uses: video engines, a display, accounting. */
 #include "session.h"
 
 NVML_API nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned int *percent,

@@ -1,4 +1,4 @@
-/* Whether a card has joined the fabric that NVSwitches make. */
+/* Whether a GPU has joined the fabric that NVSwitches make. */
 #include <string.h>
 
 #include "session.h"

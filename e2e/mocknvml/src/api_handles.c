@@ -1,4 +1,4 @@
-/* Counting cards and finding one by its index, UUID, serial number or PCI address. */
+/* Counting GPUs and finding one by its index, UUID, serial number or PCI address. */
 #include <string.h>
 
 #include "sections.h"
@@ -21,7 +21,7 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
         return answer;
     if (!count)
         return session_leave(NVML_ERROR_INVALID_ARGUMENT);
-    *count = session->machine.gpu_count; /* a lost card still counts */
+    *count = session->machine.gpu_count; /* a lost GPU still counts */
     return session_leave(NVML_SUCCESS);
 }
 
@@ -46,7 +46,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device
     return nvmlDeviceGetHandleByIndex_v2(index, device);
 }
 
-/* Whether the card is the one that the text names. */
+/* Whether the GPU is the one that the text names. */
 typedef bool (*matcher)(const struct gpu *gpu, const char *text);
 
 static bool has_uuid(const struct gpu *gpu, const char *text)

@@ -1,4 +1,4 @@
-/* Who a card is: name, UUID, numbers, PCI address, architecture. */
+/* Who a GPU is: name, UUID, numbers, PCI address, architecture. */
 #include <stdio.h>
 #include <string.h>
 
@@ -43,7 +43,7 @@ nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int
     nvmlReturn_t answer = session_enter_gpu(__func__, device, &found);
     if (answer != NVML_SUCCESS)
         return answer;
-    if (!*found.gpu->serial) /* as on cards without an InfoROM */
+    if (!*found.gpu->serial) /* as on GPUs without an InfoROM */
         return session_leave(NVML_ERROR_NOT_SUPPORTED);
     return session_leave(give_text(found.gpu->serial, serial, length));
 }

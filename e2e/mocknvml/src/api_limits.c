@@ -1,4 +1,4 @@
-/* Memory limits of a cgroup on a card, as drivers have them since r615. */
+/* Memory limits of a cgroup on a GPU, as drivers have them since r615. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,7 +20,7 @@ static bool is_cgroup(const char *path)
            stat(path, &found) == 0 && S_ISDIR(found.st_mode);
 }
 
-/* A card that is cut has no limits, its instances have none either. */
+/* A GPU that is cut has no limits, its instances have none either. */
 static nvmlReturn_t enter(const char *function, nvmlDevice_t device, struct device *found)
 {
     nvmlReturn_t answer = session_enter_gpu(function, device, found);
@@ -62,7 +62,7 @@ nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device, nvmlGetMemoryLimi
     return session_leave(NVML_SUCCESS);
 }
 
-/* Bytes of the card that no cgroup uses. */
+/* Bytes of the GPU that no cgroup uses. */
 static unsigned long long unused(const struct device *found)
 {
     const struct snapshot *now = &found->session->state.now;
@@ -76,7 +76,7 @@ static unsigned long long unused(const struct device *found)
 
 /*
  * What a CUDA allocation of a process in the cgroup does: no function of NVML, but the driver's side
- * of it. Out of memory beyond the hard limit or the card; nothing is evicted.
+ * of it. Out of memory beyond the hard limit or the GPU; nothing is evicted.
  */
 nvmlReturn_t gpushareMockAllocate(nvmlDevice_t device, const char *cgroup,
                                   unsigned long long bytes)

@@ -1,4 +1,4 @@
-/* Memory of cards and MIG devices: in use is what the processes take. */
+/* Memory of GPUs and MIG devices: in use is what the processes take. */
 #include "session.h"
 
 NVML_API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory);
@@ -6,7 +6,7 @@ NVML_API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory
 
 #define MIB (1024ULL * 1024ULL)
 
-/* Never more in use than there is: a machine file may exaggerate, a card cannot. */
+/* Never more in use than there is: a machine file may exaggerate, a GPU cannot. */
 static nvmlMemory_v2_t measure(const struct device *device)
 {
     unsigned long long total = device->mig ? device->mig->memory_mib : device->gpu->memory_mib;

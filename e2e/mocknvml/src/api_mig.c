@@ -1,4 +1,4 @@
-/* MIG: whether a card is cut up, and the devices it is cut into. Cutting itself is not offered. */
+/* MIG: whether a GPU is cut up, and the devices it is cut into. Cutting itself is not offered. */
 #include "session.h"
 
 NVML_API nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current,
@@ -58,7 +58,7 @@ nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned i
     return session_leave(NVML_SUCCESS);
 }
 
-/* Enters for a MIG device; a whole card answers as a driver does. */
+/* Enters for a MIG device; a whole GPU answers as a driver does. */
 static nvmlReturn_t enter_mig(const char *function, nvmlDevice_t mig, struct device *found)
 {
     nvmlReturn_t answer = session_enter_device(function, mig, found);

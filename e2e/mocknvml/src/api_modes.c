@@ -1,4 +1,4 @@
-/* Modes of a card: compute mode (settable), persistence, ECC. */
+/* Modes of a GPU: compute mode (settable), persistence, ECC. */
 #include <stdio.h>
 
 #include "session.h"
@@ -18,8 +18,8 @@ nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned int *mode)
         return answer;
     if (!mode)
         return session_leave(NVML_ERROR_INVALID_ARGUMENT);
-    const struct card_state *card = &found.session->state.now.cards[found.gpu->index];
-    *mode = card->compute_mode_given ? card->compute_mode : found.gpu->compute_mode;
+    const struct gpu_state *state = &found.session->state.now.gpus[found.gpu->index];
+    *mode = state->compute_mode_given ? state->compute_mode : found.gpu->compute_mode;
     return session_leave(NVML_SUCCESS);
 }
 

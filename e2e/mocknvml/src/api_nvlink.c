@@ -1,5 +1,5 @@
 /*
- * NVLinks one by one. A card numbers its links so: those to other cards first, in the order of
+ * NVLinks one by one. A GPU numbers its links so: those to other GPUs first, in the order of
  * their indexes, then those to switches, dealt out in turn. Further slots are not connected.
  */
 #include "session.h"
@@ -15,7 +15,7 @@ NVML_API nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, u
 NVML_API nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link,
                                                           unsigned int *type);
 
-/* The far end of a link: a card, a switch, or neither. */
+/* The far end of a link: a GPU, a switch, or neither. */
 struct far_end {
     const struct gpu *gpu;
     const struct pci_address *nvswitch;
@@ -38,7 +38,7 @@ static struct far_end follow(const struct machine *machine, const struct gpu *gp
     return end;
 }
 
-/* Enters for a slot that the card has. */
+/* Enters for a slot that the GPU has. */
 static nvmlReturn_t enter_slot(const char *function, nvmlDevice_t device, unsigned int link,
                                struct device *found, struct far_end *end)
 {
@@ -73,8 +73,8 @@ nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link,
         return answer;
     if (!active)
         return session_leave(NVML_ERROR_INVALID_ARGUMENT);
-    /* A link to a lost card goes down with it. */
-    *active = end.gpu ? !found.session->state.now.cards[end.gpu->index].lost : !!end.nvswitch;
+    /* A link to a lost GPU goes down with it. */
+    *active = end.gpu ? !found.session->state.now.gpus[end.gpu->index].lost : !!end.nvswitch;
     return session_leave(NVML_SUCCESS);
 }
 

@@ -1,4 +1,4 @@
-/* A card on its PCIe bus: generation, width, traffic and the BAR1 window. */
+/* A GPU on its PCIe bus: generation, width, traffic and the BAR1 window. */
 #include "session.h"
 
 NVML_API nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device,

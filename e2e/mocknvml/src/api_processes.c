@@ -1,4 +1,4 @@
-/* Who runs on a card: the processes of the machine file and of the state file. */
+/* Who runs on a GPU: the processes of the machine file and of the state file. */
 #include <time.h>
 
 #include "session.h"
@@ -152,7 +152,7 @@ static unsigned long long microseconds_now(void)
     return (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
 }
 
-/* One fresh sample for every process on the card. */
+/* One fresh sample for every process on the GPU. */
 static unsigned int sample(const struct device *device, unsigned int room,
                            nvmlProcessUtilizationSample_t *samples)
 {

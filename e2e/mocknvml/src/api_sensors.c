@@ -1,4 +1,4 @@
-/* What a card measures: utilization, temperature, power, memory errors. */
+/* What a GPU measures: utilization, temperature, power, memory errors. */
 #include "session.h"
 
 NVML_API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *rates);
@@ -30,7 +30,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
         return answer;
     if (!rates)
         return session_leave(NVML_ERROR_INVALID_ARGUMENT);
-    if (found.gpu->mig == FEATURE_ON) /* a driver measures no whole card then */
+    if (found.gpu->mig == FEATURE_ON) /* a driver measures no whole GPU then */
         return session_leave(NVML_ERROR_NOT_SUPPORTED);
     const struct process *process;
     unsigned int sm = 0, memory = 0;

@@ -1,4 +1,4 @@
-/* What belongs to the driver and to no card. */
+/* What belongs to the driver and to no GPU. */
 #include <stddef.h>
 
 #include "session.h"

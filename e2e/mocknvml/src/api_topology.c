@@ -1,4 +1,4 @@
-/* How near two cards are to each other: PCIe distance, peer access, boards. */
+/* How near two GPUs are to each other: PCIe distance, peer access, boards. */
 #include "session.h"
 
 NVML_API nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1,
@@ -10,17 +10,17 @@ NVML_API nvmlReturn_t nvmlDeviceGetBoardId(nvmlDevice_t device, unsigned int *bo
 NVML_API nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned int *several);
 NVML_API nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t device1, nvmlDevice_t device2, int *same);
 
-/* Enters for two cards; the answer for the worse of the two. */
+/* Enters for two GPUs; the answer for the worse of the two. */
 static nvmlReturn_t enter_pair(const char *function, nvmlDevice_t one, nvmlDevice_t two,
                                struct device *first, const struct gpu **second)
 {
     nvmlReturn_t answer = session_enter_gpu(function, one, first);
     if (answer != NVML_SUCCESS)
         return answer;
-    *second = session_card(two);
+    *second = session_gpu(two);
     if (!*second)
         return session_leave(NVML_ERROR_INVALID_ARGUMENT);
-    if (first->session->state.now.cards[(*second)->index].lost)
+    if (first->session->state.now.gpus[(*second)->index].lost)
         return session_leave(NVML_ERROR_GPU_IS_LOST);
     return NVML_SUCCESS;
 }

@@ -9,7 +9,7 @@
 
 enum { POLL_NANOSECONDS = 10 * 1000 * 1000 };
 
-/* What one set wants of one card. */
+/* What one set wants of one GPU. */
 struct registration {
     unsigned long long types; /* 0: not registered */
     size_t from;              /* XIDs before this place in the log are history */
@@ -20,7 +20,7 @@ struct event_set {
     struct event_set *next;
     uintptr_t number; /* the handle; never used twice */
     size_t position;  /* in the log of XIDs */
-    struct registration cards[MAX_GPUS];
+    struct registration gpus[MAX_GPUS];
 };
 
 static struct event_set *sets; /* under the session's lock */
@@ -108,12 +108,12 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ty
         return session_leave(NVML_ERROR_INVALID_ARGUMENT);
     if (types & ~supported_types(found.gpu))
         return session_leave(NVML_ERROR_NOT_SUPPORTED);
-    struct registration *card = &into->cards[found.gpu->index];
-    if (card->types == 0) { /* a second registration must not make seen events news again */
-        card->from = found.session->state.log.count;
-        card->losses = found.session->state.now.cards[found.gpu->index].losses;
+    struct registration *registered = &into->gpus[found.gpu->index];
+    if (registered->types == 0) { /* a second registration must not make seen events news again */
+        registered->from = found.session->state.log.count;
+        registered->losses = found.session->state.now.gpus[found.gpu->index].losses;
     }
-    card->types |= types;
+    registered->types |= types;
     return session_leave(NVML_SUCCESS);
 }
 
@@ -123,8 +123,8 @@ static bool take_xid(struct event_set *set, const struct xid_list *log, nvmlEven
     while (set->position < log->count) {
         size_t place = set->position++;
         const struct xid_event *event = &log->events[place];
-        const struct registration *card = &set->cards[event->gpu];
-        if (!(card->types & NVML_EVENT_XID_CRITICAL) || place < card->from)
+        const struct registration *registered = &set->gpus[event->gpu];
+        if (!(registered->types & NVML_EVENT_XID_CRITICAL) || place < registered->from)
             continue;
         data->device = handle_of_gpu(event->gpu);
         data->eventType = NVML_EVENT_XID_CRITICAL;
@@ -136,14 +136,14 @@ static bool take_xid(struct event_set *set, const struct xid_list *log, nvmlEven
     return false;
 }
 
-/* Is a registered card lost, and was this set not told yet? Each loss is told once. */
-static bool take_loss(struct event_set *set, const struct card_state *cards)
+/* Is a registered GPU lost, and was this set not told yet? Each loss is told once. */
+static bool take_loss(struct event_set *set, const struct gpu_state *gpus)
 {
     for (unsigned int gpu = 0; gpu < MAX_GPUS; gpu++) {
-        struct registration *card = &set->cards[gpu];
-        if (card->types && cards[gpu].losses != card->losses) {
-            card->losses = cards[gpu].losses;
-            if (cards[gpu].lost)
+        struct registration *registered = &set->gpus[gpu];
+        if (registered->types && gpus[gpu].losses != registered->losses) {
+            registered->losses = gpus[gpu].losses;
+            if (gpus[gpu].lost)
                 return true;
         }
     }
@@ -161,7 +161,7 @@ static nvmlReturn_t look(nvmlEventSet_t handle, nvmlEventData_t *data)
         return session_leave(NVML_ERROR_INVALID_ARGUMENT);
     if (take_xid(set, &session->state.log, data))
         return session_leave(NVML_SUCCESS);
-    if (take_loss(set, session->state.now.cards))
+    if (take_loss(set, session->state.now.gpus))
         return session_leave(NVML_ERROR_GPU_IS_LOST);
     return session_leave(NVML_ERROR_TIMEOUT);
 }

@@ -1,4 +1,4 @@
-/* Event sets: who waits for XID errors of which cards. */
+/* Event sets: who waits for XID errors of which GPUs. */
 #ifndef MOCKNVML_EVENTS_H
 #define MOCKNVML_EVENTS_H
 

@@ -1,5 +1,5 @@
 /*
- * A machine as its description file tells it: driver, cards, links and processes.
+ * A machine as its description file tells it: driver, GPUs, links and processes.
  *
  * A machine does not change after it is loaded; what changes while it runs is in state.h.
  */
@@ -35,7 +35,7 @@ struct mig_device {
 
 struct gpu {
     bool declared;
-    unsigned int line; /* of its section, for messages about the whole card */
+    unsigned int line; /* of its section, for messages about the whole GPU */
     unsigned int index;
     char name[64], uuid[64], serial[28];
     unsigned int minor, memory_mib, reserved_mib;
@@ -60,7 +60,7 @@ struct gpu {
 struct link {
     bool given;
     unsigned int level;   /* NVML_TOPOLOGY_... */
-    unsigned int nvlinks; /* direct ones, card to card */
+    unsigned int nvlinks; /* direct ones, GPU to GPU */
 };
 
 enum process_kind { PROCESS_COMPUTE, PROCESS_GRAPHICS, PROCESS_MPS };
@@ -101,7 +101,7 @@ struct machine {
 /* Reads a whole description; false, with the reason on stderr, leaves *machine undefined. */
 bool machine_load(const char *path, struct machine *machine);
 
-/* The card's direct NVLinks plus those to switches. */
+/* The GPU's direct NVLinks plus those to switches. */
 unsigned int machine_active_nvlinks(const struct machine *machine, const struct gpu *gpu);
 
 #endif

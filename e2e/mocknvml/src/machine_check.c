@@ -1,4 +1,4 @@
-/* What only the whole machine file can show: gaps, absent keys, two cards with one identity. */
+/* What only the whole machine file can show: gaps, absent keys, two GPUs with one identity. */
 #include "sections.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ static const char *absent_key(const struct gpu *gpu)
     return gpu->pci_given ? NULL : "pci";
 }
 
-static bool check_card(const struct source *at, const struct machine *machine,
+static bool check_gpu(const struct source *at, const struct machine *machine,
                        const struct gpu *gpu)
 {
     const char *absent = absent_key(gpu);
@@ -53,8 +53,8 @@ bool gpus_finish(const char *path, struct loading *loading)
         const struct gpu *gpu = &machine->gpus[i];
         struct source at = {.path = path, .line = gpu->line};
         if (!gpu->declared)
-            return source_refuse(&at, "gpu %u is missing: cards are numbered without a gap", i);
-        if (!check_card(&at, machine, gpu))
+            return source_refuse(&at, "gpu %u is missing: GPUs are numbered without a gap", i);
+        if (!check_gpu(&at, machine, gpu))
             return false;
         for (unsigned int other = 0; other < i; other++) {
             if (!check_pair(&at, &machine->gpus[other], gpu))

@@ -1,4 +1,4 @@
-/* [driver], [numa N] and [nvswitch N]: what belongs to the machine and to no card. */
+/* [driver], [numa N] and [nvswitch N]: what belongs to the machine and to no GPU. */
 #include "fields.h"
 #include "nvml_abi.h"
 #include "sections.h"

@@ -1,4 +1,4 @@
-/* [gpu N] and [gpu *]: the keys of a card, and the checks over all cards. */
+/* [gpu N] and [gpu *]: the keys of a GPU, and the checks over all GPUs. */
 #include "fields.h"
 #include "nvml_abi.h"
 #include "sections.h"
@@ -141,7 +141,7 @@ bool gpu_defaults_open(const struct source *at, struct loading *loading)
 bool gpu_open(const struct source *at, struct loading *loading)
 {
     if (loading->number >= MAX_GPUS)
-        return source_refuse(at, "cards go from 0 to %d", MAX_GPUS - 1);
+        return source_refuse(at, "GPUs go from 0 to %d", MAX_GPUS - 1);
     struct gpu *gpu = &loading->machine->gpus[loading->number];
     if (gpu->declared)
         return source_refuse(at, "gpu %u is described twice", loading->number);

@@ -1,4 +1,4 @@
-/* [links]: for every pair of cards the PCIe distance and the direct NVLinks. */
+/* [links]: for every pair of GPUs the PCIe distance and the direct NVLinks. */
 #include "fields.h"
 #include "nvml_abi.h"
 #include "sections.h"
@@ -51,7 +51,7 @@ bool links_line(const struct source *at, char *line, struct loading *loading)
         return true;
     }
     if (!read_pair(key, machine, &one, &two))
-        return source_refuse(at, "a pair is two different cards described above, such as 0-1");
+        return source_refuse(at, "a pair is two different GPUs described above, such as 0-1");
     if (machine->links[one][two].given)
         return source_refuse(at, "the pair %u-%u is described twice", one, two);
     machine->links[one][two] = machine->links[two][one] = link;

@@ -1,4 +1,4 @@
-/* "mig_device = ..." of a card: one device that MIG cut out of it. */
+/* "mig_device = ..." of a GPU: one device that MIG cut out of it. */
 #include "sections.h"
 
 #include <ctype.h>

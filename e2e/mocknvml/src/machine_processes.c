@@ -1,4 +1,4 @@
-/* [processes]: who runs on which card, and how much memory and time each one takes. */
+/* [processes]: who runs on which GPU, and how much memory and time each one takes. */
 #include "fields.h"
 #include "nvml_abi.h"
 #include "sections.h"
@@ -59,7 +59,7 @@ bool processes_line(const struct source *at, char *line, struct loading *loading
     *parts++ = '\0';
     if (!machine->gpu_count ||
         !text_number(text_trim(line + 4), 0, machine->gpu_count - 1, &process.gpu))
-        return source_refuse(at, "'%s' is no card described above", line);
+        return source_refuse(at, "'%s' is no GPU described above", line);
     if (!process_words(at, parts, &process))
         return false;
     machine->processes[machine->process_count++] = process;

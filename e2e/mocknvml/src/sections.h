@@ -11,7 +11,7 @@ struct section;
 struct loading {
     struct machine *machine;
     const struct section *section; /* NULL before the first header */
-    struct gpu *gpu;               /* the card, or the defaults, that the lines fill */
+    struct gpu *gpu;               /* the GPU, or the defaults, that the lines fill */
     unsigned int number;           /* N of the header */
     struct gpu gpu_defaults;       /* what "[gpu *]" said so far */
     struct link link_default;
@@ -38,7 +38,7 @@ bool links_finish(const char *path, struct loading *loading);
 /* The value of a gpu's mig_device key; the target is the struct gpu. */
 bool mig_device_read(char *value, void *target);
 
-/* "pid 1234 used_mib 3743 name python3" and what may follow; the card is the caller's. */
+/* "pid 1234 used_mib 3743 name python3" and what may follow; the GPU is the caller's. */
 bool process_words(const struct source *at, char *parts, struct process *process);
 
 /* Defaults before the first line. */

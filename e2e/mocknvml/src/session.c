@@ -11,7 +11,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct session the_session; /* NVML has one per process */
 
-/* Handle numbers: away from NULL, a block per card; place 0 is the card, the others are its MIG. */
+/* Handle numbers: away from NULL, a block per GPU; place 0 is the GPU, the others are its MIG. */
 enum { HANDLE_BASE = 0x10000, HANDLE_BLOCK = 0x100 };
 
 nvmlDevice_t handle_of_gpu(unsigned int gpu)
@@ -36,7 +36,7 @@ static bool resolve(nvmlDevice_t handle, struct device *device)
     return place <= device->gpu->mig_count;
 }
 
-const struct gpu *session_card(nvmlDevice_t handle)
+const struct gpu *session_gpu(nvmlDevice_t handle)
 {
     struct device device;
     return resolve(handle, &device) && !device.mig ? device.gpu : NULL;
@@ -126,7 +126,7 @@ nvmlReturn_t session_enter_device(const char *function, nvmlDevice_t handle, str
         return answer;
     if (!resolve(handle, device))
         return session_leave(NVML_ERROR_INVALID_ARGUMENT);
-    if (session->state.now.cards[device->gpu->index].lost)
+    if (session->state.now.gpus[device->gpu->index].lost)
         return session_leave(NVML_ERROR_GPU_IS_LOST);
     return NVML_SUCCESS;
 }
@@ -142,7 +142,7 @@ nvmlReturn_t session_enter_gpu(const char *function, nvmlDevice_t handle, struct
 nvmlReturn_t session_hand_out(const struct session *session, const struct gpu *gpu,
                               nvmlDevice_t *handle)
 {
-    if (session->state.now.cards[gpu->index].lost)
+    if (session->state.now.gpus[gpu->index].lost)
         return NVML_ERROR_GPU_IS_LOST;
     *handle = handle_of_gpu(gpu->index);
     return NVML_SUCCESS;

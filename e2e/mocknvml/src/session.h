@@ -21,7 +21,7 @@ struct session {
 struct device {
     struct session *session;
     const struct gpu *gpu;
-    const struct mig_device *mig; /* NULL for the card itself */
+    const struct mig_device *mig; /* NULL for the GPU itself */
 };
 
 /*
@@ -30,26 +30,26 @@ struct device {
  */
 nvmlReturn_t session_enter(const char *function, struct session **session);
 
-/* Enters for a card or a MIG device; a lost card answers NVML_ERROR_GPU_IS_LOST. */
+/* Enters for a GPU or a MIG device; a lost GPU answers NVML_ERROR_GPU_IS_LOST. */
 nvmlReturn_t session_enter_device(const char *function, nvmlDevice_t handle,
                                   struct device *device);
 
-/* Enters for a card; a MIG device's handle answers NVML_ERROR_NOT_SUPPORTED. */
+/* Enters for a GPU; a MIG device's handle answers NVML_ERROR_NOT_SUPPORTED. */
 nvmlReturn_t session_enter_gpu(const char *function, nvmlDevice_t handle, struct device *device);
 
 /* Leaves and passes the answer on. */
 nvmlReturn_t session_leave(nvmlReturn_t answer);
 
-/* The card of a handle, lost or well, while the session is entered; NULL for no card's handle. */
-const struct gpu *session_card(nvmlDevice_t handle);
+/* The GPU of a handle, lost or well, while the session is entered; NULL for no GPU's handle. */
+const struct gpu *session_gpu(nvmlDevice_t handle);
 
 /* The processes of the machine file and then those of the state file; NULL behind the last. */
 const struct process *session_process(const struct session *session, unsigned int place);
 
-/* Does the process run on the card or, where it is one, on the MIG device? */
+/* Does the process run on the GPU or, where it is one, on the MIG device? */
 bool session_process_on(const struct process *process, const struct device *device);
 
-/* A handle for the card, or the lost card's error. */
+/* A handle for the GPU, or the lost GPU's error. */
 nvmlReturn_t session_hand_out(const struct session *session, const struct gpu *gpu,
                               nvmlDevice_t *handle);
 

@@ -1,5 +1,5 @@
 /*
- * What changes while a machine runs: lost cards, XID errors, compute modes, processes, a driver.
+ * What changes while a machine runs: lost GPUs, XID errors, compute modes, processes, a driver.
  *
  * The truth is a small text file that anybody may edit; every process that uses the library sees
  * the same. Not thread safe: the session's lock protects it.
@@ -17,7 +17,7 @@
 
 enum { MAX_LIMITS = 512, MAX_CGROUP = 256 };
 
-struct card_state {
+struct gpu_state {
     bool lost;
     unsigned int losses; /* how often it went from well to lost */
     bool compute_mode_given;
@@ -26,7 +26,7 @@ struct card_state {
 
 struct xid_event {
     unsigned int gpu, xid;
-    unsigned int gpu_instance, compute_instance; /* NVML_NO_INSTANCE for the whole card */
+    unsigned int gpu_instance, compute_instance; /* NVML_NO_INSTANCE for the whole GPU */
 };
 
 struct xid_list {
@@ -34,7 +34,7 @@ struct xid_list {
     size_t count;
 };
 
-/* Memory of one card for the processes below one cgroup, in bytes. */
+/* Memory of one GPU for the processes below one cgroup, in bytes. */
 struct memory_limit {
     unsigned int gpu;
     unsigned long long soft, hard, used;
@@ -44,7 +44,7 @@ struct memory_limit {
 /* One reading of the file. */
 struct snapshot {
     bool driver_loaded;
-    struct card_state cards[MAX_GPUS];
+    struct gpu_state gpus[MAX_GPUS];
     struct xid_list xids;
     unsigned int process_count; /* beside those of the machine file */
     struct process processes[MAX_LATE_PROCESSES];
@@ -78,7 +78,7 @@ void state_refresh(struct state *state);
 /* Adds a line to the file, so that other processes see it too; false when it cannot be written. */
 bool state_append(struct state *state, const char *line);
 
-/* The ledger's entry of a card and a cgroup; NULL where nothing was set and nothing is used. */
+/* The ledger's entry of a GPU and a cgroup; NULL where nothing was set and nothing is used. */
 const struct memory_limit *state_limit(const struct state *state, unsigned int gpu,
                                        const char *cgroup);
 

@@ -13,12 +13,12 @@ static bool read_gpu(const char *word, const struct state_reading *reading, unsi
     return word && reading->gpu_count && text_number(word, 0, reading->gpu_count - 1, gpu);
 }
 
-static bool set_compute_mode(const char *name, struct card_state *card)
+static bool set_compute_mode(const char *name, struct gpu_state *state)
 {
     for (unsigned int mode = 0; name && mode < 4; mode++) {
         if (compute_mode_names[mode] && strcmp(compute_mode_names[mode], name) == 0) {
-            card->compute_mode = mode;
-            card->compute_mode_given = true;
+            state->compute_mode = mode;
+            state->compute_mode_given = true;
             return true;
         }
     }
@@ -39,7 +39,7 @@ static bool add_process(const struct source *at, char *rest, unsigned int gpu,
     return true;
 }
 
-/* The entry of a card and a cgroup, made without limit where there is none; NULL when full. */
+/* The entry of a GPU and a cgroup, made without limit where there is none; NULL when full. */
 static struct memory_limit *find_limit(struct snapshot *snapshot, unsigned int gpu,
                                        const char *cgroup)
 {
@@ -96,7 +96,7 @@ static bool gpu_words(const struct source *at, char *rest, struct state_reading 
     unsigned int gpu;
     if (!read_gpu(text_word(&rest), reading, &gpu))
         return false;
-    struct card_state *card = &reading->snapshot->cards[gpu];
+    struct gpu_state *state = &reading->snapshot->gpus[gpu];
     const char *what = text_word(&rest);
     if (!what)
         return false;
@@ -104,13 +104,13 @@ static bool gpu_words(const struct source *at, char *rest, struct state_reading 
         return add_process(at, rest, gpu, reading->snapshot);
     if (strcmp(what, "memory_limit") == 0 || strcmp(what, "memory_used") == 0)
         return limit_words(rest, gpu, strcmp(what, "memory_used") == 0, reading->snapshot);
-    if (strcmp(what, "compute_mode") == 0 && !set_compute_mode(text_word(&rest), card))
+    if (strcmp(what, "compute_mode") == 0 && !set_compute_mode(text_word(&rest), state))
         return false;
     if (strcmp(what, "lost") == 0) {
-        card->losses += !card->lost;
-        card->lost = true;
+        state->losses += !state->lost;
+        state->lost = true;
     } else if (strcmp(what, "recovered") == 0) {
-        card->lost = false;
+        state->lost = false;
     } else if (strcmp(what, "compute_mode") != 0) {
         return false;
     }

@@ -114,7 +114,7 @@ class NvmlProcess:
         raise AssertionError(f"{function} answered {value!r} and no error")
 
     def gpus(self) -> list[Handle]:
-        """Return the handles of all cards, by index."""
+        """Return the handles of all GPUs, by index."""
         count = self.call("nvmlDeviceGetCount")
         return [self.call("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
 

@@ -15,13 +15,13 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *dev
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length);
 nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, unsigned int mode);
 
-enum { THREADS = 6, ROUNDS = 60, EDITS = 200, CARDS = 8 };
+enum { THREADS = 6, ROUNDS = 60, EDITS = 200, GPUS = 8 };
 
-static void use_card(unsigned int round, nvmlEventSet_t set)
+static void use_gpu(unsigned int round, nvmlEventSet_t set)
 {
     nvmlDevice_t device;
     char name[96];
-    if (nvmlDeviceGetHandleByIndex_v2(round % (CARDS + 1), &device) != NVML_SUCCESS)
+    if (nvmlDeviceGetHandleByIndex_v2(round % (GPUS + 1), &device) != NVML_SUCCESS)
         return;
     nvmlDeviceGetName(device, name, sizeof name);
     nvmlDeviceRegisterEvents(device, NVML_EVENT_XID_CRITICAL, set);
@@ -38,7 +38,7 @@ static void *use(void *nothing)
         char name[96];
         nvmlInit_v2();
         nvmlEventSetCreate(&set);
-        use_card(round, set);
+        use_gpu(round, set);
         nvmlEventSetWait_v2(set, &data, 1);
         nvmlDeviceGetName((nvmlDevice_t)(uintptr_t)(round * 7919U), name, sizeof name);
         if (round % 2)
@@ -54,7 +54,7 @@ static void *edit(void *path)
         FILE *file = fopen(path, i % 50 ? "a" : "w");
         if (!file)
             abort();
-        fprintf(file, "xid %u gpu %u\ngpu %u %s\n", 1 + i % 90, i % CARDS, i % CARDS,
+        fprintf(file, "xid %u gpu %u\ngpu %u %s\n", 1 + i % 90, i % GPUS, i % GPUS,
                 i % 2 ? "lost" : "recovered");
         fclose(file);
     }

@@ -8,20 +8,20 @@ from mocknvml.tests.nvml_process import NvmlFailure
 
 pytestmark = pytest.mark.slow
 
-CARD = """[gpu 0]
+GPU = """[gpu 0]
 name = Tesla T4
 uuid = GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f
 memory_mib = 16130
 pci = 00000000:3B:00.0
 """
-OTHER = CARD.replace("gpu 0", "gpu 1").replace("84bc", "94bc").replace("3B", "AF")
+OTHER = GPU.replace("gpu 0", "gpu 1").replace("84bc", "94bc").replace("3B", "AF")
 
 WRONG = {
     "no section": ("name = T4\n", 1, "stands before the first [section]"),
     "open header": ("[gpu 0\n", 1, "a header ends with ']', got '[gpu 0'"),
     "unknown section": ("# a\n\n[card 0]\n", 3, "'[card 0]' is no section"),
     "section without number": ("[gpu]\n", 1, "'[gpu]' is no section"),
-    "card too many": ("[gpu 32]\n", 1, "cards go from 0 to 31"),
+    "gpu too many": ("[gpu 32]\n", 1, "GPUs go from 0 to 31"),
     "no equals": ("[driver]\nversion 535\n", 2, "expects 'key = value', got 'version 535'"),
     "empty value": ("[driver]\nversion =\n", 2, "has an empty value"),
     "unknown key": ("[driver]\ncolour = red\n", 2, "'colour' is no key of this section"),
@@ -36,29 +36,29 @@ WRONG = {
     "cpus": ("[numa 0]\ncpus = 9-3\n", 2, "'cpus' expects a list such as"),
     "switches": ("[nvswitch 1]\n", 1, "switches are numbered 0, 1, 2"),
     "no name": ("[gpu 0]\nmemory_mib = 1\n", 1, "gpu 0 has no name"),
-    "gap": (OTHER, 0, "gpu 0 is missing: cards are numbered without a gap"),
-    "twice": (CARD + "[gpu 0]\n", 6, "gpu 0 is described twice"),
+    "gap": (OTHER, 0, "gpu 0 is missing: GPUs are numbered without a gap"),
+    "twice": (GPU + "[gpu 0]\n", 6, "gpu 0 is described twice"),
     "same pci": (
-        CARD + OTHER.replace("AF", "3B"),
+        GPU + OTHER.replace("AF", "3B"),
         6,
         "gpu 0 and gpu 1 have the same pci",
     ),
-    "pair unknown": (CARD + "[links]\n0-1 = PIX\n", 7, "a pair is two different cards"),
-    "link kind": (CARD + "[links]\n0-1 = NEAR\n", 7, "a link is PSB, PIX, PXB, PHB, NODE or SYS"),
-    "no link": (CARD + OTHER, 1, "[links] has neither the pair 0-1 nor a default"),
+    "pair unknown": (GPU + "[links]\n0-1 = PIX\n", 7, "a pair is two different GPUs"),
+    "link kind": (GPU + "[links]\n0-1 = NEAR\n", 7, "a link is PSB, PIX, PXB, PHB, NODE or SYS"),
+    "no link": (GPU + OTHER, 1, "[links] has neither the pair 0-1 nor a default"),
     "nvlinks": (
-        CARD + OTHER + "[links]\n0-1 = PIX NV2\n",
+        GPU + OTHER + "[links]\n0-1 = PIX NV2\n",
         1,
         "gpu 0 has 2 NVLinks but nvlink_slots = 0",
     ),
     "pair twice": (
-        CARD + OTHER + "[links]\n0-1 = PIX\n1-0 = PIX\n",
+        GPU + OTHER + "[links]\n0-1 = PIX\n1-0 = PIX\n",
         13,
         "the pair 1-0 is described twice",
     ),
-    "process": (CARD + "[processes]\ngpu 0: pid 7\n", 7, "a process needs a pid and a name"),
-    "process card": (CARD + "[processes]\ngpu 3: pid 7 name x\n", 7, "'gpu 3' is no card"),
-    "process word": (CARD + "[processes]\ngpu 0: pod 7\n", 7, "a process has no 'pod 7'"),
+    "process": (GPU + "[processes]\ngpu 0: pid 7\n", 7, "a process needs a pid and a name"),
+    "process gpu": (GPU + "[processes]\ngpu 3: pid 7 name x\n", 7, "'gpu 3' is no GPU"),
+    "process word": (GPU + "[processes]\ngpu 0: pod 7\n", 7, "a process has no 'pod 7'"),
     "umlaut": ("# für\n[gpu 0]\nname = Größe\n", 3, "holds a character that is not plain ASCII"),
     "binary": ("[driver]\n\0\0\n", 2, "holds a NUL byte: this is not a text file"),
 }
@@ -105,6 +105,6 @@ def test_cut_off_machine_file_never_crashes(start: Start, cut: int) -> None:
     assert worker.close().startswith("mocknvml: ") == refused
 
 
-def test_machine_without_cards_is_a_machine(nvml: Start) -> None:
-    """A node with a driver and no card initializes and counts none."""
+def test_machine_without_gpus_is_a_machine(nvml: Start) -> None:
+    """A node with a driver and no GPU initializes and counts none."""
     assert nvml(text="[driver]\nversion = 535.1\n").call("nvmlDeviceGetCount") == 0

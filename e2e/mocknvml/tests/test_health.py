@@ -1,4 +1,4 @@
-"""Lost cards and XID errors, made by editing the state file while the library runs."""
+"""Lost GPUs and XID errors, made by editing the state file while the library runs."""
 
 import pytest
 
@@ -11,7 +11,7 @@ XID = 8
 SOON_MS = 30_000
 LOST = "NVMLError_GpuIsLost"
 
-ON_ONE_CARD = [
+ON_ONE_GPU = [
     ("nvmlDeviceGetName",),
     ("nvmlDeviceGetUUID",),
     ("nvmlDeviceGetIndex",),
@@ -38,16 +38,16 @@ ON_ONE_CARD = [
 
 
 def listen(worker: NvmlProcess, *gpus: Handle) -> Handle:
-    """Return an event set registered for XID errors of the cards."""
+    """Return an event set registered for XID errors of the GPUs."""
     events: Handle = worker.call("nvmlEventSetCreate")
     for gpu in gpus:
         worker.call("nvmlDeviceRegisterEvents", gpu, XID, events)
     return events
 
 
-@pytest.mark.parametrize("question", ON_ONE_CARD, ids=lambda question: str(question[0]))
-def test_lost_card_answers_so(nvml: Start, question: tuple[str, *tuple[int, ...]]) -> None:
-    """Whatever is asked of a lost card, the answer is that it is lost."""
+@pytest.mark.parametrize("question", ON_ONE_GPU, ids=lambda question: str(question[0]))
+def test_lost_gpu_answers_so(nvml: Start, question: tuple[str, *tuple[int, ...]]) -> None:
+    """Whatever is asked of a lost GPU, the answer is that it is lost."""
     worker = nvml("a100-pcie-4x40")
     gpu = worker.gpus()[1]
     worker.append("gpu 1 lost")
@@ -56,7 +56,7 @@ def test_lost_card_answers_so(nvml: Start, question: tuple[str, *tuple[int, ...]
 
 
 def test_others_live_on_and_the_lost_comes_back(nvml: Start) -> None:
-    """A lost card takes no other with it, still counts, and works again once recovered."""
+    """A lost GPU takes no other with it, still counts, and works again once recovered."""
     worker = nvml("dgx1-volta")
     gpus = worker.gpus()
     uuid = worker.call("nvmlDeviceGetUUID", gpus[1])
@@ -75,16 +75,16 @@ def test_others_live_on_and_the_lost_comes_back(nvml: Start) -> None:
 
 
 def test_xid_is_delivered_once_to_each_set(nvml: Start) -> None:
-    """Every XID line reaches every event set that listens to its card exactly once, in order."""
+    """Every XID line reaches every event set that listens to its GPU exactly once, in order."""
     worker = nvml("t4-2x16")
     gpus = worker.gpus()
     sets = [listen(worker, *gpus), listen(worker, *gpus)]
     worker.append("xid 31 gpu 1", "xid 79 gpu 0")
     for events in sets:
         got = [worker.call("nvmlEventSetWait", events, SOON_MS) for _ in range(2)]
-        cards = [worker.call("nvmlDeviceGetIndex", event["device"]) for event in got]
+        indexes = [worker.call("nvmlDeviceGetIndex", event["device"]) for event in got]
         assert [(event["eventType"], event["eventData"]) for event in got] == [(XID, 31), (XID, 79)]
-        assert cards == [1, 0]
+        assert indexes == [1, 0]
         assert got[0]["gpuInstanceId"] == 0xFFFFFFFF
         assert worker.failure("nvmlEventSetWait", events, 0) == "NVMLError_Timeout"
 
@@ -98,8 +98,8 @@ def test_waiter_is_woken_by_an_edit(nvml: Start) -> None:
     assert worker.receive()["value"]["eventData"] == 48
 
 
-def test_xid_of_other_cards_and_of_the_past_is_not_delivered(nvml: Start) -> None:
-    """A set hears neither of cards it did not register nor of what was before it registered."""
+def test_xid_of_other_gpus_and_of_the_past_is_not_delivered(nvml: Start) -> None:
+    """A set hears neither of GPUs it did not register nor of what was before it registered."""
     worker = nvml("t4-2x16", state="xid 13 gpu 0\n")
     events = listen(worker, worker.gpus()[0])
     worker.append("xid 62 gpu 1")
@@ -119,7 +119,7 @@ def test_rewritten_state_file_brings_only_news(nvml: Start) -> None:
     fresh.write_text("# edited\nxid 48 gpu 0\ngpu 1 lost")
     fresh.replace(worker.state)
     assert worker.failure("nvmlDeviceGetHandleByIndex", 1) == LOST
-    assert worker.failure("nvmlEventSetWait", events, 0) == LOST  # told once: a card went
+    assert worker.failure("nvmlEventSetWait", events, 0) == LOST  # told once: a GPU went
     assert worker.failure("nvmlEventSetWait", events, 0) == "NVMLError_Timeout"
 
     worker.state.write_text("")
@@ -150,7 +150,7 @@ def test_freed_set_is_refused(nvml: Start) -> None:
 
 
 def test_unknown_kind_of_event_is_refused(nvml: Start) -> None:
-    """A card registers only for the kinds of events it supports, XID errors among them."""
+    """A GPU registers only for the kinds of events it supports, XID errors among them."""
     worker = nvml("t4-2x16")
     gpu = worker.gpus()[0]
     events = worker.call("nvmlEventSetCreate")

@@ -51,8 +51,8 @@ def test_a_cgroup_without_a_limit_answers_no_limit(nvml: Start, cgroup: Path) ->
     assert in_force(worker, worker.gpus()[0], cgroup) == (0, NO_LIMIT, 0)
 
 
-def test_a_limit_holds_for_one_card_and_one_cgroup(nvml: Start, cgroup: Path) -> None:
-    """Other cards and other cgroups keep theirs; the last setting counts."""
+def test_a_limit_holds_for_one_gpu_and_one_cgroup(nvml: Start, cgroup: Path) -> None:
+    """Other GPUs and other cgroups keep theirs; the last setting counts."""
     worker = nvml(NEW)
     first, second = worker.gpus()
     other = cgroup.with_name("pod2")
@@ -116,8 +116,8 @@ def test_a_driver_may_have_the_calls_and_no_back_end(nvml: Start, cgroup: Path, 
     assert worker.failure(call, worker.gpus()[0], argument) == "NVMLError_NotSupported"
 
 
-def test_a_card_in_mig_mode_has_no_limits(nvml: Start, cgroup: Path) -> None:
-    """Card 0 is cut; the whole card beside it has limits."""
+def test_a_gpu_in_mig_mode_has_no_limits(nvml: Start, cgroup: Path) -> None:
+    """GPU 0 is cut; the whole GPU beside it has limits."""
     text = build.machine("a100-mig-2x40").read_text()
     version = next(line for line in text.splitlines() if line.startswith("version"))
     worker = nvml(text=text.replace(version, "version = 615.36.01"))
@@ -145,7 +145,7 @@ def test_a_soft_limit_above_the_hard_one_is_refused(nvml: Start, cgroup: Path) -
     assert in_force(worker, gpu, cgroup) == (0, NO_LIMIT, 0)
 
 
-def test_a_lost_card_answers_nothing(nvml: Start, cgroup: Path) -> None:
+def test_a_lost_gpu_answers_nothing(nvml: Start, cgroup: Path) -> None:
     """As with every call about it."""
     worker = nvml(NEW)
     gpu = worker.gpus()[0]
@@ -201,7 +201,7 @@ def program(tmp_path: Path) -> Callable[..., list[str]]:
 def test_an_allocation_beyond_the_limit_is_out_of_memory(
     program: Callable[..., list[str]],
 ) -> None:
-    """What was allocated before counts, and a cgroup without a limit has the card."""
+    """What was allocated before counts, and a cgroup without a limit has the GPU."""
     limit = "gpu 0 memory_limit 1073741824 2147483648 {cgroup}\n"
     assert program(3000, 1024, 1024, 1, state=limit) == [
         "3000 out of memory",

@@ -17,7 +17,7 @@ PIX, PHB, NODE, SYS = 10, 30, 40, 50
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedGpu:
-    """What a machine must report: cards, their names, MiB, and driver."""
+    """What a machine must report: GPUs, their names, MiB, and driver."""
 
     names: tuple[str, ...]
     memory_mib: tuple[int, ...]
@@ -55,7 +55,7 @@ EXPECTED = {
     ),
 }
 
-# How many NVLinks each pair of cards has.
+# How many NVLinks each pair of GPUs has.
 VOLTA_NVLINKS = {
     **dict.fromkeys([(0, 1), (0, 2), (1, 3), (4, 5), (4, 6), (5, 7), (2, 6), (3, 7)], 1),
     **dict.fromkeys([(0, 3), (1, 2), (2, 3), (4, 7), (5, 6), (6, 7), (0, 4), (1, 5)], 2),
@@ -74,7 +74,7 @@ NVLINKS = {
 
 
 def direct_nvlinks(worker: NvmlProcess, gpus: list[Handle]) -> dict[tuple[int, int], int]:
-    """Count the active links from card to card by following each to its far end's PCI address."""
+    """Count the active links from GPU to GPU by following each to its far end's PCI address."""
     index_of = {
         worker.call("nvmlDeviceGetPciInfo", gpu)["busId"]: index for index, gpu in enumerate(gpus)
     }
@@ -108,7 +108,7 @@ def test_every_machine_has_an_expectation() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_machine_round_trips(nvml: Start, name: str) -> None:
-    """What the description says of cards and driver is what pynvml reports."""
+    """What the description says of GPUs and driver is what pynvml reports."""
     worker = nvml(name)
     gpus = worker.gpus()
     expected = EXPECTED[name]
@@ -121,8 +121,8 @@ def test_machine_round_trips(nvml: Start, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_cards_are_told_apart(nvml: Start, name: str) -> None:
-    """UUID, minor, PCI address and serial differ from card to card, and lead back to their card."""
+def test_gpus_are_told_apart(nvml: Start, name: str) -> None:
+    """UUID, minor, PCI address and serial differ from GPU to GPU, and lead back to their GPU."""
     worker = nvml(name)
     gpus = worker.gpus()
     for lookup, read in (
@@ -144,7 +144,7 @@ def test_cards_are_told_apart(nvml: Start, name: str) -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_links_are_symmetric(nvml: Start, name: str) -> None:
-    """Two cards agree on their PCIe distance, their peer access and the number of their NVLinks."""
+    """Two GPUs agree on their PCIe distance, their peer access and the number of their NVLinks."""
     worker = nvml(name)
     gpus = worker.gpus()
     nvlinks = direct_nvlinks(worker, gpus)
@@ -160,7 +160,7 @@ def test_links_are_symmetric(nvml: Start, name: str) -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_nvlinks_are_those_of_the_machine(nvml: Start, name: str) -> None:
-    """Following every link from card to card finds exactly the pairs and counts of the machine."""
+    """Following every link from GPU to GPU finds exactly the pairs and counts of the machine."""
     worker = nvml(name)
     found = direct_nvlinks(worker, worker.gpus())
     assert {pair: n for pair, n in found.items() if pair[0] < pair[1]} == NVLINKS.get(name, {})
@@ -181,7 +181,7 @@ def test_volta_pcie_levels(nvml: Start) -> None:
 
 @pytest.mark.parametrize("name", ["h100-nvswitch-8x80", "h200-8x141"])
 def test_nvswitch_machine_links_to_switches(nvml: Start, name: str) -> None:
-    """Behind NVSwitches all 18 links of a card end at switches, and any pair has NVLink access."""
+    """Behind NVSwitches all 18 links of a GPU end at switches, and any pair has NVLink access."""
     worker = nvml(name)
     gpus = worker.gpus()
     far = [worker.call("nvmlDeviceGetNvLinkRemotePciInfo", gpus[7], link) for link in range(18)]
@@ -198,7 +198,7 @@ def test_nvswitch_machine_links_to_switches(nvml: Start, name: str) -> None:
 
 
 def test_minor_is_not_the_index(nvml: Start) -> None:
-    """On the mixed machine card 0 is /dev/nvidia1: whoever confuses the two is found out."""
+    """On the mixed machine GPU 0 is /dev/nvidia1: whoever confuses the two is found out."""
     worker = nvml("mixed-t4-a100")
     gpus = worker.gpus()
     assert [worker.call("nvmlDeviceGetIndex", gpu) for gpu in gpus] == [0, 1]

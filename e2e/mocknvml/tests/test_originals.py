@@ -115,7 +115,7 @@ def loaded(
     assert found.nvmlShutdown() == 0
 
 
-def card(loaded: ctypes.CDLL, index: int) -> ctypes.c_void_p:
+def make_gpu(loaded: ctypes.CDLL, index: int) -> ctypes.c_void_p:
     handle = ctypes.c_void_p()
     assert loaded.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)) == 0
     return handle
@@ -143,20 +143,20 @@ def test_processes_of_the_first_version_are_the_same(loaded: tuple[ctypes.CDLL, 
     count, infos = ctypes.c_uint(1), (FirstProcess * 4)()
     call = mock.nvmlDeviceGetComputeRunningProcesses
     insufficient = 7
-    assert call(card(mock, 0), ctypes.byref(count), infos) == insufficient
+    assert call(make_gpu(mock, 0), ctypes.byref(count), infos) == insufficient
     assert count.value == 2
     count.value = 4
-    assert call(card(mock, 0), ctypes.byref(count), infos) == 0
+    assert call(make_gpu(mock, 0), ctypes.byref(count), infos) == 0
     found = [(each.pid, each.memory // MIB) for each in infos[: count.value]]
     assert found == [(21034, 3743), (21877, 2201)]
 
 
 def test_an_event_of_the_first_version_is_the_same(loaded: tuple[ctypes.CDLL, Path]) -> None:
-    """The original plugin waits in the first layout for the XID errors of its cards."""
+    """The original plugin waits in the first layout for the XID errors of its GPUs."""
     mock, state = loaded
     events, event = ctypes.c_void_p(), FirstEvent()
     assert mock.nvmlEventSetCreate(ctypes.byref(events)) == 0
-    first = card(mock, 0)
+    first = make_gpu(mock, 0)
     assert mock.nvmlDeviceRegisterEvents(first, ctypes.c_ulonglong(XID), events) == 0
     state.write_text("xid 79 gpu 0\n")
     assert mock.nvmlEventSetWait(events, ctypes.byref(event), 30_000) == 0

@@ -29,9 +29,10 @@ millionths() {
 }
 
 # seen_memory: MiB of the GPU as a program here sees it. Under a memory limit of the driver this may
-# be the limit and not the GPU; a large number where nothing limits or nobody can be asked.
+# be the limit and not the GPU; a large number where nothing limits or nobody can be asked. A pod
+# whose limit is above its share has GPUSHARE_MAY_BURST, from the chart, and not the plugin's limit.
 seen_memory() {
-  if [ -z "${NVIDIA_GPU_MEMORY_LIMIT-}" ]; then
+  if [ -z "${NVIDIA_GPU_MEMORY_LIMIT-}${GPUSHARE_MAY_BURST-}" ]; then
     echo 9000000000000000000
   else
     python3 -c '
@@ -47,12 +48,12 @@ print(size.value >> 20)' 2>/dev/null || echo 9000000000000000000
 server=$1 rule=$2 context=$3 processes=$4 prefix=$5
 shift 5
 
-eval "container=\${${prefix}_GPU_MEM_CONTAINER-} card=\${${prefix}_GPU_MEM_DEV-}"
+eval "container=\${${prefix}_GPU_MEM_CONTAINER-} gpu_units=\${${prefix}_GPU_MEM_DEV-}"
 eval "indexes=\${${prefix}_GPU_MEM_IDX-0}"
 is_number "$container" ||
   refuse "${prefix}_GPU_MEM_CONTAINER is '$container': no device plugin has allocated a share of a GPU"
-is_number "$card" ||
-  refuse "${prefix}_GPU_MEM_DEV is '$card': no device plugin has allocated a share of a GPU"
+is_number "$gpu_units" ||
+  refuse "${prefix}_GPU_MEM_DEV is '$gpu_units': no device plugin has allocated a share of a GPU"
 case $indexes in
   '' | *[!0-9,]* | ,* | *, | *,,*)
     refuse "${prefix}_GPU_MEM_IDX is '$indexes': the device plugin allocated no GPU" ;;
@@ -64,13 +65,13 @@ if [ -n "${CUDA_MPS_PIPE_DIRECTORY-}" ] && [ -n "${GPUSHARE_OWN_SHM-}" ]; then
     'daemon from this server: leave sharedMemory (--share-memory) out'
 fi
 
-cards=1 rest=$indexes
+gpus=1 rest=$indexes
 while [ "$rest" != "${rest#*,}" ]; do
-  rest=${rest#*,} cards=$((cards + 1))
+  rest=${rest#*,} gpus=$((gpus + 1))
 done
-units=$((container / cards))
-if [ "$units" -lt 1 ] || [ "$units" -gt "$card" ]; then
-  refuse "$container units cannot be on $cards GPUs of $card units each"
+units=$((container / gpus))
+if [ "$units" -lt 1 ] || [ "$units" -gt "$gpu_units" ]; then
+  refuse "$container units cannot be on $gpus GPUs of $gpu_units units each"
 fi
 
 limit=${GPUSHARE_MEM_LIMIT_MIB-}
@@ -82,8 +83,8 @@ if [ -n "$limit" ]; then
 fi
 
 if [ "$rule" = quotient ]; then
-  fraction=$(awk "BEGIN { printf \"%.2f\", $units / $card }") || refuse 'this image has no awk'
-  [ "$fraction" != 0.00 ] || fraction=$(millionths $((units * 1000000 / card)))
+  fraction=$(awk "BEGIN { printf \"%.2f\", $units / $gpu_units }") || refuse 'this image has no awk'
+  [ "$fraction" != 0.00 ] || fraction=$(millionths $((units * 1000000 / gpu_units)))
 else
   share=$((units * unit))
   room=$((share / processes - context))
@@ -91,13 +92,13 @@ else
     refuse "a share of $share MiB is too small for a model: each of $processes processes" \
       "needs $context MiB for its CUDA context"
   # A GPU of N units may be all but one unit larger; its real size must not lift the limit.
-  whole=$(((card + 1) * unit))
+  whole=$(((gpu_units + 1) * unit))
   seen=$(seen_memory)
   is_number "$seen" || seen=9000000000000000000
   if [ "$seen" -lt "$whole" ] && [ "$seen" -ge "$room" ]; then whole=$((seen + 1)); fi
   fraction=$(millionths $((room * 1000000 / whole)))
 fi
-echo "gpushare: $container of $card units on GPU $indexes: fraction $fraction" >&2
+echo "gpushare: $container of $gpu_units units on GPU $indexes: fraction $fraction" >&2
 
 # PyTorch reads a limit from its environment since 2.10; older ones end on options unknown to them.
 # It reads the first of two variables that is set, so the limit joins each that the user has set.

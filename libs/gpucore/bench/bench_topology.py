@@ -19,16 +19,16 @@ from gpucore.topology.links import score_of
 from gpucore.topology.machines import DGX1_VOLTA, DGX2
 from gpucore.topology.partition import Partitions
 
-CARDS = 16
-ALL = (1 << CARDS) - 1
+GPUS = 16
+ALL = (1 << GPUS) - 1
 LIMITS = {"tables": 1.0, "tables without equal GPUs": 2.0, "answer": 1e-3}
 KINDS = (10, 20, 30, 40, 50, 110, 150, 210, 230, 610)
 
 
 def square(score: Callable[[int, int], int]) -> Scores:
     """Pair scores of a machine from a rule for a lower and a higher GPU."""
-    cards = range(CARDS)
-    return tuple(tuple(0 if a == b else score(min(a, b), max(a, b)) for b in cards) for a in cards)
+    gpus = range(GPUS)
+    return tuple(tuple(0 if a == b else score(min(a, b), max(a, b)) for b in gpus) for a in gpus)
 
 
 def tree(a: int, b: int) -> int:
@@ -41,7 +41,7 @@ def tree(a: int, b: int) -> int:
 def drawn(seed: int) -> Scores:
     """Links at random from :data:`KINDS`."""
     chance = random.Random(seed)
-    scores = {(a, b): chance.choice(KINDS) for a in range(CARDS) for b in range(a + 1, CARDS)}
+    scores = {(a, b): chance.choice(KINDS) for a in range(GPUS) for b in range(a + 1, GPUS)}
     return square(lambda a, b: scores[a, b])
 
 
@@ -52,7 +52,7 @@ def failed(scores: Scores, a: int, b: int, score: int) -> Scores:
 
 def shuffled(scores: Scores) -> Scores:
     """The same machine with its GPUs numbered at random."""
-    names = random.Random(3).sample(range(CARDS), CARDS)
+    names = random.Random(3).sample(range(GPUS), GPUS)
     return square(lambda low, high: scores[names[low]][names[high]])
 
 
@@ -88,9 +88,9 @@ MACHINES: dict[str, Scores] = {
 
 def complete(scores: Scores) -> tuple[Partitions, float]:
     """The tables for groups of all sizes, and the longest time between two pauses."""
-    tables, longest = Partitions(scores, (-1,) * CARDS), 0.0
+    tables, longest = Partitions(scores, (-1,) * GPUS), 0.0
     began = time.thread_time()
-    for _ in tables.prepare(range(1, CARDS + 1)):
+    for _ in tables.prepare(range(1, GPUS + 1)):
         longest, began = max(longest, time.thread_time() - began), time.thread_time()
     return tables, longest
 
@@ -98,9 +98,9 @@ def complete(scores: Scores) -> tuple[Partitions, float]:
 def free_sets(size: int) -> list[int]:
     """All GPUs, all but one, and forty random sets of free GPUs that hold at least one group."""
     chance = random.Random(size)
-    drawn_sets = [chance.sample(range(CARDS), chance.randint(size, CARDS)) for _ in range(40)]
-    almost = [ALL ^ 1 << chance.randrange(CARDS)] if size < CARDS else []
-    return [ALL, *almost, *(sum(1 << card for card in cards) for cards in drawn_sets)]
+    drawn_sets = [chance.sample(range(GPUS), chance.randint(size, GPUS)) for _ in range(40)]
+    almost = [ALL ^ 1 << chance.randrange(GPUS)] if size < GPUS else []
+    return [ALL, *almost, *(sum(1 << gpu for gpu in gpus) for gpus in drawn_sets)]
 
 
 def seconds(answer: Callable[[int, int, int], int], size: int, free: int, require: int) -> float:
@@ -133,7 +133,7 @@ def test_worst_answer(machine: str) -> None:
     found = {
         (policy, size, bin(free), require): seconds(getattr(tables, policy), size, free, require)
         for policy in ("best_effort", "bandwidth")
-        for size in range(1, CARDS + 1)
+        for size in range(1, GPUS + 1)
         for free in free_sets(size)
         for require in (0, free & -free)
     }

@@ -56,7 +56,7 @@ def test_defragment(benchmark: BenchmarkFixture, fleet: Ledger) -> None:
     pod_requests = {
         uid: share(8) for node_info in node_infos.values() for uid in node_info.allocations
     }
-    plan = benchmark.pedantic(defragment, (node_infos, pod_requests, Goal(cards=8)), rounds=5)
+    plan = benchmark.pedantic(defragment, (node_infos, pod_requests, Goal(gpus=8)), rounds=5)
     assert plan is not None
     assert plan.moves
     assert benchmark.stats.stats.median < LIMITS["defrag"]

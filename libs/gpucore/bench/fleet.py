@@ -14,7 +14,7 @@ from gpucore.wire.lists import decode_nodes, decode_pods
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.nodes import encode_inventory
 
-NODES, CARDS, UNITS, PODS, PAGE = 5_000, 8, 80, 50_000, 500
+NODES, GPUS, UNITS, PODS, PAGE = 5_000, 8, 80, 50_000, 500
 MANAGED = [{"manager": "kubelet", "fieldsV1": {f"f:field-{i}": {} for i in range(40)}}]
 """What the API server carries along and nobody here reads."""
 
@@ -29,7 +29,7 @@ def _inventory(node: int) -> Inventory:
             "H100",
             81_559,
         )
-        for i in range(CARDS)
+        for i in range(GPUS)
     )
     return Inventory(gpus=gpus, unit=GIB, driver="550.54.15")
 
@@ -40,8 +40,8 @@ def node_object(number: int) -> dict[str, Any]:
     capacity = {
         "cpu": "128",
         "memory": "2113560000Ki",
-        names.gpu_mem: str(CARDS * UNITS),
-        names.gpu_count: str(CARDS),
+        names.gpu_mem: str(GPUS * UNITS),
+        names.gpu_count: str(GPUS),
     }
     return {
         "metadata": {
@@ -64,14 +64,14 @@ def node_object(number: int) -> dict[str, Any]:
 
 def pod_object(number: int, chance: random.Random) -> dict[str, Any]:
     """One running pod with a share of one GPU."""
-    names, mem, card = DEFAULT_NAMES, chance.choice((2, 4, 8, 16)), chance.randrange(CARDS)
+    names, mem, gpu = DEFAULT_NAMES, chance.choice((2, 4, 8, 16)), chance.randrange(GPUS)
     texts = {
-        names.mem_idx: str(card),
+        names.mem_idx: str(gpu),
         names.mem_dev: str(UNITS),
         names.mem_pod: str(mem),
         names.mem_assigned: "true",
         names.mem_assume_time: "1700000000000000000",
-        wire_names.V2_ALLOCATION: f'{{"0":{{"{card}":{mem}}}}}',
+        wire_names.V2_ALLOCATION: f'{{"0":{{"{gpu}":{mem}}}}}',
         wire_names.V2_ASSIGNED: "true",
         wire_names.V2_ASSUME_TIME: "1700000000000000000",
         wire_names.UNIT: "GiB",

@@ -16,7 +16,7 @@ from gpucore.wire.pods import Container, Pod, annotations_of, pod_request_of
 NAMES = DEFAULT_NAMES
 
 
-def cards(*units: int, unit: MemoryUnit | None = GIB) -> Inventory:
+def make_gpus(*units: int, unit: MemoryUnit | None = GIB) -> Inventory:
     """GPUs of these sizes."""
     gpus = tuple(Gpu(GpuIndex(i), GpuUuid(f"GPU-{i}"), size) for i, size in enumerate(units))
     return Inventory(gpus=gpus, unit=unit)
@@ -124,4 +124,4 @@ def used(book: Ledger, name: str) -> list[int]:
     """Units held on each GPU of a node."""
     node_info = book.node(NodeName(name))
     assert node_info is not None
-    return [card.used for card in node_info.devices.values()]
+    return [gpu.used for gpu in node_info.devices.values()]

@@ -93,13 +93,13 @@ class CheckedLedger(RuleBasedStateMachine):
                 for i in (*c.placement.mem, *c.placement.core, *c.placement.group)
             }
             assert set(node_info.devices) == indexes | held
-            for index, card in node_info.devices.items():
+            for index, device in node_info.devices.items():
                 units = sum(_in(c.placement.mem.get(index, 0), c.unit, unit) for c in allocations)
-                assert card.used == units
-                assert card.core_used == sum(c.placement.core.get(index, 0) for c in allocations)
+                assert device.used == units
+                assert device.core_used == sum(c.placement.core.get(index, 0) for c in allocations)
                 whole = any(index in c.placement.group for c in allocations)
-                alone = any(c.exclusive and index in _cards_of(c) for c in allocations)
-                assert card.free == (0 if whole or alone else max(card.total - units, 0))
+                alone = any(c.exclusive and index in _gpus_of(c) for c in allocations)
+                assert device.free == (0 if whole or alone else max(device.total - units, 0))
             assert node_info.pending == sum(_in(c.pending, c.unit, unit) for c in allocations)
             assert node_info.pending_gpus == sum(c.pending_gpus for c in allocations)
 
@@ -118,9 +118,9 @@ class CheckedLedger(RuleBasedStateMachine):
             node_info = self.book.nodes()[name]
             self._fitting[name] = [fit(node_info, wanted) is None for wanted in DEMANDS]
         if changed or gone:
-            self._aggregates_agree_with_the_cards()
+            self._aggregates_agree_with_the_gpus()
 
-    def _aggregates_agree_with_the_cards(self) -> None:
+    def _aggregates_agree_with_the_gpus(self) -> None:
         """The quick filter says the same as looking at every GPU."""
         names = [*NODE_NAMES, NodeName("unknown")]
         for each, wanted in enumerate(DEMANDS):
@@ -158,7 +158,7 @@ class CheckedLedger(RuleBasedStateMachine):
         self._restarted = told, books
 
 
-def _cards_of(allocation: Allocation) -> set[GpuIndex]:
+def _gpus_of(allocation: Allocation) -> set[GpuIndex]:
     place = allocation.placement
     return {*place.mem, *place.core, *place.group}
 

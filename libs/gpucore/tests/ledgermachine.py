@@ -8,7 +8,7 @@ equal sums that are worked out from scratch.
 from collections.abc import Callable
 
 import msgspec
-from corebuilders import NAMES, bound, cards, legacy_node, pod, pod_request, share_node
+from corebuilders import NAMES, bound, legacy_node, make_gpus, pod, pod_request, share_node
 from corebuilders import ledger as built
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
@@ -33,7 +33,7 @@ class LedgerMachine(CheckedLedger):
 
     def __init__(self, make: Callable[..., Ledger] = Ledger) -> None:
         super().__init__(make)
-        self._tell_node(share_node(NODE_NAMES[0], cards(6, 6, 4), whole=True), heard=True)
+        self._tell_node(share_node(NODE_NAMES[0], make_gpus(6, 6, 4), whole=True), heard=True)
         self._tell_node(legacy_node(NODE_NAMES[1], 14, 2), heard=True)
         for name, mem in (("a", 2), ("b", 4), ("c", 1)):
             self._create(pod(name, mem), heard=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
-from corebuilders import NAMES, bound, cards, pod, pod_request, share_node
+from corebuilders import NAMES, bound, make_gpus, pod, pod_request, share_node
 from modelstate import Object, Spot, View, World
 
 from gpucore.accounting.ledger import Ledger
@@ -34,7 +34,7 @@ class Decider:
 
     def __init__(self, world: World, make: Callable[..., Ledger] = Ledger) -> None:
         self._make = make
-        self._inventories = {name: cards(*sizes) for name, sizes in world.nodes.items()}
+        self._inventories = {name: make_gpus(*sizes) for name, sizes in world.nodes.items()}
         self._nodes: list[Node] = [share_node(n, inv) for n, inv in self._inventories.items()]
         self._names = [NodeName(name) for name in world.nodes]
         self._known: dict[Belief, tuple[Option, ...]] = {}
@@ -67,9 +67,9 @@ class Decider:
         if known is None:
             book = self.ledger(belief)
             known = self._counted[belief] = {
-                Spot(name, index): card.used
+                Spot(name, index): gpu.used
                 for name, node_info in book.nodes().items()
-                for index, card in node_info.devices.items()
+                for index, gpu in node_info.devices.items()
             }
         return known
 
@@ -109,5 +109,5 @@ class Decider:
 
 
 def _placement(asked: Pod, size: int, spot: Spot) -> Placement:
-    units = {GpuIndex(spot.card): size}
+    units = {GpuIndex(spot.gpu): size}
     return Placement(NodeName(spot.node), units, {}, {0: units})

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from modeldecisions import Decider
-from modelstate import UNBOUND_CARD, Column, Object, Spot, State, View, World
+from modelstate import UNBOUND_GPU, Column, Object, Spot, State, View, World
 from modelsteps import Defects, Steps
 
 from gpucore.accounting.ledger import Ledger
@@ -68,9 +68,9 @@ def explore(
 
 def _check(world: World, state: State, *, sole: bool) -> None:
     for node, sizes in world.nodes.items():
-        for card in range(len(sizes)):
-            if world.room(state, Spot(node, card)) < 0:
-                raise ViolationError(f"GPU {card} of {node} is over-committed: {state}")
+        for gpu in range(len(sizes)):
+            if world.room(state, Spot(node, gpu)) < 0:
+                raise ViolationError(f"GPU {gpu} of {node} is over-committed: {state}")
         planned = sum(c.size for c in state if _counts(c.api) and _node(c.api) == node)
         if sole and planned > sum(sizes):
             raise ViolationError(f"more than node {node} has is planned for it: {state}")
@@ -123,8 +123,8 @@ def _all_is_well(truth: Decider, state: State) -> bool:
             continue
         if api.spot is None:
             continue
-        held = api.phase == "live" and column.held == api.spot.card and api.assigned
-        if not held or column.held == UNBOUND_CARD:
+        held = api.phase == "live" and column.held == api.spot.gpu and api.assigned
+        if not held or column.held == UNBOUND_GPU:
             return False
     belief = tuple((c.size, View((c.api,) if c.api.spot else ())) for c in state)
     return not truth.options(belief)

@@ -7,14 +7,14 @@ pods are one state. Processes keep nothing but what is here: that is what a cras
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-UNBOUND_CARD: Final = -1
+UNBOUND_GPU: Final = -1
 
 
 class Spot(NamedTuple):
     """A GPU of a node."""
 
     node: str
-    card: int
+    gpu: int
 
 
 class Object(NamedTuple):
@@ -55,7 +55,7 @@ class Column(NamedTuple):
     """Everything about one pod.
 
     Attributes:
-        held: GPU in the checkpoint of its node's kubelet; ``UNBOUND_CARD`` if none.
+        held: GPU in the checkpoint of its node's kubelet; ``UNBOUND_GPU`` if none.
         views: one a scheduler.
     """
 
@@ -86,13 +86,13 @@ class World(NamedTuple):
     def start(self) -> State:
         """Nothing is bound and nobody has seen anything."""
         views = (View(),) * self.schedulers
-        return canonical(Column(size, Object(), UNBOUND_CARD, views) for size in self.pods)
+        return canonical(Column(size, Object(), UNBOUND_GPU, views) for size in self.pods)
 
     def room(self, state: State, spot: Spot) -> int:
         """Units left on a GPU by the checkpoint of its kubelet, which cannot be argued with."""
         used = sum(c.size for c in state if c.held >= 0 and c.api.spot
                    and (c.api.spot.node, c.held) == spot)  # fmt: skip
-        return self.nodes[spot.node][spot.card] - used
+        return self.nodes[spot.node][spot.gpu] - used
 
 
 class _Columns:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from modeldecisions import Belief, Decider
-from modelstate import UNBOUND_CARD, Column, Object, Spot, State, View, World, canonical
+from modelstate import UNBOUND_GPU, Column, Object, Spot, State, View, World, canonical
 
 
 class Defects(NamedTuple):
@@ -91,10 +91,10 @@ class Steps:
         if spot is None:
             return
         if phase == "terminating":
-            yield column._replace(api=Object(spot, column.api.assigned, "gone"), held=UNBOUND_CARD)
-        elif phase == "live" and column.held == UNBOUND_CARD:
+            yield column._replace(api=Object(spot, column.api.assigned, "gone"), held=UNBOUND_GPU)
+        elif phase == "live" and column.held == UNBOUND_GPU:
             yield from self._admitted(state, column, spot)
-        if column.held != UNBOUND_CARD and not self._defects.no_reconcile:
+        if column.held != UNBOUND_GPU and not self._defects.no_reconcile:
             truth = Spot(spot.node, column.held)
             if (spot, column.api.assigned) != (truth, True):
                 yield column._replace(api=Object(truth, True, phase))
@@ -105,18 +105,18 @@ class Steps:
             c.api.spot
             for c in state
             if c.api.spot and c.api.spot.node == spot.node and c.size == column.size
-            and c.held == UNBOUND_CARD and c.api.phase == "live"
+            and c.held == UNBOUND_GPU and c.api.phase == "live"
         }  # fmt: skip
         for plan in planned:
-            card = plan if self._defects.no_arbiter else self._best(state, column.size, plan)
-            if card is None:
+            gpu = plan if self._defects.no_arbiter else self._best(state, column.size, plan)
+            if gpu is None:
                 yield column._replace(api=Object(spot, column.api.assigned, "failed"))
             else:
-                yield column._replace(held=card.card)
+                yield column._replace(held=gpu.gpu)
 
     def _best(self, state: State, size: int, plan: Spot) -> Spot | None:
         """The planned GPU, else the fullest other that has room by the checkpoint."""
-        spots = [Spot(plan.node, card) for card in range(len(self._world.nodes[plan.node]))]
+        spots = [Spot(plan.node, gpu) for gpu in range(len(self._world.nodes[plan.node]))]
         fitting = [spot for spot in spots if self._world.room(state, spot) >= size]
         if plan in fitting:
             return plan
@@ -131,7 +131,7 @@ class Steps:
         if api.phase == "failed" and all(
             view.seen[-1:] == View().after(api).seen for view in column.views
         ):
-            yield Column(column.size, Object(), UNBOUND_CARD, (View(),) * len(column.views))
+            yield Column(column.size, Object(), UNBOUND_GPU, (View(),) * len(column.views))
 
 
 def _belief(state: State, scheduler: int) -> Belief:

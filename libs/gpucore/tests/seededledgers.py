@@ -66,7 +66,7 @@ class EarlyRelease(Ledger):
         super().pod_changed(pod)
 
 
-class UnsignedCard(DeviceInfo):
+class UnsignedGpu(DeviceInfo):
     """Free units are an unsigned number that wraps."""
 
     __slots__ = ()
@@ -80,8 +80,8 @@ class Underflow(Ledger):
     """An over-full GPU looks almost infinitely free."""
 
     def _note(self, node_info: NodeInfo) -> None:
-        for card in node_info.devices.values():
-            card.__class__ = UnsignedCard
+        for gpu in node_info.devices.values():
+            gpu.__class__ = UnsignedGpu
         node_info._reckon()
         super()._note(node_info)
 
@@ -126,7 +126,7 @@ class NameKeyed(Ledger):
                 self._release(other)
 
 
-class GullibleCard(DeviceInfo):
+class GullibleGpu(DeviceInfo):
     """What a GPU holds beyond its size is nobody's business."""
 
     __slots__ = ()
@@ -140,8 +140,8 @@ class Gullible(Ledger):
     """While two pods that swapped GPUs are being corrected, a taken GPU looks free."""
 
     def _note(self, node_info: NodeInfo) -> None:
-        for card in node_info.devices.values():
-            card.__class__ = GullibleCard
+        for gpu in node_info.devices.values():
+            gpu.__class__ = GullibleGpu
         node_info._reckon()
         super()._note(node_info)
 

@@ -1,7 +1,7 @@
 """The cases of section 11.4: what adopters of the original contract test."""
 
 import msgspec
-from corebuilders import NAMES, cards, ledger, limits, on_node, pod, pod_request, share_node
+from corebuilders import NAMES, ledger, limits, make_gpus, on_node, pod, pod_request, share_node
 
 from gpucore.model import Placement
 from gpucore.scheduling.device_fit import device_fit_error
@@ -25,12 +25,12 @@ def test_a_request_over_both_sides_never_makes_idle_negative() -> None:
     """Held over a GPU's size in memory and compute, free stays 0 and the GPU is reported."""
     names = {NAMES.mem_idx: "0"}
     things = [pod(f"p{i}", 8, core=80, node="n", annotations=names) for i in range(3)]
-    book = ledger(share_node("n", cards(15)), *things)
+    book = ledger(share_node("n", make_gpus(15)), *things)
     node_info = book.node(NodeName("n"))
     assert node_info is not None
-    card = node_info.devices[GpuIndex(0)]
-    assert (card.used, card.core_used) == (24, 240)
-    assert (card.free, card.core_free) == (0, 0)
+    device = node_info.devices[GpuIndex(0)]
+    assert (device.used, device.core_used) == (24, 240)
+    assert (device.free, device.core_free) == (0, 0)
     assert node_info.overfull == (0,)
     assert node_info.max_allocatable_memory == 0
 
@@ -38,7 +38,7 @@ def test_a_request_over_both_sides_never_makes_idle_negative() -> None:
 def test_release_gives_back_what_the_annotations_said() -> None:
     """Once the pod is gone nothing of its annotations is left in the books."""
     held = pod("p", 8, node="n", annotations={NAMES.mem_idx: "0"})
-    book = ledger(share_node("n", cards(15)), held)
+    book = ledger(share_node("n", make_gpus(15)), held)
     book.pod_gone(held.uid)
     node_info = book.node(NodeName("n"))
     assert node_info is not None
@@ -46,7 +46,7 @@ def test_release_gives_back_what_the_annotations_said() -> None:
     assert node_info.devices[GpuIndex(0)].free == 15
 
 
-def test_candidates_of_a_single_card_share() -> None:
+def test_candidates_of_a_single_gpu_share() -> None:
     """With {0: 10, 1: 4, 2: 5, 5: 9, 7: 0} free and 6 asked only GPUs 0 and 5 are candidates."""
     free = {0: 10, 1: 4, 2: 5, 5: 9, 7: 0}
     things = [
@@ -54,14 +54,14 @@ def test_candidates_of_a_single_card_share() -> None:
         for i in range(8)
         if (left := free.get(i, 0)) < 10
     ]
-    book = ledger(share_node("n", cards(*[10] * 8)), *things)
+    book = ledger(share_node("n", make_gpus(*[10] * 8)), *things)
     node_info = book.node(NodeName("n"))
     assert node_info is not None
     asked = pod("p", 6)
     candidates = [
         index
-        for index, card in node_info.devices.items()
-        if device_fit_error(card, pod_request(asked)) is None
+        for index, gpu in node_info.devices.items()
+        if device_fit_error(gpu, pod_request(asked)) is None
     ]
     assert candidates == [0, 5]
     placement = on_node(book, "n", asked)

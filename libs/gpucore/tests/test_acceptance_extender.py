@@ -6,9 +6,9 @@ from corebuilders import (
     NAMES,
     assumed,
     bound,
-    cards,
     ledger,
     legacy_node,
+    make_gpus,
     on_node,
     pod,
     pod_request,
@@ -29,7 +29,7 @@ LEGACY = "Insufficient GPU Memory in one device"
 
 def filled(name: str, total: int, *free: int) -> list[Node | object]:
     """A node in MiB whose GPUs have so much free, and the pods that hold the rest."""
-    inventory = cards(*[total] * len(free), unit=MIB)
+    inventory = make_gpus(*[total] * len(free), unit=MIB)
     things: list[Node | object] = [share_node(name, inventory)]
     for index, left in enumerate(free):
         if left < total:
@@ -40,7 +40,7 @@ def filled(name: str, total: int, *free: int) -> list[Node | object]:
     return things
 
 
-def test_a1_best_fit_takes_the_card_that_is_left_fullest() -> None:
+def test_a1_best_fit_takes_the_gpu_that_is_left_fullest() -> None:
     """A1: with 12207, 8138, 4069 and 16276 MiB free, 8138 go to GPU 1."""
     book = ledger(*filled("n", 16276, 12207, 8138, 4069, 16276))
     placement = on_node(book, "n", pod("p", 8138))
@@ -48,7 +48,7 @@ def test_a1_best_fit_takes_the_card_that_is_left_fullest() -> None:
     assert placement.mem == {1: 8138}
 
 
-def test_a2_free_memory_must_be_on_one_card() -> None:
+def test_a2_free_memory_must_be_on_one_gpu() -> None:
     """A2: of N1 (4069 free), N2 (4069 + 4069) and N3 (8138 on GPU 0) only N3 takes 8138."""
     things = [
         *filled("N1", 16276, 4069, 0),
@@ -62,7 +62,7 @@ def test_a2_free_memory_must_be_on_one_card() -> None:
     assert all(sentence(refused[name]).startswith(LEGACY) for name in refused)
 
 
-def test_a3_small_shares_fill_the_first_card() -> None:
+def test_a3_small_shares_fill_the_first_gpu() -> None:
     """A3: three pods of 2 on two GPUs of 15 all sit on GPU 0."""
     book = ledger(legacy_node("n", 30, 2))
     seen = []
@@ -74,7 +74,7 @@ def test_a3_small_shares_fill_the_first_card() -> None:
 
 def test_a4_an_amount_in_the_wrong_unit_is_refused_with_a_hint() -> None:
     """A4: 16276 on a node in GiB never fits; the sentence says what MiB would be."""
-    book = ledger(share_node("n", cards(16, 15)))
+    book = ledger(share_node("n", make_gpus(16, 15)))
     refusal = on_node(book, "n", pod("p", 16276))
     assert isinstance(refusal, FitError)
     assert refusal.code is Code.TOO_LARGE
@@ -105,7 +105,7 @@ def test_a6_the_sequence_of_the_reference() -> None:
         asked = pod(str(number), units)
         placement = on_node(book, "n", asked)
         if isinstance(placement, FitError):
-            free = [(card.free, card.total) for card in placement.cards]
+            free = [(gpu.free, gpu.total) for gpu in placement.gpus]
             assert free == [(6, 15), (7, 15)]
             placed.append(None)
             continue
@@ -176,14 +176,14 @@ def test_a13_a_finished_job_gives_its_memory_back(phase: str) -> None:
     book = ledger(node)
     asked = pod("job", 2)
     allocation = assumed(book, "n", asked)
-    running = bound(asked, allocation.placement, cards(15))
+    running = bound(asked, allocation.placement, make_gpus(15))
     book.pod_changed(running)
     assert used(book, "n") == [2]
     book.pod_changed(msgspec.structs.replace(running, phase=phase))
     assert used(book, "n") == [0]
 
 
-def test_a14_cards_of_the_config_map_are_not_used() -> None:
+def test_a14_gpus_of_the_config_map_are_not_used() -> None:
     """A14: with ``0,2`` unhealthy of four GPUs only 1 and 3 are chosen."""
     book = ledger(legacy_node("n", 60, 4))
     book.unhealthy_changed(NodeName("n"), unhealthy_indexes("0,2"))
@@ -194,7 +194,7 @@ def test_a14_cards_of_the_config_map_are_not_used() -> None:
     assert chosen == [1, 3]
     refusal = on_node(book, "n", pod("c", 10))
     assert isinstance(refusal, FitError)
-    assert [card.code for card in refusal.cards] == [
+    assert [gpu.code for gpu in refusal.gpus] == [
         Code.UNHEALTHY,
         Code.INSUFFICIENT_MEMORY,
         Code.UNHEALTHY,
@@ -210,7 +210,7 @@ def test_a15_a_restart_finds_the_same_books() -> None:
     for name, units in (("a", 3), ("b", 14), ("c", 5)):
         asked = pod(name, units)
         allocation = assumed(lived, "n", asked)
-        pods.append(bound(asked, allocation.placement, cards(15, 15), assigned=True))
+        pods.append(bound(asked, allocation.placement, make_gpus(15, 15), assigned=True))
         lived.pod_changed(pods[-1])
     restarted = Ledger(NAMES)
     restarted.relist_nodes([node])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from corebuilders import NAMES, cards, pod, share_node
+from corebuilders import NAMES, make_gpus, pod, share_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +22,7 @@ STEPS = ("reserve", "bind", "finish", "release", "delete", "relist")
 
 def node(name: NodeName, **allocatable: str) -> Node:
     """A ready node."""
-    item = share_node(name, cards(16))
+    item = share_node(name, make_gpus(16))
     offered = {**item.allocatable, **allocatable}
     return msgspec.structs.replace(item, ready=True, allocatable=offered)
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from corebuilders import cards, ledger, share_node
+from corebuilders import ledger, make_gpus, share_node
 
 from gpucore.kubescheduler.candidates import Candidates
 from gpucore.kubescheduler.cluster_policy import ClusterPolicy
@@ -23,7 +23,7 @@ SHARE = PodRequest((ContainerRequest(4),), mem=4)
 def answer(nodes: int, policy: ClusterPolicy = ClusterPolicy(), **of_pod: object) -> Answer:  # noqa: B008 - frozen
     """What becomes of one pod on so many empty nodes."""
     names = [NodeName(f"n{number:03}") for number in range(nodes)]
-    book = ledger(*(share_node(name, cards(8)) for name in names))
+    book = ledger(*(share_node(name, make_gpus(8)) for name in names))
     cluster = Candidates(book.nodes(), {name: CandidateNode(name) for name in names})
     (found,) = complete(answers(cluster, [WhatIfPod("p", SHARE, **of_pod)], policy))
     return found

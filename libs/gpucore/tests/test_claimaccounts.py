@@ -79,7 +79,7 @@ def test_a_slice_gives_the_gpus_and_a_claim_holds_its_share(
     accounts.claim_changed(claim("c", "gpu-0", "7Gi", pod="p"))
     info = node(ledger)
     assert (str(info.unit), info.total_units, info.used_units) == ("GiB", 54, 7)
-    assert [card.healthy for card in info.devices.values()] == [True, False]
+    assert [gpu.healthy for gpu in info.devices.values()] == [True, False]
     assert info.allocations[PodUid("c")].state is AllocationState.CONFIRMED
     assert info.allocations[PodUid("c")].users == ((PodUid("u-p"), "p"),)
     assert info.max_allocatable_memory == -1, "the extender gives no share of such a node"
@@ -126,7 +126,7 @@ def test_exclusive_gpus_of_an_extended_resource_count_once(
     accounts.slice_changed(offer(15))
     accounts.claim_changed(claim("c", "gpu-0", pod="p"))
     info = node(ledger)
-    assert (info.pending_gpus, [card.taken for card in info.devices.values()]) == (0, [True])
+    assert (info.pending_gpus, [device.taken for device in info.devices.values()]) == (0, [True])
     ledger.pod_gone(PodUid("u-p"))
     assert node(ledger).pending_gpus == 0
 
@@ -167,8 +167,8 @@ def test_any_history_ends_as_a_list_does(
     listed.relist_slices([offer(15, 15, 15)])
     fresh.node_changed(Node(N1))
     assert dict(node(ledger).allocations) == dict(node(fresh).allocations)
-    assert [card.used for card in node(ledger).devices.values()] == [
-        card.used for card in node(fresh).devices.values()
+    assert [gpu.used for gpu in node(ledger).devices.values()] == [
+        gpu.used for gpu in node(fresh).devices.values()
     ]
 
 
@@ -177,10 +177,10 @@ def test_a_claim_follows_its_gpu_to_another_index(ledger: Ledger, accounts: Clai
     accounts.claim_changed(claim("c", "gpu-1", "7Gi"))
     assert node(ledger).pending == 7 * 1024
     accounts.slice_changed(offer(15, 15))
-    assert [card.used for card in node(ledger).devices.values()] == [0, 7]
+    assert [gpu.used for gpu in node(ledger).devices.values()] == [0, 7]
     swapped = tuple(
         msgspec.structs.replace(each, index=1 - each.index) for each in offer(15, 15).devices
     )
     accounts.slice_changed(msgspec.structs.replace(offer(15, 15), devices=swapped))
-    assert [card.used for card in node(ledger).devices.values()] == [7, 0]
+    assert [gpu.used for gpu in node(ledger).devices.values()] == [7, 0]
     assert node(ledger).pending == 0

@@ -97,13 +97,13 @@ def test_models_are_honoured() -> None:
     assert played(nodes, [work(models=["T4"]), work(models=["P100", "A10"])]).failed == 0
 
 
-def test_parts_of_several_cards() -> None:
+def test_parts_of_several_gpus() -> None:
     """Two GPUs at 600 each leave 400 on both."""
     result = played([node("a", 2)], [work(2, 600), work(1, 500), work(2, 400)])
     assert result.failed == pytest.approx(0.5)
 
 
-def test_fragmentation_leaves_cpu_where_cards_are() -> None:
+def test_fragmentation_leaves_cpu_where_gpus_are() -> None:
     """Work that eats CPU goes where no usable GPU is stranded by it."""
     nodes = [node("cards", 4, cpu=10), node("spare", 1, cpu=10)]
     pods = [work(0, 0, cpu=9), *[work(cpu=2)] * 5]

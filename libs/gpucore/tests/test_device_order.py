@@ -1,7 +1,7 @@
 """First fit over the order of devices is the policy's choice."""
 
 import pytest
-from corebuilders import cards
+from corebuilders import make_gpus
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,12 +32,12 @@ def request(units: int) -> PodRequest:
 
 def node(sizes: list[int], use: list[tuple[int, int, int]], *, policy: str = "") -> NodeInfo:
     """A node with shares of so many units and percent on its GPUs, as far as they fit."""
-    shape = NodeCapacity(inventory=cards(*sizes), offers_shares=True, policy=policy)
+    shape = NodeCapacity(inventory=make_gpus(*sizes), offers_shares=True, policy=policy)
     found = NodeInfo(N1, shape)
     for number, (index, units, core) in enumerate(use):
         gpu = GpuIndex(index % len(sizes))
-        card = found.devices[gpu]
-        if units <= card.free and core <= card.core_free:
+        device = found.devices[gpu]
+        if units <= device.free and core <= device.core_free:
             placement = Placement(N1, {gpu: units}, {gpu: core})
             uid = PodUid(f"u{number}")
             found.put(Allocation(uid, "ns", f"c{number}", AllocationState.BOUND, placement))

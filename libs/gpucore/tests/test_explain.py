@@ -13,7 +13,7 @@ N = NodeName("n")
 LEGACY = "Insufficient GPU Memory in one device"
 
 
-def card(
+def make_gpu(
     code: Code, free: int = 0, total: int = 0, asked: int = 0, index: int = 0
 ) -> DeviceFitError:
     """Why one GPU cannot."""
@@ -28,8 +28,8 @@ def card(
                 N,
                 Code.INSUFFICIENT_MEMORY,
                 (
-                    card(Code.INSUFFICIENT_MEMORY, 6, 15, 8),
-                    card(Code.INSUFFICIENT_MEMORY, 7, 15, 8, index=1),
+                    make_gpu(Code.INSUFFICIENT_MEMORY, 6, 15, 8),
+                    make_gpu(Code.INSUFFICIENT_MEMORY, 7, 15, 8, index=1),
                 ),
                 GIB,
                 8,
@@ -41,7 +41,7 @@ def card(
             FitError(
                 N,
                 Code.INSUFFICIENT_MEMORY,
-                (card(Code.UNHEALTHY), card(Code.INSUFFICIENT_MEMORY, 1, 9, 5, index=2)),
+                (make_gpu(Code.UNHEALTHY), make_gpu(Code.INSUFFICIENT_MEMORY, 1, 9, 5, index=2)),
                 MemoryUnit(256),
                 5,
                 free=1,
@@ -54,7 +54,7 @@ def card(
             FitError(
                 N,
                 Code.INSUFFICIENT_CORE,
-                (card(Code.INSUFFICIENT_CORE, 30, 100, 40),),
+                (make_gpu(Code.INSUFFICIENT_CORE, 30, 100, 40),),
                 None,
                 2,
                 total=1,
@@ -64,19 +64,19 @@ def card(
         ),
         (
             FitError(
-                N, Code.TOO_LARGE, (card(Code.TOO_LARGE, 15, 15, 20_000),), GIB, 20_000, total=1
+                N, Code.TOO_LARGE, (make_gpu(Code.TOO_LARGE, 15, 15, 20_000),), GIB, 20_000, total=1
             ),
             f"{LEGACY}: no GPU can take 20000 GiB: GPU 0 has 15 in total",
         ),
         (
             FitError(
-                N, Code.TOO_LARGE, (card(Code.TOO_LARGE, 15, 15, 8_000),), GIB, 8_000, total=1
+                N, Code.TOO_LARGE, (make_gpu(Code.TOO_LARGE, 15, 15, 8_000),), GIB, 8_000, total=1
             ),
             (f"{LEGACY}: no GPU can take 8000 GiB: GPU 0 has 15 in total; "
             "if you meant MiB, request 8"),
         ),
         (
-            FitError(N, Code.MAX_PODS, (card(Code.MAX_PODS, 0, 48, 1),), GIB, 1, total=1),
+            FitError(N, Code.MAX_PODS, (make_gpu(Code.MAX_PODS, 0, 48, 1),), GIB, 1, total=1),
             ("The GPU has reached its maximum number of pods: no GPU can take 1 GiB: "
             "GPU 0 has its maximum of 48 pods"),
         ),
@@ -84,7 +84,7 @@ def card(
             FitError(
                 N,
                 Code.ISOLATION_MODE_MISSING,
-                (card(Code.ISOLATION_MODE_MISSING, 9, 9, 1),),
+                (make_gpu(Code.ISOLATION_MODE_MISSING, 9, 9, 1),),
                 GIB,
                 1,
                 total=1,
@@ -101,7 +101,7 @@ def card(
             FitError(
                 N,
                 Code.INSUFFICIENT_GPUS,
-                (card(Code.SHARED_CARD), card(Code.TAKEN_WHOLE, index=1)),
+                (make_gpu(Code.SHARED_GPU), make_gpu(Code.TAKEN_WHOLE, index=1)),
                 GIB,
                 2,
                 total=2,
@@ -134,7 +134,7 @@ def test_a_refusal_is_a_sentence_with_figures(refusal: FitError, words: str) -> 
 @pytest.mark.parametrize("code", list(Code))
 def test_headlines_can_be_counted(code: Code) -> None:
     """Two nodes with other figures have the same headline, unless the node is the reason."""
-    one = FitError(N, code, (card(Code.UNHEALTHY),), GIB, 1, 2, 3, detail="d")
+    one = FitError(N, code, (make_gpu(Code.UNHEALTHY),), GIB, 1, 2, 3, detail="d")
     two = FitError(N, code, (), None, 4, 5, 6, detail="d")
     assert headline(one) == headline(two)
     assert sentence(one).startswith(headline(one))

@@ -5,9 +5,9 @@ import pytest
 from corebuilders import (
     NAMES,
     assumed,
-    cards,
     ledger,
     legacy_node,
+    make_gpus,
     on_node,
     pod,
     pod_request,
@@ -44,11 +44,11 @@ def held(name: str, mem: int = 0, *, index: int = 0, core: int = 0) -> Pod:
 
 def test_memory_is_refused_with_figures() -> None:
     """Every GPU says what it has left, of what, and what was asked."""
-    book = ledger(share_node("n", cards(15, 10)), held("a", 9), held("b", 3, index=1))
+    book = ledger(share_node("n", make_gpus(15, 10)), held("a", 9), held("b", 3, index=1))
     assert refused(book, pod("p", 8)) == FitError(
         N,
         Code.INSUFFICIENT_MEMORY,
-        cards=(
+        gpus=(
             DeviceFitError(GpuIndex(0), Code.INSUFFICIENT_MEMORY, 6, 15, 8),
             DeviceFitError(GpuIndex(1), Code.INSUFFICIENT_MEMORY, 7, 10, 8),
         ),
@@ -61,16 +61,16 @@ def test_memory_is_refused_with_figures() -> None:
 
 def test_compute_is_refused_with_figures() -> None:
     """A GPU with the memory but not the compute says how much compute is left."""
-    book = ledger(share_node("n", cards(15)), held("a", 1, core=70))
+    book = ledger(share_node("n", make_gpus(15)), held("a", 1, core=70))
     refusal = refused(book, pod("p", 2, core=40))
     assert refusal.code is Code.INSUFFICIENT_CORE
-    assert refusal.cards == (DeviceFitError(GpuIndex(0), Code.INSUFFICIENT_CORE, 30, 100, 40),)
+    assert refusal.gpus == (DeviceFitError(GpuIndex(0), Code.INSUFFICIENT_CORE, 30, 100, 40),)
     assert isinstance(on_node(book, "n", pod("p", 2, core=30)), Placement)
 
 
 def test_the_largest_share_just_fits() -> None:
     """Exactly what is free fits, one unit or percent more does not."""
-    book = ledger(share_node("n", cards(15)), held("a", 5, core=40))
+    book = ledger(share_node("n", make_gpus(15)), held("a", 5, core=40))
     assert isinstance(on_node(book, "n", pod("p", 10, core=60)), Placement)
     assert refused(book, pod("p", 11)).code is Code.INSUFFICIENT_MEMORY
     assert refused(book, pod("p", 10, core=61)).code is Code.INSUFFICIENT_CORE
@@ -80,39 +80,40 @@ def test_the_largest_share_just_fits() -> None:
     ("mem", "core", "total", "code"),
     [(16, 0, 15, Code.TOO_LARGE), (1, 101, 100, Code.COMPUTE_TOO_LARGE)],
 )
-def test_more_than_a_card_has_is_never_cured(mem: int, core: int, total: int, code: Code) -> None:
+def test_more_than_a_gpu_has_is_never_cured(mem: int, core: int, total: int, code: Code) -> None:
     """A request over the size of every GPU is refused for good, with the size that is too small."""
-    refusal = refused(ledger(share_node("n", cards(15))), pod("p", mem, core=core))
+    refusal = refused(ledger(share_node("n", make_gpus(15))), pod("p", mem, core=core))
     assert (refusal.code, refusal.unresolvable) == (code, True)
-    assert refusal.cards[0].total == total
+    assert refusal.gpus[0].total == total
 
 
-def test_eviction_helps_where_a_card_would_be_large_enough() -> None:
+def test_eviction_helps_where_a_gpu_would_be_large_enough() -> None:
     """One large GPU that is full is enough to make preemption worth while."""
-    book = ledger(share_node("n", cards(15, 5)), held("a", 15))
+    book = ledger(share_node("n", make_gpus(15, 5)), held("a", 15))
     refusal = refused(book, pod("p", 8))
-    assert [card.code for card in refusal.cards] == [Code.INSUFFICIENT_MEMORY, Code.TOO_LARGE]
+    assert [gpu.code for gpu in refusal.gpus] == [Code.INSUFFICIENT_MEMORY, Code.TOO_LARGE]
     assert (refusal.code, refusal.unresolvable) == (Code.INSUFFICIENT_MEMORY, False)
 
 
 def test_a_missing_isolation_mode_is_refused() -> None:
     """A pod that demands MPS is not run on a GPU without."""
-    plain = refused(ledger(share_node("n", cards(15))), pod("p", 1, annotations=MPS))
+    plain = refused(ledger(share_node("n", make_gpus(15))), pod("p", 1, annotations=MPS))
     assert (plain.code, plain.unresolvable) == (Code.ISOLATION_MODE_MISSING, True)
-    gpu = msgspec.structs.replace(cards(15).gpus[0], isolation=IsolationMode.MPS)
+    gpu = msgspec.structs.replace(make_gpus(15).gpus[0], isolation=IsolationMode.MPS)
     book = ledger(share_node("n", Inventory((gpu,))))
     assert isinstance(on_node(book, "n", pod("p", 1, annotations=MPS)), Placement)
     assert isinstance(on_node(book, "n", pod("p", 1)), Placement)
 
 
-def test_a_share_over_several_cards_needs_cards_without_mps() -> None:
+def test_a_share_over_several_gpus_needs_gpus_without_mps() -> None:
     """Each GPU has its own daemon and a process reaches one: the node would refuse such a pod."""
     labels = {"aliyun.com/gpu-count": "2"}
     wide = pod("p", 8, labels=labels)
-    assert isinstance(on_node(ledger(share_node("n", cards(15, 15))), "n", wide), Placement)
+    assert isinstance(on_node(ledger(share_node("n", make_gpus(15, 15))), "n", wide), Placement)
     behind = Inventory(
         tuple(
-            msgspec.structs.replace(gpu, isolation=IsolationMode.MPS) for gpu in cards(15, 15).gpus
+            msgspec.structs.replace(gpu, isolation=IsolationMode.MPS)
+            for gpu in make_gpus(15, 15).gpus
         )
     )
     refusal = refused(ledger(share_node("n", behind)), wide)
@@ -121,79 +122,77 @@ def test_a_share_over_several_cards_needs_cards_without_mps() -> None:
 
 def test_mps_serves_48_clients() -> None:
     """The 49th pod is refused however small it is."""
-    gpu = msgspec.structs.replace(cards(100).gpus[0], isolation=IsolationMode.MPS)
+    gpu = msgspec.structs.replace(make_gpus(100).gpus[0], isolation=IsolationMode.MPS)
     book = ledger(share_node("n", Inventory((gpu,))), *(held(f"p{i}", 1) for i in range(48)))
     refusal = refused(book, pod("p", 1))
-    assert refusal.cards == (DeviceFitError(GpuIndex(0), Code.MAX_PODS, 0, 48, 1),)
+    assert refusal.gpus == (DeviceFitError(GpuIndex(0), Code.MAX_PODS, 0, 48, 1),)
     book.pod_gone(pod("p0").uid)
     assert isinstance(on_node(book, "n", pod("p", 1)), Placement)
 
 
 def test_a_mig_instance_is_never_sliced() -> None:
     """One pod has it, however little it asks."""
-    gpu = msgspec.structs.replace(cards(15).gpus[0], mig=True)
+    gpu = msgspec.structs.replace(make_gpus(15).gpus[0], mig=True)
     book = ledger(share_node("n", Inventory((gpu,))), held("a", 1))
     assert refused(book, pod("p", 1)).code is Code.MAX_PODS
 
 
-def test_the_label_limits_pods_a_card() -> None:
+def test_the_label_limits_pods_a_gpu() -> None:
     """max-pod of the node, or the GPU's own limit if that is smaller."""
     labels = {wire_names.LABEL_MAX_POD: "2"}
-    gpu = msgspec.structs.replace(cards(15).gpus[0], isolation=IsolationMode.MPS)
+    gpu = msgspec.structs.replace(make_gpus(15).gpus[0], isolation=IsolationMode.MPS)
     book = ledger(share_node("n", Inventory((gpu,)), labels=labels), held("a", 1), held("b", 1))
-    assert refused(book, pod("p", 1)).cards[0] == DeviceFitError(
-        GpuIndex(0), Code.MAX_PODS, 0, 2, 1
-    )
+    assert refused(book, pod("p", 1)).gpus[0] == DeviceFitError(GpuIndex(0), Code.MAX_PODS, 0, 2, 1)
 
 
 def test_oversell_is_an_explicit_multiple() -> None:
     """With ratio 2 a GPU of 15 gives 30, and not one more."""
     labels = {wire_names.LABEL_OVERSELL: "2"}
-    book = ledger(share_node("n", cards(15), labels=labels), held("a", 20))
+    book = ledger(share_node("n", make_gpus(15), labels=labels), held("a", 20))
     assert isinstance(on_node(book, "n", pod("p", 10)), Placement)
     assert refused(book, pod("p", 11)).code is Code.INSUFFICIENT_MEMORY
 
 
-def test_a_whole_device_wants_an_empty_card() -> None:
+def test_a_whole_device_wants_an_empty_gpu() -> None:
     """A GPU with the smallest share on it is refused, an empty one taken."""
-    book = ledger(share_node("n", cards(15, 15)), held("a", 1))
+    book = ledger(share_node("n", make_gpus(15, 15)), held("a", 1))
     placement = on_node(book, "n", pod("p", 4, labels=WHOLE))
     assert isinstance(placement, Placement)
     assert placement.mem == {1: 4}
     book.pod_changed(held("b", 1, index=1))
-    assert refused(book, pod("p", 4, labels=WHOLE)).code is Code.SHARED_CARD
+    assert refused(book, pod("p", 4, labels=WHOLE)).code is Code.SHARED_GPU
 
 
-def test_shares_and_whole_cards_exclude_each_other() -> None:
+def test_shares_and_whole_gpus_exclude_each_other() -> None:
     """A GPU with a share is not free for whole use, and the other way round."""
-    book = ledger(share_node("n", cards(15, 15), whole=True), held("a", 1))
+    book = ledger(share_node("n", make_gpus(15, 15), whole=True), held("a", 1))
     refusal = refused(book, pod("g", gpus=2))
     assert (refusal.code, refusal.asked, refusal.free, refusal.total) == (
         Code.INSUFFICIENT_GPUS, 2, 1, 2,
     )  # fmt: skip
-    assert refusal.cards == (DeviceFitError(GpuIndex(0), Code.SHARED_CARD, 14, 15, 15),)
+    assert refusal.gpus == (DeviceFitError(GpuIndex(0), Code.SHARED_GPU, 14, 15, 15),)
     assert not refusal.unresolvable
     assert assumed(book, "n", pod("g", gpus=1)).placement.group == (1,)
     share = refused(book, pod("p", 15))
-    assert [card.code for card in share.cards] == [Code.INSUFFICIENT_MEMORY, Code.TAKEN_WHOLE]
+    assert [gpu.code for gpu in share.gpus] == [Code.INSUFFICIENT_MEMORY, Code.TAKEN_WHOLE]
     node_info = book.node(N)
     assert node_info is not None
     taken = exclusive_fit_error(node_info.devices[GpuIndex(1)])
     assert taken == DeviceFitError(GpuIndex(1), Code.TAKEN_WHOLE)
 
 
-def test_more_whole_cards_than_are_healthy_is_never_cured() -> None:
+def test_more_whole_gpus_than_are_healthy_is_never_cured() -> None:
     """Eviction does not heal GPUs."""
-    book = ledger(share_node("n", cards(15, 15), whole=True))
+    book = ledger(share_node("n", make_gpus(15, 15), whole=True))
     book.unhealthy_changed(N, frozenset({GpuIndex(0)}))
     refusal = refused(book, pod("g", gpus=2))
-    assert refusal.cards == (DeviceFitError(GpuIndex(0), Code.UNHEALTHY),)
+    assert refusal.gpus == (DeviceFitError(GpuIndex(0), Code.UNHEALTHY),)
     assert refusal.unresolvable
 
 
 def test_pending_units_are_kept_free() -> None:
     """What pods on unknown GPUs hold may be anywhere, so it is kept free on the node."""
-    book = ledger(share_node("n", cards(10, 10)), pod("stray", 6, node="n"))
+    book = ledger(share_node("n", make_gpus(10, 10)), pod("stray", 6, node="n"))
     assert isinstance(on_node(book, "n", pod("p", 10)), Placement)
     book.pod_changed(held("a", 7))
     refusal = refused(book, pod("p", 8))
@@ -205,15 +204,15 @@ def test_pending_units_are_kept_free() -> None:
 
 def test_pending_compute_is_kept_free() -> None:
     """Compute on unknown GPUs is kept free as memory is."""
-    book = ledger(share_node("n", cards(10)), pod("stray", core=60, node="n"))
+    book = ledger(share_node("n", make_gpus(10)), pod("stray", core=60, node="n"))
     assert refused(book, pod("p", 1, core=50)).code is Code.PENDING_UNITS
     assert isinstance(on_node(book, "n", pod("p", 1, core=40)), Placement)
     assert isinstance(on_node(book, "n", pod("p", 1)), Placement)
 
 
-def test_pending_whole_cards_are_kept_free() -> None:
+def test_pending_whole_gpus_are_kept_free() -> None:
     """Exclusive GPUs of unknown pods are missing from whole room and from share room."""
-    book = ledger(share_node("n", cards(10, 10), whole=True), pod("stray", gpus=1, node="n"))
+    book = ledger(share_node("n", make_gpus(10, 10), whole=True), pod("stray", gpus=1, node="n"))
     assert (book.free_gpu_counts[N], book.largest_shares[N]) == (1, 10)
     book.pod_changed(held("a", 1))
     assert (book.free_gpu_counts[N], book.largest_shares[N]) == (0, 9)
@@ -221,24 +220,24 @@ def test_pending_whole_cards_are_kept_free() -> None:
     assert (book.free_gpu_counts[N], book.largest_shares[N]) == (0, 8)
 
 
-def test_pending_units_take_whole_cards() -> None:
+def test_pending_units_take_exclusive_gpus() -> None:
     """Eleven pending units may sit on two GPUs of ten."""
-    book = ledger(share_node("n", cards(10, 10, 10), whole=True), pod("stray", 11, node="n"))
+    book = ledger(share_node("n", make_gpus(10, 10, 10), whole=True), pod("stray", 11, node="n"))
     assert book.free_gpu_counts[N] == 1
 
 
 def test_what_is_over_full_is_somewhere_else() -> None:
     """Two equal pods said to be on one GPU: the other GPU is not free until they are sorted."""
-    book = ledger(share_node("n", cards(4, 4)), held("a", 4), held("b", 4))
+    book = ledger(share_node("n", make_gpus(4, 4)), held("a", 4), held("b", 4))
     assert book.largest_shares[N] == 0
     assert refused(book, pod("p", 1)).code is Code.PENDING_UNITS
 
 
-def test_whole_cards_said_twice_leave_less_room() -> None:
+def test_whole_gpus_said_twice_leave_less_room() -> None:
     """Two pods that name the same exclusive GPU have two GPUs between them."""
     group = {NAMES.group: "0"}
     pods = (pod(name, gpus=1, node="n", annotations=group) for name in "ab")
-    book = ledger(share_node("n", cards(4, 4), whole=True), *pods)
+    book = ledger(share_node("n", make_gpus(4, 4), whole=True), *pods)
     assert (book.free_gpu_counts[N], book.largest_shares[N]) == (0, 0)
 
 
@@ -247,43 +246,43 @@ def test_whole_cards_said_twice_leave_less_room() -> None:
     [
         (Node(N), pod("p", 1), Code.NOT_SHARED),
         (Node(N), pod("p", gpus=1), Code.NOT_SHARED),
-        (share_node("n", cards(15)), pod("p", gpus=1), Code.NOT_SHARED),
+        (share_node("n", make_gpus(15)), pod("p", gpus=1), Code.NOT_SHARED),
         (Node(N, capacity={NAMES.gpu: "2"}), pod("p", 1), Code.NOT_SHARED),
         (Node(N, capacity={NAMES.gpu_mem: "30"}), pod("p", 1), Code.NO_INVENTORY),
-        (share_node("n", cards(15)), pod("p", 1, labels=NO_COUNT), Code.INVALID_REQUEST),
-        (share_node("n", cards(15, 15)), pod("p", 3, labels=TWO), Code.UNEVEN_SPLIT),
-        (share_node("n", cards(15, 15)), pod("p", 4, core=5, labels=TWO), Code.UNEVEN_SPLIT),
+        (share_node("n", make_gpus(15)), pod("p", 1, labels=NO_COUNT), Code.INVALID_REQUEST),
+        (share_node("n", make_gpus(15, 15)), pod("p", 3, labels=TWO), Code.UNEVEN_SPLIT),
+        (share_node("n", make_gpus(15, 15)), pod("p", 4, core=5, labels=TWO), Code.UNEVEN_SPLIT),
     ],
 )  # fmt: skip
 def test_refusals_that_no_eviction_cures(node: Node, asked: Pod, code: Code) -> None:
     """The node, or the request, is not of the kind."""
     refusal = refused(ledger(node), asked)
-    assert (refusal.code, refusal.unresolvable, refusal.cards) == (code, True, ())
+    assert (refusal.code, refusal.unresolvable, refusal.gpus) == (code, True, ())
 
 
 def test_an_empty_inventory_offers_nothing() -> None:
     """A node that says it has no GPUs has no inventory to place on."""
-    node = msgspec.structs.replace(share_node("n", cards()), capacity={NAMES.gpu_mem: "1"})
+    node = msgspec.structs.replace(share_node("n", make_gpus()), capacity={NAMES.gpu_mem: "1"})
     assert refused(ledger(node), pod("p", 1)).code is Code.NO_INVENTORY
 
 
 @pytest.mark.parametrize("asked", [pod("p", 1), pod("p", core=5), pod("p", gpus=1)])
 def test_a_node_whose_plugin_is_away_takes_nothing(asked: Pod) -> None:
     """While the plugin is replaced kubelet admits no pod: refused until it is back."""
-    inventory = msgspec.structs.replace(cards(15, 15), serving=False)
+    inventory = msgspec.structs.replace(make_gpus(15, 15), serving=False)
     both = {NAMES.gpu_mem: "30", NAMES.gpu: "2"}
     away = msgspec.structs.replace(share_node("n", inventory), capacity=both)
     refusal = refused(ledger(away), asked)
     assert (refusal.code, refusal.unresolvable) == (Code.PLUGIN_AWAY, True)
     assert filter_nodes(ledger(away), pod_request(asked), [NodeName("n")])[0] == []
-    back = msgspec.structs.replace(share_node("n", cards(15, 15)), capacity=both)
+    back = msgspec.structs.replace(share_node("n", make_gpus(15, 15)), capacity=both)
     assert isinstance(on_node(ledger(back), "n", asked), Placement)
 
 
-def test_several_cards_take_a_part_each() -> None:
+def test_several_gpus_take_a_part_each() -> None:
     """With gpu-count 2, each of two GPUs gives half; one such GPU is too few."""
     labels = {NAMES.gpu_count: "2"}
-    book = ledger(share_node("n", cards(6, 6, 6)), held("a", 2), held("b", 4, index=1))
+    book = ledger(share_node("n", make_gpus(6, 6, 6)), held("a", 2), held("b", 4, index=1))
     placement = on_node(book, "n", pod("p", (3, 5), labels=labels))
     assert isinstance(placement, Placement)
     assert placement.mem == {0: 4, 2: 4}
@@ -292,8 +291,8 @@ def test_several_cards_take_a_part_each() -> None:
     assert (refusal.code, refusal.asked, refusal.free, refusal.total) == (
         Code.INSUFFICIENT_MEMORY, 5, 1, 2,
     )  # fmt: skip
-    few = refused(ledger(share_node("n", cards(6))), pod("p", 2, labels=labels))
-    assert (few.code, few.cards, few.unresolvable) == (Code.INSUFFICIENT_GPUS, (), True)
+    few = refused(ledger(share_node("n", make_gpus(6))), pod("p", 2, labels=labels))
+    assert (few.code, few.gpus, few.unresolvable) == (Code.INSUFFICIENT_GPUS, (), True)
 
 
 def test_sift_splits_names_in_order() -> None:

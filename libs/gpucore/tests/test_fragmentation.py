@@ -1,7 +1,7 @@
 """How much of what is free the usual work cannot use."""
 
 import pytest
-from corebuilders import NAMES, cards, ledger, pod, share_node
+from corebuilders import NAMES, ledger, make_gpus, pod, share_node
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,7 +57,7 @@ def test_memory_of_answers_is_bounded() -> None:
 
 def test_growth_is_the_difference_that_a_placement_makes() -> None:
     """A half on an empty GPU loses nothing to halves; a third leaves two thirds that are lost."""
-    book = ledger(share_node("n", cards(12), whole=True))
+    book = ledger(share_node("n", make_gpus(12), whole=True))
     node_info = book.node(NodeName("n"))
     assert node_info is not None
     halves = Workload([Kind(1, 500)])
@@ -77,14 +77,14 @@ def test_growth_is_the_difference_that_a_placement_makes() -> None:
 
 def test_growth_with_less_work_afterwards() -> None:
     """Where the placement leaves the node fit for less work, free GPUs become fragments."""
-    book = ledger(share_node("n", cards(12)))
+    book = ledger(share_node("n", make_gpus(12)))
     node_info = book.node(NodeName("n"))
     assert node_info is not None
     before, after = Workload([Kind(1, 500)]), Workload([], unresolvable=1.0)
     assert growth(node_info, Placement(NodeName("n")), before, after) == pytest.approx(1.0)
 
 
-def test_cards_of_unknown_memory_are_free_or_not() -> None:
+def test_gpus_of_unknown_memory_are_free_or_not() -> None:
     """On an original topology node a GPU is free until somebody has it."""
     node = Node(NodeName("n"), capacity={NAMES.gpu: "2"})
     book = ledger(node, pod("g", gpus=1, node="n", annotations={NAMES.group: "1"}))
@@ -96,9 +96,9 @@ def test_cards_of_unknown_memory_are_free_or_not() -> None:
     assert growth(node_info, Placement(NodeName("n"), {}, {GpuIndex(0): 5}), whole) == 0.0
 
 
-def test_cards_that_are_not_healthy_are_no_fragments() -> None:
+def test_gpus_that_are_not_healthy_are_no_fragments() -> None:
     """What cannot be given out is not counted, nor is a placement on it."""
-    book = ledger(share_node("n", cards(12, 12)))
+    book = ledger(share_node("n", make_gpus(12, 12)))
     book.unhealthy_changed(NodeName("n"), frozenset({GpuIndex(1)}))
     node_info = book.node(NodeName("n"))
     assert node_info is not None

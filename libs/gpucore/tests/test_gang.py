@@ -5,10 +5,10 @@ from itertools import combinations
 
 import msgspec
 import pytest
-from corebuilders import NAMES, bound, cards, ledger, pod, pod_request, share_node
+from corebuilders import NAMES, bound, ledger, make_gpus, pod, pod_request, share_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from linkedcards import BRIDGED, VOLTA, indexes, joined_cards, linked_node
+from linkedgpus import BRIDGED, VOLTA, indexes, joined_gpus, linked_node
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.gang.members import Members, Postponed
@@ -102,17 +102,17 @@ def test_a_gang_lands_on_one_node_in_its_best_groups() -> None:
     assert seats(book) == []
 
 
-def test_pods_of_a_gang_share_one_good_group_of_cards() -> None:
+def test_pods_of_a_gang_share_one_good_group_of_gpus() -> None:
     """Four pods of one GPU get four GPUs that belong together, not the four lowest."""
     holder = pod("h", gpus=3, node="a", annotations={NAMES.group: "1,2,3"})
     book = ledger(linked_node("a"), holder)
     placed = run(book, [member(i, 4, gpus=1) for i in range(4)], "a")
-    assert {card for allocation in placed for card in allocation.placement.group} == {4, 5, 6, 7}
+    assert {gpu for allocation in placed for gpu in allocation.placement.group} == {4, 5, 6, 7}
 
 
 def test_the_fewest_nodes_then_the_best_linked_then_the_tightest() -> None:
     """One machine beats two, NVLinks beat unknown links, and a whole machine is left whole."""
-    unknown = share_node("a", cards(*[16] * 8), whole=True)
+    unknown = share_node("a", make_gpus(*[16] * 8), whole=True)
     book = ledger(unknown, linked_node("b", BRIDGED), linked_node("c", BRIDGED), linked_node("v"))
     assert nodes_of(asked(book, member(0, 4, gpus=2), "abcv")) == ["v"] * 4
     book = ledger(unknown, linked_node("b", BRIDGED), linked_node("v"))
@@ -124,10 +124,10 @@ def test_the_fewest_nodes_then_the_best_linked_then_the_tightest() -> None:
 
 def test_a_gang_that_does_not_fit_takes_nothing_and_says_what_fits() -> None:
     """Room for three of four: nobody is placed and nothing is kept."""
-    quad = joined_cards(BRIDGED)
+    quad = joined_gpus(BRIDGED)
     book = ledger(
         share_node("a", quad, whole=True),
-        share_node("b", cards(16, 16, 16), whole=True),
+        share_node("b", make_gpus(16, 16, 16), whole=True),
     )
     answer = asked(book, member(0, 4, gpus=2), "ab")
     assert isinstance(answer, Shortage)
@@ -142,7 +142,7 @@ def test_a_gang_that_does_not_fit_takes_nothing_and_says_what_fits() -> None:
 
 def test_a_gang_is_spread_where_other_rules_limit_the_pods_of_a_node() -> None:
     """Processors for one pod each, here; a node for none of them is not used."""
-    book = ledger(*(share_node(name, cards(16, 16)) for name in "abc"))
+    book = ledger(*(share_node(name, make_gpus(16, 16)) for name in "abc"))
     asks = member(0, 2, mem=4)
     gang = gang_of(asks)
     assert gang is not None
@@ -191,7 +191,7 @@ def test_a_member_passes_only_to_places_that_are_kept_and_offered() -> None:
 
 def test_after_a_restart_a_half_placed_gang_goes_on_from_what_is_shown() -> None:
     """Members with a node count, and the places of the others are found anew beside them."""
-    inventory = joined_cards(VOLTA)
+    inventory = joined_gpus(VOLTA)
     first = member(0, 3, gpus=2)
     shown = bound(first, Placement(NodeName("b"), group=indexes(0, 3)), inventory)
     book = ledger(linked_node("a"), linked_node("b"), shown)
@@ -206,7 +206,7 @@ def test_after_a_restart_a_half_placed_gang_goes_on_from_what_is_shown() -> None
 def test_a_member_that_is_being_deleted_is_none() -> None:
     """The pods of an earlier run of the job do not stand for those of the next."""
     first = member(0, 2, gpus=2)
-    shown = bound(first, Placement(NodeName("a"), group=indexes(0, 3)), joined_cards(VOLTA))
+    shown = bound(first, Placement(NodeName("a"), group=indexes(0, 3)), joined_gpus(VOLTA))
     going = msgspec.structs.replace(shown, terminating=True)
     book = ledger(linked_node("a"), shown)
     assert len(book.gang("default", "train")) == 1
@@ -277,7 +277,7 @@ def test_room_for_equal_shares_is_what_trying_finds(
 ) -> None:
     """Counting says what placing one share after the other does, pending pods included."""
     labels = {wire_names.LABEL_MAX_POD: str(max_pods)} if max_pods else {}
-    book = ledger(share_node("n", cards(9, 16, 12), labels=labels))
+    book = ledger(share_node("n", make_gpus(9, 16, 12), labels=labels))
     for number, (at, units, percent) in enumerate(held):
         texts = {NAMES.mem_idx: str(at)} if at < 3 else {}
         if units or percent:
@@ -299,7 +299,7 @@ STRANGERS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=6
 def cluster(machines: Sequence[Matrix | None], held: Sequence[tuple[int, int]]) -> Ledger:
     """Nodes named by their number, on some of which pods hold exclusive GPUs."""
     nodes = [
-        share_node(str(at), cards(16, 16, 16), whole=True)
+        share_node(str(at), make_gpus(16, 16, 16), whole=True)
         if matrix is None
         else linked_node(str(at), matrix)
         for at, matrix in enumerate(machines)

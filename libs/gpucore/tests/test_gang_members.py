@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from corebuilders import NAMES, cards, ledger, pod, pod_request, share_node
+from corebuilders import NAMES, ledger, make_gpus, pod, pod_request, share_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,7 +111,7 @@ def test_members_are_those_that_could_take_the_place() -> None:
 )
 def test_no_gang_holds_more_than_its_pods_request(gangs: Sequence[tuple[int, int, int]]) -> None:
     """Whatever the labels claim, a gang holds at most one place for each pod that exists."""
-    book = ledger(*(share_node(name, cards(16, 16)) for name in "ab"))
+    book = ledger(*(share_node(name, make_gpus(16, 16)) for name in "ab"))
     for number, (size, mem, exist) in enumerate(gangs):
         asking = labelled(f"p{number}", size, mem, f"g{number}")
         gang = gang_of(asking)
@@ -131,7 +131,7 @@ def test_no_gang_holds_more_than_its_pods_request(gangs: Sequence[tuple[int, int
 
 def test_a_namespace_reserves_a_bounded_number_of_places() -> None:
     """Many gangs of one namespace together have no more places than one of the largest size."""
-    book = ledger(share_node("n", cards(*[MOST_RESERVED] * 2)))
+    book = ledger(share_node("n", make_gpus(*[MOST_RESERVED] * 2)))
     names, members = [NodeName("n")], Members(exist=1023, alike=1023)
     first, second = labelled("a", 1023, 1, "first"), labelled("b", 2, 1, "second")
     for asking, fits in ((first, True), (second, False)):
@@ -151,7 +151,7 @@ def test_a_namespace_reserves_a_bounded_number_of_places() -> None:
 
 def test_places_that_are_chosen_anew_are_as_old_as_the_first() -> None:
     """Pods with different requests that ask in turn do not renew their reservations."""
-    book = ledger(share_node("n", cards(16)))
+    book = ledger(share_node("n", make_gpus(16)))
     members = Members(exist=2, alike=2)
     for now, mem in ((5, 1), (900, 2)):
         asking = labelled("a", 2, mem)

@@ -3,10 +3,20 @@
 from collections.abc import Sequence
 
 import pytest
-from corebuilders import NAMES, assumed, cards, ledger, on_node, pod, pod_request, share_node, used
+from corebuilders import (
+    NAMES,
+    assumed,
+    ledger,
+    make_gpus,
+    on_node,
+    pod,
+    pod_request,
+    share_node,
+    used,
+)
 from hypothesis import given
 from hypothesis import strategies as st
-from linkedcards import BRIDGED, VOLTA, bare_node, indexes, linked_node
+from linkedgpus import BRIDGED, VOLTA, bare_node, indexes, linked_node
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
@@ -135,7 +145,7 @@ def test_static_knows_the_tables_of_nvidias_machines() -> None:
     assert group(book, 2, Grouping("static")) == [0, 2]
 
 
-def test_a_share_over_several_cards_takes_joined_cards_that_are_fullest() -> None:
+def test_a_share_over_several_gpus_takes_joined_gpus_that_are_fullest() -> None:
     """Of the pairs that are joined as well as the best, the one the GPU policy likes first."""
     bridges = linked_node("n", BRIDGED)
     assert shared(ledger(bridges), wide(8, 2)) == [0, 3]
@@ -146,14 +156,14 @@ def test_a_share_over_several_cards_takes_joined_cards_that_are_fullest() -> Non
     assert shared(ledger(bridges, full), wide(8, 2, **{wire_names.TOPOLOGY: "simple"})) == [0, 2]
 
 
-def test_shares_over_cards_of_unknown_links_are_packed_by_the_policy() -> None:
+def test_shares_over_gpus_of_unknown_links_are_packed_by_the_policy() -> None:
     """Nothing changes where nobody knows the links."""
     full = pod("held", 5, node="n", annotations={NAMES.mem_idx: "2"})
-    book = ledger(share_node("n", cards(16, 16, 16)), full)
+    book = ledger(share_node("n", make_gpus(16, 16, 16)), full)
     assert shared(book, wide(8, 2)) == [0, 2]
 
 
-def test_shares_and_whole_cards_are_in_one_ledger() -> None:
+def test_shares_and_whole_gpus_are_in_one_ledger() -> None:
     """GPUs with a share are no part of a group, and GPUs of a group take no share."""
     book = ledger(linked_node("n"))
     assumed(book, "n", pod("share", 4))
@@ -169,7 +179,7 @@ def test_nodes_are_compared_by_their_best_group() -> None:
     pair = pod_request(pod("p", gpus=2))
     pcie = linked_node("n", VOLTA)
     taken = ledger(pcie, holding("a", 0, 1, 2), holding("b", 4, 5, 7))  # 3 and 6 are left: SYS
-    unknown = ledger(share_node("n", cards(16, 16), whole=True))
+    unknown = ledger(share_node("n", make_gpus(16, 16), whole=True))
     marks = [score(node_info(book), pair) for book in (ledger(linked_node("n")), taken, unknown)]
     assert marks == [7, 1, 1]
     assert score(node_info(ledger(pcie)), pod_request(wide(8, 2))) == 7
@@ -188,7 +198,7 @@ def test_simple_compares_nodes_as_the_policy_packs() -> None:
 def test_what_if_takes_the_node_with_the_better_group() -> None:
     """A question what would happen is answered as the extender would decide."""
     book = ledger(
-        share_node("a", cards(16, 16), whole=True), linked_node("b"), linked_node("c", BRIDGED)
+        share_node("a", make_gpus(16, 16), whole=True), linked_node("b"), linked_node("c", BRIDGED)
     )
     wishes = [WhatIfPod(f"w{i}", pod_request(pod("p", gpus=4))) for i in range(3)]
     outcomes = what_if(book.nodes(), wishes).outcomes
@@ -239,7 +249,7 @@ def test_with_waiting_the_tables_of_the_size_are_computed_at_once() -> None:
 
 def test_small_machines_and_those_without_links_need_no_preparation() -> None:
     """Eight GPUs are computed within the request; where nothing is known nothing is computed."""
-    small, unknown = linked_node("n"), share_node("m", cards(*[16] * 16), whole=True)
+    small, unknown = linked_node("n"), share_node("m", make_gpus(*[16] * 16), whole=True)
     book = ledger(small, unknown)
     assert prepared(node_info(book).shape)
     assert prepared(node_info(book, "m").shape)
@@ -256,7 +266,7 @@ def test_the_group_is_free_and_whole_whatever_the_policy(
 ) -> None:
     """Exactly as many free GPUs as asked, none twice; refused only where too few are free."""
     node = linked_node("n", node_type="dgx1-volta")
-    book = ledger(node, *(holding(f"h{card}", card) for card in sorted(held)))
+    book = ledger(node, *(holding(f"h{gpu}", gpu) for gpu in sorted(held)))
     asked = pod_request(pod("asks", gpus=count, annotations={wire_names.TOPOLOGY: policy}))
     placement = place(node_info(book), asked)
     assert isinstance(placement, FitError) == (count > 8 - len(held))
@@ -266,7 +276,7 @@ def test_the_group_is_free_and_whole_whatever_the_policy(
 
 
 @given(used_units=st.lists(st.integers(0, 16), min_size=4, max_size=4), count=st.integers(2, 4))
-def test_a_wide_share_is_joined_as_well_as_the_cards_that_fit_allow(
+def test_a_wide_share_is_joined_as_well_as_the_gpus_that_fit_allow(
     used_units: list[int], count: int
 ) -> None:
     """The group is worth at least that of the topology policy over all GPUs with room."""
@@ -276,7 +286,7 @@ def test_a_wide_share_is_joined_as_well_as_the_cards_that_fit_allow(
         if units
     ]
     placement = on_node(ledger(linked_node("n", BRIDGED), *pods), "n", wide(4 * count, count))
-    fitting = [card for card, units in enumerate(used_units) if units <= 12]
+    fitting = [gpu for gpu, units in enumerate(used_units) if units <= 12]
     assert isinstance(placement, FitError) == (len(fitting) < count)
     if isinstance(placement, Placement):
         best = plan(BRIDGED, fitting, count)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from corebuilders import NAMES, cards, legacy_node, share_node
+from corebuilders import NAMES, legacy_node, make_gpus, share_node
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,7 +77,7 @@ def test_the_document_is_read() -> None:
 def test_the_document_has_the_names_of_the_contract() -> None:
     """What is written is what the contract names, so that other tools can read it."""
     written = json.loads(encode_inventory(decode_inventory(json.dumps(DOCUMENT))))
-    by_index = {card["index"]: card for card in written["gpus"]}
+    by_index = {gpu["index"]: gpu for gpu in written["gpus"]}
     assert by_index[1] == DOCUMENT["gpus"][0]
     assert by_index[0]["mode"] == "mig"
     assert {key: written[key] for key in ("version", "unit", "driver", "links", "serving")} == {
@@ -133,12 +133,12 @@ def test_another_document_is_refused(change: dict[str, Any], words: str) -> None
 def test_an_inventory_without_a_unit_is_not_written() -> None:
     """The unit is never left to be guessed."""
     with pytest.raises(WireError, match="without a unit"):
-        encode_inventory(cards(15, unit=None))
+        encode_inventory(make_gpus(15, unit=None))
 
 
 def test_the_annotation_wins_over_capacity() -> None:
     """With our plugin, mixed GPUs have their own sizes."""
-    node = share_node("n", cards(15, 79))
+    node = share_node("n", make_gpus(15, 79))
     inventory = inventory_of(node, NAMES)
     assert inventory is not None
     assert [gpu.units for gpu in inventory.gpus] == [15, 79]
@@ -157,7 +157,7 @@ def test_a_broken_annotation_falls_back_to_capacity(broken: str) -> None:
     assert inventory.unit is None
 
 
-def test_whole_cards_of_the_original_topology_plugin() -> None:
+def test_whole_gpus_of_the_original_topology_plugin() -> None:
     """A node with aliyun.com/gpu only has that many GPUs, of unknown memory."""
     inventory = inventory_of(Node(NodeName("n"), capacity={NAMES.gpu: "8"}), NAMES)
     assert inventory is not None
@@ -192,7 +192,7 @@ def test_without_a_count_nothing_is_known(capacity: dict[str, str]) -> None:
         ("-1", set()),
     ],
 )
-def test_the_list_of_unhealthy_cards(text: str, indexes: set[int]) -> None:
+def test_the_list_of_unhealthy_gpus(text: str, indexes: set[int]) -> None:
     """Elements that are no index mark nothing, above all not GPU 0."""
     assert unhealthy_indexes(text) == indexes
 
@@ -205,7 +205,7 @@ def test_the_node_of_a_config_map(name: str, node: str | None) -> None:
     assert unhealthy_node(name) == node
 
 
-def test_only_the_plugins_own_list_of_unhealthy_cards_is_known_as_such() -> None:
+def test_only_the_plugins_own_list_of_unhealthy_gpus_is_known_as_such() -> None:
     """By its label; a list that somebody wrote by hand, or with Helm, is theirs."""
     label = "app.kubernetes.io/managed-by"
     assert kept_by_plugin({label: "gpushare-device-plugin", "a": "b"})

@@ -6,9 +6,9 @@ from corebuilders import (
     NAMES,
     assumed,
     bound,
-    cards,
     ledger,
     legacy_node,
+    make_gpus,
     on_node,
     pod,
     share_node,
@@ -30,10 +30,10 @@ def test_a_reservation_is_confirmed_by_the_watch() -> None:
     book = ledger(legacy_node("n", 15, 1))
     asked = pod("p", 8)
     allocation = assumed(book, "n", asked)
-    written = bound(asked, allocation.placement, cards(15))
+    written = bound(asked, allocation.placement, make_gpus(15))
     states = [allocation.state]
     for assigned in (False, True):
-        book.pod_changed(bound(asked, allocation.placement, cards(15), assigned=assigned))
+        book.pod_changed(bound(asked, allocation.placement, make_gpus(15), assigned=assigned))
         standing = book.allocation(asked.uid)
         assert standing is not None
         states.append(standing.state)
@@ -75,7 +75,7 @@ def test_unconfirmed_reservations_expire_on_time() -> None:
     early, late = pod("early", 1), pod("late", 1)
     assumed(book, "n", early, at=100)
     allocation = assumed(book, "n", late, at=100)
-    book.pod_changed(bound(late, allocation.placement, cards(15)))
+    book.pod_changed(bound(late, allocation.placement, make_gpus(15)))
     assert book.expire(109, 10) == []
     assert book.expire(110, 10) == [early.uid]
     assert book.expire(999, 10) == []
@@ -89,7 +89,9 @@ def test_a_pod_bound_elsewhere_moves_its_claim() -> None:
     assumed(book, "a", asked)
     book.pod_changed(
         bound(
-            asked, Placement(NodeName("b"), {GpuIndex(0): 8}, {}, {0: {GpuIndex(0): 8}}), cards(15)
+            asked,
+            Placement(NodeName("b"), {GpuIndex(0): 8}, {}, {0: {GpuIndex(0): 8}}),
+            make_gpus(15),
         )
     )
     assert (used(book, "a"), used(book, "b")) == ([0], [8])
@@ -151,34 +153,34 @@ def test_a_heartbeat_changes_nothing() -> None:
 @pytest.mark.parametrize(("unit", "held"), [(GIB, [8]), (MIB, [8192]), (MemoryUnit(3000), [3])])
 def test_a_change_of_unit_converts_what_is_held(unit: MemoryUnit, held: list[int]) -> None:
     """Amounts keep their size in MiB, rounded up in the node's new unit."""
-    book = ledger(share_node("n", cards(15)))
+    book = ledger(share_node("n", make_gpus(15)))
     asked = pod("p", 8)
     allocation = assumed(book, "n", asked)
-    book.pod_changed(bound(asked, allocation.placement, cards(15)))
-    book.node_changed(share_node("n", cards(20_000, unit=unit)))
+    book.pod_changed(bound(asked, allocation.placement, make_gpus(15)))
+    book.node_changed(share_node("n", make_gpus(20_000, unit=unit)))
     assert used(book, "n") == held
 
 
-def test_a_lost_card_keeps_its_holders_and_regains_them() -> None:
+def test_a_lost_gpu_keeps_its_holders_and_regains_them() -> None:
     """A GPU that the node lost is kept while somebody holds it, and is never offered."""
-    book = ledger(share_node("n", cards(15, 15)))
+    book = ledger(share_node("n", make_gpus(15, 15)))
     book.pod_changed(pod("p", 8, node="n", annotations={NAMES.mem_idx: "1"}))
-    book.node_changed(share_node("n", cards(15)))
+    book.node_changed(share_node("n", make_gpus(15)))
     node_info = book.node(N)
     assert node_info is not None
     lost = node_info.devices[GpuIndex(1)]
     assert (lost.gpu, lost.total, lost.used, lost.free) == (None, 0, 8, 0)
     assert node_info.overfull == (1,)
     assert node_info.max_allocatable_memory == 15
-    book.node_changed(share_node("n", cards(15, 15)))
+    book.node_changed(share_node("n", make_gpus(15, 15)))
     assert used(book, "n") == [0, 8]
     assert node_info.overfull == ()
-    book.node_changed(share_node("n", cards(15)))
+    book.node_changed(share_node("n", make_gpus(15)))
     book.pod_gone(pod("p").uid)
     assert list(node_info.devices) == [0]
 
 
-def test_unhealthy_cards_come_back() -> None:
+def test_unhealthy_gpus_come_back() -> None:
     """An emptied ConfigMap gives the GPUs back; one for an unknown node waits for it."""
     book = ledger(legacy_node("n", 30, 2))
     book.unhealthy_changed(N, frozenset({GpuIndex(0), GpuIndex(1)}))
@@ -189,7 +191,7 @@ def test_unhealthy_cards_come_back() -> None:
     book.node_changed(legacy_node("later", 30, 2))
     node_info = book.node(NodeName("later"))
     assert node_info is not None
-    assert [card.healthy for card in node_info.devices.values()] == [False, True]
+    assert [gpu.healthy for gpu in node_info.devices.values()] == [False, True]
 
 
 def test_a_repeated_config_map_changes_nothing() -> None:
@@ -229,7 +231,7 @@ def test_a_whole_device_keeps_others_out() -> None:
     assumed(book, "n", pod("p", 8, labels=labels))
     refusal = on_node(book, "n", pod("q", 1))
     assert isinstance(refusal, FitError)
-    assert [card.code for card in refusal.cards] == [Code.TAKEN_WHOLE]
+    assert [gpu.code for gpu in refusal.gpus] == [Code.TAKEN_WHOLE]
 
 
 def test_an_impossible_amount_is_the_modules_error_and_changes_nothing() -> None:

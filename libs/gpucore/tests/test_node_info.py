@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from corebuilders import NAMES, assumed, cards, ledger, on_node, pod, pod_request, share_node
+from corebuilders import NAMES, assumed, ledger, make_gpus, on_node, pod, pod_request, share_node
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
@@ -28,7 +28,7 @@ TWO = {NAMES.gpu_count: "2"}
 
 def node(*sizes: int, **labels: str) -> Node:
     """Node n with GPUs of these sizes, which offers shares and exclusive GPUs."""
-    return share_node("n", cards(*sizes), whole=True, labels=labels)
+    return share_node("n", make_gpus(*sizes), whole=True, labels=labels)
 
 
 def books(book: Ledger) -> NodeInfo:
@@ -155,22 +155,22 @@ def test_a_node_nobody_knows_is_refused_for_good() -> None:
     assert refused[N] == FitError(N, Code.NODE_UNKNOWN, unresolvable=True)
 
 
-def test_the_quick_filter_agrees_with_the_cards() -> None:
+def test_the_quick_filter_agrees_with_the_gpus() -> None:
     """Every kind of request on every kind of node: sift and fit say the same."""
     plain, mps = (
-        cards(10, 10),
+        make_gpus(10, 10),
         Inventory(
             tuple(
                 msgspec.structs.replace(gpu, isolation=IsolationMode.MPS)
-                for gpu in cards(10, 10).gpus
+                for gpu in make_gpus(10, 10).gpus
             )
         ),
     )
     nodes = [
         share_node("empty", plain, whole=True),
         share_node("mps", mps, whole=True),
-        share_node("mib", cards(10, 10, unit=MIB)),
-        share_node("small", cards(3, 3), whole=True),
+        share_node("mib", make_gpus(10, 10, unit=MIB)),
+        share_node("small", make_gpus(3, 3), whole=True),
         Node(NodeName("none")),
         Node(NodeName("topology"), capacity={NAMES.gpu: "2"}),
     ]
@@ -199,14 +199,14 @@ def test_the_quick_filter_agrees_with_the_cards() -> None:
 @pytest.mark.parametrize("order", [(3, 2), (2, 3)])
 def test_lost_gpus_are_in_order_whichever_pod_came_first(order: tuple[int, int]) -> None:
     """The same pods give the same books, and so the same sentences, after any order of events."""
-    lost = [pod(f"p{card}", 4, node="n", annotations={NAMES.mem_idx: str(card)}) for card in order]
+    lost = [pod(f"p{gpu}", 4, node="n", annotations={NAMES.mem_idx: str(gpu)}) for gpu in order]
     node_info = books(ledger(node(15), *lost))
     assert list(node_info.devices) == [0, 2, 3]
 
 
 def test_too_few_gpus_are_counted_in_gpus() -> None:
     """A share over two GPUs on a node with one: two GPUs are requested, not units of one."""
-    refusal = on_node(ledger(share_node("n", cards(15))), "n", pod("p", 8, labels=TWO))
+    refusal = on_node(ledger(share_node("n", make_gpus(15))), "n", pod("p", 8, labels=TWO))
     assert isinstance(refusal, FitError)
     assert (refusal.code, refusal.asked) == (Code.INSUFFICIENT_GPUS, 2)
     assert (refusal.free, refusal.total) == (1, 1)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from corebuilders import NAMES, cards, ledger, pod, pod_request, share_node
+from corebuilders import NAMES, ledger, make_gpus, pod, pod_request, share_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +24,7 @@ POLICIES = ("binpack", "spread", "fragmentation")
 
 def ready(name: str, *units: int) -> Node:
     """A node that takes pods, with GPUs of these sizes."""
-    return msgspec.structs.replace(share_node(name, cards(*units)), ready=True)
+    return msgspec.structs.replace(share_node(name, make_gpus(*units)), ready=True)
 
 
 class Cluster:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from corebuilders import NAMES, cards, ledger, limits, pod, pod_request, share_node
+from corebuilders import NAMES, ledger, limits, make_gpus, pod, pod_request, share_node
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -279,7 +279,7 @@ def test_a_node_object_as_a_candidate() -> None:
 
 def test_gpus_are_said_first_only_where_the_node_has_none_for_the_pod() -> None:
     """A node without shares is that, whatever its taints; else the scheduler's rules come first."""
-    book = ledger(share_node("n", cards(15)), decode_node(b'{"metadata": {"name": "cpu"}}'))
+    book = ledger(share_node("n", make_gpus(15)), decode_node(b'{"metadata": {"name": "cpu"}}'))
     tainted = CandidateNode(N, taints=(ML,))
     asked = pod_request(pod("p", 16))
     verdicts = [
@@ -297,7 +297,7 @@ def test_gpus_are_said_first_only_where_the_node_has_none_for_the_pod() -> None:
 
 def test_pods_that_were_placed_use_up_cpu() -> None:
     """In a what-if the first pod's requests are counted against the second's."""
-    book = ledger(share_node("n", cards(15)))
+    book = ledger(share_node("n", make_gpus(15)))
     nodes = {N: CandidateNode(N, allocatable={"cpu": 3000})}
     asks = PodConstraints(requests=(("cpu", 2000),))
     wishes = [WhatIfPod(name, pod_request(pod(name, 2)), asks) for name in ("a", "b")]

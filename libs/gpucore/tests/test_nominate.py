@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from corebuilders import cards, ledger, pod, pod_request, share_node
+from corebuilders import ledger, make_gpus, pod, pod_request, share_node
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.kubescheduler.candidates import PodRequirements
@@ -69,7 +69,7 @@ def test_pods_that_cannot_be_placed_yet_are_left_alone() -> None:
 
 def nominated(*amounts: int, units: int = 16) -> NodeInfo:
     """The node n with one GPU and nominated pods p0, p1, ... of these amounts."""
-    books = ledger(share_node("n", cards(units)))
+    books = ledger(share_node("n", make_gpus(units)))
     for number, mem in enumerate(amounts):
         item = pod(f"p{number}", mem)
         placement = place(books.nodes()[N], pod_request(item))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from corebuilders import cards, ledger, pod, pod_request, share_node
+from corebuilders import ledger, make_gpus, pod, pod_request, share_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +22,7 @@ def nominee(name: str, mem: int, priority: int = 0) -> NominatedPod:
 
 def node(*held: int) -> NodeInfo:
     """A node with two GPUs of 16 units, with pods on them one after the other."""
-    node_info = ledger(share_node("n", cards(16, 16))).node(NodeName("n"))
+    node_info = ledger(share_node("n", make_gpus(16, 16))).node(NodeName("n"))
     assert node_info is not None
     books = node_info.copy()
     for number, mem in enumerate(held):

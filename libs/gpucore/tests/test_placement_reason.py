@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from corebuilders import assumed, bound, cards, ledger, pod, pod_request, share_node
-from linkedcards import BRIDGED, indexes, joined_cards, linked_node
+from corebuilders import assumed, bound, ledger, make_gpus, pod, pod_request, share_node
+from linkedgpus import BRIDGED, indexes, joined_gpus, linked_node
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.explain.placement_reason import why
@@ -24,7 +24,7 @@ RULES = Rules()
 
 def holding(book: Ledger, of: Pod, *gpus: int) -> Pod:
     """The pod with these exclusive GPUs of ``n``, entered in the books."""
-    placed = bound(of, Placement(NodeName("n"), group=indexes(*gpus)), joined_cards(BRIDGED))
+    placed = bound(of, Placement(NodeName("n"), group=indexes(*gpus)), joined_gpus(BRIDGED))
     book.pod_changed(placed)
     return placed
 
@@ -54,7 +54,7 @@ def of_gang(book: Ledger, asks: Pod, size: int, names: Iterable[str]) -> list[st
     return list(gang_words(answer, book, RULES))
 
 
-def test_whole_cards_that_would_be_chosen_again() -> None:
+def test_whole_gpus_that_would_be_chosen_again() -> None:
     """The policy, how many GPUs there were to choose from, and what they score."""
     book = ledger(linked_node("n", BRIDGED))
     mine = holding(book, pod("p", gpus=2), 0, 3)
@@ -65,7 +65,7 @@ def test_whole_cards_that_would_be_chosen_again() -> None:
     )
 
 
-def test_whole_cards_that_are_not_the_best() -> None:
+def test_whole_gpus_that_are_not_the_best() -> None:
     """The better group is named with both scores; a policy of the pod's own is named as such."""
     book = ledger(linked_node("n", BRIDGED))
     own = {"gpushare/topology": "bandwidth"}
@@ -76,9 +76,9 @@ def test_whole_cards_that_are_not_the_best() -> None:
     )
 
 
-def test_whole_cards_without_known_links() -> None:
+def test_whole_gpus_without_known_links() -> None:
     """Without links there is no score, and that is said where the choice differs."""
-    book = ledger(share_node("n", cards(15, 15, 15), whole=True))
+    book = ledger(share_node("n", make_gpus(15, 15, 15), whole=True))
     first, last = holding(book, pod("a", gpus=1), 0), holding(book, pod("b", gpus=1), 2)
     assert reason(book, first).endswith("the same of the 2 GPUs that are free without this pod")
     assert reason(book, last).endswith(
@@ -88,12 +88,12 @@ def test_whole_cards_without_known_links() -> None:
 
 def test_shares_are_asked_of_their_own_policy() -> None:
     """A share is explained by the GPU policy and its rule."""
-    book = ledger(share_node("n", cards(15, 15)))
+    book = ledger(share_node("n", make_gpus(15, 15)))
     assumed(book, "n", pod("p", 4))
     assert reason(book, pod("p", 4)).startswith("binpack would choose the same again: the fullest")
 
 
-def test_what_whole_cards_wait_for() -> None:
+def test_what_whole_gpus_wait_for() -> None:
     """Whose end frees enough GPUs, what is short, and the best group of what is free."""
     book = ledger(linked_node("n", BRIDGED))
     for name, gpu in (("a", 1), ("b", 2)):
@@ -149,5 +149,5 @@ def test_a_gang_that_fits_says_where_each_would_go() -> None:
 
 def test_a_gang_of_shares_that_is_short() -> None:
     """For shares the members that a node has room for are counted."""
-    book = ledger(share_node("n", cards(15)))
+    book = ledger(share_node("n", make_gpus(15)))
     assert of_gang(book, pod("p", 8), 2, ["n"])[1:] == ["n has capacity for 1 member"]

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from corebuilders import NAMES, bound, cards, ledger, on_node, pod, pod_request, share_node
+from corebuilders import NAMES, bound, ledger, make_gpus, on_node, pod, pod_request, share_node
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -21,7 +21,7 @@ def test_both_generations_and_the_unit() -> None:
         NodeName("n"), mem, {GpuIndex(1): 40}, {0: {GpuIndex(1): 3}, 1: {GpuIndex(1): 5}}
     )
     texts = annotations_of(
-        place, pod_request(asked), NAMES, inventory=cards(15, 16), assume_time=7, assigned=True
+        place, pod_request(asked), NAMES, inventory=make_gpus(15, 16), assume_time=7, assigned=True
     )
     assert texts == {
         NAMES.mem_idx: "1",
@@ -38,11 +38,11 @@ def test_both_generations_and_the_unit() -> None:
     }
 
 
-def test_whole_cards_write_the_group() -> None:
+def test_whole_gpus_write_the_group() -> None:
     """Exclusive GPUs write the group's annotations and no share's."""
     place = Placement(NodeName("n"), group=(GpuIndex(2), GpuIndex(0)))
     texts = annotations_of(
-        place, pod_request(pod("p", gpus=2)), NAMES, inventory=cards(15, 15, 15), assume_time=7
+        place, pod_request(pod("p", gpus=2)), NAMES, inventory=make_gpus(15, 15, 15), assume_time=7
     )
     assert texts == {
         "ALIYUN_COM_GPU_GROUP": "2,0",
@@ -53,11 +53,11 @@ def test_whole_cards_write_the_group() -> None:
     }
 
 
-def test_a_card_that_is_gone_has_no_units() -> None:
+def test_a_gpu_that_is_gone_has_no_units() -> None:
     """DEV of a GPU that the inventory lacks is 0, and an unknown unit is not written."""
     place = Placement(NodeName("n"), {GpuIndex(5): 3}, {}, {0: {GpuIndex(5): 3}})
     texts = annotations_of(
-        place, pod_request(pod("p", 3)), NAMES, inventory=cards(15, unit=None), assume_time=7
+        place, pod_request(pod("p", 3)), NAMES, inventory=make_gpus(15, unit=None), assume_time=7
     )
     assert texts[NAMES.mem_dev] == "0"
     assert wire_names.UNIT not in texts
@@ -95,7 +95,7 @@ def test_what_is_placed_reads_back(
     asked = msgspec.structs.replace(pod("p", mems, core=core, labels=labels), init_containers=inits)
     total = max(sum(mems), init)
     assume(total + core > 0 and total % count == 0 and core % count == 0)
-    inventory = cards(30, 30, 30)
+    inventory = make_gpus(30, 30, 30)
     placement = on_node(ledger(share_node("n", inventory)), "n", asked)
     assert isinstance(placement, Placement)
     allocation = allocation_of(bound(asked, placement, inventory, assigned=assigned, at=9), NAMES)

@@ -3,7 +3,7 @@
 from math import floor
 
 import pytest
-from corebuilders import cards, ledger, pod, share_node
+from corebuilders import ledger, make_gpus, pod, share_node
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,14 +43,14 @@ def account_of(
     labels = {wire_names.LABEL_PLACEMENT: label} if label else {}
     if max_pods:
         labels[wire_names.LABEL_MAX_POD] = str(max_pods)
-    book = ledger(share_node("n", cards(*units), labels=labels))
+    book = ledger(share_node("n", make_gpus(*units), labels=labels))
     book.unhealthy_changed(NodeName("n"), frozenset({GpuIndex(unhealthy)}))
-    for number, (card, amount, core) in enumerate(holders or ()):
+    for number, (gpu, amount, core) in enumerate(holders or ()):
         annotations = (
             {}
-            if card < 0
+            if gpu < 0
             else {
-                "ALIYUN_COM_GPU_MEM_IDX": str(card % len(units)),
+                "ALIYUN_COM_GPU_MEM_IDX": str(gpu % len(units)),
                 "ALIYUN_COM_GPU_MEM_POD": str(amount),
                 "ALIYUN_COM_GPU_MEM_ASSIGNED": "true",
                 "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1",

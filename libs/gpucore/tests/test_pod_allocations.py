@@ -82,7 +82,7 @@ def test_a_broken_map_falls_back_to_the_index(broken: str) -> None:
 
 
 @pytest.mark.parametrize("index", ["-1", "x", "", " 1", "1.0", "1024", "١"])  # noqa: RUF001
-def test_without_a_card_the_amount_is_pending(index: str) -> None:
+def test_without_a_gpu_the_amount_is_pending(index: str) -> None:
     """An index that is none leaves all units pending on the node, and is a fault."""
     allocation = allocated(8, {IDX: index}, core=30)
     assert allocation.placement.mem == {}
@@ -124,7 +124,7 @@ def test_containers_swapped_in_the_map_are_a_fault() -> None:
     assert allocation.faults == ("the allocation map disagrees with the pod's limits",)
 
 
-def test_what_init_containers_need_more_sits_on_the_same_cards() -> None:
+def test_what_init_containers_need_more_sits_on_the_same_gpus() -> None:
     """The surplus of an init container is on the GPUs of the map."""
     base = pod("p", 4, node="n", annotations={V2: '{"0":{"1":2,"3":2}}'})
     inits = (Container(limits=limits(10)),)
@@ -134,7 +134,7 @@ def test_what_init_containers_need_more_sits_on_the_same_cards() -> None:
     assert allocation.faults == ()
 
 
-def test_an_index_names_only_the_first_of_several_cards() -> None:
+def test_an_index_names_only_the_first_of_several_gpus() -> None:
     """With gpu-count 2 and V1 only, half is on the GPU and half is pending."""
     allocation = allocated(9, {IDX: "1"}, labels={NAMES.gpu_count: "2"})
     assert allocation.placement.mem == {1: 5}
@@ -163,14 +163,14 @@ def test_compute_alone_is_found_by_the_index() -> None:
     assert allocation.pending_core == 0
 
 
-def test_compute_over_several_cards_with_one_known() -> None:
+def test_compute_over_several_gpus_with_one_known() -> None:
     """What is on unknown GPUs is pending."""
     allocation = allocated(0, {IDX: "2"}, core=40, labels={NAMES.gpu_count: "2"})
     assert allocation.placement.core == {2: 20}
     assert allocation.pending_core == 20
 
 
-def test_a_group_of_whole_cards() -> None:
+def test_a_group_of_exclusive_gpus() -> None:
     """GROUP lists exclusive GPUs in the order containers see them."""
     allocation = allocated(0, {NAMES.group: "3,1"}, gpus=2)
     assert allocation.placement.group == (3, 1)

@@ -3,7 +3,7 @@
 from typing import Final
 
 import msgspec
-from corebuilders import NAMES, bound, cards, pod
+from corebuilders import NAMES, bound, make_gpus, pod
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +13,7 @@ from gpucore.wire import names as wire_names
 from gpucore.wire.pods import Pod, allocation_of
 
 ALONE: Final = {wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}
-CARDS: Final = cards(80, 80, 80, 80)
+GPUS: Final = make_gpus(80, 80, 80, 80)
 
 texts = st.sampled_from(["", "0", "1", "2", "40", "1023", "mps", "spread", "simple", "x"])
 labels = st.dictionaries(
@@ -37,7 +37,7 @@ def share(units: int, *, core: int = 0, alone: bool = False) -> Pod:
     index = GpuIndex(1)
     compute = {index: core} if core else {}
     place = Placement(NodeName("n"), {index: units}, compute, {0: {index: units}})
-    return bound(pod("p", units, core=core, labels=ALONE if alone else {}), place, CARDS)
+    return bound(pod("p", units, core=core, labels=ALONE if alone else {}), place, GPUS)
 
 
 @given(st.booleans(), st.sampled_from([0, 40]), labels, annotations)

@@ -151,7 +151,7 @@ def test_an_unknown_policy_is_a_fault() -> None:
 
 
 @pytest.mark.parametrize("more", [{"core": 10, "gpus": 1}, {"gpus": 1}])
-def test_shares_and_whole_cards_at_once_are_a_fault(more: dict[str, int]) -> None:
+def test_shares_and_whole_gpus_at_once_are_a_fault(more: dict[str, int]) -> None:
     """A pod asks for one kind; both amounts are still known."""
     asked = pod_request(pod("p", 8, **more))
     assert asked.fault == "it requests both exclusive GPUs and shares; request only one"

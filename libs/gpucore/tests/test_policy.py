@@ -4,7 +4,16 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from corebuilders import NAMES, cards, ledger, legacy_node, on_node, pod, pod_request, share_node
+from corebuilders import (
+    NAMES,
+    ledger,
+    legacy_node,
+    make_gpus,
+    on_node,
+    pod,
+    pod_request,
+    share_node,
+)
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
@@ -30,10 +39,10 @@ def node_info(book: Ledger, name: str = "n") -> NodeInfo:
     return found
 
 
-def used_cards(*used: int, size: int = 15, labels: dict[str, str] | None = None) -> Ledger:
+def used_gpus(*used: int, size: int = 15, labels: dict[str, str] | None = None) -> Ledger:
     """A node of equal GPUs of which so much is used."""
     pods = [held(f"h{i}", units, i) for i, units in enumerate(used) if units]
-    return ledger(share_node("n", cards(*[size] * len(used)), labels=labels), *pods)
+    return ledger(share_node("n", make_gpus(*[size] * len(used)), labels=labels), *pods)
 
 
 def chosen(book: Ledger, asked: Pod, policy: str = "") -> list[int]:
@@ -44,23 +53,23 @@ def chosen(book: Ledger, asked: Pod, policy: str = "") -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("policy", "card"), [("binpack", 1), ("spread", 0), ("fragmentation", 1), ("", 1)]
+    ("policy", "gpu"), [("binpack", 1), ("spread", 0), ("fragmentation", 1), ("", 1)]
 )
-def test_each_policy_takes_its_card(policy: str, card: int) -> None:
+def test_each_policy_takes_its_gpu(policy: str, gpu: int) -> None:
     """Of 15, 9, 4 and 15 free, 9 units go to the tightest GPU or to the emptiest."""
-    assert chosen(used_cards(0, 6, 11, 0), pod("p", 9), policy) == [card]
+    assert chosen(used_gpus(0, 6, 11, 0), pod("p", 9), policy) == [gpu]
 
 
 @pytest.mark.parametrize("policy", ["binpack", "spread", "fragmentation"])
 def test_ties_go_to_the_lowest_index(policy: str) -> None:
     """Equal GPUs are taken in order."""
-    assert chosen(used_cards(0, 0, 0), pod("p", 3), policy) == [0]
+    assert chosen(used_gpus(0, 0, 0), pod("p", 3), policy) == [0]
 
 
 def test_fragmentation_keeps_what_others_can_use() -> None:
     """A quarter goes where it leaves no part that the usual work cannot use."""
     halves = Workload((Kind(1.0, 500),))
-    book = used_cards(5, 3, size=12)
+    book = used_gpus(5, 3, size=12)
     asked = pod_request(pod("p", 3))
     best_fit = place(node_info(book), asked, POLICIES["binpack"])
     least_lost = place(node_info(book), asked, fragmentation_policy(halves))
@@ -71,14 +80,14 @@ def test_fragmentation_keeps_what_others_can_use() -> None:
 
 def test_compute_decides_where_no_memory_is_asked() -> None:
     """A share of compute alone packs by compute."""
-    book = ledger(share_node("n", cards(15, 15)), held("a", 1, 1, core=50))
+    book = ledger(share_node("n", make_gpus(15, 15)), held("a", 1, 1, core=50))
     assert chosen(book, pod("p", core=40), "binpack") == [1]
     assert chosen(book, pod("p", core=40), "spread") == [0]
 
 
-def test_several_cards_are_chosen_by_the_policy() -> None:
+def test_several_gpus_are_chosen_by_the_policy() -> None:
     """The two tightest GPUs, or the two emptiest."""
-    book = used_cards(0, 6, 3, 0)
+    book = used_gpus(0, 6, 3, 0)
     asked = pod("p", 8, labels={NAMES.gpu_count: "2"})
     assert chosen(book, asked, "binpack") == [1, 2]
     assert chosen(book, asked, "spread") == [0, 3]
@@ -86,8 +95,8 @@ def test_several_cards_are_chosen_by_the_policy() -> None:
 
 def test_the_pods_policy_rules_then_the_nodes_then_the_default() -> None:
     """Annotation before label before the name given; a Policy as it is; then binpack."""
-    node = node_info(used_cards(0, labels={wire_names.LABEL_PLACEMENT: "spread"}))
-    plain = node_info(used_cards(0))
+    node = node_info(used_gpus(0, labels={wire_names.LABEL_PLACEMENT: "spread"}))
+    plain = node_info(used_gpus(0))
     wish = pod_request(pod("p", 1, annotations={wire_names.POLICY: "fragmentation"}))
     asked = pod_request(pod("p", 1))
     assert resolve(node, wish, "binpack").name == "fragmentation"
@@ -99,7 +108,7 @@ def test_the_pods_policy_rules_then_the_nodes_then_the_default() -> None:
 
 def test_an_unknown_label_is_the_default_and_a_fault() -> None:
     """A misspelt placement label of a node is reported, and binpack used."""
-    node = node_info(used_cards(0, labels={wire_names.LABEL_PLACEMENT: "pack"}))
+    node = node_info(used_gpus(0, labels={wire_names.LABEL_PLACEMENT: "pack"}))
     assert resolve(node, pod_request(pod("p", 1)), "").name == "binpack"
     assert node.shape.faults == (f"label {wire_names.LABEL_PLACEMENT} is not a known policy",)
 
@@ -108,7 +117,7 @@ def test_an_unknown_label_is_the_default_and_a_fault() -> None:
 def test_limits_that_are_none_are_faults(text: str) -> None:
     """Labels without a number set no limit and are reported."""
     labels = {wire_names.LABEL_MAX_POD: text, wire_names.LABEL_OVERSELL: text}
-    shape = node_info(used_cards(0, labels=labels)).shape
+    shape = node_info(used_gpus(0, labels=labels)).shape
     assert (shape.max_pods, shape.oversell) == (0, 1)
     assert shape.faults == (
         f"label {wire_names.LABEL_MAX_POD} is not a number from 1 to 1023",
@@ -116,9 +125,9 @@ def test_limits_that_are_none_are_faults(text: str) -> None:
     )
 
 
-def test_whole_cards_are_the_lowest_free_ones() -> None:
+def test_whole_gpus_are_the_lowest_free_ones() -> None:
     """Without a hook the free GPUs of lowest index are given."""
-    book = ledger(share_node("n", cards(15, 15, 15), whole=True), held("a", 1, 0))
+    book = ledger(share_node("n", make_gpus(15, 15, 15), whole=True), held("a", 1, 0))
     placement = on_node(book, "n", pod("g", gpus=2))
     assert placement == Placement(N, group=(GpuIndex(1), GpuIndex(2)))
 
@@ -131,7 +140,7 @@ def test_a_hook_chooses_the_group() -> None:
         asked_of.append((books.name, list(free), count))
         return tuple(free[::-1][:count])
 
-    book = ledger(share_node("n", cards(6, 6, 6, 6), whole=True), held("a", 1, 2))
+    book = ledger(share_node("n", make_gpus(6, 6, 6, 6), whole=True), held("a", 1, 2))
     group = place(node_info(book), pod_request(pod("g", gpus=2)), choose_group=last_first)
     wide = pod_request(pod("p", 10, labels={NAMES.gpu_count: "2"}))
     spread = place(node_info(book), wide, choose_group=last_first)
@@ -149,7 +158,7 @@ def test_scores_of_nodes(policy: str, empty: int, half: int, full: int) -> None:
     """Binpack prefers the fullest node, spread the emptiest; one that is full has 0."""
     asked = pod_request(pod("p", 4, core=1))
     scores = [
-        score(node_info(used_cards(*used, size=10)), asked, policy)
+        score(node_info(used_gpus(*used, size=10)), asked, policy)
         for used in ((0, 0), (6, 4), (10, 10))
     ]
     assert scores == [empty, half, full]
@@ -159,13 +168,13 @@ def test_fragmentation_scores_a_lucky_fit_higher() -> None:
     """A node where the request fills what nobody else can use is the best."""
     policy = fragmentation_policy(Workload((Kind(1.0, 500),)))
     asked = pod_request(pod("p", 4))
-    lucky, neutral = used_cards(6, size=10), used_cards(0, size=10)
+    lucky, neutral = used_gpus(6, size=10), used_gpus(0, size=10)
     assert score(node_info(lucky), asked, policy) > score(node_info(neutral), asked, policy)
 
 
-def test_scores_count_whole_cards_and_compute() -> None:
+def test_scores_count_whole_gpus_and_compute() -> None:
     """A GPU that is used exclusively is full, and compute counts where it is scarcer."""
-    book = ledger(share_node("n", cards(10, 10), whole=True))
+    book = ledger(share_node("n", make_gpus(10, 10), whole=True))
     assert score(node_info(book), pod_request(pod("g", gpus=1))) == 5
     assert score(node_info(book), pod_request(pod("p", 1, core=80))) == 4
 
@@ -179,15 +188,15 @@ def test_a_score_is_for_nodes_that_fit() -> None:
 
 def test_a_copy_of_an_account_is_apart() -> None:
     """Books that are copied may change without the first ones."""
-    book = used_cards(5, 0)
+    book = used_gpus(5, 0)
     twin = node_info(book).copy()
     twin.drop(pod("h0").uid)
-    assert [card.used for card in twin.devices.values()] == [0, 0]
-    assert [card.used for card in node_info(book).devices.values()] == [5, 0]
+    assert [gpu.used for gpu in twin.devices.values()] == [0, 0]
+    assert [gpu.used for gpu in node_info(book).devices.values()] == [5, 0]
     assert (twin.max_allocatable_memory, node_info(book).max_allocatable_memory) == (15, 15)
     allocation = next(iter(node_info(book).allocations.values()))
     twin.put(allocation)
     twin.put(msgspec.structs.replace(allocation, placement=Placement(N, {GpuIndex(1): 5})))
-    assert [card.used for card in twin.devices.values()] == [0, 5]
+    assert [gpu.used for gpu in twin.devices.values()] == [0, 5]
     assert twin.used_units == 5
     assert twin.total_units == 30

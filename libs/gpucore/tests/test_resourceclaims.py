@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from corebuilders import cards
+from corebuilders import make_gpus
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -115,7 +115,7 @@ def test_a_claim_without_an_allocation_holds_nothing() -> None:
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=6))
 def test_claims_are_counted_in_the_unit_of_the_node_and_excess_shows(sizes: list[int]) -> None:
     """Kubernetes allocates no more than there is; more than that is reported all the same."""
-    node = NodeInfo(N1, NodeCapacity(inventory=cards(24), offers_shares=True))
+    node = NodeInfo(N1, NodeCapacity(inventory=make_gpus(24), offers_shares=True))
     for number, gib in enumerate(sizes):
         found = allocation(result("gpu-0", f"{gib}Gi"))
         assert found is not None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucore.model import Cards, Gpu, Inventory
+from gpucore.model import Gpu, GpuAmounts, Inventory
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.grant import GrantPolicy, grant
 from gpucore.serving import CONTEXT_MIB, NoFraction, Share, fraction, quotient, share_in
@@ -19,8 +19,8 @@ UNITS = st.sampled_from([GIB, MIB, MemoryUnit(256), MemoryUnit(2048)])
 def shares(draw: st.DrawFn) -> Share:
     """Any share of a GPU of up to 192 GiB."""
     unit = draw(UNITS)
-    card = draw(st.integers(1, 192 * 1024 // unit.mib))
-    return Share(draw(st.integers(1, card)), card, unit)
+    gpu = draw(st.integers(1, 192 * 1024 // unit.mib))
+    return Share(draw(st.integers(1, gpu)), gpu, unit)
 
 
 @pytest.mark.slow
@@ -38,7 +38,7 @@ def test_processes_never_pass_their_share(
     if isinstance(found, NoFraction):
         assert share.mib // processes <= context_mib
         return
-    real = (share.card + remainder) * share.unit.mib
+    real = (share.gpu + remainder) * share.unit.mib
     floor = Fraction("0.000001")
     taken = processes * (Fraction(found) * real + context_mib)
     assert 0 < Fraction(found) <= 1
@@ -50,13 +50,13 @@ def test_what_is_lost_is_less_than_a_unit_and_the_rounding(share: Share) -> None
     """Without head-room the fraction gives all but the GPU's possible remainder."""
     found = fraction(share, context_mib=0)
     assert isinstance(found, str)
-    exact = Fraction(share.units, share.card + 1)
+    exact = Fraction(share.units, share.gpu + 1)
     assert Fraction(found) <= max(exact, Fraction("0.000001"))
     assert exact - Fraction(found) < Fraction("0.000001")
 
 
 @pytest.mark.parametrize(
-    ("units", "card", "text"),
+    ("units", "gpu", "text"),
     [
         (3, 15, "0.20"),
         (3, 16, "0.19"),
@@ -66,9 +66,9 @@ def test_what_is_lost_is_less_than_a_unit_and_the_rounding(share: Share) -> None
         (15, 15, "1.00"),
     ],
 )
-def test_the_quotient_is_the_originals(units: int, card: int, text: str) -> None:
+def test_the_quotient_is_the_originals(units: int, gpu: int, text: str) -> None:
     """Arena's chart prints these figures, and so does the rule that is named after it."""
-    assert quotient(Share(units, card, GIB)) == text
+    assert quotient(Share(units, gpu, GIB)) == text
 
 
 @given(share=shares())
@@ -93,27 +93,27 @@ def test_a_share_without_room_is_refused_in_a_sentence() -> None:
     )
 
 
-@given(unit=UNITS, card=st.integers(1, 200), data=st.data(), cards=st.integers(1, 4))
+@given(unit=UNITS, gpu=st.integers(1, 200), data=st.data(), number=st.integers(1, 4))
 def test_the_plugins_environment_is_read(
-    unit: MemoryUnit, card: int, data: st.DataObject, cards: int
+    unit: MemoryUnit, gpu: int, data: st.DataObject, number: int
 ) -> None:
     """What the plugin of this project grants is the share that is read from it."""
-    units = data.draw(st.integers(1, card))
+    units = data.draw(st.integers(1, gpu))
     gpus = tuple(
         Gpu(
             index=GpuIndex(index),
             minor=index,
             uuid=GpuUuid(f"GPU-{index}"),
             model="T4",
-            memory_mib=card * unit.mib,
-            units=card,
+            memory_mib=gpu * unit.mib,
+            units=gpu,
         )
-        for index in range(cards)
+        for index in range(number)
     )
-    held: Cards = {GpuIndex(index): units for index in range(cards)}
+    held: GpuAmounts = {GpuIndex(index): units for index in range(number)}
     inventory = Inventory(unit=unit, gpus=gpus)
     envs = grant(Resource.MEM, held, inventory, GrantPolicy()).envs
-    assert share_in(envs) == Share(units, card, unit)
+    assert share_in(envs) == Share(units, gpu, unit)
 
 
 @pytest.mark.parametrize(

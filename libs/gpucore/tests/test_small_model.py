@@ -21,12 +21,12 @@ DELETES = World(nodes={"a": (1,), "b": (1,)}, pods=(1, 1, 1), schedulers=1, dele
 SOLE_SWAPS = World(nodes={"a": (1, 1), "b": (1,)}, pods=(1, 1, 1), schedulers=1)
 
 
-def test_two_replicas_never_over_commit_a_card() -> None:
+def test_two_replicas_never_over_commit_a_gpu() -> None:
     """Two replicas race for two GPUs with three pods: nodes stay whole, all ends well."""
     assert explore(REPLICAS) > Explored(states=10_000, steps=50_000, good=100)
 
 
-def test_two_replicas_and_swapped_cards() -> None:
+def test_two_replicas_and_swapped_gpus() -> None:
     """Equal pods get each other's GPU: annotations follow the node, and all ends well."""
     assert explore(SWAPS) > Explored(states=5_000, steps=20_000, good=500)
 
@@ -64,7 +64,7 @@ def test_unsigned_free_is_found() -> None:
         explore(SOLE_SWAPS, Underflow, sole=True)
 
 
-def test_without_the_arbiter_cards_are_over_committed() -> None:
+def test_without_the_arbiter_gpus_are_over_committed() -> None:
     """The plugin's look at what kubelet has handed out is what keeps two replicas apart."""
     with pytest.raises(ViolationError, match="over-committed"):
         explore(REPLICAS, defects=Defects(no_arbiter=True))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from corebuilders import assumed, cards, ledger, pod, pod_request, share_node
+from corebuilders import assumed, ledger, make_gpus, pod, pod_request, share_node
 
 from gpucore.explain.catalogue import CATALOGUE
 from gpucore.explain.suggestions import suggestions
@@ -23,7 +23,7 @@ def words(
     constraints: PodConstraints | None = None,
 ) -> list[str]:
     """What would help on nodes of one GPU of 15, with these pods on them."""
-    book = ledger(*(share_node(node.name, cards(15)) for node in nodes))
+    book = ledger(*(share_node(node.name, make_gpus(15)) for node in nodes))
     for name, held in (holding or {}).items():
         assumed(book, name, held)
     waiting = PodRequirements(pod_request(asks), constraints or PodConstraints())
@@ -79,7 +79,7 @@ def test_the_end_of_a_pod_on_an_excluded_node_is_not_offered() -> None:
     ]
 
 
-def test_a_share_that_wants_its_card_alone() -> None:
+def test_a_share_that_wants_its_gpu_alone() -> None:
     """Its GPU must be empty: every holder is named."""
     alone = pod("p", 2, labels={"ack.gpushare.placement": "require-whole-device"})
     found = words(alone, node("n"), holding={"n": pod("a", 3)})
@@ -90,7 +90,7 @@ def test_a_request_of_several_gpus_is_offered_where_a_node_has_them() -> None:
     """The label gpu-count is advice only where the memory of a node's GPUs would do together."""
     found = words(pod("p", 20), node("n"))
     assert found[0] == "no GPU is that large: check the unit (GiB or MiB)"
-    book = ledger(share_node("n", cards(15, 15)))
+    book = ledger(share_node("n", make_gpus(15, 15)))
     waiting = PodRequirements(pod_request(pod("p", 20)))
     cluster = Candidates(book.nodes(), {NodeName("n"): node("n")})
     assert next(suggestions(waiting, cluster, cluster.refusals(waiting))) == (
@@ -101,7 +101,7 @@ def test_a_request_of_several_gpus_is_offered_where_a_node_has_them() -> None:
 
 def test_without_a_certain_step_the_catalogue_answers() -> None:
     """A reason that no step cures has its remedy; nodes without shares are left out."""
-    book = ledger(share_node("n", cards(15)), share_node("m", cards()))
+    book = ledger(share_node("n", make_gpus(15)), share_node("m", make_gpus()))
     asks = pod("p", 4, annotations={"gpushare/isolation": "mps"})
     waiting = PodRequirements(pod_request(asks))
     cluster = Candidates(book.nodes(), {NodeName(n): node(n) for n in ("n", "m")})
@@ -112,7 +112,7 @@ def test_without_a_certain_step_the_catalogue_answers() -> None:
 
 def test_gpus_of_an_excluded_node_are_not_counted() -> None:
     """The largest node counts only where the pod may go there."""
-    big, small = cards(15, 15, 15), cards(15)
+    big, small = make_gpus(15, 15, 15), make_gpus(15)
     book = ledger(share_node("big", big, whole=True), share_node("small", small, whole=True))
     assumed(book, "big", pod("x", 12))
     ml = Taint("dedicated", "ml", "NoSchedule")

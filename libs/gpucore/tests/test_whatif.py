@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import hypothesis.strategies as st
 import msgspec
 import pytest
-from corebuilders import NAMES, cards, ledger, legacy_node, pod, pod_request, share_node
+from corebuilders import NAMES, ledger, legacy_node, make_gpus, pod, pod_request, share_node
 from hypothesis import given
 
 from gpucore.accounting.node_info import NodeInfo
@@ -55,10 +55,10 @@ def test_the_policy_chooses_the_node() -> None:
         assert outcome.placement.node == node
 
 
-def test_exclusive_wishes_keep_their_card() -> None:
+def test_exclusive_wishes_keep_their_gpu() -> None:
     """A wish for a whole device keeps later wishes off its GPU."""
     labels = {wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}
-    book = ledger(share_node("n", cards(15)))
+    book = ledger(share_node("n", make_gpus(15)))
     alone = WhatIfPod("alone", pod_request(pod("alone", 1, labels=labels)))
     first, second = what_if(book.nodes(), [alone, *wishes(1)]).outcomes
     assert first.placement is not None
@@ -113,7 +113,9 @@ def test_what_is_kept_never_changes_an_answer(
     nodes: list[list[int]], asked: list[PodRequest], policy: str, parted: int
 ) -> None:
     """Equal to asking every node anew for every wish, also in a trial that goes on in a branch."""
-    book = ledger(*(share_node(f"n{i}", cards(*each), whole=True) for i, each in enumerate(nodes)))
+    book = ledger(
+        *(share_node(f"n{i}", make_gpus(*each), whole=True) for i, each in enumerate(nodes))
+    )
     trial, books = Trial(book.nodes(), policy), dict(book.nodes())
     for number, one in enumerate(asked):
         trial = trial.branch() if number == parted else trial

@@ -169,7 +169,7 @@ def test_no_annotation_lowers_what_is_counted(
 
 @given(annotations=ANNOTATIONS, mem=st.integers(1, 9))
 @settings(max_examples=300)
-def test_every_card_of_the_best_map_is_counted(annotations: dict[str, str], mem: int) -> None:
+def test_every_gpu_of_the_best_map_is_counted(annotations: dict[str, str], mem: int) -> None:
     """An allocation that is well has exactly the amount; any other has a fault or is pending."""
     allocation = allocation_of(pod("p", mem, node="n", annotations=annotations), NAMES)
     assert allocation is not None

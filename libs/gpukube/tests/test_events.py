@@ -106,8 +106,8 @@ async def test_repetitions_are_aggregated_by_topic() -> None:
     api = FakeClient()
     recorder = recorder_of(api)
     node = ObjectReference("Node", "n1", uid="n1")
-    for card in (0, 1, 0, 1, 0):
-        recorder.record(node, "Warning", "GpuUnhealthy", f"GPU {card}", topic=f"GPU {card}")
+    for gpu in (0, 1, 0, 1, 0):
+        recorder.record(node, "Warning", "GpuUnhealthy", f"GPU {gpu}", topic=f"GPU {gpu}")
     await written(recorder)
     assert [event["message"] for event in api.posted] == ["GPU 0", "GPU 1"]
     assert api.posted[0]["metadata"]["namespace"] == "default"

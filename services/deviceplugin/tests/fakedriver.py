@@ -34,8 +34,8 @@ class FakeDriver:
         answers_limits: every GPU is known to have memory limits.
     """
 
-    def __init__(self, *cards: DriverGpu) -> None:
-        self.cards = cards
+    def __init__(self, *gpus: DriverGpu) -> None:
+        self.gpus = gpus
         self.lost: set[str] = set()
         self.absent = False
         self.block = threading.Event()
@@ -60,9 +60,9 @@ class FakeDriver:
 
     def machine(self) -> NodeHardware:
         self.open()
-        cards = [replace(card, memory_limits=self.answers_limits) for card in self.cards]
-        there = tuple(card for card in cards if card.uuid not in self.lost)
-        silent = tuple(card.index for card in self.cards if card.uuid in self.lost)
+        gpus = [replace(gpu, memory_limits=self.answers_limits) for gpu in self.gpus]
+        there = tuple(gpu for gpu in gpus if gpu.uuid not in self.lost)
+        silent = tuple(gpu.index for gpu in self.gpus if gpu.uuid in self.lost)
         pairs = [(a.index, b.index) for a in there for b in there if a.index < b.index]
         return NodeHardware(self.version, there, silent, {f"{a}-{b}": ("SYS",) for a, b in pairs})
 

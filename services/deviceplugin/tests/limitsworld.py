@@ -85,7 +85,7 @@ class World:
         free = {gpu.index: list(ids[gpu.index]) for gpu in self.state.inventory.gpus}
         held = []
         for name, counts in self._held.items():
-            taken = [free[card].pop() for card, count in counts.items() for _ in range(count)]  # type: ignore[index]
+            taken = [free[device].pop() for device, count in counts.items() for _ in range(count)]  # type: ignore[index]
             held.append(Held("team", name, {"c0": {Resource.MEM: tuple(taken)}}))
         self.state.believe(held, asked_at=matcher.holdings.turn)
 

@@ -49,12 +49,10 @@ class FakeScheduler:
         self._cluster.pods.put(item)
         return True
 
-    def _annotations(self, card: GpuIndex, pod_request: Any) -> dict[str, str]:
-        mem = {
-            place: {card: ask.mem} for place, ask in enumerate(pod_request.containers) if ask.mem
-        }
-        core = {card: pod_request.core} if pod_request.core else {}
-        placement = Placement(NodeName("n1"), {card: pod_request.mem}, core, mem)
+    def _annotations(self, gpu: GpuIndex, pod_request: Any) -> dict[str, str]:
+        mem = {place: {gpu: ask.mem} for place, ask in enumerate(pod_request.containers) if ask.mem}
+        core = {gpu: pod_request.core} if pod_request.core else {}
+        placement = Placement(NodeName("n1"), {gpu: pod_request.mem}, core, mem)
         return annotations_of(
             placement, pod_request, DEFAULT_NAMES, inventory=self._inventory, assume_time=1
         )

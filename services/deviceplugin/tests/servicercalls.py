@@ -49,9 +49,9 @@ def servicer(state: NodeState, resource: Resource = Resource.MEM, **more: Any) -
     return Servicer(state, resource, **{"patience": 0.0, "numa_hints": False} | more)
 
 
-def pod(name: str, limits: dict[str, int], card: int) -> Pod:
+def pod(name: str, limits: dict[str, int], gpu: int) -> Pod:
     """A bound pod with a plan."""
-    texts = {NAMES.mem_idx: str(card), NAMES.mem_pod: "1", NAMES.mem_assume_time: "17"}
+    texts = {NAMES.mem_idx: str(gpu), NAMES.mem_pod: "1", NAMES.mem_assume_time: "17"}
     spelled = {f"aliyun.com/{resource}": str(amount) for resource, amount in limits.items()}
     return Pod(
         PodUid(f"uid-{name}"),
@@ -80,9 +80,9 @@ def allocation(*containers: list[str]) -> api.AllocateRequest:
     return api.AllocateRequest(container_requests=asked)
 
 
-def ids(state: NodeState, card: int, count: int, resource: Resource = Resource.MEM) -> list[str]:
+def ids(state: NodeState, gpu: int, count: int, resource: Resource = Resource.MEM) -> list[str]:
     """The first ids of a GPU."""
-    return list(state.matcher.tables[resource].ids[card][:count])  # type: ignore[index]
+    return list(state.matcher.tables[resource].ids[gpu][:count])  # type: ignore[index]
 
 
 @asynccontextmanager

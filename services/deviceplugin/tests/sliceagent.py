@@ -81,5 +81,5 @@ class Agent:
 
     def claim(self, number: int, gpu: int, gib: int) -> None:
         """A claim was prepared for a share of a GPU."""
-        card = self.state.inventory.gpus[gpu]
-        self.holder.hold(prepared(f"c{number}", card, gib, node=self.node))
+        device = self.state.inventory.gpus[gpu]
+        self.holder.hold(prepared(f"c{number}", device, gib, node=self.node))

@@ -151,11 +151,11 @@ class Stage:
         """These fields of every GPU of the published inventory."""
         return [tuple(gpu[field] for field in fields) for gpu in self.inventory()["gpus"]]
 
-    def cards_of(self, name: str) -> set[int]:
+    def gpus_of(self, name: str) -> set[int]:
         """GPUs on which a pod's memory devices really are."""
-        cards = {card.uuid: card.index for card in self.driver.cards}
+        gpus = {gpu.uuid: gpu.index for gpu in self.driver.gpus}
         rows = self.kubelet.devices(name).values()
-        return {cards[one.split("-_-")[0]] for ids in rows for one in ids}
+        return {gpus[one.split("-_-")[0]] for ids in rows for one in ids}
 
     def reasons(self, name: str) -> list[str]:
         """Reasons of the events about an object."""

@@ -28,7 +28,7 @@ from gpudeviceplugin.state import NodeState
 
 pytestmark = pytest.mark.slow
 
-CARDS = 8
+GPUS = 8
 UNITS = 141
 POD_UNITS = 47
 PREFERRED_PASSES = 5
@@ -54,11 +54,11 @@ def busy_state() -> NodeState:
     state = NodeState(GrantPolicy())
     gpus = tuple(
         Gpu(GpuIndex(i), GpuUuid(f"GPU-00000000-0000-0000-0000-{i:012}"), UNITS)
-        for i in range(CARDS)
+        for i in range(GPUS)
     )
     state.equip(Inventory(gpus=gpus, driver="1"))
-    for number in range(CARDS * UNITS // POD_UNITS):
-        annotations = planned(number % CARDS, POD_UNITS)
+    for number in range(GPUS * UNITS // POD_UNITS):
+        annotations = planned(number % GPUS, POD_UNITS)
         item = pod(f"p{number}", [{"gpu-mem": POD_UNITS}], annotations=annotations)
         state.on_update(decode_pod(json.encode(item)), b"")
     return state
@@ -116,7 +116,7 @@ async def test_an_answer_to_kubelet_touches_no_file_and_no_socket() -> None:
     serve = servicer(state)
     with no_io() as seen:
         preferred, _ = await fill(serve, state)
-    assert len(preferred) == CARDS * UNITS // POD_UNITS
+    assert len(preferred) == GPUS * UNITS // POD_UNITS
     assert seen == []
 
 
@@ -167,9 +167,9 @@ async def test_answers_over_the_socket_are_quick(tmp_path: Path) -> None:
 
     Those of all threads of both ends; how long a busy machine lets them wait is not our doing.
     """
-    driver = FakeDriver(*(t4(index, memory_mib=UNITS * 1024) for index in range(CARDS)))
+    driver = FakeDriver(*(t4(index, memory_mib=UNITS * 1024) for index in range(GPUS)))
     async with Stage(tmp_path, driver) as stage:
-        await stage.offered(CARDS * UNITS)
+        await stage.offered(GPUS * UNITS)
         ids = sorted(stage.kubelet.manager.healthy["aliyun.com/gpu-mem"])[:1]
         path = stage.kubelet.directory / "gpushare-gpu-mem.sock"
         async with grpc.aio.insecure_channel(f"unix:{path}") as channel:

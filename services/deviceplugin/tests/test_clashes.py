@@ -10,17 +10,17 @@ from stage import Stage
 pytestmark = pytest.mark.slow
 
 
-async def test_sixteen_halves_on_eight_cards_are_two_on_each(tmp_path: Path) -> None:
+async def test_sixteen_halves_on_eight_gpus_are_two_on_each(tmp_path: Path) -> None:
     """A burst of 16 pods of half a GPU, planned in no order: each is where it was planned."""
     driver = FakeDriver(*(t4(index) for index in range(8)))
     async with Stage(tmp_path, driver) as stage:
         await stage.offered(120)
-        cards = [3, 0, 7, 5, 1, 6, 2, 4, 4, 2, 6, 1, 5, 7, 0, 3]
-        for number, card in enumerate(cards):
-            stage.create(f"p{number}", {"gpu-mem": 7}, annotations=planned(card, 7))
-        for number, card in enumerate(cards):
+        gpus = [3, 0, 7, 5, 1, 6, 2, 4, 4, 2, 6, 1, 5, 7, 0, 3]
+        for number, gpu in enumerate(gpus):
+            stage.create(f"p{number}", {"gpu-mem": 7}, annotations=planned(gpu, 7))
+        for number, gpu in enumerate(gpus):
             await stage.admitted(f"p{number}")
-            assert stage.cards_of(f"p{number}") == {card}
+            assert stage.gpus_of(f"p{number}") == {gpu}
 
 
 async def test_pods_of_different_sizes_are_never_swapped(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ async def test_pods_of_different_sizes_are_never_swapped(tmp_path: Path) -> None
             stage.create(f"p{size}", {"gpu-mem": size}, annotations=planned(size % 2, size))
         for size in (5, 1, 4, 2, 3):
             await stage.admitted(f"p{size}")
-            assert stage.cards_of(f"p{size}") == {size % 2}
+            assert stage.gpus_of(f"p{size}") == {size % 2}
             assert len(stage.kubelet.devices(f"p{size}")["c0"]) == size
 
 
@@ -43,7 +43,7 @@ async def test_a_watch_that_is_behind_is_waited_for(tmp_path: Path) -> None:
         stage.cluster.watch_delay = 0.2
         stage.create("p", {"gpu-mem": 3}, annotations=planned(1, 3))
         await stage.admitted("p")
-        assert stage.cards_of("p") == {1}
+        assert stage.gpus_of("p") == {1}
 
 
 async def test_a_pod_that_never_shows_is_placed_by_best_fit_and_adopted(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ async def test_a_pod_that_never_shows_is_placed_by_best_fit_and_adopted(tmp_path
         stage.cluster.watches_flow.clear()
         stage.create("p", {"gpu-mem": 3}, annotations=planned(1, 3))
         await stage.admitted("p")
-        assert stage.cards_of("p") == {0}
+        assert stage.gpus_of("p") == {0}
         stage.cluster.watches_flow.set()
         await stage.eventually(
             lambda: stage.annotations("p")["ALIYUN_COM_GPU_MEM_IDX"] == "0", "corrected"
@@ -69,7 +69,7 @@ async def test_the_loser_of_a_clash_is_placed_anew_and_told(tmp_path: Path) -> N
         stage.create("b", {"gpu-mem": 8}, annotations=planned(0, 8))
         await stage.admitted("a")
         await stage.admitted("b")
-        assert (stage.cards_of("a"), stage.cards_of("b")) == ({0}, {1})
+        assert (stage.gpus_of("a"), stage.gpus_of("b")) == ({0}, {1})
         await stage.eventually(lambda: stage.annotations("b")["ALIYUN_COM_GPU_MEM_IDX"] == "1")
         await stage.eventually(lambda: stage.reasons("b") == ["GpuShareCorrected"])
         assert stage.reasons("a") == []
@@ -87,7 +87,7 @@ async def test_a_pod_that_fits_nowhere_is_refused_in_words(tmp_path: Path) -> No
         assert "GPU 0 has 6 of 15 free, GPU 1 has 6 of 15 free" in sentence
 
 
-async def test_the_last_units_of_a_node_on_two_cards_are_no_share(tmp_path: Path) -> None:
+async def test_the_last_units_of_a_node_on_two_gpus_are_no_share(tmp_path: Path) -> None:
     """Exactly as many units as asked are left, on two GPUs: the pod is refused, not torn apart."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
@@ -106,7 +106,7 @@ async def test_a_pod_without_a_scheduler_is_adopted(tmp_path: Path) -> None:
         await stage.admitted("full")
         stage.create("stray", {"gpu-mem": 3, "gpu-core.percentage": 20}, {"gpu-mem": 1})
         await stage.admitted("stray")
-        assert stage.cards_of("stray") == {1}
+        assert stage.gpus_of("stray") == {1}
         await stage.eventually(lambda: stage.reasons("stray") == ["GpuShareAdopted"])
         assert stage.annotations("stray")["ALIYUN_COM_GPU_MEM_POD"] == "4"
 
@@ -116,8 +116,8 @@ async def test_a_pod_that_kubelet_turns_away_unseen_leaves_no_ghost(tmp_path: Pa
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         stage.kubelet.skip.add("a")
-        for name, card in (("a", 0), ("b", 1), ("c", 0)):
-            stage.create(name, {"gpu-mem": 3}, annotations=planned(card, 3))
+        for name, gpu in (("a", 0), ("b", 1), ("c", 0)):
+            stage.create(name, {"gpu-mem": 3}, annotations=planned(gpu, 3))
         for name in ("b", "c"):
             await stage.admitted(name)
         for name in ("b", "c"):
@@ -125,11 +125,11 @@ async def test_a_pod_that_kubelet_turns_away_unseen_leaves_no_ghost(tmp_path: Pa
                 lambda name=name: stage.annotations(name)["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
             )
             told = stage.annotations(name)["ALIYUN_COM_GPU_MEM_IDX"]
-            assert {int(told)} == stage.cards_of(name)
+            assert {int(told)} == stage.gpus_of(name)
         assert stage.annotations("a")["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "false"
 
 
-async def test_two_containers_share_a_card_each_with_its_own_amount(tmp_path: Path) -> None:
+async def test_two_containers_share_a_gpu_each_with_its_own_amount(tmp_path: Path) -> None:
     """A pod of two GPU containers and an init container: one GPU, own amounts, own variables."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
@@ -137,14 +137,14 @@ async def test_two_containers_share_a_card_each_with_its_own_amount(tmp_path: Pa
             "p", {"gpu-mem": 2}, {"gpu-mem": 4}, inits=[{"gpu-mem": 3}], annotations=planned(1, 6)
         )
         await stage.admitted("p")
-        assert stage.cards_of("p") == {1}
+        assert stage.gpus_of("p") == {1}
         assert stage.kubelet.envs("p", "c0")["ALIYUN_COM_GPU_MEM_CONTAINER"] == "2"
         assert stage.kubelet.envs("p", "c1")["ALIYUN_COM_GPU_MEM_CONTAINER"] == "4"
         devices = stage.kubelet.devices("p")
         assert not devices["c0"] & devices["c1"]
 
 
-async def test_whole_cards_follow_their_group(tmp_path: Path) -> None:
+async def test_whole_gpus_follow_their_group(tmp_path: Path) -> None:
     """A pod of two exclusive GPUs gets those of its group, named in their order."""
     stage = Stage(tmp_path, FakeDriver(*(t4(index) for index in range(4))), visible_devices="index")
     stage.labels = {"gputopology": "true"}
@@ -167,7 +167,7 @@ async def test_a_reused_name_is_a_new_pod(tmp_path: Path) -> None:
         stage.cluster.pods.delete("default", "web-0")
         stage.create("web-0", {"gpu-mem": 3}, annotations=planned(1, 3))
         await stage.kubelet.wait_for(lambda: stage.kubelet.admitted("web-0"))
-        assert stage.cards_of("web-0") == {1}
+        assert stage.gpus_of("web-0") == {1}
         await stage.eventually(
             lambda: stage.annotations("web-0")["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
         )

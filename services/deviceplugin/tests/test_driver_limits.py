@@ -74,8 +74,8 @@ class Node:
         for _, name in stage.cluster.pods.objects:
             Path(self.cgroup(stage, name)).mkdir(exist_ok=True)
 
-    def in_force(self, card: int, cgroup: str) -> MemoryLimit:
-        return self.nvml.memory_limit(self.nvml.machine().cards[card].uuid, cgroup)
+    def in_force(self, gpu: int, cgroup: str) -> MemoryLimit:
+        return self.nvml.memory_limit(self.nvml.machine().gpus[gpu].uuid, cgroup)
 
     def happens(self, line: str) -> None:
         """A line of the state file: somebody else's doing."""
@@ -103,7 +103,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str) -> Itera
 @pytest.fixture
 def starts() -> int:
     """Number of random pods; GPUSHARE_RANDOM_PODS sets another one."""
-    return int(os.environ.get("GPUSHARE_RANDOM_PODS", "100"))
+    return int(os.environ.get("GPUSHARE_RANDOM_PODS", "1000"))
 
 
 class Started:
@@ -123,13 +123,13 @@ class Started:
     def follow(self, stage: Stage) -> None:
         """Look at every start from now on."""
         start = stage.kubelet._start
-        cards = {card.uuid: card.index for card in self.node.nvml.machine().cards}
+        gpus = {gpu.uuid: gpu.index for gpu in self.node.nvml.machine().gpus}
 
         def observed(pod: dict[str, Any]) -> None:
             name, self.count = pod["metadata"]["name"], self.count + 1
             rows = stage.kubelet.devices(name).values()
             ids = [one.split("-_-", maxsplit=1)[0] for row in rows for one in row]
-            self.wanted[name] = Counter(cards[uuid] for uuid in ids)
+            self.wanted[name] = Counter(gpus[uuid] for uuid in ids)
             self._look(stage)
             start(pod)
 
@@ -137,11 +137,11 @@ class Started:
         stage.kubelet.on_sync = lambda _: self.node.make_cgroups(stage)
 
     def _look(self, stage: Stage) -> None:
-        for name, cards in self.wanted.items():
+        for name, gpus in self.wanted.items():
             cgroup = self.node.cgroup(stage, name)
-            for card, units in cards.items():
+            for gpu, units in gpus.items():
                 limit = MemoryLimit(units << 30, units << 30)
-                if self.node.in_force(card, cgroup) != limit:
+                if self.node.in_force(gpu, cgroup) != limit:
                     self.missing.append(name)
 
 
@@ -161,15 +161,15 @@ def messages(stage: Stage, reason: str) -> list[str]:
     return [each["message"] for each in events if each["reason"] == reason]
 
 
-def metric(name: str, card: int) -> float | None:
-    labels = {"gpu": str(card), "exported_namespace": "default", "exported_pod": name}
+def metric(name: str, gpu: int) -> float | None:
+    labels = {"gpu": str(gpu), "exported_namespace": "default", "exported_pod": name}
     return REGISTRY.get_sample_value("gpushare_pod_limit_in_force", labels)
 
 
-async def running(stage: Stage, node: Node, name: str, card: int) -> str:
+async def running(stage: Stage, node: Node, name: str, gpu: int) -> str:
     """A pod that demands the mode was admitted on a GPU and its cgroup is there."""
     node.makes_cgroups(stage)
-    stage.create(name, {"gpu-mem": 3}, annotations=planned(card, 3, dev=UNITS) | DRIVER)
+    stage.create(name, {"gpu-mem": 3}, annotations=planned(gpu, 3, dev=UNITS) | DRIVER)
     await stage.admitted(name)
     node.make_cgroups(stage)  # kubelet has made it by then, whenever it paused
     return node.cgroup(stage, name)
@@ -220,10 +220,10 @@ async def test_no_limit_is_missing_when_random_pods_start(node: Node, starts: in
         started.follow(stage)
         live: list[str] = []
         for number in range(starts):
-            name, units, card = f"p{number}", dice.randint(1, 8), dice.randrange(2)
+            name, units, gpu = f"p{number}", dice.randint(1, 8), dice.randrange(2)
             containers = [{"gpu-mem": units}] * dice.choice([1, 1, 2])
             total = units * len(containers)
-            plan = planned(card, total, dev=UNITS) if dice.random() < 0.8 else {}
+            plan = planned(gpu, total, dev=UNITS) if dice.random() < 0.8 else {}
             stage.create(name, *containers, annotations=plan)
             live.append(name)
             if len(live) > 6:
@@ -300,7 +300,7 @@ async def test_a_gpu_whose_limits_do_not_hold_is_offered_without_the_mode(node: 
         assert metric("p", 0) == 0
         stage.create("q", {"gpu-mem": 3}, annotations=planned(0, 3) | DRIVER)
         await stage.kubelet.wait_for(lambda: "q" in stage.kubelet.refused_starts)
-        assert stage.cards_of("q") == {1}
+        assert stage.gpus_of("q") == {1}
         await stage.eventually(lambda: modes(stage) == ["none", "none"])
         stage.create("r", {"gpu-mem": 3}, annotations=planned(0, 3) | DRIVER)
         assert "isolation" in await stage.rejected("r")
@@ -323,7 +323,7 @@ async def test_an_old_driver_refuses_the_mode(node: Node) -> None:
         stage.label(gpushare="true", **DRIVER)
         await stage.eventually(lambda: len(messages(stage, "GpuIsolation")) == 4)
         why = "cannot use isolation mode driver: driver 535.161.08 is older than 615"
-        assert sorted(messages(stage, "GpuIsolation")) == [f"GPU {card} {why}" for card in range(4)]
+        assert sorted(messages(stage, "GpuIsolation")) == [f"GPU {gpu} {why}" for gpu in range(4)]
         await stage.eventually(lambda: modes(stage) == ["none"] * 4)
         stage.create("p", {"gpu-mem": 3}, annotations=planned(0, 3, dev=39) | DRIVER)
         assert "isolation" in await stage.rejected("p")

@@ -22,8 +22,8 @@ from gpucore.wire.pods import Pod
 from gpudeviceplugin.isolation.cgroup_tree import CgroupTree
 
 
-def metric(name: str, card: int = 0) -> float | None:
-    labels = {"gpu": str(card), "exported_namespace": "team", "exported_pod": name}
+def metric(name: str, gpu: int = 0) -> float | None:
+    labels = {"gpu": str(gpu), "exported_namespace": "team", "exported_pod": name}
     return REGISTRY.get_sample_value("gpushare_pod_limit_in_force", labels)
 
 
@@ -305,7 +305,7 @@ async def test_no_limit_is_missing_after_a_thousand_random_pods(world: World) ->
             del live[name]
         name = f"p{number}"
         live[name] = {
-            f"gpu{card}": dice.randrange(1, 4) for card in dice.choice([(0,), (1,), (0, 1)])
+            f"gpu{gpu}": dice.randrange(1, 4) for gpu in dice.choice([(0,), (1,), (0, 1)])
         }
         world.pod(name, **live[name])
         if dice.random() < 0.1:

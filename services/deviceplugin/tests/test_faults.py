@@ -40,7 +40,7 @@ async def test_the_patch_of_a_pod_that_was_replaced_is_not_applied(tmp_path: Pat
             lambda: stage.annotations("web-0")["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
         )
         told = int(stage.annotations("web-0")["ALIYUN_COM_GPU_MEM_IDX"])
-        assert {told} == stage.cards_of("web-0")
+        assert {told} == stage.gpus_of("web-0")
         assert stage.annotations("web-0")["ALIYUN_COM_GPU_MEM_POD"] == "5"
 
 
@@ -66,17 +66,17 @@ async def test_pods_are_admitted_while_the_api_server_is_away(tmp_path: Path) ->
         stage.cluster.drop_watches()
         stage.create("p", {"gpu-mem": 3}, annotations=planned(1, 3))
         await stage.admitted("p")
-        assert len(stage.cards_of("p")) == 1
+        assert len(stage.gpus_of("p")) == 1
 
 
-async def test_without_kubelets_account_pods_still_get_their_cards(tmp_path: Path) -> None:
+async def test_without_kubelets_account_pods_still_get_their_gpus(tmp_path: Path) -> None:
     """PodResources does not answer: matcher works, and ASSIGNED follows when it does."""
     stage = Stage(tmp_path, pod_resources_socket=tmp_path / "nobody.sock")
     async with stage:
         await stage.offered(30)
         stage.create("p", {"gpu-mem": 3}, annotations=planned(1, 3))
         await stage.admitted("p")
-        assert stage.cards_of("p") == {1}
+        assert stage.gpus_of("p") == {1}
         (tmp_path / "nobody.sock").symlink_to(stage.kubelet.pod_resources)
         await stage.eventually(
             lambda: stage.annotations("p")["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"

@@ -15,7 +15,7 @@ from gpudeviceplugin.gpus.devices import DriverError, Xid
 from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.gpus.health import FIRST_PAUSE, LONGEST_PAUSE, HealthMonitor
 
-CARD = t4(0)
+GPU = t4(0)
 EVERY = 5.0
 SECONDS = 20.0
 
@@ -25,13 +25,13 @@ class Watched:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.driver = FakeDriver(CARD)
+        self.driver = FakeDriver(GPU)
         self.effects: list[str] = []
         self.listening: asyncio.Task[None] | None = None
         self.patient = PatientDriver(self.driver)
         book = HealthRecords(clean_probes=3, ignored_xids={31})
         self.health = HealthMonitor(book, Breaker(limit=2), self.patient, every=EVERY)
-        self.health.watch_only([(GpuIndex(0), CARD.uuid)])
+        self.health.watch_only([(GpuIndex(0), GPU.uuid)])
         self.health.on_verdicts = self._note
         resubscribe = self.driver.resubscribe
 
@@ -92,16 +92,16 @@ def pod(name: str, namespace: str) -> Pod:
     return Pod(PodUid(name), namespace, name, NodeName("n1"))
 
 
-async def test_a_lost_card_is_unhealthy_and_back_after_three_clean_probes(
+async def test_a_lost_gpu_is_unhealthy_and_back_after_three_clean_probes(
     watched: Watched,
 ) -> None:
     """Two are too few; on its return its events are subscribed to before anybody is told."""
-    watched.driver.lost.add(CARD.uuid)
+    watched.driver.lost.add(GPU.uuid)
     await watched.probes(1)
     assert watched.effects == ["unhealthy"]
     watched.driver.lost.clear()
     await watched.probes(2)
-    assert not watched.health.healthy(CARD.uuid)
+    assert not watched.health.healthy(GPU.uuid)
     await watched.probes(1)
     assert watched.effects == ["unhealthy", "resubscribe", "healthy"]
 
@@ -112,28 +112,28 @@ async def test_probes_come_every_so_often(watched: Watched) -> None:
     assert watched.clock.slept[:3] == [EVERY] * 3
 
 
-async def test_a_second_xid_on_a_recovered_card_withdraws_it_again(watched: Watched) -> None:
+async def test_a_second_xid_on_a_recovered_gpu_withdraws_it_again(watched: Watched) -> None:
     """NVML drops a lost GPU from the event set: without a new subscription it would be silent."""
-    watched.driver.lost.add(CARD.uuid)
+    watched.driver.lost.add(GPU.uuid)
     await watched.probes(1)
-    await watched.told(lambda: CARD.uuid in watched.driver._deaf)
+    await watched.told(lambda: GPU.uuid in watched.driver._deaf)
     watched.driver.lost.clear()
     await watched.probes(3)
-    assert watched.health.healthy(CARD.uuid)
-    watched.driver.xids.put(Xid(79, CARD.uuid))
-    await watched.told(lambda: not watched.health.healthy(CARD.uuid))
+    assert watched.health.healthy(GPU.uuid)
+    watched.driver.xids.put(Xid(79, GPU.uuid))
+    await watched.told(lambda: not watched.health.healthy(GPU.uuid))
     assert watched.effects == ["unhealthy", "resubscribe", "healthy", "unhealthy"]
 
 
 async def test_an_application_xid_is_no_sign(watched: Watched) -> None:
     """Code 31 is the program's fault; the fatal one after it is read."""
-    watched.driver.xids.put(Xid(31, CARD.uuid))
-    watched.driver.xids.put(Xid(79, CARD.uuid))
+    watched.driver.xids.put(Xid(31, GPU.uuid))
+    watched.driver.xids.put(Xid(79, GPU.uuid))
     await watched.told(lambda: watched.driver.xids.empty() and bool(watched.effects))
     assert watched.effects == ["unhealthy"]
 
 
-async def test_a_card_that_the_runtime_cannot_reach_is_held_against_clean_probes(
+async def test_a_gpu_that_the_runtime_cannot_reach_is_held_against_clean_probes(
     watched: Watched,
 ) -> None:
     """It answers every probe, so only time brings it back."""
@@ -141,10 +141,10 @@ async def test_a_card_that_the_runtime_cannot_reach_is_held_against_clean_probes
         watched.health.start_failed([GpuIndex(0)], pod(f"p{number}", namespace))
     assert watched.effects == ["unhealthy"]
     await watched.probes(5)
-    assert not watched.health.healthy(CARD.uuid)
+    assert not watched.health.healthy(GPU.uuid)
     watched.clock.now += HOLD_SECONDS
     await watched.probes(1)
-    assert watched.health.healthy(CARD.uuid)
+    assert watched.health.healthy(GPU.uuid)
 
 
 async def test_a_pod_that_runs_clears_the_failures_before(watched: Watched) -> None:

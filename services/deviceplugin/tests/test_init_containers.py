@@ -27,11 +27,11 @@ async def test_a_pod_without_a_requesting_container_is_confirmed_and_corrected(
         await stage.eventually(lambda: stage.annotations("kept")[ASSIGNED] == "true")
         await stage.eventually(lambda: stage.annotations("adopted").get(ASSIGNED) == "true")
         for name in ("kept", "adopted"):
-            assert {int(stage.annotations(name)[INDEX])} == stage.cards_of(name)
+            assert {int(stage.annotations(name)[INDEX])} == stage.gpus_of(name)
         assert stage.reasons("kept") == []
 
 
-async def test_a_card_of_an_init_container_stays_shared_until_the_pod_ends(tmp_path: Path) -> None:
+async def test_a_gpu_of_an_init_container_stays_shared_until_the_pod_ends(tmp_path: Path) -> None:
     """Kubelet does not list it, and still the GPU is not given away whole."""
     stage = Stage(tmp_path)
     stage.labels = {"gpushare": "true", "gputopology": "true"}

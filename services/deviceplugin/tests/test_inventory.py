@@ -12,8 +12,8 @@ RESERVED = 610
 
 def machine(reserved_mib: int = RESERVED, *, memory_mib: int = H200) -> NodeHardware:
     """One GPU with so much reserved by its driver."""
-    card = DriverGpu(0, "GPU-0", "H200", memory_mib, reserved_mib=reserved_mib)
-    return NodeHardware("570.1", (card,))
+    gpu = DriverGpu(0, "GPU-0", "H200", memory_mib, reserved_mib=reserved_mib)
+    return NodeHardware("570.1", (gpu,))
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,6 @@ def test_every_instance_keeps_its_reserve() -> None:
         MigInstance(0, "MIG-0", "1g", 9856, reserved_mib=20),
         MigInstance(1, "MIG-1", "1g", 9856),
     )
-    card = DriverGpu(0, "GPU-0", "A100", 40960, mig=True, slots=7, instances=instances)
-    inventory = inventory_of(NodeHardware("570.1", (card,)), MemoryUnit(1), reserve_mib=100)
+    device = DriverGpu(0, "GPU-0", "A100", 40960, mig=True, slots=7, instances=instances)
+    inventory = inventory_of(NodeHardware("570.1", (device,)), MemoryUnit(1), reserve_mib=100)
     assert [gpu.units for gpu in inventory.gpus] == [9736, 9756]

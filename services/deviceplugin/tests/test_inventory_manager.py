@@ -55,7 +55,7 @@ class Kept:
         """The driver was asked once more."""
         self.manager._take(await self.manager._driver.machine())
 
-    def cards(self) -> list[tuple[int, int, bool]]:
+    def gpus(self) -> list[tuple[int, int, bool]]:
         """Index, units and health of what is offered."""
         return [(gpu.index, gpu.units, gpu.healthy) for gpu in self.state.inventory.gpus]
 
@@ -64,63 +64,63 @@ class Kept:
         return {one.split("-_-")[0] for one in self.state.matcher.tables[Resource.MEM].owner}
 
 
-async def test_a_silent_card_stays_in_the_inventory_and_is_unhealthy() -> None:
+async def test_a_silent_gpu_stays_in_the_inventory_and_is_unhealthy() -> None:
     """Who holds a part of it is still told of it, and its links stay known."""
     kept = Kept(FakeDriver(t4(0), t4(1)))
     await kept.enumerated()
     kept.driver.lost.add(t4(1).uuid)
     await kept.enumerated()
-    assert kept.cards() == [(0, 15, True), (1, 15, False)]
+    assert kept.gpus() == [(0, 15, True), (1, 15, False)]
     assert kept.state.inventory.links == {"0-1": ("SYS",)}
     kept.driver.lost.clear()
     kept.health._tell(kept.health._book.clean(t4(1).uuid, float("inf")))
-    assert kept.cards() == [(0, 15, True), (1, 15, True)]
+    assert kept.gpus() == [(0, 15, True), (1, 15, True)]
 
 
-async def test_an_exchanged_card_takes_the_place_of_the_old_one() -> None:
+async def test_an_exchanged_gpu_takes_the_place_of_the_old_one() -> None:
     """Another uuid and size in the same slot: the old ids are gone, and its faults with them."""
     kept = Kept(FakeDriver(t4(0), t4(1)))
     await kept.enumerated()
     kept.health.silent(t4(1).uuid)
-    assert kept.cards()[1] == (1, 15, False)
+    assert kept.gpus()[1] == (1, 15, False)
     new = replace(t4(7, memory_mib=40960), index=1)
-    kept.driver.cards = (t4(0), new)
+    kept.driver.gpus = (t4(0), new)
     await kept.enumerated()
-    assert kept.cards() == [(0, 15, True), (1, 40, True)]
+    assert kept.gpus() == [(0, 15, True), (1, 40, True)]
     assert kept.ids() == {t4(0).uuid, new.uuid}
 
 
-async def test_a_card_that_is_cut_into_instances_is_offered_as_those() -> None:
+async def test_a_gpu_that_is_cut_into_instances_is_offered_as_those() -> None:
     """MIG is turned on at run time, changed, and turned off again."""
     kept = Kept(FakeDriver(t4(0), t4(1)))
     await kept.enumerated()
     small, large = MigInstance(0, "MIG-a", "1g", 4864), MigInstance(2, "MIG-b", "2g", 9856)
     cut = replace(t4(1), mig=True, slots=7, instances=(small, large))
-    kept.driver.cards = (t4(0), cut)
+    kept.driver.gpus = (t4(0), cut)
     await kept.enumerated()
-    assert kept.cards() == [(0, 15, True), (9, 4, True), (11, 9, True)]
-    kept.driver.cards = (t4(0), replace(cut, instances=(large,)))
+    assert kept.gpus() == [(0, 15, True), (9, 4, True), (11, 9, True)]
+    kept.driver.gpus = (t4(0), replace(cut, instances=(large,)))
     await kept.enumerated()
     assert kept.ids() == {t4(0).uuid, "MIG-b"}
-    kept.driver.cards = (t4(0), t4(1))
+    kept.driver.gpus = (t4(0), t4(1))
     await kept.enumerated()
-    assert kept.cards() == [(0, 15, True), (1, 15, True)]
+    assert kept.gpus() == [(0, 15, True), (1, 15, True)]
 
 
-async def test_a_card_that_is_gone_for_good_is_not_offered() -> None:
+async def test_a_gpu_that_is_gone_for_good_is_not_offered() -> None:
     """The driver counts one GPU less: it is not silent, it is not there."""
     kept = Kept(FakeDriver(t4(0), t4(1)))
     await kept.enumerated()
-    kept.driver.cards = (t4(0),)
+    kept.driver.gpus = (t4(0),)
     await kept.enumerated()
-    assert kept.cards() == [(0, 15, True)]
+    assert kept.gpus() == [(0, 15, True)]
 
 
-async def test_the_reserve_is_kept_from_every_card() -> None:
+async def test_the_reserve_is_kept_from_every_gpu() -> None:
     """The setting reaches the inventory."""
     kept = Kept(FakeDriver(replace(t4(0), reserved_mib=300)), reserve_mib=1024)
     await kept.enumerated()
-    assert kept.cards() == [(0, 14, True)]
+    assert kept.gpus() == [(0, 14, True)]
     assert kept.state.inventory.gpus[0].reserved_mib == 1324
 
 
@@ -129,7 +129,7 @@ async def test_a_unit_that_kubelet_could_not_read_offers_nothing() -> None:
     kept = Kept(FakeDriver(*(t4(index, memory_mib=143771) for index in range(8))))
     kept.manager._unit = MemoryUnit(1)
     await kept.enumerated()
-    assert kept.cards() == []
+    assert kept.gpus() == []
     assert "the smallest unit that fits these GPUs is" in kept.manager.trouble
 
 
@@ -150,7 +150,7 @@ async def test_a_driver_that_is_away_is_tried_again_and_said(
     assert kept.manager.trouble == "no driver"
     kept.driver.absent = False
     async with asyncio.timeout(SECONDS):
-        while not kept.cards():
+        while not kept.gpus():
             await kept.state.inventory_changed.beyond_or_after(0, 0.05)
     assert kept.manager.trouble == ""
     running.cancel()

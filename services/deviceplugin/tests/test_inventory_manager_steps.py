@@ -79,9 +79,9 @@ class World:
             raise answer
         return answer
 
-    def watch_only(self, cards: Any) -> None:
+    def watch_only(self, gpus: Any) -> None:
         """As that of health."""
-        self.effects.append(("watch", sorted(cards)))
+        self.effects.append(("watch", sorted(gpus)))
 
     def silent(self, uuid: str) -> None:
         """As that of health, without verdicts."""
@@ -279,7 +279,7 @@ async def test_a_gpu_that_left_has_no_metrics(world: World) -> None:
     """One that was unhealthy before it was exchanged would be reported for ever."""
     world.unhealthy = {SECOND.uuid}
     world.take(FakeDriver(FIRST, SECOND).machine())
-    for gauge in (telemetry.CARD_GRANTED, telemetry.CARD_USED, telemetry.UNATTRIBUTED):
+    for gauge in (telemetry.GPU_GRANTED, telemetry.GPU_USED, telemetry.UNATTRIBUTED):
         gauge.labels("1", SECOND.uuid).set(7)
     world.take(FakeDriver(FIRST, replace(t4(7), index=1)).machine())
     names = ("healthy", "units", "granted_units", "used_bytes", "unattributed_bytes")

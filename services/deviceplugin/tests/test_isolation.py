@@ -77,14 +77,14 @@ async def test_a_label_turns_mps_on_and_a_share_is_limited(tmp_path: Path, root:
         assert envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "20"
         assert envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=3072M"
         pipe = Path(envs["CUDA_MPS_PIPE_DIRECTORY"])
-        assert pipe == root / stage.driver.cards[1].uuid / "pipe"
+        assert pipe == root / stage.driver.gpus[1].uuid / "pipe"
         assert (pipe / "control").is_socket()
 
 
-async def test_a_card_is_withdrawn_while_its_daemon_is_down(tmp_path: Path, root: Path) -> None:
+async def test_a_gpu_is_withdrawn_while_its_daemon_is_down(tmp_path: Path, root: Path) -> None:
     """Kubelet and inventory at once, node and pods by an event; then it is offered again."""
     async with mps_stage(tmp_path, root, mps=True) as stage:
-        first, second = (card.uuid for card in stage.driver.cards)
+        first, second = (gpu.uuid for gpu in stage.driver.gpus)
         await stage.offered(30)
         stage.create("on0", {"gpu-mem": 3}, annotations=planned(0, 3))
         await stage.admitted("on0")
@@ -102,7 +102,7 @@ async def test_a_card_is_withdrawn_while_its_daemon_is_down(tmp_path: Path, root
         assert second not in said
 
 
-async def test_a_card_changes_its_mode_only_when_it_is_empty(tmp_path: Path, root: Path) -> None:
+async def test_a_gpu_changes_its_mode_only_when_it_is_empty(tmp_path: Path, root: Path) -> None:
     """The GPU in use goes on as it is, and follows when its last pod has gone."""
     async with mps_stage(tmp_path, root) as stage:
         await stage.offered(30)
@@ -183,7 +183,7 @@ async def test_over_use_is_told_to_the_pod(tmp_path: Path) -> None:
             (proc / str(pid)).mkdir(parents=True)
             (proc / str(pid) / "cgroup").write_text(f"0::/kubepods/burstable/pod{uid}/abc\n")
         used = (Process(7, 3 * GIB), Process(8, 2 * GIB), Process(9, 9 * GIB))
-        stage.driver.usages[stage.driver.cards[0].uuid] = Usage(16 * GIB, 14 * GIB, used)
+        stage.driver.usages[stage.driver.gpus[0].uuid] = Usage(16 * GIB, 14 * GIB, used)
         await stage.eventually(lambda: messages(stage, "GpuMemoryOverused", "greedy"))
         probes = stage.driver.probes
         await stage.eventually(lambda: stage.driver.probes > probes + 20)
@@ -246,7 +246,7 @@ async def test_a_process_past_the_daemon_is_told_to_its_pod(tmp_path: Path, root
             (proc / str(pid)).mkdir(parents=True)
             (proc / str(pid) / "cgroup").write_text(f"0::/kubepods/burstable/pod{uid}/abc\n")
         used = (Process(7, GIB, mps=False), Process(8, GIB, mps=True), Process(9, GIB))
-        stage.driver.usages[stage.driver.cards[0].uuid] = Usage(16 * GIB, 3 * GIB, used)
+        stage.driver.usages[stage.driver.gpus[0].uuid] = Usage(16 * GIB, 3 * GIB, used)
         await stage.eventually(lambda: messages(stage, "GpuLimitOverridden", "escaped"))
         assert "without the MPS daemon" in messages(stage, "GpuLimitOverridden", "escaped")[0]
         assert overridden("escaped", "process") == 1
@@ -254,7 +254,7 @@ async def test_a_process_past_the_daemon_is_told_to_its_pod(tmp_path: Path, root
             assert messages(stage, "GpuLimitOverridden", name) == []
 
 
-async def test_a_card_before_volta_keeps_its_mode_and_the_node_is_told(
+async def test_a_gpu_before_volta_keeps_its_mode_and_the_node_is_told(
     tmp_path: Path, root: Path
 ) -> None:
     """MPS limits nothing there, so the GPU never says that it does."""

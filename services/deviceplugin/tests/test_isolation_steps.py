@@ -64,11 +64,11 @@ class World:
         self.isolation.equip(INVENTORY, {})
         self.state.equip(INVENTORY)
 
-    def held(self, *cards: int) -> None:
+    def held(self, *gpus: int) -> None:
         """Kubelet's account: a pod has a share of these GPUs."""
         ids = self.state.matcher.tables[Resource.MEM].ids
-        row = {Resource.MEM: tuple(ids[card][0] for card in cards)}  # type: ignore[index]
-        self.state.believe([Held("team", "p", {"c0": row})] if cards else [], asked_at=0)
+        row = {Resource.MEM: tuple(ids[device][0] for device in gpus)}  # type: ignore[index]
+        self.state.believe([Held("team", "p", {"c0": row})] if gpus else [], asked_at=0)
 
     def look(self, *, trusted: bool = True) -> bool:
         """One look."""

@@ -52,7 +52,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_a_daemon_is_started_for_its_card_and_ends_cleanly() -> None:
+async def test_a_daemon_is_started_for_its_gpu_and_ends_cleanly() -> None:
     """It sees one GPU, by uuid; after the end no process and no socket is left."""
     async with mps_stage() as stage:
         stage.run()

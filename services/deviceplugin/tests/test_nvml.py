@@ -55,7 +55,7 @@ def kinds(found: NodeHardware) -> set[tuple[str, ...]]:
         ("h200-8x141", [139] * 8),
     ],
 )
-def test_every_card_of_a_machine_is_told_with_its_units(
+def test_every_gpu_of_a_machine_is_told_with_its_units(
     machine: Open, name: str, units: list[int]
 ) -> None:
     """Memory less what the driver reserves, identity and order, for drivers old and new."""
@@ -74,12 +74,12 @@ def test_the_memory_that_the_driver_reserves_is_told(
     machine: Open, name: str, reserved: int
 ) -> None:
     """By NVML's memory info v2; a driver that lacks it (T4 of 2019) leaves it unknown."""
-    assert {card.reserved_mib for card in machine(name).machine().cards} == {reserved}
+    assert {gpu.reserved_mib for gpu in machine(name).machine().gpus} == {reserved}
 
 
 def test_instances_are_told_what_they_reserve(machine: Open) -> None:
     """A MIG instance answers memory info v2 as well."""
-    cut, _ = machine("a100-mig-2x40").machine().cards
+    cut, _ = machine("a100-mig-2x40").machine().gpus
     assert {instance.reserved_mib for instance in cut.instances} == {0}
 
 
@@ -99,7 +99,7 @@ def test_links_through_a_switch_connect_every_pair(machine: Open) -> None:
     assert kinds(machine("h100-nvswitch-8x80").machine()) == {("NODE", "NV18"), ("SYS", "NV18")}
 
 
-def test_instances_of_a_card_in_mig_mode_are_cards_of_their_own(machine: Open) -> None:
+def test_instances_of_a_gpu_in_mig_mode_are_gpus_of_their_own(machine: Open) -> None:
     """The sliced GPU is not offered; its instances come after all GPUs."""
     found = machine("a100-mig-2x40").machine()
     inventory = inventory_of(found, GIB)
@@ -109,21 +109,21 @@ def test_instances_of_a_card_in_mig_mode_are_cards_of_their_own(machine: Open) -
         (3, 9, True),
         (4, 4, True),
     ]
-    assert [card.capability for card in found.cards] == [(8, 0), (8, 0)]
+    assert [device.capability for device in found.gpus] == [(8, 0), (8, 0)]
 
 
-def test_usage_names_the_processes_of_a_card(machine: Open) -> None:
+def test_usage_names_the_processes_of_a_gpu(machine: Open) -> None:
     """Two inference servers on GPU 0 of the T4 machine, nobody on GPU 1."""
     nvml = machine("t4-2x16")
-    first, second = nvml.machine().cards
+    first, second = nvml.machine().gpus
     assert [process.pid for process in nvml.usage(first.uuid).processes] == [21034, 21877]
     assert nvml.usage(second.uuid).processes == ()
 
 
-def test_clients_of_mps_are_processes_of_the_card(machine: Open, tmp_path: Path) -> None:
+def test_clients_of_mps_are_processes_of_the_gpu(machine: Open, tmp_path: Path) -> None:
     """They are in a list of their own in NVML, and one that is in both counts once."""
     nvml = machine("t4-2x16")
-    second = nvml.machine().cards[1]
+    second = nvml.machine().gpus[1]
     lines = (
         "gpu 1 process pid 7 used_mib 100 type mps name client",
         "gpu 1 process pid 8 used_mib 30 name server",
@@ -139,7 +139,7 @@ def test_the_driver_tells_clients_of_mps_from_other_processes(
 ) -> None:
     """A process in NVML's list of MPS clients is one, and any other is not."""
     nvml = machine("t4-2x16")
-    second = nvml.machine().cards[1]
+    second = nvml.machine().gpus[1]
     lines = (
         "gpu 1 process pid 7 used_mib 100 type mps name client",
         "gpu 1 process pid 8 used_mib 30 name escaped",
@@ -148,10 +148,10 @@ def test_the_driver_tells_clients_of_mps_from_other_processes(
     assert {each.pid: each.mps for each in nvml.usage(second.uuid).processes} == {7: True, 8: False}
 
 
-def test_a_lost_card_fails_alone(machine: Open, tmp_path: Path) -> None:
+def test_a_lost_gpu_fails_alone(machine: Open, tmp_path: Path) -> None:
     """GPU 1 is lost: it is silent, its questions fail, and GPU 0 answers as before."""
     nvml = machine("t4-2x16")
-    first, second = nvml.machine().cards
+    first, second = nvml.machine().gpus
     (tmp_path / "state").write_text("gpu 1 lost\n")
     assert nvml.machine().silent == (1,)
     nvml.probe(first.uuid)
@@ -161,22 +161,22 @@ def test_a_lost_card_fails_alone(machine: Open, tmp_path: Path) -> None:
         nvml.usage(second.uuid)
 
 
-def test_an_xid_is_told_with_the_uuid_of_its_card(machine: Open, tmp_path: Path) -> None:
+def test_an_xid_is_told_with_the_uuid_of_its_gpu(machine: Open, tmp_path: Path) -> None:
     """An event comes once; without one the wait ends empty."""
     nvml = machine("t4-2x16")
-    cards = nvml.machine().cards
+    gpus = nvml.machine().gpus
     assert nvml.next_xid(1) is None
     (tmp_path / "state").write_text("xid 79 gpu 1\n")
     event = nvml.next_xid(2000)
     assert event is not None
-    assert (event.code, event.uuid) == (79, cards[1].uuid)
+    assert (event.code, event.uuid) == (79, gpus[1].uuid)
     assert nvml.next_xid(1) is None
 
 
 def test_an_xid_between_two_subscriptions_is_told(machine: Open, tmp_path: Path) -> None:
     """Before the set of events is made anew for a GPU that came back, another GPU fails."""
     nvml = machine("t4-2x16")
-    first, _ = nvml.machine().cards
+    first, _ = nvml.machine().gpus
     assert nvml.next_xid(1) is None
     nvml.resubscribe()
     (tmp_path / "state").write_text("xid 79 gpu 0\n")
@@ -185,10 +185,10 @@ def test_an_xid_between_two_subscriptions_is_told(machine: Open, tmp_path: Path)
     assert nvml.next_xid(1) is None
 
 
-def test_an_xid_beside_a_lost_card_is_told(machine: Open, tmp_path: Path) -> None:
+def test_an_xid_beside_a_lost_gpu_is_told(machine: Open, tmp_path: Path) -> None:
     """A lost GPU spoils the set of events, but not what was in it about the others."""
     nvml = machine("t4-2x16")
-    first, _ = nvml.machine().cards
+    first, _ = nvml.machine().gpus
     assert nvml.next_xid(1) is None
     (tmp_path / "state").write_text("gpu 1 lost\n")
     with pytest.raises(DriverError):
@@ -217,19 +217,19 @@ def test_a_driver_tells_whether_it_limits_memory(
     machine: Open, name: str, limits: list[bool]
 ) -> None:
     """An old driver has no such call, which is no error."""
-    assert [card.memory_limits for card in machine(name).machine().cards] == limits
+    assert [gpu.memory_limits for gpu in machine(name).machine().gpus] == limits
 
 
 def test_no_gpu_is_asked_for_limits_without_a_cgroup(machine: Open) -> None:
     """As the plugin is by default."""
     machine("h100-r615-2x80")
-    assert [card.memory_limits for card in Nvml().machine().cards] == [False, False]
+    assert [gpu.memory_limits for gpu in Nvml().machine().gpus] == [False, False]
 
 
 def test_a_memory_limit_is_set_and_read_back(machine: Open, tmp_path: Path) -> None:
     """On one GPU and one cgroup; a cgroup that is not there is an error of the question."""
     nvml = machine("h100-r615-2x80")
-    first, second = (card.uuid for card in nvml.machine().cards)
+    first, second = (gpu.uuid for gpu in nvml.machine().gpus)
     assert nvml.memory_limit(first, str(tmp_path)) == NO_LIMIT
     nvml.set_memory_limit(first, str(tmp_path), MemoryLimit(1 << 30, 3 << 40))
     assert nvml.memory_limit(first, str(tmp_path)) == MemoryLimit(1 << 30, 3 << 40)
@@ -242,7 +242,7 @@ def test_a_memory_limit_is_set_and_read_back(machine: Open, tmp_path: Path) -> N
 def test_limits_of_an_old_driver_are_an_error_and_no_crash(machine: Open, tmp_path: Path) -> None:
     """Both calls."""
     nvml = machine("t4-2x16")
-    first = nvml.machine().cards[0].uuid
+    first = nvml.machine().gpus[0].uuid
     with pytest.raises(DriverError, match="Function Not Found"):
         nvml.memory_limit(first, str(tmp_path))
     with pytest.raises(DriverError, match="Function Not Found"):

@@ -138,9 +138,9 @@ def one_gpu(patch: Patch, **more: Any) -> Any:
 
 def test_what_a_driver_does_not_tell_is_unknown(monkeypatch: Patch) -> None:
     """An old driver is no reason to offer nothing."""
-    (card,) = one_gpu(monkeypatch).cards
-    assert (card.model, card.minor, card.numa, card.capability) == ("", -1, -1, (0, 0))
-    assert (card.mig, card.slots, card.instances) == (False, 0, ())
+    (gpu,) = one_gpu(monkeypatch).gpus
+    assert (gpu.model, gpu.minor, gpu.numa, gpu.capability) == ("", -1, -1, (0, 0))
+    assert (gpu.mig, gpu.slots, gpu.instances) == (False, 0, ())
 
 
 @pytest.mark.parametrize("question", ["DeviceGetName", "DeviceGetMigMode", "DeviceGetUUID"])
@@ -150,15 +150,15 @@ def test_a_gpu_that_is_lost_in_the_middle_of_its_questions_is_silent(
     """And is not listed with half of its figures."""
     lost = failure(pynvml.NVML_ERROR_GPU_IS_LOST)
     machine = one_gpu(monkeypatch, **{question: lost})
-    assert (machine.cards, machine.silent) == ((), (0,))
+    assert (machine.gpus, machine.silent) == ((), (0,))
 
 
 @pytest.mark.parametrize(("reserved", "told"), [(0, 0), (1, 1), (MIB, 1), (MIB + 1, 2)])
 def test_reserved_memory_is_rounded_up(monkeypatch: Patch, reserved: int, told: int) -> None:
     """A unit that is counted from it must exist to the last byte."""
     memory = SimpleNamespace(total=16 * MIB + 5, reserved=reserved)
-    (card,) = one_gpu(monkeypatch, DeviceGetMemoryInfo=memory).cards
-    assert (card.memory_mib, card.reserved_mib) == (16, told)
+    (gpu,) = one_gpu(monkeypatch, DeviceGetMemoryInfo=memory).gpus
+    assert (gpu.memory_mib, gpu.reserved_mib) == (16, told)
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_the_numa_node_is_the_lowest_that_is_near(
     monkeypatch: Patch, words: tuple[int, ...], numa: int
 ) -> None:
     """Of a mask of several words."""
-    (card,) = one_gpu(monkeypatch, DeviceGetMemoryAffinity=words).cards
-    assert card.numa == numa
+    (gpu,) = one_gpu(monkeypatch, DeviceGetMemoryAffinity=words).gpus
+    assert gpu.numa == numa
 
 
 class EventSets:

@@ -88,7 +88,7 @@ async def test_a_connection_is_begun_after_the_one_before_was_ended(
 
 async def test_answers_and_errors_are_the_drivers(driver: Driver, patient: PatientDriver) -> None:
     """Each question reaches its method with its GPU."""
-    assert [card.uuid for card in (await patient.machine()).cards] == [FIRST, SECOND]
+    assert [gpu.uuid for gpu in (await patient.machine()).gpus] == [FIRST, SECOND]
     driver.usages[SECOND] = usage = Usage(16, 7, ())
     assert await patient.usage(SECOND) == usage
     driver.lost.add(SECOND)

@@ -131,7 +131,7 @@ async def test_a_machine_is_offered_as_its_driver_tells_it(
         assert await plugin.end() == 0
 
 
-async def test_an_xid_and_a_lost_card_of_the_library_are_noticed(tmp_path: Path) -> None:
+async def test_an_xid_and_a_lost_gpu_of_the_library_are_noticed(tmp_path: Path) -> None:
     """B9 through NVML itself: an XID withdraws GPU 0; a lost GPU 1 goes too, and comes back."""
     async with process(tmp_path, "t4-2x16") as plugin:
         await plugin.offered(30)
@@ -191,9 +191,9 @@ async def test_health_and_metrics_are_served(tmp_path: Path) -> None:
             assert (await client.get(f"{url}/healthz")).text == "ok\n"
             assert await _until(client, f"{url}/readyz", "ok") == "ok\n"
             text = await _until(client, f"{url}/metrics", "unattributed_bytes{")
-        card = {"gpu": "0", "uuid": "GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f"}
-        assert _value(text, "gpushare_card_healthy", card) == 1
-        assert _value(text, "gpushare_card_unattributed_bytes", card) == (3743 + 2201) * MIB
+        gpu = {"gpu": "0", "uuid": "GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f"}
+        assert _value(text, "gpushare_card_healthy", gpu) == 1
+        assert _value(text, "gpushare_card_unattributed_bytes", gpu) == (3743 + 2201) * MIB
 
 
 def _messages(events: Iterable[dict[str, Any]], reason: str) -> list[str]:

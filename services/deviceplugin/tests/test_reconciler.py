@@ -44,9 +44,9 @@ class World:
         self.error: Exception | None = None
         self.reconciler = Reconciler(self.state, self, self, self, every=30)  # type: ignore[arg-type]
 
-    def rows(self, card: int) -> Held:
+    def rows(self, gpu: int) -> Held:
         """The pod has three units of a GPU."""
-        ids = self.state.matcher.tables[Resource.MEM].ids[card][:3]  # type: ignore[index]
+        ids = self.state.matcher.tables[Resource.MEM].ids[gpu][:3]  # type: ignore[index]
         return Held("default", "p", {"c0": {Resource.MEM: ids}})
 
     async def list(self) -> list[Held]:

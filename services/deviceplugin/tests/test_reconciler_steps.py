@@ -62,9 +62,9 @@ class World:
         self.events: list[tuple[Subject, str, str]] = []
         self.reconciler = Reconciler(self.state, self, self, self, every=EVERY)  # type: ignore[arg-type]
 
-    def row(self, card: int, pod: Pod = POD) -> Held:
+    def row(self, gpu: int, pod: Pod = POD) -> Held:
         """The pod has three units of a GPU."""
-        ids = self.state.matcher.tables[Resource.MEM].ids[card][:3]  # type: ignore[index]
+        ids = self.state.matcher.tables[Resource.MEM].ids[gpu][:3]  # type: ignore[index]
         return Held(pod.namespace, pod.name, {"c0": {Resource.MEM: ids}})
 
     async def list(self) -> list[Held]:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 H200_MIB = 143771
 
 
-async def test_two_cards_in_mib_are_32260_devices(tmp_path: Path) -> None:
+async def test_two_gpus_in_mib_are_32260_devices(tmp_path: Path) -> None:
     """B2: the unit is MiB: 2 x 16130 devices, through the real message."""
     async with Stage(tmp_path, memory_unit="MiB") as stage:
         await stage.offered(32260)
@@ -59,7 +59,7 @@ async def test_labels_choose_the_resources_and_may_change(tmp_path: Path) -> Non
         await stage.offered(0, "aliyun.com/gpu")
 
 
-async def test_mixed_cards_offer_what_each_has(tmp_path: Path) -> None:
+async def test_mixed_gpus_offer_what_each_has(tmp_path: Path) -> None:
     """A T4 beside an A100: 15 and 40 units, in devices and in the inventory."""
     driver = FakeDriver(t4(0), t4(1, memory_mib=40960))
     async with Stage(tmp_path, driver) as stage:
@@ -70,7 +70,7 @@ async def test_mixed_cards_offer_what_each_has(tmp_path: Path) -> None:
         assert stage.kubelet.envs("p")["ALIYUN_COM_GPU_MEM_DEV"] == "40"
 
 
-async def test_a_card_in_mig_mode_is_offered_as_its_instances(tmp_path: Path) -> None:
+async def test_a_gpu_in_mig_mode_is_offered_as_its_instances(tmp_path: Path) -> None:
     """The GPU itself is gone; each instance is a GPU of its own with its own index."""
     instances = (MigInstance(0, "MIG-a", "3g.20gb", 19968), MigInstance(2, "MIG-b", "1g.5gb", 4864))
     sliced = DriverGpu(0, "GPU-0", "A100", 40960, mig=True, slots=7, instances=instances)
@@ -85,14 +85,14 @@ async def test_a_card_in_mig_mode_is_offered_as_its_instances(tmp_path: Path) ->
         ]
 
 
-async def test_cards_that_come_later_are_offered(tmp_path: Path) -> None:
+async def test_gpus_that_come_later_are_offered(tmp_path: Path) -> None:
     """From no GPU to two: the node starts to offer without a restart."""
     driver = FakeDriver()
     async with Stage(tmp_path, driver) as stage:
         assert stage.plugin is not None
         plugin = stage.plugin
         await stage.eventually(lambda: plugin.missing() == "the driver lists no GPU")
-        driver.cards = (t4(0), t4(1))
+        driver.gpus = (t4(0), t4(1))
         plugin.reread()
         await stage.offered(30)
         await stage.eventually(lambda: plugin.missing() == "")

@@ -23,11 +23,11 @@ async def test_a_restarted_plugin_takes_no_running_pod_for_a_waiting_one(tmp_pat
         await stage.offered(30)
         stage.create("new", {"gpu-mem": 3}, annotations=planned(1, 3))
         await stage.admitted("new")
-        assert stage.cards_of("new") == {1}
+        assert stage.gpus_of("new") == {1}
         assert stage.kubelet.devices("old") == before
 
 
-async def test_pods_that_came_while_kubelet_was_down_get_their_cards(tmp_path: Path) -> None:
+async def test_pods_that_came_while_kubelet_was_down_get_their_gpus(tmp_path: Path) -> None:
     """A new kubelet admits in order of creation, not of arrival, and the plans still hold."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
@@ -40,7 +40,7 @@ async def test_pods_that_came_while_kubelet_was_down_get_their_cards(tmp_path: P
         await stage.kubelet.start(after_offered="aliyun.com/gpu-mem")
         await stage.admitted("early")
         await stage.admitted("late")
-        assert (stage.cards_of("early"), stage.cards_of("late")) == ({1}, {0})
+        assert (stage.gpus_of("early"), stage.gpus_of("late")) == ({1}, {0})
 
 
 async def test_a_removed_plugin_socket_is_made_again(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_a_broken_watch_goes_on_and_an_expired_one_lists_again(tmp_path: P
         await stage.eventually(lambda: not pods)
         stage.create("new", {"gpu-mem": 3}, annotations=planned(1, 3))
         await stage.admitted("new")
-        assert stage.cards_of("new") == {1}
+        assert stage.gpus_of("new") == {1}
 
 
 @pytest.mark.parametrize("plugin_restarts", [False, True])
@@ -119,7 +119,7 @@ async def test_a_lost_checkpoint_gives_no_device_out_twice(
         stage.create("small", {"gpu-mem": 5}, annotations=planned(0, 5))
         await stage.admitted("new")
         await stage.admitted("small")
-        assert (stage.cards_of("new"), stage.cards_of("small")) == ({1}, {0})
+        assert (stage.gpus_of("new"), stage.gpus_of("small")) == ({1}, {0})
         if not plugin_restarts:
             assert not before & stage.kubelet.devices("small")["c0"]
         stage.create("large", {"gpu-mem": 15}, annotations=planned(0, 15))
@@ -127,4 +127,4 @@ async def test_a_lost_checkpoint_gives_no_device_out_twice(
         stage.cluster.pods.delete("default", "old")
         stage.create("after", {"gpu-mem": 10}, annotations=planned(0, 10))
         await stage.admitted("after")
-        assert stage.cards_of("after") == {0}
+        assert stage.gpus_of("after") == {0}

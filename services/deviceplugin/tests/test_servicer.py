@@ -94,7 +94,7 @@ async def _fire(state: NodeState) -> None:
         state.pods_changed.fire()
 
 
-async def test_a_pod_that_arrives_while_kubelet_waits_gets_its_planned_card() -> None:
+async def test_a_pod_that_arrives_while_kubelet_waits_gets_its_planned_gpu() -> None:
     """The watch is a moment behind kubelet."""
     state = node()
     made = servicer(state, patience=SECONDS)
@@ -146,7 +146,7 @@ async def test_memory_and_compute_under_mps_do_not_contradict_each_other() -> No
     assert merged["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=3072M"
 
 
-def test_a_lost_card_and_an_exchanged_one_leave_no_device_behind() -> None:
+def test_a_lost_gpu_and_an_exchanged_one_leave_no_device_behind() -> None:
     """A GPU is exchanged at run time: its ids are unknown from then on."""
     state = node()
     old = ids(state, 1, 1)

@@ -219,9 +219,9 @@ async def test_kube_scheduler_takes_the_gpu_that_the_policy_lists_first(
     plane: ControlPlane,
 ) -> None:
     """With spread the second share goes to another GPU; first fit alone would take the same."""
-    cards = tuple(t4(index) for index in range(3))
+    gpus = tuple(t4(index) for index in range(3))
     labels = {"ack.node.gpu.placement": "spread"}
-    async with node(plane, "spread", NodeHardware("535.1", cards), labels) as (world, agent):
+    async with node(plane, "spread", NodeHardware("535.1", gpus), labels) as (world, agent):
         await published(world, 1)
         taken = []
         for number in range(3):

@@ -63,10 +63,10 @@ class World:
         self._counts = now
         return found
 
-    def ids(self, card: int, first: int = 0, count: int = 3) -> tuple[str, ...]:
+    def ids(self, gpu: int, first: int = 0, count: int = 3) -> tuple[str, ...]:
         """Ids of memory of a GPU."""
         table = self.state.matcher.tables[Resource.MEM]
-        return table.ids[GpuIndex(card)][first : first + count]
+        return table.ids[GpuIndex(gpu)][first : first + count]
 
     def held(self, name: str, *ids: str) -> Held:
         """Kubelet's row of a pod; without ids it lists the pod with nothing."""

@@ -9,10 +9,10 @@ from stage import Stage
 pytestmark = pytest.mark.slow
 
 
-def as_the_original_left_it(stage: Stage, name: str, card: int, units: int) -> dict[str, str]:
-    """Rewrite a pod's annotations: on ``card`` by the original's word; returns them."""
+def as_the_original_left_it(stage: Stage, name: str, gpu: int, units: int) -> dict[str, str]:
+    """Rewrite a pod's annotations: on ``gpu`` by the original's word; returns them."""
     pod = stage.cluster.pods.objects["default", name]
-    said = planned(card, units) | {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
+    said = planned(gpu, units) | {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
     stage.cluster.pods.put(pod | {"metadata": pod["metadata"] | {"annotations": said}})
     return said
 
@@ -26,7 +26,7 @@ async def test_the_word_of_the_original_stands_against_kubelets_ids(tmp_path: Pa
         await stage.offered(30)
         stage.create("old", {"gpu-mem": 10}, annotations=planned(0, 10))
         await stage.admitted("old")
-        assert stage.cards_of("old") == {0}
+        assert stage.gpus_of("old") == {0}
         await stage.stop_plugin()
         await stage.offered(0)
         said = as_the_original_left_it(stage, "old", 1, 10)
@@ -38,7 +38,7 @@ async def test_the_word_of_the_original_stands_against_kubelets_ids(tmp_path: Pa
         assert "GPU 1 has 5 of 15 free" in await stage.rejected("too-much")
         stage.create("rest", {"gpu-mem": 5}, annotations=planned(1, 5))
         await stage.admitted("rest")
-        assert stage.cards_of("rest") == {1}
+        assert stage.gpus_of("rest") == {1}
         confirmed = "ALIYUN_COM_GPU_MEM_ASSIGNED"
         await stage.eventually(lambda: stage.annotations("rest")[confirmed] == "true")
         assert stage.annotations("old") == said
@@ -52,9 +52,9 @@ async def test_a_forged_word_is_corrected(tmp_path: Path) -> None:
         forged = planned(1, 4) | {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
         stage.create("forged", {"gpu-mem": 4}, annotations=forged)
         await stage.admitted("forged")
-        (card,) = stage.cards_of("forged")
+        (gpu,) = stage.gpus_of("forged")
         index = "ALIYUN_COM_GPU_MEM_IDX"
         await stage.eventually(
             lambda: "scheduler.framework.gpushare.allocation" in stage.annotations("forged")
         )
-        assert stage.annotations("forged")[index] == str(card)
+        assert stage.annotations("forged")[index] == str(gpu)

@@ -26,10 +26,10 @@ def disagreements(stage: Stage) -> list[str]:
             continue
         allocation = allocation_of(decode_pod(json.encode(item)), DEFAULT_NAMES)
         assert allocation is not None
-        cards = {GpuIndex(card) for card in stage.cards_of(name)}
-        if set(allocation.placement.mem) != cards or allocation.state != "confirmed":
+        gpus = {GpuIndex(gpu) for gpu in stage.gpus_of(name)}
+        if set(allocation.placement.mem) != gpus or allocation.state != "confirmed":
             wrong.append(
-                f"{name}: says {dict(allocation.placement.mem)}, has {cards}, {allocation.state}"
+                f"{name}: says {dict(allocation.placement.mem)}, has {gpus}, {allocation.state}"
             )
     return wrong
 

@@ -72,8 +72,8 @@ class World:
     def holds(self, **pods: tuple[int, int, Resource]) -> None:
         """Kubelet's account: by pod name the GPU, the first id and the resource; two ids each."""
         held = []
-        for name, (card, first, resource) in pods.items():
-            ids = self.state.matcher.tables[resource].ids[card]  # type: ignore[index]
+        for name, (gpu, first, resource) in pods.items():
+            ids = self.state.matcher.tables[resource].ids[gpu]  # type: ignore[index]
             taken = ids[first : first + 2]
             held.append(Held("team", name, {"c0": {resource: taken}}))
         self.state.believe(held, asked_at=self.state.settled_turn())
@@ -104,15 +104,15 @@ def world(tmp_path: Path) -> World:
     return made
 
 
-def of_pod(name: str, pod: str, card: int = 0) -> float | None:
+def of_pod(name: str, pod: str, gpu: int = 0) -> float | None:
     """A metric of a pod on a GPU."""
-    labels = {"gpu": str(card), "exported_namespace": "team", "exported_pod": pod}
+    labels = {"gpu": str(gpu), "exported_namespace": "team", "exported_pod": pod}
     return REGISTRY.get_sample_value(f"gpushare_pod_{name}", labels)
 
 
-def of_card(name: str, card: int) -> float | None:
+def of_gpu(name: str, gpu: int) -> float | None:
     """A metric of a GPU."""
-    labels = {"gpu": str(card), "uuid": t4(card).uuid}
+    labels = {"gpu": str(gpu), "uuid": t4(gpu).uuid}
     return REGISTRY.get_sample_value(f"gpushare_card_{name}", labels)
 
 
@@ -121,16 +121,16 @@ async def test_bytes_are_those_of_the_pods_whose_processes_use_them(world: World
     world.used(FIRST, p11=100, p12=20, p21=3, p31=7, p99=1000, p404=5)
     await world.meter.measure()
     assert (of_pod("used_bytes", "a"), of_pod("used_bytes", "b")) == (120, 3)
-    assert of_card("unattributed_bytes", 0) == 7 + 1000 + 5
-    assert of_card("used_bytes", 0) == 1135
-    assert (of_card("used_bytes", 1), of_card("unattributed_bytes", 1)) == (0, 0)
+    assert of_gpu("unattributed_bytes", 0) == 7 + 1000 + 5
+    assert of_gpu("used_bytes", 0) == 1135
+    assert (of_gpu("used_bytes", 1), of_gpu("unattributed_bytes", 1)) == (0, 0)
 
 
 async def test_granted_units_are_those_of_kubelets_account(world: World) -> None:
     """Of the GPU, and of each pod on it."""
     world.holds(a=(0, 0, Resource.MEM), b=(1, 0, Resource.MEM))
     await world.meter.measure()
-    assert [of_card("granted_units", card) for card in (0, 1)] == [2, 2]
+    assert [of_gpu("granted_units", gpu) for gpu in (0, 1)] == [2, 2]
     assert (of_pod("granted_units", "a"), of_pod("granted_units", "b", 1)) == (2, 2)
     assert of_pod("granted_units", "b") is None
 
@@ -155,7 +155,7 @@ async def test_figures_of_a_pod_go_with_it(world: World) -> None:
     await world.meter.measure()
     for name in ("granted_units", "used_bytes", "over_bytes"):
         assert of_pod(name, "a") is None
-    assert of_card("granted_units", 0) == 2
+    assert of_gpu("granted_units", 0) == 2
 
 
 async def test_a_gpu_that_does_not_answer_keeps_its_figures_and_holds_up_no_other(
@@ -167,8 +167,8 @@ async def test_a_gpu_that_does_not_answer_keeps_its_figures_and_holds_up_no_othe
     del world.usages[FIRST]
     world.used(SECOND, p21=7)
     await world.meter.measure()
-    assert (of_card("used_bytes", 0), of_card("used_bytes", 1)) == (100, 7)
-    assert of_card("granted_units", 0) == 4
+    assert (of_gpu("used_bytes", 0), of_gpu("used_bytes", 1)) == (100, 7)
+    assert of_gpu("granted_units", 0) == 4
     assert (of_pod("granted_units", "a"), of_pod("used_bytes", "b", 1)) == (2, 7)
 
 
@@ -285,7 +285,7 @@ async def test_what_claims_hold_is_granted_like_devices(world: World) -> None:
     world.state.claims.put(prepared("own", gpu, 3))
     world.used(SECOND, p31=5 * GI)
     await world.meter.measure()
-    assert (of_pod("granted_units", "c", 1), of_card("granted_units", 1)) == (3, 3)
+    assert (of_pod("granted_units", "c", 1), of_gpu("granted_units", 1)) == (3, 3)
     assert of_pod("over_bytes", "c", 1) == 2 * GI
     (told,) = [event for event in world.events if event[0].name == "c"]
     assert "its share is 3072" in told[2]

@@ -32,10 +32,10 @@ def node(name: str, *units: int, unit: str | None = None, **labels: str) -> Obje
     }
 
 
-def whole_node(name: str, cards: int) -> Object:
+def whole_node(name: str, gpus: int) -> Object:
     """A node of the topology plugin: exclusive GPUs."""
     found = node(name)
-    found["status"]["capacity"]["aliyun.com/gpu"] = str(cards)
+    found["status"]["capacity"]["aliyun.com/gpu"] = str(gpus)
     return found
 
 
@@ -65,13 +65,13 @@ def pod(name: str, *mem: int, uid: str = "", gpus: int = 0, core: int = 0, **mor
     }
 
 
-def placed(item: Object, node_name: str, card: int, *, phase: str = "Running") -> Object:
+def placed(item: Object, node_name: str, gpu: int, *, phase: str = "Running") -> Object:
     """The pod as it is once it runs on a GPU, by the first generation's annotations."""
     limits = (c["resources"]["limits"] for c in item["spec"]["containers"])
     amount = sum(int(limit.get("aliyun.com/gpu-mem", 0)) for limit in limits)
     metadata = item["metadata"] | {
         "annotations": {
-            "ALIYUN_COM_GPU_MEM_IDX": str(card),
+            "ALIYUN_COM_GPU_MEM_IDX": str(gpu),
             "ALIYUN_COM_GPU_MEM_POD": str(amount),
             "ALIYUN_COM_GPU_MEM_ASSIGNED": "true",
             "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1",

@@ -15,17 +15,17 @@ CPUS: Final = ("500m", "2", "3")
 
 def odd_node(random: Random, name: str) -> Object:
     """A node: of ours or of the original's, with or without GPUs, in any state."""
-    cards = [random.choice((8, 15, 39)) for _ in range(random.choice((0, 1, 2, 2, 3, 4)))]
+    gpus = [random.choice((8, 15, 39)) for _ in range(random.choice((0, 1, 2, 2, 3, 4)))]
     unit = random.choice(("GiB", "GiB", None))
     if unit is None:
-        cards = cards[:1] * len(cards)
-    found = node(name, *cards, unit=unit if cards else None, zone=random.choice(ZONES))
+        gpus = gpus[:1] * len(gpus)
+    found = node(name, *gpus, unit=unit if gpus else None, zone=random.choice(ZONES))
     sizes = {
         "cpu": random.choice(("4", "8")),
         "memory": "16Gi",
         "pods": random.choice(("9", "110")),
     }
-    whole = {"aliyun.com/gpu": str(len(cards))} if cards and random.random() < 0.6 else {}
+    whole = {"aliyun.com/gpu": str(len(gpus))} if gpus and random.random() < 0.6 else {}
     found["status"]["capacity"] = found["status"]["capacity"] | sizes | whole
     found["status"]["allocatable"] = found["status"]["capacity"]
     ready = "True" if random.random() < 0.95 else "False"

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 IDX, DEV, POD = "ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_MEM_DEV", "ALIYUN_COM_GPU_MEM_POD"
 ASSIGNED, ASSUME = "ALIYUN_COM_GPU_MEM_ASSIGNED", "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
-ONE_CARD = "Insufficient GPU Memory in one device"
+ONE_GPU = "Insufficient GPU Memory in one device"
 
 
 async def fill(
@@ -22,9 +22,9 @@ async def fill(
 ) -> None:
     """A node whose GPUs hold ``used`` of ``total`` each."""
     await cluster.put("nodes", node(name, *(total for _ in used), unit=unit))
-    for card, amount in enumerate(used):
+    for gpu, amount in enumerate(used):
         if amount:
-            item = placed(pod(f"{name}-{card}", amount), name, card)
+            item = placed(pod(f"{name}-{gpu}", amount), name, gpu)
             await cluster.put("pods", item)
             await extender.knows_pod(item["metadata"]["uid"])
     await extender.knows_node(name)
@@ -40,7 +40,7 @@ async def bound(cluster: FakeApiServer, extender: Running, node_name: str, *mem:
     return index
 
 
-async def test_a1_the_fullest_card_that_fits_is_chosen(
+async def test_a1_the_fullest_gpu_that_fits_is_chosen(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """A1: free 12207, 8138, 4069, 16276 MiB; a pod of 8138 goes to GPU 1."""
@@ -48,7 +48,7 @@ async def test_a1_the_fullest_card_that_fits_is_chosen(
     assert await bound(cluster, extender, "n", 8138) == "1"
 
 
-async def test_a2_only_the_node_with_one_large_enough_card_passes(
+async def test_a2_only_the_node_with_one_large_enough_gpu_passes(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """A2: the total of a node is not enough, one GPU must have it."""
@@ -58,11 +58,11 @@ async def test_a2_only_the_node_with_one_large_enough_card_passes(
     answer = await extender.filter(pod("p", 8138), "n1", "n2", "n3")
     assert answer["NodeNames"] == ["n3"]
     assert sorted(answer["FailedNodes"]) == ["n1", "n2"]
-    assert all(text.startswith(ONE_CARD) for text in answer["FailedNodes"].values())
+    assert all(text.startswith(ONE_GPU) for text in answer["FailedNodes"].values())
     assert answer["Nodes"] is None
 
 
-async def test_a3_three_small_pods_share_the_first_card(
+async def test_a3_three_small_pods_share_the_first_gpu(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """A3: three pods of 2 on 2 x 15 all land on GPU 0."""
@@ -85,7 +85,7 @@ async def test_a4_an_amount_in_the_wrong_unit_never_passes_and_says_so(
 async def test_a5_two_nodes_show_six_and_three_of_fifteen(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """A5: three replicas of 3 over two one-card nodes, as the README's table has it."""
+    """A5: three replicas of 3 over two one-GPU nodes, as the README's table has it."""
     for name in ("n1", "n2"):
         await fill(cluster, extender, name, 0, total=15, unit="GiB")
     for name in ("n1", "n2", "n1"):
@@ -100,8 +100,8 @@ async def test_a6_a_sequence_packs_refuses_and_goes_on(
 ) -> None:
     """A6: 3, 3, 3, 8 fit, the next 8 does not (6 and 7 free), then 4 takes the tighter GPU."""
     await fill(cluster, extender, "n", 0, 0, total=15, unit="GiB")
-    cards = [await bound(cluster, extender, "n", amount) for amount in (3, 3, 3, 8)]
-    assert cards == ["0", "0", "0", "1"]
+    gpus = [await bound(cluster, extender, "n", amount) for amount in (3, 3, 3, 8)]
+    assert gpus == ["0", "0", "0", "1"]
     answer = await extender.filter(pod("p", 8), "n")
     assert "GPU 0 has 6 of 15 free, GPU 1 has 7 of 15 free" in answer["FailedNodes"]["n"]
     assert answer["FailedAndUnresolvableNodes"] == {}
@@ -224,7 +224,7 @@ async def test_a13_a_finished_pod_gives_its_share_back(
     await until("the share is back", lambda: extender.state.ledger.node("n").used_units == 0)
 
 
-async def test_a14_cards_of_the_legacy_config_map_are_not_used(
+async def test_a14_gpus_of_the_legacy_config_map_are_not_used(
     cluster: FakeApiServer, legacy: Running
 ) -> None:
     """A14: unhealthy-gpu-n says 0,2 of 4; only 1 and 3 are given, all again when it is deleted."""

@@ -23,20 +23,20 @@ async def get(extender: Running, path: str) -> tuple[int, Any]:
     return code, json.loads(text)
 
 
-async def two_cards(cluster: FakeApiServer, extender: Running) -> None:
+async def two_gpus(cluster: FakeApiServer, extender: Running) -> None:
     """A node of 2 x 15 with 9 and 4 units held."""
     await cluster.put("nodes", node("n", 15, 15, unit="GiB"))
     await extender.knows_node("n")
-    for card, amount in enumerate((9, 4)):
-        await cluster.put("pods", placed(pod(f"held-{card}", amount, uid=f"h{card}"), "n", card))
-        await extender.knows_pod(f"h{card}")
+    for gpu, amount in enumerate((9, 4)):
+        await cluster.put("pods", placed(pod(f"held-{gpu}", amount, uid=f"h{gpu}"), "n", gpu))
+        await extender.knows_pod(f"h{gpu}")
 
 
-async def test_nodes_show_every_card_and_who_is_on_it(
+async def test_nodes_show_every_gpu_and_who_is_on_it(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """Figures with their unit, and pods by name."""
-    await two_cards(cluster, extender)
+    await two_gpus(cluster, extender)
     code, answer = await get(extender, "/api/v1/nodes")
     [one] = answer["nodes"]
     assert code == 200
@@ -54,7 +54,7 @@ async def test_a_waiting_pod_is_explained_node_by_node(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """Every node says why not, GPU by GPU, or how well."""
-    await two_cards(cluster, extender)
+    await two_gpus(cluster, extender)
     await cluster.put("nodes", node("big", 40, unit="GiB"))
     await extender.knows_node("big")
     await cluster.put("pods", pod("wants", 12))
@@ -67,7 +67,7 @@ async def test_a_waiting_pod_is_explained_node_by_node(
     assert [score["node"] for score in answer["scores"]] == ["big"]
     [refusal] = answer["refusals"]
     assert (refusal["node"], refusal["code"]) == ("n", "InsufficientMemory")
-    assert [(card["free"], card["asked"]) for card in refusal["cards"]] == [(6, 12), (11, 12)]
+    assert [(gpu["free"], gpu["asked"]) for gpu in refusal["cards"]] == [(6, 12), (11, 12)]
 
 
 async def test_the_rules_of_the_scheduler_count_too(
@@ -124,7 +124,7 @@ async def test_one_question_is_answered_at_a_time(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """A question works on a copy of the cluster; a second one waits, so copies do not add up."""
-    await two_cards(cluster, extender)
+    await two_gpus(cluster, extender)
     await cluster.put("pods", pod("wants", 12))
     held = asyncio.Event()
 
@@ -155,7 +155,7 @@ async def test_a_placed_pod_is_explained_by_its_place(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """Node and GPU, in a sentence."""
-    await two_cards(cluster, extender)
+    await two_gpus(cluster, extender)
     code, answer = await get(extender, "/api/v1/pods/default/held-1/explain")
     assert (code, answer["state"], answer["node"]) == (200, "Placed", "n")
     assert answer["text"] == "4 GiB on GPU 1 of node n"
@@ -173,7 +173,7 @@ async def test_whatif_places_in_order_and_changes_nothing(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """Earlier pods take room from later ones, on a copy of the books."""
-    await two_cards(cluster, extender)
+    await two_gpus(cluster, extender)
     question = {"pods": [{"name": "a", "mem": 6, "replicas": 2}, {"name": "b", "mem": 6}]}
     code, answer = await extender.post("/api/v1/whatif", question)
     assert code == 200
@@ -228,7 +228,7 @@ async def test_every_prefix_answers_every_verb(
     cluster: FakeApiServer, extender: Running, prefix: str
 ) -> None:
     """Configurations written for either original keep working."""
-    await two_cards(cluster, extender)
+    await two_gpus(cluster, extender)
     body = {"Pod": pod("p", 2), "NodeNames": ["n"]}
     assert (await extender.post(f"/{prefix}/filter", body))[1]["NodeNames"] == ["n"]
     for verb in ("prioritize", "sort"):
@@ -240,11 +240,11 @@ async def test_every_prefix_answers_every_verb(
     assert (await get(extender, f"/{prefix}/inspect"))[0] == 200
 
 
-async def test_metrics_tell_latency_refusals_binds_cards_and_the_watch(
+async def test_metrics_tell_latency_refusals_binds_gpus_and_the_watch(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """What an operator alerts on is there, with bounded labels."""
-    await two_cards(cluster, extender)
+    await two_gpus(cluster, extender)
     await extender.filter(pod("p", 40), "n")
     item = await cluster.put("pods", pod("q", 2))
     await extender.bind(item, "n")

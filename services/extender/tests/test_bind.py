@@ -107,7 +107,7 @@ async def test_the_same_bind_at_once_is_one_write(
     assert used(extender) == 2
 
 
-async def test_many_binds_at_once_never_overfill_a_card(
+async def test_many_binds_at_once_never_overfill_a_gpu(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """Forty pods of 4 race for 2 x 15: three fit on each GPU, whatever the order of answers."""
@@ -116,8 +116,8 @@ async def test_many_binds_at_once_never_overfill_a_card(
     items = [await cluster.put("pods", pod(f"p{i}", 4)) for i in range(40)]
     answers = await asyncio.gather(*(extender.bind(item, "n") for item in items))
     assert sum(code == 200 for code, _ in answers) == 6
-    cards = [b["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_IDX"] for b in cluster.bindings]
-    assert sorted(cards) == ["0"] * 3 + ["1"] * 3
+    gpus = [b["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_IDX"] for b in cluster.bindings]
+    assert sorted(gpus) == ["0"] * 3 + ["1"] * 3
 
 
 async def test_a_pod_that_a_filter_saw_needs_no_read(
@@ -145,7 +145,7 @@ async def test_a_pod_that_asks_nothing_is_simply_bound(
     assert cluster.bindings[0]["metadata"]["annotations"] == {}
 
 
-async def test_compute_and_whole_cards_are_bound_too(
+async def test_compute_and_whole_gpus_are_bound_too(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """Percent of compute goes with memory, exclusive GPUs are named as a group."""

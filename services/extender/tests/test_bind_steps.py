@@ -376,14 +376,14 @@ async def test_binds_of_two_pods_at_once_are_two_attempts(clock: FakeClock) -> N
     assert bench.used() == 7
 
 
-@pytest.mark.parametrize(("policy", "card"), [("binpack", "0"), ("spread", "1")])
-async def test_the_setting_chooses_the_gpu(clock: FakeClock, policy: str, card: str) -> None:
+@pytest.mark.parametrize(("policy", "gpu"), [("binpack", "0"), ("spread", "1")])
+async def test_the_setting_chooses_the_gpu(clock: FakeClock, policy: str, gpu: str) -> None:
     """A second share joins the first, or goes to the empty GPU."""
     bench = Bench(clock, b"{}", policy=policy)
     bench.state.pod_changed(a_pod(placed(pod("other", 2, uid="other"), "two", 0)))
     assert await bench.run_bind("two") == BindResult("bound")
     [request] = bench.api.requests
-    assert request.body["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_IDX"] == card
+    assert request.body["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_IDX"] == gpu
 
 
 async def test_every_line_in_the_log_names_pod_and_node(clock: FakeClock) -> None:

@@ -284,19 +284,19 @@ async def _compare(
             await _check(calls, item, policy)
 
 
-def _pod(mem: int, core: int, cards: str, policy: str) -> Object:
-    labels = {"aliyun.com/gpu-count": cards} if cards else {}
+def _pod(mem: int, core: int, gpus: str, policy: str) -> Object:
+    labels = {"aliyun.com/gpu-count": gpus} if gpus else {}
     annotations = {"gpushare/policy": policy} if policy else {}
     return pod("asked", mem, core=core, labels=labels, annotations=annotations)
 
 
 def _apply(state: State, uid: str, change: Change) -> None:
     """Change the cluster as the API server would report it."""
-    kind, name, card, units = change
+    kind, name, gpu, units = change
     node_name = NodeName(name)
     if kind == "bound":
-        item = placed(pod(uid, units, uid=uid), name, max(card, 0))
-        if card < 0:
+        item = placed(pod(uid, units, uid=uid), name, max(gpu, 0))
+        if gpu < 0:
             item["metadata"]["annotations"] = {}
         state.pod_changed(a_pod(item))
     elif kind == "gone":
@@ -308,7 +308,7 @@ def _apply(state: State, uid: str, change: Change) -> None:
     elif kind == "resized":
         state.node_changed(decode_node(json.dumps(node(name, 8, units, unit="GiB")).encode()))
     elif kind == "unhealthy":
-        state.unhealthy_changed(node_name, str(card))
+        state.unhealthy_changed(node_name, str(gpu))
     else:
         state.node_gone(node_name)
 

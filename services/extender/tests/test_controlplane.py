@@ -62,7 +62,7 @@ async def read(calls: ApiCalls, name: str) -> Object:
     return found
 
 
-async def test_one_binding_carries_node_and_cards(calls: ApiCalls, extender: Running) -> None:
+async def test_one_binding_carries_node_and_gpus(calls: ApiCalls, extender: Running) -> None:
     """The real API server merges the annotations in the write that sets the node."""
     item = await create(calls, "one", 4)
     assert await extender.bind(item, "node-00000") == (200, "")
@@ -117,7 +117,7 @@ async def test_a_pod_that_is_gone_is_said_so(calls: ApiCalls, extender: Running)
     assert extender.state.ledger.node("node-00000").used_units == 0
 
 
-async def test_a_card_that_recovers_is_given_to_a_pod_that_waits(
+async def test_a_gpu_that_recovers_is_given_to_a_pod_that_waits(
     plane: ControlPlane, calls: ApiCalls, extender: Running
 ) -> None:
     """Its kubelet may never have told; a scheduler that heard nothing would wait a minute."""
@@ -157,7 +157,7 @@ async def _told(calls: ApiCalls, name: str, word: str) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_two_schedulers_with_an_extender_each_never_overfill_a_card(
+async def test_two_schedulers_with_an_extender_each_never_overfill_a_gpu(
     plane: ControlPlane, calls: ApiCalls, tmp_path: Path
 ) -> None:
     """Replicas race for every GPU; the node refuses the loser, who is created and placed again."""

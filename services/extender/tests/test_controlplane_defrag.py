@@ -41,13 +41,13 @@ OWNER: Final = {
 }
 
 
-def held(name: str, node: int, card: int, units: int, **metadata: Any) -> Object:
+def held(name: str, node: int, gpu: int, units: int, **metadata: Any) -> Object:
     """A pod that has a share."""
     item = fakenodes.pod(name, units, scheduler="none")
     item["spec"]["nodeName"] = f"node-{node:05}"
     item["metadata"] |= {
         "annotations": {
-            "ALIYUN_COM_GPU_MEM_IDX": str(card),
+            "ALIYUN_COM_GPU_MEM_IDX": str(gpu),
             "ALIYUN_COM_GPU_MEM_POD": str(units),
             "ALIYUN_COM_GPU_MEM_ASSIGNED": "true",
         },

@@ -149,7 +149,7 @@ async def correct(calls: ApiCalls, extender: Running, plugin: NodeState) -> None
             assert not any(node_info.overfull for node_info in truth.nodes().values())
             bound = {allocation.name for allocation in truth.allocations().values()}
             agreed = not extender.service.health.obstacle() and (
-                by_card(extender.state.ledger) == by_card(truth)
+                by_gpu(extender.state.ledger) == by_gpu(truth)
             )
             if agreed and names(plugin) == bound:
                 assert {"old-0", "old-1", "old-2", "old-3"} <= bound
@@ -157,17 +157,17 @@ async def correct(calls: ApiCalls, extender: Running, plugin: NodeState) -> None
             await asyncio.sleep(0.2)
 
 
-def by_card(ledger: Ledger) -> Counter[int]:
+def by_gpu(ledger: Ledger) -> Counter[int]:
     """Units in use on each GPU."""
     node_info = ledger.node(NODE)
     return Counter(
-        {index: card.used for index, card in node_info.devices.items()} if node_info else {}
+        {index: gpu.used for index, gpu in node_info.devices.items()} if node_info else {}
     )
 
 
 def used(ledger: Ledger) -> int:
     """Units in use on the node."""
-    return by_card(ledger).total()
+    return by_gpu(ledger).total()
 
 
 def names(plugin: NodeState) -> set[str]:

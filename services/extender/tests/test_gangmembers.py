@@ -29,7 +29,7 @@ def owned(item: Object, owner: str) -> Object:
 def used(extender: Running) -> int:
     """Units held or reserved in the whole cluster."""
     node_infos = extender.state.ledger.nodes().values()
-    return sum(card.used for node_info in node_infos for card in node_info.devices.values())
+    return sum(gpu.used for node_info in node_infos for gpu in node_info.devices.values())
 
 
 async def fill_cluster(cluster: FakeApiServer, extender: Running) -> None:

@@ -14,12 +14,12 @@ pytestmark = pytest.mark.slow
 GROUP = "ALIYUN_COM_GPU_GROUP"
 
 
-def linked(name: str, *pairs: str, cards: int = 4, kind: str = "NV2") -> dict[str, Any]:
+def linked(name: str, *pairs: str, gpus: int = 4, kind: str = "NV2") -> dict[str, Any]:
     """A node of exclusive GPUs and shares; ``pairs`` are joined by ``kind``, all others by SYS."""
-    item = node(name, *(16 for _ in range(cards)), unit="GiB")
-    item["status"]["capacity"]["aliyun.com/gpu"] = str(cards)
+    item = node(name, *(16 for _ in range(gpus)), unit="GiB")
+    item["status"]["capacity"]["aliyun.com/gpu"] = str(gpus)
     inventory = json.loads(item["metadata"]["annotations"]["gpushare/inventory"])
-    others = [f"{a}-{b}" for a in range(cards) for b in range(a + 1, cards)]
+    others = [f"{a}-{b}" for a in range(gpus) for b in range(a + 1, gpus)]
     inventory["links"] = {pair: [kind if pair in pairs else "SYS"] for pair in others}
     item["metadata"]["annotations"]["gpushare/inventory"] = json.dumps(inventory)
     return item
@@ -33,7 +33,7 @@ async def annotations(cluster: FakeApiServer, extender: Running, item: Any) -> d
     return written
 
 
-async def test_whole_cards_are_the_best_linked_free_ones(
+async def test_whole_gpus_are_the_best_linked_free_ones(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """GPUs 1 and 3 share NVLinks: two GPUs are those, two more are what is left."""
@@ -43,7 +43,7 @@ async def test_whole_cards_are_the_best_linked_free_ones(
     assert (await annotations(cluster, extender, pod("b", gpus=2)))[GROUP] == "0,2"
 
 
-async def test_a_share_over_two_cards_takes_linked_ones(
+async def test_a_share_over_two_gpus_takes_linked_ones(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """The gpu-count label spreads a share over GPUs that are well joined."""
@@ -55,14 +55,14 @@ async def test_a_share_over_two_cards_takes_linked_ones(
     assert allocation == {"0": {"1": 4, "2": 4}}
 
 
-async def test_a_share_of_one_card_stays_with_its_policy(
+async def test_a_share_of_one_gpu_stays_with_its_policy(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """Links do not matter to a pod on one GPU: the fullest that fits, the first of equals."""
     await cluster.put("nodes", linked("n", "2-3"))
     await extender.knows_node("n")
-    cards = [(await annotations(cluster, extender, pod(name, 8))) for name in "abc"]
-    assert [one["ALIYUN_COM_GPU_MEM_IDX"] for one in cards] == ["0", "0", "1"]
+    gpus = [(await annotations(cluster, extender, pod(name, 8))) for name in "abc"]
+    assert [one["ALIYUN_COM_GPU_MEM_IDX"] for one in gpus] == ["0", "0", "1"]
 
 
 async def test_the_node_with_the_better_group_scores_higher(
@@ -92,7 +92,7 @@ async def test_the_node_with_the_better_group_scores_higher(
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"GPU_NV2_9_9": "x"}'])
-async def test_a_node_that_says_nothing_of_links_gives_its_lowest_cards(
+async def test_a_node_that_says_nothing_of_links_gives_its_lowest_gpus(
     cluster: FakeApiServer, extender: Running, text: str
 ) -> None:
     """No links, or a broken annotation of 2019: as the original did."""

@@ -21,8 +21,8 @@ async def run(
     await cluster.put("nodes", node("n", 15, 15, unit="GiB"))
     await extender.knows_node("n")
     items = {}
-    for name, units, card, priority in pods:
-        item = placed(pod(name, units, uid=name, priority=priority), "n", card)
+    for name, units, gpu, priority in pods:
+        item = placed(pod(name, units, uid=name, priority=priority), "n", gpu)
         items[name] = await cluster.put("pods", item)
         await extender.knows_pod(name)
     return items
@@ -42,9 +42,7 @@ async def ask(extender: Running, pending: Object, victims: Object) -> Object:
     return {name: [one["UID"] for one in entry["Pods"]] for name, entry in nodes.items()}
 
 
-async def test_a_victim_on_another_card_is_spared(
-    cluster: FakeApiServer, extender: Running
-) -> None:
+async def test_a_victim_on_another_gpu_is_spared(cluster: FakeApiServer, extender: Running) -> None:
     """Ten units are free over two GPUs and 12 are asked: only GPU 1's pod makes room."""
     await run(cluster, extender, ("a", 10, 0, 9), ("b", 4, 0, 0), ("c", 6, 1, 0))
     answer = await ask(extender, pod("p", 12, priority=10), {"n": meta("a", "b", "c")})
@@ -128,7 +126,7 @@ async def test_victims_of_other_resources_stay_victims(
     assert await ask(extender, pod("p", 8, priority=10), victims) == {"n": ["cpu-hog", "a"]}
 
 
-async def test_all_victims_stay_where_cards_are_not_the_trouble(
+async def test_all_victims_stay_where_gpus_are_not_the_trouble(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """The pod fits its GPUs already, so the scheduler has another reason for each victim."""
@@ -136,7 +134,7 @@ async def test_all_victims_stay_where_cards_are_not_the_trouble(
     assert await ask(extender, pod("p", 8, priority=10), {"n": meta("a")}) == {"n": ["a"]}
 
 
-async def test_several_victims_of_one_card_are_the_fewest(
+async def test_several_victims_of_one_gpu_are_the_fewest(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """Three on a GPU, two must go: the one of highest priority that can stay, stays."""

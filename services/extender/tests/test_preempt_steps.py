@@ -17,8 +17,8 @@ Holder = tuple[str, int, int, int]
 def state_with(*holders: Holder, units: tuple[int, ...] = (15, 15)) -> State:
     """A node with these pods."""
     state = state_of(a_node("n", *units))
-    for name, amount, card, priority in holders:
-        state.pod_changed(a_pod(placed(pod(name, amount, uid=name, priority=priority), "n", card)))
+    for name, amount, gpu, priority in holders:
+        state.pod_changed(a_pod(placed(pod(name, amount, uid=name, priority=priority), "n", gpu)))
     return state
 
 
@@ -37,8 +37,8 @@ def evicted(state: State, mem: int, *names: str, **pending: Any) -> list[str] | 
 def test_the_highest_priority_that_is_lost_counts_before_the_sum() -> None:
     """Two of 4 are less of a loss than one of 5 and one of 1, though their sum is higher."""
     state = state_with(("a", 5, 0, 5), ("b", 5, 0, 1), ("c", 5, 1, 4), ("d", 5, 1, 4))
-    for name, card in (("keep0", 0), ("keep1", 1)):
-        state.pod_changed(a_pod(placed(pod(name, 5, uid=name, priority=200), "n", card)))
+    for name, gpu in (("keep0", 0), ("keep1", 1)):
+        state.pod_changed(a_pod(placed(pod(name, 5, uid=name, priority=200), "n", gpu)))
     assert evicted(state, 10, "a", "b", "c", "d") == ["c", "d"]
 
 

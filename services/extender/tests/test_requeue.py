@@ -128,8 +128,8 @@ async def test_a_gang_goes_back_when_there_is_room_for_all(
     await cluster.put("nodes", node("n", 16, 16))
     await extender.knows_node("n")
     holders = []
-    for card in range(2):
-        holder = placed(pod(f"holder-{card}", 16), "n", card)
+    for gpu in range(2):
+        holder = placed(pod(f"holder-{gpu}", 16), "n", gpu)
         await cluster.put("pods", holder)
         await extender.knows_pod(holder["metadata"]["uid"])
         holders.append(holder["metadata"]["name"])

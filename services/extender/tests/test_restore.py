@@ -49,7 +49,7 @@ async def test_ghosts_of_before_a_restore_vanish(
             "the books of the backup",
             lambda: set(ledger.allocations()) == {"o0", "o1", "o2", "o3", "o4"},
         )
-        assert [card.used for card in ledger.node(NODE).devices.values()] == [0, 10]
+        assert [gpu.used for gpu in ledger.node(NODE).devices.values()] == [0, 10]
         await extender.ready()
 
 
@@ -79,7 +79,7 @@ async def test_nothing_is_decided_between_a_restore_and_the_list(
 
 
 @pytest.mark.slow
-async def test_a_card_that_a_restored_pod_holds_is_not_given_away(
+async def test_a_gpu_that_a_restored_pod_holds_is_not_given_away(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
     """A bind that comes before the informers have returned waits for them."""

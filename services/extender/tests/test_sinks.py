@@ -28,7 +28,7 @@ def unhealthy(state: State, node: str = "n") -> list[int]:
     """Indexes of GPUs that take no pod."""
     node_info = state.ledger.node(NodeName(node))
     assert node_info is not None
-    return [index for index, card in node_info.devices.items() if not card.open]
+    return [index for index, device in node_info.devices.items() if not device.open]
 
 
 class Verdicts:

@@ -44,8 +44,8 @@ def state() -> Iterator[State]:
     for number in range(NODES):
         name = f"n{number:04}"
         state.node_changed(decode_node(json.dumps(node(name, *[40] * 8, unit="GiB")).encode()))
-        for card in range(number % 9):
-            held = placed(pod(f"p{number}-{card}", 1 + (number + card) % 40), name, card % 8)
+        for gpu in range(number % 9):
+            held = placed(pod(f"p{number}-{gpu}", 1 + (number + gpu) % 40), name, gpu % 8)
             state.pod_changed(decode_pod(json.dumps(held).encode()))
     gc.collect()
     gc.disable()

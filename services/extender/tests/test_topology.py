@@ -107,7 +107,7 @@ async def test_a_volta_is_filled_group_by_group_and_then_says_no(
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
-async def test_every_prefix_answers_for_whole_cards(
+async def test_every_prefix_answers_for_exclusive_gpus(
     cluster: FakeApiServer, extender: Running, prefix: str
 ) -> None:
     """Filter, sort and prioritize work under the topology extender's names too."""
@@ -121,7 +121,7 @@ async def test_every_prefix_answers_for_whole_cards(
         assert marks == [{"Host": "linked", "Score": 7}, {"Host": "plain", "Score": 0}]
 
 
-async def test_whole_cards_and_shares_keep_out_of_each_others_way(
+async def test_whole_gpus_and_shares_keep_out_of_each_others_way(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """One ledger: a GPU with a share is in no group, a GPU of a group takes no share."""
@@ -306,5 +306,5 @@ async def test_members_that_come_at_once_are_placed_at_once(
     answers = await asyncio.gather(*(extender.bind(item, "a") for item in pods))
     assert set(answers) == {(200, "")}
     groups = sorted(one["metadata"]["annotations"][GROUP] for one in cluster.bindings)
-    assert groups == [str(card) for card in range(8)]
+    assert groups == [str(gpu) for gpu in range(8)]
     assert kept(extender) == 0

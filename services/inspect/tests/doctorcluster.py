@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from claimobjects import device, device_class, resource_slice
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 
 PREFIX = "app.kubernetes.io"
 CONFIGURATION = """
@@ -68,7 +68,7 @@ def sound() -> FakeCluster:
     """Two nodes with all of the stack, and a pod on a GPU."""
     cluster = FakeCluster()
     for name in ("n1", "n2"):
-        cluster.node(name, cards=[Card(15), Card(15)])
+        cluster.node(name, gpus=[Gpu(15), Gpu(15)])
         versions = {"kubeletVersion": "v1.37.1", "containerRuntimeVersion": "containerd://2.1.0"}
         cluster.items[-1]["status"]["nodeInfo"] = versions
         stack_pod(cluster, f"plugin-{name}", "device-plugin", "device-plugin", name)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 
-class Card(NamedTuple):
+class Gpu(NamedTuple):
     """One GPU of an inventory."""
 
     units: int
@@ -27,18 +27,18 @@ class FakeCluster:
         address: str = "",
         total: int = 0,
         count: int = 1,
-        cards: Sequence[Card] = (),
+        gpus: Sequence[Gpu] = (),
         unit: str = "GiB",
         labels: Mapping[str, str] | None = None,
         cordoned: bool = False,
         ready: bool = True,
         resources: Mapping[str, str] | None = None,
     ) -> "FakeCluster":
-        """A node with an original plugin (``total``, ``count``), or one that says its ``cards``."""
-        total = total or sum(card.units for card in cards)
-        have = {"aliyun.com/gpu-mem": str(total), "aliyun.com/gpu-count": str(len(cards) or count)}
+        """A node with an original plugin (``total``, ``count``), or one that says its ``gpus``."""
+        total = total or sum(gpu.units for gpu in gpus)
+        have = {"aliyun.com/gpu-mem": str(total), "aliyun.com/gpu-count": str(len(gpus) or count)}
         have = dict(resources) if resources is not None else have
-        annotations = {"gpushare/inventory": _inventory(name, cards, unit)} if cards else {}
+        annotations = {"gpushare/inventory": _inventory(name, gpus, unit)} if gpus else {}
         addresses = [{"type": "InternalIP", "address": address}] if address else []
         self.items.append(
             {
@@ -114,19 +114,19 @@ class FakeCluster:
         return json.dumps({"apiVersion": "v1", "kind": "List", "items": self.items})
 
 
-def _inventory(node: str, cards: Sequence[Card], unit: str) -> str:
+def _inventory(node: str, indexes: Sequence[Gpu], unit: str) -> str:
     gpus = [
         {
             "index": index,
             "minor": index,
             "uuid": f"GPU-{node}-{index}",
-            "model": card.model,
-            "units": card.units,
-            "memoryMiB": card.units * 1024,
+            "model": gpu.model,
+            "units": gpu.units,
+            "memoryMiB": gpu.units * 1024,
             "numa": 0,
-            "healthy": card.healthy,
-            "mode": card.mode,
+            "healthy": gpu.healthy,
+            "mode": gpu.mode,
         }
-        for index, card in enumerate(cards)
+        for index, gpu in enumerate(indexes)
     ]
     return json.dumps({"version": 1, "unit": unit, "driver": "580.95.05", "gpus": gpus})

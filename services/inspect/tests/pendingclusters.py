@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 
 A100 = "NVIDIA A100-PCIE-40GB"
 
@@ -25,9 +25,9 @@ def spread(cluster: FakeCluster, units: int, count: str) -> FakeCluster:
     return cluster.pod("p", units, phase="Pending", metadata={"labels": labels})
 
 
-def node(cluster: FakeCluster, *cards: Card, name: str = "n", **fields: Any) -> FakeCluster:
+def node(cluster: FakeCluster, *indexes: Gpu, name: str = "n", **fields: Any) -> FakeCluster:
     """A node that shares its GPUs; one of 15 units by default."""
-    return cluster.node(name, cards=cards or [Card(15)], **fields)
+    return cluster.node(name, gpus=indexes or [Gpu(15)], **fields)
 
 
 def holds(cluster: FakeCluster, units: int, index: int = 0, name: str = "h", **fields: Any) -> None:
@@ -43,7 +43,7 @@ def taint(cluster: FakeCluster, effect: str, **more: str) -> None:
 def gpus(cluster: FakeCluster, count: int, **fields: Any) -> FakeCluster:
     """A node with shares and exclusive GPUs."""
     have = {"aliyun.com/gpu-mem": str(15 * count), "aliyun.com/gpu": str(count)}
-    return cluster.node("n", cards=[Card(15)] * count, resources=have, **fields)
+    return cluster.node("n", gpus=[Gpu(15)] * count, resources=have, **fields)
 
 
 def affinity(operator: str, *values: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
 WHOLE = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
@@ -36,8 +36,8 @@ def manifest(tmp_path: Path, mem: Any = 4, **spec: Any) -> str:
 
 def two_nodes(cluster: FakeCluster, **spec: Any) -> FakeCluster:
     """Two empty nodes of one GPU each; a pod that waits with this specification."""
-    cluster.node("n1", cards=[Card(15)], labels={"disktype": "hdd"})
-    cluster.node("n2", cards=[Card(15)], labels={"disktype": "hdd"})
+    cluster.node("n1", gpus=[Gpu(15)], labels={"disktype": "hdd"})
+    cluster.node("n2", gpus=[Gpu(15)], labels={"disktype": "hdd"})
     return cluster.pod("p", 4, phase="Pending", spec=spec)
 
 
@@ -104,7 +104,7 @@ def test_whatif_names_the_selector_that_no_node_matches(
 
 def test_isolation_that_no_gpu_offers(run: Run, cluster: FakeCluster) -> None:
     """MPS demanded where no GPU runs it: the end of a neighbour does not help, MPS does."""
-    cluster.node("n", cards=[Card(15)]).pod("a", 12, node="n", index=0)
+    cluster.node("n", gpus=[Gpu(15)]).pod("a", 12, node="n", index=0)
     cluster.pod("p", 8, phase="Pending", annotations={"gpushare/isolation": "mps"})
     assert helps(run, cluster) == [
         (
@@ -116,7 +116,7 @@ def test_isolation_that_no_gpu_offers(run: Run, cluster: FakeCluster) -> None:
 
 def test_more_compute_than_a_gpu_has(run: Run, cluster: FakeCluster, tmp_path: Path) -> None:
     """150 percent of compute is too much compute, in percent and not in GiB."""
-    cluster.node("n", cards=[Card(15)])
+    cluster.node("n", gpus=[Gpu(15)])
     limits = {"aliyun.com/gpu-core.percentage": "150"}
     cluster.pod("p", 4, phase="Pending", limits=limits)
     out = run("explain", "pod", "p", on=cluster).out
@@ -131,7 +131,7 @@ def test_more_compute_than_a_gpu_has(run: Run, cluster: FakeCluster, tmp_path: P
 
 def test_more_whole_gpus_than_any_node_has(run: Run, cluster: FakeCluster) -> None:
     """Nothing that is moved gives a node more GPUs than it has."""
-    cluster.node("n", cards=[Card(15), Card(15)], resources=WHOLE)
+    cluster.node("n", gpus=[Gpu(15), Gpu(15)], resources=WHOLE)
     cluster.pod("share", 1, node="n", index=0)
     cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu": "3"})
     assert helps(run, cluster) == [
@@ -142,7 +142,7 @@ def test_more_whole_gpus_than_any_node_has(run: Run, cluster: FakeCluster) -> No
 
 def test_an_unhealthy_gpu_is_not_moved_free(run: Run, cluster: FakeCluster) -> None:
     """Of a node's GPUs only the healthy ones can become free."""
-    cluster.node("n", cards=[Card(15), Card(15, healthy=False)], resources=WHOLE)
+    cluster.node("n", gpus=[Gpu(15), Gpu(15, healthy=False)], resources=WHOLE)
     cluster.pod("share", 1, node="n", index=0)
     cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu": "2"})
     assert helps(run, cluster) == [
@@ -152,7 +152,7 @@ def test_an_unhealthy_gpu_is_not_moved_free(run: Run, cluster: FakeCluster) -> N
 
 def test_an_amount_in_bytes(run: Run, cluster: FakeCluster, tmp_path: Path) -> None:
     """``8Gi`` of a resource that counts GiB: the answer says what to write."""
-    cluster.node("n", cards=[Card(15)])
+    cluster.node("n", gpus=[Gpu(15)])
     cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu-mem": "8Gi"})
     assert "amounts are whole numbers of GiB: write 8" in helps(run, cluster)[0]
     assert "Requests:   8Gi of memory" in run("explain", "pod", "p", on=cluster).out
@@ -191,7 +191,7 @@ def test_manifests_that_the_api_server_refuses(
     run: Run, cluster: FakeCluster, tmp_path: Path, container: dict[str, Any], sentence: str
 ) -> None:
     """What cannot be created is not placed: exit code 1 and what to write instead."""
-    cluster.node("n", cards=[Card(15)])
+    cluster.node("n", gpus=[Gpu(15)])
     path = manifest(tmp_path, container={"resources": container})
     outcome = run("whatif", "-f", path, on=cluster)
     assert (outcome.code, outcome.out) == (1, "")
@@ -202,7 +202,7 @@ def with_cpu(cluster: FakeCluster) -> FakeCluster:
     """A node with room on its GPU and 1 of 4 cores left."""
     have = {"aliyun.com/gpu-mem": "15", "aliyun.com/gpu-count": "1"}
     have |= {"cpu": "4", "memory": "16Gi", "pods": "110"}
-    cluster.node("n", cards=[Card(15)], resources=have)
+    cluster.node("n", gpus=[Gpu(15)], resources=have)
     busy = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]}
     return cluster.pod("busy", node="n", spec=busy)
 
@@ -276,7 +276,7 @@ def test_a_scheduling_gate(run: Run, cluster: FakeCluster, tmp_path: Path) -> No
 
 def test_an_uneven_split_is_helped(run: Run, cluster: FakeCluster) -> None:
     """What the JSON says to do, the text says too."""
-    cluster.node("n", cards=[Card(15), Card(15)])
+    cluster.node("n", gpus=[Gpu(15), Gpu(15)])
     cluster.pod("p", 7, phase="Pending", metadata={"labels": {"aliyun.com/gpu-count": "2"}})
     out = run("explain", "pod", "p", on=cluster).out
     assert "What would help:\n  - Request a multiple of the label gpu-count.\n" in out
@@ -284,9 +284,9 @@ def test_an_uneven_split_is_helped(run: Run, cluster: FakeCluster) -> None:
 
 def test_unhealthy_gpus_are_not_schedulable(run: Run, cluster: FakeCluster) -> None:
     """The JSON's schedulable memory leaves out unhealthy GPUs, cordoned and unready nodes."""
-    cluster.node("n", cards=[Card(15), Card(15, healthy=False)]).pod("a", 4, node="n", index=0)
+    cluster.node("n", gpus=[Gpu(15), Gpu(15, healthy=False)]).pod("a", 4, node="n", index=0)
     cluster.pod("b", 5, node="n", index=1)
-    cluster.node("away", cards=[Card(15)], ready=False)
+    cluster.node("away", gpus=[Gpu(15)], ready=False)
     document = json.loads(run("inspect", "-o", "json", on=cluster).out)
     assert document["cluster"] == {"allocated": 9, "total": 45}
     assert document["schedulable"] == {"allocated": 4, "total": 15}

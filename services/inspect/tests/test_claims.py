@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from claimobjects import allocated, claim, device, resource_slice
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from fakeapiserver import FakeApiServer
 from invoking import Run
 
@@ -17,7 +17,7 @@ NOTHING: dict[str, str] = {}
 @pytest.fixture
 def both(cluster: FakeCluster) -> FakeCluster:
     """A node of the device plugin, and one that offers claims, each with a pod."""
-    cluster.node("n1", address="10.0.0.1", cards=[Card(15)]).pod("old", 3, node="n1", index=0)
+    cluster.node("n1", address="10.0.0.1", gpus=[Gpu(15)]).pod("old", 3, node="n1", index=0)
     cluster.node("n2", address="10.0.0.2", resources=NOTHING)
     cluster.add(resource_slice("n2", [device(0, 15), device(1, 15, taint="NoSchedule")]))
     cluster.pod("new", node="n2", namespace="team")

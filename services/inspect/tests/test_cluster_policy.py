@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
 POD = """
@@ -34,7 +34,7 @@ def extender(
 @pytest.fixture
 def halves(cluster: FakeCluster) -> FakeCluster:
     """A node with two GPUs, the first partly used; a small pod on the second."""
-    cluster.node("n", cards=[Card(15), Card(15)]).pod("a", 6, node="n", index=0)
+    cluster.node("n", gpus=[Gpu(15), Gpu(15)]).pod("a", 6, node="n", index=0)
     return cluster.pod("b", 2, node="n", index=1)
 
 
@@ -139,7 +139,7 @@ def test_explain_asks_the_policy_of_the_extender(run: Run, halves: FakeCluster) 
 
 def test_explain_asks_the_topology_policy_of_the_extender(run: Run, cluster: FakeCluster) -> None:
     """Whole GPUs are judged by the extender's choice of several GPUs."""
-    cluster.node("n", cards=[Card(15)] * 3, resources=WHOLE)
+    cluster.node("n", gpus=[Gpu(15)] * 3, resources=WHOLE)
     placed = {"ALIYUN_COM_GPU_GROUP": "0,1"}
     cluster.pod("w", node="n", annotations=placed, limits={"aliyun.com/gpu": "2"})
     extender(cluster, "--topology-policy=simple")
@@ -170,7 +170,7 @@ def mounting(cluster: FakeCluster, text: str, *, namespace: str = "gpushare") ->
 @pytest.fixture
 def typed(cluster: FakeCluster) -> FakeCluster:
     """A node of the type "box" with three exclusive GPUs."""
-    cluster.node("n", cards=[Card(15)] * 3, resources=WHOLE)
+    cluster.node("n", gpus=[Gpu(15)] * 3, resources=WHOLE)
     cluster.items[-1]["metadata"]["annotations"]["NODE_TYPE"] = "box"
     return cluster
 

@@ -1,7 +1,9 @@
 """What is read of a cluster: lists that are forbidden, broken or empty, and when they are read."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import cast
 
 import pytest
 from drawncluster import FakeCluster
@@ -194,3 +196,37 @@ def test_the_cache_is_asked_for_only_where_it_will_do(
     server.requests.clear()
     live(kube, [CONFIG_MAPS], cached=True)
     assert all("resourceVersion=0" in request for request in server.requests)
+
+
+class OrderedClient:
+    """Answers the list of nodes only once that of pods was requested."""
+
+    def __init__(self) -> None:
+        self.pods_requested = threading.Event()
+
+    def pages(
+        self, path: str, params: Mapping[str, str] | None = None, *, cached: bool = False
+    ) -> Iterator[bytes]:
+        """One empty page."""
+        del params, cached
+        if path == PODS:
+            self.pods_requested.set()
+        elif path == NODES:
+            assert self.pods_requested.wait(60)
+        yield b'{"metadata": {}, "items": []}'
+
+
+def test_pods_are_listed_beside_the_others() -> None:
+    """Their pages are most of what a large cluster sends, and wait for no other list."""
+    assert live(cast("BlockingClient", OrderedClient())).pods == ()
+
+
+def test_every_page_is_counted(cluster: FakeCluster, tmp_path: Path) -> None:
+    """With the number of its objects, for the progress of a command."""
+    for number in range(5):
+        cluster.node(f"n{number}", total=15)
+    counts: list[int] = []
+    lists = {NODES: cluster.items, PODS: []}
+    with FakeApiServer(lists).serving() as server:
+        ClusterSource(server.kubeconfig(tmp_path)).read(count=counts.append)
+    assert sorted(counts) == [0, 1, 2, 2]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from fakeapiserver import FakeApiServer
 from invoking import Run
 
@@ -74,7 +74,7 @@ def test_help_imports_the_command_line_and_nothing_else() -> None:
 
 def test_a_snapshot_is_shown_without_a_client(cluster: FakeCluster, tmp_path: Path) -> None:
     """Neither HTTP nor TLS nor YAML is imported for a file."""
-    cluster.node("n", cards=[Card(15)])
+    cluster.node("n", gpus=[Gpu(15)])
     path = tmp_path / "dump.json"
     path.write_text(cluster.json())
     modules = imported("inspect", "--snapshot", str(path))
@@ -86,7 +86,7 @@ def test_a_live_cluster_is_shown_without_the_official_client(
     cluster: FakeCluster, tmp_path: Path
 ) -> None:
     """It takes long to import, and reads only the kubeconfigs that need it."""
-    cluster.node("n", cards=[Card(15)])
+    cluster.node("n", gpus=[Gpu(15)])
     lists = {"/api/v1/nodes": cluster.items, "/api/v1/pods": []}
     with FakeApiServer(lists).serving() as server:
         modules = imported("inspect", "--kubeconfig", str(server.kubeconfig(tmp_path)))
@@ -146,7 +146,7 @@ def test_a_snapshot_reads_back(run: Run, cluster: FakeCluster, tmp_path: Path) -
     """What is written answers as the cluster did, and holds no value of a variable."""
     env = [{"name": "TOKEN", "value": "a secret"}, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "0"}]
     box = {"name": "c", "env": env, "resources": {"limits": {"aliyun.com/gpu-mem": "3"}}}
-    cluster.node("n", cards=[Card(15)])
+    cluster.node("n", gpus=[Gpu(15)])
     cluster.pod("p", node="n", index=0, spec={"containers": [box]})
     cluster.add({"kind": "ConfigMap", "metadata": {"name": "other"}, "data": {"a": "a secret"}})
     path = tmp_path / "dump.json"
@@ -163,7 +163,7 @@ def large(nodes: int, pods: int) -> FakeCluster:
     """Nodes of eight GPUs with pods that carry as much text as real ones."""
     cluster = FakeCluster()
     for i in range(nodes):
-        cluster.node(f"n{i:04}", cards=[Card(15)] * 8)
+        cluster.node(f"n{i:04}", gpus=[Gpu(15)] * 8)
     for i in range(pods):
         text = {"checksum/config": "0" * 1000}
         cluster.pod(f"p{i:05}", 1, node=f"n{i % nodes:04}", index=i % 8, annotations=text)

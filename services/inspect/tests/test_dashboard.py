@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
@@ -35,7 +35,7 @@ class FakeReader:
 @pytest.fixture
 def cluster() -> FakeCluster:
     """A node with two GPUs, one held in part, and a pod that waits."""
-    cluster = FakeCluster().node("n1", address="10.0.0.1", cards=[Card(15), Card(15, mode="mps")])
+    cluster = FakeCluster().node("n1", address="10.0.0.1", gpus=[Gpu(15), Gpu(15, mode="mps")])
     cluster.pod("web", 6, node="n1", index=0)
     return cluster.pod("large", 16, phase="Pending", namespace="team")
 
@@ -178,7 +178,7 @@ def test_large_clusters_are_paged() -> None:
     """Fifty nodes a page, with links to the others that keep the filter."""
     cluster = FakeCluster()
     for i in range(120):
-        cluster.node(f"n{i:03}", cards=[Card(15)])
+        cluster.node(f"n{i:03}", gpus=[Gpu(15)])
     feed = Feed(FakeReader(cluster), DEFAULT_NAMES, interval=3600)
     asyncio.run(feed.refresh())
     browser = TestClient(make_app(feed))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from fakeapiserver import FakeApiServer
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
@@ -56,7 +56,7 @@ def reviewer() -> FakeReviewer:
 @pytest.fixture
 def browser(reviewer: FakeReviewer) -> Iterator[TestClient]:
     """A browser in front of a gated page; it follows no redirect by itself."""
-    raw = FakeCluster().node("n", cards=[Card(15)]).json().encode()
+    raw = FakeCluster().node("n", gpus=[Gpu(15)]).json().encode()
     feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval=3600)
     asyncio.run(feed.refresh())
     client = TestClient(make_app(feed, reviewer), follow_redirects=False)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
@@ -35,8 +35,8 @@ def event(message: str, *, when: str = "2026-01-02T03:04:05Z", namespace: str = 
 @pytest.fixture
 def cluster() -> FakeCluster:
     """Two nodes of different models, one GPU unhealthy."""
-    cluster = FakeCluster().node("n1", cards=[Card(15), Card(15, healthy=False)])
-    cluster.node("n2", cards=[Card(39, "NVIDIA A100-PCIE-40GB")])
+    cluster = FakeCluster().node("n1", gpus=[Gpu(15), Gpu(15, healthy=False)])
+    cluster.node("n2", gpus=[Gpu(39, "NVIDIA A100-PCIE-40GB")])
     cluster.pod("web", 6, node="n1", index=1, metadata={"labels": {"team": "search"}})
     return cluster.pod("large", 64, phase="Pending", namespace="research")
 

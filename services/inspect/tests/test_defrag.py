@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
 
@@ -11,14 +11,14 @@ from invoking import Run
 def scattered(cluster: FakeCluster) -> FakeCluster:
     """Two nodes of two GPUs; every GPU holds something, n1 GPU 1 the fewest pods."""
     for name in ("n1", "n2"):
-        cluster.node(name, cards=[Card(15), Card(15)])
+        cluster.node(name, gpus=[Gpu(15), Gpu(15)])
     cluster.pod("a", 6, node="n1", index=0).pod("b", 4, node="n1", index=0)
     cluster.pod("c", 3, node="n1", index=1)
     cluster.pod("d", 8, node="n2", index=0).pod("e", 2, node="n2", index=0)
     return cluster.pod("f", 3, node="n2", index=1).pod("g", 3, node="n2", index=1)
 
 
-def test_one_whole_card(run: Run, scattered: FakeCluster) -> None:
+def test_one_exclusive_gpu(run: Run, scattered: FakeCluster) -> None:
     """The GPU with the fewest pods is emptied, onto the fullest GPU that fits."""
     outcome = run("defrag", "--cards", "1", on=scattered)
     assert outcome.code == 0
@@ -29,7 +29,7 @@ def test_one_whole_card(run: Run, scattered: FakeCluster) -> None:
     ]
 
 
-def test_two_whole_cards_are_on_one_node(run: Run, scattered: FakeCluster) -> None:
+def test_two_whole_gpus_are_on_one_node(run: Run, scattered: FakeCluster) -> None:
     """GPUs of one node are freed together, for a pod cannot use GPUs of two."""
     document = json.loads(run("defrag", "--cards", "2", "-o", "json", on=scattered).out)
     assert (document["node"], document["gpus"]) == ("n1", [0, 1])
@@ -52,7 +52,7 @@ def test_nothing_to_do(run: Run, scattered: FakeCluster) -> None:
 
 def test_no_plan(run: Run, cluster: FakeCluster) -> None:
     """Where the pods have nowhere to go, the answer is no."""
-    cluster.node("n", cards=[Card(15), Card(15)])
+    cluster.node("n", gpus=[Gpu(15), Gpu(15)])
     cluster.pod("a", 8, node="n", index=0).pod("b", 8, node="n", index=1)
     outcome = run("defrag", "--cards", "1", on=cluster)
     assert outcome == (1, "", "error: moving pods cannot free that capacity\n")
@@ -60,14 +60,14 @@ def test_no_plan(run: Run, cluster: FakeCluster) -> None:
 
 def test_nodes_that_take_no_pods_play_no_part(run: Run, cluster: FakeCluster) -> None:
     """Neither is their room offered nor are pods moved there."""
-    cluster.node("free", cards=[Card(15)], cordoned=True)
-    cluster.node("n", cards=[Card(15)]).pod("a", 8, node="n", index=0)
+    cluster.node("free", gpus=[Gpu(15)], cordoned=True)
+    cluster.node("n", gpus=[Gpu(15)]).pod("a", 8, node="n", index=0)
     assert run("defrag", "--cards", "1", on=cluster).code == 1
 
 
 def test_a_second_choice_is_found(run: Run, cluster: FakeCluster) -> None:
     """Where the largest pod has no other place, as many smaller ones may have one."""
-    cluster.node("n1", cards=[Card(20)]).node("n2", cards=[Card(6)])
+    cluster.node("n1", gpus=[Gpu(20)]).node("n2", gpus=[Gpu(6)])
     cluster.pod("large", 8, node="n1", index=0).pod("small", 6, node="n1", index=0)
     document = json.loads(run("defrag", "--units", "12", "-o", "json", on=cluster).out)
     assert [move["name"] for move in document["moves"]] == ["small"]

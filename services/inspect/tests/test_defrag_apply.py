@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from evictingserver import EvictingServer
 from invoking import Run, WhatIfOutcome
 
@@ -23,7 +23,7 @@ def owned(name: str, kind: str = "ReplicaSet") -> Object:
 def scattered(cluster: FakeCluster) -> FakeCluster:
     """``w`` waits for 15 units; b and c have to leave GPU 1 of n1, and fit n2."""
     for name in ("n1", "n2"):
-        cluster.node(name, cards=[Card(15), Card(15)])
+        cluster.node(name, gpus=[Gpu(15), Gpu(15)])
     cluster.pod("a", 14, node="n1", index=0)
     cluster.pod("b", 8, node="n1", index=1, metadata=owned("b"))
     cluster.pod("c", 7, node="n1", index=1, metadata=owned("c"))

@@ -49,7 +49,7 @@ FAULTS: list[tuple[str, Break]] = [
     ("unit-said", lambda c: original(c, 140)),
     ("one-unit", lambda c: inventory(c, '"unit": "GiB"', '"unit": "256MiB"')),
     ("message-size", lambda c: inventory(c, '"units": 15', '"units": 81559')),
-    ("cards-healthy", lambda c: inventory(c, '"healthy": true', '"healthy": false')),
+    ("gpus-healthy", lambda c: inventory(c, '"healthy": true', '"healthy": false')),
     ("no-promise-beyond-memory", lambda c: inventory(c, "15360", "14336")),
     ("driver-known", lambda c: inventory(c, "580.95.05", "")),
     ("one-driver", lambda c: inventory(c, "580.95.05", "470.1")),
@@ -96,7 +96,7 @@ FAULTS: list[tuple[str, Break]] = [
         lambda c: item(c, "p")["spec"].update(schedulerName="default-scheduler"),
     ),
     ("requests-possible", lambda c: waiting(c, limits={"aliyun.com/gpu": "1"})),
-    ("requests-fit-a-card", lambda c: waiting(c, 16)),
+    ("requests-fit-a-gpu", lambda c: waiting(c, 16)),
     ("no-gpu-count-request", lambda c: waiting(c, limits={"aliyun.com/gpu-count": "1"})),
     (
         "no-visible-devices",
@@ -125,8 +125,8 @@ FAULTS: list[tuple[str, Break]] = [
         "annotations-true",
         lambda c: c.pod("x", 1, node="n1", index="one", annotations=CONFIRMED),
     ),
-    ("cards-exist", lambda c: c.pod("x", 1, node="n1", index=5, annotations=CONFIRMED)),
-    ("no-card-overfull", lambda c: c.pod("x", 13, node="n1", index=0, annotations=CONFIRMED)),
+    ("gpus-exist", lambda c: c.pod("x", 1, node="n1", index=5, annotations=CONFIRMED)),
+    ("no-gpu-overfull", lambda c: c.pod("x", 13, node="n1", index=0, annotations=CONFIRMED)),
     ("claims-confirmed", lambda c: c.pod("x", 1, node="n1", index=0)),
     ("nodes-exist", lambda c: c.pod("x", 1, node="gone", index=0, annotations=CONFIRMED)),
     ("claims-published", lambda c: rewrite(c, "n3-gpu.gpushare.io", '"n3"', '"n9"')),
@@ -136,7 +136,7 @@ FAULTS: list[tuple[str, Break]] = [
         "claims-one-api",
         lambda c: item(c, "n3")["status"].update(allocatable={"aliyun.com/gpu-mem": "15"}),
     ),
-    ("no-card-overfull", lambda c: c.add(claim("x", allocated("n3", 0, "16Gi")))),
+    ("no-gpu-overfull", lambda c: c.add(claim("x", allocated("n3", 0, "16Gi")))),
 ]
 
 

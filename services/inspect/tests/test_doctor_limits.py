@@ -116,7 +116,7 @@ def pending_plugins(cluster: FakeCluster) -> None:
         stack_pod(cluster, name, "device-plugin", "device-plugin", "")
 
 
-def only_cards(cluster: FakeCluster) -> None:
+def only_gpus(cluster: FakeCluster) -> None:
     """A node that offers exclusive GPUs and no shares."""
     found = item(cluster, "n1")
     found["status"]["capacity"] = found["status"]["allocatable"] = {"aliyun.com/gpu": "2"}
@@ -133,14 +133,14 @@ SOUND: list[tuple[str, str, Change]] = [
     ("kubelet-version", "unreadable", lambda c: versions(c, "unknown", "n1")),
     ("kubelet-skew", "one unreadable", lambda c: versions(c, "unknown", "n1")),
     ("kubelet-skew", "patch releases", lambda c: versions(c, "v1.37.9", "n1")),
-    ("requests-fit-a-card", "the largest", lambda c: waiting(c, 15)),
+    ("requests-fit-a-gpu", "the largest", lambda c: waiting(c, 15)),
     ("no-foreign-plugin", "on another node", elsewhere),
     ("webhook-trusted", "of others", lambda c: webhook(c, clientConfig={})),
     ("webhook-lenient", "of others", lambda c: webhook(c, failurePolicy="Fail")),
     ("scheduler-named", "no configuration", unconfigured),
     ("scheduled-by-us", "waiting", lambda c: waiting(c, spec={"schedulerName": OTHER})),
     ("claims-confirmed", "starting", lambda c: c.pod("x", 1, node="n1", index=0, phase="Pending")),
-    ("no-card-overfull", "full", lambda c: c.pod("x", 12, node="n1", index=0)),
+    ("no-gpu-overfull", "full", lambda c: c.pod("x", 12, node="n1", index=0)),
     ("admitted", "other failures", lambda c: c.pod("x", 1, phase="Failed", status={"reason": "E"})),
     ("one-driver", "one unknown", lambda c: inventory(c, "580.95.05", "")),
     ("extender-replicas", "none is ready", not_ready),
@@ -151,7 +151,7 @@ SOUND: list[tuple[str, str, Change]] = [
     ("no-privileged-share", "without a share", lambda c: privileged(c, 0)),
     ("gpu-count-agrees", "unknown", uncounted),
     ("one-plugin", "on no node", pending_plugins),
-    ("inventory-agrees", "exclusive GPUs alone", only_cards),
+    ("inventory-agrees", "exclusive GPUs alone", only_gpus),
 ]
 
 
@@ -246,7 +246,7 @@ FOUND: list[tuple[str, Change, list[str]]] = [
     (
         "allocatable",
         lambda c: (
-            only_cards(c) or item(c, "n1")["status"].update(allocatable={"aliyun.com/gpu": "1"})
+            only_gpus(c) or item(c, "n1")["status"].update(allocatable={"aliyun.com/gpu": "1"})
         ),
         ["n1: kubelet offers 1 of 2 aliyun.com/gpu"],
     ),
@@ -257,7 +257,7 @@ FOUND: list[tuple[str, Change, list[str]]] = [
     ),
     (
         "one-kind",
-        lambda c: only_cards(c) or capacity(c) or both_plugins(c),
+        lambda c: only_gpus(c) or capacity(c) or both_plugins(c),
         ["n1 offers nvidia.com/gpu and exclusive GPUs of the same GPUs"],
     ),
 ]

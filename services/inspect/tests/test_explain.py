@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
 
@@ -12,7 +12,7 @@ from invoking import Run
 def crowded(cluster: FakeCluster) -> FakeCluster:
     """Two nodes with two GPUs of 15, each GPU partly used; 6 is the largest free block."""
     for name in ("n1", "n2"):
-        cluster.node(name, cards=[Card(15), Card(15)])
+        cluster.node(name, gpus=[Gpu(15), Gpu(15)])
     cluster.pod("a", 9, node="n1", index=0).pod("b", 12, node="n1", index=1)
     cluster.pod("c", 11, node="n2", index=0).pod("d", 14, node="n2", index=1)
     cluster.node("cpu", resources={"cpu": "8"})
@@ -50,7 +50,7 @@ def test_the_fewest_pods_whose_end_would_help(run: Run, crowded: FakeCluster) ->
 
 def reserved(cluster: FakeCluster) -> FakeCluster:
     """One node with 8 of 15 units free, and a pod of priority 5 that is nominated to it."""
-    cluster.node("n1", cards=[Card(15)]).pod("a", 7, node="n1", index=0)
+    cluster.node("n1", gpus=[Gpu(15)]).pod("a", 7, node="n1", index=0)
     cluster.pod(
         "first", 6, phase="Pending", spec={"priority": 5}, status={"nominatedNodeName": "n1"}
     )
@@ -121,13 +121,13 @@ def test_the_condition_of_the_pod_counts_too(run: Run, cluster: FakeCluster) -> 
 
 def test_a_unit_mistake_is_named(run: Run, cluster: FakeCluster) -> None:
     """An amount in MiB on a node in GiB is larger than every GPU, and the hint says so."""
-    cluster.node("n", cards=[Card(15)]).pod("p", 8138, phase="Pending")
+    cluster.node("n", gpus=[Gpu(15)]).pod("p", 8138, phase="Pending")
     out = run("explain", "pod", "p", on=cluster).out
     assert "if you meant MiB, request 8" in out
     assert "check the unit (GiB or MiB)" in out
 
 
-def test_a_card_that_is_too_small_is_named_by_its_size(run: Run, cluster: FakeCluster) -> None:
+def test_a_gpu_that_is_too_small_is_named_by_its_size(run: Run, cluster: FakeCluster) -> None:
     """What no GPU could ever hold is measured against exclusive GPUs, not against what is free."""
     cluster.node("n", total=15).pod("held", 6, node="n", index=0).pod("p", 20, phase="Pending")
     assert "largest GPU 15 GiB, requested 20" in run("explain", "pod", "p", on=cluster).out
@@ -149,7 +149,7 @@ def test_room_on_a_cordoned_node_is_said(run: Run, cluster: FakeCluster) -> None
     assert "n has enough capacity, but is cordoned or not ready" in out
 
 
-def test_a_placed_pod_has_its_cards_and_neighbours(run: Run, crowded: FakeCluster) -> None:
+def test_a_placed_pod_has_its_gpus_and_neighbours(run: Run, crowded: FakeCluster) -> None:
     """Where it sits, beside whom, and what is left of the GPU."""
     crowded.pod("e", 2, node="n1", index=0)
     out = run("explain", "pod", "e", on=crowded).out
@@ -157,9 +157,9 @@ def test_a_placed_pod_has_its_cards_and_neighbours(run: Run, crowded: FakeCluste
     assert "GPU 0: beside default/a (9); 4 of 15 GiB free" in out
 
 
-def test_why_a_pod_sits_on_its_card(run: Run, cluster: FakeCluster) -> None:
+def test_why_a_pod_sits_on_its_gpu(run: Run, cluster: FakeCluster) -> None:
     """The choice is taken again: the same GPU with its rule, or another that is said."""
-    cluster.node("n", cards=[Card(15), Card(15)])
+    cluster.node("n", gpus=[Gpu(15), Gpu(15)])
     cluster.pod("first", 6, node="n", index=1).pod("second", 4, node="n", index=1)
     same = run("explain", "pod", "second", on=cluster).out
     assert "binpack would choose the same again: the fullest GPU that fits" in same
@@ -170,7 +170,7 @@ def test_why_a_pod_sits_on_its_card(run: Run, cluster: FakeCluster) -> None:
 
 def test_the_policy_of_the_pod_is_the_one_that_is_asked(run: Run, cluster: FakeCluster) -> None:
     """An annotation of the pod overrules the default."""
-    cluster.node("n", cards=[Card(15), Card(15)]).pod("a", 6, node="n", index=0)
+    cluster.node("n", gpus=[Gpu(15), Gpu(15)]).pod("a", 6, node="n", index=0)
     cluster.pod("b", 2, node="n", index=1, annotations={"gpushare/policy": "spread"})
     out = run("explain", "pod", "b", on=cluster).out
     assert "spread would choose the same again: the emptiest GPU that fits" in out
@@ -183,7 +183,7 @@ def test_a_terminating_pod_counts(run: Run, cluster: FakeCluster) -> None:
     assert "terminating, it counts until" in run("explain", "pod", "p", on=cluster).out
 
 
-def test_a_bound_pod_without_a_card_was_not_placed_by_the_extender(
+def test_a_bound_pod_without_a_gpu_was_not_placed_by_the_extender(
     run: Run, cluster: FakeCluster
 ) -> None:
     """PENDING is explained with the remedy."""
@@ -222,10 +222,10 @@ def test_a_finished_pod(run: Run, cluster: FakeCluster) -> None:
     assert "finished" in run("explain", "pod", "p", on=cluster).out
 
 
-def test_whole_cards(run: Run, cluster: FakeCluster) -> None:
+def test_exclusive_gpus(run: Run, cluster: FakeCluster) -> None:
     """For exclusive GPUs the figures are GPUs, and the shortage is said."""
     have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
-    cluster.node("n", cards=[Card(15), Card(15)], resources=have)
+    cluster.node("n", gpus=[Gpu(15), Gpu(15)], resources=have)
     cluster.pod("share", 1, node="n", index=0)
     cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu": "2"})
     out = run("explain", "pod", "p", on=cluster).out
@@ -238,7 +238,7 @@ def test_whole_cards(run: Run, cluster: FakeCluster) -> None:
 def test_a_gang_without_room_for_all(run: Run, cluster: FakeCluster) -> None:
     """A pod that would fit alone waits for its gang, and the answer has the gang's figures."""
     have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
-    cluster.node("n", cards=[Card(15), Card(15)], resources=have)
+    cluster.node("n", gpus=[Gpu(15), Gpu(15)], resources=have)
     gang = {"labels": {"gpu-topology": "train", "gpu-topology-replica": "3"}}
     for name in ("p", "q", "r"):
         cluster.pod(name, phase="Pending", limits={"aliyun.com/gpu": "1"}, metadata=gang)
@@ -251,7 +251,7 @@ def test_a_gang_without_room_for_all(run: Run, cluster: FakeCluster) -> None:
 def test_a_gang_whose_pods_do_not_exist_yet(run: Run, cluster: FakeCluster) -> None:
     """The answer says how many pods are missing, not that there is no room."""
     have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
-    cluster.node("n", cards=[Card(15), Card(15)], resources=have)
+    cluster.node("n", gpus=[Gpu(15), Gpu(15)], resources=have)
     gang = {"labels": {"gpu-topology": "train", "gpu-topology-replica": "2"}}
     cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu": "1"}, metadata=gang)
     out = run("explain", "pod", "p", on=cluster).out
@@ -262,7 +262,7 @@ def test_a_gang_whose_pods_do_not_exist_yet(run: Run, cluster: FakeCluster) -> N
 def test_a_gang_with_room_for_all(run: Run, cluster: FakeCluster) -> None:
     """Where all fit, the answer says where they would go."""
     have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
-    cluster.node("n", cards=[Card(15), Card(15)], resources=have)
+    cluster.node("n", gpus=[Gpu(15), Gpu(15)], resources=have)
     gang = {"labels": {"gpu-topology": "train", "gpu-topology-replica": "2"}}
     for name in ("p", "q"):
         cluster.pod(name, phase="Pending", limits={"aliyun.com/gpu": "1"}, metadata=gang)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from fakeapiserver import FakeApiServer
 from invoking import Run
 
@@ -23,7 +23,7 @@ def owned(kind: str, name: str, **labels: str) -> dict[str, Any]:
 def fill(cluster: FakeCluster) -> FakeCluster:
     """A Deployment of four pods: two are placed, one is too large, one waits for another GPU."""
     hashed = {"pod-template-hash": "5d4f"}
-    cluster.node("n", cards=[Card(15)])
+    cluster.node("n", gpus=[Gpu(15)])
     for number in (1, 2):
         cluster.pod(
             f"web-{number}",
@@ -73,7 +73,7 @@ def test_the_text(run: Run, cluster: FakeCluster) -> None:
 )
 def test_kinds(run: Run, cluster: FakeCluster, words: str, owner: tuple[str, str]) -> None:
     """Each kind finds its pods by their controller."""
-    cluster.node("n", cards=[Card(15)]).pod("p", 40, phase="Pending", metadata=owned(*owner))
+    cluster.node("n", gpus=[Gpu(15)]).pod("p", 40, phase="Pending", metadata=owned(*owner))
     cluster.pod("q", 40, phase="Pending", metadata=owned(owner[0], "another"))
     assert run("explain", words, "-o", "name", on=cluster).out == "pod/p\n"
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
@@ -35,7 +35,7 @@ class Reader:
 @pytest.fixture
 def cluster() -> FakeCluster:
     """A node with a GPU, and a pod that waits for a larger one."""
-    cluster = FakeCluster().node("n", cards=[Card(15)])
+    cluster = FakeCluster().node("n", gpus=[Gpu(15)])
     return cluster.pod("large", 16, phase="Pending")
 
 
@@ -92,7 +92,7 @@ async def test_what_pages_show_is_what_makes_news(
     elif change == "pod runs":
         cluster.pod("other", 2, node="n", index=0)
     elif change == "node":
-        cluster.node("m", cards=[Card(15)])
+        cluster.node("m", gpus=[Gpu(15)])
     await feed.refresh()
     assert feed.version == (1 if change == "nothing" else 2)
 
@@ -116,7 +116,7 @@ async def test_a_listener_gets_each_version_once(feed: Feed) -> None:
     assert not waiting.done()
     assert await feed.newer(0) == 1
     feed.version = 1
-    feed._read = lambda: decode(FakeCluster().node("m", cards=[Card(1)]).json().encode())
+    feed._read = lambda: decode(FakeCluster().node("m", gpus=[Gpu(1)]).json().encode())
     await feed.refresh()
     assert await asyncio.wait_for(waiting, 60) == 2
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
 from gpuinspect.documents import schema
@@ -53,10 +53,10 @@ def everything() -> FakeCluster:
     """Nodes and pods of every kind there is."""
     cluster = FakeCluster()
     zone = {"zone": "a"}
-    cluster.node("gpu-a", address="10.0.0.1", cards=[Card(15), Card(15)], labels=zone)
-    cluster.node("gpu-b", address="10.0.0.2", cards=[Card(15), Card(15)], labels=zone)
-    sick = [Card(39, "NVIDIA A100-PCIE-40GB", mode="mps"), Card(39, healthy=False)]
-    cluster.node("gpu-c", cards=sick, cordoned=True, ready=False)
+    cluster.node("gpu-a", address="10.0.0.1", gpus=[Gpu(15), Gpu(15)], labels=zone)
+    cluster.node("gpu-b", address="10.0.0.2", gpus=[Gpu(15), Gpu(15)], labels=zone)
+    sick = [Gpu(39, "NVIDIA A100-PCIE-40GB", mode="mps"), Gpu(39, healthy=False)]
+    cluster.node("gpu-c", gpus=sick, cordoned=True, ready=False)
     cluster.node("old", address="10.0.0.4", total=31, count=2)
     cluster.node("plain", resources={"cpu": "8"}, labels={"gpushare": "false"})
     cluster.pod("web-0", 3, node="gpu-a", index=0).pod("web-1", 9, node="gpu-a", index=1)

@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 import yaml
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
 
 @pytest.fixture
 def mixed(cluster: FakeCluster) -> FakeCluster:
     """A T4 with an A100 on one node, and a cordoned node with a unhealthy GPU."""
-    cluster.node("n1", address="10.0.0.1", cards=[Card(15), Card(39, "NVIDIA A100-PCIE-40GB")])
-    sick = Card(15, healthy=False, mode="mps")
-    cluster.node("n2", cards=[Card(15, mode="mps"), sick], cordoned=True, labels={"zone": "b"})
+    cluster.node("n1", address="10.0.0.1", gpus=[Gpu(15), Gpu(39, "NVIDIA A100-PCIE-40GB")])
+    sick = Gpu(15, healthy=False, mode="mps")
+    cluster.node("n2", gpus=[Gpu(15, mode="mps"), sick], cordoned=True, labels={"zone": "b"})
     return cluster.pod("p", 20, node="n1", index=1, namespace="team")
 
 
-def test_cards_of_one_node_have_their_own_sizes(run: Run, mixed: FakeCluster) -> None:
+def test_gpus_of_one_node_have_their_own_sizes(run: Run, mixed: FakeCluster) -> None:
     """The published inventory is shown, not an average."""
     assert run("inspect", on=mixed).out.splitlines()[1].split()[2:] == ["0/15", "20/39", "20/54"]
 
@@ -103,7 +103,7 @@ def test_one_namespace(run: Run, mixed: FakeCluster) -> None:
     assert ("team" in out, "default" in out) == (True, False)
 
 
-def test_a_node_that_says_no_number_of_cards(run: Run, cluster: FakeCluster) -> None:
+def test_a_node_that_says_no_number_of_gpus(run: Run, cluster: FakeCluster) -> None:
     """Memory without GPUs has a total and no columns, and changes no other node's unit."""
     cluster.node("n1", total=30, count=0).node("n2", total=32260, count=2)
     outcome = run("inspect", on=cluster)
@@ -113,7 +113,7 @@ def test_a_node_that_says_no_number_of_cards(run: Run, cluster: FakeCluster) -> 
 
 def test_compute_alone_has_no_row_in_details(run: Run, cluster: FakeCluster) -> None:
     """The original's table is about memory; a pod that holds none is not in it."""
-    cluster.node("n", cards=[Card(15)])
+    cluster.node("n", gpus=[Gpu(15)])
     core = {"aliyun.com/gpu-core.percentage": "50"}
     cluster.pod("core", node="n", index=0, limits=core).pod("mem", 2, node="n", index=0)
     out = run("inspect", "-d", on=cluster).out
@@ -122,8 +122,8 @@ def test_compute_alone_has_no_row_in_details(run: Run, cluster: FakeCluster) -> 
 
 def test_nodes_with_two_units_are_shown_in_mib(run: Run, cluster: FakeCluster) -> None:
     """Figures of different units are never added up; both become MiB."""
-    cluster.node("n1", cards=[Card(15)]).pod("p", 3, node="n1", index=0)
-    cluster.node("n2", cards=[Card(60)], unit="256MiB").pod("q", 4, node="n2", index=0)
+    cluster.node("n1", gpus=[Gpu(15)]).pod("p", 3, node="n1", index=0)
+    cluster.node("n2", gpus=[Gpu(60)], unit="256MiB").pod("q", 4, node="n2", index=0)
     outcome = run("inspect", on=cluster)
     assert outcome.out.splitlines()[0].endswith("GPU Memory(MiB)")
     assert outcome.out.splitlines()[-1] == "4096/30720 (13%)  "
@@ -139,22 +139,22 @@ def test_the_unit_of_an_original_plugin_is_guessed_as_the_original_did(
     assert run("inspect", on=cluster).out.splitlines()[0].endswith(f"GPU Memory({unit})")
 
 
-def test_a_large_card_that_says_its_unit_is_not_guessed(run: Run, cluster: FakeCluster) -> None:
+def test_a_large_gpu_that_says_its_unit_is_not_guessed(run: Run, cluster: FakeCluster) -> None:
     """140 GiB are 140 GiB."""
-    cluster.node("n", cards=[Card(140, "NVIDIA H200")])
+    cluster.node("n", gpus=[Gpu(140, "NVIDIA H200")])
     assert run("inspect", on=cluster).out.splitlines()[0].endswith("GPU Memory(GiB)")
 
 
-def test_a_whole_card_is_in_use_entirely(run: Run, cluster: FakeCluster) -> None:
+def test_a_whole_gpu_is_in_use_entirely(run: Run, cluster: FakeCluster) -> None:
     """A GPU that a pod holds whole has nothing left to share."""
     have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
-    cluster.node("n", cards=[Card(15), Card(15)], resources=have)
+    cluster.node("n", gpus=[Gpu(15), Gpu(15)], resources=have)
     group = {"ALIYUN_COM_GPU_GROUP": "1"}
     cluster.pod("w", node="n", annotations=group, limits={"aliyun.com/gpu": "1"})
     assert run("inspect", on=cluster).out.splitlines()[1].split()[2:] == ["0/15", "15/15", "15/30"]
 
 
-def test_over_full_cards_are_noted(run: Run, cluster: FakeCluster) -> None:
+def test_over_full_gpus_are_noted(run: Run, cluster: FakeCluster) -> None:
     """More than there is is shown as it is, with a note."""
     cluster.node("n", total=15).pod("p", 9, node="n", index=0).pod("q", 9, node="n", index=0)
     outcome = run("inspect", on=cluster)
@@ -162,7 +162,7 @@ def test_over_full_cards_are_noted(run: Run, cluster: FakeCluster) -> None:
     assert "note: n GPU0 is over-full: 18 of 15 GiB" in outcome.err
 
 
-def test_units_on_a_card_that_is_gone(run: Run, cluster: FakeCluster) -> None:
+def test_units_on_a_gpu_that_is_gone(run: Run, cluster: FakeCluster) -> None:
     """They count for the node and are noted, since no column is theirs."""
     cluster.node("n", total=15).pod("p", 2, node="n", index=3)
     outcome = run("inspect", on=cluster)
@@ -227,7 +227,7 @@ def test_unknown_flags_are_usage_errors(run: Run) -> None:
 def test_nodes_are_sorted(run: Run, cluster: FakeCluster, order: str, expected: str) -> None:
     """By name, or by the part of the memory that is free or allocated."""
     for name, units in (("c", 12), ("a", 6), ("b", 0)):
-        cluster.node(name, cards=[Card(15)])
+        cluster.node(name, gpus=[Gpu(15)])
         cluster.pod(f"on-{name}", units, node=name, index=0)
     out = run("inspect", "--sort-by", order, "-o", "name", on=cluster).out
     assert out == "".join(f"node/{name}\n" for name in expected)
@@ -236,8 +236,8 @@ def test_nodes_are_sorted(run: Run, cluster: FakeCluster, order: str, expected: 
 def test_a_pod_that_may_use_more_than_its_share_is_shown_with_both(run: Run) -> None:
     """Only on GPUs whose memory the driver limits, and never more than the GPU."""
     cluster = FakeCluster()
-    cards = [Card(15, mode="driver"), Card(15), Card(15, mode="driver+mps")]
-    cluster.node("n1", cards=cards)
+    gpus = [Gpu(15, mode="driver"), Gpu(15), Gpu(15, mode="driver+mps")]
+    cluster.node("n1", gpus=gpus)
     for index, (name, limit) in enumerate((("a", "12"), ("b", "12"), ("c", "40"))):
         annotations = {"gpushare/memory-limit": limit}
         cluster.pod(name, 8, node="n1", index=index, annotations=annotations)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
 
@@ -11,7 +11,7 @@ from invoking import Run
 def four(cluster: FakeCluster) -> FakeCluster:
     """Four GPUs, all joined through a host bridge as the 2019 plugin says it, one in use."""
     have = {"aliyun.com/gpu": "4"}
-    cluster.node("n", cards=[Card(15)] * 4, resources=have)
+    cluster.node("n", gpus=[Gpu(15)] * 4, resources=have)
     pairs = [(a, b) for a in range(4) for b in range(a + 1, 4)]
     links = {f"GPU_PHB_{a}_{b}": "Host PCI bridge" for a, b in pairs}
     annotations = cluster.items[0]["metadata"]["annotations"]
@@ -54,7 +54,7 @@ def test_document(run: Run, four: FakeCluster) -> None:
     assert node["gpus"][1]["holders"] == ["default/w"]
 
 
-def test_no_cards(run: Run, cluster: FakeCluster) -> None:
+def test_no_gpus(run: Run, cluster: FakeCluster) -> None:
     """Without any GPU the command fails, as the original did."""
     cluster.node("cpu", resources={"cpu": "4"})
     outcome = run("gpu", on=cluster)
@@ -72,7 +72,7 @@ def test_the_policy_is_that_of_the_extender(run: Run, four: FakeCluster) -> None
 
 def test_nodes_without_pods_are_listed(run: Run, four: FakeCluster) -> None:
     """A node that offers exclusive GPUs is there before anybody holds one, whoever describes it."""
-    four.node("free", cards=[Card(15)] * 2, resources={"aliyun.com/gpu": "2"})
+    four.node("free", gpus=[Gpu(15)] * 2, resources={"aliyun.com/gpu": "2"})
     four.node("old", resources={"aliyun.com/gpu": "8"})
     rows = run("gpu", "--no-headers", on=four).out.splitlines()
     assert [row.split() for row in rows] == [["free", "2", "0"], ["n", "4", "1"], ["old", "8", "0"]]

@@ -57,7 +57,7 @@ def test_details(
 @pytest.mark.parametrize(
     ("used", "line"), [((15, 9, 0, 0), "24/60 (40%)"), ((4, 4, 0, 4), "12/60 (20%)")]
 )
-def test_totals_of_a_node_with_four_cards(
+def test_totals_of_a_node_with_four_gpus(
     run: Run, cluster: FakeCluster, used: tuple[int, ...], line: str
 ) -> None:
     """The last line sums all GPUs and truncates the percentage."""
@@ -68,7 +68,7 @@ def test_totals_of_a_node_with_four_cards(
     assert run("inspect", on=cluster).out.splitlines()[-1] == f"{line}  "
 
 
-def test_first_generation_annotation_names_the_card(run: Run, cluster: FakeCluster) -> None:
+def test_first_generation_annotation_names_the_gpu(run: Run, cluster: FakeCluster) -> None:
     """A pod of 8 units with index 1 is on GPU 1."""
     cluster.node("n", total=30, count=2).pod("p", 8, node="n", index=1)
     assert _row(run("inspect", on=cluster).out)[2:4] == ["0/15", "8/15"]
@@ -113,7 +113,7 @@ def test_pods_that_have_ended_hold_nothing(run: Run, cluster: FakeCluster) -> No
     assert _row(run("inspect", on=cluster).out)[2] == "3/15"
 
 
-def test_rows_are_in_the_order_of_cards(run: Run, cluster: FakeCluster) -> None:
+def test_rows_are_in_the_order_of_gpus(run: Run, cluster: FakeCluster) -> None:
     """The original walks GPUs; a pod on several is listed once, pending ones come last."""
     both = {"scheduler.framework.gpushare.allocation": json.dumps({"0": {"0": 2, "1": 2}})}
     cluster.node("n", total=30, count=2)

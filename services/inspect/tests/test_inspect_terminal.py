@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
 from gpuinspect.commands.main import inspect_gpushare
@@ -13,8 +13,8 @@ from gpuinspect.terminal import output as terminal
 
 def full() -> FakeCluster:
     """Nodes with 4, 2 and unknown GPUs, and pods of several sizes."""
-    cluster = FakeCluster().node("a100", cards=[Card(39, "NVIDIA A100-PCIE-40GB", mode="mps")] * 4)
-    cluster.node("t4", address="10.0.0.2", cards=[Card(15), Card(15, healthy=False)], cordoned=True)
+    cluster = FakeCluster().node("a100", gpus=[Gpu(39, "NVIDIA A100-PCIE-40GB", mode="mps")] * 4)
+    cluster.node("t4", address="10.0.0.2", gpus=[Gpu(15), Gpu(15, healthy=False)], cordoned=True)
     cluster.node("old", total=31, count=2)
     for place in range(5):
         cluster.pod(f"web-{place}", 3, node="a100", index=1)
@@ -82,7 +82,7 @@ def test_a_terminal_without_block_characters(
 
 def test_control_characters_of_a_model_are_not_printed(run: Run, wide: None) -> None:
     """A node's annotation does not reach the terminal as commands."""
-    out = run("inspect", on=FakeCluster().node("n", cards=[Card(15, "T4\x1b[2J\r")])).out
+    out = run("inspect", on=FakeCluster().node("n", gpus=[Gpu(15, "T4\x1b[2J\r")])).out
     assert "\x1b" not in out
     assert "T4" in out
 

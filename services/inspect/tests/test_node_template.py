@@ -1,7 +1,7 @@
 """``gpushare node-template``: what autoscalers need of a group that has no nodes."""
 
 import yaml
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
 TAG = "k8s.io/cluster-autoscaler/node-template"
@@ -15,7 +15,7 @@ LABELS = {
 
 def group(cluster: FakeCluster, **labels: str) -> FakeCluster:
     """A node with four GPUs and taints, of which one is of its state."""
-    cluster.node("n", cards=[Card(22)] * 4, labels=LABELS | labels)
+    cluster.node("n", gpus=[Gpu(22)] * 4, labels=LABELS | labels)
     cluster.items[0]["spec"]["taints"] = [
         {"key": "gpu", "value": "yes", "effect": "NoSchedule"},
         {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
@@ -102,15 +102,15 @@ def everything(*, many: bool = True) -> FakeCluster:
     """Nodes and pods of every kind there is, and with ``many`` more than a page of them."""
     cluster = FakeCluster()
     for name in ("gpu-a", "gpu-b"):
-        cluster.node(name, address="10.0.0.1", cards=[Card(15), Card(15)])
+        cluster.node(name, address="10.0.0.1", gpus=[Gpu(15), Gpu(15)])
     cluster.items[-1]["metadata"]["annotations"]["GPU_TOPOLOGY"] = json.dumps(
         {"GPU_PHB_0_1": "Host PCI bridge"}
     )
-    sick = [Card(39, "NVIDIA A100-PCIE-40GB", mode="mps"), Card(39, healthy=False)]
-    cluster.node("gpu-c", cards=sick, cordoned=True, ready=False)
+    sick = [Gpu(39, "NVIDIA A100-PCIE-40GB", mode="mps"), Gpu(39, healthy=False)]
+    cluster.node("gpu-c", gpus=sick, cordoned=True, ready=False)
     cluster.node("old", address="10.0.0.4", total=31, count=2)
     for number in range(50 if many else 0):
-        cluster.node(f"z-{number:02}", cards=[Card(15)])
+        cluster.node(f"z-{number:02}", gpus=[Gpu(15)])
     cluster.pod("web-0", 3, node="gpu-a", index=0).pod("web-1", 9, node="gpu-a", index=1)
     cluster.pod("web-2", (2, 4), node="gpu-b", index=1).pod("stray", 2, node="old")
     cluster.pod("full", 16, node="gpu-a", index=1)
@@ -183,8 +183,8 @@ def test_pages_before_the_first_read() -> None:
 def attacked() -> Iterator[TestClient]:
     """In front of a snapshot whose every name and text is markup; an API server has no such."""
     cluster = FakeCluster()
-    card = Card(15, HOSTILE)
-    cluster.node(HOSTILE, address=HOSTILE, cards=[card, card])
+    gpu = Gpu(15, HOSTILE)
+    cluster.node(HOSTILE, address=HOSTILE, gpus=[gpu, gpu])
     cluster.pod(HOSTILE, 3, node=HOSTILE, index=0, namespace=HOSTILE)
     cluster.pod("known", 3, node=HOSTILE, index=HOSTILE)
     said = {"type": "PodScheduled", "status": "False", "message": HOSTILE}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from fakeapiserver import FakeApiServer
 from invoking import Run
 
@@ -29,7 +29,7 @@ def at_five(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def server(cluster: FakeCluster) -> Iterator[FakeApiServer]:
     """A full node, and a pod of each of two namespaces that waits."""
-    cluster.node("n", cards=[Card(15)]).pod("full", 15, node="n", index=0, namespace="other")
+    cluster.node("n", gpus=[Gpu(15)]).pod("full", 15, node="n", index=0, namespace="other")
     cluster.pod("mine", 4, phase="Pending", namespace="team", status=SAID)
     cluster.pod("theirs", 4, phase="Pending", namespace="other")
     node, *pods = cluster.items
@@ -131,7 +131,7 @@ def test_nothing_waits(run: Run, cluster: FakeCluster) -> None:
 )
 def test_reasons(run: Run, cluster: FakeCluster, pod: dict[str, object], reason: str) -> None:
     """Each situation is one line that says what is in the way."""
-    cluster.node("n", cards=[Card(15)])
+    cluster.node("n", gpus=[Gpu(15)])
     fields = {"units": 4, "phase": "Pending", **pod}
     cluster.pod("p", **fields)  # type: ignore[arg-type]
     items = json.loads(run("pending", "-o", "json", on=cluster).out)["items"]
@@ -141,7 +141,7 @@ def test_reasons(run: Run, cluster: FakeCluster, pod: dict[str, object], reason:
 def test_order(run: Run, cluster: FakeCluster) -> None:
     """Oldest first, unless --sort-by says otherwise."""
     young = {"creationTimestamp": "2026-01-02T04:04:05Z"}
-    cluster.node("n", cards=[Card(15)]).pod("a", 20, phase="Pending", metadata=young)
+    cluster.node("n", gpus=[Gpu(15)]).pod("a", 20, phase="Pending", metadata=young)
     cluster.pod("b", 20, phase="Pending")
     assert [row[1:3] for row in rows(run("pending", on=cluster).out)] == [
         ["b", "120m"],
@@ -153,7 +153,7 @@ def test_order(run: Run, cluster: FakeCluster) -> None:
 def test_messages_cannot_control_the_terminal(run: Run, cluster: FakeCluster) -> None:
     """Escape sequences and line breaks in what a scheduler recorded are not printed."""
     evil = {"type": "PodScheduled", "status": "False", "message": "a\x1b[2J\nb"}
-    cluster.node("n", cards=[Card(15)])
+    cluster.node("n", gpus=[Gpu(15)])
     cluster.pod("p", 4, phase="Pending", status={"conditions": [evil]})
     out = run("pending", on=cluster).out
     assert "\x1b" not in out

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from invoking import Run
 from pendingclusters import (
     A100,
@@ -35,7 +35,7 @@ SITUATIONS: dict[str, Build] = {
     "a full GPU": lambda c: (node(c), holds(c, 15), waits(c)),
     "a GPU that is partly free": lambda c: (node(c), holds(c, 10), waits(c)),
     "free memory split over two GPUs": lambda c: (
-        node(c, Card(15), Card(15)),
+        node(c, Gpu(15), Gpu(15)),
         holds(c, 10, 0),
         holds(c, 10, 1, "h2"),
         waits(c),
@@ -43,7 +43,7 @@ SITUATIONS: dict[str, Build] = {
     "larger than every GPU": lambda c: (node(c), waits(c, 16)),
     "larger than the free GPU, the large one is full": lambda c: (
         node(c),
-        node(c, Card(39, A100), name="a"),
+        node(c, Gpu(39, A100), name="a"),
         holds(c, 39, on="a"),
         waits(c, 20),
     ),
@@ -60,9 +60,9 @@ SITUATIONS: dict[str, Build] = {
     ),
     "a cordoned node": lambda c: (node(c, cordoned=True), waits(c)),
     "a node that is not ready": lambda c: (node(c, ready=False), waits(c)),
-    "an unhealthy GPU": lambda c: (node(c, Card(15, healthy=False)), waits(c)),
+    "an unhealthy GPU": lambda c: (node(c, Gpu(15, healthy=False)), waits(c)),
     "an unhealthy GPU beside a full one": lambda c: (
-        node(c, Card(15, healthy=False), Card(15)),
+        node(c, Gpu(15, healthy=False), Gpu(15)),
         holds(c, 15, 1),
         waits(c),
     ),
@@ -115,11 +115,11 @@ SITUATIONS: dict[str, Build] = {
         waits(c, 4),
     ),
     "a share over two GPUs, one of them full": lambda c: (
-        node(c, Card(15), Card(15)),
+        node(c, Gpu(15), Gpu(15)),
         holds(c, 12, 0),
         spread(c, 10, "2"),
     ),
-    "an amount that does not divide": lambda c: (node(c, Card(15), Card(15)), spread(c, 7, "2")),
+    "an amount that does not divide": lambda c: (node(c, Gpu(15), Gpu(15)), spread(c, 7, "2")),
     "a share over more GPUs than the node has": lambda c: (node(c), spread(c, 8, "2")),
     "a number of GPUs that is none": lambda c: (node(c), spread(c, 8, "x")),
     "an isolation mode that no GPU has": lambda c: (

@@ -1,7 +1,7 @@
 """``-o jsonpath=`` and ``-o custom-columns=`` over the documents of the commands."""
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
 from gpuinspect.documents.columns import table
@@ -68,7 +68,7 @@ def test_columns_that_cannot_be_read(columns: str) -> None:
 
 def test_commands_take_both(run: Run) -> None:
     """Over the document of ``-o json``."""
-    cluster = FakeCluster().node("n1", cards=[Card(15)]).pod("web", 6, node="n1", index=0)
+    cluster = FakeCluster().node("n1", gpus=[Gpu(15)]).pod("web", 6, node="n1", index=0)
     template = '-ojsonpath={range .items[*]}{.name} {.allocated}{"\\n"}{end}'
     assert run("inspect", template, on=cluster).out == "n1 6\n"
     columns = "custom-columns=NODE:.name,POD:.pods[*].name"
@@ -77,7 +77,7 @@ def test_commands_take_both(run: Run) -> None:
 
 def test_control_characters_in_columns_are_not_printed(run: Run) -> None:
     """Fields of the cluster reach a terminal as text only."""
-    cluster = FakeCluster().node("n1", cards=[Card(15, "T4\x1b[2J")])
+    cluster = FakeCluster().node("n1", gpus=[Gpu(15, "T4\x1b[2J")])
     out = run("inspect", "-o", "custom-columns=M:.gpus[0].model", on=cluster).out
     assert "\x1b" not in out
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import arenaobjects as arena
 import msgspec
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
 from gpucore.model import Allocation, PodRequest
@@ -71,7 +71,7 @@ def test_a_pod_without_annotations_is_counted_on_its_node() -> None:
 @pytest.fixture
 def serving(cluster: FakeCluster) -> FakeCluster:
     """Two GPUs of 15; a share of 3 on the second, served by arena."""
-    cluster.node("n", cards=[Card(15), Card(15)])
+    cluster.node("n", gpus=[Gpu(15), Gpu(15)])
     placed = arena.pod("tensorflow", "mnist", {MEM: 3}, node="n", annotations=PLACED)
     return cluster.add(placed)
 
@@ -88,5 +88,5 @@ def test_top_node_shows_it(run: Run, serving: FakeCluster) -> None:
 def test_room_is_counted_beside_it(run: Run, serving: FakeCluster) -> None:
     """What its share leaves on the GPU is what another serving pod can still have."""
     document = json.loads(run("inspect", "-o", "json", on=serving).out)
-    cards = document["items"][0]["gpus"]
-    assert [(card["allocated"], card["total"]) for card in cards] == [(0, 15), (3, 15)]
+    gpus = document["items"][0]["gpus"]
+    assert [(gpu["allocated"], gpu["total"]) for gpu in gpus] == [(0, 15), (3, 15)]

@@ -1,7 +1,7 @@
 """``gpushare top gpu``: memory allocated and in use, side by side."""
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from fakeprometheus import serving
 from invoking import Run
 
@@ -13,7 +13,7 @@ GIB = 1 << 30
 @pytest.fixture
 def two(cluster: FakeCluster) -> FakeCluster:
     """A node with two GPUs; one has a share."""
-    cluster.node("n", cards=[Card(15), Card(15)])
+    cluster.node("n", gpus=[Gpu(15), Gpu(15)])
     return cluster.pod("web", 6, node="n", index=1)
 
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from fakeprometheus import serving
 from invoking import Run
 
@@ -20,7 +20,7 @@ FIGURES = {
 @pytest.fixture
 def cluster(cluster: FakeCluster) -> FakeCluster:
     """Two GPUs of 15 GiB; 4 units of the first are allocated. And a node without GPUs."""
-    cluster.node("n", cards=[Card(15), Card(15)]).pod("p", 4, node="n", index=0)
+    cluster.node("n", gpus=[Gpu(15), Gpu(15)]).pod("p", 4, node="n", index=0)
     return cluster.node("zcpu", resources={"cpu": "4"})
 
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
 NODE = "cn-shanghai.i-uf61h64dz1tmlob9hmtb"
@@ -82,9 +82,9 @@ def test_nodes_that_are_not_ready_have_a_total_of_their_own(run: Run, arena: Fak
     ]
 
 
-def test_sick_cards_have_a_column(run: Run, cluster: FakeCluster) -> None:
+def test_sick_gpus_have_a_column(run: Run, cluster: FakeCluster) -> None:
     """The unhealthy column and footer appear with the first unhealthy GPU; dashes are 107 long."""
-    cluster.node("n", cards=[Card(15), Card(15, healthy=False)])
+    cluster.node("n", gpus=[Gpu(15), Gpu(15, healthy=False)])
     lines = run("top", "node", on=cluster).out.splitlines()
     assert lines[0].split()[-2:] == ["GPU(Unhealthy)", "GPU(Shareable)"]
     assert lines[1].split()[-2:] == ["1", "Yes"]

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 
 from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster.snapshots import decode
@@ -44,12 +44,12 @@ def test_gpus_of_nvidias_plugin_are_held_until_the_pod_ends(phase: str, allocate
 
 def test_a_share_is_a_part_of_its_gpu() -> None:
     """Pods come by namespace and name."""
-    cluster = FakeCluster().node("n", cards=[Card(15), Card(10)])
+    cluster = FakeCluster().node("n", gpus=[Gpu(15), Gpu(10)])
     cluster.pod("b", 3, node="n", index=0, annotations=CONFIRMED)
     cluster.pod("a", 5, node="n", index=1, annotations=CONFIRMED, namespace="z")
     cluster.pod("c", 3, node="n", index=0, annotations=CONFIRMED, namespace="a")
     found = only(cluster)
-    assert [(pod.namespace, pod.name, pod.cards) for pod in found.pods] == [
+    assert [(pod.namespace, pod.name, pod.gpus) for pod in found.pods] == [
         ("a", "c", Fraction(1, 5)),
         ("default", "b", Fraction(1, 5)),
         ("z", "a", Fraction(1, 2)),
@@ -64,7 +64,7 @@ def test_a_share_is_a_part_of_its_gpu() -> None:
 
 def test_a_gpu_that_one_pod_has_alone_is_allocated_in_full() -> None:
     """Whatever it requested of its memory."""
-    cluster = FakeCluster().node("n", cards=[Card(15)])
+    cluster = FakeCluster().node("n", gpus=[Gpu(15)])
     alone = {**CONFIRMED, "gpushare/exclusive": "true"}
     cluster.pod("p", 3, node="n", index=0, annotations=alone)
     found = only(cluster)
@@ -73,7 +73,7 @@ def test_a_gpu_that_one_pod_has_alone_is_allocated_in_full() -> None:
 
 def test_a_gpu_that_is_gone_is_neither_there_nor_unhealthy() -> None:
     """A pod may still name it."""
-    cluster = FakeCluster().node("n", cards=[Card(15), Card(15, healthy=False)])
+    cluster = FakeCluster().node("n", gpus=[Gpu(15), Gpu(15, healthy=False)])
     cluster.pod("p", 3, node="n", index=7, annotations=CONFIRMED)
     found = only(cluster)
     assert (found.total, found.unhealthy, len(found.gpus)) == (2, 1, 2)
@@ -109,7 +109,7 @@ def test_nodes_are_chosen_by_name_and_kind() -> None:
 
 def test_figures_of_prometheus_are_put_to_their_gpu() -> None:
     """By its UUID; a GPU that Prometheus does not know has none."""
-    nodes = figures(FakeCluster().node("n", cards=[Card(15), Card(15)]))
+    nodes = figures(FakeCluster().node("n", gpus=[Gpu(15), Gpu(15)]))
     found = GpuFigures(used_bytes={"GPU-n-1": 7.0}, utilization={"GPU-n-0": 30.0})
     (node,) = with_figures(nodes, found)
     assert [(gpu.used_bytes, gpu.utilization) for gpu in node.gpus] == [(None, 30.0), (7.0, None)]

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from gpuinspect.cluster.without_gc import uncollected
+from gpuinspect.cluster.without_gc import uncollected, uncollected_for_good
 from gpuinspect.errors import SnapshotError
 
 
@@ -33,3 +33,15 @@ def test_who_has_switched_it_off_keeps_it_off() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_what_a_command_keeps_is_looked_through_by_no_collection() -> None:
+    """It is in the generation that the collector leaves alone, and collection is on again."""
+    before = gc.get_freeze_count()
+    try:
+        with uncollected_for_good():
+            kept = [[each] for each in range(1000)]
+        assert gc.get_freeze_count() - before >= len(kept)
+        assert gc.isenabled()
+    finally:
+        gc.unfreeze()

@@ -7,7 +7,7 @@ from typing import Any
 
 import fakeprometheus
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from fakeapiserver import FakeApiServer
 from invoking import Run
 
@@ -34,7 +34,7 @@ def quota(namespace: str, units: str) -> dict[str, Any]:
 def teams(cluster: FakeCluster) -> FakeCluster:
     """Two namespaces and two teams on a node of two GPUs; one pod waits, one has ended."""
     have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
-    cluster.node("n", cards=[Card(15), Card(15, "NVIDIA L4")], resources=have)
+    cluster.node("n", gpus=[Gpu(15), Gpu(15, "NVIDIA L4")], resources=have)
     red, blue = ({"labels": {"team": team}} for team in ("red", "blue"))
     cluster.pod("a", 4, node="n", index=0, metadata=red)
     cluster.pod("b", 6, node="n", index=0, metadata=blue)

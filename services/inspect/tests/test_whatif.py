@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
 DEPLOYMENT = """
@@ -32,9 +32,9 @@ spec:
 
 
 @pytest.fixture
-def two_cards(cluster: FakeCluster) -> FakeCluster:
+def two_gpus(cluster: FakeCluster) -> FakeCluster:
     """One node with two GPUs of 15, the second with 7 in use."""
-    cluster.node("n", cards=[Card(15), Card(15)], labels={"gpu": "t4"})
+    cluster.node("n", gpus=[Gpu(15), Gpu(15)], labels={"gpu": "t4"})
     return cluster.pod("a", 7, node="n", index=1)
 
 
@@ -45,11 +45,11 @@ def manifest(tmp_path: Path) -> Path:
 
 
 def test_pods_are_placed_as_the_extender_would(
-    run: Run, two_cards: FakeCluster, manifest: Path
+    run: Run, two_gpus: FakeCluster, manifest: Path
 ) -> None:
     """Best fit fills the fullest GPU first; the third replica fits nowhere and ends with 1."""
     manifest.write_text(DEPLOYMENT)
-    outcome = run("whatif", "-f", str(manifest), on=two_cards)
+    outcome = run("whatif", "-f", str(manifest), on=two_gpus)
     assert outcome.code == 1
     assert outcome.out.splitlines() == [
         "POD    NODE  WHERE",
@@ -60,28 +60,28 @@ def test_pods_are_placed_as_the_extender_would(
     ]
 
 
-def test_added_nodes_are_empty_copies(run: Run, two_cards: FakeCluster, manifest: Path) -> None:
+def test_added_nodes_are_empty_copies(run: Run, two_gpus: FakeCluster, manifest: Path) -> None:
     """With one more node like n everything fits, and the name says that it is not there yet."""
     manifest.write_text(DEPLOYMENT)
-    outcome = run("whatif", "-f", str(manifest), "--add-nodes=1", "--like=n", on=two_cards)
+    outcome = run("whatif", "-f", str(manifest), "--add-nodes=1", "--like=n", on=two_gpus)
     assert outcome.code == 0
     assert "n+1" in outcome.out
     assert outcome.out.splitlines()[-1] == "3 of 3 pods fit"
 
 
-def test_replicas_override_the_manifest(run: Run, two_cards: FakeCluster, manifest: Path) -> None:
+def test_replicas_override_the_manifest(run: Run, two_gpus: FakeCluster, manifest: Path) -> None:
     """``--replicas`` says how many."""
     manifest.write_text(POD)
-    outcome = run("whatif", "-f", str(manifest), "--replicas", "2", "-o", "json", on=two_cards)
+    outcome = run("whatif", "-f", str(manifest), "--replicas", "2", "-o", "json", on=two_gpus)
     document = json.loads(outcome.out)
     assert (document["asked"], document["fits"]) == (2, 2)
     assert [item["gpus"] for item in document["items"]] == [{"1": 8}, {"0": 8}]
 
 
-def test_the_cluster_stays_as_it_is(run: Run, two_cards: FakeCluster, manifest: Path) -> None:
+def test_the_cluster_stays_as_it_is(run: Run, two_gpus: FakeCluster, manifest: Path) -> None:
     """Two manifests in one file see each other's pods; nothing else does."""
     manifest.write_text(f"{POD}\n---\n{POD.replace('one', 'two')}")
-    out = run("whatif", "-f", str(manifest), "--no-headers", on=two_cards).out
+    out = run("whatif", "-f", str(manifest), "--no-headers", on=two_gpus).out
     assert out == "one  n  8 GiB on GPU 1 of node n\ntwo  n  8 GiB on GPU 0 of node n\n"
 
 
@@ -93,7 +93,7 @@ def test_nodes_that_take_no_pods_are_left_out(
     run: Run, cluster: FakeCluster, manifest: Path, change: dict[str, bool], words: str
 ) -> None:
     """A cordoned or unready node is no place, and is named as such."""
-    cluster.node("n", cards=[Card(15)], **change)
+    cluster.node("n", gpus=[Gpu(15)], **change)
     manifest.write_text(POD)
     outcome = run("whatif", "-f", str(manifest), on=cluster)
     assert (outcome.code, f"fits no node: 1 node: {words}\n" in outcome.out) == (1, True)
@@ -101,7 +101,7 @@ def test_nodes_that_take_no_pods_are_left_out(
 
 def test_the_node_selector_is_obeyed(run: Run, cluster: FakeCluster, manifest: Path) -> None:
     """A node without the label is no place."""
-    cluster.node("n", cards=[Card(15)] * 4)
+    cluster.node("n", gpus=[Gpu(15)] * 4)
     manifest.write_text(DEPLOYMENT)
     assert run("whatif", "-f", str(manifest), on=cluster).out.endswith("0 of 3 pods fit\n")
 
@@ -119,11 +119,11 @@ def test_the_node_selector_is_obeyed(run: Run, cluster: FakeCluster, manifest: P
     ],
 )
 def test_useless_manifests(
-    run: Run, two_cards: FakeCluster, manifest: Path, text: str, sentence: str
+    run: Run, two_gpus: FakeCluster, manifest: Path, text: str, sentence: str
 ) -> None:
     """A file without a pod that asks for GPUs is an error in one line."""
     manifest.write_text(text)
-    outcome = run("whatif", "-f", str(manifest), on=two_cards)
+    outcome = run("whatif", "-f", str(manifest), on=two_gpus)
     assert (outcome.code, outcome.out) == (1, "")
     assert sentence in outcome.err
 
@@ -133,17 +133,17 @@ def test_useless_manifests(
     [("--add-nodes=1",), ("--like=n",), ("--policy=best",), ("--replicas=0",)],
 )
 def test_wrong_flags(
-    run: Run, two_cards: FakeCluster, manifest: Path, flags: tuple[str, ...]
+    run: Run, two_gpus: FakeCluster, manifest: Path, flags: tuple[str, ...]
 ) -> None:
     """Flags that make no sense are a usage error, exit code 2."""
     manifest.write_text(POD)
-    assert run("whatif", "-f", str(manifest), *flags, on=two_cards).code == 2
+    assert run("whatif", "-f", str(manifest), *flags, on=two_gpus).code == 2
 
 
-def test_no_such_node_to_copy(run: Run, two_cards: FakeCluster, manifest: Path) -> None:
+def test_no_such_node_to_copy(run: Run, two_gpus: FakeCluster, manifest: Path) -> None:
     """``--like`` must name a node."""
     manifest.write_text(POD)
-    outcome = run("whatif", "-f", str(manifest), "--add-nodes=1", "--like=x", on=two_cards)
+    outcome = run("whatif", "-f", str(manifest), "--add-nodes=1", "--like=x", on=two_gpus)
     assert (outcome.code, outcome.err) == (1, 'error: nodes "x" not found\n')
 
 
@@ -179,11 +179,11 @@ spec:
     [(OLD_JOB, ["train-0", "train-1"]), (NEW_JOB, ["train-worker-0", "train-worker-1"])],
 )
 def test_training_jobs(
-    run: Run, two_cards: FakeCluster, manifest: Path, text: str, names: list[str]
+    run: Run, two_gpus: FakeCluster, manifest: Path, text: str, names: list[str]
 ) -> None:
     """The job that arena submits, and its newer form with roles; a launcher requests nothing."""
     manifest.write_text(text)
-    outcome = run("whatif", "-f", str(manifest), "-o", "json", on=two_cards)
+    outcome = run("whatif", "-f", str(manifest), "-o", "json", on=two_gpus)
     document = json.loads(outcome.out)
     assert [item["name"] for item in document["items"]] == names
     assert document["fits"] == 2

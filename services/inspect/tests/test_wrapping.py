@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 
 from gpuinspect.terminal.wrapping import wrapped
 
@@ -32,7 +32,7 @@ def test_nothing_is_wrapped_without_need(width: int | None) -> None:
 def test_colours_are_for_terminals_that_want_them(tmp_path: Path, no_color: bool) -> None:
     """On a terminal the word is coloured unless NO_COLOR is set, and always there."""
     path = tmp_path / "snapshot.json"
-    path.write_text(FakeCluster().node("n", cards=[Card(15)]).json())
+    path.write_text(FakeCluster().node("n", gpus=[Gpu(15)]).json())
     main, side = pty.openpty()
     environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {"TERM": "xterm"}
     environment |= {"NO_COLOR": "1"} if no_color else {}

@@ -13,7 +13,7 @@ import msgspec
 
 from gpucore.units import GIB, GpuIndex, GpuUuid, MemoryUnit, NodeName, PodUid
 
-CORE_PER_CARD: Final = 100
+CORE_PER_GPU: Final = 100
 """Percent of compute a GPU has."""
 
 
@@ -145,7 +145,7 @@ class PodRequest(msgspec.Struct, frozen=True):
     fault: str = ""
 
 
-Cards = Mapping[GpuIndex, int]
+GpuAmounts = Mapping[GpuIndex, int]
 """Amount on each GPU."""
 
 
@@ -161,9 +161,9 @@ class Placement(msgspec.Struct, frozen=True):
     """
 
     node: NodeName
-    mem: Cards = msgspec.field(default_factory=dict)
-    core: Cards = msgspec.field(default_factory=dict)
-    containers: Mapping[int, Cards] = msgspec.field(default_factory=dict)
+    mem: GpuAmounts = msgspec.field(default_factory=dict)
+    core: GpuAmounts = msgspec.field(default_factory=dict)
+    containers: Mapping[int, GpuAmounts] = msgspec.field(default_factory=dict)
     group: tuple[GpuIndex, ...] = ()
 
 
@@ -226,7 +226,7 @@ class Code(StrEnum):
     INSUFFICIENT_GPUS = "InsufficientGpus"
     UNHEALTHY = "Unhealthy"
     TAKEN_WHOLE = "TakenWhole"
-    SHARED_CARD = "SharedCard"
+    SHARED_GPU = "SharedCard"
     MAX_PODS = "MaxPods"
     TOO_LARGE = "TooLarge"
     UNEVEN_SPLIT = "UnevenSplit"
@@ -262,7 +262,7 @@ class FitError(msgspec.Struct, frozen=True):
 
     Attributes:
         code: the reason of the node as a whole.
-        cards: one for each GPU that does not fit its part.
+        gpus: one for each GPU that does not fit its part.
         asked: units, percent or GPUs requested of one GPU (of the node for PENDING_UNITS).
         free, total: figures of the node in the same unit, where the code is about the node.
         detail: words that no figure carries.
@@ -271,7 +271,7 @@ class FitError(msgspec.Struct, frozen=True):
 
     node: NodeName
     code: Code
-    cards: tuple[DeviceFitError, ...] = ()
+    gpus: tuple[DeviceFitError, ...] = ()
     unit: MemoryUnit | None = None
     asked: int = 0
     free: int = 0

@@ -1,8 +1,8 @@
 """GPU memory fraction of a model server, computed from its share.
 
 Frameworks limit themselves to a fraction of *the GPU*, and count their own tensors only: the CUDA
-context of each process is not included. Guaranteed is, for every GPU that is reported as ``card``
-units (so is at least ``card`` and less than ``card + 1`` units large)::
+context of each process is not included. Guaranteed is, for every GPU that is reported as ``gpu``
+units (so is at least ``gpu`` and less than ``gpu + 1`` units large)::
 
     processes x (fraction x size of the GPU + head-room)  <=  share
 
@@ -39,12 +39,12 @@ class Share(msgspec.Struct, frozen=True):
 
     Attributes:
         units: on each GPU.
-        card: units of one GPU, as the plugin reports it.
+        gpu: units of one GPU, as the plugin reports it.
         unit: size of one unit.
     """
 
     units: int
-    card: int
+    gpu: int
     unit: MemoryUnit
 
     @property
@@ -78,21 +78,21 @@ def share_in(env: Mapping[str, str], names: Names = DEFAULT_NAMES) -> Share | No
     indexes = env.get(names.mem_idx, "0")
     if not _INDEXES.fullmatch(indexes):
         return NoFraction(f"{names.mem_idx} is '{indexes}': the device plugin allocated no GPU")
-    cards = indexes.count(",") + 1
-    return _shared(numbers[names.mem_container], numbers[names.mem_dev], cards, env)
+    gpus = indexes.count(",") + 1
+    return _shared(numbers[names.mem_container], numbers[names.mem_dev], gpus, env)
 
 
-def _shared(container: int, card: int, cards: int, env: Mapping[str, str]) -> Share | NoFraction:
-    units = container // cards
-    if not 1 <= units <= card:
-        return NoFraction(f"{container} units cannot be on {cards} GPUs of {card} units each")
+def _shared(container: int, gpu: int, gpus: int, env: Mapping[str, str]) -> Share | NoFraction:
+    units = container // gpus
+    if not 1 <= units <= gpu:
+        return NoFraction(f"{container} units cannot be on {gpus} GPUs of {gpu} units each")
     limit = env.get(wire_names.ENV_MEM_LIMIT_MIB, "")
     if limit and not _NUMBER.fullmatch(limit):
         return NoFraction(f"{wire_names.ENV_MEM_LIMIT_MIB} is '{limit}': not an amount in MiB")
     mib = int(limit) // units if limit else GIB.mib
     if mib < 1:
         return NoFraction(f"{wire_names.ENV_MEM_LIMIT_MIB} is '{limit}': less than 1 MiB a unit")
-    return Share(units, card, MemoryUnit(mib))
+    return Share(units, gpu, MemoryUnit(mib))
 
 
 def fraction(
@@ -111,13 +111,13 @@ def fraction(
             f"a share of {share.mib} MiB is too small for a model: each of {processes} processes "
             f"needs {context_mib} MiB for its CUDA context"
         )
-    return _text(room * _WHOLE // ((share.card + 1) * share.unit.mib))
+    return _text(room * _WHOLE // ((share.gpu + 1) * share.unit.mib))
 
 
 def quotient(share: Share) -> str:
     """Arena's figure, ``%.2f`` of units over units of the GPU; more places where that is 0.00."""
-    text = f"{share.units / share.card:.2f}"
-    return _text(share.units * _WHOLE // share.card) if text == "0.00" else text
+    text = f"{share.units / share.gpu:.2f}"
+    return _text(share.units * _WHOLE // share.gpu) if text == "0.00" else text
 
 
 def _text(parts: int) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 import msgspec
-from corebuilders import cards, ledger, pod, pod_request, share_node
+from corebuilders import ledger, make_gpus, pod, pod_request, share_node
 
 from gpucore.defrag.pods import DefragPod, DefragState
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
@@ -14,7 +14,7 @@ from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.pods import Pod, annotations_of
 
-GPUS = cards(16, 16)
+GPUS = make_gpus(16, 16)
 
 
 class HeldPod(DefragPod, frozen=True):

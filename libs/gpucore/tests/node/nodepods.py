@@ -14,7 +14,7 @@ from gpucore.wire.pods import Container, Pod
 Asks = Mapping[str, int | str]
 
 
-def card(index: int, units: int = 15, **more: Any) -> Gpu:
+def make_gpu(index: int, units: int = 15, **more: Any) -> Gpu:
     """A GPU of so many GiB."""
     uuid = GpuUuid(f"GPU-00000000-0000-0000-0000-{index:012}")
     return Gpu(GpuIndex(index), uuid, units, memory_mib=units * 1024 + 770, **more)
@@ -22,7 +22,7 @@ def card(index: int, units: int = 15, **more: Any) -> Gpu:
 
 def machine(*units: int) -> Inventory:
     """GPUs of these sizes."""
-    return Inventory(gpus=tuple(card(index, size) for index, size in enumerate(units)))
+    return Inventory(gpus=tuple(make_gpu(index, size) for index, size in enumerate(units)))
 
 
 def plan(index: int, amount: int = 0) -> dict[str, str]:

@@ -26,8 +26,8 @@ def granted(
     amounts: dict[int, int], *, resource: Resource = Resource.MEM, core: bool = False
 ) -> Grant:
     """A grant of so many units on these GPUs."""
-    cards = {GpuIndex(index): units for index, units in amounts.items()}
-    return grant(resource, cards, INVENTORY, POLICY, core_follows=core)
+    gpus = {GpuIndex(index): units for index, units in amounts.items()}
+    return grant(resource, gpus, INVENTORY, POLICY, core_follows=core)
 
 
 @pytest.mark.parametrize(

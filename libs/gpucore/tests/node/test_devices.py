@@ -21,17 +21,17 @@ def gpu(index: int, memory_mib: int = 16130, **more: object) -> Gpu:
     return Gpu(GpuIndex(index), uuid, memory_mib // 1024, memory_mib=memory_mib, **more)  # type: ignore[arg-type]
 
 
-def test_every_unit_of_every_card_is_a_device_that_names_its_card() -> None:
+def test_every_unit_of_every_gpu_is_a_device_that_names_its_gpu() -> None:
     """GPUs of different sizes have as many memory ids as they have units, each under its uuid."""
     inventory = Inventory(gpus=(gpu(0), gpu(1, 40960)))
     table = device_table(inventory, Resource.MEM)
     assert [len(ids) for ids in table.ids.values()] == [15, 40]
     assert table.ids[GpuIndex(1)][39] == f"{inventory.gpus[1].uuid}-_-39"
-    assert all(table.owner[one] == card for card, ids in table.ids.items() for one in ids)
+    assert all(table.owner[one] == device for device, ids in table.ids.items() for one in ids)
 
 
-def test_compute_is_a_hundred_devices_a_card_and_a_whole_card_is_its_uuid() -> None:
-    """Percent ids number 100 a GPU; the whole-card resource has the bare uuid."""
+def test_compute_is_a_hundred_devices_a_gpu_and_a_whole_gpu_is_its_uuid() -> None:
+    """Percent ids number 100 a GPU; the resource of exclusive GPUs has the bare uuid."""
     inventory = Inventory(gpus=(gpu(0), gpu(1)))
     assert len(device_table(inventory, Resource.CORE).owner) == 200
     assert set(device_table(inventory, Resource.GPU).owner) == {g.uuid for g in inventory.gpus}
@@ -44,7 +44,7 @@ def test_oversold_memory_has_more_devices_and_compute_has_not() -> None:
     assert len(device_table(inventory, Resource.CORE, oversell=2).owner) == 100
 
 
-def test_ids_do_not_change_with_the_order_of_the_cards() -> None:
+def test_ids_do_not_change_with_the_order_of_the_gpus() -> None:
     """Stable ids: a GPU keeps its ids whatever its index becomes."""
     one = device_table(Inventory(gpus=(gpu(0), gpu(1))), Resource.MEM)
     swapped = (
@@ -64,29 +64,29 @@ def test_the_lowest_ids_are_picked_and_required_ones_come_first() -> None:
     assert picked == (ids[7], ids[1], ids[2])
 
 
-def test_eight_large_cards_fit_in_gib_and_do_not_fit_in_mib() -> None:
+def test_eight_large_gpus_fit_in_gib_and_do_not_fit_in_mib() -> None:
     """8 x 141 GB: 1,120 devices are harmless, 1,150,168 are far over kubelet's 4 MiB."""
-    cards = [gpu(index, H200) for index in range(8)]
-    assert list_bytes(cards, GIB) < MESSAGE_LIMIT // 50
-    assert list_bytes(cards, MIB) > 10 * MESSAGE_LIMIT
+    gpus = [gpu(index, H200) for index in range(8)]
+    assert list_bytes(gpus, GIB) < MESSAGE_LIMIT // 50
+    assert list_bytes(gpus, MIB) > 10 * MESSAGE_LIMIT
 
 
 @pytest.mark.parametrize("numa", [False, True], ids=["plain", "numa"])
-@pytest.mark.parametrize("cards", [1, 2, 8])
-def test_the_smallest_unit_fits_and_one_mib_less_does_not(cards: int, *, numa: bool) -> None:
+@pytest.mark.parametrize("indexes", [1, 2, 8])
+def test_the_smallest_unit_fits_and_one_mib_less_does_not(indexes: int, *, numa: bool) -> None:
     """The unit that a refusal names is exact: it fits, and the next smaller size does not."""
-    gpus = [gpu(index, H200) for index in range(cards)]
+    gpus = [gpu(index, H200) for index in range(indexes)]
     unit = smallest_unit(gpus, numa=numa)
     assert list_bytes(gpus, unit, numa=numa) <= MESSAGE_LIMIT
     assert unit.mib > 1
     assert list_bytes(gpus, MemoryUnit(unit.mib - 1), numa=numa) > MESSAGE_LIMIT
 
 
-def test_small_cards_fit_in_mib() -> None:
+def test_small_gpus_fit_in_mib() -> None:
     """B2: two GPUs of 16130 MiB are 32,260 devices in MiB, which fit, so MiB is the smallest."""
-    cards = [gpu(0), gpu(1)]
-    assert list_bytes(cards, MIB) <= MESSAGE_LIMIT
-    assert smallest_unit(cards) == MIB
+    gpus = [gpu(0), gpu(1)]
+    assert list_bytes(gpus, MIB) <= MESSAGE_LIMIT
+    assert smallest_unit(gpus) == MIB
 
 
 def test_resources_have_the_domain_of_the_cluster() -> None:

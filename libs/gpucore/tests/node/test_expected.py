@@ -35,7 +35,7 @@ def test_a_map_puts_each_container_where_it_says() -> None:
     assert [step.plan[Resource.MEM] for step in pod.steps] == [{0: 2, 3: 2}, {3: 1}]
 
 
-def test_whole_cards_go_to_containers_in_the_order_of_the_group() -> None:
+def test_whole_gpus_go_to_containers_in_the_order_of_the_group() -> None:
     """The group's GPUs are dealt to the containers in their order."""
     pod = expected("p", {"gpu": 2}, {"gpu": 1}, annotations={DEFAULT_NAMES.group: "5,1,2"})
     assert [list(step.plan[Resource.GPU]) for step in pod.steps] == [[5, 1], [2]]

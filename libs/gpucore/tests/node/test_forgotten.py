@@ -15,9 +15,9 @@ from gpucore.wire.pods import Pod
 INVENTORY = machine(15, 15)
 
 
-def running(name: str, card: int, amount: int, **more: object) -> Pod:
+def running(name: str, gpu: int, amount: int, **more: object) -> Pod:
     """A running pod whose share of a GPU is confirmed."""
-    texts = plan(card, amount) | {NAMES.mem_assigned: "true"}
+    texts = plan(gpu, amount) | {NAMES.mem_assigned: "true"}
     return make_pod(name, {"gpu-mem": amount}, annotations=texts, phase="Running", **more)  # type: ignore[arg-type]
 
 
@@ -55,7 +55,7 @@ def test_what_this_plugin_gave_is_known_to_the_id() -> None:
     assert rows == {"c0": {Resource.MEM: ids}}
 
 
-def test_after_a_restart_of_both_the_annotations_say_the_card() -> None:
+def test_after_a_restart_of_both_the_annotations_say_the_gpu() -> None:
     """Any ids of that GPU do, since ids of a GPU are alike; two pods never share one."""
     node = matcher(INVENTORY)
     first = allocated_rows(running("p", 1, 3), NAMES, node.tables, node.holdings)
@@ -66,7 +66,7 @@ def test_after_a_restart_of_both_the_annotations_say_the_card() -> None:
     assert node.tables[Resource.MEM].per_device(ids) == {1: 8}
 
 
-def test_compute_and_whole_cards_are_claimed_as_annotated() -> None:
+def test_compute_and_whole_gpus_are_claimed_as_annotated() -> None:
     """Every resource that the pod asks for."""
     node = matcher(INVENTORY)
     texts = plan(1, 3) | {NAMES.mem_assigned: "true"}
@@ -86,7 +86,7 @@ def test_reserved_devices_are_neither_advised_nor_granted() -> None:
     node.reserve([Held("default", "old", rows)])
     granted = Kubelet(node).take(13)
     assert isinstance(granted, Granted)
-    assert granted.cards == {1: 13}
+    assert granted.gpus == {1: 13}
     denial = node.allocate(Resource.MEM, rows["c0"][Resource.MEM])
     assert isinstance(denial, AllocationError)
     assert denial.code is AllocationErrorCode.DEVICE_IN_USE
@@ -95,7 +95,7 @@ def test_reserved_devices_are_neither_advised_nor_granted() -> None:
     assert isinstance(node.allocate(Resource.MEM, rows["c0"][Resource.MEM]), Granted)
 
 
-def test_a_reserved_share_keeps_its_card_from_being_taken_whole() -> None:
+def test_a_reserved_share_keeps_its_gpu_from_being_taken_whole() -> None:
     """The devices of other resources of that GPU are not given either."""
     node = matcher(INVENTORY)
     rows = allocated_rows(running("old", 0, 3), NAMES, node.tables, node.holdings)
@@ -104,7 +104,7 @@ def test_a_reserved_share_keeps_its_card_from_being_taken_whole() -> None:
     assert isinstance(whole, AllocationError)
 
 
-def test_text_that_names_no_card_reserves_nothing() -> None:
+def test_text_that_names_no_gpu_reserves_nothing() -> None:
     """A pod whose annotations cannot be read, or name a GPU that the node lacks."""
     node = matcher(INVENTORY)
     for texts in ({}, plan(7, 3), {wire_names.V2_ALLOCATION: "x"}):

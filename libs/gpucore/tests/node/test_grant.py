@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from nodepods import card, machine
+from nodepods import machine, make_gpu
 
 from gpucore.model import Inventory, IsolationMode
 from gpucore.node.allocation.device_ids import Resource
@@ -18,7 +18,7 @@ def on(*pairs: tuple[int, int]) -> dict[GpuIndex, int]:
     return {GpuIndex(index): amount for index, amount in pairs}
 
 
-def test_three_units_of_card_one_speak_the_first_generation() -> None:
+def test_three_units_of_gpu_one_speak_the_first_generation() -> None:
     """B3: exactly the original's variables, with the units of the GPU that was given."""
     envs = grant(MEM, on((1, 3)), machine(11, 15), BY_INDEX).envs
     assert envs == {
@@ -32,9 +32,9 @@ def test_three_units_of_card_one_speak_the_first_generation() -> None:
     }
 
 
-def test_the_card_is_named_by_uuid_unless_indexes_are_asked() -> None:
+def test_the_gpu_is_named_by_uuid_unless_indexes_are_asked() -> None:
     """A uuid survives a change of the GPUs' order; a MIG instance has nothing but its uuid."""
-    inventory = Inventory(gpus=(card(0), card(1, mig=True)))
+    inventory = Inventory(gpus=(make_gpu(0), make_gpu(1, mig=True)))
     uuids = [gpu.uuid for gpu in inventory.gpus]
     visible = "NVIDIA_VISIBLE_DEVICES"
     assert grant(MEM, on((0, 1)), inventory, GrantPolicy()).envs[visible] == uuids[0]
@@ -54,7 +54,7 @@ def test_limits_follow_the_size_of_a_unit() -> None:
     assert grant(MEM, on((0, 6)), inventory, BY_INDEX).envs["GPUSHARE_MEM_LIMIT_MIB"] == "1536"
 
 
-def test_a_share_of_several_cards_names_them_all_and_limits_each() -> None:
+def test_a_share_of_several_gpus_names_them_all_and_limits_each() -> None:
     """N units over M GPUs: every GPU is visible, the limit is that of one GPU."""
     envs = grant(MEM, on((0, 4), (2, 4)), machine(16, 16, 16), BY_INDEX).envs
     assert envs["NVIDIA_VISIBLE_DEVICES"] == "0,2"
@@ -66,12 +66,12 @@ def test_a_share_of_several_cards_names_them_all_and_limits_each() -> None:
 def test_a_fraction_leaves_the_operators_reserve_out() -> None:
     """CUDA counts the reserve as available: all units of the GPU are less than all of that."""
     policy = msgspec.structs.replace(BY_INDEX, reserve_mib=4096)
-    gpu = msgspec.structs.replace(card(0), units=12, memory_mib=16384, reserved_mib=4096)
+    gpu = msgspec.structs.replace(make_gpu(0), units=12, memory_mib=16384, reserved_mib=4096)
     envs = grant(MEM, on((0, 12)), Inventory(gpus=(gpu,)), policy).envs
     assert envs["GPUSHARE_MEM_FRACTION"] == "0.7500"
 
 
-def test_whole_cards_are_the_group() -> None:
+def test_whole_gpus_are_the_group() -> None:
     """Exclusive GPUs speak the topology generation, in the order of their group."""
     envs = grant(GPU, on((3, 1), (1, 1)), machine(15, 15, 15, 15), BY_INDEX).envs
     assert envs == {"NVIDIA_VISIBLE_DEVICES": "3,1", "ALIYUN_COM_GPU_GROUP": "3,1"}
@@ -103,55 +103,58 @@ def test_a_fraction_is_never_zero_and_never_too_much(part: int, whole: int, text
 
 
 MPS = GrantPolicy(visible=Visible.INDEX, mps=MpsPlace("/run/mps"))
-MPS_CARD = Inventory(gpus=(card(0, 15, isolation=IsolationMode.MPS),))
+MPS_GPU = Inventory(gpus=(make_gpu(0, 15, isolation=IsolationMode.MPS),))
 
 
 def test_a_share_behind_mps_is_limited_in_threads_and_memory() -> None:
     """B10: 3 of 15 units are 20 percent of the threads, with pipe directory and mounts."""
-    granted = grant(MEM, on((0, 3)), MPS_CARD, MPS)
-    pipe = f"/run/mps/{MPS_CARD.gpus[0].uuid}/pipe"
+    granted = grant(MEM, on((0, 3)), MPS_GPU, MPS)
+    pipe = f"/run/mps/{MPS_GPU.gpus[0].uuid}/pipe"
     assert granted.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "20"
     assert granted.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=3072M"
     assert granted.envs["CUDA_MPS_PIPE_DIRECTORY"] == pipe
     shm = HostMount("/run/mps/shm", "/dev/shm")
     assert granted.mounts == (HostMount(pipe, pipe), shm)
     closed = GrantPolicy(mps=MpsPlace("/run/mps", read_only=True))
-    mounts = grant(MEM, on((0, 3)), MPS_CARD, closed).mounts
+    mounts = grant(MEM, on((0, 3)), MPS_GPU, closed).mounts
     assert mounts == (HostMount(pipe, pipe, read_only=True), shm)
 
 
 def test_threads_are_those_asked_for_where_compute_is_asked() -> None:
     """With gpu-core the percentage is what was asked; the memory answer leaves it alone."""
     threads = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-    assert grant(CORE, on((0, 35)), MPS_CARD, MPS).envs[threads] == "35"
-    assert threads not in grant(MEM, on((0, 3)), MPS_CARD, MPS, core_follows=True).envs
+    assert grant(CORE, on((0, 35)), MPS_GPU, MPS).envs[threads] == "35"
+    assert threads not in grant(MEM, on((0, 3)), MPS_GPU, MPS, core_follows=True).envs
 
 
 def test_a_tiny_share_still_has_a_thread_percent() -> None:
     """1 of 200 units is at least 1 percent: 0 is not a valid limit."""
-    inventory = Inventory(gpus=(card(0, 200, isolation=IsolationMode.MPS),))
+    inventory = Inventory(gpus=(make_gpu(0, 200, isolation=IsolationMode.MPS),))
     envs = grant(MEM, on((0, 1)), inventory, MPS).envs
     assert envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "1"
 
 
-def test_a_card_without_mps_has_no_mps_variables() -> None:
+def test_a_gpu_without_mps_has_no_mps_variables() -> None:
     """The isolation mode of the GPU decides, not the policy alone."""
     envs = grant(MEM, on((0, 3)), machine(15), MPS).envs
     assert not [key for key in envs if key.startswith("CUDA_MPS")]
 
 
-def test_whole_cards_have_no_mps_variables() -> None:
+def test_whole_gpus_have_no_mps_variables() -> None:
     """A pod that has its GPU to itself needs no daemon, whatever the GPU's mode is."""
-    granted = grant(GPU, on((0, 1)), MPS_CARD, MPS)
+    granted = grant(GPU, on((0, 1)), MPS_GPU, MPS)
     assert not [key for key in granted.envs if key.startswith("CUDA_MPS")]
     assert granted.mounts == ()
 
 
-def test_one_daemon_for_all_cards_limits_each_by_its_ordinal() -> None:
+def test_one_daemon_for_all_gpus_limits_each_by_its_ordinal() -> None:
     """With --mps-pipe the container sees several GPUs, so every ordinal has its limit."""
     policy = GrantPolicy(mps=MpsPlace("/run/mps", pipe="/root/nvidia-mps"))
     inventory = Inventory(
-        gpus=(card(2, 16, isolation=IsolationMode.MPS), card(5, 32, isolation=IsolationMode.MPS))
+        gpus=(
+            make_gpu(2, 16, isolation=IsolationMode.MPS),
+            make_gpu(5, 32, isolation=IsolationMode.MPS),
+        )
     )
     granted = grant(MEM, on((2, 4), (5, 4)), inventory, policy)
     assert granted.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=4096M,1=4096M"
@@ -161,7 +164,7 @@ def test_one_daemon_for_all_cards_limits_each_by_its_ordinal() -> None:
 
 def test_the_container_toolkit_is_told_the_share_where_the_driver_limits() -> None:
     """Whole MiB of one GPU; compute and exclusive GPUs have no limit."""
-    driver = Inventory(gpus=(card(0, isolation=IsolationMode.DRIVER), card(1)))
+    driver = Inventory(gpus=(make_gpu(0, isolation=IsolationMode.DRIVER), make_gpu(1)))
     variables = ("NVIDIA_GPU_MEMORY_REQUEST", "NVIDIA_GPU_MEMORY_LIMIT")
     envs = grant(MEM, on((0, 3)), driver, BY_INDEX).envs
     assert [envs.get(name) for name in variables] == ["3072", "3072"]
@@ -172,7 +175,7 @@ def test_the_container_toolkit_is_told_the_share_where_the_driver_limits() -> No
 
 def test_with_both_modes_the_driver_limits_memory_and_mps_compute() -> None:
     """No limit of MPS stands below the one of the driver."""
-    both = Inventory(gpus=(card(0, 15, isolation=IsolationMode.DRIVER_MPS),))
+    both = Inventory(gpus=(make_gpu(0, 15, isolation=IsolationMode.DRIVER_MPS),))
     envs = grant(MEM, on((0, 3)), both, MPS).envs
     assert envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "20"
     assert envs["NVIDIA_GPU_MEMORY_LIMIT"] == "3072"
@@ -181,13 +184,11 @@ def test_with_both_modes_the_driver_limits_memory_and_mps_compute() -> None:
 
 def test_the_toolkit_does_not_hold_a_pod_to_its_share_that_may_use_more() -> None:
     """The limit of the pod's cgroup does; its CDI device is another one."""
-    driver = Inventory(gpus=(card(0, isolation=IsolationMode.DRIVER),))
+    driver = Inventory(gpus=(make_gpu(0, isolation=IsolationMode.DRIVER),))
     policy = msgspec.structs.replace(BY_INDEX, cdi=True)
     plain, burst = (grant(MEM, on((0, 3)), driver, policy, bursts=each) for each in (False, True))
     assert not {"NVIDIA_GPU_MEMORY_REQUEST", "NVIDIA_GPU_MEMORY_LIMIT"} & burst.envs.keys()
     assert plain.cdi_devices != burst.cdi_devices
-    open_card = Inventory(gpus=(card(0),))
-    plain, burst = (
-        grant(MEM, on((0, 3)), open_card, policy, bursts=each) for each in (False, True)
-    )
+    open_gpu = Inventory(gpus=(make_gpu(0),))
+    plain, burst = (grant(MEM, on((0, 3)), open_gpu, policy, bursts=each) for each in (False, True))
     assert plain == burst

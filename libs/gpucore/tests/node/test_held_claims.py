@@ -1,7 +1,7 @@
 """What prepared claims hold of the GPUs of a node, by GPU, pod and claim."""
 
 import msgspec
-from nodepods import card
+from nodepods import make_gpu
 
 from gpucore.model import Gpu
 from gpucore.node.claims.held import HeldClaims
@@ -15,7 +15,7 @@ from gpucore.wire.pods import Pod
 
 GIBIBYTE = 1 << 30
 GPUS = tuple(
-    msgspec.structs.replace(card(index), units=16, memory_mib=16 * 1024) for index in range(2)
+    msgspec.structs.replace(make_gpu(index), units=16, memory_mib=16 * 1024) for index in range(2)
 )
 
 

@@ -16,15 +16,15 @@ TABLE = device_table(INVENTORY, Resource.MEM)
 ASSIGNED = {DEFAULT_NAMES.mem_assigned: "true"}
 
 
-def original(name: str, card: int, units: int, **more: str) -> Pod:
+def original(name: str, gpu: int, units: int, **more: str) -> Pod:
     """A running pod as the original extender and plugin leave it."""
-    said = plan(card, units) | ASSIGNED | more
+    said = plan(gpu, units) | ASSIGNED | more
     return make_pod(name, {"gpu-mem": units}, annotations=said, phase="Running")
 
 
 def told(name: str, on: dict[int, int]) -> Held:
     """Kubelet's account: ids that it picked at random."""
-    ids = tuple(one for card, n in on.items() for one in TABLE.ids[card][:n])  # type: ignore[index]
+    ids = tuple(one for gpu, n in on.items() for one in TABLE.ids[gpu][:n])  # type: ignore[index]
     return Held("default", name, {"c0": {Resource.MEM: ids}})
 
 
@@ -41,7 +41,7 @@ def test_the_annotation_of_an_inherited_pod_is_not_corrected_to_meaningless_ids(
     assert found.displaced == {1: 6}
 
 
-def test_a_card_is_not_given_out_twice_because_its_ids_are_counted_elsewhere() -> None:
+def test_a_gpu_is_not_given_out_twice_because_its_ids_are_counted_elsewhere() -> None:
     """Kubelet has 11 ids of GPU 1 left, but 5 units: a pod of 8 goes to GPU 0, one of 12 away."""
     pod, held = original("old", 1, 10), told("old", {0: 6, 1: 4})
     state = matcher(INVENTORY, expected("a", {"gpu-mem": 12}), expected("b", {"gpu-mem": 8}))
@@ -52,7 +52,7 @@ def test_a_card_is_not_given_out_twice_because_its_ids_are_counted_elsewhere() -
     assert isinstance(kubelet.take(12), AllocationError)
     granted = kubelet.take(8)
     assert isinstance(granted, Granted)
-    assert dict(granted.cards) == {0: 8}
+    assert dict(granted.gpus) == {0: 8}
 
 
 def test_our_own_pods_are_never_inherited() -> None:

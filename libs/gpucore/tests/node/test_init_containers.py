@@ -17,9 +17,9 @@ INVENTORY = machine(15, 15, 15)
 TRUTH = Truth(INVENTORY, NAMES, 17)
 
 
-def held(rows: Mapping[str, range], card: int, resource: Resource = Resource.MEM) -> Held:
+def held(rows: Mapping[str, range], gpu: int, resource: Resource = Resource.MEM) -> Held:
     """Containers with ids of one GPU, by their numbers."""
-    ids = device_table(INVENTORY, resource).ids[card]  # type: ignore[index]
+    ids = device_table(INVENTORY, resource).ids[gpu]  # type: ignore[index]
     given = {name: {resource: tuple(ids[n] for n in numbers)} for name, numbers in rows.items()}
     return Held("default", "p", given)
 

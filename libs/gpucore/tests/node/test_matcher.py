@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from nodepods import Kubelet, card, expected, machine, matcher, plan
+from nodepods import Kubelet, expected, machine, make_gpu, matcher, plan
 
 from gpucore.model import Inventory
 from gpucore.node.allocation.allocation_error import AllocationError, AllocationErrorCode
@@ -16,9 +16,9 @@ from gpucore.wire.names import DEFAULT_NAMES
 MEM, CORE, GPU = Resource.MEM, Resource.CORE, Resource.GPU
 
 
-def cards(answer: object) -> dict[int, int]:
+def make_gpus(answer: object) -> dict[int, int]:
     assert isinstance(answer, Granted), answer
-    return dict(answer.cards)
+    return dict(answer.gpus)
 
 
 def denied(answer: object, code: AllocationErrorCode) -> str:
@@ -32,20 +32,20 @@ def ids(state: AllocationMatcher, on: dict[int, int], resource: Resource = MEM) 
     return tuple(one for index, n in on.items() for one in table.ids[index][:n])  # type: ignore[index]
 
 
-def test_a_planned_pod_gets_its_card_though_another_fits_better() -> None:
+def test_a_planned_pod_gets_its_gpu_though_another_fits_better() -> None:
     """The plan wins over best fit."""
     kubelet = Kubelet(matcher(machine(15, 4), expected("p", {"gpu-mem": 3}, annotations=plan(0))))
-    assert cards(kubelet.take(3)) == {0: 3}
+    assert make_gpus(kubelet.take(3)) == {0: 3}
 
 
-def test_equal_pods_get_their_own_cards_in_order_of_arrival() -> None:
+def test_equal_pods_get_their_own_gpus_in_order_of_arrival() -> None:
     """Sixteen pods of half a GPU on eight GPUs: two on each, each where it was planned."""
     pods = [
         expected(f"p{i}", {"gpu-mem": 7}, annotations=plan(index))
         for i, index in enumerate([3, 0, 7, 5, 1, 6, 2, 4, 4, 2, 6, 1, 5, 7, 0, 3])
     ]
     kubelet = Kubelet(matcher(machine(*[15] * 8), *pods))
-    taken = [next(iter(cards(kubelet.take(7)))) for _ in pods]
+    taken = [next(iter(make_gpus(kubelet.take(7)))) for _ in pods]
     assert taken == [3, 0, 7, 5, 1, 6, 2, 4, 4, 2, 6, 1, 5, 7, 0, 3]
     assert set(Counter(taken).values()) == {2}
 
@@ -53,51 +53,51 @@ def test_equal_pods_get_their_own_cards_in_order_of_arrival() -> None:
 def test_an_unplanned_pod_is_placed_by_best_fit() -> None:
     """A pod without a plan gets the fullest GPU that holds all of it, lowest index first."""
     kubelet = Kubelet(matcher(machine(15, 8, 8), expected("p", {"gpu-mem": 3}, {"gpu-mem": 2})))
-    assert cards(kubelet.take(3)) == {1: 3}
-    assert cards(kubelet.take(2)) == {1: 2}
+    assert make_gpus(kubelet.take(3)) == {1: 3}
+    assert make_gpus(kubelet.take(2)) == {1: 2}
 
 
 def test_an_unplanned_pod_is_not_torn_apart_at_its_second_container() -> None:
     """Best fit counts the whole pod: room for its first container alone is not enough."""
     kubelet = Kubelet(matcher(machine(15, 4), expected("p", {"gpu-mem": 3}, {"gpu-mem": 3})))
-    assert cards(kubelet.take(3)) == {0: 3}
+    assert make_gpus(kubelet.take(3)) == {0: 3}
 
 
 def test_memory_of_an_unknown_pod_is_on_the_gpu_of_its_compute_or_refused() -> None:
     """The watch is behind; a container with two GPUs would see one, of which it has no memory."""
     kubelet = Kubelet(matcher(machine(15, 15)))
-    assert cards(kubelet.take(12)) == {0: 12}
-    assert cards(kubelet.take(25, CORE)) == {0: 25}
+    assert make_gpus(kubelet.take(12)) == {0: 12}
+    assert make_gpus(kubelet.take(25, CORE)) == {0: 25}
     assert "GPU 0 has 3 of 15 free" in denied(kubelet.take(5), AllocationErrorCode.NO_GPU_FITS)
-    assert cards(kubelet.take(3)) == {0: 3}
+    assert make_gpus(kubelet.take(3)) == {0: 3}
 
 
 def test_best_fit_leaves_room_that_is_promised_to_a_waiting_pod() -> None:
     """A pod that bypassed the scheduler does not take what a planned pod is about to get."""
     waiting = expected("planned", {"gpu-mem": 6}, annotations=plan(1))
     kubelet = Kubelet(matcher(machine(15, 8), waiting, expected("stray", {"gpu-mem": 3})))
-    assert cards(kubelet.take(3)) == {0: 3}
-    assert cards(kubelet.take(6)) == {1: 6}
+    assert make_gpus(kubelet.take(3)) == {0: 3}
+    assert make_gpus(kubelet.take(6)) == {1: 6}
 
 
 def test_promised_room_is_taken_where_nothing_else_is_left() -> None:
     """Kubelet admits what there is; a promise does not leave a GPU idle."""
     waiting = expected("planned", {"gpu-mem": 6}, annotations=plan(0))
     kubelet = Kubelet(matcher(machine(8), waiting, expected("stray", {"gpu-mem": 3})))
-    assert cards(kubelet.take(3)) == {0: 3}
+    assert make_gpus(kubelet.take(3)) == {0: 3}
 
 
-def test_a_clash_is_placed_anew_on_a_card_with_room_for_all_of_the_pod() -> None:
+def test_a_clash_is_placed_anew_on_a_gpu_with_room_for_all_of_the_pod() -> None:
     """Two schedulers gave the same room away: the loser goes where it fits as a whole."""
     first = expected("a", {"gpu-mem": 9}, annotations=plan(0))
     second = expected("b", {"gpu-mem": 7}, {"gpu-mem": 4}, annotations=plan(0))
     kubelet = Kubelet(matcher(machine(15, 10, 12), first, second))
-    assert cards(kubelet.take(9)) == {0: 9}
-    assert cards(kubelet.take(7)) == {2: 7}
-    assert cards(kubelet.take(4)) == {2: 4}
+    assert make_gpus(kubelet.take(9)) == {0: 9}
+    assert make_gpus(kubelet.take(7)) == {2: 7}
+    assert make_gpus(kubelet.take(4)) == {2: 4}
 
 
-def test_a_clash_without_room_is_refused_with_figures_of_every_card() -> None:
+def test_a_clash_without_room_is_refused_with_figures_of_every_gpu() -> None:
     """No GPU has room: the sentence says how much each has, and the next pod is not held up."""
     first = expected("a", {"gpu-mem": 9}, annotations=plan(0))
     second = expected("b", {"gpu-mem": 7}, annotations=plan(0))
@@ -106,16 +106,16 @@ def test_a_clash_without_room_is_refused_with_figures_of_every_card() -> None:
     kubelet.take(9)
     sentence = denied(kubelet.take(7), AllocationErrorCode.NO_GPU_FITS)
     assert sentence == "no GPU has 7 of gpu-mem free: GPU 0 has 6 of 15 free, GPU 1 has 4 of 4 free"
-    assert cards(kubelet.take(4)) == {1: 4}
+    assert make_gpus(kubelet.take(4)) == {1: 4}
 
 
-def test_compute_and_memory_of_a_container_are_on_the_same_card() -> None:
+def test_compute_and_memory_of_a_container_are_on_the_same_gpu() -> None:
     """Whatever kubelet asks first, the other resource follows to the GPU of the first."""
     ask = {"gpu-mem": 3, "gpu-core.percentage": 30}
     for order in ((MEM, CORE), (CORE, MEM)):
         kubelet = Kubelet(matcher(machine(15, 8), expected("p", ask)))
         amounts = {MEM: 3, CORE: 30}
-        got = [cards(kubelet.take(amounts[each], each)) for each in order]
+        got = [make_gpus(kubelet.take(amounts[each], each)) for each in order]
         assert {next(iter(each)) for each in got} == {1}
 
 
@@ -123,19 +123,19 @@ def test_best_fit_for_memory_looks_at_compute_too() -> None:
     """A GPU whose compute is spent is passed by although its memory fits best."""
     state = matcher(machine(15, 8), expected("p", {"gpu-mem": 3, "gpu-core.percentage": 30}))
     state.holdings.take(CORE, ids(state, {1: 90}, CORE), Holder("default", "x", "c0"))
-    assert cards(Kubelet(state).take(3)) == {0: 3}
+    assert make_gpus(Kubelet(state).take(3)) == {0: 3}
 
 
-def test_a_pod_over_several_cards_gets_its_part_of_each() -> None:
+def test_a_pod_over_several_gpus_gets_its_part_of_each() -> None:
     """gpu-count 2: N units are taken half and half where the map says."""
     annotations = {wire_names.V2_ALLOCATION: '{"0": {"0": 4, "2": 4}}'}
     labels = {DEFAULT_NAMES.gpu_count: "2"}
     pod = expected("p", {"gpu-mem": 8}, annotations=annotations, labels=labels)
     kubelet = Kubelet(matcher(machine(15, 15, 15), pod))
-    assert cards(kubelet.take(8)) == {0: 4, 2: 4}
+    assert make_gpus(kubelet.take(8)) == {0: 4, 2: 4}
 
 
-def test_a_clash_of_a_pod_over_several_cards_finds_other_cards() -> None:
+def test_a_clash_of_a_pod_over_several_gpus_finds_other_gpus() -> None:
     """A planned GPU is full: the pod gets two others with room for its part."""
     annotations = {wire_names.V2_ALLOCATION: '{"0": {"0": 4, "2": 4}}'}
     labels = {DEFAULT_NAMES.gpu_count: "2"}
@@ -143,17 +143,17 @@ def test_a_clash_of_a_pod_over_several_cards_finds_other_cards() -> None:
     pod = expected("p", {"gpu-mem": 8}, annotations=annotations, labels=labels)
     kubelet = Kubelet(matcher(machine(15, 15, 15), blocker, pod))
     kubelet.take(14)
-    assert cards(kubelet.take(8)) == {1: 4, 2: 4}
+    assert make_gpus(kubelet.take(8)) == {1: 4, 2: 4}
 
 
-def test_ids_of_an_init_container_are_taken_again_on_the_same_card() -> None:
+def test_ids_of_an_init_container_are_taken_again_on_the_same_gpu() -> None:
     """Kubelet reuses an init container's ids; what is missing comes from the same GPU."""
     pod = expected("p", {"gpu-mem": 6}, inits=[{"gpu-mem": 4}], annotations=plan(1))
     kubelet = Kubelet(matcher(machine(15, 15), pod))
     init = kubelet.take(4)
-    assert cards(init) == {1: 4}
+    assert make_gpus(init) == {1: 4}
     answer = kubelet.take(6, required=init.ids)
-    assert cards(answer) == {1: 6}
+    assert make_gpus(answer) == {1: 6}
     assert set(init.ids) < set(answer.ids)
 
 
@@ -168,7 +168,7 @@ def test_ids_taken_without_asking_are_for_the_pod_in_progress() -> None:
     assert again.turn.step.container == "c0"
 
 
-def test_the_last_units_spread_over_cards_are_refused_to_a_pod_of_one_card() -> None:
+def test_the_last_units_spread_over_gpus_are_refused_to_a_pod_of_one_gpu() -> None:
     """Exactly enough is left, but on two GPUs: kubelet takes it unasked, and it is no share."""
     state = matcher(machine(15, 15), expected("p", {"gpu-mem": 4}))
     sentence = denied(state.allocate(MEM, ids(state, {0: 2, 1: 2})), AllocationErrorCode.SPANS_GPUS)
@@ -176,13 +176,13 @@ def test_the_last_units_spread_over_cards_are_refused_to_a_pod_of_one_card() -> 
     assert "one GPU" in sentence
 
 
-def test_the_last_units_on_one_card_are_granted_without_a_question() -> None:
+def test_the_last_units_on_one_gpu_are_granted_without_a_question() -> None:
     """Exactly enough is left on one GPU: kubelet takes it unasked, which is right."""
     state = matcher(machine(15, 15), expected("p", {"gpu-mem": 4}, annotations=plan(0)))
-    assert cards(state.allocate(MEM, ids(state, {1: 4}))) == {1: 4}
+    assert make_gpus(state.allocate(MEM, ids(state, {1: 4}))) == {1: 4}
 
 
-def test_a_second_container_on_another_card_is_refused() -> None:
+def test_a_second_container_on_another_gpu_is_refused() -> None:
     """Kubelet took ids of another GPU unasked: the containers of a pod stay together."""
     state = matcher(machine(15, 15), expected("p", {"gpu-mem": 4}, {"gpu-mem": 3}))
     state.allocate(MEM, ids(state, {0: 4}))
@@ -194,44 +194,44 @@ def test_a_pod_nobody_knows_is_placed_by_best_fit_with_compute_beside_memory() -
     """A static pod is on no watch: best fit, and its compute follows its memory."""
     kubelet = Kubelet(matcher(machine(15, 8)))
     assert kubelet.matcher.prefer(kubelet.question(MEM, 3)) is None
-    assert cards(kubelet.take(3)) == {1: 3}
-    assert cards(kubelet.take(30, CORE)) == {1: 30}
+    assert make_gpus(kubelet.take(3)) == {1: 3}
+    assert make_gpus(kubelet.take(30, CORE)) == {1: 30}
 
 
-def test_an_unhealthy_card_gives_nothing_and_is_not_chosen() -> None:
+def test_an_unhealthy_gpu_gives_nothing_and_is_not_chosen() -> None:
     """Ids of an unhealthy GPU are refused; a plan for it is replaced."""
-    inventory = Inventory(gpus=(card(0, healthy=False), card(1)))
+    inventory = Inventory(gpus=(make_gpu(0, healthy=False), make_gpu(1)))
     state = matcher(inventory, expected("p", {"gpu-mem": 3}, annotations=plan(0)))
     sentence = denied(state.allocate(MEM, ids(state, {0: 3})), AllocationErrorCode.UNHEALTHY)
     assert sentence == "GPU 0 is unhealthy"
     other = matcher(inventory, expected("p", {"gpu-mem": 3}))
-    assert cards(Kubelet(other).take(3)) == {1: 3}
+    assert make_gpus(Kubelet(other).take(3)) == {1: 3}
 
 
-def test_a_card_that_was_removed_is_refused_by_name() -> None:
+def test_a_gpu_that_was_removed_is_refused_by_name() -> None:
     """An id of a GPU that is gone is no GPU of this node."""
     state = matcher(machine(15))
     gone = "GPU-gone-_-3"
     assert gone in denied(state.allocate(MEM, (gone,)), AllocationErrorCode.UNKNOWN_DEVICE)
 
 
-def test_whole_cards_come_from_the_group() -> None:
+def test_whole_gpus_come_from_the_group() -> None:
     """A pod of exclusive GPUs gets exactly those of its group, in its order."""
     pod = expected("p", {"gpu": 2}, annotations={DEFAULT_NAMES.group: "3,1"})
     kubelet = Kubelet(matcher(machine(15, 15, 15, 15), pod))
-    assert list(cards(kubelet.take(2, GPU)).items()) == [(3, 1), (1, 1)]
+    assert list(make_gpus(kubelet.take(2, GPU)).items()) == [(3, 1), (1, 1)]
 
 
-def test_a_taken_card_of_a_group_is_replaced_and_shared_cards_are_passed_by() -> None:
+def test_a_taken_gpu_of_a_group_is_replaced_and_shared_gpus_are_passed_by() -> None:
     """One GPU of the group is shared meanwhile: the lowest wholly free one takes its place."""
     pod = expected("p", {"gpu": 2}, annotations={DEFAULT_NAMES.group: "0,1"})
     state = matcher(machine(15, 15, 15), expected("s", {"gpu-mem": 1}, annotations=plan(0)), pod)
     kubelet = Kubelet(state)
     kubelet.take(1)
-    assert cards(kubelet.take(2, GPU)) == {1: 1, 2: 1}
+    assert make_gpus(kubelet.take(2, GPU)) == {1: 1, 2: 1}
 
 
-def test_a_card_had_whole_is_not_shared_and_a_shared_card_is_not_had_whole() -> None:
+def test_a_gpu_had_whole_is_not_shared_and_a_shared_gpu_is_not_had_whole() -> None:
     """Shares and exclusive GPUs never meet on a GPU, and the sentence names who is there."""
     whole = expected("w", {"gpu": 1}, annotations={DEFAULT_NAMES.group: "0"})
     state = matcher(machine(15, 15), whole)
@@ -240,19 +240,19 @@ def test_a_card_had_whole_is_not_shared_and_a_shared_card_is_not_had_whole() -> 
     assert sentence == "GPU 0 is used exclusively by pod default/w"
     other = matcher(machine(15), expected("s", {"gpu-mem": 1}))
     Kubelet(other).take(1)
-    sentence = denied(other.allocate(GPU, ids(other, {0: 1}, GPU)), AllocationErrorCode.SHARED_CARD)
+    sentence = denied(other.allocate(GPU, ids(other, {0: 1}, GPU)), AllocationErrorCode.SHARED_GPU)
     assert sentence == "GPU 0 is shared by pod default/s"
 
 
 def test_a_mig_instance_serves_one_pod_at_a_time() -> None:
     """An instance is a slice already: a second pod is sent elsewhere, the same pod may go on."""
-    inventory = Inventory(gpus=(card(0, 10, mig=True), card(1, 15)))
+    inventory = Inventory(gpus=(make_gpu(0, 10, mig=True), make_gpu(1, 15)))
     first = expected("a", {"gpu-mem": 2}, {"gpu-mem": 3}, annotations=plan(0))
     second = expected("b", {"gpu-mem": 1}, annotations=plan(0))
     kubelet = Kubelet(matcher(inventory, first, second))
-    assert cards(kubelet.take(2)) == {0: 2}
-    assert cards(kubelet.take(3)) == {0: 3}
-    assert cards(kubelet.take(1)) == {1: 1}
+    assert make_gpus(kubelet.take(2)) == {0: 2}
+    assert make_gpus(kubelet.take(3)) == {0: 3}
+    assert make_gpus(kubelet.take(1)) == {1: 1}
 
 
 def test_what_a_pod_held_is_free_again_when_kubelet_no_longer_tells_it() -> None:
@@ -260,10 +260,10 @@ def test_what_a_pod_held_is_free_again_when_kubelet_no_longer_tells_it() -> None
     state = matcher(machine(15), expected("w", {"gpu": 1}))
     Kubelet(state).take(1, GPU)
     state.believe([], asked_at=state.holdings.turn)
-    assert cards(state.allocate(MEM, ids(state, {0: 2}))) == {0: 2}
+    assert make_gpus(state.allocate(MEM, ids(state, {0: 2}))) == {0: 2}
 
 
-def test_the_cards_of_a_pod_are_known_from_kubelets_account() -> None:
+def test_the_gpus_of_a_pod_are_known_from_kubelets_account() -> None:
     """Kubelet's account names the pods of a GPU after a restart of the plugin."""
     state = matcher(machine(15, 15))
     held = Held("default", "p", {"c0": {MEM: ids(state, {1: 3})}})
@@ -274,8 +274,8 @@ def test_the_cards_of_a_pod_are_known_from_kubelets_account() -> None:
 
 
 @pytest.mark.parametrize("amounts", [(5, 5, 5), (8, 4, 3)])
-def test_a_full_card_is_filled_to_its_last_unit(amounts: tuple[int, ...]) -> None:
+def test_a_full_gpu_is_filled_to_its_last_unit(amounts: tuple[int, ...]) -> None:
     """Nothing is lost to rounding or order: pods that add up to a GPU fit on it."""
     pods = [expected(f"p{i}", {"gpu-mem": n}, annotations=plan(0)) for i, n in enumerate(amounts)]
     kubelet = Kubelet(matcher(machine(15), *pods))
-    assert [cards(kubelet.take(n)) for n in amounts] == [{0: n} for n in amounts]
+    assert [make_gpus(kubelet.take(n)) for n in amounts] == [{0: n} for n in amounts]

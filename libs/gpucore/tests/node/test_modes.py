@@ -1,7 +1,7 @@
 """Whose word decides the mode of a GPU, and when a GPU may change it."""
 
 import pytest
-from nodepods import card
+from nodepods import make_gpu
 
 from gpucore.model import Gpu, Inventory, IsolationMode
 from gpucore.node.isolation.modes import (
@@ -16,7 +16,7 @@ from gpucore.units import NodeName
 from gpucore.wire.nodes import Node, encode_inventory
 
 NONE, MPS, DRIVER, BOTH = IsolationMode
-CARDS = (card(0), card(1))
+GPUS = (make_gpu(0), make_gpu(1))
 
 
 def wished(
@@ -24,31 +24,31 @@ def wished(
     default: IsolationMode | None = NONE,
     unable: dict[str, str] | None = None,
     undriven: dict[str, str] | None = None,
-    cards: str = "",
+    gpus: str = "",
     **labels: str,
 ) -> tuple[list[IsolationMode], tuple[str, ...]]:
     """Isolation modes of GPUs 0 and 1, and the faults."""
     names = {"isolation": "gpushare/isolation", "schedule": "ack.node.gpu.schedule"}
     found = wish(
-        CARDS,
+        GPUS,
         default=default,
         labels={names[key]: text for key, text in labels.items()},
-        annotations={"gpushare/card-isolation": cards} if cards else {},
+        annotations={"gpushare/card-isolation": gpus} if gpus else {},
         unable={
             MPS: unable or {},
             DRIVER: undriven or {},
             BOTH: (undriven or {}) | (unable or {}),
         },
     )
-    return [found.isolations[gpu.uuid] for gpu in CARDS], found.faults
+    return [found.isolations[gpu.uuid] for gpu in GPUS], found.faults
 
 
-def test_the_label_is_stronger_than_the_setting_and_a_card_stronger_than_the_label() -> None:
+def test_the_label_is_stronger_than_the_setting_and_a_gpu_stronger_than_the_label() -> None:
     """Setting, then label, then the word for one GPU, by index or uuid."""
     assert wished(default=MPS) == ([MPS, MPS], ())
     assert wished(default=MPS, isolation="none") == ([NONE, NONE], ())
-    assert wished(isolation="mps", cards="1=none") == ([MPS, NONE], ())
-    assert wished(cards=f"{CARDS[0].uuid}=mps, 1=none") == ([MPS, NONE], ())
+    assert wished(isolation="mps", gpus="1=none") == ([MPS, NONE], ())
+    assert wished(gpus=f"{GPUS[0].uuid}=mps, 1=none") == ([MPS, NONE], ())
 
 
 def test_the_vendors_label_is_read_where_ours_is_silent() -> None:
@@ -58,10 +58,10 @@ def test_the_vendors_label_is_read_where_ours_is_silent() -> None:
     assert wished(schedule="mps", isolation="none") == ([NONE, NONE], ())
 
 
-@pytest.mark.parametrize("cards", ["7=mps", "0=cgpu", "0", "=mps", "GPU-x=none"])
-def test_a_word_that_says_nothing_sensible_changes_nothing_and_is_told(cards: str) -> None:
+@pytest.mark.parametrize("gpus", ["7=mps", "0=cgpu", "0", "=mps", "GPU-x=none"])
+def test_a_word_that_says_nothing_sensible_changes_nothing_and_is_told(gpus: str) -> None:
     """A typing error turns no daemon on or off."""
-    isolations, faults = wished(isolation="mps", cards=cards)
+    isolations, faults = wished(isolation="mps", gpus=gpus)
     assert isolations == [MPS, MPS]
     assert len(faults) == 1
     assert "gpushare/card-isolation" in faults[0]
@@ -74,9 +74,9 @@ def test_a_label_that_says_nothing_sensible_leaves_the_setting() -> None:
     assert faults == ("the label gpushare/isolation=yes is none of none, mps, driver, driver-mps",)
 
 
-def test_a_card_that_cannot_enforce_anything_never_says_that_it_does() -> None:
+def test_a_gpu_that_cannot_enforce_anything_never_says_that_it_does() -> None:
     """The isolation mode stays none, and a sentence tells why."""
-    isolations, faults = wished(default=MPS, unable={CARDS[1].uuid: "it is old"})
+    isolations, faults = wished(default=MPS, unable={GPUS[1].uuid: "it is old"})
     assert isolations == [MPS, NONE]
     assert faults == ("GPU 1 cannot use isolation mode mps: it is old",)
 
@@ -84,11 +84,11 @@ def test_a_card_that_cannot_enforce_anything_never_says_that_it_does() -> None:
 @pytest.mark.parametrize(
     ("gpu", "capability", "able"),
     [
-        (card(0), (7, 0), True),
-        (card(0), (9, 0), True),
-        (card(0), (0, 0), True),
-        (card(0), (6, 1), False),
-        (card(0, mig=True), (8, 0), False),
+        (make_gpu(0), (7, 0), True),
+        (make_gpu(0), (9, 0), True),
+        (make_gpu(0), (0, 0), True),
+        (make_gpu(0), (6, 1), False),
+        (make_gpu(0, mig=True), (8, 0), False),
     ],
 )
 def test_mps_has_limits_from_volta_on_and_never_slices_an_instance(
@@ -108,15 +108,15 @@ def test_drivers_before_495_ignore_memory_limits(driver: str, old: bool) -> None
 
 def test_the_driver_is_a_mode_as_mps_is() -> None:
     """By setting, label and single GPU; a GPU that cannot have it has none, and not MPS."""
-    assert wished(isolation="driver", cards="1=mps") == ([DRIVER, MPS], ())
-    isolations, faults = wished(default=DRIVER, undriven={CARDS[0].uuid: "it is cut"})
+    assert wished(isolation="driver", gpus="1=mps") == ([DRIVER, MPS], ())
+    isolations, faults = wished(default=DRIVER, undriven={GPUS[0].uuid: "it is cut"})
     assert isolations == [NONE, DRIVER]
     assert faults == ("GPU 0 cannot use isolation mode driver: it is cut",)
 
 
-def test_no_setting_takes_the_strongest_mode_that_each_card_can_have() -> None:
+def test_no_setting_takes_the_strongest_mode_that_each_gpu_can_have() -> None:
     """Both, then the driver, MPS, none; what a GPU cannot have is no fault then."""
-    first, second = (gpu.uuid for gpu in CARDS)
+    first, second = (gpu.uuid for gpu in GPUS)
     assert wished(default=None) == ([BOTH, BOTH], ())
     assert wished(default=None, undriven={first: "old"}) == ([MPS, BOTH], ())
     assert wished(default=None, unable={first: "old"}) == ([DRIVER, BOTH], ())
@@ -128,19 +128,25 @@ def test_no_setting_takes_the_strongest_mode_that_each_card_can_have() -> None:
 @pytest.mark.parametrize(
     ("gpu", "driver", "cgroup_v2", "answers", "why"),
     [
-        (card(0), "615.36.01", True, True, ""),
-        (card(0), "", True, True, ""),
-        (card(0), "610.1", True, True, "driver 610.1 is older than 615"),
-        (card(0), "615.36.01", False, True, "the plugin finds no cgroup v2 with kubelet's pods"),
+        (make_gpu(0), "615.36.01", True, True, ""),
+        (make_gpu(0), "", True, True, ""),
+        (make_gpu(0), "610.1", True, True, "driver 610.1 is older than 615"),
         (
-            card(0),
+            make_gpu(0),
+            "615.36.01",
+            False,
+            True,
+            "the plugin finds no cgroup v2 with kubelet's pods",
+        ),
+        (
+            make_gpu(0),
             "620.1",
             True,
             False,
             "the driver does not answer for memory limits of this GPU",
         ),
         (
-            card(0, mig=True),
+            make_gpu(0, mig=True),
             "615.36.01",
             True,
             True,
@@ -155,7 +161,7 @@ def test_the_driver_limits_memory_from_615_on(
     assert incapable_driver(gpu, driver, cgroup_v2=cgroup_v2, answers=answers) == why
 
 
-def test_a_card_in_use_may_take_the_limits_of_the_driver_and_keeps_them() -> None:
+def test_a_gpu_in_use_may_take_the_limits_of_the_driver_and_keeps_them() -> None:
     """They hold for running programs; nobody loses them while the GPU is in use."""
     busy = {"a", "b", "c"}
     current = {"a": NONE, "b": DRIVER, "c": MPS}
@@ -163,7 +169,7 @@ def test_a_card_in_use_may_take_the_limits_of_the_driver_and_keeps_them() -> Non
     assert settled(current, wanted, busy) == {"a": DRIVER, "b": DRIVER, "c": MPS}
 
 
-def test_a_card_in_use_keeps_its_mode() -> None:
+def test_a_gpu_in_use_keeps_its_mode() -> None:
     """Busy GPUs keep what they have; empty and new ones take what is wanted."""
     current = {"a": NONE, "b": MPS, "c": MPS}
     wanted = {"a": MPS, "b": NONE, "d": MPS}
@@ -173,9 +179,9 @@ def test_a_card_in_use_keeps_its_mode() -> None:
 
 def test_a_restarted_plugin_reads_the_modes_it_had_published() -> None:
     """From the node's inventory; text that is none tells nothing."""
-    text = encode_inventory(Inventory(gpus=(card(0, isolation=MPS), card(1))))
+    text = encode_inventory(Inventory(gpus=(make_gpu(0, isolation=MPS), make_gpu(1))))
     node = Node(name=NodeName("n"), annotations={"gpushare/inventory": text})
-    assert published(node) == {CARDS[0].uuid: MPS, CARDS[1].uuid: NONE}
+    assert published(node) == {GPUS[0].uuid: MPS, GPUS[1].uuid: NONE}
     assert published(Node(name=NodeName("n"), annotations={"gpushare/inventory": "{"})) == {}
     assert published(Node(name=NodeName("n"))) == {}
 
@@ -183,7 +189,7 @@ def test_a_restarted_plugin_reads_the_modes_it_had_published() -> None:
 def test_both_modes_together_are_spelled_so_that_a_label_can_hold_them() -> None:
     """A label value has no plus sign; annotations may have either."""
     assert wished(isolation="driver-mps") == ([BOTH, BOTH], ())
-    assert wished(cards="0=driver+mps,1=driver-mps") == ([BOTH, BOTH], ())
+    assert wished(gpus="0=driver+mps,1=driver-mps") == ([BOTH, BOTH], ())
     assert IsolationMode.parse("driver-") is None
 
 

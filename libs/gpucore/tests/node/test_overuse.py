@@ -3,37 +3,37 @@
 from gpucore.node.isolation.overuse import AGAIN_SECONDS, Over, Reminders, over_use
 from gpucore.units import GpuIndex, PodUid
 
-CARD = GpuIndex(0)
+GPU = GpuIndex(0)
 A, B, C = PodUid("a"), PodUid("b"), PodUid("c")
 
 
 def found(used: dict[PodUid, int], granted: dict[PodUid, int], slack: int = 0) -> list[Over]:
-    return over_use(CARD, used=used, granted=granted, exempt={C}, slack=slack)
+    return over_use(GPU, used=used, granted=granted, exempt={C}, slack=slack)
 
 
 def test_only_more_than_the_grant_is_too_much() -> None:
     """The grant itself may be used up; a byte more is over-use, less the slack."""
     granted = {A: 100, B: 100}
-    assert found({A: 100, B: 101}, granted) == [Over(B, CARD, 101, 100)]
+    assert found({A: 100, B: 101}, granted) == [Over(B, GPU, 101, 100)]
     assert found({A: 100, B: 110}, granted, slack=10) == []
 
 
-def test_a_pod_of_another_card_was_given_nothing_of_this_one() -> None:
+def test_a_pod_of_another_gpu_was_given_nothing_of_this_one() -> None:
     """Every byte is too much where nothing was handed out."""
-    assert found({A: 1}, {}) == [Over(A, CARD, 1, 0)]
+    assert found({A: 1}, {}) == [Over(A, GPU, 1, 0)]
 
 
-def test_who_has_the_card_whole_may_use_all_of_it() -> None:
+def test_who_has_the_gpu_whole_may_use_all_of_it() -> None:
     """Exempt pods are never found."""
     assert found({C: 1 << 40}, {}) == []
 
 
 def test_over_use_is_told_when_it_begins_and_rarely_again() -> None:
     """Once, then after ten minutes, and at once when it had ended in between."""
-    reminders, over = Reminders(), [Over(A, CARD, 2, 1)]
-    assert reminders.due(CARD, over, 0.0) == over
-    assert reminders.due(CARD, over, AGAIN_SECONDS - 1) == []
+    reminders, over = Reminders(), [Over(A, GPU, 2, 1)]
+    assert reminders.due(GPU, over, 0.0) == over
+    assert reminders.due(GPU, over, AGAIN_SECONDS - 1) == []
     assert reminders.due(GpuIndex(1), [], AGAIN_SECONDS - 1) == []
-    assert reminders.due(CARD, over, AGAIN_SECONDS) == over
-    assert reminders.due(CARD, [], AGAIN_SECONDS + 1) == []
-    assert reminders.due(CARD, over, AGAIN_SECONDS + 2) == over
+    assert reminders.due(GPU, over, AGAIN_SECONDS) == over
+    assert reminders.due(GPU, [], AGAIN_SECONDS + 1) == []
+    assert reminders.due(GPU, over, AGAIN_SECONDS + 2) == over

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 import pytest
-from nodepods import card
+from nodepods import make_gpu
 
 from gpucore.model import Gpu, Inventory, IsolationMode
 from gpucore.node.allocation.grant import GrantPolicy
@@ -30,7 +30,7 @@ ONE_DAEMON = GrantPolicy(mps=MpsPlace("", pipe="/run/pipe"))
 
 def gpu(index: int, mode: IsolationMode = IsolationMode.NONE) -> Gpu:
     """16 GiB, all of them allocatable."""
-    return msgspec.structs.replace(card(index), units=16, memory_mib=16 * 1024, isolation=mode)
+    return msgspec.structs.replace(make_gpu(index), units=16, memory_mib=16 * 1024, isolation=mode)
 
 
 def name_of(index: int) -> str:

@@ -40,7 +40,7 @@ def only(found: list[Correction]) -> Correction:
     return found[0]
 
 
-def test_a_pod_on_its_planned_card_just_becomes_assigned() -> None:
+def test_a_pod_on_its_planned_gpu_just_becomes_assigned() -> None:
     """The plan was kept: ASSIGNED is written without an event, and then nothing more."""
     pod = make_pod("p", {"gpu-mem": 3}, annotations=plan(1, 3))
     correction = only(corrections([held("p", {1: 3})], [pod], truth()))
@@ -124,7 +124,7 @@ def test_a_pod_is_left_alone_until_all_its_containers_have_all_they_ask() -> Non
     assert corrections([held("p", {2: 2})], [pod], truth()) == []
 
 
-def test_what_only_an_init_container_needed_stays_on_the_card() -> None:
+def test_what_only_an_init_container_needed_stays_on_the_gpu() -> None:
     """Effective amount 5, containers 2: all 5 are held on the GPU, as kubelet holds them."""
     pod = make_pod("p", {"gpu-mem": 2}, inits=[{"gpu-mem": 5}], annotations=plan(1, 5))
     correction = only(corrections([held("p", {1: 2})], [pod], truth()))
@@ -134,7 +134,7 @@ def test_what_only_an_init_container_needed_stays_on_the_card() -> None:
     assert allocation.placement.mem == {1: 5}
 
 
-def test_whole_cards_are_corrected_in_the_group() -> None:
+def test_whole_gpus_are_corrected_in_the_group() -> None:
     """A group that differs from the GPUs that were taken is rewritten."""
     pod = make_pod("p", {"gpu": 2}, annotations={DEFAULT_NAMES.group: "0,1"})
     holding = held("p", {1: 1, 2: 1}, resource=Resource.GPU)

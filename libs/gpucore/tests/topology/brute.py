@@ -6,9 +6,9 @@ from itertools import combinations
 Square = Sequence[Sequence[int]]
 
 
-def total(scores: Square, cards: Collection[int]) -> int:
+def total(scores: Square, gpus: Collection[int]) -> int:
     """Sum over the pairs."""
-    return sum(scores[a][b] for a, b in combinations(sorted(cards), 2))
+    return sum(scores[a][b] for a, b in combinations(sorted(gpus), 2))
 
 
 def groups(
@@ -20,9 +20,9 @@ def groups(
             yield group
 
 
-def best_cut(scores: Square, cards: Collection[int], count: int) -> int:
-    """The largest total of a cut of ``cards``: whole groups, and the rest in one of its own."""
-    left = sorted(cards)
+def best_cut(scores: Square, gpus: Collection[int], count: int) -> int:
+    """The largest total of a cut of ``gpus``: whole groups, and the rest in one of its own."""
+    left = sorted(gpus)
     if len(left) < count:
         return total(scores, left)
     over = len(left) % count
@@ -54,7 +54,7 @@ def _divides(scores: Square, left: list[int], count: int, share: int) -> bool:
 
 def spread(numas: Sequence[int], group: Collection[int]) -> int:
     """NUMA nodes that are known to be touched, at least the one it must be on."""
-    return max(len({numas[card] for card in group} - {-1}), 1)
+    return max(len({numas[gpu] for gpu in group} - {-1}), 1)
 
 
 def best_effort(

@@ -14,23 +14,23 @@ Set = tuple[int | None, ...]
 """GPUs, and ``None`` for padding."""
 
 
-def score(pairs: Pairs, cards: Sequence[int | None]) -> int:
+def score(pairs: Pairs, gpus: Sequence[int | None]) -> int:
     """Sum over the pairs of real GPUs."""
-    real = sorted(card for card in cards if card is not None)
+    real = sorted(gpu for gpu in gpus if gpu is not None)
     return sum(pairs[pair] for pair in combinations(real, 2))
 
 
-def sets(cards: Sequence[int], size: int) -> list[tuple[int, ...]]:
+def sets(gpus: Sequence[int], size: int) -> list[tuple[int, ...]]:
     """All sets of ``size`` GPUs; none of size 0."""
-    return list(combinations(cards, size)) if size else []
+    return list(combinations(gpus, size)) if size else []
 
 
-def cuts(cards: Sequence[int], size: int) -> Iterator[list[Set]]:
-    """All cuts of ``cards`` into sets of ``size``; one set may hold all the padding there is."""
-    if size <= 0 or size > len(cards):
+def cuts(gpus: Sequence[int], size: int) -> Iterator[list[Set]]:
+    """All cuts of ``gpus`` into sets of ``size``; one set may hold all the padding there is."""
+    if size <= 0 or size > len(gpus):
         return
-    padding = -len(cards) % size
-    yield from _cuts((*cards, *[None] * padding), size, padding)
+    padding = -len(gpus) % size
+    yield from _cuts((*gpus, *[None] * padding), size, padding)
 
 
 def _cuts(left: Set, size: int, padding: int) -> Iterator[list[Set]]:
@@ -44,8 +44,8 @@ def _cuts(left: Set, size: int, padding: int) -> Iterator[list[Set]]:
             continue
         seen.add(first)
         remaining = list(left)
-        for card in first:
-            remaining.remove(card)
+        for gpu in first:
+            remaining.remove(gpu)
         for others in _cuts(tuple(remaining), size, padding):
             yield [first, *others]
 
@@ -75,7 +75,7 @@ def best_effort(
         return ()
     fitting = [s for s in best if set(require) <= set(s) and not (whole and None in s)]
     chosen = max(fitting, key=lambda each: score(pairs, each))
-    return tuple(card for card in chosen if card is not None)
+    return tuple(gpu for gpu in chosen if gpu is not None)
 
 
 def _total(pairs: Pairs, cut: list[Set]) -> int:

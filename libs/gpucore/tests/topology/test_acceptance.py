@@ -103,7 +103,7 @@ def test_volta_best_effort(name: str) -> None:
 SEQUENCES = {
     "rtx8000 pairs": (RTX8000, 2, [[0, 3], [1, 2]]),
     "pascal pairs": (DGX1_PASCAL, 2, [[0, 2], [1, 3], [4, 6], [5, 7]]),
-    "volta singles": (DGX1_VOLTA, 1, [[card] for card in EIGHT]),
+    "volta singles": (DGX1_VOLTA, 1, [[gpu] for gpu in EIGHT]),
     "volta pairs": (DGX1_VOLTA, 2, [[0, 3], [1, 2], [4, 7], [5, 6]]),
     "volta quads": (DGX1_VOLTA, 4, [[0, 1, 2, 3], [4, 5, 6, 7]]),
     "volta eight": (DGX1_VOLTA, 8, [list(EIGHT)]),
@@ -142,7 +142,7 @@ def test_static_sizes_that_have_no_set(machine: Machine, count: int) -> None:
     assert gpus(answer) == []
 
 
-def test_static_with_required_cards() -> None:
+def test_static_with_required_gpus() -> None:
     """A set must hold all required GPUs: there is none across the quads, and one pair with 4."""
     volta = DGX1_VOLTA.matrix
     across = plan(volta, EIGHT, 4, (0, 2, 4, 6), policy="static", node_type="dgx1-volta")
@@ -156,7 +156,7 @@ def test_simple_takes_the_lowest(count: int) -> None:
     assert gpus(plan(DGX1_VOLTA.matrix, EIGHT, count, policy="simple")) == list(range(count))
 
 
-def test_simple_puts_required_cards_first() -> None:
+def test_simple_puts_required_gpus_first() -> None:
     """Required GPUs come first, then the lowest others."""
     answers = [plan(DGX1_VOLTA.matrix, EIGHT, n, (4,), policy="simple") for n in (2, 4)]
     assert [gpus(answer) for answer in answers] == [[4, 0], [4, 0, 1, 2]]
@@ -197,12 +197,12 @@ def test_a_padded_set_is_never_given() -> None:
     assert plan(BRIDGES.matrix, free, 3) == GpuGroup((0, 6, 7), 430, 440)
 
 
-def test_sets_of_four_cards() -> None:
+def test_sets_of_four_gpus() -> None:
     """Four GPUs have 4, 6, 4, 1 and no sets of 1 to 5 GPUs, as the yardstick lists them."""
     assert [len(nvidia_reference.sets(range(4), size)) for size in range(6)] == [0, 4, 6, 4, 1, 0]
 
 
-def test_cuts_of_four_cards() -> None:
+def test_cuts_of_four_gpus() -> None:
     """The yardstick lists 3 cuts into pairs, 4 into three and one, 1 whole, none into fives."""
     counts = [len(list(nvidia_reference.cuts(range(4), size))) for size in (2, 3, 4, 5)]
     assert counts == [3, 4, 1, 0]

@@ -32,15 +32,15 @@ LINKS: Sequence[tuple[str, ...]] = [
 @st.composite
 def questions(draw: st.DrawFn) -> tuple[Matrix, list[int], int, list[int]]:
     """A machine of up to 8 GPUs, free GPUs, a size, and required GPUs: always answerable."""
-    cards = draw(st.integers(1, 8))
+    gpus = draw(st.integers(1, 8))
     kinds = draw(st.lists(st.sampled_from(LINKS), min_size=1, max_size=4))
-    pairs = [(a, b) for a in range(cards) for b in range(a + 1, cards)]
+    pairs = [(a, b) for a in range(gpus) for b in range(a + 1, gpus)]
     links = {pair: draw(st.sampled_from(kinds)) for pair in pairs}
-    numa = draw(st.dictionaries(st.integers(0, cards - 1), st.integers(0, 2)))
-    free = sorted(draw(st.sets(st.integers(0, cards - 1), min_size=1)))
+    numa = draw(st.dictionaries(st.integers(0, gpus - 1), st.integers(0, 2)))
+    free = sorted(draw(st.sets(st.integers(0, gpus - 1), min_size=1)))
     count = draw(st.integers(1, len(free)))
     require = sorted(draw(st.sets(st.sampled_from(free), max_size=count)))
-    matrix = Matrix(gpus=tuple(range(cards)), links=links, numa=numa)  # type: ignore[arg-type]
+    matrix = Matrix(gpus=tuple(range(gpus)), links=links, numa=numa)  # type: ignore[arg-type]
     return matrix, free, count, require
 
 
@@ -76,25 +76,25 @@ def test_bandwidth_is_what_enumeration_finds(
 def test_simple_is_what_it_says(question: tuple[Matrix, list[int], int, list[int]]) -> None:
     """Required GPUs, then the lowest free ones, with the scores of that group."""
     matrix, free, count, require = question
-    expected = tuple([*require, *(card for card in free if card not in require)][:count])
+    expected = tuple([*require, *(gpu for gpu in free if gpu not in require)][:count])
     rest = brute.best_cut(matrix.scores, set(free) - set(expected), count)
     score = brute.total(matrix.scores, expected)
     answer = plan(matrix, free, count, require, policy="simple")
     assert answer == GpuGroup(expected, score, score + rest)
 
 
-def tight_machine(chance: Random, cards: int) -> tuple[tuple[int, ...], ...]:
+def tight_machine(chance: Random, gpus: int) -> tuple[tuple[int, ...], ...]:
     """Scores of one to three steps: nearly every cut has a rival that is equal or a step away."""
-    drawn = {(a, b): 10 * chance.randint(1, 3) for a in range(cards) for b in range(a)}
+    drawn = {(a, b): 10 * chance.randint(1, 3) for a in range(gpus) for b in range(a)}
     return tuple(
-        tuple(0 if a == b else drawn[max(a, b), min(a, b)] for b in range(cards))
-        for a in range(cards)
+        tuple(0 if a == b else drawn[max(a, b), min(a, b)] for b in range(gpus))
+        for a in range(gpus)
     )
 
 
-def unknown(cards: int) -> tuple[int, ...]:
+def unknown(gpus: int) -> tuple[int, ...]:
     """NUMA nodes of a machine that says nothing of them."""
-    return (-1,) * cards
+    return (-1,) * gpus
 
 
 @pytest.mark.parametrize("seed", range(9))
@@ -104,7 +104,7 @@ def test_every_set_of_eight_gpus_has_the_best_partition(seed: int) -> None:
     scores = tight_machine(chance, 8)
     ground = Ground(scores, unknown(8))
     for mask in range(1, 1 << 8):
-        free = [card for card in range(8) if mask >> card & 1]
+        free = [gpu for gpu in range(8) if mask >> gpu & 1]
         if len(free) >= count:
             group = ground.best_effort(free, count, ())
             assert group == brute.best_effort(scores, unknown(8), free, count, ())
@@ -113,7 +113,7 @@ def test_every_set_of_eight_gpus_has_the_best_partition(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_required_cards_on_machines_full_of_ties(seed: int) -> None:
+def test_required_gpus_on_machines_full_of_ties(seed: int) -> None:
     """With a GPU required, the group is the one that enumeration prefers."""
     chance = Random(seed)
     scores, free = tight_machine(chance, 8), sorted(chance.sample(range(8), chance.randint(5, 8)))
@@ -161,24 +161,24 @@ def test_shipped_machines_agree_with_enumeration(machine: str) -> None:
             assert answer.gpus == expected
 
 
-def odd_machine(cards: int) -> tuple[tuple[int, ...], ...]:
+def odd_machine(gpus: int) -> tuple[tuple[int, ...], ...]:
     """Scores without a pattern that a search could use."""
     return tuple(
         tuple(
             0 if a == b else 10 * (1 + (7 * min(a, b) + 5 * max(a, b) ** 2) % 23)
-            for b in range(cards)
+            for b in range(gpus)
         )
-        for a in range(cards)
+        for a in range(gpus)
     )
 
 
 CUTS = [(12, count) for count in (3, 4, 5, 6, 7)] + [(16, count) for count in (2, 8, 12, 16)]
 
 
-@pytest.mark.parametrize(("cards", "count"), CUTS)
-def test_large_machines_agree_with_a_plain_recursion(cards: int, count: int) -> None:
+@pytest.mark.parametrize(("gpus", "count"), CUTS)
+def test_large_machines_agree_with_a_plain_recursion(gpus: int, count: int) -> None:
     """Beyond the reach of plain enumeration, the total is that of a recursion over all sets."""
-    scores = odd_machine(cards)
+    scores = odd_machine(gpus)
     known: dict[tuple[int, ...], int] = {}
 
     def best(left: tuple[int, ...]) -> int:
@@ -192,9 +192,9 @@ def test_large_machines_agree_with_a_plain_recursion(cards: int, count: int) -> 
             )
         return known[left]
 
-    ground, every = Ground(scores, unknown(cards)), tuple(range(cards))
+    ground, every = Ground(scores, unknown(gpus)), tuple(range(gpus))
     group = ground.best_effort(every, count, ())
-    rest = [card for card in every if card not in group]
+    rest = [gpu for gpu in every if gpu not in group]
     assert brute.total(scores, group) + ground.total(rest, count) == best(every)
 
 

@@ -68,14 +68,14 @@ def test_the_sample_node_is_drawn_as_documented() -> None:
     assert draw(decode_annotation(encode_annotation(PHB.matrix))) == PHB_DRAWN
 
 
-def test_used_cards_are_drawn_as_x() -> None:
+def test_used_gpus_are_drawn_as_x() -> None:
     """Rows and columns of GPUs in use show X, as the original shows them."""
     drawn = draw(PHB.matrix, used={1}).splitlines()
     assert drawn[1] == "GPU0     X    X  PHB  PHB  PHB  PHB  PHB  PHB"
     assert drawn[2] == "GPU1     X    X    X    X    X    X    X    X"
 
 
-def test_two_digit_cards_stay_in_their_columns() -> None:
+def test_two_digit_gpus_stay_in_their_columns() -> None:
     """With more than ten GPUs every column is as wide as its heading."""
     lines = draw(MACHINES["dgx2"].matrix).splitlines()
     assert len({len(line) for line in lines}) == 1
@@ -132,9 +132,9 @@ def test_odd_entries_cost_no_others() -> None:
     assert len(matrix.notes) == 5
 
 
-def test_cards_without_entries_are_counted_where_their_number_is_known() -> None:
+def test_gpus_without_entries_are_counted_where_their_number_is_known() -> None:
     """A node of four GPUs has four even if its annotation names two."""
-    assert decode_annotation('{"GPU_PIX_0_1": ""}', cards=4).gpus == (0, 1, 2, 3)
+    assert decode_annotation('{"GPU_PIX_0_1": ""}', gpu_count=4).gpus == (0, 1, 2, 3)
 
 
 BAD_FILES = {
@@ -182,9 +182,9 @@ def test_any_annotation_gives_a_symmetric_matrix(entries: dict[str, str]) -> Non
     assert len(matrix.links) + len(matrix.notes) <= 2 * len(entries)
 
 
-def node(annotations: dict[str, str], cards: int = 2) -> bytes:
+def node(annotations: dict[str, str], gpus: int = 2) -> bytes:
     """A node object with exclusive GPUs."""
-    capacity = {"aliyun.com/gpu": str(cards)} if cards else {}
+    capacity = {"aliyun.com/gpu": str(gpus)} if gpus else {}
     metadata = {"name": "n", "annotations": annotations}
     return json.dumps({"metadata": metadata, "status": {"capacity": capacity}}).encode()
 
@@ -214,7 +214,7 @@ def test_a_node_of_2019_says_them_in_its_annotation() -> None:
     assert (matrix.gpus, matrix.between(0, 1)) == ((0, 1), ("NV1",))
 
 
-def test_a_node_without_links_or_cards() -> None:
+def test_a_node_without_links_or_gpus() -> None:
     """GPUs without links have an empty matrix, an unreadable annotation a note, no GPUs none."""
     plain = node_matrix(decode_node(node({})), DEFAULT_NAMES)
     broken = node_matrix(decode_node(node({"GPU_TOPOLOGY": "{"})), DEFAULT_NAMES)
@@ -222,7 +222,7 @@ def test_a_node_without_links_or_cards() -> None:
     assert (plain.gpus, plain.links, plain.notes) == ((0, 1), {}, ())
     assert broken is not None
     assert len(broken.notes) == 1
-    assert node_matrix(decode_node(node({}, cards=0)), DEFAULT_NAMES) is None
+    assert node_matrix(decode_node(node({}, gpus=0)), DEFAULT_NAMES) is None
 
 
 def test_an_inventory_is_written_as_the_2019_plugin_would() -> None:

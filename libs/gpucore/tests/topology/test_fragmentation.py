@@ -104,7 +104,7 @@ def decisions(machine: str, sizes: Iterable[int]) -> Iterator[tuple[GpuGroup, Gp
     """Answers of best-effort and simple to each question about a machine of eight GPUs."""
     matrix = MACHINES[machine].matrix
     for mask in range(1, 1 << 8):
-        free = [card for card in range(8) if mask >> card & 1]
+        free = [gpu for gpu in range(8) if mask >> gpu & 1]
         for count in (size for size in sizes if size <= len(free)):
             best, simple = (plan(matrix, free, count, policy=p) for p in ("best-effort", "simple"))
             assert isinstance(best, GpuGroup)

@@ -85,9 +85,9 @@ def test_a_failed_nvlink_leaves_the_pcie_path() -> None:
 
 def inventory(*indexes: int, **links: tuple[str, ...]) -> Inventory:
     """GPUs of 16 units on NUMA node index // 2, with links such as ``p0_1``."""
-    cards = [Gpu(GpuIndex(i), GpuUuid(f"u{i}"), 16, numa=i // 2) for i in indexes]
+    gpus = [Gpu(GpuIndex(i), GpuUuid(f"u{i}"), 16, numa=i // 2) for i in indexes]
     pairs = {key[1:].replace("_", "-"): value for key, value in links.items()}
-    return Inventory(gpus=tuple(cards), links=pairs)
+    return Inventory(gpus=tuple(gpus), links=pairs)
 
 
 def test_an_inventory_has_its_matrix() -> None:

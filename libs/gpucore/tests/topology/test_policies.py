@@ -72,8 +72,8 @@ def test_bandwidth_has_no_slow_pair_where_there_can_be_none() -> None:
     """On the guide's machine four GPUs are found that are all joined by NVLinks."""
     answer = plan(V100_GUIDE.matrix, range(8), 4, policy="bandwidth")
     assert isinstance(answer, GpuGroup)
-    cards = answer.gpus
-    assert min(V100_GUIDE.matrix.score(a, b) for a in cards for b in cards if a < b) == 100
+    gpus = answer.gpus
+    assert min(V100_GUIDE.matrix.score(a, b) for a in gpus for b in gpus if a < b) == 100
 
 
 def test_bandwidth_gives_up_sum_for_the_smallest_pair() -> None:
@@ -138,17 +138,17 @@ def test_configurations_that_are_none(name: str) -> None:
         decode_static(BAD_SETS[name])
 
 
-def big(cards: int) -> Matrix:
+def big(gpus: int) -> Matrix:
     """A machine of many GPUs: bridges of two, switches of eight."""
-    pairs = [(a, b) for a in range(cards) for b in range(a + 1, cards)]
+    pairs = [(a, b) for a in range(gpus) for b in range(a + 1, gpus)]
     kinds = [
         ["NV4", "PIX"] if a // 2 == b // 2 else ["PIX"] if a // 8 == b // 8 else ["SYS"]
         for a, b in pairs
     ]
-    return merge(tuple(map(GpuIndex, range(cards))), zip(pairs, kinds, strict=True))
+    return merge(tuple(map(GpuIndex, range(gpus))), zip(pairs, kinds, strict=True))
 
 
-def test_more_than_sixteen_cards_get_a_good_group() -> None:
+def test_more_than_sixteen_gpus_get_a_good_group() -> None:
     """Beyond exact size, groups are grown: bridges and switches are found, required GPUs kept."""
     machine = big(24)
     free = set(range(24))
@@ -163,7 +163,7 @@ def test_more_than_sixteen_cards_get_a_good_group() -> None:
         assert len(answer.gpus) == 3
 
 
-def test_few_free_cards_of_a_large_machine_are_exact() -> None:
+def test_few_free_gpus_of_a_large_machine_are_exact() -> None:
     """With at most sixteen free the answer is that of a machine of these GPUs alone."""
     machine, free = big(24), {1, 3, 5, 7, 8, 9, 10, 20, 22}
     chosen = plan(machine, free, 4)
@@ -181,9 +181,9 @@ def test_an_nvswitch_machine_gives_neighbours() -> None:
     assert (octet.gpus, pair.gpus) == (tuple(range(8)), (5, 6))
 
 
-def mark(score: int, cards: int) -> int:
+def mark(score: int, gpus: int) -> int:
     """The rating of a group of this score."""
-    return rating(GpuGroup(tuple(map(GpuIndex, range(cards))), score, score))
+    return rating(GpuGroup(tuple(map(GpuIndex, range(gpus))), score, score))
 
 
 @pytest.mark.parametrize(
@@ -195,22 +195,20 @@ def test_pairs_are_rated_by_their_links(pair: int, expected: int) -> None:
     assert mark(pair, 2) == expected
 
 
-def test_a_single_card_has_no_links_to_lack() -> None:
+def test_a_single_gpu_has_no_links_to_lack() -> None:
     """One GPU rates 10 on every node, so that other scores decide."""
     assert mark(0, 1) == 10
 
 
 @given(st.integers(2, 16), st.integers(0, 120 * 186), st.integers(0, 1000))
-def test_better_links_never_rate_lower(cards: int, steps: int, more: int) -> None:
+def test_better_links_never_rate_lower(gpus: int, steps: int, more: int) -> None:
     """The mark grows with the score and stays within 0 to 10."""
-    assert 0 <= mark(steps * 10, cards) <= mark((steps + more) * 10, cards) <= 10
+    assert 0 <= mark(steps * 10, gpus) <= mark((steps + more) * 10, gpus) <= 10
 
 
 @settings(deadline=None)
 @given(st.sets(st.integers(0, 7), min_size=1), st.integers(1, 8), st.sampled_from([*POLICIES]))
-def test_answers_are_free_cards_of_the_asked_number(
-    free: set[int], count: int, policy: str
-) -> None:
+def test_answers_are_free_gpus_of_the_asked_number(free: set[int], count: int, policy: str) -> None:
     """Whatever the policy, a group is of the asked size, of free GPUs, each once."""
     answer = plan(BRIDGES.matrix, free, count, policy=policy, node_type="dgx1-volta")
     if isinstance(answer, GpuGroup):

@@ -259,13 +259,13 @@ class Plugin:
         """What the container runtime tells about the GPUs of a pod counts like a probe."""
         if self._gate is not None:
             self._gate.seen(pod, raw)
-        cards = self.state.matcher.gpus_held(pod.namespace, pod.name)
-        gpus = [gpu.uuid for gpu in self.state.inventory.gpus if gpu.index in cards]
+        indexes = self.state.matcher.gpus_held(pod.namespace, pod.name)
+        gpus = [gpu.uuid for gpu in self.state.inventory.gpus if gpu.index in indexes]
         start = start_of(raw, gpus)
         if start is Start.FAILED:
-            self._health.start_failed(cards, pod)
+            self._health.start_failed(indexes, pod)
         elif start is Start.RUNS:
-            self._health.started(cards)
+            self._health.started(indexes)
 
     def _endpoint(self, resource: Resource) -> Endpoint:
         gate = self._gate if resource is Resource.MEM else None

@@ -305,15 +305,15 @@ class NodeState:
         """Somebody holds a part of a GPU that an MPS daemon serves."""
         return any(self.in_use(gpu.index) for gpu in self.inventory.gpus if gpu.isolation.uses_mps)
 
-    def in_use(self, card: GpuIndex) -> bool:
+    def in_use(self, index: GpuIndex) -> bool:
         """Somebody holds a part of the GPU, as devices or by a claim."""
-        uuids = [gpu.uuid for gpu in self.inventory.gpus if gpu.index == card]
-        return self.granted(card) or any(map(self.claims.on, uuids))
+        uuids = [gpu.uuid for gpu in self.inventory.gpus if gpu.index == index]
+        return self.granted(index) or any(map(self.claims.on, uuids))
 
-    def granted(self, card: GpuIndex) -> bool:
+    def granted(self, index: GpuIndex) -> bool:
         """Somebody holds a part of the GPU as devices of the device plugin."""
         matcher = self.matcher
-        return any(matcher.holdings.holders(each, card) for each in matcher.tables.values())
+        return any(matcher.holdings.holders(each, index) for each in matcher.tables.values())
 
     def _ended(self, namespace: str, name: str) -> bool:
         """The pod is known and has ended; kubelet still lists what it had."""

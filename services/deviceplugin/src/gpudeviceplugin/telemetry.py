@@ -39,15 +39,15 @@ DISAGREEMENTS = Gauge(
     "gpushare_plugin_disagreements", "Pods whose annotations differ from kubelet's allocation"
 )
 DEVICES = Gauge("gpushare_plugin_devices", "Devices advertised to kubelet", ["resource"])
-CARD_HEALTHY = Gauge(
+GPU_HEALTHY = Gauge(
     "gpushare_card_healthy", "1 if the GPU is healthy and offered to kubelet", ["gpu", "uuid"]
 )
-CARD_UNITS = Gauge("gpushare_card_units", "GPU memory units of the GPU", ["gpu", "uuid"])
-CARD_GRANTED = Gauge(
+GPU_UNITS = Gauge("gpushare_card_units", "GPU memory units of the GPU", ["gpu", "uuid"])
+GPU_GRANTED = Gauge(
     "gpushare_card_granted_units", "GPU memory units allocated on the GPU", ["gpu", "uuid"]
 )
-CARD_MEMORY = Gauge("gpushare_card_memory_bytes", "GPU memory in bytes", ["gpu", "uuid"])
-CARD_USED = Gauge("gpushare_card_used_bytes", "GPU memory in use, in bytes", ["gpu", "uuid"])
+GPU_MEMORY = Gauge("gpushare_card_memory_bytes", "GPU memory in bytes", ["gpu", "uuid"])
+GPU_USED = Gauge("gpushare_card_used_bytes", "GPU memory in use, in bytes", ["gpu", "uuid"])
 POD_GRANTED = Gauge(
     "gpushare_pod_granted_units",
     "GPU memory units allocated to the pod",
@@ -103,7 +103,7 @@ REGISTRATIONS = Counter(
 )
 
 
-_OF_GPUS = (CARD_HEALTHY, CARD_UNITS, CARD_GRANTED, CARD_MEMORY, CARD_USED, UNATTRIBUTED)
+_OF_GPUS = (GPU_HEALTHY, GPU_UNITS, GPU_GRANTED, GPU_MEMORY, GPU_USED, UNATTRIBUTED)
 
 
 def forget_gpus(gone: Iterable[tuple[str, str]]) -> None:

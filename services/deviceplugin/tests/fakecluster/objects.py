@@ -58,10 +58,10 @@ def _container(name: str, ask: Asks) -> Object:
     return {"name": name, "resources": {"limits": limits, "requests": limits}}
 
 
-def planned(card: int, amount: int, *, dev: int = 15) -> dict[str, str]:
+def planned(gpu: int, amount: int, *, dev: int = 15) -> dict[str, str]:
     """The annotations that a bind writes for a share of one GPU."""
     return {
-        "ALIYUN_COM_GPU_MEM_IDX": str(card),
+        "ALIYUN_COM_GPU_MEM_IDX": str(gpu),
         "ALIYUN_COM_GPU_MEM_DEV": str(dev),
         "ALIYUN_COM_GPU_MEM_POD": str(amount),
         "ALIYUN_COM_GPU_MEM_ASSIGNED": "false",

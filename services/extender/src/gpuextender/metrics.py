@@ -130,10 +130,10 @@ CERTIFICATE_EXPIRY: Final = Gauge(
 
 YIELD_EVERY: Final = 100
 
-_CARD: Final = "gpushare_extender_card_units"
+_GPU: Final = "gpushare_extender_card_units"
 _HEAD: Final = f"""\
-# HELP {_CARD} GPU memory units per GPU, in the unit of its node.
-# TYPE {_CARD} gauge
+# HELP {_GPU} GPU memory units per GPU, in the unit of its node.
+# TYPE {_GPU} gauge
 """
 _PENDING: Final = "gpushare_extender_pending_units"
 _OVERFULL: Final = "gpushare_extender_overfull_cards"
@@ -163,12 +163,12 @@ class LedgerMetrics:
         fresh = 0
         for node_info in node_infos:
             if node_info.name not in self._lines:
-                self._lines[node_info.name] = _cards(node_info)
+                self._lines[node_info.name] = _gpus(node_info)
                 fresh += 1
                 if fresh % YIELD_EVERY == 0:
                     await asyncio.sleep(0)
-        cards = "".join(self._lines.get(node_info.name, "") for node_info in node_infos)
-        return _HEAD + cards + self._totals(node_infos)
+        gpus = "".join(self._lines.get(node_info.name, "") for node_info in node_infos)
+        return _HEAD + gpus + self._totals(node_infos)
 
     def _totals(self, node_infos: list[NodeInfo]) -> str:
         pending = sum(node_info.pending for node_info in node_infos)
@@ -187,11 +187,11 @@ class LedgerMetrics:
         )
 
 
-def _cards(node_info: NodeInfo) -> str:
+def _gpus(node_info: NodeInfo) -> str:
     return "".join(
-        f'{_CARD}{{node="{node_info.name}",card="{index}",kind="{kind}"}} {figure}\n'
-        for index, card in node_info.devices.items()
-        for kind, figure in (("total", card.total), ("used", card.used))
+        f'{_GPU}{{node="{node_info.name}",card="{index}",kind="{kind}"}} {figure}\n'
+        for index, gpu in node_info.devices.items()
+        for kind, figure in (("total", gpu.total), ("used", gpu.used))
     )
 
 

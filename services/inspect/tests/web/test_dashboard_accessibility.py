@@ -6,7 +6,7 @@ from typing import Any
 
 import axecore
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 
 pytestmark = pytest.mark.slow
 
@@ -25,8 +25,8 @@ PAGES = (
 
 def drawn() -> FakeCluster:
     """Two nodes, an unhealthy GPU, running and pending pods."""
-    cluster = FakeCluster().node("gpu-a", cards=[Card(15)] * 2)
-    cluster.node("gpu-b", cards=[Card(15), Card(15, healthy=False)], cordoned=True)
+    cluster = FakeCluster().node("gpu-a", gpus=[Gpu(15)] * 2)
+    cluster.node("gpu-b", gpus=[Gpu(15), Gpu(15, healthy=False)], cordoned=True)
     cluster.pod("web-0", 6, node="gpu-a", index=0)
     cluster.pod("web-1", 9, node="gpu-b", index=1)
     return cluster.pod("large", 64, phase="Pending", namespace="research")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 
 pytestmark = pytest.mark.slow
 
@@ -15,9 +15,9 @@ LINKS = {(0, 1): ["NV2", "SYS"], (0, 2): ["SYS"], (1, 2): ["PHB"]}
 def drawn() -> FakeCluster:
     """Four nodes of different kinds with pods of several sizes, and pods that wait."""
     cluster = FakeCluster()
-    cluster.node("gpu-t4-a", address="10.0.0.1", cards=[Card(15)] * 2)
-    cluster.node("gpu-t4-b", cards=[Card(15), Card(15, healthy=False)], cordoned=True)
-    cluster.node("gpu-a100", cards=[Card(39, "NVIDIA A100-PCIE-40GB", mode="mps")] * 4)
+    cluster.node("gpu-t4-a", address="10.0.0.1", gpus=[Gpu(15)] * 2)
+    cluster.node("gpu-t4-b", gpus=[Gpu(15), Gpu(15, healthy=False)], cordoned=True)
+    cluster.node("gpu-a100", gpus=[Gpu(39, "NVIDIA A100-PCIE-40GB", mode="mps")] * 4)
     join(cluster)
     for place, units in enumerate((3, 6, 4)):
         cluster.pod(f"web-{place}", units, node="gpu-t4-a", index=place % 2)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from fakeapiserver import FakeApiServer
 
 from gpuinspect.cluster.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS
@@ -23,7 +23,7 @@ def pod(name: str, units: int, index: int) -> dict[str, Any]:
 @pytest.fixture
 def server() -> Iterator[FakeApiServer]:
     """An API server with a node and a pod, which trusts everybody who shows any token."""
-    nodes = FakeCluster().node("n1", cards=[Card(15)] * 2).items
+    nodes = FakeCluster().node("n1", gpus=[Gpu(15)] * 2).items
     with FakeApiServer({NODES: nodes, PODS: [pod("web", 6, 0)], EVENTS: []}).serving() as server:
         server.reviews = {
             TOKEN_REVIEWS: {"status": {"authenticated": True, "user": {"username": "ann"}}},

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
@@ -55,7 +55,7 @@ def test_other_machines(host: str) -> None:
 @pytest.mark.parametrize(("host", "status"), [("localhost:8080", 200), ("evil.example:8080", 421)])
 def test_a_web_site_cannot_pass_for_the_visitor(host: str, status: int) -> None:
     """A name that somebody else made to resolve to this machine is refused on every path."""
-    raw = FakeCluster().node("n", cards=[Card(15)]).json().encode()
+    raw = FakeCluster().node("n", gpus=[Gpu(15)]).json().encode()
     feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval=3600)
     asyncio.run(feed.refresh())
     with TestClient(make_app(feed, local_only=True)) as browser:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from drawncluster import Card, FakeCluster
+from drawncluster import FakeCluster, Gpu
 from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
@@ -22,7 +22,7 @@ def browser() -> Iterator[TestClient]:
     """Requests to the page of a thousand nodes of eight GPUs with a pod each."""
     cluster = FakeCluster()
     for i in range(NODES):
-        cluster.node(f"n{i:04}", cards=[Card(40)] * 8)
+        cluster.node(f"n{i:04}", gpus=[Gpu(40)] * 8)
         cluster.pod(f"web-{i:04}", 30, node=f"n{i:04}", index=i % 8)
     for i in range(300):
         cluster.pod(f"wait-{i}", 50, phase="Pending")

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.model import CORE_PER_CARD, Gpu
+from gpucore.model import CORE_PER_GPU, Gpu
 from gpucore.units import GpuIndex, PodUid
 
 MILLI: Final = 1000
@@ -106,14 +106,14 @@ class DeviceInfo:
     @property
     def core_free(self) -> int:
         """Percent that is left; 0 on a GPU that is used exclusively or over-full."""
-        return 0 if self.taken else max(CORE_PER_CARD - self.core_used, 0)
+        return 0 if self.taken else max(CORE_PER_GPU - self.core_used, 0)
 
     @property
     def free_milli(self) -> int:
         """Thousandths that are left, of memory or compute, whichever is scarcer."""
         if not self.total:
             return MILLI if self.empty else 0
-        return min(self.free * MILLI // self.total, self.core_free * MILLI // CORE_PER_CARD)
+        return min(self.free * MILLI // self.total, self.core_free * MILLI // CORE_PER_GPU)
 
     @property
     def taken(self) -> bool:
@@ -141,7 +141,7 @@ class DeviceInfo:
         crowd = len(self.holders)
         return (
             self.used > self.total
-            or self.core_used > CORE_PER_CARD
+            or self.core_used > CORE_PER_GPU
             or (self.taken and crowd > 1)
             or bool(self.max_pods and crowd > self.max_pods)
         )

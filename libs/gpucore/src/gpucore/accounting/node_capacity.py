@@ -72,8 +72,8 @@ class NodeCapacity(msgspec.Struct, frozen=True, dict=True):
         """The links of its GPUs; decoded at the first request for several GPUs."""
         if self.inventory is None:
             return Matrix(gpus=())
-        cards = tuple((gpu.index, gpu.numa) for gpu in self.inventory.gpus)
-        return _matrix(cards, tuple(self.inventory.links.items()), self.topology)
+        gpus = tuple((gpu.index, gpu.numa) for gpu in self.inventory.gpus)
+        return _matrix(gpus, tuple(self.inventory.links.items()), self.topology)
 
     def devices_without_allocations(self) -> dict[GpuIndex, DeviceInfo]:
         """The state of every GPU without allocations, in order of index."""
@@ -101,12 +101,12 @@ ABSENT = NodeCapacity(present=False)
 
 @lru_cache(MACHINES)
 def _matrix(
-    cards: tuple[tuple[GpuIndex, int], ...],
+    numas: tuple[tuple[GpuIndex, int], ...],
     links: tuple[tuple[str, tuple[str, ...]], ...],
     text: str,
 ) -> Matrix:
     """The matrix of all nodes whose GPUs (index and NUMA node) are joined alike: one reading."""
-    gpus = tuple(Gpu(index, GpuUuid(""), 0, numa=numa) for index, numa in cards)
+    gpus = tuple(Gpu(index, GpuUuid(""), 0, numa=numa) for index, numa in numas)
     return joined(Inventory(gpus=gpus, links=dict(links)), text)
 
 

@@ -78,21 +78,21 @@ class NodeInfo:
     @property
     def total_units(self) -> int:
         """Units of all GPUs."""
-        return sum(card.total for card in self._devices.values())
+        return sum(gpu.total for gpu in self._devices.values())
 
     @property
     def used_units(self) -> int:
         """Units held, those on no known GPU included."""
-        return sum(card.used for card in self._devices.values()) + self.pending
+        return sum(gpu.used for gpu in self._devices.values()) + self.pending
 
     @property
     def overfull(self) -> tuple[GpuIndex, ...]:
         """GPUs whose allocated memory exceeds their capacity."""
-        return tuple(sorted(i for i, card in self._devices.items() if card.overfull))
+        return tuple(sorted(i for i, device in self._devices.items() if device.overfull))
 
     @property
     def max_allocatable_memory(self) -> int:
-        """The largest one-card share of memory that fits now; -1 where none is offered."""
+        """The largest one-GPU share of memory that fits now; -1 where none is offered."""
         self._reckon()
         return self._share_room
 
@@ -119,8 +119,8 @@ class NodeInfo:
     def free_parts(self) -> Mapping[GpuIndex, int]:
         """Thousandths left on each healthy GPU."""
         if self._free_parts is None:
-            cards = self._devices.items()
-            self._free_parts = {i: card.free_milli for i, card in cards if card.healthy}
+            gpus = self._devices.items()
+            self._free_parts = {i: device.free_milli for i, device in gpus if device.healthy}
         return self._free_parts
 
     def reshape(self, shape: NodeCapacity) -> None:
@@ -157,8 +157,8 @@ class NodeInfo:
     def _enter(self, allocation: Allocation) -> None:
         self._allocations[allocation.uid] = allocation
         for index, hold in self._holds(allocation).items():
-            card = self._devices.get(index) or self._lost(index)
-            card.take(allocation.uid, hold)
+            gpu = self._devices.get(index) or self._lost(index)
+            gpu.take(allocation.uid, hold)
         if self._counts_elsewhere(allocation):
             return
         self.pending += self.shape.counted(allocation.pending, allocation.unit)
@@ -167,20 +167,20 @@ class NodeInfo:
 
     def _lost(self, index: GpuIndex) -> DeviceInfo:
         """A new entry for a GPU that the node does not have, in its place among those."""
-        later = [i for i, card in self._devices.items() if card.gpu is None and i > index]
-        card = self._devices[index] = DeviceInfo(index, None)
+        later = [i for i, device in self._devices.items() if device.gpu is None and i > index]
+        device = self._devices[index] = DeviceInfo(index, None)
         for each in later:
             self._devices[each] = self._devices.pop(each)
-        return card
+        return device
 
     def _strike(self, uid: PodUid) -> None:
         allocation = self._allocations.pop(uid, None)
         if allocation is None:
             return
         for index in _indexes(allocation):
-            card = self._devices[index]
-            card.drop(uid)
-            if card.gpu is None and card.empty:
+            device = self._devices[index]
+            device.drop(uid)
+            if device.gpu is None and device.empty:
                 del self._devices[index]
         if self._counts_elsewhere(allocation):
             return
@@ -214,15 +214,15 @@ class NodeInfo:
             return
         self._reckoned = True
         widest = empties = self._free = self._excess = self._crowd = 0
-        for card in self._devices.values():
-            left = card.free
-            self._excess += card.excess
-            self._crowd += card.crowd
-            if card.healthy:
+        for device in self._devices.values():
+            left = device.free
+            self._excess += device.excess
+            self._crowd += device.crowd
+            if device.healthy:
                 self._free += left
-                if card.open:
+                if device.open:
                     widest = max(widest, left)
-                    empties += card.empty
+                    empties += device.empty
         self._share_room = self._whole_room = -1
         if self.inventory is not None and not self.inventory.serving:
             return

@@ -47,7 +47,7 @@ class NodeInfos:
 
     @property
     def largest_shares(self) -> Mapping[NodeName, int]:
-        """By node, the largest one-card share of memory that fits now; -1 where none is offered."""
+        """By node, the largest one-GPU share of memory that fits now; -1 where none is offered."""
         self._publish()
         return self._largest_shares
 

@@ -20,21 +20,21 @@ def utilization(total: int, used: int, core: float) -> float:
     return min(max(used / total if total else 0.0, core), 1.0)
 
 
-def rating(in_use: float, cards: int, *, spread: bool) -> float:
+def rating(in_use: float, gpus: int, *, spread: bool) -> float:
     """How good a node is, 0 to 1, by the parts in use of all its GPUs together.
 
     Rounded, so that nodes with the same parts in use are equal in whatever order these were added.
 
     Args:
         in_use: sum of the parts.
-        cards: number of GPUs; at least one.
+        gpus: number of GPUs; at least one.
         spread: the emptier the better; otherwise the fuller.
     """
-    return ratings_of((in_use,), cards, spread=spread)[0]
+    return ratings_of((in_use,), gpus, spread=spread)[0]
 
 
-def ratings_of(in_uses: Iterable[float], cards: int, *, spread: bool) -> list[float]:
+def ratings_of(in_uses: Iterable[float], gpus: int, *, spread: bool) -> list[float]:
     """:func:`rating` of several sums."""
     if spread:
-        return [round(1.0 - in_use / cards, _DIGITS) for in_use in in_uses]
-    return [round(in_use / cards, _DIGITS) for in_use in in_uses]
+        return [round(1.0 - in_use / gpus, _DIGITS) for in_use in in_uses]
+    return [round(in_use / gpus, _DIGITS) for in_use in in_uses]

@@ -19,7 +19,7 @@ from gpucore.claims.share_template import (
     request_name,
     template_name,
 )
-from gpucore.model import CORE_PER_CARD, ContainerRequest, IsolationMode, PodRequest
+from gpucore.model import CORE_PER_GPU, ContainerRequest, IsolationMode, PodRequest
 from gpucore.units import MemoryUnit
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import CLAIM_TEMPLATE, Names
@@ -116,7 +116,7 @@ def _refuse_twice(body: Mapping[str, Any]) -> None:
 
 def _request(ask: ContainerRequest, request: PodRequest, unit: MemoryUnit) -> ShareRequest:
     core = ask.core // request.gpu_count
-    if core > CORE_PER_CARD:
+    if core > CORE_PER_GPU:
         raise ValueError("a container requests more than 100 percent of one GPU")
     if request.whole_device:
         return ShareRequest(compute=core)

@@ -8,7 +8,7 @@ from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.selectors import select
 from gpucore.explain.sentences import unit_of
-from gpucore.model import CORE_PER_CARD, Code, DeviceFitError
+from gpucore.model import CORE_PER_GPU, Code, DeviceFitError
 from gpucore.units import GpuIndex, MemoryUnit
 from gpucore.wire.claim.claim_specs import DeviceChoice, DeviceClass
 from gpucore.wire.claim.devices import UNHEALTHY, SliceDevice
@@ -65,14 +65,14 @@ def wanted(choice: DeviceChoice, classes: Mapping[str, DeviceClass], driver: str
 
 def devices_of(node_info: NodeInfo, devices: Mapping[GpuIndex, SliceDevice]) -> list[Device]:
     """The devices of a node in the order of its slice."""
-    unit, cards = unit_of(node_info), node_info.devices
-    return [_device(cards[i], each, unit) for i, each in devices.items() if i in cards]
+    unit, gpus = unit_of(node_info), node_info.devices
+    return [_device(gpus[i], each, unit) for i, each in devices.items() if i in gpus]
 
 
-def _device(card: DeviceInfo, device: SliceDevice, unit: MemoryUnit) -> Device:
-    used = card.used * unit.mib
-    free = 0 if card.taken else max(device.memory_mib - used, 0)
-    return Device(card.index, device, free, card.core_free, len(card.holders))
+def _device(gpu: DeviceInfo, device: SliceDevice, unit: MemoryUnit) -> Device:
+    used = gpu.used * unit.mib
+    free = 0 if gpu.taken else max(device.memory_mib - used, 0)
+    return Device(gpu.index, device, free, gpu.core_free, len(gpu.holders))
 
 
 def by_index(devices: tuple[SliceDevice, ...]) -> dict[GpuIndex, SliceDevice]:
@@ -90,7 +90,7 @@ def memory_of(choice: DeviceChoice, device: SliceDevice) -> int:
 
 def core_of(choice: DeviceChoice, device: SliceDevice) -> int:
     """Percent of compute that the choice consumes."""
-    return choice.core if device.shared else CORE_PER_CARD
+    return choice.core if device.shared else CORE_PER_GPU
 
 
 def misfit(device: Device, want: Wanted, unit: MemoryUnit) -> DeviceFitError | None:
@@ -117,8 +117,8 @@ def _short(device: Device, choice: DeviceChoice, unit: MemoryUnit) -> DeviceFitE
     figures = (unit.units_in(device.free_mib), unit.units_in(found.memory_mib), asked)
     if memory > found.memory_mib or (choice.memory_mib or 0) > found.memory_mib:
         return DeviceFitError(index, Code.TOO_LARGE, *figures)
-    if core > CORE_PER_CARD:
-        return DeviceFitError(index, Code.COMPUTE_TOO_LARGE, 0, CORE_PER_CARD, core)
+    if core > CORE_PER_GPU:
+        return DeviceFitError(index, Code.COMPUTE_TOO_LARGE, 0, CORE_PER_GPU, core)
     if not found.shared and not device.untouched:
         return DeviceFitError(index, Code.TAKEN_WHOLE)
     if memory > device.free_mib:
@@ -129,7 +129,7 @@ def _short(device: Device, choice: DeviceChoice, unit: MemoryUnit) -> DeviceFitE
 def _short_of_compute(device: Device, core: int) -> DeviceFitError | None:
     found, index = device.device, device.index
     if core > device.core_free:
-        return DeviceFitError(index, Code.INSUFFICIENT_CORE, device.core_free, CORE_PER_CARD, core)
+        return DeviceFitError(index, Code.INSUFFICIENT_CORE, device.core_free, CORE_PER_GPU, core)
     if found.max_shares and device.users >= found.max_shares:
         return DeviceFitError(index, Code.MAX_PODS, 0, found.max_shares, 1)
     return None

@@ -113,16 +113,16 @@ def _held_words(held: Allocation, infos: Mapping[NodeName, NodeInfo]) -> str:
 
 def _neighbours(held: Allocation, infos: Mapping[NodeName, NodeInfo]) -> Iterator[str]:
     info = infos[held.placement.node]
-    for index, card in sorted(info.devices.items()):
-        if held.uid not in card.holders:
+    for index, device in sorted(info.devices.items()):
+        if held.uid not in device.holders:
             continue
         others = sorted(
             f"{user_of(info.allocations[uid])} ({hold.mem})"
-            for uid, hold in card.holders.items()
+            for uid, hold in device.holders.items()
             if uid != held.uid
         )
         beside = f"beside {', '.join(others)}" if others else "alone"
-        yield f"GPU {index}: {beside}; {card.free} of {card.total} {unit_of(info)} free"
+        yield f"GPU {index}: {beside}; {device.free} of {device.total} {unit_of(info)} free"
 
 
 def user_of(held: Allocation) -> str:
@@ -198,7 +198,7 @@ def _steps(
     facts: ClaimFacts, nodes: Mapping[NodeName, ClaimNode], refused: Mapping[NodeName, FitError]
 ) -> Iterator[str]:
     """The smallest step first: request less, then GPUs that are unhealthy, then pods that end."""
-    near = [nodes[name] for name, why in refused.items() if why.cards]
+    near = [nodes[name] for name, why in refused.items() if why.gpus]
     if not near:
         if not any(node.devices for node in nodes.values()):
             yield "no node offers GPUs as claims: label a node gpushare/api=claims"
@@ -267,11 +267,11 @@ def _ended(rules: ClaimRules, nodes: Sequence[ClaimNode]) -> Iterator[str]:
 
 def _enough(node: ClaimNode, need: Need, device: Device) -> tuple[str, ...]:
     """Users whose end makes room, the largest shares first; empty where nothing helps."""
-    card, unit = node.node_info.devices[device.index], unit_of(node.node_info)
-    held = sorted(card.holders.items(), key=lambda pair: (-pair[1].mem, pair[0]))
+    gpu, unit = node.node_info.devices[device.index], unit_of(node.node_info)
+    held = sorted(gpu.holders.items(), key=lambda pair: (-pair[1].mem, pair[0]))
     ended: list[str] = []
     for uid, hold in held:
-        whole = card.total if hold.whole else hold.mem
+        whole = gpu.total if hold.whole else hold.mem
         device = msgspec.structs.replace(
             device,
             free_mib=device.free_mib + whole * unit.mib,

@@ -141,8 +141,8 @@ def _other_ways(devices: Sequence[Device], need: Need, node: ClaimNode) -> bool:
     return any(misfit(d, way, unit) is None for way in need.ways[1:] for d in devices)
 
 
-def _of_need(node: ClaimNode, need: Need, cards: list[DeviceFitError]) -> FitError:
-    codes = {card.code for card in cards}
+def _of_need(node: ClaimNode, need: Need, gpus: list[DeviceFitError]) -> FitError:
+    codes = {gpu.code for gpu in gpus}
     code = next(each for each in _NEAREST if each in codes)
     choice = need.ways[0].choice
     unit, first = unit_of(node.node_info), next(iter(node.devices.values()))
@@ -150,7 +150,7 @@ def _of_need(node: ClaimNode, need: Need, cards: list[DeviceFitError]) -> FitErr
     return FitError(
         node=node.node_info.name,
         code=code,
-        cards=tuple(sorted(cards, key=lambda card: card.index)),
+        gpus=tuple(sorted(gpus, key=lambda gpu: gpu.index)),
         unit=node.node_info.unit,
         asked=unit.units_for(mib),
         total=1,
@@ -177,7 +177,7 @@ def _together(node: ClaimNode, needs: Sequence[Need], devices: list[Device]) -> 
     return FitError(
         name,
         Code.INSUFFICIENT_GPUS,
-        cards=tuple(m for d in devices if (m := misfit(d, way, unit)) is not None),
+        gpus=tuple(m for d in devices if (m := misfit(d, way, unit)) is not None),
         unit=node.node_info.unit,
         asked=len(needs),
         free=free,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from gpucore.model import CORE_PER_CARD
+from gpucore.model import CORE_PER_GPU
 from gpucore.wire.claim.claim_specs import ClaimSpec, decode_template
 from gpucore.wire.claim.devices import COMPUTE, MEMORY
 from gpucore.wire.claim.prepared import RESULTS_LIMIT
@@ -29,7 +29,7 @@ _UUID: Final = f"{CLAIM_DRIVER}/uuid"
 _ISOLATION: Final = 'device.attributes["{}"].isolation == "{}"'
 
 _Mib = Annotated[int, msgspec.Meta(ge=0, le=MAX_MIB)]
-_Percent = Annotated[int, msgspec.Meta(ge=0, le=CORE_PER_CARD)]
+_Percent = Annotated[int, msgspec.Meta(ge=0, le=CORE_PER_GPU)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=RESULTS_LIMIT)]
 _Mode = Annotated[str, msgspec.Meta(pattern=r"^(|mps|driver)\Z")]
 

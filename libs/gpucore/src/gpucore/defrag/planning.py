@@ -250,7 +250,7 @@ def _of_one_gpu(
     node_info: NodeInfo, mine: Collection[PodUid], _: DefragPod, most: int
 ) -> Iterator[tuple[PodUid, ...]]:
     """Sets of pods on one GPU, small ones of all GPUs before larger ones."""
-    crowds = [sorted(set(card.holders) & set(mine)) for card in node_info.devices.values()]
+    crowds = [sorted(set(device.holders) & set(mine)) for device in node_info.devices.values()]
     for size in range(1, most + 1):
         for crowd in crowds:
             yield from combinations(crowd, size)
@@ -260,10 +260,12 @@ def _of_gpus(
     node_info: NodeInfo, mine: Collection[PodUid], pod: DefragPod, most: int
 ) -> Iterator[tuple[PodUid, ...]]:
     """All pods of as many GPUs as the pod requests, those with the fewest pods first."""
-    cards = [card for card in node_info.devices.values() if card.gpu is not None and card.healthy]
-    cards = [card for card in cards if set(card.holders) <= set(mine)]
-    cards.sort(key=lambda card: (len(card.holders), card.used, card.index))
-    for chosen in combinations(cards, pod.pod_request.gpus):
-        uids = tuple(dict.fromkeys(uid for card in chosen for uid in card.holders))
+    gpus = [
+        device for device in node_info.devices.values() if device.gpu is not None and device.healthy
+    ]
+    gpus = [device for device in gpus if set(device.holders) <= set(mine)]
+    gpus.sort(key=lambda device: (len(device.holders), device.used, device.index))
+    for chosen in combinations(gpus, pod.pod_request.gpus):
+        uids = tuple(dict.fromkeys(uid for device in chosen for uid in device.holders))
         if 0 < len(uids) <= most:
             yield uids

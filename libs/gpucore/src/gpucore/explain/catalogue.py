@@ -78,7 +78,7 @@ _ENTRIES: Final = (
         "Wait for that pod to end.",
     ),
     Entry(
-        Code.SHARED_CARD,
+        Code.SHARED_GPU,
         "The GPU has shares, so it cannot be allocated exclusively.",
         "Wait for those pods to end, or request a share.",
     ),

@@ -208,7 +208,7 @@ def _refusal_doc(refusal: FitError) -> RefusalDoc:
         text=sentence(refusal),
         unresolvable=refusal.unresolvable,
         cards=[
-            GpuRefusalDoc(card.index, card.code.value, card.free, card.total, card.asked)
-            for card in refusal.cards
+            GpuRefusalDoc(gpu.index, gpu.code.value, gpu.free, gpu.total, gpu.asked)
+            for gpu in refusal.gpus
         ],
     )

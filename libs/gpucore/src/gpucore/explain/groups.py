@@ -97,7 +97,7 @@ def _asked(refusal: FitError) -> int:
     """The requested amount in the measure of the code: of compute, percent of a GPU."""
     if refusal.code not in _OF_COMPUTE:
         return refusal.asked
-    return max((card.asked for card in refusal.cards if card.code is refusal.code), default=0)
+    return max((gpu.asked for gpu in refusal.gpus if gpu.code is refusal.code), default=0)
 
 
 def _sentence_of(code: Code) -> str:
@@ -110,10 +110,10 @@ def _largest(refusal: FitError) -> int:
         return 0
     if refusal.code in {Code.INSUFFICIENT_GPUS, Code.PENDING_UNITS}:
         return refusal.free
-    cards = [card for card in refusal.cards if card.code is refusal.code]
+    gpus = [gpu for gpu in refusal.gpus if gpu.code is refusal.code]
     if refusal.code in {Code.TOO_LARGE, Code.COMPUTE_TOO_LARGE}:
-        return max((card.total for card in cards), default=0)
-    return max((card.free for card in cards), default=0)
+        return max((gpu.total for gpu in gpus), default=0)
+    return max((gpu.free for gpu in gpus), default=0)
 
 
 def _measure(code: Code, node_info: NodeInfo) -> str:

@@ -44,7 +44,7 @@ def why(
         return _whole(allocation.placement.group, again.group, pod_request, without, grouping)
     name = resolve(without, pod_request, policy).name
     rule = _RULES[name]
-    if _cards(again) == _cards(allocation.placement):
+    if _gpus(again) == _gpus(allocation.placement):
         return f"{name} would choose the same again: {rule}"
     other = placement_sentence(again, unit_of(node_info))
     return f"{name} would choose {other} now ({rule}); the usage of the GPUs has changed since then"
@@ -59,7 +59,7 @@ def _whole(
 ) -> str:
     matrix = without.shape.matrix
     name = pod_request.topology or f"{grouping.policy} (the default)"
-    free = sum(card.open and card.empty for card in without.devices.values())
+    free = sum(device.open and device.empty for device in without.devices.values())
     choice = f"of the {free} GPUs that are free without this pod"
     if set(mine) == set(again):
         score = f"; they score {matrix.sum_of(mine)}" if matrix.links and mine[1:] else ""
@@ -70,5 +70,5 @@ def _whole(
     return f"{name} would choose {gpus_named(again)} now, {choice}: {scores}"
 
 
-def _cards(placement: Placement) -> frozenset[int]:
+def _gpus(placement: Placement) -> frozenset[int]:
     return frozenset((*placement.mem, *placement.core))

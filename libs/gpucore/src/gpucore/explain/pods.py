@@ -101,16 +101,16 @@ def _why(
 
 def _neighbours(allocation: Allocation, node_info: NodeInfo) -> Iterator[str]:
     unit = unit_of(node_info)
-    for index, card in sorted(node_info.devices.items()):
-        if allocation.uid not in card.holders:
+    for index, device in sorted(node_info.devices.items()):
+        if allocation.uid not in device.holders:
             continue
         others = sorted(
             f"{node_info.allocations[uid].namespace}/{node_info.allocations[uid].name} ({hold.mem})"
-            for uid, hold in card.holders.items()
+            for uid, hold in device.holders.items()
             if uid != allocation.uid
         )
         beside = f"beside {', '.join(others)}" if others else "alone"
-        yield f"GPU {index}: {beside}; {card.free} of {card.total} {unit} free"
+        yield f"GPU {index}: {beside}; {device.free} of {device.total} {unit} free"
 
 
 def _waiting(

@@ -9,7 +9,7 @@ from typing import Final
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.explain.catalogue import CATALOGUE, Entry, catalogue_page
 from gpucore.kubescheduler.constraints import CPU
-from gpucore.model import Cards, Code, DeviceFitError, FitError, Placement, PodRequest
+from gpucore.model import Code, DeviceFitError, FitError, GpuAmounts, Placement, PodRequest
 from gpucore.units import GIB, MIB, MemoryUnit
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
     "unit_of",
 ]
 
-GIB_CARDS_END: Final = 100
+GIB_GPUS_END: Final = 100
 """The original's guess: a GPU of more units is counted in MiB. Wrong for 101 GiB and more."""
 
 _MIB: Final = 1 << 20
@@ -37,7 +37,7 @@ _SHARE_CODES: Final = frozenset(
         Code.INSUFFICIENT_MEMORY,
         Code.INSUFFICIENT_CORE,
         Code.MAX_PODS,
-        Code.SHARED_CARD,
+        Code.SHARED_GPU,
         Code.TAKEN_WHOLE,
         Code.UNHEALTHY,
         Code.TOO_LARGE,
@@ -91,7 +91,7 @@ def _words(refusal: FitError) -> str:
         )
     if refusal.code is Code.INSUFFICIENT_GPUS:
         return f"requested {refusal.asked}, {refusal.free} of {refusal.total} GPUs are free" + _and(
-            _cards(refusal)
+            _gpus(refusal)
         )
     if refusal.code is Code.UNEVEN_SPLIT:
         return f"{refusal.asked}{unit} over {refusal.total} GPUs"
@@ -121,24 +121,24 @@ def _share_words(refusal: FitError, unit: str) -> str:
     words = f"{wanted} can take {refusal.asked}{unit}"
     if refusal.code is Code.INSUFFICIENT_MEMORY:
         words = f"{wanted} has {refusal.asked}{unit} free"
-    return words + _and(_cards(refusal)) + amount_hint(refusal)
+    return words + _and(_gpus(refusal)) + amount_hint(refusal)
 
 
-def _and(cards: str) -> str:
-    return f": {cards}" if cards else ""
+def _and(gpus: str) -> str:
+    return f": {gpus}" if gpus else ""
 
 
-def _cards(refusal: FitError) -> str:
-    return ", ".join(map(_card, refusal.cards))
+def _gpus(refusal: FitError) -> str:
+    return ", ".join(map(_gpu, refusal.gpus))
 
 
-_CARD_WORDS: Final = {
+_GPU_WORDS: Final = {
     Code.INSUFFICIENT_MEMORY: "has {free} of {total} free",
     Code.INSUFFICIENT_CORE: "has {free} of {total} percent of compute free, requested {asked}",
     Code.TOO_LARGE: "has {total} in total",
     Code.COMPUTE_TOO_LARGE: "has {total} percent of compute in total, requested {asked}",
     Code.MAX_PODS: "has its maximum of {total} pods",
-    Code.SHARED_CARD: "is shared",
+    Code.SHARED_GPU: "is shared",
     Code.TAKEN_WHOLE: "is used exclusively",
     Code.UNHEALTHY: "is unhealthy",
     Code.SELECTOR: "does not match",
@@ -146,14 +146,14 @@ _CARD_WORDS: Final = {
 }
 
 
-def _card(card: DeviceFitError) -> str:
-    words = _CARD_WORDS[card.code].format(free=card.free, total=card.total, asked=card.asked)
-    return f"GPU {card.index} {words}"
+def _gpu(gpu: DeviceFitError) -> str:
+    words = _GPU_WORDS[gpu.code].format(free=gpu.free, total=gpu.total, asked=gpu.asked)
+    return f"GPU {gpu.index} {words}"
 
 
 def amount_hint(refusal: FitError) -> str:
     """The probably intended amount for one in MiB or bytes (``8Gi``); a hint, never applied."""
-    largest = max((card.total for card in refusal.cards), default=0)
+    largest = max((gpu.total for gpu in refusal.gpus), default=0)
     if refusal.code is not Code.TOO_LARGE or refusal.unit is None:
         return ""
     size = refusal.unit.mib
@@ -185,20 +185,20 @@ def placement_sentence(placement: Placement, unit: MemoryUnit | None) -> str:
     )
 
 
-def _amounts(cards: Cards, unit: str) -> str:
-    return ", ".join(f"{amount}{unit} on GPU {index}" for index, amount in sorted(cards.items()))
+def _amounts(gpus: GpuAmounts, unit: str) -> str:
+    return ", ".join(f"{amount}{unit} on GPU {index}" for index, amount in sorted(gpus.items()))
 
 
-def gpus_named(cards: Collection[int]) -> str:
+def gpus_named(gpus: Collection[int]) -> str:
     """``GPU 3`` or ``GPUs 3, 0``, in the order given."""
-    noun = "GPU" if len(cards) == 1 else "GPUs"
-    return f"{noun} {', '.join(map(str, cards))}"
+    noun = "GPU" if len(gpus) == 1 else "GPUs"
+    return f"{noun} {', '.join(map(str, gpus))}"
 
 
 def unit_of(node_info: NodeInfo) -> MemoryUnit:
     """The unit of the node: as its plugin publishes it, else as the original guesses it."""
-    largest = max((card.total for card in node_info.devices.values()), default=0)
-    return node_info.unit or (MIB if largest > GIB_CARDS_END else GIB)
+    largest = max((gpu.total for gpu in node_info.devices.values()), default=0)
+    return node_info.unit or (MIB if largest > GIB_GPUS_END else GIB)
 
 
 def request_words(pod_request: PodRequest) -> str:

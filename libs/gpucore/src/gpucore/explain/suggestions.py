@@ -174,7 +174,7 @@ def _for_share(
         unit = unit_of(node_infos[step.node])
         pods = " and ".join(_pods(step, node_infos[step.node]))
         freed = f" ({step.units} {unit})" if step.units else ""  # none of an exclusive GPU
-        found.append(f"it fits GPU {step.card} of {step.node} once {pods} ends{freed}")
+        found.append(f"it fits GPU {step.gpu} of {step.node} once {pods} ends{freed}")
     return [*found, *_smaller_share(pod, cluster, rooms)]
 
 
@@ -274,7 +274,7 @@ def _fewer(
 
 def _capacity(node_info: NodeInfo) -> int:
     """GPUs that could all be free one day."""
-    return sum(card.healthy and card.gpu is not None for card in node_info.devices.values())
+    return sum(device.healthy and device.gpu is not None for device in node_info.devices.values())
 
 
 def _pods(step: Step, node_info: NodeInfo) -> list[str]:
@@ -292,7 +292,7 @@ def _remedies(refusals: Refusals) -> Iterator[str]:
 
 def _best(node_info: NodeInfo, count: int, pod_request: PodRequest, grouping: Grouping) -> str:
     """The best group that is free, and its score where links are known."""
-    free = [index for index, card in node_info.devices.items() if card.open and card.empty]
+    free = [index for index, device in node_info.devices.items() if device.open and device.empty]
     group = grouping.whole(node_info, free, count, pod_request)
     score = node_info.shape.matrix.sum_of(group)
     return f"{gpus_named(group)} (score {score})" if score else gpus_named(group)

@@ -133,8 +133,8 @@ def taken(
     node_info = _without(ledger, [kept])[kept.placement.node]
 
     def choose(_: NodeInfo, free: Sequence[GpuIndex], count: int) -> tuple[GpuIndex, ...]:
-        cards = tuple(card for card in _cards(kept.placement) if card in free)
-        return cards if len(cards) == count else tuple(free[:count])
+        gpus = tuple(gpu for gpu in _gpus(kept.placement) if gpu in free)
+        return gpus if len(gpus) == count else tuple(free[:count])
 
     return place(node_info, pod_request, rules.policy, choose_group=choose)
 
@@ -184,19 +184,21 @@ def _without(ledger: Ledger, seats: Iterable[Allocation]) -> dict[NodeName, Node
 def _stands(node_info: NodeInfo, kept: Allocation, pod_request: PodRequest) -> bool:
     """The place still is what a pod with ``demand`` needs and could be given."""
     placement, (mem, _) = kept.placement, per_device(pod_request)
-    cards = [node_info.devices.get(index) for index in _cards(placement)]
-    alike = len(placement.group) == pod_request.gpus and len(cards) == (
+    gpus = [node_info.devices.get(index) for index in _gpus(placement)]
+    alike = len(placement.group) == pod_request.gpus and len(gpus) == (
         pod_request.gpus or pod_request.gpu_count
     )
     return (
         alike
         and all(units == mem for units in placement.mem.values())
-        and all(card and card.open and (card.empty or not pod_request.gpus) for card in cards)
+        and all(
+            device and device.open and (device.empty or not pod_request.gpus) for device in gpus
+        )
         and fit(node_info, pod_request) is None
     )
 
 
-def _cards(placement: Placement) -> tuple[GpuIndex, ...]:
+def _gpus(placement: Placement) -> tuple[GpuIndex, ...]:
     return placement.group or tuple(placement.mem or placement.core)
 
 

@@ -43,7 +43,9 @@ def _short(shortage: Shortage, ledger: Ledger, rules: Rules) -> Iterator[str]:
         if not gpus:
             yield f"{name} has capacity for {_members(room)}"
             continue
-        free = [index for index, card in node_info.devices.items() if card.open and card.empty]
+        free = [
+            index for index, device in node_info.devices.items() if device.open and device.empty
+        ]
         best = rules.grouping.whole(node_info, free, gpus, shortage.pod_request)
         score = node_info.shape.matrix.sum_of(best)
         words = f", the best {gpus} of them {gpus_named(best)} (score {score})" if score else ""

@@ -47,7 +47,7 @@ class NodeOffer:
             self.room = min(node_info.free_gpus // pod_request.gpus, most)
         elif _countable(node_info, pod_request):
             self.room = min(
-                sum(_shares(card, pod_request) for card in node_info.devices.values()), most
+                sum(_shares(gpu, pod_request) for gpu in node_info.devices.values()), most
             )
         else:
             self.room = len(self.load(most))
@@ -69,7 +69,7 @@ class NodeOffer:
         union = self._union(count) if self._pod_request.gpus else ()
 
         def cut(_: NodeInfo, free: Sequence[GpuIndex], many: int) -> tuple[GpuIndex, ...]:
-            mine = [card for card in free if card in union]
+            mine = [gpu for gpu in free if gpu in union]
             return rules.grouping.whole(books, mine, many, self._pod_request)
 
         found: list[Placement] = []
@@ -95,7 +95,11 @@ class NodeOffer:
 
     def _union(self, count: int) -> tuple[GpuIndex, ...]:
         """Exclusive GPUs for ``count`` pods."""
-        free = [index for index, card in self.node_info.devices.items() if card.open and card.empty]
+        free = [
+            index
+            for index, device in self.node_info.devices.items()
+            if device.open and device.empty
+        ]
         pod_request = self._pod_request
         return self._rules.grouping.whole(
             self.node_info, free, count * pod_request.gpus, pod_request
@@ -108,13 +112,13 @@ def _countable(node_info: NodeInfo, pod_request: PodRequest) -> bool:
     return not (alone or node_info.reserved_units() or node_info.pending_core)
 
 
-def _shares(card: DeviceInfo, pod_request: PodRequest) -> int:
+def _shares(device: DeviceInfo, pod_request: PodRequest) -> int:
     """How many of the shares fit one GPU."""
-    if device_fit_error(card, pod_request) is not None:
+    if device_fit_error(device, pod_request) is not None:
         return 0
-    rooms = [card.free // pod_request.mem] if pod_request.mem else []
-    rooms += [card.core_free // pod_request.core] if pod_request.core else []
-    rooms += [card.max_pods - len(card.holders)] if card.max_pods else []
+    rooms = [device.free // pod_request.mem] if pod_request.mem else []
+    rooms += [device.core_free // pod_request.core] if pod_request.core else []
+    rooms += [device.max_pods - len(device.holders)] if device.max_pods else []
     return min(rooms)
 
 

@@ -6,7 +6,6 @@ steps. A reply with only the best nodes leaves it nothing to decide otherwise.
 
 from collections.abc import Sequence
 from heapq import nlargest, nsmallest
-from itertools import compress
 from typing import Any
 
 from gpucore.accounting.node_info import NodeInfo
@@ -38,8 +37,9 @@ def best_nodes(names: Sequence[NodeName], ratings: Sequence[Any], limit: int) ->
     if len(names) <= limit:
         return names
     last = nlargest(limit, ratings)[-1] if limit > 1 else max(ratings)
-    equal = compress(names, map(last.__eq__, ratings))
+    rated = list(zip(names, ratings, strict=True))
+    equal = [name for name, rating in rated if rating == last]
     if limit == 1:
         return [min(equal)]
-    better = list(compress(names, map(last.__lt__, ratings)))
+    better = [name for name, rating in rated if rating > last]
     return [*better, *nsmallest(limit - len(better), equal)]

@@ -3,14 +3,14 @@
 from typing import Final
 
 from gpucore.accounting.device_info import DeviceInfo
-from gpucore.model import CORE_PER_CARD, Code, DeviceFitError, IsolationMode, PodRequest
+from gpucore.model import CORE_PER_GPU, Code, DeviceFitError, IsolationMode, PodRequest
 
 CURABLE: Final = frozenset(
     {
         Code.INSUFFICIENT_MEMORY,
         Code.INSUFFICIENT_CORE,
         Code.MAX_PODS,
-        Code.SHARED_CARD,
+        Code.SHARED_GPU,
         Code.TAKEN_WHOLE,
     }
 )
@@ -24,58 +24,60 @@ def per_device(pod_request: PodRequest) -> tuple[int, int]:
     )
 
 
-def device_fit_error(card: DeviceInfo, pod_request: PodRequest) -> DeviceFitError | None:
+def device_fit_error(device: DeviceInfo, pod_request: PodRequest) -> DeviceFitError | None:
     """Why one GPU cannot take its part of a share; ``None`` when it can."""
     mem, core = per_device(pod_request)
     code = (
-        _unable(card, pod_request, mem, core)
-        or _occupied(card, pod_request)
-        or _short(card, mem, core)
+        _unable(device, pod_request, mem, core)
+        or _occupied(device, pod_request)
+        or _short(device, mem, core)
     )
     if code is None:
         return None
     if code is Code.MAX_PODS:
-        return DeviceFitError(card.index, code, 0, card.max_pods, 1)
+        return DeviceFitError(device.index, code, 0, device.max_pods, 1)
     if code in {Code.COMPUTE_TOO_LARGE, Code.INSUFFICIENT_CORE}:
-        return DeviceFitError(card.index, code, card.core_free, CORE_PER_CARD, core)
-    return DeviceFitError(card.index, code, card.free, card.total, mem)
+        return DeviceFitError(device.index, code, device.core_free, CORE_PER_GPU, core)
+    return DeviceFitError(device.index, code, device.free, device.total, mem)
 
 
-def _unable(card: DeviceInfo, pod_request: PodRequest, mem: int, core: int) -> Code | None:
+def _unable(device: DeviceInfo, pod_request: PodRequest, mem: int, core: int) -> Code | None:
     """Reasons that hold even without allocations on the GPU."""
-    if not card.healthy:
+    if not device.healthy:
         return Code.UNHEALTHY
-    isolation = card.gpu.isolation if card.gpu else IsolationMode.NONE
+    isolation = device.gpu.isolation if device.gpu else IsolationMode.NONE
     if not isolation.gives(pod_request.isolation) or (
         pod_request.gpu_count > 1 and isolation.uses_mps
     ):
         return Code.ISOLATION_MODE_MISSING  # a daemon serves one GPU, and a process has one daemon
-    if core > CORE_PER_CARD:
+    if core > CORE_PER_GPU:
         return Code.COMPUTE_TOO_LARGE
-    return Code.TOO_LARGE if mem > card.total else None
+    return Code.TOO_LARGE if mem > device.total else None
 
 
-def _occupied(card: DeviceInfo, pod_request: PodRequest) -> Code | None:
+def _occupied(device: DeviceInfo, pod_request: PodRequest) -> Code | None:
     """What holds however small the share is."""
-    if card.taken:
+    if device.taken:
         return Code.TAKEN_WHOLE
-    if pod_request.whole_device and not card.empty:
-        return Code.SHARED_CARD
-    return Code.MAX_PODS if card.crowded else None
+    if pod_request.whole_device and not device.empty:
+        return Code.SHARED_GPU
+    return Code.MAX_PODS if device.crowded else None
 
 
-def _short(card: DeviceInfo, mem: int, core: int) -> Code | None:
-    if mem > card.free:
+def _short(device: DeviceInfo, mem: int, core: int) -> Code | None:
+    if mem > device.free:
         return Code.INSUFFICIENT_MEMORY
-    return Code.INSUFFICIENT_CORE if core > card.core_free else None
+    return Code.INSUFFICIENT_CORE if core > device.core_free else None
 
 
-def exclusive_fit_error(card: DeviceInfo) -> DeviceFitError | None:
+def exclusive_fit_error(device: DeviceInfo) -> DeviceFitError | None:
     """Why a GPU cannot be given away whole; ``None`` when it can."""
-    if not card.healthy:
-        return DeviceFitError(card.index, Code.UNHEALTHY)
-    if card.taken:
-        return DeviceFitError(card.index, Code.TAKEN_WHOLE)
-    if not card.empty:
-        return DeviceFitError(card.index, Code.SHARED_CARD, card.free, card.total, card.total)
+    if not device.healthy:
+        return DeviceFitError(device.index, Code.UNHEALTHY)
+    if device.taken:
+        return DeviceFitError(device.index, Code.TAKEN_WHOLE)
+    if not device.empty:
+        return DeviceFitError(
+            device.index, Code.SHARED_GPU, device.free, device.total, device.total
+        )
     return None

@@ -19,7 +19,7 @@ _PARTS = 4
 
 def usual_share(node_info: NodeInfo) -> int:
     """The median of the shares on the node in units; a quarter of a GPU while there are none."""
-    held = [hold.mem for card in node_info.devices.values() for hold in card.holders.values()]
+    held = [hold.mem for device in node_info.devices.values() for hold in device.holders.values()]
     shares = [mem for mem in held if mem]
     return median_low(shares) if shares else max(node_info.shape.largest_gpu // _PARTS, 1)
 
@@ -36,18 +36,18 @@ def device_order(
     """
     size = usual or usual_share(node_info)
     chosen = resolve(node_info, _share(size), policy)
-    cards = [card for card in node_info.devices.values() if card.gpu is not None]
-    ranked = sorted(cards, key=lambda card: _rank(node_info, card, chosen, size))
-    return tuple(card.index for card in ranked)
+    gpus = [device for device in node_info.devices.values() if device.gpu is not None]
+    ranked = sorted(gpus, key=lambda device: _rank(node_info, device, chosen, size))
+    return tuple(device.index for device in ranked)
 
 
 def _rank(
-    node_info: NodeInfo, card: DeviceInfo, policy: Policy, size: int
+    node_info: NodeInfo, device: DeviceInfo, policy: Policy, size: int
 ) -> tuple[bool, tuple[float, ...]]:
     """The policy's key for the usual share, or for all that is left where that is less."""
-    if not card.open or not card.free:
+    if not device.open or not device.free:
         return True, ()
-    return False, policy.key(node_info, card, _share(min(size, card.free)))
+    return False, policy.key(node_info, device, _share(min(size, device.free)))
 
 
 def _share(units: int) -> PodRequest:

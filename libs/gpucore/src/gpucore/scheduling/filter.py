@@ -17,7 +17,7 @@ _TELLING: Final = (
     Code.INSUFFICIENT_MEMORY,
     Code.INSUFFICIENT_CORE,
     Code.MAX_PODS,
-    Code.SHARED_CARD,
+    Code.SHARED_GPU,
     Code.TAKEN_WHOLE,
     Code.UNHEALTHY,
     Code.ISOLATION_MODE_MISSING,
@@ -90,7 +90,7 @@ def _core_is_pending(node_info: NodeInfo, pod_request: PodRequest) -> bool:
     """Compute held on no known GPU leaves too little of the node's for this request."""
     if not (pod_request.core and node_info.pending_core):
         return False
-    free = sum(card.core_free for card in node_info.devices.values() if card.healthy)
+    free = sum(device.core_free for device in node_info.devices.values() if device.healthy)
     return pod_request.core > free - node_info.pending_core
 
 
@@ -105,7 +105,7 @@ def _refused(
     return FitError(
         node_info.name,
         code,
-        cards=tuple(refusals),
+        gpus=tuple(refusals),
         unit=node_info.unit,
         asked=pod_request.gpu_count if in_gpus else asked,
         free=fitting,
@@ -118,11 +118,11 @@ def _unfit_gpus(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None
     if node_info.free_gpus >= pod_request.gpus:
         return None
     refusals = [r for c in node_info.devices.values() if (r := exclusive_fit_error(c))]
-    healthy = sum(card.healthy for card in node_info.devices.values())
+    healthy = sum(gpu.healthy for gpu in node_info.devices.values())
     return FitError(
         node_info.name,
         Code.INSUFFICIENT_GPUS,
-        cards=tuple(refusals),
+        gpus=tuple(refusals),
         unit=node_info.unit,
         asked=pod_request.gpus,
         free=node_info.free_gpus,

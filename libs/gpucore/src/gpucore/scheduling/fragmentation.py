@@ -12,7 +12,7 @@ import msgspec
 
 from gpucore.accounting.device_info import MILLI, DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.model import CORE_PER_CARD, Placement
+from gpucore.model import CORE_PER_GPU, Placement
 
 _REMEMBERED: Final = 1 << 16
 
@@ -22,13 +22,13 @@ class Kind(msgspec.Struct, frozen=True):
 
     Attributes:
         weight: how often it comes, in relation to the other kinds.
-        milli: thousandths of a GPU; 1000 where ``cards`` is more than 1.
-        cards: number of GPUs.
+        milli: thousandths of a GPU; 1000 where ``gpus`` is more than 1.
+        gpus: number of GPUs.
     """
 
     weight: float
     milli: int
-    cards: int = 1
+    gpus: int = 1
 
 
 class Workload:
@@ -70,7 +70,7 @@ class Workload:
 def _unusable(free: Sequence[int], kind: Kind) -> int:
     """Thousandths of ``free`` that this kind cannot use: all of it where the kind does not fit."""
     usable = [part for part in free if part >= kind.milli]
-    return sum(free) - sum(usable) if len(usable) >= kind.cards else sum(free)
+    return sum(free) - sum(usable) if len(usable) >= kind.gpus else sum(free)
 
 
 TYPICAL: Final = Workload(
@@ -108,11 +108,11 @@ def growth(
     return left - before.fragmentation(tuple(sorted(now.values())))
 
 
-def _left_milli(card: DeviceInfo, free: int, placement: Placement) -> int:
-    if card.index in placement.group:
+def _left_milli(device: DeviceInfo, free: int, placement: Placement) -> int:
+    if device.index in placement.group:
         return 0
-    if not card.total:
+    if not device.total:
         return free
-    mem, core = placement.mem.get(card.index, 0), placement.core.get(card.index, 0)
-    memory_left = max(card.free - mem, 0) * MILLI // card.total
-    return min(memory_left, max(card.core_free - core, 0) * MILLI // CORE_PER_CARD)
+    mem, core = placement.mem.get(device.index, 0), placement.core.get(device.index, 0)
+    memory_left = max(device.free - mem, 0) * MILLI // device.total
+    return min(memory_left, max(device.core_free - core, 0) * MILLI // CORE_PER_GPU)

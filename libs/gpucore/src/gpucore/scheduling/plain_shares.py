@@ -5,7 +5,6 @@ keeps decisions for thousands of nodes keeps these instead of one for each amoun
 :func:`gpucore.scheduling.policy.score` and :func:`gpucore.scheduling.filter.fit`.
 """
 
-from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -16,7 +15,7 @@ from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.accounting.utilization import ratings_of, utilization
 from gpucore.explain.sentences import sentence
-from gpucore.model import CORE_PER_CARD, Code, ContainerRequest, PodRequest
+from gpucore.model import CORE_PER_GPU, Code, ContainerRequest, PodRequest
 from gpucore.scheduling.filter import fit, is_plain
 from gpucore.scheduling.policy import MAX_SCORE, resolve
 
@@ -96,7 +95,7 @@ def share_refusal(node_info: NodeInfo) -> ShareRefusal | None:
         ``None`` where the reason does not follow from the amount alone.
     """
     least = node_info.max_allocatable_memory + 1
-    most = min((card.total for card in node_info.devices.values()), default=0)
+    most = min((gpu.total for gpu in node_info.devices.values()), default=0)
     if not 0 < least <= most or node_info.reserved_units():
         return None
     refusal = fit(node_info, PodRequest((ContainerRequest(least),), mem=least))
@@ -134,13 +133,15 @@ def _state(node_info: NodeInfo, pod_request: PodRequest, policy: str) -> _NodeSt
     name = resolve(node_info, pod_request, policy).name
     if name not in _BY_FULLNESS or node_info.shape.largest_gpu > MAX_AMOUNT:
         return None
-    gpus = tuple(_gpu_state(card) for card in node_info.devices.values() if card.gpu is not None)
+    gpus = tuple(
+        _gpu_state(device) for device in node_info.devices.values() if device.gpu is not None
+    )
     return _NodeState(gpus, node_info.max_allocatable_memory, name == "spread")
 
 
-def _gpu_state(card: DeviceInfo) -> _GpuState:
-    core = 1.0 if card.taken else card.core_used / CORE_PER_CARD
-    return _GpuState(card.open, card.free, card.total, card.used, core)
+def _gpu_state(device: DeviceInfo) -> _GpuState:
+    core = 1.0 if device.taken else device.core_used / CORE_PER_GPU
+    return _GpuState(device.open, device.free, device.total, device.used, core)
 
 
 @lru_cache(_STATES)
@@ -148,7 +149,7 @@ def _ratings(state: _NodeState) -> Sequence[float]:
     """Each GPU, in the order of the policy, takes amounts that are too large for those before."""
     gpus, most, spread = state
     in_use = sum(gpu.in_use() for gpu in gpus)
-    ratings = array("d", [UNFIT]) * (1 + max((gpu.total for gpu in gpus), default=0))
+    ratings = [UNFIT] * (1 + max((gpu.total for gpu in gpus), default=0))
     first = 1
     for gpu in sorted(
         (gpu for gpu in gpus if gpu.open), key=lambda gpu: -gpu.free if spread else gpu.free
@@ -158,6 +159,6 @@ def _ratings(state: _NodeState) -> Sequence[float]:
         # The parts are those of gpu.in_use(amount), without a call for each of many amounts.
         parts = [(used + amount) / total for amount in range(first, last + 1)]
         in_uses = [others + max(least, part) for part in parts]
-        ratings[first : last + 1] = array("d", ratings_of(in_uses, len(gpus), spread=spread))
+        ratings[first : last + 1] = ratings_of(in_uses, len(gpus), spread=spread)
         first = max(first, gpu.free + 1)
     return ratings

@@ -13,7 +13,7 @@ import msgspec
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.accounting.utilization import rating, utilization
-from gpucore.model import CORE_PER_CARD, Cards, FitError, Placement, PodRequest
+from gpucore.model import CORE_PER_GPU, FitError, GpuAmounts, Placement, PodRequest
 from gpucore.scheduling.device_fit import device_fit_error, per_device
 from gpucore.scheduling.filter import fit
 from gpucore.scheduling.fragmentation import TYPICAL, Workload, growth
@@ -99,8 +99,8 @@ def rate(
     """How good a placement is: 0 to 1 (several GPUs by their links), then what breaks ties."""
     packing, *ties = policy.rate(node_info, pod_request, placement)
     packing = min(max(packing, 0.0), 1.0)
-    cards = placement.group or tuple(placement.mem or placement.core)
-    return grouping.rate(node_info, pod_request, cards, packing), packing, *ties
+    gpus = placement.group or tuple(placement.mem or placement.core)
+    return grouping.rate(node_info, pod_request, gpus, packing), packing, *ties
 
 
 def resolve(node_info: NodeInfo, pod_request: PodRequest, policy: str | Policy) -> Policy:
@@ -113,7 +113,7 @@ def resolve(node_info: NodeInfo, pod_request: PodRequest, policy: str | Policy) 
 def _whole(
     node_info: NodeInfo, pod_request: PodRequest, grouping: Grouping, choose: ChooseGroup | None
 ) -> Placement:
-    free = [i for i, card in node_info.devices.items() if card.open and card.empty]
+    free = [i for i, device in node_info.devices.items() if device.open and device.empty]
     if choose is None:
         group = grouping.whole(node_info, free, pod_request.gpus, pod_request)
     else:
@@ -128,31 +128,33 @@ def _share(
     grouping: Grouping,
     choose: ChooseGroup | None,
 ) -> Placement:
-    cards = [c for c in node_info.devices.values() if device_fit_error(c, pod_request) is None]
+    gpus = [c for c in node_info.devices.values() if device_fit_error(c, pod_request) is None]
     if choose is None:
-        cards.sort(key=lambda card: policy.key(node_info, card, pod_request))
-        chosen = grouping.shared(node_info, [card.index for card in cards], pod_request)
+        gpus.sort(key=lambda gpu: policy.key(node_info, gpu, pod_request))
+        chosen = grouping.shared(node_info, [gpu.index for gpu in gpus], pod_request)
     else:
-        chosen = choose(node_info, [card.index for card in cards], pod_request.gpu_count)
+        chosen = choose(node_info, [gpu.index for gpu in gpus], pod_request.gpu_count)
     mem, core = per_device(pod_request)
     containers = split_evenly([ask.mem for ask in pod_request.containers], chosen)
     return Placement(node_info.name, _on_each(chosen, mem), _on_each(chosen, core), containers)
 
 
-def _on_each(cards: Sequence[GpuIndex], amount: int) -> Cards:
-    return dict.fromkeys(cards, amount) if amount else {}
+def _on_each(gpus: Sequence[GpuIndex], amount: int) -> GpuAmounts:
+    return dict.fromkeys(gpus, amount) if amount else {}
 
 
 def _least_free(
-    node_info: NodeInfo, card: DeviceInfo, pod_request: PodRequest
+    node_info: NodeInfo, device: DeviceInfo, pod_request: PodRequest
 ) -> tuple[float, ...]:
     """Best fit: the smallest remainder; by compute where the request has no memory."""
     del node_info
-    return (card.free if pod_request.mem else card.core_free,)
+    return (device.free if pod_request.mem else device.core_free,)
 
 
-def _most_free(node_info: NodeInfo, card: DeviceInfo, pod_request: PodRequest) -> tuple[float, ...]:
-    return tuple(-part for part in _least_free(node_info, card, pod_request))
+def _most_free(
+    node_info: NodeInfo, device: DeviceInfo, pod_request: PodRequest
+) -> tuple[float, ...]:
+    return tuple(-part for part in _least_free(node_info, device, pod_request))
 
 
 def _fullness(
@@ -175,12 +177,12 @@ def _rated(node_info: NodeInfo, placement: Placement, *, spread: bool) -> float:
     return rating(sum(parts), len(parts), spread=spread)
 
 
-def _used_part(card: DeviceInfo, placement: Placement) -> float:
-    if card.taken or card.index in placement.group:
+def _used_part(device: DeviceInfo, placement: Placement) -> float:
+    if device.taken or device.index in placement.group:
         return 1.0
-    mem = card.used + placement.mem.get(card.index, 0)
-    core = card.core_used + placement.core.get(card.index, 0)
-    return utilization(card.total, mem, core / CORE_PER_CARD)
+    mem = device.used + placement.mem.get(device.index, 0)
+    core = device.core_used + placement.core.get(device.index, 0)
+    return utilization(device.total, mem, core / CORE_PER_GPU)
 
 
 def fragmentation_policy(workload: Workload, after: Workload | None = None) -> Policy:
@@ -191,10 +193,12 @@ def fragmentation_policy(workload: Workload, after: Workload | None = None) -> P
         after: as in :func:`gpucore.scheduling.fragmentation.growth`.
     """
 
-    def key(node_info: NodeInfo, card: DeviceInfo, pod_request: PodRequest) -> tuple[float, float]:
+    def key(
+        node_info: NodeInfo, device: DeviceInfo, pod_request: PodRequest
+    ) -> tuple[float, float]:
         mem, core = per_device(pod_request)
-        placement = Placement(node_info.name, {card.index: mem}, {card.index: core})
-        return round(growth(node_info, placement, workload, after), 9), card.free
+        placement = Placement(node_info.name, {device.index: mem}, {device.index: core})
+        return round(growth(node_info, placement, workload, after), 9), device.free
 
     def rate(
         node_info: NodeInfo, pod_request: PodRequest, placement: Placement

@@ -85,8 +85,8 @@ def _enough(check: FitCheck, victims: Sequence[Victim]) -> Sequence[Victim] | No
 
 def _crowds(node_info: NodeInfo, victims: Sequence[Victim]) -> Iterable[Sequence[Victim]]:
     """Victims by GPU, for a share of one GPU needs room on one GPU."""
-    for card in node_info.devices.values():
-        yield [victim for victim in victims if victim.uid in card.holders]
+    for device in node_info.devices.values():
+        yield [victim for victim in victims if victim.uid in device.holders]
 
 
 def _pruned(check: FitCheck, victims: Sequence[Victim]) -> Sequence[Victim] | None:

@@ -74,8 +74,8 @@ class ClaimFit:
         """
         places, score = self._places(host), self._score(host, pod)
 
-        def key(_info: NodeInfo, card: DeviceInfo, _request: PodRequest) -> tuple[float, ...]:
-            return (float(places[card.index]),)
+        def key(_info: NodeInfo, device: DeviceInfo, _request: PodRequest) -> tuple[float, ...]:
+            return (float(places[device.index]),)
 
         def rate(_info: NodeInfo, _request: PodRequest, _at: Placement) -> tuple[float, ...]:
             return (score,)

@@ -15,7 +15,7 @@ import msgspec
 
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.model import Allocation, AllocationState, Cards, Placement, PodRequest
+from gpucore.model import Allocation, AllocationState, GpuAmounts, Placement, PodRequest
 from gpucore.simulate.whatif import Trial, WhatIfPod
 from gpucore.units import GpuIndex, NodeName, PodUid
 
@@ -37,18 +37,18 @@ class MovePlan(msgspec.Struct, frozen=True):
     """What to move, and what that frees; no moves where the goal is already free.
 
     Attributes:
-        cards: of ``node``, free as a whole or with the wanted block.
+        gpus: of ``node``, free as a whole or with the wanted block.
     """
 
     node: NodeName
-    cards: tuple[GpuIndex, ...]
+    gpus: tuple[GpuIndex, ...]
     moves: tuple[Move, ...] = ()
 
 
 class Goal(msgspec.Struct, frozen=True):
     """The wanted capacity: a number of exclusive GPUs of one node, or units on one GPU."""
 
-    cards: int = 0
+    gpus: int = 0
     units: int = 0
 
 
@@ -58,7 +58,7 @@ class _Candidate(msgspec.Struct, frozen=True, order=True):
     pods: int
     units: int
     node: NodeName
-    cards: tuple[GpuIndex, ...]
+    gpus: tuple[GpuIndex, ...]
     uids: tuple[PodUid, ...]
     first: bool = True
 
@@ -82,58 +82,62 @@ def defragment(
         candidate = heappop(queue)
         moves = _moves(trial, pod_requests, candidate, goal)
         if moves is not None:
-            return MovePlan(candidate.node, candidate.cards, moves)
+            return MovePlan(candidate.node, candidate.gpus, moves)
         for other in _alternatives(node_infos[candidate.node], candidate, goal):
             heappush(queue, other)
     return None
 
 
 def _candidates(node_info: NodeInfo, goal: Goal) -> Iterator[_Candidate]:
-    cards = [card for card in node_info.devices.values() if card.gpu is not None and card.healthy]
-    if goal.cards:
-        cards.sort(key=lambda card: (len(card.holders), card.used, card.index))
-        for chosen in combinations(sorted(cards[: goal.cards + SPARE], key=_index), goal.cards):
-            yield _of(node_info, chosen, [uid for card in chosen for uid in card.holders])
+    gpus = [
+        device for device in node_info.devices.values() if device.gpu is not None and device.healthy
+    ]
+    if goal.gpus:
+        gpus.sort(key=lambda device: (len(device.holders), device.used, device.index))
+        for chosen in combinations(sorted(gpus[: goal.gpus + SPARE], key=_index), goal.gpus):
+            yield _of(node_info, chosen, [uid for device in chosen for uid in device.holders])
         return
-    for card in cards:
-        if goal.units <= card.total:
-            yield from _block(node_info, card, goal.units)
+    for device in gpus:
+        if goal.units <= device.total:
+            yield from _block(node_info, device, goal.units)
 
 
-def _index(card: DeviceInfo) -> GpuIndex:
-    return card.index
+def _index(device: DeviceInfo) -> GpuIndex:
+    return device.index
 
 
-def _block(node_info: NodeInfo, card: DeviceInfo, units: int) -> Iterator[_Candidate]:
+def _block(node_info: NodeInfo, device: DeviceInfo, units: int) -> Iterator[_Candidate]:
     """The largest holders until enough is free: the fewest there can be."""
-    missing, leaving = units - (card.total - card.used), []
-    for uid, hold in sorted(card.holders.items(), key=lambda pair: (-pair[1].mem, pair[0])):
-        if missing <= 0 and not card.taken:
+    missing, leaving = units - (device.total - device.used), []
+    for uid, hold in sorted(device.holders.items(), key=lambda pair: (-pair[1].mem, pair[0])):
+        if missing <= 0 and not device.taken:
             break
         leaving.append(uid)
         missing -= hold.mem
     if missing <= 0:
-        yield _of(node_info, [card], leaving)
+        yield _of(node_info, [device], leaving)
 
 
 def _alternatives(node_info: NodeInfo, failed: _Candidate, goal: Goal) -> Iterator[_Candidate]:
     """After the largest holders of a GPU found no place: as many others, or one more."""
-    if goal.cards or not failed.first:
+    if goal.gpus or not failed.first:
         return
-    card = node_info.devices[failed.cards[0]]
-    missing = goal.units - (card.total - card.used)
+    device = node_info.devices[failed.gpus[0]]
+    missing = goal.units - (device.total - device.used)
     sizes = (failed.pods, failed.pods + 1)
-    chosen = (each for size in sizes for each in combinations(sorted(card.holders), size))
+    chosen = (each for size in sizes for each in combinations(sorted(device.holders), size))
     for uids in islice(chosen, TRIES):
-        if sum(card.holders[uid].mem for uid in uids) >= missing:
-            yield msgspec.structs.replace(_of(node_info, [card], list(uids)), first=False)
+        if sum(device.holders[uid].mem for uid in uids) >= missing:
+            yield msgspec.structs.replace(_of(node_info, [device], list(uids)), first=False)
 
 
-def _of(node_info: NodeInfo, cards: Sequence[DeviceInfo], uids: list[PodUid]) -> _Candidate:
+def _of(node_info: NodeInfo, gpus: Sequence[DeviceInfo], uids: list[PodUid]) -> _Candidate:
     unique = tuple(dict.fromkeys(uids))
-    held = sum(card.holders[uid].mem for card in cards for uid in unique if uid in card.holders)
+    held = sum(
+        device.holders[uid].mem for device in gpus for uid in unique if uid in device.holders
+    )
     return _Candidate(
-        len(unique), held, node_info.name, tuple(card.index for card in cards), unique
+        len(unique), held, node_info.name, tuple(device.index for device in gpus), unique
     )
 
 
@@ -172,7 +176,7 @@ def _moves(
 
 
 def _reservation(candidate: _Candidate, goal: Goal) -> Allocation:
-    block: Cards = dict.fromkeys(candidate.cards, goal.units) if goal.units else {}
-    whole = candidate.cards if goal.cards else ()
+    block: GpuAmounts = dict.fromkeys(candidate.gpus, goal.units) if goal.units else {}
+    whole = candidate.gpus if goal.gpus else ()
     place = Placement(candidate.node, mem=block, group=whole)
     return Allocation(PodUid("room"), "", "room", AllocationState.ASSUMED, place)

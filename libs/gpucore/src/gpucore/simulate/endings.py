@@ -26,7 +26,7 @@ class Step(NamedTuple):
     pods: int
     units: int
     node: NodeName
-    card: GpuIndex
+    gpu: GpuIndex
     uids: tuple[PodUid, ...]
 
 
@@ -57,7 +57,7 @@ def _suffices(step: Step, pod: PodRequirements, cluster: Candidates) -> bool:
         return False
     return (
         bool(pod.pod_request.gpus)
-        or device_fit_error(node_info.devices[step.card], pod.pod_request) is None
+        or device_fit_error(node_info.devices[step.gpu], pod.pod_request) is None
     )
 
 
@@ -66,31 +66,35 @@ def for_share(node_info: NodeInfo, pod_request: PodRequest) -> Iterator[Step]:
     mem, _ = per_device(pod_request)
     if pod_request.gpu_count > 1 or pod_request.core or not node_info.shape.offers_shares:
         return
-    for card in node_info.devices.values():
-        refusal = device_fit_error(card, pod_request)
+    for gpu in node_info.devices.values():
+        refusal = device_fit_error(gpu, pod_request)
         if refusal is not None and refusal.code in CURABLE:
-            yield from _freeing_gpu(node_info, card, mem, alone=pod_request.whole_device)
+            yield from _freeing_gpu(node_info, gpu, mem, alone=pod_request.whole_device)
 
 
-def _freeing_gpu(node_info: NodeInfo, card: DeviceInfo, mem: int, *, alone: bool) -> Iterator[Step]:
-    free, chosen, units = card.total - card.used, list[PodUid](), 0
-    by_size = sorted(card.holders.items(), key=lambda pair: (-pair[1].mem, pair[0]))
+def _freeing_gpu(
+    node_info: NodeInfo, device: DeviceInfo, mem: int, *, alone: bool
+) -> Iterator[Step]:
+    free, chosen, units = device.total - device.used, list[PodUid](), 0
+    by_size = sorted(device.holders.items(), key=lambda pair: (-pair[1].mem, pair[0]))
     for uid, hold in by_size:
-        if free >= mem and not card.taken and not alone:
+        if free >= mem and not device.taken and not alone:
             break
         chosen.append(uid)
         units += hold.mem
         free += hold.mem
     if chosen and free >= mem:
-        yield Step(len(chosen), units, node_info.name, card.index, tuple(chosen))
+        yield Step(len(chosen), units, node_info.name, device.index, tuple(chosen))
 
 
 def for_gpus(node_info: NodeInfo, wanted: int) -> Iterator[Step]:
     """The pods of the GPUs that are cleared with the fewest, so that ``wanted`` are free."""
-    cards = [card for card in node_info.devices.values() if card.gpu is not None and card.healthy]
-    cards.sort(key=lambda card: (len(card.holders), card.used, card.index))
-    chosen = cards[:wanted]
-    uids = tuple(dict.fromkeys(uid for card in chosen for uid in card.holders))
+    gpus = [
+        device for device in node_info.devices.values() if device.gpu is not None and device.healthy
+    ]
+    gpus.sort(key=lambda device: (len(device.holders), device.used, device.index))
+    chosen = gpus[:wanted]
+    uids = tuple(dict.fromkeys(uid for device in chosen for uid in device.holders))
     if len(chosen) == wanted and uids:
-        held = sum(card.used for card in chosen)
+        held = sum(device.used for device in chosen)
         yield Step(len(uids), held, node_info.name, chosen[0].index, uids)

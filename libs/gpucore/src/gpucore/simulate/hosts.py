@@ -46,7 +46,7 @@ class HostWorkload:
                 weights[milli, gpus] += count
             else:
                 unresolvable += count
-        kinds = [Kind(float(n), milli, cards) for (milli, cards), n in sorted(weights.items())]
+        kinds = [Kind(float(n), milli, number) for (milli, number), n in sorted(weights.items())]
         return Workload(kinds, unresolvable=float(unresolvable))
 
 
@@ -68,7 +68,7 @@ class Host:
         self.free = self._free()
 
     def _free(self) -> tuple[int, ...]:
-        return tuple(card.free for card in self.node_info.devices.values())
+        return tuple(gpu.free for gpu in self.node_info.devices.values())
 
     def runs(self, pod: TracePod) -> bool:
         """CPU, memory and model suit ``pod``, whatever its GPUs are like."""

@@ -37,10 +37,10 @@ class TraceNode(msgspec.Struct, frozen=True):
 
     def shape(self) -> NodeCapacity:
         """Its GPUs, measured in thousandths of a GPU."""
-        cards = tuple(
+        gpus = tuple(
             Gpu(GpuIndex(i), GpuUuid(""), MILLI, model=self.model) for i in range(self.gpus)
         )
-        inventory = Inventory(gpus=cards, unit=None)
+        inventory = Inventory(gpus=gpus, unit=None)
         return NodeCapacity(inventory=inventory, offers_shares=True, offers_gpus=True)
 
 

@@ -31,7 +31,7 @@ from gpucore.units import GpuIndex
 from gpucore.wire.names import NODE_TOPOLOGY, Names
 from gpucore.wire.nodes import Node, inventory_of
 
-MAX_CARDS: Final = 64
+MAX_GPUS: Final = 64
 """GPUs a described machine may have: more than any has, few enough to draw."""
 
 _ABSENT: Final = "N/A"
@@ -59,7 +59,7 @@ _ABBREVIATIONS: Final = {text: link for link, text in DESCRIPTIONS.items()}
 
 
 class _Document(msgspec.Struct):
-    gpus: Annotated[int, msgspec.Meta(ge=1, le=MAX_CARDS)]
+    gpus: Annotated[int, msgspec.Meta(ge=1, le=MAX_GPUS)]
     links: dict[str, tuple[str, ...]] = {}
     numa: list[int] = []
 
@@ -95,12 +95,12 @@ def encode_matrix(matrix: Matrix) -> str:
     return msgspec.json.encode(document).decode()
 
 
-def decode_annotation(text: bytes | str, cards: int = 0) -> Matrix:
+def decode_annotation(text: bytes | str, gpu_count: int = 0) -> Matrix:
     """Read the annotation of the 2019 plugin.
 
     Args:
         text: the annotation.
-        cards: number of the node's GPUs, where known; else the highest index decides.
+        gpu_count: number of the node's GPUs, where known; else the highest index decides.
 
     Raises:
         TopologyError: it is no JSON object of texts.
@@ -113,7 +113,7 @@ def decode_annotation(text: bytes | str, cards: int = 0) -> Matrix:
     notes = [f"{key!r} names no pair" for key, entry in read if entry is None]
     reports = [entry for _, entry in read if entry is not None]
     highest = max((index for pair, _ in reports for index in pair), default=-1)
-    gpus = tuple(map(GpuIndex, range(max(cards, highest + 1))))
+    gpus = tuple(map(GpuIndex, range(max(gpu_count, highest + 1))))
     return merge(gpus, reports, notes=notes)
 
 
@@ -121,7 +121,7 @@ def _entry(key: str, text: str) -> tuple[tuple[int, int], tuple[str, ...]] | Non
     """``GPU_<ABBR>_<i>_<j>`` and its description as a report; ``None`` where it is no such key."""
     parts = key.split("_")
     pair = pair_of("-".join(parts[2:])) if len(parts) == 4 and parts[0] == "GPU" else None
-    if pair is None or max(pair) >= MAX_CARDS:
+    if pair is None or max(pair) >= MAX_GPUS:
         return None
     link = parts[1] if parts[1] in WORTH else _ABBREVIATIONS.get(text, parts[1])
     return pair, (link,)

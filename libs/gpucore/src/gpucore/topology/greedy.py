@@ -13,9 +13,9 @@ def grow(
     scores: Scores, free: Collection[int], count: int, require: Collection[int] = ()
 ) -> tuple[int, ...]:
     """A group of ``count`` GPUs of ``free`` with all of ``require``, in order of index."""
-    seeds = [frozenset(require)] if require else [frozenset({card}) for card in sorted(free)]
+    seeds = [frozenset(require)] if require else [frozenset({gpu}) for gpu in sorted(free)]
     grown = [_grown(scores, free, count, seed) for seed in seeds]
-    return max(grown, key=lambda cards: total(scores, cards))
+    return max(grown, key=lambda gpus: total(scores, gpus))
 
 
 def cut(scores: Scores, free: Collection[int], count: int) -> int:
@@ -28,19 +28,19 @@ def cut(scores: Scores, free: Collection[int], count: int) -> int:
     return found + total(scores, rest)
 
 
-def total(scores: Scores, cards: Collection[int]) -> int:
-    """The sum over the pairs of ``cards``."""
-    return sum(scores[a][b] for a in cards for b in cards if a < b)
+def total(scores: Scores, gpus: Collection[int]) -> int:
+    """The sum over the pairs of ``gpus``."""
+    return sum(scores[a][b] for a in gpus for b in gpus if a < b)
 
 
 def _grown(
     scores: Scores, free: Collection[int], count: int, seed: Collection[int]
 ) -> tuple[int, ...]:
     group = set(seed)
-    joined = {card: sum(scores[card][member] for member in group) for card in sorted(free)}
+    joined = {gpu: sum(scores[gpu][member] for member in group) for gpu in sorted(free)}
     while len(group) < count:
-        added = max((card for card in joined if card not in group), key=joined.__getitem__)
+        added = max((gpu for gpu in joined if gpu not in group), key=joined.__getitem__)
         group.add(added)
-        for card in joined:
-            joined[card] += scores[card][added]
+        for gpu in joined:
+            joined[gpu] += scores[gpu][added]
     return tuple(sorted(group))

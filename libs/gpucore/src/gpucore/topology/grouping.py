@@ -65,22 +65,22 @@ class Grouping(msgspec.Struct, frozen=True):
         if name == STATIC:
             return best.gpus
         settled: list[GpuIndex] = []
-        for card in ranked:
-            if card not in best.gpus and len(settled) < count:
-                other = self._group(node_info, free, count, pod_request, require=(*settled, card))
+        for gpu in ranked:
+            if gpu not in best.gpus and len(settled) < count:
+                other = self._group(node_info, free, count, pod_request, require=(*settled, gpu))
                 best = other if other.score >= best.score else best
-            if card in best.gpus:
-                settled.append(card)
+            if gpu in best.gpus:
+                settled.append(gpu)
         return best.gpus
 
     def rate(
         self,
         node_info: NodeInfo,
         pod_request: PodRequest,
-        cards: Sequence[GpuIndex],
+        gpus: Sequence[GpuIndex],
         packing: float,
     ) -> float:
-        """How good ``cards`` are for ``demand``, 0 to 1: by their links where those matter.
+        """How good ``gpus`` are for ``demand``, 0 to 1: by their links where those matter.
 
         A node with unknown links is rated by ``packing``, but never above a group that is linked
             across CPU sockets: it must not win over GPUs with known links.
@@ -89,11 +89,11 @@ class Grouping(msgspec.Struct, frozen=True):
             packing: rating by the GPU policy, 0 to 1.
         """
         matrix = node_info.shape.matrix
-        if len(cards) < 2 or self._name(pod_request) == SIMPLE:
+        if len(gpus) < 2 or self._name(pod_request) == SIMPLE:
             return packing
         if not matrix.links:
             return packing / MAX_RATING
-        return rating(GpuGroup(tuple(cards), matrix.sum_of(cards), 0)) / MAX_RATING
+        return rating(GpuGroup(tuple(gpus), matrix.sum_of(gpus), 0)) / MAX_RATING
 
     def _name(self, pod_request: PodRequest) -> str:
         return pod_request.topology or self.policy

@@ -76,8 +76,8 @@ class Matrix(msgspec.Struct, frozen=True, dict=True):
 
     def sum_of(self, gpus: Iterable[int]) -> int:
         """Score of a set of GPUs: the sum over its pairs."""
-        cards = sorted(gpus)
-        return sum(self.score(a, b) for i, a in enumerate(cards) for b in cards[i + 1 :])
+        ordered = sorted(gpus)
+        return sum(self.score(a, b) for i, a in enumerate(ordered) for b in ordered[i + 1 :])
 
     @cached_property
     def scores(self) -> tuple[tuple[int, ...], ...]:
@@ -96,9 +96,9 @@ class Matrix(msgspec.Struct, frozen=True, dict=True):
     @property
     def switched(self) -> bool:
         """All pairs of more than two GPUs have the same NVLinks: what an NVSwitch looks like."""
-        cards = self.gpus
-        counts = {nvlinks_of(self.between(a, b)) for a in cards for b in cards if a < b}
-        return len(cards) > 2 and len(counts) == 1 and 0 not in counts
+        gpus = self.gpus
+        counts = {nvlinks_of(self.between(a, b)) for a in gpus for b in gpus if a < b}
+        return len(gpus) > 2 and len(counts) == 1 and 0 not in counts
 
 
 def matrix_of(inventory: Inventory) -> Matrix:

@@ -25,12 +25,12 @@ class Machine(NamedTuple):
     sets: StaticSets | None = None
 
 
-def _machine(cards: int, links: Mapping[str, str], others: str = "SYS") -> Matrix:
+def _machine(gpus: int, links: Mapping[str, str], others: str = "SYS") -> Matrix:
     """The matrix from ``"NV1 PIX" -> "0-1 2-3"``; all pairs not named have ``others``."""
     named = {tuple(pair): names for names, pairs in links.items() for pair in _pairs(pairs)}
-    every = ((a, b) for a in range(cards) for b in range(a + 1, cards))
+    every = ((a, b) for a in range(gpus) for b in range(a + 1, gpus))
     reports = [(pair, named.get(pair, others).split()) for pair in every]
-    return merge(tuple(GpuIndex(card) for card in range(cards)), reports)
+    return merge(tuple(GpuIndex(gpu) for gpu in range(gpus)), reports)
 
 
 def _pairs(text: str) -> Iterator[tuple[int, int]]:
@@ -39,10 +39,10 @@ def _pairs(text: str) -> Iterator[tuple[int, int]]:
         yield int(a), int(b)
 
 
-def _runs(cards: int, *sizes: int) -> dict[int, tuple[tuple[int, ...], ...]]:
+def _runs(gpus: int, *sizes: int) -> dict[int, tuple[tuple[int, ...], ...]]:
     """Sets of neighbours: for each size the GPUs in runs of that many."""
     return {
-        size: tuple(tuple(range(at, at + size)) for at in range(0, cards, size)) for size in sizes
+        size: tuple(tuple(range(at, at + size)) for at in range(0, gpus, size)) for size in sizes
     }
 
 

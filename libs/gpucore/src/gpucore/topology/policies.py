@@ -70,7 +70,7 @@ class TopologyRequest(msgspec.Struct, frozen=True):
         """Where some GPUs are among ``gpus``, ascending."""
         return tuple(at for at, gpu in enumerate(self.gpus) if gpu in gpus)
 
-    def cards(self, positions: Collection[int]) -> tuple[GpuIndex, ...]:
+    def indexes(self, positions: Collection[int]) -> tuple[GpuIndex, ...]:
         """The indexes of some positions."""
         return tuple(self.gpus[at] for at in positions)
 
@@ -139,19 +139,19 @@ def rating(group: GpuGroup) -> int:
 def _refused(matrix: Matrix, free: set[int], count: int, require: set[int]) -> str | None:
     """One sentence if no policy could answer, else ``None``."""
     if count < 1:
-        return f"{_cards(count)} requested: a group has at least one"
+        return f"{_gpus(count)} requested: a group has at least one"
     if not free <= set(matrix.gpus):
         return f"the machine has no GPU {min(free - set(matrix.gpus))}"
     if not require <= free:
         return f"GPU {min(require - free)} is required but not free"
     if len(require) > count:
-        return f"{_cards(count)} requested but {len(require)} are required"
+        return f"{_gpus(count)} requested but {len(require)} are required"
     if len(free) < count:
-        return f"{_cards(count)} requested but {len(free) or 'none'} free"
+        return f"{_gpus(count)} requested but {len(free) or 'none'} free"
     return None
 
 
-def _cards(count: int) -> str:
+def _gpus(count: int) -> str:
     return f"{count} GPU" if count == 1 else f"{count} GPUs"
 
 
@@ -181,19 +181,19 @@ def _static(question: TopologyRequest) -> Chosen:
     gpus = sets.choose(question.free, question.count, question.require)
     if gpus is None:
         return Impossible(
-            f"no configured set of {_cards(question.count)} is free on {question.node_type!r}"
+            f"no configured set of {_gpus(question.count)} is free on {question.node_type!r}"
         )
     return tuple(map(GpuIndex, gpus))
 
 
 def _best_effort(question: TopologyRequest) -> Chosen:
     free, require = question.positions(question.free), question.positions(question.require)
-    return question.cards(question.ground.best_effort(free, question.count, require))
+    return question.indexes(question.ground.best_effort(free, question.count, require))
 
 
 def _bandwidth(question: TopologyRequest) -> Chosen:
     free, require = question.positions(question.free), question.positions(question.require)
-    return question.cards(question.ground.bandwidth(free, question.count, require))
+    return question.indexes(question.ground.bandwidth(free, question.count, require))
 
 
 POLICIES: Final[Mapping[str, Policy]] = {

@@ -37,16 +37,16 @@ class StaticSets(msgspec.Struct, frozen=True):
         for size in sorted(size for size in self.sets if size >= count):
             if size > count and not self.divide:
                 break
-            for cards in self.sets[size]:
-                if set(cards) <= set(free) and set(require) <= set(cards):
-                    return _part(cards, count, require)
+            for gpus in self.sets[size]:
+                if set(gpus) <= set(free) and set(require) <= set(gpus):
+                    return _part(gpus, count, require)
         return None
 
 
-def _part(cards: Sequence[int], count: int, require: Collection[int]) -> tuple[int, ...]:
-    others = [card for card in cards if card not in require]
+def _part(gpus: Sequence[int], count: int, require: Collection[int]) -> tuple[int, ...]:
+    others = [gpu for gpu in gpus if gpu not in require]
     chosen = {*require, *others[: count - len(set(require))]}
-    return tuple(card for card in cards if card in chosen)
+    return tuple(gpu for gpu in gpus if gpu in chosen)
 
 
 def decode_static(raw: bytes | str) -> dict[str, StaticSets]:

@@ -72,7 +72,7 @@ def _limits(containers: Sequence[Container], resources: frozenset[str]) -> _Limi
 
 
 def _chosen(texts: Mapping[str, str], keys: frozenset[str]) -> _Items:
-    return tuple([item for item in texts.items() if item[0] in keys])
+    return tuple([item for item in texts.items() if item[0] in keys]) if texts else ()
 
 
 def _containers(said: _Limits) -> tuple[Container, ...]:

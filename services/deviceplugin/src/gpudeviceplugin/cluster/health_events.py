@@ -96,14 +96,14 @@ class HealthEventRecorder:
                 for subject in (node, *self._on(gpu.index)):
                     await self._events.tell(subject, notice.reason, message, kind=kind)
 
-    def _on(self, card: GpuIndex) -> list[Subject]:
+    def _on(self, index: GpuIndex) -> list[Subject]:
         """The pods that hold something of the GPU."""
         matcher = self._state.matcher
         holders: set[Holder] = set()
         for table in matcher.tables.values():
-            holders |= matcher.holdings.holders(table, card)
+            holders |= matcher.holdings.holders(table, index)
         names = {(holder.namespace, holder.pod) for holder in holders}
-        gpus = [gpu for gpu in self._state.inventory.gpus if gpu.index == card]
+        gpus = [gpu for gpu in self._state.inventory.gpus if gpu.index == index]
         pods = self._state.pods.values()
         claiming = {uid for gpu in gpus for uid in self._state.claims.bytes_on(gpu, pods)}
         return [

@@ -114,14 +114,14 @@ def _devices(node_info: NodeInfo, order: Iterable[GpuIndex]) -> tuple[SliceDevic
     inventory = node_info.inventory
     if inventory is None or inventory.unit is None:
         return ()
-    groups, cards = link_groups(inventory), node_info.devices
+    groups, infos = link_groups(inventory), node_info.devices
     gpus = {gpu.index: gpu for gpu in inventory.gpus if gpu.units}
     return tuple(
         device_of(
             gpus[index],
             inventory.unit,
             link_group=groups.get(index, ""),
-            max_shares=cards[index].max_pods,
+            max_shares=infos[index].max_pods,
         )
         for index in order
         if index in gpus

@@ -74,13 +74,13 @@ class NodeHardware(msgspec.Struct, frozen=True):
     """All that is fixed about a node's GPUs.
 
     Attributes:
-        cards: GPUs that responded, by index.
+        gpus: GPUs that responded, by index.
         silent: indexes of GPUs that did not respond.
         links: ``"0-1" -> ("PIX", "NV2")``.
     """
 
     driver: str
-    cards: tuple[DriverGpu, ...]
+    gpus: tuple[DriverGpu, ...]
     silent: tuple[int, ...] = ()
     links: Mapping[str, tuple[str, ...]] = {}
 

@@ -53,25 +53,25 @@ class HealthMonitor:
         """May be offered."""
         return self._book.healthy(uuid)
 
-    def watch_only(self, cards: Iterable[tuple[GpuIndex, str]]) -> None:
+    def watch_only(self, gpus: Iterable[tuple[GpuIndex, str]]) -> None:
         """These are the GPUs."""
-        self._uuids = dict(cards)
+        self._uuids = dict(gpus)
         self._book.watch_only(self._uuids.values())
 
     def silent(self, uuid: str) -> None:
         """The GPU did not answer when all were enumerated."""
         self._tell(self._book.bad(uuid, "it does not respond", time.monotonic()))
 
-    def start_failed(self, cards: Iterable[GpuIndex], pod: Pod) -> None:
+    def start_failed(self, gpus: Iterable[GpuIndex], pod: Pod) -> None:
         """The container runtime could not give ``pod`` its GPUs."""
         now = time.monotonic()
-        for card in self._breaker.failed(cards, pod.uid, pod.namespace, now):
+        for gpu in self._breaker.failed(gpus, pod.uid, pod.namespace, now):
             why = "the container runtime cannot start pods of several namespaces on it"
-            self._tell(self._book.bad(self._uuids.get(card, ""), why, now, hold=HOLD_SECONDS))
+            self._tell(self._book.bad(self._uuids.get(gpu, ""), why, now, hold=HOLD_SECONDS))
 
-    def started(self, cards: Iterable[GpuIndex]) -> None:
-        """A pod runs on ``cards``."""
-        self._breaker.started(cards)
+    def started(self, gpus: Iterable[GpuIndex]) -> None:
+        """A pod runs on ``gpus``."""
+        self._breaker.started(gpus)
 
     async def probe(self) -> None:
         """Touch every GPU every so often, until cancelled."""

@@ -20,10 +20,12 @@ def inventory_of(machine: NodeHardware, unit: MemoryUnit, *, reserve_mib: int = 
         unit: size of one device of memory.
         reserve_mib: MiB of every GPU and MIG instance to keep besides what the driver keeps.
     """
-    count = len(machine.cards) + len(machine.silent)
-    gpus = [_gpu(card) for card in machine.cards if not card.mig]
+    count = len(machine.gpus) + len(machine.silent)
+    gpus = [_gpu(device) for device in machine.gpus if not device.mig]
     gpus += [
-        _mig_gpu(card, instance, count) for card in machine.cards for instance in card.instances
+        _mig_gpu(device, instance, count)
+        for device in machine.gpus
+        for instance in device.instances
     ]
     counted = (_counted(gpu, unit, reserve_mib) for gpu in gpus)
     ordered = tuple(sorted(counted, key=lambda gpu: gpu.index))
@@ -36,32 +38,32 @@ def _counted(gpu: Gpu, unit: MemoryUnit, reserve_mib: int) -> Gpu:
     return msgspec.structs.replace(kept, units=unit.units_in(kept.allocatable_mib))
 
 
-def _gpu(card: DriverGpu) -> Gpu:
+def _gpu(gpu: DriverGpu) -> Gpu:
     return Gpu(
-        index=GpuIndex(card.index),
-        uuid=GpuUuid(card.uuid),
+        index=GpuIndex(gpu.index),
+        uuid=GpuUuid(gpu.uuid),
         units=0,
-        minor=card.minor,
-        model=card.model,
-        memory_mib=card.memory_mib,
-        reserved_mib=card.reserved_mib,
-        numa=card.numa,
-        pcie_root=card.pcie_root,
+        minor=gpu.minor,
+        model=gpu.model,
+        memory_mib=gpu.memory_mib,
+        reserved_mib=gpu.reserved_mib,
+        numa=gpu.numa,
+        pcie_root=gpu.pcie_root,
     )
 
 
-def _mig_gpu(card: DriverGpu, instance: MigInstance, count: int) -> Gpu:
+def _mig_gpu(gpu: DriverGpu, instance: MigInstance, count: int) -> Gpu:
     return Gpu(
-        index=GpuIndex(count + card.index * card.slots + instance.slot),
+        index=GpuIndex(count + gpu.index * gpu.slots + instance.slot),
         uuid=GpuUuid(instance.uuid),
         units=0,
-        minor=card.minor,
+        minor=gpu.minor,
         model=instance.model,
         memory_mib=instance.memory_mib,
         reserved_mib=instance.reserved_mib,
-        numa=card.numa,
+        numa=gpu.numa,
         mig=True,
-        pcie_root=card.pcie_root,
+        pcie_root=gpu.pcie_root,
     )
 
 

@@ -105,15 +105,15 @@ class InventoryManager:
         self._health.watch_only((gpu.index, gpu.uuid) for gpu in gpus)
         for gpu in lost:
             self._health.silent(gpu.uuid)
-        capabilities = {card.uuid: card.capability for card in machine.cards}
-        limited = {card.uuid for card in machine.cards if card.memory_limits}
+        capabilities = {device.uuid: device.capability for device in machine.gpus}
+        limited = {device.uuid for device in machine.gpus if device.memory_limits}
         self._isolation.equip(self._known, capabilities, limited)
         self.trouble = self._complaint()
         self.publish()
 
     def _mention_unknown_reserve(self, machine: NodeHardware) -> None:
         """Log, once a driver, that its GPUs offer memory that the driver may keep."""
-        unknown = [card.uuid for card in machine.cards if card.reserved_mib < 0]
+        unknown = [gpu.uuid for gpu in machine.gpus if gpu.reserved_mib < 0]
         if unknown and self._mentioned != machine.driver:
             self._mentioned = machine.driver
             log.warning(
@@ -145,9 +145,9 @@ class InventoryManager:
             set(map(_labels, self._state.inventory.gpus)) - set(map(_labels, gpus))
         )
         for gpu in gpus:
-            telemetry.CARD_HEALTHY.labels(*_labels(gpu)).set(gpu.healthy)
-            telemetry.CARD_UNITS.labels(*_labels(gpu)).set(gpu.units)
-            telemetry.CARD_MEMORY.labels(*_labels(gpu)).set(gpu.memory_mib << 20)
+            telemetry.GPU_HEALTHY.labels(*_labels(gpu)).set(gpu.healthy)
+            telemetry.GPU_UNITS.labels(*_labels(gpu)).set(gpu.units)
+            telemetry.GPU_MEMORY.labels(*_labels(gpu)).set(gpu.memory_mib << 20)
 
     def _judged(self, gpu: Gpu) -> Gpu:
         return msgspec.structs.replace(

@@ -35,15 +35,15 @@ def node_hardware(cgroup: Callable[[], str]) -> NodeHardware:
             is empty no GPU is asked.
     """
     handles: dict[int, Any] = {}
-    cards: list[DriverGpu] = []
+    gpus: list[DriverGpu] = []
     for index in range(ask(pynvml.nvmlDeviceGetCount)):
         with suppress(GpuLostError):
             handle = ask(pynvml.nvmlDeviceGetHandleByIndex, index)
-            cards.append(_card(index, handle, cgroup()))
+            gpus.append(_gpu(index, handle, cgroup()))
             handles[index] = handle
     return NodeHardware(
         driver=str(ask_or("", pynvml.nvmlSystemGetDriverVersion)),
-        cards=tuple(cards),
+        gpus=tuple(gpus),
         silent=tuple(i for i in range(ask(pynvml.nvmlDeviceGetCount)) if i not in handles),
         links=_links(handles),
     )
@@ -54,7 +54,7 @@ def _answers_limits(handle: Any, cgroup: str) -> bool:
     return bool(cgroup) and ask_or(None, memory_limit, handle, cgroup) is not None
 
 
-def _card(index: int, handle: Any, cgroup: str) -> DriverGpu:
+def _gpu(index: int, handle: Any, cgroup: str) -> DriverGpu:
     total, reserved = _memory(handle)
     mode: list[int] = ask_or([0, 0], pynvml.nvmlDeviceGetMigMode, handle)
     mig = mode[0] == MIG_ON

@@ -120,7 +120,7 @@ class UsageMeter:
 
     def _granted(self, gpu: Gpu) -> None:
         held = granted_units(self._state, gpu)
-        telemetry.CARD_GRANTED.labels(str(gpu.index), gpu.uuid).set(sum(held.values()))
+        telemetry.GPU_GRANTED.labels(str(gpu.index), gpu.uuid).set(sum(held.values()))
         for (namespace, pod), units in held.items():
             telemetry.POD_GRANTED.labels(str(gpu.index), namespace, pod).set(units)
         for (namespace, pod), part in granted_gpus(self._state, gpu, held).items():
@@ -137,7 +137,7 @@ class UsageMeter:
 
     def _used(self, gpu: Gpu, usage: Usage, found: Attribution) -> None:
         nobody = found.nobody
-        telemetry.CARD_USED.labels(str(gpu.index), gpu.uuid).set(usage.used_bytes)
+        telemetry.GPU_USED.labels(str(gpu.index), gpu.uuid).set(usage.used_bytes)
         for uid, size in found.pods.items():
             pod = self._state.pods.get(uid)
             if pod is None:
@@ -176,8 +176,7 @@ class UsageMeter:
 
     async def _tell(self, pod: Pod, over: Over) -> None:
         message = (
-            f"uses {over.used // MIB} MiB of GPU {over.card}, but its share is "
-            f"{over.granted // MIB}"
+            f"uses {over.used // MIB} MiB of GPU {over.gpu}, but its share is {over.granted // MIB}"
         )
         log.warning("over-use", pod=f"{pod.namespace}/{pod.name}", why=message)
         telemetry.OVERUSES.inc()

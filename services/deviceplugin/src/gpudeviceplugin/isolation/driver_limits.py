@@ -104,16 +104,16 @@ class DriverLimits:
         """Every limit of this GPU was in force at the last look."""
         return uuid in self._holding and uuid in self._wanted
 
-    def limited(self, cards: Collection[GpuIndex]) -> list[Gpu]:
+    def limited(self, indexes: Collection[GpuIndex]) -> list[Gpu]:
         """Those of the GPUs that are in mode driver."""
         gpus = self._state.inventory.gpus
-        return [gpu for gpu in gpus if gpu.uuid in self._wanted and gpu.index in cards]
+        return [gpu for gpu in gpus if gpu.uuid in self._wanted and gpu.index in indexes]
 
     async def enforce(self, pod: Pod, ids: Collection[str]) -> str:
         """Set the limits of a pod with these device IDs; returns why one is not in force, or ''."""
-        cards = self._state.matcher.tables[Resource.MEM].per_device(ids)
-        limited = self.limited(cards)
-        wanted = {gpu: share_limit(self._state, pod, gpu, cards[gpu.index]) for gpu in limited}
+        gpus = self._state.matcher.tables[Resource.MEM].per_device(ids)
+        limited = self.limited(gpus)
+        wanted = {gpu: share_limit(self._state, pod, gpu, gpus[gpu.index]) for gpu in limited}
         return await self.put_in_force(pod.uid, wanted)
 
     async def put_in_force(self, uid: PodUid, wanted: Mapping[Gpu, MemoryLimit | None]) -> str:

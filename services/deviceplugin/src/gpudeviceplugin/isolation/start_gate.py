@@ -64,9 +64,9 @@ class StartGate:
         return why
 
     async def _check(self, ids: tuple[str, ...]) -> str:
-        cards = self._state.matcher.tables[Resource.MEM].per_device(ids)
-        early = self._too_early(cards)
-        limited = bool(self._limits and self._limits.limited(cards))
+        gpus = self._state.matcher.tables[Resource.MEM].per_device(ids)
+        early = self._too_early(gpus)
+        limited = bool(self._limits and self._limits.limited(gpus))
         if early or not (limited or self._turns):
             return early
         try:
@@ -78,21 +78,21 @@ class StartGate:
         if found is None or pod is None:  # without a limit to set, nothing is worth a refusal
             unknown = "it is not known yet which pod the container belongs to"
             return unknown if limited else ""
-        return await self._allow(pod, found, cards)
+        return await self._allow(pod, found, gpus)
 
-    def _too_early(self, cards: Collection[GpuIndex]) -> str:
+    def _too_early(self, gpus: Collection[GpuIndex]) -> str:
         """Why it is not known whether the driver limits these GPUs, where it may."""
         if self._limits is None:
             return ""
         if not self._isolation.known:
             return "the isolation modes of the GPUs are not known yet"
-        return "" if cards else "the device IDs belong to no GPU of this node"
+        return "" if gpus else "the device IDs belong to no GPU of this node"
 
-    async def _allow(self, pod: Pod, found: StartingPod, cards: Collection[GpuIndex]) -> str:
+    async def _allow(self, pod: Pod, found: StartingPod, gpus: Collection[GpuIndex]) -> str:
         why = self._limits and await self._limits.enforce(pod, found.ids)
         if why:
             return f"the driver's memory limit of the pod is not in force: {why}"
-        return self._turns.take(pod, cards) if self._turns else ""
+        return self._turns.take(pod, gpus) if self._turns else ""
 
     def seen(self, pod: Pod, line: bytes) -> None:
         """Kubelet has written the status of a pod."""

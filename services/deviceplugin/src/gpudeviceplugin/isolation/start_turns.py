@@ -45,7 +45,7 @@ class StartTurns:
         self._turns: dict[PodUid, StartTurn] = {}
         self._listed: dict[PodUid, StartingStatus] = {}
 
-    def take(self, pod: Pod, cards: Collection[GpuIndex]) -> str:
+    def take(self, pod: Pod, gpus: Collection[GpuIndex]) -> str:
         """Give the pod its turn on these GPUs; returns why it has to wait, or ''."""
         seconds, now = turn_seconds(pod), self._clock()
         if not seconds:
@@ -54,14 +54,14 @@ class StartTurns:
         pods = self._state.pods
         live = {uid for uid in self._turns if uid in pods and not pods[uid].finished}
         self._turns = {uid: self._turns[uid] for uid in live if self._turns[uid].lasts(now)}
-        found = blocking(pod, cards, self._turns.values(), now)
+        found = blocking(pod, gpus, self._turns.values(), now)
         if found is not None:
             left = int(found.since + found.seconds - now)
             return (
                 f"{START_TURN_WORDS}: pod {found.namespace}/{found.name} is starting on the same "
                 f"GPU, for {left} s at most"
             )
-        turn = StartTurn(pod.uid, pod.namespace, pod.name, frozenset(cards), now, seconds)
+        turn = StartTurn(pod.uid, pod.namespace, pod.name, frozenset(gpus), now, seconds)
         self._turns[pod.uid] = turn
         return ""
 
@@ -92,10 +92,10 @@ class StartTurns:
             seconds = turn_seconds(pod) if pod else 0
             if pod is None or not seconds or uid in self._turns:
                 continue
-            cards = self._state.matcher.gpus_held(pod.namespace, pod.name)
+            gpus = self._state.matcher.gpus_held(pod.namespace, pod.name)
             since = now - max(self._wall() - self._moment(status.started), 0.0)
             self._turns[uid] = StartTurn(
-                uid, pod.namespace, pod.name, cards, since, seconds, ran=True
+                uid, pod.namespace, pod.name, gpus, since, seconds, ran=True
             )
 
     def _moment(self, text: str) -> float:

@@ -196,14 +196,14 @@ class Servicer(DevicePluginServicer):
         turn = granted.turn
         pod = f"{turn.pod.namespace}/{turn.pod.name}" if turn else ""
         telemetry.ALLOCATIONS.labels(self._resource, str(turn is not None).lower()).inc()
-        log.info("granted", resource=self._resource, gpus=dict(granted.cards), pod=pod)
+        log.info("granted", resource=self._resource, gpus=dict(granted.gpus), pod=pod)
         return grant(
             self._resource,
-            granted.cards,
+            granted.gpus,
             self._state.inventory,
             self._state.policy,
             core_follows=bool(turn and turn.step.ask.core),
-            bursts=bool(turn and turn.pod.pod_request.burst),
+            bursts=bool(turn and turn.pod.bursts),
         )
 
     async def _deliver(self, granted: Grant, context: Context) -> None:

@@ -39,7 +39,7 @@ class PodView(msgspec.Struct, rename="camel"):
     whole: bool
 
 
-class CardView(msgspec.Struct, rename="camel"):
+class GpuView(msgspec.Struct, rename="camel"):
     """A GPU. ``total`` is what may be given out; ``free`` is never below zero."""
 
     index: int
@@ -67,7 +67,7 @@ class NodeView(msgspec.Struct, rename="camel"):
     pending: int
     policy: str
     faults: list[str]
-    cards: list[CardView]
+    cards: list[GpuView]
 
 
 class NodesView(msgspec.Struct):
@@ -98,29 +98,29 @@ def node_view(node_info: NodeInfo) -> NodeView:
         pending=node_info.pending,
         policy=node_info.shape.policy,
         faults=list(node_info.shape.faults),
-        cards=[_card_view(node_info, card) for card in node_info.devices.values()],
+        cards=[_gpu_view(node_info, gpu) for gpu in node_info.devices.values()],
     )
 
 
-def _card_view(node_info: NodeInfo, card: DeviceInfo) -> CardView:
-    gpu = card.gpu
-    return CardView(
-        index=card.index,
+def _gpu_view(node_info: NodeInfo, device: DeviceInfo) -> GpuView:
+    gpu = device.gpu
+    return GpuView(
+        index=device.index,
         uuid=gpu.uuid if gpu else "",
         model=gpu.model if gpu else "",
-        total=card.total,
-        used=card.used,
-        free=card.free,
-        core_used=card.core_used,
-        healthy=card.healthy,
-        overfull=card.overfull,
+        total=device.total,
+        used=device.used,
+        free=device.free,
+        core_used=device.core_used,
+        healthy=device.healthy,
+        overfull=device.overfull,
         isolation=gpu.isolation if gpu else "",
-        pods=list(_pod_views(node_info, card)),
+        pods=list(_pod_views(node_info, device)),
     )
 
 
-def _pod_views(node_info: NodeInfo, card: DeviceInfo) -> Iterable[PodView]:
-    for uid, hold in card.holders.items():
+def _pod_views(node_info: NodeInfo, device: DeviceInfo) -> Iterable[PodView]:
+    for uid, hold in device.holders.items():
         allocation = node_info.allocations[uid]
         user, name = holder(allocation)
         yield PodView(
@@ -195,16 +195,16 @@ def _node(node_info: NodeInfo) -> NodeUse:
         node_info.name,
         node_info.total_units,
         node_info.used_units,
-        [_card(node_info, card) for card in node_info.devices.values()],
+        [_gpu(node_info, gpu) for gpu in node_info.devices.values()],
     )
 
 
-def _card(node_info: NodeInfo, card: DeviceInfo) -> GpuUseDoc:
+def _gpu(node_info: NodeInfo, device: DeviceInfo) -> GpuUseDoc:
     pods: Iterable[PodUse] = (
         PodUse(holder(held := node_info.allocations[uid])[1], held.namespace, hold.mem)
-        for uid, hold in card.holders.items()
+        for uid, hold in device.holders.items()
     )
-    return GpuUseDoc(card.index, card.total, card.used, list(pods))
+    return GpuUseDoc(device.index, device.total, device.used, list(pods))
 
 
 _PATHS: Final = {"PSB": 1, "PIX": 2, "PXB": 3, "PHB": 4, "NODE": 5, "SYS": 6}
@@ -282,11 +282,11 @@ class TopologyInspector:
 
 
 def _gpus_in_use(node_info: NodeInfo) -> int:
-    return sum(1 for card in node_info.devices.values() if not card.empty)
+    return sum(1 for device in node_info.devices.values() if not device.empty)
 
 
 def _links(node_info: NodeInfo) -> list[list[int]]:
-    free = {index for index, card in node_info.devices.items() if card.empty}
+    free = {index for index, device in node_info.devices.items() if device.empty}
     matrix, indexes = node_info.shape.matrix, list(node_info.devices)
     return [
         [_code(matrix.between(a, b)) if a != b and {a, b} <= free else 0 for b in indexes]

@@ -6,6 +6,7 @@ as missing instead of failing the command, since nodes and pods suffice for most
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -15,6 +16,7 @@ import msgspec
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_NAMESPACE
 from gpuinspect.cluster import snapshots
+from gpuinspect.cluster.ahead import ReadAhead
 from gpuinspect.cluster.snapshots import Snapshot
 from gpukube.errors import ForbiddenError, InvalidReplyError, KubeError, NotFoundError
 
@@ -27,6 +29,9 @@ _SHOWN: Final = 60  # bytes of a body that is no list
 
 FORBIDDEN_SECONDS: Final = 600.0
 """Seconds until a list that the credentials may not read is requested again."""
+
+
+Count = Callable[[int], None]
 
 
 class ListRequest(NamedTuple):
@@ -78,7 +83,8 @@ GPU_HEALTH: Final = ListRequest(
 )
 """Events of the device plugin with the reasons why GPUs are unhealthy."""
 
-_ALWAYS: Final = (ListRequest("Node", "/api/v1/nodes"), ListRequest("Pod", "/api/v1/pods"))
+NODES: Final = ListRequest("Node", "/api/v1/nodes")
+PODS: Final = ListRequest("Pod", "/api/v1/pods")
 
 
 class _Items(msgspec.Struct):
@@ -100,8 +106,12 @@ class ClusterSource(msgspec.Struct, frozen=True):
     timeout: float = 30.0
     as_user: str = ""
 
-    def read(self, *wanted: ListRequest) -> Snapshot:
+    def read(self, *wanted: ListRequest, count: Count | None = None) -> Snapshot:
         """Nodes and pods, and the ``wanted`` lists where they can be had.
+
+        Args:
+            wanted: lists that are of use but not needed.
+            count: called with the number of objects of every page that arrives, by two threads.
 
         Raises:
             InspectError: the file cannot be read.
@@ -111,7 +121,7 @@ class ClusterSource(msgspec.Struct, frozen=True):
         if self.snapshot is not None:
             return snapshots.read(self.snapshot)
         with self.connect() as kube:
-            return live(kube, wanted)
+            return live(kube, wanted, count=count)
 
     def connect(self) -> "BlockingClient":
         """The live API server.
@@ -131,24 +141,32 @@ class ClusterSource(msgspec.Struct, frozen=True):
 
 
 def live(
-    kube: "BlockingClient", wanted: Sequence[ListRequest] = (), *, cached: bool = False
+    kube: "BlockingClient",
+    wanted: Sequence[ListRequest] = (),
+    *,
+    cached: bool = False,
+    count: Count | None = None,
 ) -> Snapshot:
     """The cluster as it is now, or with ``cached`` as the API server last saw it.
+
+    Pods, by far the longest list, are read beside all the others, and while they are decoded.
 
     Raises:
         KubeError: nodes or pods cannot be read.
     """
-    objects = [(each.kind, item) for each in _ALWAYS for item in listed(kube, each, cached=cached)]
     missing: dict[str, str] = {}
     forbidden: set[str] = set()
+    pods = ReadAhead(_pages(kube, PODS, cached=cached, count=count))
+    objects = _of_kind(kube, NODES, cached=cached, count=count)
     for each in wanted:
         try:
-            objects += [(each.kind, item) for item in listed(kube, each, cached=cached)]
+            objects += _of_kind(kube, each, cached=cached, count=count)
         except KubeError as error:
             missing[each.kind] = str(error)
             forbidden |= {each.path} if isinstance(error, ForbiddenError) else set()
     try:
-        found = snapshots.gather(objects)
+        listed_pods = ((PODS.kind, pod) for page in pods for pod in page)
+        found = snapshots.gather(chain(objects, listed_pods))
     except (msgspec.MsgspecError, WireError) as error:
         raise InvalidReplyError(f"the API server's response cannot be parsed: {error}") from error
     none: dict[str, tuple[msgspec.Raw, ...]] = {each.kind: () for each in wanted}
@@ -195,6 +213,13 @@ class LiveReader:
         return msgspec.structs.replace(found, missing={**found.missing, **missing})
 
 
+def _of_kind(
+    kube: "BlockingClient", wanted: ListRequest, *, cached: bool, count: Count | None
+) -> list[tuple[str, msgspec.Raw]]:
+    pages = _pages(kube, wanted, cached=cached, count=count)
+    return [(wanted.kind, item) for page in pages for item in page]
+
+
 def listed(
     kube: "BlockingClient", wanted: ListRequest, *, cached: bool = False
 ) -> Iterator[msgspec.Raw]:
@@ -203,19 +228,32 @@ def listed(
     Raises:
         KubeError: it cannot be read.
     """
+    for page in _pages(kube, wanted, cached=cached):
+        yield from page
+
+
+def _pages(
+    kube: "BlockingClient",
+    wanted: ListRequest,
+    *,
+    cached: bool = False,
+    count: Count | None = None,
+) -> Iterator[list[msgspec.Raw]]:
     try:
-        yield from _items(kube, wanted, cached=cached)
+        for body in kube.pages(wanted.path, wanted.selector, cached=cached):
+            page = _items(wanted, body)
+            if count is not None:
+                count(len(page))
+            yield page
     except NotFoundError:
         if not wanted.optional:
             raise
 
 
-def _items(kube: "BlockingClient", wanted: ListRequest, *, cached: bool) -> Iterator[msgspec.Raw]:
-    for page in kube.pages(wanted.path, wanted.selector, cached=cached):
-        try:
-            items = msgspec.json.decode(page, type=_Items).items
-        except (msgspec.MsgspecError, ValueError) as error:
-            text = page[:_SHOWN].decode(errors="replace").strip()
-            reason = f"GET {wanted.path}: not a list: {error}; it begins with {text!r}"
-            raise InvalidReplyError(reason) from error
-        yield from items or ()
+def _items(wanted: ListRequest, body: bytes) -> list[msgspec.Raw]:
+    try:
+        return msgspec.json.decode(body, type=_Items).items or []
+    except (msgspec.MsgspecError, ValueError) as error:
+        text = body[:_SHOWN].decode(errors="replace").strip()
+        reason = f"GET {wanted.path}: not a list: {error}; it begins with {text!r}"
+        raise InvalidReplyError(reason) from error

@@ -4,7 +4,7 @@ Values of environment variables and annotations that repeat whole manifests are 
 ConfigMaps without GPU data. ``--snapshot`` reads the rest back.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -29,20 +29,30 @@ _VERSIONS: Final = {
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 
-def dump(snapshot: Snapshot) -> bytes:
-    """The list as JSON, one object a line."""
-    lines = [msgspec.json.encode(item) for item in _items(snapshot)]
+_Object = tuple[str, msgspec.Raw]
+
+
+def dump(
+    snapshot: Snapshot, taken: Callable[[Sequence[_Object]], Iterable[_Object]] = iter
+) -> bytes:
+    """The list as JSON, one object a line.
+
+    Args:
+        snapshot: the cluster.
+        taken: gives the objects one after the other, and may show how many were written.
+    """
+    objects = [(kind, raw) for kind, raws in snapshot.raw.items() for raw in raws]
+    lines = [msgspec.json.encode(item) for item in _items(taken(objects))]
     body = b",\n".join(lines)
     return b'{"apiVersion":"v1","kind":"List","metadata":{},"items":[\n' + body + b"\n]}\n"
 
 
-def _items(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
-    for kind, raws in snapshot.raw.items():
-        for raw in raws:
-            item = msgspec.json.decode(raw, type=dict[str, Any])
-            if kind != "ConfigMap" or _has_gpu_data(item):
-                head = {"apiVersion": _VERSIONS.get(kind, "v1"), "kind": kind}
-                yield head | _clean(item)
+def _items(objects: Iterable[_Object]) -> Iterator[dict[str, Any]]:
+    for kind, raw in objects:
+        item = msgspec.json.decode(raw, type=dict[str, Any])
+        if kind != "ConfigMap" or _has_gpu_data(item):
+            head = {"apiVersion": _VERSIONS.get(kind, "v1"), "kind": kind}
+            yield head | _clean(item)
 
 
 def _has_gpu_data(config_map: dict[str, Any]) -> bool:

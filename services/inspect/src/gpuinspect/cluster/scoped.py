@@ -11,15 +11,13 @@ import msgspec
 
 from gpucore.wire.errors import WireError
 from gpuinspect.cluster import snapshots
-from gpuinspect.cluster.collect import ClusterSource, ListRequest, listed
+from gpuinspect.cluster.collect import NODES, PODS, ClusterSource, ListRequest, listed
 from gpuinspect.cluster.snapshots import Snapshot
 from gpukube.errors import ForbiddenError, InvalidReplyError, KubeError
 
 if TYPE_CHECKING:
     from gpukube.blocking import BlockingClient
 
-NODES: Final = ListRequest("Node", "/api/v1/nodes")
-PODS: Final = ListRequest("Pod", "/api/v1/pods")
 VIEWER: Final = "gpushare-viewer"
 """ClusterRole of the chart with the rights of these commands."""
 _FORBIDDEN: Final = 403

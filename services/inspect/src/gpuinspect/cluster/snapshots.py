@@ -95,16 +95,25 @@ def decode(raw: bytes) -> Snapshot:
 def gather(objects: Iterable[tuple[str, msgspec.Raw]]) -> Snapshot:
     """A snapshot of objects, each with the kind of its list (a list of mixed kinds has none).
 
+    Each is decoded as it comes.
+
     Raises:
         msgspec.MsgspecError, WireError: an object is not what its kind promises.
     """
     kinds: dict[str, list[msgspec.Raw]] = {"Node": [], "Pod": []}
+    nodes: list[Node] = []
+    pods: list[Pod] = []
     with uncollected():
         for listed, raw in objects:
-            kinds.setdefault(listed or _kind_of(raw), []).append(raw)
+            kind = listed or _kind_of(raw)
+            kinds.setdefault(kind, []).append(raw)
+            if kind == "Pod":
+                pods.append(decode_pod(raw))
+            elif kind == "Node":
+                nodes.append(decode_node(raw))
         return Snapshot(
-            nodes=tuple(map(decode_node, kinds["Node"])),
-            pods=tuple(map(decode_pod, kinds["Pod"])),
+            nodes=tuple(nodes),
+            pods=tuple(pods),
             raw={kind: tuple(raws) for kind, raws in kinds.items()},
         )
 

@@ -75,17 +75,27 @@ def _whole(node: Node) -> Node:
     return msgspec.structs.replace(node, capacity=node.allocatable)
 
 
-def shares(snapshot: Snapshot, names: Names, *, only: Collection[str] = ()) -> ClusterView:
+def shares(
+    snapshot: Snapshot, names: Names, *, only: Collection[str] = (), every_pod: bool = True
+) -> ClusterView:
     """The nodes that offer shares, by name; or those named by ``only``, whatever they offer.
+
+    Args:
+        snapshot: the cluster.
+        names: of resources and annotations.
+        only: names of nodes.
+        every_pod: with all pods; otherwise only with those that need a note.
 
     Raises:
         MissingObjectError: there is no node of a name.
         WireError: as :func:`books`.
     """
-    return shown(books(snapshot, names), snapshot.nodes, only=only)
+    return shown(books(snapshot, names), snapshot.nodes, only=only, every_pod=every_pod)
 
 
-def shown(ledger: Ledger, nodes: Iterable[Node], *, only: Collection[str] = ()) -> ClusterView:
+def shown(
+    ledger: Ledger, nodes: Iterable[Node], *, only: Collection[str] = (), every_pod: bool = True
+) -> ClusterView:
     """As :func:`shares`, from an existing ledger.
 
     Raises:
@@ -98,7 +108,7 @@ def shown(ledger: Ledger, nodes: Iterable[Node], *, only: Collection[str] = ()) 
             others = near(name, (each.name for each in known))
             raise MissingObjectError(f'nodes "{name}" not found{others}')
     chosen.sort(key=lambda each: each.name)
-    return view(ledger, chosen, ledger.names)
+    return view(ledger, chosen, ledger.names, every_pod=every_pod)
 
 
 def _wanted(node: Node, ledger: Ledger, only: Collection[str]) -> bool:
@@ -111,12 +121,26 @@ def _wanted(node: Node, ledger: Ledger, only: Collection[str]) -> bool:
     return any(amount(text) > 0 for text in offered if text is not None)
 
 
-def view(ledger: Ledger, nodes: Iterable[Node], names: Names) -> ClusterView:
+def view(
+    ledger: Ledger, nodes: Iterable[Node], names: Names, *, every_pod: bool = True
+) -> ClusterView:
     """These nodes with every amount in one unit: theirs where they agree, else MiB."""
     node_infos = [(node, _node_info(ledger, node.name)) for node in nodes]
     units = {unit_of(node_info) for _, node_info in node_infos if node_info.devices}
     unit = units.pop() if len(units) == 1 else MIB if units else GIB
-    return ClusterView(tuple(_node(*pair, unit=unit, names=names) for pair in node_infos), unit)
+    chosen = {
+        node.name: [each for each in node_info.allocations.values() if every_pod or _noted(each)]
+        for node, node_info in node_infos
+    }
+    return ClusterView(
+        tuple(_node(*pair, chosen[pair[0].name], unit=unit, names=names) for pair in node_infos),
+        unit,
+    )
+
+
+def _noted(allocation: Allocation) -> bool:
+    """A sentence beside the table names the pod."""
+    return bool(allocation.pending or allocation.faults)
 
 
 def _node_info(ledger: Ledger, name: NodeName) -> NodeInfo:
@@ -124,19 +148,26 @@ def _node_info(ledger: Ledger, name: NodeName) -> NodeInfo:
     return NodeInfo(name) if node_info is None else node_info
 
 
-def _node(node: Node, node_info: NodeInfo, *, unit: MemoryUnit, names: Names) -> NodeSummary:
+def _node(
+    node: Node,
+    node_info: NodeInfo,
+    allocations: Iterable[Allocation],
+    *,
+    unit: MemoryUnit,
+    names: Names,
+) -> NodeSummary:
     own = unit_of(node_info) if node_info.devices else unit
     scale = own.mib // unit.mib
-    cards = [_card(card, card.gpu, scale) for card in node_info.devices.values() if card.gpu]
-    lost = sum(card.used for card in node_info.devices.values() if card.gpu is None)
-    held = (each for each in node_info.allocations.values() if _is_shown(each, node_info))
+    gpus = [_gpu(device, device.gpu, scale) for device in node_info.devices.values() if device.gpu]
+    lost = sum(device.used for device in node_info.devices.values() if device.gpu is None)
+    held = (each for each in allocations if _is_shown(each, node_info))
     pods = (_pod(allocation, node_info, scale) for allocation in held)
     return NodeSummary(
         name=node.name,
         address=node.address,
-        cards=tuple(cards),
+        gpus=tuple(gpus),
         total=_total(node, node_info, names) * scale,
-        used=sum(card.used for card in cards) + (lost + node_info.pending) * scale,
+        used=sum(device.used for device in gpus) + (lost + node_info.pending) * scale,
         pending=node_info.pending * scale,
         lost=lost * scale,
         pods=tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid))),
@@ -155,14 +186,14 @@ def _total(node: Node, node_info: NodeInfo, names: Names) -> int:
     return node_info.total_units
 
 
-def _card(card: DeviceInfo, gpu: Gpu, scale: int) -> GpuSummary:
+def _gpu(device: DeviceInfo, gpu: Gpu, scale: int) -> GpuSummary:
     return GpuSummary(
-        index=card.index,
-        total=card.total * scale,
-        used=_used(card) * scale,
-        core=card.core_used,
-        whole=_is_whole(card),
-        healthy=card.healthy,
+        index=device.index,
+        total=device.total * scale,
+        used=_used(device) * scale,
+        core=device.core_used,
+        whole=_is_whole(device),
+        healthy=device.healthy,
         mode="mig" if gpu.mig else gpu.isolation.value,
         model=gpu.model,
         uuid=gpu.uuid,
@@ -170,20 +201,20 @@ def _card(card: DeviceInfo, gpu: Gpu, scale: int) -> GpuSummary:
     )
 
 
-def _is_whole(card: DeviceInfo) -> bool:
-    return any(hold.whole for hold in card.holders.values())
+def _is_whole(device: DeviceInfo) -> bool:
+    return any(hold.whole for hold in device.holders.values())
 
 
-def _used(card: DeviceInfo) -> int:
+def _used(device: DeviceInfo) -> int:
     """Units in use; a GPU that is held whole has none left to share."""
-    return max(card.used, card.total) if _is_whole(card) else card.used
+    return max(device.used, device.total) if _is_whole(device) else device.used
 
 
 def _is_shown(allocation: Allocation, node_info: NodeInfo) -> bool:
     """Of a pod whose extended resource is allocated by a claim, the claim is shown."""
     if allocation.users is not None or not node_info.shape.claims:
         return True
-    return any(card.holders.get(allocation.uid) for card in node_info.devices.values())
+    return any(device.holders.get(allocation.uid) for device in node_info.devices.values())
 
 
 def _pod(allocation: Allocation, node_info: NodeInfo, scale: int) -> PodSummary:
@@ -193,7 +224,7 @@ def _pod(allocation: Allocation, node_info: NodeInfo, scale: int) -> PodSummary:
         namespace=allocation.namespace,
         name=name,
         claim="" if allocation.users is None else allocation.name,
-        cards={index: units * scale for index, units in _held(allocation, node_info).items()},
+        gpus={index: units * scale for index, units in _held(allocation, node_info).items()},
         limits={index: units * scale for index, units in _limits(allocation, node_info).items()},
         core=allocation.placement.core,
         group=allocation.placement.group,
@@ -209,19 +240,21 @@ def _limits(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:
         return {}
     held = _held(allocation, node_info)
     burst = node_info.shape.counted(allocation.burst, allocation.unit)
-    cards = {index: node_info.devices[index] for index in held}
+    gpus = {index: node_info.devices[index] for index in held}
     found = {
-        index: burst_units(burst, held[index], len(held), card.total)
-        for index, card in cards.items()
-        if card.gpu and card.gpu.isolation.uses_driver
+        index: burst_units(burst, held[index], len(held), device.total)
+        for index, device in gpus.items()
+        if device.gpu and device.gpu.isolation.uses_driver
     }
     return {index: units for index, units in found.items() if units > held[index]}
 
 
 def _held(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:
+    placement, devices = allocation.placement, node_info.devices
+    named = {*placement.mem, *placement.core, *placement.group}
     held = {}
-    for index, card in node_info.devices.items():
-        hold = card.holders.get(allocation.uid)
+    for index in named if len(named) < 2 else devices:  # several are in the order of the node
+        hold = devices[index].holders.get(allocation.uid)
         if hold is not None:
-            held[index] = card.total if hold.whole else hold.mem
+            held[index] = devices[index].total if hold.whole else hold.mem
     return held

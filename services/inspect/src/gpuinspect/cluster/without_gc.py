@@ -19,3 +19,14 @@ def uncollected() -> Iterator[None]:
     finally:
         if held:
             gc.enable()
+
+
+@contextmanager
+def uncollected_for_good() -> Iterator[None]:
+    """As :func:`uncollected`, and no later collection looks through what the block has made.
+
+    For commands that print it and end; the first collection afterwards would look through all.
+    """
+    with uncollected():
+        yield
+        gc.freeze()

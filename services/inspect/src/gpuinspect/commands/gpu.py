@@ -65,7 +65,7 @@ def gpu(
         raise MissingObjectError(f'nodes "{node}" not found')
     found = [_gpu_node(each, ledger.nodes()[each.name], reader.names) for each in nodes]
     policy = policy_of(snapshot)
-    found = sorted((each for each in found if each.cards), key=lambda each: each.name)
+    found = sorted((each for each in found if each.gpus), key=lambda each: each.name)
     if not found:
         fail("no node offers exclusive GPUs")
     if output.is_document:
@@ -81,19 +81,21 @@ def gpu(
 
 
 def _gpu_node(node: Node, node_info: NodeInfo, names: Names) -> GpuNode:
-    cards = []
-    for card in node_info.devices.values():
-        if card.gpu is not None:
-            allocations = (node_info.allocations[uid] for uid in card.holders)
+    gpus = []
+    for device in node_info.devices.values():
+        if device.gpu is not None:
+            allocations = (node_info.allocations[uid] for uid in device.holders)
             holders = tuple(
                 sorted(f"{allocation.namespace}/{allocation.name}" for allocation in allocations)
             )
-            facts = card.gpu
-            cards.append(
-                GpuWithPods(card.index, facts.uuid, facts.model, facts.numa, card.healthy, holders)
+            facts = device.gpu
+            gpus.append(
+                GpuWithPods(
+                    device.index, facts.uuid, facts.model, facts.numa, device.healthy, holders
+                )
             )
     matrix = node_matrix(node, names)
-    return GpuNode(node.name, node.annotations.get(NODE_TYPE, ""), tuple(cards), matrix)
+    return GpuNode(node.name, node.annotations.get(NODE_TYPE, ""), tuple(gpus), matrix)
 
 
 def _notes(nodes: list[GpuNode]) -> None:
@@ -112,8 +114,8 @@ def _document(node: GpuNode) -> GpuNodeDoc:
     return GpuNodeDoc(
         name=node.name,
         node_type=node.node_type,
-        all_gpu=len(node.cards),
+        all_gpu=len(node.gpus),
         used_gpu=len(node.used),
-        gpus=list(node.cards),
+        gpus=list(node.gpus),
         links=_links(node),
     )

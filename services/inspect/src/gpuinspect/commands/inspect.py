@@ -14,7 +14,7 @@ import typer
 from gpuinspect.cluster import state
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
-from gpuinspect.cluster.without_gc import uncollected
+from gpuinspect.cluster.without_gc import uncollected_for_good
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, note, reading
@@ -62,9 +62,13 @@ def inspect(
     no_headers: NoHeaders = False,
 ) -> None:
     """Show allocated GPU memory of every GPU on nodes that share GPUs."""
-    with uncollected():
+    own = ctx.find_root().info_name == OWN_NAME and not no_headers
+    columns = terminal.width() if own else None
+    named = details or columns is not None or output.is_document
+    with uncollected_for_good():
         snapshot = selected(reader.source.read(*COUNTED), selector)
-        whole = state.shares(snapshot, reader.names, only=[node] if node else [])
+        only = [node] if node else []
+        whole = state.shares(snapshot, reader.names, only=only, every_pod=named)
     everything = _sorted(whole, sort_by)
     view = _only(everything, namespace) if namespace and not all_namespaces else everything
     if output.is_document:
@@ -72,8 +76,6 @@ def inspect(
     elif output is Format.NAME:
         names_only("node", (each.name for each in view.nodes))
     else:
-        own = ctx.find_root().info_name == OWN_NAME and not no_headers
-        columns = terminal.width() if own else None
         wide_form = output is Format.WIDE
         _print(view, columns, details=details, wide_form=wide_form, headers=not no_headers)
         for sentence in (*notes(everything), *gaps(snapshot, NO_CLAIMS)):

@@ -7,7 +7,6 @@ import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -16,13 +15,14 @@ import msgspec
 import typer
 
 from gpucore.simulate.hosts import HostWorkload
-from gpucore.simulate.replay import Progress, Replayed
+from gpucore.simulate.replay import Replayed
 from gpucore.simulate.replay import replay as replayed
 from gpucore.simulate.traces import TraceNode, TracePod
 from gpuinspect.commands.options.formats import Format, emit
 from gpuinspect.commands.options.reading import fail
 from gpuinspect.errors import InspectError
 from gpuinspect.sources.trace_files import read_nodes, read_pods
+from gpuinspect.terminal.progress import shown
 
 
 class PlacementPolicyName(StrEnum):
@@ -95,7 +95,7 @@ def _report(
 ) -> Report:
     chance = random.Random(seed)  # noqa: S311 - a repeatable draw, no secret
     started = time.monotonic()
-    with _progress(arrivals * sum(node.gpus for node in nodes)) as progress:
+    with shown("GPUs requested", arrivals * sum(node.gpus for node in nodes)) as progress:
         result = replayed(
             nodes,
             _drawn(pods, chance),
@@ -103,7 +103,7 @@ def _report(
             workload=HostWorkload(pods),
             pick=chance.randrange,
             target=arrivals,
-            progress=progress,
+            progress=progress.reach,
         )
     return _reported(result, policy, arrivals, seed, round(time.monotonic() - started, 3))
 
@@ -116,20 +116,6 @@ def _reported(result: Replayed, policy: str, arrivals: float, seed: int, seconds
 def _drawn(pods: Sequence[TracePod], chance: random.Random) -> Iterator[TracePod]:
     while True:
         yield chance.choice(pods)
-
-
-@contextmanager
-def _progress(goal: float) -> Iterator[Progress | None]:
-    """A bar on stderr where that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console  # noqa: PLC0415 - slow to import, and only people see it
-    from rich.progress import Progress as Bar  # noqa: PLC0415 - likewise
-
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("placing", total=goal)
-        yield lambda asked: bar.update(task, completed=asked)
 
 
 def _table(report: Report) -> str:

@@ -99,7 +99,7 @@ def top_node(
             found = top_nodes(snapshot, reader.names, only=only, kind=kind)
             if metric:
                 found = with_figures(found, gpu_figures(prometheus))
-            _cards(found, details=details, output=output, headers=not no_headers, metric=metric)
+            _gpus(found, details=details, output=output, headers=not no_headers, metric=metric)
         if not (refresh and details):
             return
         sys.stdout.write(RULE.format(datetime.now(UTC).astimezone().strftime(TIME)))
@@ -179,7 +179,7 @@ def _kind(text: str) -> str:
     return found.get(text, "")
 
 
-def _cards(
+def _gpus(
     nodes: Sequence[TopNode], *, details: bool, output: Format, headers: bool, metric: bool
 ) -> None:
     if output.is_document:

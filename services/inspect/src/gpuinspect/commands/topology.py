@@ -94,11 +94,11 @@ def plan_gpus(
 
 
 def _print(machine: Matrix, answer: GpuGroup, policy: str) -> None:
-    cards = ", ".join(map(str, answer.gpus))
+    gpus = ", ".join(map(str, answer.gpus))
     rest = answer.partition_score - answer.score
     sys.stdout.write(draw(machine.part(tuple(sorted(answer.gpus)))))
     print(
-        f"\n{policy} takes {'GPU' if len(answer.gpus) == 1 else 'GPUs'} {cards}: score "
+        f"\n{policy} takes {'GPU' if len(answer.gpus) == 1 else 'GPUs'} {gpus}: score "
         f"{answer.score}; the other free GPUs score {rest}, {answer.partition_score} in total."
     )
 
@@ -154,7 +154,11 @@ def show(
     for remark in machine.notes:
         note(f"note: {remark}")
     node_info = books(snapshot, reader.names).node(found.name)
-    used = [] if node_info is None else [i for i, card in node_info.devices.items() if card.holders]
+    used = (
+        []
+        if node_info is None
+        else [i for i, device in node_info.devices.items() if device.holders]
+    )
     _draw_node(node, machine, used, found.annotations.get(NODE_TYPE, ""))
 
 

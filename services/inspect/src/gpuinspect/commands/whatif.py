@@ -20,6 +20,7 @@ from gpuinspect.layout.whatif import whatif as table
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.whatif import Addition, ask, remarks
 from gpuinspect.sources import manifests
+from gpuinspect.terminal.progress import counting
 
 
 @reading
@@ -59,7 +60,9 @@ def whatif(
     claims = (DEVICE_CLASSES, claim_templates(""))
     snapshot = reader.source.read(*COUNTED, *claims, SCHEDULER_CONFIGS, WEBHOOKS)
     ledger, used = books(snapshot, reader.names), policy_of(snapshot, policy)
-    answers = ask(snapshot, wanted, ledger, addition=addition, policy=used)
+    answers = ask(
+        snapshot, wanted, ledger, addition=addition, policy=used, taken=counting("pods placed")
+    )
     notes = list(remarks(snapshot, wanted, reader.names))
     if output.is_document:
         emit(complete(what_if_document(answers, used, notes)), output)

@@ -41,23 +41,23 @@ def _faults(evidence: Evidence) -> Iterator[str]:
 
 
 @check(
-    "cards-exist",
+    "gpus-exist",
     Level.FAIL,
     "no pod has a GPU that is missing from its node",
     do="the GPU was lost or replaced: create the listed pods again",
 )
 def _lost(evidence: Evidence) -> Iterator[str]:
     for name, node_info in evidence.node_infos.items():
-        for index, card in node_info.devices.items():
-            if node_info.inventory is not None and card.gpu is None:
+        for index, device in node_info.devices.items():
+            if node_info.inventory is not None and device.gpu is None:
                 holders = ", ".join(
-                    sorted(_called(node_info.allocations[uid]) for uid in card.holders)
+                    sorted(_called(node_info.allocations[uid]) for uid in device.holders)
                 )
                 yield f"{name} has no GPU {index}, but {holders} on it"
 
 
 @check(
-    "no-card-overfull",
+    "no-gpu-overfull",
     Level.FAIL,
     "no GPU is over-committed",
     do="delete one of the pods; if gpushare's device plugin runs there, report a bug",
@@ -65,9 +65,9 @@ def _lost(evidence: Evidence) -> Iterator[str]:
 def _overfull(evidence: Evidence) -> Iterator[str]:
     for name, node_info in evidence.node_infos.items():
         for index in node_info.overfull:
-            card = node_info.devices[index]
-            if card.gpu is not None:
-                yield f"{name} GPU {index}: {card.used} of {card.total} {unit_of(node_info)}"
+            device = node_info.devices[index]
+            if device.gpu is not None:
+                yield f"{name} GPU {index}: {device.used} of {device.total} {unit_of(node_info)}"
 
 
 @check(

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.explain.sentences import GIB_CARDS_END, unit_of
+from gpucore.explain.sentences import GIB_GPUS_END, unit_of
 from gpucore.units import MIB
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import INVENTORY, UNHEALTHY_KEY
@@ -76,9 +76,9 @@ def _total_agrees(evidence: Evidence) -> Iterator[str]:
 def _count_agrees(evidence: Evidence) -> Iterator[str]:
     for node, node_info in _explicit(evidence):
         text = node.capacity.get(evidence.names.gpu_count)
-        cards = len(node_info.inventory.gpus) if node_info.inventory else 0
-        if text is not None and amount(text) != cards:
-            yield f"{node.name}: {cards} GPUs, but its {evidence.names.gpu_count} is {text}"
+        gpus = len(node_info.inventory.gpus) if node_info.inventory else 0
+        if text is not None and amount(text) != gpus:
+            yield f"{node.name}: {gpus} GPUs, but its {evidence.names.gpu_count} is {text}"
 
 
 @check(
@@ -90,7 +90,7 @@ def _count_agrees(evidence: Evidence) -> Iterator[str]:
 def _unit_unpublished(evidence: Evidence) -> Iterator[str]:
     for node, node_info in evidence.sharing:
         largest = node_info.shape.largest_gpu
-        if node_info.unit is None and largest > GIB_CARDS_END:
+        if node_info.unit is None and largest > GIB_GPUS_END:
             yield f"{node.name}: GPUs of {largest} units, assumed to be MiB"
 
 
@@ -121,7 +121,7 @@ def _message_size(evidence: Evidence) -> Iterator[str]:
 
 
 @check(
-    "cards-healthy",
+    "gpus-healthy",
     Level.WARN,
     "all GPUs are healthy",
     do="read the node's events for the XID; the GPU is offered again after successful probes",
@@ -129,7 +129,9 @@ def _message_size(evidence: Evidence) -> Iterator[str]:
 def _healthy(evidence: Evidence) -> Iterator[str]:
     for node, node_info in evidence.sharing:
         sick = [
-            str(card.index) for card in node_info.devices.values() if card.gpu and not card.healthy
+            str(device.index)
+            for device in node_info.devices.values()
+            if device.gpu and not device.healthy
         ]
         if sick:
             yield f"{node.name}: GPU {', '.join(sick)}"

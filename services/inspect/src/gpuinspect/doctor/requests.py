@@ -27,7 +27,7 @@ def _faulty(evidence: Evidence) -> Iterator[str]:
 
 
 @check(
-    "requests-fit-a-card",
+    "requests-fit-a-gpu",
     Level.WARN,
     "no pending pod requests more than the largest GPU",
     do="check the unit (GiB or MiB), or spread the pod over GPUs with the label gpu-count",

@@ -107,23 +107,23 @@ def _node(node: NodeSummary) -> NodeDoc:
         allocated=node.used,
         total=node.total,
         pending=node.pending,
-        gpus=[_gpu(card) for card in node.cards],
+        gpus=[_gpu(gpu) for gpu in node.gpus],
         pods=[_pod(pod) for pod in node.pods],
     )
 
 
-def _gpu(card: GpuSummary) -> GpuDoc:
+def _gpu(gpu: GpuSummary) -> GpuDoc:
     return GpuDoc(
-        index=card.index,
-        uuid=card.uuid,
-        model=card.model,
-        memory_mib=card.memory_mib,
-        allocated=card.used,
-        total=card.total,
-        core_percent=card.core,
-        whole=card.whole,
-        healthy=card.healthy,
-        mode=card.mode,
+        index=gpu.index,
+        uuid=gpu.uuid,
+        model=gpu.model,
+        memory_mib=gpu.memory_mib,
+        allocated=gpu.used,
+        total=gpu.total,
+        core_percent=gpu.core,
+        whole=gpu.whole,
+        healthy=gpu.healthy,
+        mode=gpu.mode,
     )
 
 
@@ -133,7 +133,7 @@ def _pod(pod: PodSummary) -> PodDoc:
         name=pod.name,
         uid=pod.uid,
         state=pod.state,
-        gpus={str(index): units for index, units in pod.cards.items()},
+        gpus={str(index): units for index, units in pod.gpus.items()},
         limits={str(index): units for index, units in pod.limits.items()},
         core_percent={str(index): percent for index, percent in pod.core.items()},
         whole_gpus=list(pod.group),

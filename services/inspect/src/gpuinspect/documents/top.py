@@ -66,7 +66,7 @@ def _node(node: TopNode, *, metric: bool) -> TopNodeDoc:
         total=node.total,
         allocated=round(float(node.allocated), 3),
         unhealthy=node.unhealthy,
-        pods=[TopPodDoc(pod.namespace, pod.name, round(float(pod.cards), 3)) for pod in node.pods],
+        pods=[TopPodDoc(pod.namespace, pod.name, round(float(pod.gpus), 3)) for pod in node.pods],
         gpus=[_gpu(gpu) for gpu in node.gpus] if metric else None,
     )
 

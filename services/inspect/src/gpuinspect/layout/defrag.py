@@ -17,11 +17,11 @@ def defrag(plan: MovePlan, goal: Goal, unit: MemoryUnit, *, headers: bool = True
 
 def conclusion(plan: MovePlan, goal: Goal, unit: MemoryUnit) -> str:
     """What the moves free, in a sentence."""
-    cards = ", ".join(map(str, plan.cards))
-    noun = "GPU" if len(plan.cards) == 1 else "GPUs"
-    what = f"{goal.units} {unit} on {noun} {cards}" if goal.units else f"{noun} {cards}"
+    gpus = ", ".join(map(str, plan.gpus))
+    noun = "GPU" if len(plan.gpus) == 1 else "GPUs"
+    what = f"{goal.units} {unit} on {noun} {gpus}" if goal.units else f"{noun} {gpus}"
     if not plan.moves:
-        verb = "is" if goal.units or len(plan.cards) == 1 else "are"
+        verb = "is" if goal.units or len(plan.gpus) == 1 else "are"
         return f"nothing needs to move: {what} of node {plan.node} {verb} free already"
     pods = "1 pod" if len(plan.moves) == 1 else f"{len(plan.moves)} pods"
     return f"moving {pods} frees {what} of node {plan.node}"

@@ -38,7 +38,7 @@ class _Lines:
 
     def __init__(self, view: ClusterView, width: int, marks: tuple[str, str]) -> None:
         self._width, self._marks, self._unit = width, marks, str(view.unit)
-        gpus = [(node, gpu) for node in view.nodes for gpu in node.cards]
+        gpus = [(node, gpu) for node in view.nodes for gpu in node.gpus]
         self._models = max((len(_model(gpu)) for _, gpu in gpus), default=0)
         self._amounts = max((len(_amount(gpu)) for _, gpu in gpus), default=0)
         self._states = max((len(_state(gpu)) for _, gpu in gpus), default=0)
@@ -48,7 +48,7 @@ class _Lines:
     def of(self, node: NodeSummary) -> Iterator[str]:
         """The head of a node, its GPUs, and its units on no known GPU."""
         yield self._cut("  ".join(_head(node, self._unit)))
-        for gpu in node.cards:
+        for gpu in node.gpus:
             yield self._gpu(node, gpu)
         if node.pending:
             names = [f"{pod.name} {pod.pending}" for pod in node.pods if pod.pending]
@@ -59,7 +59,7 @@ class _Lines:
             f"  GPU {gpu.index:<2}  {self._filled(gpu)}  {_amount(gpu):>{self._amounts}}"
             f"  {_model(gpu):<{self._models}}  {_state(gpu):<{self._states}}"
         )
-        held = [(pod.name, pod.cards[gpu.index]) for pod in node.pods if gpu.index in pod.cards]
+        held = [(pod.name, pod.gpus[gpu.index]) for pod in node.pods if gpu.index in pod.gpus]
         names = [f"{name} {units}" if len(held) > 1 else name for name, units in held]
         return self._cut(f"{left}  {self._named(names, len(left) + 2)}".rstrip())
 
@@ -114,7 +114,7 @@ def _state(gpu: GpuSummary) -> str:
 
 
 def _totals(view: ClusterView) -> Iterator[str]:
-    gpus = [gpu for node in view.nodes for gpu in node.cards]
+    gpus = [gpu for node in view.nodes for gpu in node.gpus]
     models = Counter(_model(gpu) for gpu in gpus)
     listed = ", ".join(f"{count} x {model}" for model, count in sorted(models.items()))
     share = f"{view.used}/{view.total} {view.unit} ({percent(view.used, view.total)}%)"

@@ -28,19 +28,19 @@ class GpuNode(msgspec.Struct, frozen=True):
 
     name: str
     node_type: str
-    cards: tuple[GpuWithPods, ...]
+    gpus: tuple[GpuWithPods, ...]
     matrix: Matrix | None
 
     @property
     def used(self) -> tuple[int, ...]:
         """Indexes of GPUs that somebody holds."""
-        return tuple(card.index for card in self.cards if card.holders)
+        return tuple(device.index for device in self.gpus if device.holders)
 
 
 def summary(nodes: Sequence[GpuNode], *, headers: bool = True) -> str:
     """One line a node: GPUs there are, GPUs in use."""
     head = "NAME\tALLGPU\tUSEDGPU\n" if headers else ""
-    rows = (f"{node.name}\t{len(node.cards)}\t{len(node.used)}\n" for node in nodes)
+    rows = (f"{node.name}\t{len(node.gpus)}\t{len(node.used)}\n" for node in nodes)
     return align(head + "".join(rows))
 
 
@@ -56,12 +56,14 @@ def details(nodes: Sequence[GpuNode], policy: str) -> str:
 def _block(node: GpuNode) -> str:
     lines = [
         f"node name: {node.name}",
-        f"all gpu: {len(node.cards)}",
+        f"all gpu: {len(node.gpus)}",
         f"used gpu: {len(node.used)}",
     ]
     lines += [f"node type: {node.node_type}"] if node.node_type else []
     matrix = "" if node.matrix is None else f"gpu topolocy:\n{draw(node.matrix, node.used)}"
     holders = "".join(
-        f"GPU{card.index}: {', '.join(card.holders)}\n" for card in node.cards if card.holders
+        f"GPU{device.index}: {', '.join(device.holders)}\n"
+        for device in node.gpus
+        if device.holders
     )
     return "\n".join(lines) + f"\n{matrix}{holders}"

@@ -26,11 +26,11 @@ def _node(node: NodeSummary, unit: str) -> Iterator[str]:
         yield f"{node.name} is cordoned: it accepts no new pods"
     if not node.ready:
         yield f"{node.name} is not ready"
-    for card in node.cards:
-        if not card.healthy:
-            yield f"{node.name} GPU{card.index} is unhealthy: it accepts no new pods"
-        if card.used > card.total:
-            yield f"{node.name} GPU{card.index} is over-full: {card.used} of {card.total} {unit}"
+    for gpu in node.gpus:
+        if not gpu.healthy:
+            yield f"{node.name} GPU{gpu.index} is unhealthy: it accepts no new pods"
+        if gpu.used > gpu.total:
+            yield f"{node.name} GPU{gpu.index} is over-full: {gpu.used} of {gpu.total} {unit}"
     if node.lost:
         yield f"{node.name}: {node.lost} {unit} are allocated on GPUs that the node no longer has"
     if node.pending:

@@ -42,16 +42,16 @@ def _summary_header(view: ClusterView, width: int, *, pending: bool) -> str:
 
 def _summary_row(node: NodeSummary, width: int, *, pending: bool) -> str:
     cells = [node.name, node.address or "unknown"]
-    cells += cards(node, width)
+    cells += gpus(node, width)
     if pending:
         cells.append(str(node.pending) if node.pending else "")
     return "\t".join([*cells, f"{node.used}/{node.total}"]) + "\n"
 
 
-def cards(node: NodeSummary, width: int) -> list[str]:
+def gpus(node: NodeSummary, width: int) -> list[str]:
     """A cell for every index below ``width``; 0/0 where the node has no such GPU."""
-    found = (node.card(index) for index in range(width))
-    return [f"{card.used}/{card.total}" if card else "0/0" for card in found]
+    found = (node.gpu(index) for index in range(width))
+    return [f"{gpu.used}/{gpu.total}" if gpu else "0/0" for gpu in found]
 
 
 DASHES_BEYOND_PODS = 10
@@ -85,29 +85,29 @@ def _block(node: NodeSummary, dashes: str) -> str:
 
 def _isolation(node: NodeSummary) -> str:
     """What enforces shares, GPU by GPU; the original has no word for it and so no line."""
-    if all(card.mode == UNENFORCED for card in node.cards):
+    if all(gpu.mode == UNENFORCED for gpu in node.gpus):
         return ""
-    cards = ", ".join(f"GPU{card.index} {card.mode}" for card in node.cards)
-    return f"Isolation :\t{cards}\n"
+    gpus = ", ".join(f"GPU{gpu.index} {gpu.mode}" for gpu in node.gpus)
+    return f"Isolation :\t{gpus}\n"
 
 
 def _pods_header(node: NodeSummary) -> str:
-    cards = "".join(f"GPU{index}(Allocated)\t" for index in range(node.width))
+    gpus = "".join(f"GPU{index}(Allocated)\t" for index in range(node.width))
     if node.pending:
-        cards += "Pending(Allocated)\t"
-    return f"NAME\tNAMESPACE\t{cards}\n"
+        gpus += "Pending(Allocated)\t"
+    return f"NAME\tNAMESPACE\t{gpus}\n"
 
 
 def _pods(node: NodeSummary) -> str:
     """A line for every pod with units of memory; compute alone has no column here."""
-    shown = [pod for pod in node.pods if pod.pending or any(pod.cards.values())]
-    return "".join(_pod_row(node, pod) for pod in sorted(shown, key=_first_card))
+    shown = [pod for pod in node.pods if pod.pending or any(pod.gpus.values())]
+    return "".join(_pod_row(node, pod) for pod in sorted(shown, key=_first_gpu))
 
 
-def _first_card(pod: PodSummary) -> tuple[bool, int]:
+def _first_gpu(pod: PodSummary) -> tuple[bool, int]:
     """Units on no known GPU come after all GPUs."""
-    cards = [index for index, units in pod.cards.items() if units]
-    return not cards, min(cards, default=0)
+    gpus = [index for index, units in pod.gpus.items() if units]
+    return not gpus, min(gpus, default=0)
 
 
 def _pod_row(node: NodeSummary, pod: PodSummary) -> str:
@@ -117,10 +117,10 @@ def _pod_row(node: NodeSummary, pod: PodSummary) -> str:
     return "\t".join([pod.name, pod.namespace, *amounts]) + "\t\n"
 
 
-def _amount(pod: PodSummary, card: GpuIndex) -> str:
+def _amount(pod: PodSummary, gpu: GpuIndex) -> str:
     """``8``, or ``8 (to 12)`` for a pod that may use more; the original knows no such pods."""
-    units = str(pod.cards.get(card, 0))
-    return f"{units} (to {pod.limits[card]})" if card in pod.limits else units
+    units = str(pod.gpus.get(gpu, 0))
+    return f"{units} (to {pod.limits[gpu]})" if gpu in pod.limits else units
 
 
 def top_summary(view: ClusterView, *, headers: bool = True) -> str:
@@ -140,7 +140,7 @@ def top_details(view: ClusterView) -> str:
 
 
 def _top_row(node: NodeSummary, width: int) -> str:
-    return "\t".join([node.name, node.address or "unknown", *cards(node, width)]) + "\t\n"
+    return "\t".join([node.name, node.address or "unknown", *gpus(node, width)]) + "\t\n"
 
 
 def _totals(view: ClusterView) -> str:
@@ -151,8 +151,8 @@ def _totals(view: ClusterView) -> str:
 def wide(view: ClusterView, *, headers: bool = True) -> str:
     """One line a node: state, unit, driver, models, enforcement, and every GPU with its marks."""
     width = view.width
-    cards = "".join(f"GPU{index}\t" for index in range(width))
-    head = f"NAME\tSTATUS\tIPADDRESS\tUNIT\tDRIVER\tMODE\tMODEL\t{cards}PENDING\tTOTAL\n"
+    gpus = "".join(f"GPU{index}\t" for index in range(width))
+    head = f"NAME\tSTATUS\tIPADDRESS\tUNIT\tDRIVER\tMODE\tMODEL\t{gpus}PENDING\tTOTAL\n"
     return align((head if headers else "") + "".join(_wide_row(node, width) for node in view.nodes))
 
 
@@ -163,9 +163,9 @@ def _wide_row(node: NodeSummary, width: int) -> str:
         node.address or "unknown",
         node.unit if node.explicit else f"{node.unit}?",
         node.driver or "-",
-        _distinct(card.mode for card in node.cards),
-        _distinct(card.model.removeprefix("NVIDIA ") for card in node.cards),
-        *(_card(node.card(index)) for index in range(width)),
+        _distinct(gpu.mode for gpu in node.gpus),
+        _distinct(gpu.model.removeprefix("NVIDIA ") for gpu in node.gpus),
+        *(_gpu(node.gpu(index)) for index in range(width)),
         str(node.pending),
         f"{node.used}/{node.total}",
     ]
@@ -183,16 +183,16 @@ def _distinct(words: Iterable[str]) -> str:
     return ",".join(dict.fromkeys(word for word in words if word)) or "-"
 
 
-def _card(card: GpuSummary | None) -> str:
-    if card is None:
+def _gpu(gpu: GpuSummary | None) -> str:
+    if gpu is None:
         return "-"
     marks = [
         word
         for word, holds in (
-            ("unhealthy", not card.healthy),
-            ("whole", card.whole),
-            ("overfull", card.used > card.total),
+            ("unhealthy", not gpu.healthy),
+            ("whole", gpu.whole),
+            ("overfull", gpu.used > gpu.total),
         )
         if holds
     ]
-    return f"{card.used}/{card.total}" + (f"({','.join(marks)})" if marks else "")
+    return f"{gpu.used}/{gpu.total}" + (f"({','.join(marks)})" if marks else "")

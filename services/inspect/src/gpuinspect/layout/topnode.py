@@ -20,10 +20,10 @@ _DASHES: Final = {
 """Length of the line under the summary, by (unhealthy column, shareable column)."""
 
 
-def tenths(cards: Fraction) -> str:
+def tenths(amount: Fraction) -> str:
     """GPUs to one decimal, none where it is a whole number; never 0 for a part of a GPU."""
-    rounded = Fraction(round(cards * 10), 10)
-    if cards and not rounded:
+    rounded = Fraction(round(amount * 10), 10)
+    if amount and not rounded:
         rounded = Fraction(1, 10)
     return str(rounded.numerator) if rounded.denominator == 1 else f"{float(rounded):.1f}"
 
@@ -105,7 +105,7 @@ def _block(node: TopNode, gpus: str) -> str:
 
 def _request(pod: TopPod) -> str:
     """Exclusive GPUs as a number, a share to two decimals."""
-    return str(pod.cards.numerator) if pod.cards.denominator == 1 else f"{float(pod.cards):.2f}"
+    return str(pod.gpus.numerator) if pod.gpus.denominator == 1 else f"{float(pod.gpus):.2f}"
 
 
 _GIB: Final = 1 << 30

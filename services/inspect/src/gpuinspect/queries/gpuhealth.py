@@ -63,7 +63,7 @@ def unhealthy_gpus(snapshot: Snapshot, view: ClusterView) -> tuple[UnhealthyGpu,
     return tuple(
         _entry(node, gpu, events.get(node.name, ()))
         for node in view.nodes
-        for gpu in node.cards
+        for gpu in node.gpus
         if not gpu.healthy
     )
 
@@ -72,7 +72,7 @@ def _entry(node: NodeSummary, gpu: GpuSummary, events: "tuple[_Event, ...]") -> 
     about = [event for event in events if gpu.uuid and f"({gpu.uuid})" in event.message]
     last = max(about, key=lambda event: event.when, default=None)
     reason = last.message.partition(_CAUSE)[2] or last.message if last else UNKNOWN
-    pods = tuple((pod.namespace, pod.name) for pod in node.pods if gpu.index in pod.cards)
+    pods = tuple((pod.namespace, pod.name) for pod in node.pods if gpu.index in pod.gpus)
     since = last.when if last else ""
     return UnhealthyGpu(node.name, gpu.index, gpu.model, gpu.uuid, reason, since, pods)
 

@@ -41,11 +41,11 @@ class TwoKindsError(InspectError):
 
 
 class TopPod(msgspec.Struct, frozen=True):
-    """A pod with GPUs; ``cards`` is how many it holds, a share as a fraction of one."""
+    """A pod with GPUs; ``gpus`` is how many it holds, a share as a fraction of one."""
 
     namespace: str
     name: str
-    cards: Fraction
+    gpus: Fraction
 
 
 class TopGpu(msgspec.Struct, frozen=True):
@@ -130,15 +130,15 @@ def _top_node(node: Node, ledger: Ledger, users: Iterable[TopPod], names: Names)
             "Please use one kind resource of them"
         )
     pods = tuple(sorted([*users, *_holders(node_info)], key=lambda pod: (pod.namespace, pod.name)))
-    cards = [card for card in node_info.devices.values() if card.gpu is not None]
+    gpus = [device for device in node_info.devices.values() if device.gpu is not None]
     return TopNode(
         name=node.name,
         address=node.address,
         role=_role(node),
         ready=node.ready,
-        total=foreign + len(cards),
-        allocated=sum((pod.cards for pod in pods), Fraction(0)),
-        unhealthy=sum(not card.healthy for card in cards),
+        total=foreign + len(gpus),
+        allocated=sum((pod.gpus for pod in pods), Fraction(0)),
+        unhealthy=sum(not device.healthy for device in gpus),
         shareable=node_info.shape.offers_shares,
         kinds=_kinds(node_info, foreign),
         pods=pods,
@@ -165,15 +165,15 @@ def _with_figures(node: TopNode, figures: GpuFigures) -> TopNode:
 
 def _gpus(node_info: NodeInfo) -> Iterator[TopGpu]:
     unit = node_info.shape.unit
-    for index, card in sorted(node_info.devices.items()):
-        if card.gpu is None:
+    for index, device in sorted(node_info.devices.items()):
+        if device.gpu is None:
             continue
         units_mib = unit.mib if unit else 0
-        total = card.gpu.memory_mib or card.gpu.units * units_mib
-        exclusive = any(hold.whole or hold.alone for hold in card.holders.values())
-        allocated = total if exclusive else card.used * units_mib
+        total = device.gpu.memory_mib or device.gpu.units * units_mib
+        exclusive = any(hold.whole or hold.alone for hold in device.holders.values())
+        allocated = total if exclusive else device.used * units_mib
         amounts = (total * MIB_BYTES, allocated * MIB_BYTES)
-        yield TopGpu(index, card.gpu.uuid, *amounts, model=card.gpu.model)
+        yield TopGpu(index, device.gpu.uuid, *amounts, model=device.gpu.model)
 
 
 def _kinds(node_info: NodeInfo, foreign: int) -> frozenset[str]:
@@ -192,9 +192,9 @@ def _holders(node_info: NodeInfo) -> Iterator[TopPod]:
 
 def _gpus_held(allocation: Allocation, node_info: NodeInfo) -> Fraction:
     parts = (
-        _part(card, allocation)
-        for card in node_info.devices.values()
-        if allocation.uid in card.holders
+        _part(device, allocation)
+        for device in node_info.devices.values()
+        if allocation.uid in device.holders
     )
     pending = node_info.shape.counted(allocation.pending, allocation.unit)
     largest = node_info.shape.largest_gpu
@@ -202,11 +202,11 @@ def _gpus_held(allocation: Allocation, node_info: NodeInfo) -> Fraction:
     return sum(parts, unplaced + allocation.pending_gpus)
 
 
-def _part(card: DeviceInfo, allocation: Allocation) -> Fraction:
-    hold = card.holders[allocation.uid]
+def _part(device: DeviceInfo, allocation: Allocation) -> Fraction:
+    hold = device.holders[allocation.uid]
     if hold.whole:
         return Fraction(1)
-    return Fraction(hold.mem, card.total) if card.total else Fraction(0)
+    return Fraction(hold.mem, device.total) if device.total else Fraction(0)
 
 
 def _role(node: Node) -> str:

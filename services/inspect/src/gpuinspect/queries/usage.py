@@ -128,9 +128,9 @@ def by_node(snapshot: Snapshot, names: Names, figures: Figures = NO_FIGURES) -> 
             node.name,
             pods=len(node.pods),
             granted=node.used,
-            gpus=len(node.cards),
+            gpus=len(node.gpus),
             total=node.total,
-            used_bytes=_known(figures.gpus.get(card.uuid) for card in node.cards),
+            used_bytes=_known(figures.gpus.get(gpu.uuid) for gpu in node.gpus),
         )
         for node in sorted(shown.nodes, key=lambda node: node.name)
     )
@@ -142,15 +142,15 @@ def by_model(snapshot: Snapshot, names: Names, figures: Figures = NO_FIGURES) ->
     shown = _view(snapshot, names)
     parts = [
         GroupUsage(
-            card.model or NO_MODEL,
-            pods=sum(card.index in pod.cards for pod in node.pods),
-            granted=card.used,
+            gpu.model or NO_MODEL,
+            pods=sum(gpu.index in pod.gpus for pod in node.pods),
+            granted=gpu.used,
             gpus=1,
-            total=card.total,
-            used_bytes=figures.gpus.get(card.uuid),
+            total=gpu.total,
+            used_bytes=figures.gpus.get(gpu.uuid),
         )
         for node in shown.nodes
-        for card in node.cards
+        for gpu in node.gpus
     ]
     return UsageReport(_merged(parts), str(shown.unit))
 
@@ -193,7 +193,7 @@ def _held(shown: ClusterView) -> Mapping[str, tuple[int, int]]:
     for node in shown.nodes:
         for pod in node.pods:
             units, gpus = found.get(pod.uid, (0, 0))
-            held = sum(pod.cards.values()) + pod.pending
+            held = sum(pod.gpus.values()) + pod.pending
             found[pod.uid] = (units + held, gpus + len(pod.group))
     return found
 
@@ -206,7 +206,7 @@ def _of_claims(
     for node in shown.nodes:
         for held in node.pods:
             if held.claim and held.uid not in known and namespace in {"", held.namespace}:
-                units = sum(held.cards.values()) + held.pending
+                units = sum(held.gpus.values()) + held.pending
                 name = held.namespace if named else NO_LABEL
                 yield GroupUsage(name, granted=units, gpus=len(held.group))
 

@@ -37,7 +37,7 @@ class PodSummary(msgspec.Struct, frozen=True):
     """What one pod holds on its node.
 
     Attributes:
-        cards: units on each GPU it has a share of.
+        gpus: units on each GPU it has a share of.
         limits: units of each GPU that it may use where these are more than its share.
         core: percent of compute on each GPU.
         group: GPUs it holds as a whole.
@@ -51,7 +51,7 @@ class PodSummary(msgspec.Struct, frozen=True):
     uid: str
     namespace: str
     name: str
-    cards: Mapping[GpuIndex, int] = msgspec.field(default_factory=dict)
+    gpus: Mapping[GpuIndex, int] = msgspec.field(default_factory=dict)
     limits: Mapping[GpuIndex, int] = msgspec.field(default_factory=dict)
     core: Mapping[GpuIndex, int] = msgspec.field(default_factory=dict)
     group: tuple[GpuIndex, ...] = ()
@@ -75,7 +75,7 @@ class NodeSummary(msgspec.Struct, frozen=True):
 
     name: NodeName
     address: str
-    cards: tuple[GpuSummary, ...]
+    gpus: tuple[GpuSummary, ...]
     total: int
     used: int
     pending: int = 0
@@ -90,22 +90,22 @@ class NodeSummary(msgspec.Struct, frozen=True):
     @property
     def healthy_part(self) -> "NodeSummary":
         """The node without its unhealthy GPUs."""
-        ill = [card for card in self.cards if not card.healthy]
+        ill = [gpu for gpu in self.gpus if not gpu.healthy]
         return msgspec.structs.replace(
             self,
-            cards=tuple(card for card in self.cards if card.healthy),
-            total=self.total - sum(card.total for card in ill),
-            used=self.used - sum(card.used for card in ill),
+            gpus=tuple(gpu for gpu in self.gpus if gpu.healthy),
+            total=self.total - sum(gpu.total for gpu in ill),
+            used=self.used - sum(gpu.used for gpu in ill),
         )
 
     @property
     def width(self) -> int:
         """Columns its GPUs need: one past the highest index."""
-        return max((card.index + 1 for card in self.cards), default=0)
+        return max((gpu.index + 1 for gpu in self.gpus), default=0)
 
-    def card(self, index: int) -> GpuSummary | None:
+    def gpu(self, index: int) -> GpuSummary | None:
         """The GPU with this index."""
-        return next((card for card in self.cards if card.index == index), None)
+        return next((gpu for gpu in self.gpus if gpu.index == index), None)
 
 
 class ClusterView(msgspec.Struct, frozen=True):

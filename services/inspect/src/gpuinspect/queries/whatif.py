@@ -1,6 +1,6 @@
 """What if these pods came, and these nodes: the pods of a manifest on a copy of a snapshot."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -10,6 +10,7 @@ from gpucore.kubescheduler.cluster_policy import ClusterPolicy
 from gpucore.simulate.answers import Answer, answers, with_added
 from gpucore.simulate.manifests import WorkloadPods
 from gpucore.simulate.questions import notes_of, wishes_of
+from gpucore.simulate.whatif import WhatIfPod
 from gpucore.steps import complete
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
@@ -36,6 +37,7 @@ def ask(
     addition: Addition,
     policy: ClusterPolicy,
     nodes: Candidates | None = None,
+    taken: Callable[[Sequence[WhatIfPod]], Iterable[WhatIfPod]] = iter,
 ) -> list[Answer]:
     """The results of the wanted pods, in order.
 
@@ -46,6 +48,7 @@ def ask(
         addition: nodes that might be added.
         policy: what holds where neither pod nor node names a policy.
         nodes: those of the same snapshot, where they are known already.
+        taken: gives the pods one after the other, and may show how many were placed.
 
     Raises:
         MissingObjectError: there is no node to make the additional ones like.
@@ -61,7 +64,7 @@ def ask(
         wishes = [wish for each in wanted for wish in wishes_of(each, ledger.names, known)]
     except WireError as error:
         raise ManifestError(str(error)) from error
-    return complete(answers(found, wishes, policy))
+    return complete(answers(found, taken(wishes), policy))
 
 
 def remarks(snapshot: Snapshot, wanted: Iterable[WorkloadPods], names: Names) -> Iterator[str]:

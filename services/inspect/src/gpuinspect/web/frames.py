@@ -126,7 +126,7 @@ class Frame:
         return {CLUSTER: Amounts(self.view.used, sum(used) if used else None), **nodes}
 
     def _amounts(self, node: NodeSummary) -> Amounts:
-        known = [used for each in node.cards if (used := self.in_use(each.uuid)) is not None]
+        known = [used for each in node.gpus if (used := self.in_use(each.uuid)) is not None]
         return Amounts(node.used, sum(known) if known else None)
 
     def in_use(self, uuid: str) -> float | None:

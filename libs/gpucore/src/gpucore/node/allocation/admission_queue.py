@@ -178,7 +178,7 @@ class AdmissionQueue:
                 container: kept.get(container, {}) | dict(row) for container, row in given.items()
             }
 
-    def cards(self, turn: Turn, table: DeviceTable) -> tuple[GpuIndex, ...]:
+    def gpus(self, turn: Turn, table: DeviceTable) -> tuple[GpuIndex, ...]:
         """GPUs on which the pod already has some of ``table``'s resource."""
         waiting = self._waiting.get(turn.pod.uid)
         return tuple(sorted(table.per_device(waiting.ids(table.resource)))) if waiting else ()

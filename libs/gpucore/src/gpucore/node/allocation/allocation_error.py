@@ -19,7 +19,7 @@ class AllocationErrorCode(StrEnum):
     SPANS_GPUS = "SpansGpus"
     SPLITS_POD = "SplitsPod"
     TAKEN_WHOLE = "TakenWhole"
-    SHARED_CARD = "SharedCard"
+    SHARED_GPU = "SharedCard"
     NO_GPU_FITS = "NoGpuFits"
     ISOLATION_MODE_MISSING = "IsolationModeMissing"
     MAX_PODS = "MaxPods"
@@ -33,17 +33,17 @@ class AllocationError(msgspec.Struct, frozen=True):
 
     Attributes:
         sentence: for the pod's status.
-        cards: the GPUs concerned.
+        gpus: the GPUs concerned.
     """
 
     code: AllocationErrorCode
     sentence: str
-    cards: tuple[GpuIndex, ...] = ()
+    gpus: tuple[GpuIndex, ...] = ()
 
 
-def gpu_list(cards: Iterable[GpuIndex]) -> str:
+def gpu_list(gpus: Iterable[GpuIndex]) -> str:
     """``GPU 1``, ``GPUs 0 and 1``, ``GPUs 0, 1 and 2``."""
-    names = [str(card) for card in sorted(cards)]
+    names = [str(gpu) for gpu in sorted(gpus)]
     if len(names) == 1:
         return f"GPU {names[0]}"
     return f"GPUs {', '.join(names[:-1])} and {names[-1]}"

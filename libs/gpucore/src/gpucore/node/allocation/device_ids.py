@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.model import CORE_PER_CARD, Cards, ContainerRequest, Gpu, Inventory
+from gpucore.model import CORE_PER_GPU, ContainerRequest, Gpu, GpuAmounts, Inventory
 from gpucore.units import GpuIndex, MemoryUnit
 from gpucore.wire.names import DEVICE_ID_SEPARATOR, Names
 
@@ -61,30 +61,32 @@ class DeviceTable(msgspec.Struct, frozen=True):
         owner = self.owner
         return Counter(owner[one] for one in ids if one in owner)
 
-    def pick(self, cards: Cards, *, among: frozenset[str], first: Sequence[str]) -> tuple[str, ...]:
+    def pick(
+        self, gpus: GpuAmounts, *, among: frozenset[str], first: Sequence[str]
+    ) -> tuple[str, ...]:
         """The ``first`` ids and then the lowest of ``among``, on each GPU as many as requested.
 
         Shorter where a GPU has too few.
         """
         chosen = list(first)
         taken = self.per_device(first)
-        for card, amount in sorted(cards.items()):
-            free = (one for one in self.ids.get(card, ()) if one in among and one not in first)
-            chosen += [one for one, _ in zip(free, range(amount - taken[card]), strict=False)]
+        for gpu, amount in sorted(gpus.items()):
+            free = (one for one in self.ids.get(gpu, ()) if one in among and one not in first)
+            chosen += [one for one, _ in zip(free, range(amount - taken[gpu]), strict=False)]
         return tuple(chosen)
 
 
 def device_table(inventory: Inventory, resource: Resource, *, oversell: int = 1) -> DeviceTable:
     """The ids that a node with these GPUs offers, memory ``oversell`` times over."""
     ids = {gpu.index: _ids(gpu, resource, oversell) for gpu in inventory.gpus}
-    owner = {one: card for card, several in ids.items() for one in several}
+    owner = {one: index for index, several in ids.items() for one in several}
     return DeviceTable(resource, ids, owner)
 
 
 def _ids(gpu: Gpu, resource: Resource, oversell: int) -> tuple[str, ...]:
     if resource is Resource.GPU:
         return (gpu.uuid,)
-    count = gpu.units * oversell if resource is Resource.MEM else CORE_PER_CARD
+    count = gpu.units * oversell if resource is Resource.MEM else CORE_PER_GPU
     return tuple(f"{gpu.uuid}{DEVICE_ID_SEPARATOR}{number}" for number in range(count))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from gpucore.accounting.device_info import MPS_CLIENTS
-from gpucore.model import Cards, IsolationMode
+from gpucore.model import GpuAmounts, IsolationMode
 from gpucore.node.allocation.admission_queue import AdmissionQueue
 from gpucore.node.allocation.allocation_error import AllocationError, AllocationErrorCode
 from gpucore.node.allocation.device_ids import SHARES, DeviceTable, Resource
@@ -37,50 +37,50 @@ class NodeDevices(NamedTuple):
     isolations: Mapping[GpuIndex, IsolationMode]
 
     def clash(
-        self, resource: Resource, cards: Iterable[GpuIndex], pod: Expected | None
+        self, resource: Resource, gpus: Iterable[GpuIndex], pod: Expected | None
     ) -> AllocationError | None:
         """Whole and shared do not mix; nor is a share put where it is not enforced as demanded."""
         shared = resource in SHARES
         others = (Resource.GPU,) if shared else SHARES
-        for card in cards:
-            denial = self._unenforced(card, pod) or self._crowded(card, pod) if shared else None
+        for gpu in gpus:
+            denial = self._unenforced(gpu, pod) or self._crowded(gpu, pod) if shared else None
             if denial is not None:
                 return denial
-            holders = self._holders(others, card)
-            if card in self.single:
+            holders = self._holders(others, gpu)
+            if gpu in self.single:
                 mine = (pod.namespace, pod.name) if pod else NOBODY_KNOWN[:2]
-                holders += [each for each in self._holders(SHARES, card) if each[:2] != mine]
+                holders += [each for each in self._holders(SHARES, gpu) if each[:2] != mine]
             if holders:
-                return _clash(card, shared=shared, who=holders[0])
+                return _clash(gpu, shared=shared, who=holders[0])
         return None
 
-    def _unenforced(self, card: GpuIndex, pod: Expected | None) -> AllocationError | None:
+    def _unenforced(self, gpu: GpuIndex, pod: Expected | None) -> AllocationError | None:
         demanded = pod.pod_request.isolation if pod else IsolationMode.NONE
-        isolation = self.isolations.get(card, IsolationMode.NONE)
+        isolation = self.isolations.get(gpu, IsolationMode.NONE)
         if isolation.gives(demanded):
             return None
         burst = pod.pod_request.burst if pod else 0
         why = " (its annotation gpushare/memory-limit needs it)" if burst else ""
         sentence = (
-            f"GPU {card} has isolation mode {isolation.value}, but the pod demands "
+            f"GPU {gpu} has isolation mode {isolation.value}, but the pod demands "
             f"{demanded.value}{why}"
         )
-        return AllocationError(AllocationErrorCode.ISOLATION_MODE_MISSING, sentence, (card,))
+        return AllocationError(AllocationErrorCode.ISOLATION_MODE_MISSING, sentence, (gpu,))
 
-    def _crowded(self, card: GpuIndex, pod: Expected | None) -> AllocationError | None:
+    def _crowded(self, gpu: GpuIndex, pod: Expected | None) -> AllocationError | None:
         """Maximum number of clients of a daemon; every pod is at least one."""
-        if not self.isolations.get(card, IsolationMode.NONE).uses_mps:
+        if not self.isolations.get(gpu, IsolationMode.NONE).uses_mps:
             return None
-        pods = {holder[:2] for holder in self._holders(SHARES, card)}
+        pods = {holder[:2] for holder in self._holders(SHARES, gpu)}
         if pod is not None:
             pods.discard((pod.namespace, pod.name))
         if len(pods) < MPS_CLIENTS:
             return None
-        sentence = f"GPU {card} has {len(pods)} pods, the maximum for one MPS daemon"
-        return AllocationError(AllocationErrorCode.MAX_PODS, sentence, (card,))
+        sentence = f"GPU {gpu} has {len(pods)} pods, the maximum for one MPS daemon"
+        return AllocationError(AllocationErrorCode.MAX_PODS, sentence, (gpu,))
 
-    def _holders(self, resources: Iterable[Resource], card: GpuIndex) -> list[Holder]:
-        found = {h for each in resources for h in self.holdings.holders(self.tables[each], card)}
+    def _holders(self, resources: Iterable[Resource], gpu: GpuIndex) -> list[Holder]:
+        found = {h for each in resources for h in self.holdings.holders(self.tables[each], gpu)}
         return sorted(found)
 
     def promised(self, resource: Resource, besides: Expected | None) -> Counter[GpuIndex]:
@@ -93,14 +93,14 @@ class NodeDevices(NamedTuple):
         return total
 
 
-def _clash(card: GpuIndex, *, shared: bool, who: Holder) -> AllocationError:
+def _clash(gpu: GpuIndex, *, shared: bool, who: Holder) -> AllocationError:
     holder = f"pod {who.namespace}/{who.pod}" if who.pod else "another pod"
     if shared:
         return AllocationError(
-            AllocationErrorCode.TAKEN_WHOLE, f"GPU {card} is used exclusively by {holder}", (card,)
+            AllocationErrorCode.TAKEN_WHOLE, f"GPU {gpu} is used exclusively by {holder}", (gpu,)
         )
     return AllocationError(
-        AllocationErrorCode.SHARED_CARD, f"GPU {card} is shared by {holder}", (card,)
+        AllocationErrorCode.SHARED_GPU, f"GPU {gpu} is shared by {holder}", (gpu,)
     )
 
 
@@ -116,19 +116,19 @@ class DevicePicker(NamedTuple):
     amount: int
     available: Counter[GpuIndex]
 
-    def exactly(self, plan: Cards, pod: Expected | None) -> Cards | AllocationError:
+    def exactly(self, plan: GpuAmounts, pod: Expected | None) -> GpuAmounts | AllocationError:
         """The plan, if every GPU of it fits and may be used."""
         clash = self.room.clash(self.table.resource, plan, pod)
         if clash is not None:
             return clash
-        short = [card for card, amount in plan.items() if self.available[card] < amount]
+        short = [gpu for gpu, amount in plan.items() if self.available[gpu] < amount]
         return self._too_few_free(plan, tuple(short)) if short else plan
 
-    def on(self, cards: tuple[GpuIndex, ...], pod: Expected | None) -> Cards | AllocationError:
-        """The amount spread evenly over ``cards``."""
-        return self.exactly(split_evenly([self.amount], cards).get(0, {}), pod)
+    def on(self, gpus: tuple[GpuIndex, ...], pod: Expected | None) -> GpuAmounts | AllocationError:
+        """The amount spread evenly over ``gpus``."""
+        return self.exactly(split_evenly([self.amount], gpus).get(0, {}), pod)
 
-    def anywhere(self, pod: Expected | None) -> Cards | AllocationError:
+    def anywhere(self, pod: Expected | None) -> GpuAmounts | AllocationError:
         """Best fit: the GPUs with the fewest sufficient free devices, lowest index first."""
         count = pod.gpu_count if pod else 1
         fitting = self._fitting(pod, leave_promised=True)
@@ -137,17 +137,17 @@ class DevicePicker(NamedTuple):
         if len(fitting) < count:
             return self._unfit(pod) or self._too_few_free(self._need(pod), tuple(self.table.ids))
         kind = Resource.MEM if pod and pod.pod_request.mem else self.table.resource
-        chosen = sorted(fitting, key=lambda card: (self._free(kind, card), card))[:count]
+        chosen = sorted(fitting, key=lambda gpu: (self._free(kind, gpu), gpu))[:count]
         return self.on(tuple(sorted(chosen)), pod)
 
     def whole(
-        self, pod: Expected, plan: Cards, required: tuple[GpuIndex, ...]
-    ) -> Cards | AllocationError:
+        self, pod: Expected, plan: GpuAmounts, required: tuple[GpuIndex, ...]
+    ) -> GpuAmounts | AllocationError:
         """Exclusive GPUs: those of the plan that can be had, then the lowest free ones."""
         free = self._fitting(pod, leave_promised=False)
-        wanted = [card for card in plan if card in free]
+        wanted = [gpu for gpu in plan if gpu in free]
         unpromised = self.room.promised(Resource.GPU, pod)
-        rest = sorted(free, key=lambda card: (unpromised[card] > 0, card))
+        rest = sorted(free, key=lambda gpu: (unpromised[gpu] > 0, gpu))
         chosen = list(dict.fromkeys((*required, *wanted, *rest)))[: self.amount]
         if len(chosen) < self.amount:
             return self._too_few_free(dict.fromkeys(chosen, 1), tuple(self.table.ids))
@@ -155,12 +155,12 @@ class DevicePicker(NamedTuple):
 
     def _unfit(self, pod: Expected | None) -> AllocationError | None:
         """A more precise reason than too few free devices."""
-        clashes = (self.room.clash(self.table.resource, (card,), pod) for card in self.table.ids)
+        clashes = (self.room.clash(self.table.resource, (gpu,), pod) for gpu in self.table.ids)
         reasons = {AllocationErrorCode.ISOLATION_MODE_MISSING, AllocationErrorCode.MAX_PODS}
         return next((each for each in clashes if each and each.code in reasons), None)
 
-    def _need(self, pod: Expected | None) -> Cards:
-        return {card: self._share(pod, self.table.resource) for card in self.table.ids}
+    def _need(self, pod: Expected | None) -> GpuAmounts:
+        return {gpu: self._share(pod, self.table.resource) for gpu in self.table.ids}
 
     def _share(self, pod: Expected | None, resource: Resource) -> int:
         """What one GPU must hold of ``resource`` for the pod as a whole."""
@@ -177,27 +177,27 @@ class DevicePicker(NamedTuple):
             each: self.room.promised(each, pod) if leave_promised else Counter() for each in kinds
         }
         return [
-            card
-            for card in self.table.ids
-            if card not in self.room.closed
-            and self.room.clash(self.table.resource, (card,), pod) is None
+            gpu
+            for gpu in self.table.ids
+            if gpu not in self.room.closed
+            and self.room.clash(self.table.resource, (gpu,), pod) is None
             and all(
-                self._free(each, card) - promised[each][card] >= self._share(pod, each)
+                self._free(each, gpu) - promised[each][gpu] >= self._share(pod, each)
                 for each in kinds
             )
         ]
 
-    def _free(self, resource: Resource, card: GpuIndex) -> int:
+    def _free(self, resource: Resource, gpu: GpuIndex) -> int:
         if resource is self.table.resource:
-            return self.available[card]
-        return self.room.holdings.free(self.room.tables[resource], card)
+            return self.available[gpu]
+        return self.room.holdings.free(self.room.tables[resource], gpu)
 
-    def _too_few_free(self, need: Cards, cards: tuple[GpuIndex, ...]) -> AllocationError:
+    def _too_few_free(self, need: GpuAmounts, gpus: tuple[GpuIndex, ...]) -> AllocationError:
         figures = ", ".join(
-            f"GPU {card} has {self.available[card]} of {len(self.table.ids[card])} free"
-            for card in sorted(cards)
-            if card in self.table.ids
+            f"GPU {gpu} has {self.available[gpu]} of {len(self.table.ids[gpu])} free"
+            for gpu in sorted(gpus)
+            if gpu in self.table.ids
         )
         asked = max(need.values(), default=self.amount)
         sentence = f"no GPU has {asked} of {self.table.resource} free: {figures}"
-        return AllocationError(AllocationErrorCode.NO_GPU_FITS, sentence, tuple(sorted(cards)))
+        return AllocationError(AllocationErrorCode.NO_GPU_FITS, sentence, tuple(sorted(gpus)))

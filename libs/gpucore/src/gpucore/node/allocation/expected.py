@@ -10,16 +10,16 @@ from typing import Final
 
 import msgspec
 
-from gpucore.model import Cards, ContainerRequest, Placement, PodRequest
+from gpucore.model import ContainerRequest, GpuAmounts, Placement, PodRequest
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.units import PodUid
+from gpucore.units import MIB, PodUid
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.placements import split_evenly
-from gpucore.wire.pods import Container, Pod, allocation_of, pod_request_of
+from gpucore.wire.pods import Container, Pod, allocation_of, kai_limit, pod_request_of
 from gpucore.wire.quantity import amount
 
-NOWHERE: Final[Mapping[Resource, Cards]] = {}
+NOWHERE: Final[Mapping[Resource, GpuAmounts]] = {}
 
 
 class ExpectedContainer(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class ExpectedContainer(msgspec.Struct, frozen=True):
 
     container: str
     ask: ContainerRequest
-    plan: Mapping[Resource, Cards] = NOWHERE
+    plan: Mapping[Resource, GpuAmounts] = NOWHERE
     init: bool = False
 
 
@@ -46,6 +46,7 @@ class Expected(msgspec.Struct, frozen=True):
         demand: of the whole pod.
         steps: containers with a request, in kubelet's order.
         waiting: kubelet may still have to admit it.
+        bursts: it may use more than its share where the driver limits memory.
     """
 
     uid: PodUid
@@ -56,6 +57,7 @@ class Expected(msgspec.Struct, frozen=True):
     pod_request: PodRequest
     steps: tuple[ExpectedContainer, ...]
     waiting: bool = True
+    bursts: bool = False
 
 
 def expected_of(pod: Pod, names: Names) -> Expected | None:
@@ -76,6 +78,7 @@ def expected_of(pod: Pod, names: Names) -> Expected | None:
         pod_request=pod_request,
         steps=steps,
         waiting=pod.phase in {"", "Pending"},
+        bursts=bool(pod_request.burst or kai_limit(pod, MIB, names)),
     )
 
 
@@ -130,16 +133,18 @@ def _init_step(name: str, ask: ContainerRequest, placement: Placement) -> Expect
     return ExpectedContainer(name, ask, _plan(ask, mem, core, whole), init=True)
 
 
-def _evenly(amounts: Sequence[int], placement: Placement) -> Mapping[int, Cards]:
-    cards = sorted(placement.mem or placement.core)
-    return split_evenly(amounts, cards) if cards else {}
+def _evenly(amounts: Sequence[int], placement: Placement) -> Mapping[int, GpuAmounts]:
+    gpus = sorted(placement.mem or placement.core)
+    return split_evenly(amounts, gpus) if gpus else {}
 
 
-def _plan(ask: ContainerRequest, mem: Cards, core: Cards, whole: Cards) -> Mapping[Resource, Cards]:
+def _plan(
+    ask: ContainerRequest, mem: GpuAmounts, core: GpuAmounts, whole: GpuAmounts
+) -> Mapping[Resource, GpuAmounts]:
     """Only the parts that place the full amount."""
     parts = {Resource.MEM: mem, Resource.CORE: core, Resource.GPU: whole}
     return {
-        resource: cards
-        for resource, cards in parts.items()
-        if cards and sum(cards.values()) == resource.asked(ask)
+        resource: gpus
+        for resource, gpus in parts.items()
+        if gpus and sum(gpus.values()) == resource.asked(ask)
     }

@@ -10,7 +10,7 @@ from itertools import product
 
 import msgspec
 
-from gpucore.model import Cards, Gpu, Inventory
+from gpucore.model import Gpu, GpuAmounts, Inventory
 from gpucore.node.allocation.device_ids import DeviceTable, Resource
 from gpucore.node.allocation.holdings import Held
 from gpucore.node.isolation.cdi import CdiDevice, cdi_device
@@ -63,28 +63,28 @@ class Grant(msgspec.Struct, frozen=True):
 
 def grant(
     resource: Resource,
-    cards: Cards,
+    counts: GpuAmounts,
     inventory: Inventory,
     policy: GrantPolicy,
     *,
     core_follows: bool = False,
     bursts: bool = False,
 ) -> Grant:
-    """The grant for a container with these ids of ``resource`` on ``cards``.
+    """The grant for a container with these ids of ``resource`` on ``counts``.
 
     Args:
         resource: the one that kubelet allocated ids of.
-        cards: ids on each GPU, in the order containers see them; all are in ``inventory``.
+        counts: ids on each GPU, in the order containers see them; all are in ``inventory``.
         inventory: of the node.
         policy: of the node.
         core_follows: the container asks for compute too, so its memory says nothing about compute.
         bursts: its pod may use more than its share.
     """
     known = {gpu.index: gpu for gpu in inventory.gpus}
-    gpus = [known[index] for index in cards]
+    gpus = [known[index] for index in counts]
     envs = {wire_names.ENV_VISIBLE_DEVICES: ",".join(_visible(gpu, policy) for gpu in gpus)}
     if resource is Resource.MEM:
-        envs |= _memory(cards, gpus, inventory, policy)
+        envs |= _memory(counts, gpus, inventory, policy)
     limited = wire_names.ENV_DRIVER_LIMIT in envs
     if limited and bursts:  # the toolkit would hold the container to its share
         del envs[wire_names.ENV_DRIVER_LIMIT], envs[wire_names.ENV_DRIVER_REQUEST]
@@ -96,13 +96,13 @@ def grant(
     mps: Mapping[str, str] = {}
     if policy.mps is not None:
         mps, mounts = mps_grant(
-            resource, cards, gpus, policy.mps, unit=inventory.unit, core_follows=core_follows
+            resource, counts, gpus, policy.mps, unit=inventory.unit, core_follows=core_follows
         )
         envs |= mps
     cdi = tuple(f"{policy.cdi_kind}={gpu.uuid}" for gpu in gpus) if policy.cdi_kind else ()
     if not policy.cdi:
         return Grant(envs, mounts, cdi)
-    amounts: dict[str, int] = {gpu.uuid: cards[gpu.index] for gpu in gpus}
+    amounts: dict[str, int] = {gpu.uuid: counts[gpu.index] for gpu in gpus}
     follows = core_follows and bool(mps)  # the only grant that compute beside it changes
     share = cdi_device(
         resource, amounts, envs, mounts, core_follows=follows, bursts=limited and bursts
@@ -125,13 +125,13 @@ def shares_held(
     found: dict[str, CdiDevice] = {}
     for row in (row for pod in held for row in pod.containers.values()):
         for resource, ids in row.items():
-            cards = dict(sorted(tables[resource].per_device(ids).items()))
-            if not cards or not known.issuperset(cards):
+            gpus = dict(sorted(tables[resource].per_device(ids).items()))
+            if not gpus or not known.issuperset(gpus):
                 continue
             either = (False, True) if resource is Resource.MEM else (False,)
             for follows, bursts in product(either, either):
                 share = grant(
-                    resource, cards, inventory, policy, core_follows=follows, bursts=bursts
+                    resource, gpus, inventory, policy, core_follows=follows, bursts=bursts
                 ).share
                 if share is not None:
                     found[share.name] = share
@@ -145,11 +145,11 @@ def _visible(gpu: Gpu, policy: GrantPolicy) -> str:
 
 
 def _memory(
-    cards: Cards, gpus: list[Gpu], inventory: Inventory, policy: GrantPolicy
+    counts: GpuAmounts, gpus: list[Gpu], inventory: Inventory, policy: GrantPolicy
 ) -> dict[str, str]:
     names = policy.names
-    amount, size = sum(cards.values()), gpus[0].units
-    part, shared = max(cards.values()), gpus[0].allocatable_mib or 1
+    amount, size = sum(counts.values()), gpus[0].units
+    part, shared = max(counts.values()), gpus[0].allocatable_mib or 1
     envs = {
         names.mem_idx: ",".join(str(gpu.index) for gpu in gpus),
         names.mem_pod: str(amount),

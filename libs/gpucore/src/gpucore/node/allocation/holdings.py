@@ -82,15 +82,15 @@ class Holdings:
             ]:
                 del entries[one]
 
-    def holders(self, table: DeviceTable, card: GpuIndex) -> frozenset[Holder]:
-        """The holders of ids of ``card`` in one resource."""
+    def holders(self, table: DeviceTable, gpu: GpuIndex) -> frozenset[Holder]:
+        """The holders of ids of ``gpu`` in one resource."""
         entries = self._entries[table.resource]
-        return frozenset(entries[one].holder for one in table.ids.get(card, ()) if one in entries)
+        return frozenset(entries[one].holder for one in table.ids.get(gpu, ()) if one in entries)
 
-    def by_pod(self, table: DeviceTable, card: GpuIndex) -> Counter[tuple[str, str]]:
-        """How many ids of ``card`` each pod holds, by namespace and name."""
+    def by_pod(self, table: DeviceTable, gpu: GpuIndex) -> Counter[tuple[str, str]]:
+        """How many ids of ``gpu`` each pod holds, by namespace and name."""
         entries = self._entries[table.resource]
-        held = (entries[one].holder for one in table.ids.get(card, ()) if one in entries)
+        held = (entries[one].holder for one in table.ids.get(gpu, ()) if one in entries)
         return Counter((holder.namespace, holder.pod) for holder in held)
 
     def held_by(self, resource: Resource, namespace: str, pod: str) -> list[str]:
@@ -110,7 +110,7 @@ class Holdings:
         """Ids of one resource that somebody holds."""
         return self._entries[resource].keys()
 
-    def free(self, table: DeviceTable, card: GpuIndex) -> int:
-        """Number of free ids of ``card``."""
+    def free(self, table: DeviceTable, gpu: GpuIndex) -> int:
+        """Number of free ids of ``gpu``."""
         entries = self._entries[table.resource]
-        return sum(one not in entries for one in table.ids.get(card, ()))
+        return sum(one not in entries for one in table.ids.get(gpu, ()))

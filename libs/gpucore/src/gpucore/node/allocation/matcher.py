@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpucore.model import Cards, Inventory, IsolationMode
+from gpucore.model import GpuAmounts, Inventory, IsolationMode
 from gpucore.node.allocation.admission_queue import AdmissionQueue, Turn
 from gpucore.node.allocation.allocation_error import AllocationError, AllocationErrorCode, gpu_list
 from gpucore.node.allocation.device_ids import SHARES, DeviceTable, Resource, device_table
@@ -43,12 +43,12 @@ class Granted(msgspec.Struct, frozen=True):
 
     Attributes:
         turn: the container they are meant for; ``None`` when no known pod requests this.
-        cards: how many are on each GPU; exclusive GPUs in the order of their group.
+        gpus: how many are on each GPU; exclusive GPUs in the order of their group.
     """
 
     resource: Resource
     ids: tuple[str, ...]
-    cards: Cards
+    gpus: GpuAmounts
     turn: Turn | None = None
 
 
@@ -120,8 +120,8 @@ class AllocationMatcher:
         if turn is None:
             return None
         fixed = self._fixed(turn, question)
-        cards = self._where(turn, question, fixed)
-        return self._answer(turn, question, cards)
+        gpus = self._where(turn, question, fixed)
+        return self._answer(turn, question, gpus)
 
     def adopt(self, question: PreferenceRequest) -> tuple[str, ...] | AllocationError:
         """As :meth:`prefer`, for a pod of which nothing is known: best fit.
@@ -131,10 +131,10 @@ class AllocationMatcher:
         required = tuple(sorted(self.tables[question.resource].per_device(question.required)))
         follows = () if required else self._unplanned_gpus(question)
         fixed, choosing = required or follows, self._choosing(question)
-        cards = choosing.on(fixed, None) if fixed else choosing.anywhere(None)
-        if isinstance(cards, AllocationError) and not follows:
-            cards = choosing.anywhere(None)
-        return self._answer(None, question, cards)
+        gpus = choosing.on(fixed, None) if fixed else choosing.anywhere(None)
+        if isinstance(gpus, AllocationError) and not follows:
+            gpus = choosing.anywhere(None)
+        return self._answer(None, question, gpus)
 
     def allocate(self, resource: Resource, ids: tuple[str, ...]) -> Granted | AllocationError:
         """Whether ``ids`` may be used, and for whom they are."""
@@ -144,17 +144,17 @@ class AllocationMatcher:
             if turn is not None:
                 self.queue.turn_away(turn.pod.uid)
             return denial
-        cards = _in_order(self.tables[resource].per_device(ids), turn, resource)
-        granted = Granted(resource, ids, cards, turn)
+        gpus = _in_order(self.tables[resource].per_device(ids), turn, resource)
+        granted = Granted(resource, ids, gpus, turn)
         self._note(granted)
         return granted
 
     def gpus_held(self, namespace: str, pod: str) -> frozenset[GpuIndex]:
         """GPUs of which a pod holds anything."""
         return frozenset(
-            card
+            gpu
             for resource, table in self.tables.items()
-            for card in table.per_device(self.holdings.held_by(resource, namespace, pod))
+            for gpu in table.per_device(self.holdings.held_by(resource, namespace, pod))
         )
 
     def _note(self, granted: Granted) -> None:
@@ -188,14 +188,14 @@ class AllocationMatcher:
         return frozenset(one for one in question.available if (kind, one) not in self._reserved)
 
     def _answer(
-        self, turn: Turn | None, question: PreferenceRequest, cards: Cards | AllocationError
+        self, turn: Turn | None, question: PreferenceRequest, gpus: GpuAmounts | AllocationError
     ) -> tuple[str, ...] | AllocationError:
-        if isinstance(cards, AllocationError):
+        if isinstance(gpus, AllocationError):
             if turn is not None:
                 self.queue.turn_away(turn.pod.uid)
-            return cards
+            return gpus
         table = self.tables[question.resource]
-        ids = table.pick(cards, among=self._free(question), first=question.required)
+        ids = table.pick(gpus, among=self._free(question), first=question.required)
         self._answered = _Answered(turn, question.resource, frozenset(ids))
         return ids
 
@@ -207,12 +207,12 @@ class AllocationMatcher:
         return self._pod_gpus(turn)
 
     def _pod_gpus(self, turn: Turn) -> tuple[GpuIndex, ...]:
-        cards = (self.queue.cards(turn, self.tables[each]) for each in SHARES)
-        return next((each for each in cards if each), ())
+        gpus = (self.queue.gpus(turn, self.tables[each]) for each in SHARES)
+        return next((each for each in gpus if each), ())
 
     def _where(
         self, turn: Turn, question: PreferenceRequest, fixed: tuple[GpuIndex, ...]
-    ) -> Cards | AllocationError:
+    ) -> GpuAmounts | AllocationError:
         choosing, pod = self._choosing(question), turn.pod
         plan = turn.step.plan.get(question.resource, {})
         if question.resource is Resource.GPU:
@@ -232,7 +232,7 @@ class AllocationMatcher:
         last = self._stranger
         if last is None or last.resource == question.resource or question.resource not in SHARES:
             return ()
-        return tuple(sorted(last.cards)) if last.resource in SHARES else ()
+        return tuple(sorted(last.gpus)) if last.resource in SHARES else ()
 
     def _turn(self, resource: Resource, ids: tuple[str, ...]) -> Turn | None:
         answered, self._answered = self._answered, None
@@ -252,14 +252,14 @@ class AllocationMatcher:
                 f"device {unknown[0]} belongs to no GPU of this node; the GPU may have been removed"
             )
             return AllocationError(AllocationErrorCode.UNKNOWN_DEVICE, sentence)
-        cards = tuple(sorted(table.per_device(ids)))
+        gpus = tuple(sorted(table.per_device(ids)))
         return (
             self._in_use(resource, ids)
-            or self._closed(cards)
-            or self._spans(turn, resource, cards)
-            or self._behind_several(resource, cards)
-            or self._splits(turn, resource, cards)
-            or self._room().clash(resource, cards, turn.pod if turn else None)
+            or self._closed(gpus)
+            or self._spans(turn, resource, gpus)
+            or self._behind_several(resource, gpus)
+            or self._splits(turn, resource, gpus)
+            or self._room().clash(resource, gpus, turn.pod if turn else None)
         )
 
     def _in_use(self, resource: Resource, ids: tuple[str, ...]) -> AllocationError | None:
@@ -273,8 +273,8 @@ class AllocationMatcher:
                 return AllocationError(AllocationErrorCode.DEVICE_IN_USE, sentence)
         return None
 
-    def _closed(self, cards: tuple[GpuIndex, ...]) -> AllocationError | None:
-        bad = tuple(card for card in cards if card in self.closed)
+    def _closed(self, gpus: tuple[GpuIndex, ...]) -> AllocationError | None:
+        bad = tuple(gpu for gpu in gpus if gpu in self.closed)
         if not bad:
             return None
         verb = "is" if len(bad) == 1 else "are"
@@ -283,48 +283,48 @@ class AllocationMatcher:
         )
 
     def _spans(
-        self, turn: Turn | None, resource: Resource, cards: tuple[GpuIndex, ...]
+        self, turn: Turn | None, resource: Resource, gpus: tuple[GpuIndex, ...]
     ) -> AllocationError | None:
         limit = turn.pod.gpu_count if turn else 1
-        if resource is Resource.GPU or len(cards) <= limit:
+        if resource is Resource.GPU or len(gpus) <= limit:
             return None
         asked = "one GPU" if limit == 1 else f"{limit} GPUs"
         sentence = (
-            f"the free devices of this node are spread over {gpu_list(cards)}, "
+            f"the free devices of this node are spread over {gpu_list(gpus)}, "
             f"but the pod requests a share of {asked}"
         )
-        return AllocationError(AllocationErrorCode.SPANS_GPUS, sentence, cards)
+        return AllocationError(AllocationErrorCode.SPANS_GPUS, sentence, gpus)
 
     def _behind_several(
-        self, resource: Resource, cards: tuple[GpuIndex, ...]
+        self, resource: Resource, gpus: tuple[GpuIndex, ...]
     ) -> AllocationError | None:
         """A program speaks to one MPS daemon, so it would see one of these GPUs."""
         modes = self.isolations
-        behind = tuple(card for card in cards if modes.get(card, IsolationMode.NONE).uses_mps)
-        if self._one_daemon or resource is Resource.GPU or len(cards) == 1 or not behind:
+        behind = tuple(gpu for gpu in gpus if modes.get(gpu, IsolationMode.NONE).uses_mps)
+        if self._one_daemon or resource is Resource.GPU or len(gpus) == 1 or not behind:
             return None
         verb = "has a daemon of its" if len(behind) == 1 else "have daemons of their"
         sentence = (
             f"{gpu_list(behind)} {verb} own for MPS, and a program connects to one daemon: "
             "a share of several GPUs needs GPUs without MPS"
         )
-        return AllocationError(AllocationErrorCode.SPANS_GPUS, sentence, cards)
+        return AllocationError(AllocationErrorCode.SPANS_GPUS, sentence, gpus)
 
     def _splits(
-        self, turn: Turn | None, resource: Resource, cards: tuple[GpuIndex, ...]
+        self, turn: Turn | None, resource: Resource, gpus: tuple[GpuIndex, ...]
     ) -> AllocationError | None:
         settled = self._pod_gpus(turn) if turn and resource in SHARES else ()
-        if turn is None or not settled or set(settled) >= set(cards):
+        if turn is None or not settled or set(settled) >= set(gpus):
             return None
         sentence = (
-            f"container {turn.step.container} would get {gpu_list(cards)}, "
+            f"container {turn.step.container} would get {gpu_list(gpus)}, "
             f"but its pod is on {gpu_list(settled)}"
         )
-        return AllocationError(AllocationErrorCode.SPLITS_POD, sentence, cards)
+        return AllocationError(AllocationErrorCode.SPLITS_POD, sentence, gpus)
 
 
-def _in_order(cards: Cards, turn: Turn | None, resource: Resource) -> Cards:
+def _in_order(gpus: GpuAmounts, turn: Turn | None, resource: Resource) -> GpuAmounts:
     """Exclusive GPUs in the planned order (which may be that of a ring), else by index."""
     plan = turn.step.plan.get(resource, {}) if turn and resource is Resource.GPU else {}
-    order = {card: position for position, card in enumerate(plan)}
-    return dict(sorted(cards.items(), key=lambda each: (order.get(each[0], len(order)), each[0])))
+    order = {gpu: position for position, gpu in enumerate(plan)}
+    return dict(sorted(gpus.items(), key=lambda each: (order.get(each[0], len(order)), each[0])))

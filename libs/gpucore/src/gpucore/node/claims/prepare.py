@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.model import CORE_PER_CARD, Cards, Gpu, Inventory
+from gpucore.model import CORE_PER_GPU, Gpu, GpuAmounts, Inventory
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.grant import Grant, GrantPolicy, grant
 from gpucore.node.claims.prepared import PreparedClaim, PreparedDevice
@@ -92,8 +92,8 @@ def _grant(devices: Sequence[DeviceShare], node: ClaimPreparation) -> Grant:
     gpus = [_gpu(device, node) for device in devices]
     policy = msgspec.structs.replace(node.policy, cdi=False)
     if all(device.memory is None for device in devices):
-        cards = {gpu.index: 1 for gpu in _distinct(gpus)}
-        return grant(Resource.GPU, cards, node.inventory, policy)
+        counts = {gpu.index: 1 for gpu in _distinct(gpus)}
+        return grant(Resource.GPU, counts, node.inventory, policy)
     unit = _unit(devices, node.inventory.unit or MIB)
     inventory = _in_unit(node.inventory, unit)
     units: Counter[GpuIndex] = Counter()
@@ -141,7 +141,7 @@ def _units(device: DeviceShare, unit: MemoryUnit) -> int:
 def _share(
     devices: Sequence[DeviceShare],
     gpus: Sequence[Gpu],
-    units: Cards,
+    units: GpuAmounts,
     inventory: Inventory,
     policy: GrantPolicy,
 ) -> Grant:
@@ -160,7 +160,7 @@ def _share(
     return msgspec.structs.replace(share, envs={**share.envs, **beside.envs})
 
 
-def _exclusive(units: Cards, inventory: Inventory, policy: GrantPolicy) -> Grant:
+def _exclusive(units: GpuAmounts, inventory: Inventory, policy: GrantPolicy) -> Grant:
     """All memory of the GPUs: no other pod uses them, so nothing has to be limited."""
     alone = msgspec.structs.replace(policy, mps=None)
     memory = grant(Resource.MEM, units, inventory, alone)
@@ -177,11 +177,11 @@ def _refuse_several_daemons(gpus: Sequence[Gpu], policy: GrantPolicy) -> None:
         raise ClaimError("a share of several GPUs needs GPUs without MPS daemons of their own")
 
 
-def _compute(devices: Sequence[DeviceShare], gpus: Sequence[Gpu]) -> Cards:
+def _compute(devices: Sequence[DeviceShare], gpus: Sequence[Gpu]) -> GpuAmounts:
     """Percent on each GPU; empty where a device has none, since one limit holds for all."""
     if not all(device.core for device in devices):
         return {}
     percent: Counter[GpuIndex] = Counter()
     for device, gpu in zip(devices, gpus, strict=True):
         percent[gpu.index] += device.core
-    return {index: min(amount, CORE_PER_CARD) for index, amount in percent.items()}
+    return {index: min(amount, CORE_PER_GPU) for index, amount in percent.items()}

@@ -34,26 +34,26 @@ class Breaker:
         self._failures: dict[GpuIndex, dict[PodUid | str, _Failure]] = {}
 
     def failed(
-        self, cards: Iterable[GpuIndex], pod: PodUid | str, namespace: str, now: float
+        self, gpus: Iterable[GpuIndex], pod: PodUid | str, namespace: str, now: float
     ) -> list[GpuIndex]:
-        """A pod (counted once) failed on ``cards``; returns those that must be withdrawn."""
+        """A pod (counted once) failed on ``gpus``; returns those that must be withdrawn."""
         failure = _Failure(namespace, now)
-        return [card for card in cards if self._trips(card, pod, failure)]
+        return [gpu for gpu in gpus if self._trips(gpu, pod, failure)]
 
-    def _trips(self, card: GpuIndex, pod: PodUid | str, failure: _Failure) -> bool:
-        known = self._failures.get(card, {})
+    def _trips(self, gpu: GpuIndex, pod: PodUid | str, failure: _Failure) -> bool:
+        known = self._failures.get(gpu, {})
         recent = {key: f for key, f in known.items() if failure.at - f.at < WINDOW_SECONDS}
         counts = Counter(each.namespace for each in recent.values())
         if counts[failure.namespace] < self._limit:  # more would only take memory
             recent.setdefault(pod, failure)
-        self._failures[card] = recent
+        self._failures[gpu] = recent
         namespaces = {each.namespace for each in recent.values()}
         if len(recent) < self._limit or len(namespaces) < MIN_NAMESPACES:
             return False
-        del self._failures[card]
+        del self._failures[gpu]
         return True
 
-    def started(self, cards: Iterable[GpuIndex]) -> None:
-        """A pod runs on ``cards``, so they are not broken."""
-        for card in cards:
-            self._failures.pop(card, None)
+    def started(self, gpus: Iterable[GpuIndex]) -> None:
+        """A pod runs on ``gpus``, so they are not broken."""
+        for gpu in gpus:
+            self._failures.pop(gpu, None)

@@ -66,8 +66,8 @@ class HealthRecords:
         """An error event; without a UUID it concerns every GPU; some codes are ignored."""
         if code in self._ignored_xids:
             return []
-        cards = [uuid] if uuid else list(self._records)
-        return [v for card in cards for v in self.bad(card, f"XID {code}", now)]
+        gpus = [uuid] if uuid else list(self._records)
+        return [v for gpu in gpus for v in self.bad(gpu, f"XID {code}", now)]
 
     def bad(self, uuid: str, why: str, now: float, *, hold: float = 0.0) -> list[HealthStatus]:
         """A failure; with ``hold`` the GPU stays unhealthy for at least that many seconds."""

@@ -99,7 +99,7 @@ def wish(
         unable: by mode, the GPUs that cannot have it, by uuid, with the reason.
     """
     node, faults = _of_node(labels, default)
-    own, more = _of_gpus(annotations.get(wire_names.CARD_ISOLATION, ""), gpus)
+    own, more = _of_gpus(annotations.get(wire_names.GPU_ISOLATION, ""), gpus)
     faults += more
     isolations: dict[str, IsolationMode] = {}
     for gpu in gpus:
@@ -162,11 +162,11 @@ def _of_gpus(text: str, gpus: Iterable[Gpu]) -> tuple[dict[str, IsolationMode], 
     own: dict[str, IsolationMode] = {}
     faults = []
     for part in filter(None, (part.strip() for part in text.split(","))):
-        card, _, word = part.partition("=")
-        isolation, uuid = IsolationMode.parse(word.strip()), known.get(card.strip())
+        key, _, word = part.partition("=")
+        isolation, uuid = IsolationMode.parse(word.strip()), known.get(key.strip())
         if isolation is None or uuid is None:
             faults.append(
-                f"{part[:60]!r} in {wire_names.CARD_ISOLATION} does not name a GPU and a mode"
+                f"{part[:60]!r} in {wire_names.GPU_ISOLATION} does not name a GPU and a mode"
             )
         else:
             own[uuid] = isolation

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.model import CORE_PER_CARD, Cards, Gpu
+from gpucore.model import CORE_PER_GPU, Gpu, GpuAmounts
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.units import MemoryUnit
 from gpucore.wire import names as wire_names
@@ -57,7 +57,7 @@ class MpsPlace(msgspec.Struct, frozen=True):
 
 def mps_grant(
     resource: Resource,
-    cards: Cards,
+    counts: GpuAmounts,
     gpus: Sequence[Gpu],
     place: MpsPlace,
     *,
@@ -70,7 +70,7 @@ def mps_grant(
 
     Args:
         resource: the one that kubelet allocated ids of.
-        cards: ids on each GPU.
+        counts: ids on each GPU.
         gpus: those GPUs, in the order in which the container sees them.
         place: where the daemons are.
         unit: of memory; ``None`` unknown, then memory is not limited.
@@ -81,22 +81,22 @@ def mps_grant(
     pipe = place.pipe_of(gpus[0].uuid)
     envs = {wire_names.ENV_MPS_PIPE: pipe}
     if resource is Resource.CORE or not core_follows:
-        envs[wire_names.ENV_MPS_THREADS] = str(_threads(resource, cards, gpus))
+        envs[wire_names.ENV_MPS_THREADS] = str(_threads(resource, counts, gpus))
     by_driver = all(gpu.isolation.uses_driver for gpu in gpus)
     if resource is Resource.MEM and unit is not None and not by_driver:
-        envs[wire_names.ENV_MPS_MEMORY] = _memory(cards, gpus, unit)
+        envs[wire_names.ENV_MPS_MEMORY] = _memory(counts, gpus, unit)
     shm = () if place.pipe else (HostMount(place.shm, SHM),)
     return envs, (HostMount(pipe, pipe, read_only=place.read_only), *shm)
 
 
-def _threads(resource: Resource, cards: Cards, gpus: Sequence[Gpu]) -> int:
+def _threads(resource: Resource, counts: GpuAmounts, gpus: Sequence[Gpu]) -> int:
     """Percent of each GPU's threads, one number for all; 0 would be no valid setting."""
     if resource is Resource.CORE:
-        return max(min(cards.values()), 1)
-    return max(min(CORE_PER_CARD * cards[gpu.index] // max(gpu.units, 1) for gpu in gpus), 1)
+        return max(min(counts.values()), 1)
+    return max(min(CORE_PER_GPU * counts[gpu.index] // max(gpu.units, 1) for gpu in gpus), 1)
 
 
-def _memory(cards: Cards, gpus: Sequence[Gpu], unit: MemoryUnit) -> str:
+def _memory(counts: GpuAmounts, gpus: Sequence[Gpu], unit: MemoryUnit) -> str:
     """``0=3072M,1=3072M``: ordinals count the container's own GPUs."""
-    amounts = (cards[gpu.index] * unit.mib for gpu in gpus)
+    amounts = (counts[gpu.index] * unit.mib for gpu in gpus)
     return ",".join(f"{ordinal}={amount}M" for ordinal, amount in enumerate(amounts))

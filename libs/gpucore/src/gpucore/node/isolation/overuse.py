@@ -19,13 +19,13 @@ class Over(msgspec.Struct, frozen=True):
     """A pod that uses more of a GPU than it was given; bytes."""
 
     pod: PodUid
-    card: GpuIndex
+    gpu: GpuIndex
     used: int
     granted: int
 
 
 def over_use(
-    card: GpuIndex,
+    gpu: GpuIndex,
     *,
     used: Mapping[PodUid, int],
     granted: Mapping[PodUid, int],
@@ -35,14 +35,14 @@ def over_use(
     """The pods that use more than their shares.
 
     Args:
-        card: the GPU.
+        gpu: the GPU.
         used: bytes of each pod on it.
         granted: bytes of each pod on it; a pod that holds only another GPU has 0.
         exempt: pods that have the GPU whole, or that hold no GPU at all.
         slack: bytes beyond the grant that are tolerated.
     """
     return [
-        Over(pod, card, size, granted.get(pod, 0))
+        Over(pod, gpu, size, granted.get(pod, 0))
         for pod, size in sorted(used.items())
         if pod not in exempt and size > granted.get(pod, 0) + slack
     ]
@@ -54,10 +54,10 @@ class Reminders:
     def __init__(self) -> None:
         self._told: dict[tuple[PodUid, GpuIndex], float] = {}
 
-    def due(self, card: GpuIndex, found: Iterable[Over], now: float) -> list[Over]:
+    def due(self, gpu: GpuIndex, found: Iterable[Over], now: float) -> list[Over]:
         """Those of ``found``, all of one GPU, to report now; the others were reported recently."""
-        over = {(each.pod, each.card): each for each in found}
-        for key in [key for key in self._told if key[1] == card and key not in over]:
+        over = {(each.pod, each.gpu): each for each in found}
+        for key in [key for key in self._told if key[1] == gpu and key not in over]:
             del self._told[key]
         due = [key for key in over if now - self._told.get(key, -AGAIN_SECONDS) >= AGAIN_SECONDS]
         self._told.update(dict.fromkeys(due, now))

@@ -33,7 +33,7 @@ class StartTurn(msgspec.Struct, frozen=True):
     uid: PodUid
     namespace: str
     name: str
-    cards: frozenset[GpuIndex]
+    gpus: frozenset[GpuIndex]
     since: float
     seconds: int
     ran: bool = False
@@ -50,12 +50,12 @@ def turn_seconds(pod: Pod) -> int:
 
 
 def blocking(
-    pod: Pod, cards: Collection[GpuIndex], turns: Iterable[StartTurn], now: float
+    pod: Pod, gpus: Collection[GpuIndex], turns: Iterable[StartTurn], now: float
 ) -> StartTurn | None:
     """The pod of the same namespace that starts on one of these GPUs."""
     others = (each for each in turns if each.uid != pod.uid and each.namespace == pod.namespace)
     return next(
-        (each for each in others if each.lasts(now) and not each.cards.isdisjoint(cards)), None
+        (each for each in others if each.lasts(now) and not each.gpus.isdisjoint(gpus)), None
     )
 
 

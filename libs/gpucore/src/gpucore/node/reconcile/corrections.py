@@ -17,8 +17,8 @@ import msgspec
 from gpucore.model import (
     Allocation,
     AllocationState,
-    Cards,
     ContainerRequest,
+    GpuAmounts,
     Inventory,
     Placement,
     PodRequest,
@@ -176,33 +176,33 @@ def _row(
     row = {}
     for place, container in enumerate((*pod.containers, *pod.sidecars)):
         ids = holding.containers.get(container.name, {}).get(resource, ())
-        cards = dict(sorted(table.per_device(ids).items()))
-        if cards:
-            row[place] = cards
+        gpus = dict(sorted(table.per_device(ids).items()))
+        if gpus:
+            row[place] = gpus
     return row
 
 
-def _with_surplus(cards: dict[GpuIndex, int], effective: int) -> dict[GpuIndex, int]:
+def _with_surplus(gpus: dict[GpuIndex, int], effective: int) -> dict[GpuIndex, int]:
     """What only init containers needed stays with the pod until it ends, on the same GPUs."""
-    surplus = effective - sum(cards.values())
-    for place, card in enumerate(cards):
-        cards[card] += surplus // len(cards) + (place < surplus % len(cards))
-    return cards
+    surplus = effective - sum(gpus.values())
+    for place, gpu in enumerate(gpus):
+        gpus[gpu] += surplus // len(gpus) + (place < surplus % len(gpus))
+    return gpus
 
 
-def _group(row: Mapping[int, Cards], held: Cards) -> tuple[GpuIndex, ...]:
+def _group(row: Mapping[int, GpuAmounts], held: GpuAmounts) -> tuple[GpuIndex, ...]:
     """GPUs of the containers in their order, then those that only init containers had."""
-    return tuple(dict.fromkeys((*(card for place in sorted(row) for card in row[place]), *held)))
+    return tuple(dict.fromkeys((*(gpu for place in sorted(row) for gpu in row[place]), *held)))
 
 
 def _in_planned_order(actual: Placement, planned: Placement, pod_request: PodRequest) -> Placement:
     """Each container's exclusive GPUs in the order of its plan, in which it was given them."""
-    order = {card: position for position, card in enumerate(planned.group)}
+    order = {gpu: position for position, gpu in enumerate(planned.group)}
     group: list[GpuIndex] = []
     rest = pod_request.gpus - sum(ask.gpus for ask in pod_request.containers)
     for count in (*(ask.gpus for ask in pod_request.containers), rest):
         row = actual.group[len(group) : len(group) + count]
-        group += sorted(row, key=lambda card: (order.get(card, len(order)), card))
+        group += sorted(row, key=lambda gpu: (order.get(gpu, len(order)), gpu))
     return msgspec.structs.replace(actual, group=tuple(group))
 
 

@@ -71,7 +71,7 @@ def _free_ids(
 ) -> tuple[str, ...]:
     """As many ids of the planned GPUs as planned, the highest free ones."""
     ids: list[str] = []
-    for card, amount in step.plan.get(table.resource, {}).items():
-        free = [one for one in reversed(table.ids.get(card, _NO_IDS)) if one not in taken]
+    for gpu, amount in step.plan.get(table.resource, {}).items():
+        free = [one for one in reversed(table.ids.get(gpu, _NO_IDS)) if one not in taken]
         ids += free[:amount]
     return tuple(ids)

@@ -55,10 +55,10 @@ def inherited(
     for pod in pods:
         key = (pod.namespace, pod.name)
         ids = given.get(key, ())
-        cards = _by_the_original(pod, names) if ids else {}
-        if cards and not set(ids).intersection(granted):
+        gpus = _by_the_original(pod, names) if ids else {}
+        if gpus and not set(ids).intersection(granted):
             found.add(key)
-            missing.update(cards)
+            missing.update(gpus)
             missing.subtract(table.per_device(ids))
     return Inherited(frozenset(found), +missing)
 

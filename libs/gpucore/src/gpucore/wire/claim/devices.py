@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpucore.model import CORE_PER_CARD, Gpu, IsolationMode
+from gpucore.model import CORE_PER_GPU, Gpu, IsolationMode
 from gpucore.units import GpuIndex, GpuUuid, MemoryUnit
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import CLAIM_DRIVER
@@ -196,14 +196,14 @@ def _attributes(device: SliceDevice) -> dict[str, Any]:
 def _whole(device: SliceDevice) -> dict[str, Any]:
     return {
         MEMORY: {"value": _mebibytes(device.memory_mib)},
-        COMPUTE: {"value": str(CORE_PER_CARD)},
+        COMPUTE: {"value": str(CORE_PER_GPU)},
     }
 
 
 def _capacity(device: SliceDevice) -> dict[str, Any]:
     """Memory is consumed whole, and compute not at all, where a claim does not request them."""
     memory, step = _mebibytes(device.memory_mib), _mebibytes(device.step_mib)
-    hundred = str(CORE_PER_CARD)
+    hundred = str(CORE_PER_GPU)
     found: dict[str, Any] = {
         MEMORY: {
             "value": memory,

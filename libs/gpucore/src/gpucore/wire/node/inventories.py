@@ -25,7 +25,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]
 _Index = Annotated[int, msgspec.Meta(ge=0, lt=MAX_INDEX)]
 
 
-class _Card(msgspec.Struct, rename="camel"):
+class _Gpu(msgspec.Struct, rename="camel"):
     index: _Index
     units: _Count
     uuid: str = ""
@@ -45,7 +45,7 @@ class _Card(msgspec.Struct, rename="camel"):
 class _Document(msgspec.Struct):
     version: int
     unit: str
-    gpus: list[_Card]
+    gpus: list[_Gpu]
     driver: str = ""
     links: dict[str, tuple[str, ...]] = {}
     serving: bool = True
@@ -90,11 +90,11 @@ def encode_inventory(inventory: Inventory) -> str:
     """
     if inventory.unit is None:
         raise WireError("an inventory without a unit cannot be published")
-    cards = [_encoded(gpu) for gpu in inventory.gpus]
+    gpus = [_encoded(gpu) for gpu in inventory.gpus]
     document = _Document(
         version=VERSION,
         unit=str(inventory.unit),
-        gpus=cards,
+        gpus=gpus,
         driver=inventory.driver,
         links=dict(sorted(inventory.links.items())),
         serving=inventory.serving,
@@ -114,8 +114,8 @@ def inventory_hash(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:16]
 
 
-def _encoded(gpu: Gpu) -> _Card:
-    return _Card(
+def _encoded(gpu: Gpu) -> _Gpu:
+    return _Gpu(
         index=gpu.index,
         units=gpu.units,
         uuid=gpu.uuid,
@@ -154,21 +154,21 @@ def decode_inventory(text: str) -> Inventory:
     )
 
 
-def _decoded(card: _Card) -> Gpu:
-    if card.mode not in _MODES:
-        raise WireError(f"invalid inventory: mode {card.mode[:40]!r} is unknown")
+def _decoded(gpu: _Gpu) -> Gpu:
+    if gpu.mode not in _MODES:
+        raise WireError(f"invalid inventory: mode {gpu.mode[:40]!r} is unknown")
     return Gpu(
-        index=GpuIndex(card.index),
-        uuid=GpuUuid(card.uuid),
-        units=card.units,
-        minor=card.minor,
-        model=card.model,
-        memory_mib=card.memory_mib,
-        reserved_mib=card.reserved_mib,
-        numa=card.numa,
-        healthy=card.healthy,
-        isolation=IsolationMode.NONE if card.mode == _MIG else IsolationMode(card.mode),
-        mig=card.mode == _MIG,
+        index=GpuIndex(gpu.index),
+        uuid=GpuUuid(gpu.uuid),
+        units=gpu.units,
+        minor=gpu.minor,
+        model=gpu.model,
+        memory_mib=gpu.memory_mib,
+        reserved_mib=gpu.reserved_mib,
+        numa=gpu.numa,
+        healthy=gpu.healthy,
+        isolation=IsolationMode.NONE if gpu.mode == _MIG else IsolationMode(gpu.mode),
+        mig=gpu.mode == _MIG,
     )
 
 

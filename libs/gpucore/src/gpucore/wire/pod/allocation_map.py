@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
-from gpucore.model import Cards
+from gpucore.model import GpuAmounts
 from gpucore.units import GpuIndex
 from gpucore.wire.digits import number
 
-AllocationMap = Mapping[int, Cards]
+AllocationMap = Mapping[int, GpuAmounts]
 """Container position to GPU to amount."""
 
 MAX_INDEX: Final = 1 << 10
@@ -30,32 +30,32 @@ def decode_allocation(text: str) -> AllocationMap | None:
         rows = _DECODER.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    allocation: dict[int, Cards] = {}
+    allocation: dict[int, GpuAmounts] = {}
     for container, row in rows.items():
-        position, cards = number(container, below=MAX_INDEX), _cards(row)
-        if position is None or cards is None:
+        position, gpus = number(container, below=MAX_INDEX), _gpus(row)
+        if position is None or gpus is None:
             return None
-        allocation[position] = cards
+        allocation[position] = gpus
     return allocation if any(allocation.values()) else None
 
 
-def _cards(row: Mapping[str, int]) -> Cards | None:
-    cards: dict[GpuIndex, int] = {}
+def _gpus(row: Mapping[str, int]) -> GpuAmounts | None:
+    gpus: dict[GpuIndex, int] = {}
     for key, amount in row.items():
         index = number(key, below=MAX_INDEX)
         if index is None or not 0 <= amount < _MAX_AMOUNT:
             return None
         if amount:
-            cards[GpuIndex(index)] = amount
-    return cards
+            gpus[GpuIndex(index)] = amount
+    return gpus
 
 
 def encode_allocation(allocation: AllocationMap) -> str:
     """The JSON text of a map, containers and GPUs in order."""
     rows = {
-        str(container): {str(index): cards[index] for index in sorted(cards)}
-        for container, cards in sorted(allocation.items())
-        if cards
+        str(container): {str(index): gpus[index] for index in sorted(gpus)}
+        for container, gpus in sorted(allocation.items())
+        if gpus
     }
     return msgspec.json.encode(rows).decode()
 
@@ -63,7 +63,7 @@ def encode_allocation(allocation: AllocationMap) -> str:
 def per_device(allocation: AllocationMap) -> dict[GpuIndex, int]:
     """Sum over containers of what is held on each GPU, by index."""
     sums: dict[GpuIndex, int] = {}
-    for cards in allocation.values():
-        for index, amount in cards.items():
+    for gpus in allocation.values():
+        for index, amount in gpus.items():
             sums[index] = sums.get(index, 0) + amount
     return dict(sorted(sums.items()))

@@ -10,14 +10,14 @@ from functools import lru_cache
 
 import msgspec
 
-from gpucore.model import Allocation, AllocationState, Cards, Placement, PodRequest
+from gpucore.model import Allocation, AllocationState, GpuAmounts, Placement, PodRequest
 from gpucore.units import GpuIndex, MemoryUnit, UnitError
 from gpucore.wire import names as wire_names
 from gpucore.wire.digits import first_number, number
 from gpucore.wire.names import Names
 from gpucore.wire.pod.allocation_map import MAX_INDEX, AllocationMap, decode_allocation, per_device
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pod.requests import asked_by
+from gpucore.wire.pod.requests import asked_by, kai_limit
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.texts import KEPT, Texts, texts_of
 
@@ -26,8 +26,8 @@ class _AllocationTexts(msgspec.Struct, frozen=True):
     """The allocation in a pod's texts, independent of the pod and its node."""
 
     state: AllocationState
-    mem: Cards
-    core: Cards
+    mem: GpuAmounts
+    core: GpuAmounts
     containers: AllocationMap
     group: tuple[GpuIndex, ...]
     pending: int
@@ -62,12 +62,17 @@ def allocation_of(pod: Pod, names: Names) -> Allocation | None:
         pending_core=said.pending_core,
         pending_gpus=said.pending_gpus,
         exclusive=said.exclusive,
-        burst=said.burst,
+        burst=said.burst or _kai_burst(pod, said.unit, names),
         unit=said.unit,
         assume_time=first_number(map(pod.annotations.get, _assume_time_keys(names))),
         gang="" if gang is None or pod.terminating else gang.name,
         faults=said.faults,
     )
+
+
+def _kai_burst(pod: Pod, unit: MemoryUnit | None, names: Names) -> int:
+    """Whole units of the limit that KAI's annotations give; 0 where the unit is not known."""
+    return kai_limit(pod, unit, names) // unit.mib if unit else 0
 
 
 @lru_cache(KEPT)
@@ -105,7 +110,7 @@ class _Reader:
             faults=tuple(self._faults),
         )
 
-    def _memory(self) -> tuple[AllocationMap, Cards]:
+    def _memory(self) -> tuple[AllocationMap, GpuAmounts]:
         pod_request = self._pod_request
         if not pod_request.mem:
             return {}, {}
@@ -120,7 +125,7 @@ class _Reader:
         containers = {i: {index: units} for i, units in enumerate(asked) if units}
         return containers if pod_request.gpu_count == 1 else {}, {index: share}
 
-    def _core(self, mem: Cards) -> Cards:
+    def _core(self, mem: GpuAmounts) -> GpuAmounts:
         pod_request = self._pod_request
         if not pod_request.core:
             return {}
@@ -130,9 +135,9 @@ class _Reader:
                 found, [ask.core for ask in pod_request.containers], pod_request.core
             )
         index = self._index()
-        cards = list(mem) if mem else [] if index is None else [index]
-        count = max(len(cards), pod_request.gpu_count)
-        return dict.fromkeys(cards, -(-pod_request.core // count))
+        gpus = list(mem) if mem else [] if index is None else [index]
+        count = max(len(gpus), pod_request.gpu_count)
+        return dict.fromkeys(gpus, -(-pod_request.core // count))
 
     def _map(self, keys: Sequence[str]) -> AllocationMap | None:
         for key in keys:
@@ -145,20 +150,20 @@ class _Reader:
             self._faults.append(f"annotation {key} does not name a GPU")
         return None
 
-    def _counted(self, found: AllocationMap, asked: Sequence[int], effective: int) -> Cards:
+    def _counted(self, found: AllocationMap, asked: Sequence[int], effective: int) -> GpuAmounts:
         """Units on each GPU: the map where it is true, else never less than an even share."""
-        cards = per_device(found)
+        gpus = per_device(found)
         said = {i: sum(row.values()) for i, row in found.items() if row}
         apps = asked[: len(self._pod.containers)]  # older schedulers left sidecars out of the map
         agrees = any(
             said == {i: units for i, units in enumerate(each) if units} for each in (asked, apps)
         )
         if agrees and sum(said.values()) == effective:
-            return cards
+            return gpus
         if not agrees:
             self._faults.append("the allocation map disagrees with the pod's limits")
-        share = -(-effective // len(cards))
-        return {index: max(units, share) for index, units in cards.items()}
+        share = -(-effective // len(gpus))
+        return {index: max(units, share) for index, units in gpus.items()}
 
     def _index(self) -> GpuIndex | None:
         text = self._pod.annotations.get(self._names.mem_idx)

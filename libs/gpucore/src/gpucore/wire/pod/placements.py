@@ -6,7 +6,7 @@ The values are those the originals wrote, so their tools keep reading. What they
 
 from collections.abc import Sequence
 
-from gpucore.model import Cards, Inventory, Placement, PodRequest
+from gpucore.model import GpuAmounts, Inventory, Placement, PodRequest
 from gpucore.units import GpuIndex
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import Names
@@ -56,10 +56,10 @@ def _flags(keys: Sequence[str], *, assigned: bool) -> dict[str, str]:
 def _share(
     placement: Placement, pod_request: PodRequest, names: Names, inventory: Inventory
 ) -> dict[str, str]:
-    cards = sorted(placement.mem or placement.core)
+    gpus = sorted(placement.mem or placement.core)
     texts = {
-        names.mem_idx: str(cards[0]),
-        names.mem_dev: str(_gpu_units(inventory, cards[0])),
+        names.mem_idx: str(gpus[0]),
+        names.mem_dev: str(_gpu_units(inventory, gpus[0])),
         names.mem_pod: str(pod_request.mem),
     }
     if placement.containers:
@@ -76,20 +76,20 @@ def _gpu_units(inventory: Inventory, index: GpuIndex) -> int:
     return next((gpu.units for gpu in inventory.gpus if gpu.index == index), 0)
 
 
-def split_evenly(amounts: Sequence[int], cards: Sequence[GpuIndex]) -> dict[int, Cards]:
-    """Spread each container's amount over ``cards`` so that the GPUs' totals stay equal.
+def split_evenly(amounts: Sequence[int], gpus: Sequence[GpuIndex]) -> dict[int, GpuAmounts]:
+    """Spread each container's amount over ``gpus`` so that the GPUs' totals stay equal.
 
     What does not divide goes round the GPUs from container to container, so that totals differ by
     at most one, and not at all where the sum divides. Containers without a request are left out.
     """
-    split: dict[int, Cards] = {}
+    split: dict[int, GpuAmounts] = {}
     turn = 0
     for position, amount in enumerate(amounts):
-        base, rest = divmod(amount, len(cards))
-        row = dict.fromkeys(cards, base)
+        base, rest = divmod(amount, len(gpus))
+        row = dict.fromkeys(gpus, base)
         for step in range(rest):
-            row[cards[(turn + step) % len(cards)]] += 1
-        turn = (turn + rest) % len(cards)
+            row[gpus[(turn + step) % len(gpus)]] += 1
+        turn = (turn + rest) % len(gpus)
         if amount:
             split[position] = {index: units for index, units in row.items() if units}
     return split

@@ -10,8 +10,10 @@ from functools import lru_cache
 from typing import Final
 
 from gpucore.model import ContainerRequest, IsolationMode, PodRequest
+from gpucore.units import MemoryUnit
 from gpucore.wire import names as wire_names
 from gpucore.wire.digits import number
+from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_fault
 from gpucore.wire.pod.spec import Container, Pod
@@ -41,6 +43,25 @@ def asked_by(texts: Texts, names: Names) -> PodRequest | None:
         return None
     sidecars = tuple(_container_request(each, names) for each in pod.sidecars)
     return _shaped(pod, names, asks + sidecars if any(sidecars) else asks, total)
+
+
+def kai_limit(pod: Pod, unit: MemoryUnit, names: Names) -> int:
+    """MiB of all containers together where one has KAI's annotation of a limit; 0 otherwise."""
+    if not any(key.startswith(wire_names.KAI_CONTAINER) for key in pod.annotations):
+        return 0
+    limits = {each.name: _of_kai(pod, each.name) for each in pod.containers}
+    if not any(limits.values()):
+        return 0
+    try:
+        shares = {each.name: amount(each.limits.get(names.gpu_mem, "0")) for each in pod.containers}
+    except WireError:
+        return 0
+    return sum(limits[name] or share * unit.mib for name, share in shares.items() if share)
+
+
+def _of_kai(pod: Pod, container: str) -> int:
+    key = f"{wire_names.KAI_CONTAINER}{container}{wire_names.KAI_MEMORY_LIMIT}"
+    return number(pod.annotations.get(key, ""), below=1 << 40) or 0
 
 
 def _container_request(container: Container, names: Names) -> ContainerRequest:
@@ -82,7 +103,7 @@ def _effective(
 def _shaped(
     pod: Pod, names: Names, asks: tuple[ContainerRequest, ...], total: ContainerRequest
 ) -> PodRequest:
-    cards, policy, isolation = _cards(pod, names), _policy(pod), _isolation(pod)
+    gpus, policy, isolation = _gpus(pod, names), _policy(pod), _isolation(pod)
     burst = _burst(pod, total)
     topology = pod.annotations.get(wire_names.TOPOLOGY, "").replace("_", "-")
     return PodRequest(
@@ -90,20 +111,20 @@ def _shaped(
         mem=total.mem,
         core=total.core,
         gpus=total.gpus,
-        gpu_count=cards or 1,
+        gpu_count=gpus or 1,
         whole_device=_wants_whole_device(pod),
         isolation=_demanded(IsolationMode.parse(isolation) or IsolationMode.NONE, burst),
         burst=burst or 0,
         policy=policy if policy in wire_names.POLICY_NAMES else "",
         topology=topology if topology in wire_names.TOPOLOGY_NAMES else "",
-        fault=_fault(total, cards, isolation)
+        fault=_fault(total, gpus, isolation)
         or _policy_fault(policy, topology)
         or _burst_fault(pod, total, burst)
         or gang_fault(pod),
     )
 
 
-def _cards(pod: Pod, names: Names) -> int | None:
+def _gpus(pod: Pod, names: Names) -> int | None:
     """GPUs to spread over; ``None`` where the label is no positive number."""
     text = pod.labels.get(names.gpu_count)
     return 1 if text is None else number(text, below=1 << 10) or None
@@ -145,10 +166,10 @@ def _wants_whole_device(pod: Pod) -> bool:
     return pod.labels.get(wire_names.LABEL_REQUIRE_WHOLE) == wire_names.REQUIRE_WHOLE_DEVICE
 
 
-def _fault(total: ContainerRequest, cards: int | None, isolation: str) -> str:
+def _fault(total: ContainerRequest, gpus: int | None, isolation: str) -> str:
     if total.gpus and (total.mem or total.core):
         return "it requests both exclusive GPUs and shares; request only one"
-    if cards is None:
+    if gpus is None:
         return "its label gpu-count is not a number of GPUs from 1 to 1023"
     if IsolationMode.parse(isolation) is None:
         return f"its isolation {isolation[:40]!r} is unknown; use {' or '.join(_ISOLATION_MODES)}"

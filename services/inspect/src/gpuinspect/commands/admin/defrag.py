@@ -50,7 +50,9 @@ class DefragPlan(msgspec.Struct, frozen=True, rename="camel"):
 def defrag(
     reader: Reader,
     *,
-    cards: Annotated[int, typer.Option(help="number of GPUs of one node to free", min=0)] = 0,
+    gpus: Annotated[
+        int, typer.Option("--cards", help="number of GPUs of one node to free", min=0)
+    ] = 0,
     units: Annotated[
         int, typer.Option(help="number of memory units to free on one GPU", min=0)
     ] = 0,
@@ -111,10 +113,10 @@ def defrag(
     Without --cards and --units: for the first waiting pod that fits by it. With one of them, exit
     code 1 if no move helps.
     """
-    if cards or units:
+    if gpus or units:
         if apply:
             raise typer.BadParameter("--apply takes neither --cards nor --units")
-        _free(reader, Goal(cards, units), selector, output, no_headers=no_headers)
+        _free(reader, Goal(gpus, units), selector, output, no_headers=no_headers)
         return
     budgets = Budgets(max_evictions, max_per_node, max_per_namespace, across_namespaces)
     wanted = EvictionSettings(budgets, waited, scheduler, lease, apply=apply)
@@ -142,7 +144,7 @@ def _for_waiting(
 
 def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_headers: bool) -> None:
     """The moves that free GPUs, or units of one GPU."""
-    if goal.cards and goal.units:
+    if goal.gpus and goal.units:
         raise typer.BadParameter("give either --cards or --units")
     snapshot = reader.source.read(*COUNTED)
     ledger = books(snapshot, reader.names)
@@ -174,4 +176,4 @@ def _document(plan: MovePlan, words: str) -> DefragPlan:
         )
         for move in plan.moves
     ]
-    return DefragPlan(API_VERSION, "DefragPlan", plan.node, list(plan.cards), words, moves)
+    return DefragPlan(API_VERSION, "DefragPlan", plan.node, list(plan.gpus), words, moves)

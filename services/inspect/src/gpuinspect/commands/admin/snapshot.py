@@ -10,6 +10,7 @@ from gpuinspect.cluster.collect import FAILED_SCHEDULING
 from gpuinspect.cluster.dump import dump
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.doctor.registry import WANTED
+from gpuinspect.terminal.progress import counting, shown
 
 
 @reading
@@ -18,8 +19,9 @@ def snapshot(
     file: Annotated[Path, typer.Argument(help="output file; - is standard output", metavar="FILE")],
 ) -> None:
     """Write nodes, pods and the inputs of doctor to one file; environment values are omitted."""
-    found = reader.source.read(*WANTED, FAILED_SCHEDULING)
-    raw = dump(found)
+    with shown("objects read") as progress:
+        found = reader.source.read(*WANTED, FAILED_SCHEDULING, count=progress.add)
+    raw = dump(found, counting("objects written"))
     if file == Path("-"):
         sys.stdout.buffer.write(raw)
     else:

@@ -35,9 +35,9 @@ class Bar(msgspec.Struct, frozen=True):
     used: str = ""
 
 
-def card(node: NodeSummary, shown: GpuSummary, in_use: float | None = None) -> Bar:
+def gpu(node: NodeSummary, shown: GpuSummary, in_use: float | None = None) -> Bar:
     """The bar of one GPU; ``in_use`` is its memory in use in units, if it is known."""
-    holders = [(place, pod) for place, pod in enumerate(node.pods) if shown.index in pod.cards]
+    holders = [(place, pod) for place, pod in enumerate(node.pods) if shown.index in pod.gpus]
     marks = [
         word
         for word, holds in (
@@ -59,8 +59,8 @@ def card(node: NodeSummary, shown: GpuSummary, in_use: float | None = None) -> B
 def _pieces(shown: GpuSummary, holders: list[tuple[int, PodSummary]]) -> Iterator[Piece]:
     scale, start = 100 / max(shown.total, shown.used, 1), 0.0
     for place, pod in holders:
-        width = pod.cards[shown.index] * scale
+        width = pod.gpus[shown.index] * scale
         link = pod_link(pod.namespace, pod.name)
-        title = f"{link.text}: {pod.cards[shown.index]}"
+        title = f"{link.text}: {pod.gpus[shown.index]}"
         yield Piece(link.href, title, place % SHADES, f"{start:.2f}%", f"{width:.2f}%")
         start += width

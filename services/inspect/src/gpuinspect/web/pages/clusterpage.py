@@ -55,7 +55,7 @@ def _number(text: str) -> int:
 
 def _totals(frame: Frame) -> Sequence[tuple[str, Cell]]:
     view, (free, lost) = frame.view, frame.fragments
-    cards = sum(len(node.cards) for node in view.nodes)
+    gpus = sum(len(node.gpus) for node in view.nodes)
     share = round(100 * lost / free) if free else 0
     return (
         (
@@ -63,7 +63,7 @@ def _totals(frame: Frame) -> Sequence[tuple[str, Cell]]:
             f"{view.used}/{view.total} {view.unit} ({percent(view.used, view.total)}%)",
         ),
         ("Memory in use", _in_use(frame)),
-        ("Nodes and GPUs", f"{counted(len(view.nodes))}, {cards} GPU{'' if cards == 1 else 's'}"),
+        ("Nodes and GPUs", f"{counted(len(view.nodes))}, {gpus} GPU{'' if gpus == 1 else 's'}"),
         ("Pending pods", Link(len(frame.waiting), "/pods")),
         ("Unhealthy GPUs", Link(len(frame.unhealthy), "/health")),
         ("Free", f"{free:.1f} GPUs"),
@@ -78,7 +78,7 @@ def _in_use(frame: Frame) -> str:
 
 def _models(node: NodeSummary) -> str:
     """Such as ``, 2 x Tesla T4``."""
-    counts = Counter(card.model or "unknown model" for card in node.cards)
+    counts = Counter(gpu.model or "unknown model" for gpu in node.gpus)
     return "".join(f", {count} x {model}" for model, count in sorted(counts.items()))
 
 
@@ -94,7 +94,7 @@ def _node(frame: Frame, node: NodeSummary) -> dict[str, Any]:
         "total": node.total,
         "marks": [word for word, holds in marks if holds],
         "models": _models(node),
-        "cards": [bars.card(node, each, frame.in_use(each.uuid)) for each in node.cards],
+        "cards": [bars.gpu(node, each, frame.in_use(each.uuid)) for each in node.gpus],
     }
 
 

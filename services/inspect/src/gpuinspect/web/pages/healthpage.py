@@ -10,7 +10,7 @@ from gpuinspect.web.rendering import Cell, Link, Moment, Table, View, pod_link, 
 def health(frame: Frame) -> View:
     """The table of unhealthy GPUs, and the count of healthy ones."""
     found = frame.unhealthy
-    gpus = sum(len(node.cards) for node in frame.view.nodes)
+    gpus = sum(len(node.gpus) for node in frame.view.nodes)
     return View("health.html", {"unhealthy": unhealthy(found), "bad": len(found), "gpus": gpus})
 
 

@@ -20,8 +20,8 @@ def node(frame: Frame, found: NodeSummary) -> View:
         "facts": _facts(found),
         "unhealthy": unhealthy(each for each in frame.unhealthy if each.node == found.name),
         "chart": chart(frame.history.of(found.name), found.total, str(frame.view.unit)),
-        "cards": [bars.card(found, each, frame.in_use(each.uuid)) for each in found.cards],
-        "tables": [each for each in (_cards(found), _pods(found), matrix) if each],
+        "cards": [bars.gpu(found, each, frame.in_use(each.uuid)) for each in found.gpus],
+        "tables": [each for each in (_gpus(found), _pods(found), matrix) if each],
     }
     return View("node.html", values)
 
@@ -36,18 +36,18 @@ def _facts(found: NodeSummary) -> str:
     )
 
 
-def _cards(found: NodeSummary) -> Table:
+def _gpus(found: NodeSummary) -> Table:
     rows = (
         (
-            f"GPU{card.index}",
-            card.model or "-",
-            f"{card.used}/{card.total}",
-            f"{card.core}%",
-            card.mode,
-            "healthy" if card.healthy else "unhealthy",
-            card.uuid or "-",
+            f"GPU{gpu.index}",
+            gpu.model or "-",
+            f"{gpu.used}/{gpu.total}",
+            f"{gpu.core}%",
+            gpu.mode,
+            "healthy" if gpu.healthy else "unhealthy",
+            gpu.uuid or "-",
         )
-        for card in found.cards
+        for gpu in found.gpus
     )
     heads = ("GPU", "Model", "Memory", "Compute", "Isolation", "Health", "UUID")
     return table(heads, rows, caption="GPUs")
@@ -57,7 +57,7 @@ def _pods(found: NodeSummary) -> Table:
     rows = (
         (
             pod_link(pod.namespace, pod.name),
-            ", ".join(f"{units} on GPU{index}" for index, units in pod.cards.items()) or "-",
+            ", ".join(f"{units} on GPU{index}" for index, units in pod.gpus.items()) or "-",
             pod.pending,
             pod.state,
         )

@@ -1,4 +1,4 @@
-"""What a card tells of itself beyond its identity: memory, processes, MIG, modes, places."""
+"""What a GPU tells of itself beyond its identity: memory, processes, MIG, modes, places."""
 
 from mocknvml.tests.conftest import Start
 from mocknvml.tests.nvml_process import MIB
@@ -7,7 +7,7 @@ NOT_SUPPORTED = "NVMLError_NotSupported"
 
 
 def test_processes_and_their_memory_agree(nvml: Start) -> None:
-    """The memory a card has in use is that of its processes, and its load is the sum of theirs."""
+    """The memory a GPU has in use is that of its processes, and its load is the sum of theirs."""
     worker = nvml("t4-2x16")
     busy, idle = worker.gpus()
     processes = worker.call("nvmlDeviceGetComputeRunningProcesses", busy)
@@ -72,7 +72,7 @@ def test_reserved_memory_is_in_both_layouts(nvml: Start) -> None:
 
 
 def test_mig_devices(nvml: Start) -> None:
-    """A card with MIG on hands out its devices with uuid, instance ids, memory and attributes."""
+    """A GPU with MIG on hands out its devices with uuid, instance ids, memory and attributes."""
     worker = nvml("a100-mig-2x40")
     cut, whole = worker.gpus()
     assert worker.call("nvmlDeviceGetMigMode", cut) == [1, 1]
@@ -94,7 +94,7 @@ def test_mig_devices(nvml: Start) -> None:
 
 
 def test_mig_handles_know_what_they_are(nvml: Start) -> None:
-    """A MIG device is found by uuid, leads to its card, and is refused where cards are asked."""
+    """A MIG device is found by uuid, leads to its GPU, and is refused where GPUs are asked."""
     worker = nvml("a100-mig-2x40")
     cut = worker.gpus()[0]
     mig = worker.call("nvmlDeviceGetMigDeviceHandleByIndex", cut, 2)
@@ -109,7 +109,7 @@ def test_mig_handles_know_what_they_are(nvml: Start) -> None:
     assert worker.failure("nvmlDeviceGetUtilizationRates", cut) == NOT_SUPPORTED
 
 
-def test_card_without_mig_or_nvlink_says_so(nvml: Start) -> None:
+def test_gpu_without_mig_or_nvlink_says_so(nvml: Start) -> None:
     """What a T4 cannot do is not supported, or counted as none."""
     worker = nvml("mixed-t4-a100")
     gpu = worker.gpus()[0]
@@ -130,13 +130,13 @@ def test_compute_mode_is_the_machines(nvml: Start, start: Start) -> None:
     assert first.failure("nvmlDeviceSetComputeMode", gpu, 1) == NOT_SUPPORTED
     kept = first.state.read_text()
     second = nvml("a100-pcie-4x40", state=kept)
-    modes = [second.call("nvmlDeviceGetComputeMode", card) for card in second.gpus()]
+    modes = [second.call("nvmlDeviceGetComputeMode", device) for device in second.gpus()]
     assert kept == "gpu 3 recovered\ngpu 2 compute_mode exclusive-process\n"
     assert modes == [0, 0, 3, 0]
 
 
 def test_places_in_the_machine(nvml: Start) -> None:
-    """A card names the NUMA node and the CPUs of its own socket."""
+    """A GPU names the NUMA node and the CPUs of its own socket."""
     worker = nvml("dgx1-volta")
     far = worker.gpus()[5]
     cpus = worker.call("nvmlDeviceGetCpuAffinity", far, 2)
@@ -169,7 +169,7 @@ def test_sensors_and_constants(nvml: Start) -> None:
 
 
 def test_boards(nvml: Start) -> None:
-    """Cards on boards of their own have different board ids and are not on one board."""
+    """GPUs on boards of their own have different board ids and are not on one board."""
     worker = nvml("t4-2x16")
     one, two = worker.gpus()
     assert worker.call("nvmlDeviceGetBoardId", one) != worker.call("nvmlDeviceGetBoardId", two)

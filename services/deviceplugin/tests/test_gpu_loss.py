@@ -33,7 +33,7 @@ def unhealthy(stage: Stage) -> str:
     return found["data"]["gpus"] if found else ""
 
 
-async def test_a_fatal_xid_withdraws_one_card_everywhere(tmp_path: Path) -> None:
+async def test_a_fatal_xid_withdraws_one_gpu_everywhere(tmp_path: Path) -> None:
     """B9: kubelet, inventory, ConfigMap, and events on the pods of that GPU only."""
     async with Stage(tmp_path, clean_probes=NEVER) as stage:
         await stage.offered(30)
@@ -41,7 +41,7 @@ async def test_a_fatal_xid_withdraws_one_card_everywhere(tmp_path: Path) -> None
         stage.create("on1", {"gpu-mem": 3}, annotations=planned(1, 3))
         await stage.admitted("on0")
         await stage.admitted("on1")
-        stage.driver.xids.put(Xid(79, stage.driver.cards[0].uuid))
+        stage.driver.xids.put(Xid(79, stage.driver.gpus[0].uuid))
         await stage.offered(15)
         await stage.eventually(lambda: stage.gpus("healthy") == [(False,), (True,)])
         await stage.eventually(lambda: unhealthy(stage) == "0")
@@ -54,7 +54,7 @@ async def test_every_inventory_comes_with_its_label(tmp_path: Path) -> None:
     """A scheduler asks again when it sees the label: the annotation must be there by then."""
     async with Stage(tmp_path, clean_probes=NEVER) as stage:
         await stage.eventually(lambda: stage.gpus("healthy") == [(True,), (True,)])
-        stage.driver.xids.put(Xid(79, stage.driver.cards[0].uuid))
+        stage.driver.xids.put(Xid(79, stage.driver.gpus[0].uuid))
         await stage.eventually(lambda: stage.gpus("healthy") == [(False,), (True,)])
         nodes = [change.after for change in stage.cluster.nodes.history if change.after]
         texts = [node["metadata"]["annotations"].get(INVENTORY) for node in nodes]
@@ -67,21 +67,21 @@ async def test_an_application_xid_changes_nothing(tmp_path: Path) -> None:
     """B9: XID 31 leaves all devices healthy; a fatal one after it proves that it was read."""
     async with Stage(tmp_path, clean_probes=NEVER) as stage:
         await stage.offered(30)
-        stage.driver.xids.put(Xid(31, stage.driver.cards[0].uuid))
-        stage.driver.xids.put(Xid(79, stage.driver.cards[1].uuid))
+        stage.driver.xids.put(Xid(31, stage.driver.gpus[0].uuid))
+        stage.driver.xids.put(Xid(79, stage.driver.gpus[1].uuid))
         await stage.offered(15)
         await stage.eventually(lambda: stage.gpus("healthy") == [(True,), (False,)])
 
 
-async def test_a_lost_card_leaves_the_others_working_and_returns(tmp_path: Path) -> None:
+async def test_a_lost_gpu_leaves_the_others_working_and_returns(tmp_path: Path) -> None:
     """While GPU 0 does not answer, GPU 1 is handed out; after clean probes GPU 0 is back."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
-        stage.driver.lost.add(stage.driver.cards[0].uuid)
+        stage.driver.lost.add(stage.driver.gpus[0].uuid)
         await stage.offered(15)
         stage.create("p", {"gpu-mem": 3}, annotations=planned(0, 3))
         await stage.admitted("p")
-        assert stage.cards_of("p") == {1}
+        assert stage.gpus_of("p") == {1}
         await stage.eventually(lambda: len(stage.inventory()["gpus"]) == 2)
         stage.driver.lost.clear()
         await stage.offered(30)
@@ -91,7 +91,7 @@ async def test_a_lost_card_leaves_the_others_working_and_returns(tmp_path: Path)
         assert CONFIG_MAP not in stage.cluster.stores["configmaps"].objects
 
 
-async def test_a_card_that_hangs_is_withdrawn_and_holds_up_nobody(tmp_path: Path) -> None:
+async def test_a_gpu_that_hangs_is_withdrawn_and_holds_up_nobody(tmp_path: Path) -> None:
     """Probes that never return make every GPU doubtful, but kubelet is answered at once."""
     async with Stage(tmp_path, probe_seconds=0.05) as stage:
         await stage.offered(30)
@@ -103,7 +103,7 @@ async def test_a_card_that_hangs_is_withdrawn_and_holds_up_nobody(tmp_path: Path
         await stage.offered(30)
 
 
-async def test_somebody_elses_list_of_unhealthy_cards_is_left_alone(tmp_path: Path) -> None:
+async def test_somebody_elses_list_of_unhealthy_gpus_is_left_alone(tmp_path: Path) -> None:
     """A ConfigMap without our label belongs to somebody else."""
     async with Stage(tmp_path, clean_probes=NEVER) as stage:
         foreign = {
@@ -112,13 +112,13 @@ async def test_somebody_elses_list_of_unhealthy_cards_is_left_alone(tmp_path: Pa
         }
         stage.cluster.stores["configmaps"].put(foreign)
         await stage.offered(30)
-        stage.driver.xids.put(Xid(79, stage.driver.cards[0].uuid))
+        stage.driver.xids.put(Xid(79, stage.driver.gpus[0].uuid))
         await stage.offered(15)
         await stage.eventually(lambda: "GpuUnhealthy" in stage.reasons("n1"))
         assert unhealthy(stage) == "1"
 
 
-async def test_pods_that_the_gpu_hook_cannot_start_withdraw_the_card(tmp_path: Path) -> None:
+async def test_pods_that_the_gpu_hook_cannot_start_withdraw_the_gpu(tmp_path: Path) -> None:
     """Pods of two namespaces fail in the GPU hook on GPU 0: it is withdrawn, and stays away."""
     async with Stage(tmp_path, breaker_failures=3, probe_seconds=0.02) as stage:
         await stage.offered(30)
@@ -132,7 +132,7 @@ async def test_pods_that_the_gpu_hook_cannot_start_withdraw_the_card(tmp_path: P
         assert len(stage.kubelet.manager.healthy["aliyun.com/gpu-mem"]) == 15
 
 
-async def test_pods_with_a_wrong_command_leave_the_card_offered(tmp_path: Path) -> None:
+async def test_pods_with_a_wrong_command_leave_the_gpu_offered(tmp_path: Path) -> None:
     """Any number of pods whose program does not exist; an XID after them proves they were read."""
     async with Stage(tmp_path, breaker_failures=2, clean_probes=NEVER) as stage:
         await stage.offered(30)
@@ -145,11 +145,11 @@ async def test_pods_with_a_wrong_command_leave_the_card_offered(tmp_path: Path) 
         await stage.eventually(
             lambda: sum("containerStatuses" in pod["status"] for pod in statuses) == len(names)
         )
-        stage.driver.xids.put(Xid(79, stage.driver.cards[1].uuid))
+        stage.driver.xids.put(Xid(79, stage.driver.gpus[1].uuid))
         await stage.eventually(lambda: stage.gpus("healthy") == [(True,), (False,)])
 
 
-async def test_the_published_cards_are_written_once(tmp_path: Path) -> None:
+async def test_the_published_gpus_are_written_once(tmp_path: Path) -> None:
     """No write loop: after all is said, further looks write nothing."""
     async with Stage(tmp_path, refresh_seconds=0.05) as stage:
         await stage.offered(30)

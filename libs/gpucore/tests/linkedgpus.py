@@ -14,7 +14,7 @@ VOLTA = DGX1_VOLTA.matrix
 BRIDGED = RTX8000.matrix
 
 
-def joined_cards(matrix: Matrix, units: int = 16) -> Inventory:
+def joined_gpus(matrix: Matrix, units: int = 16) -> Inventory:
     """An inventory of equal GPUs that are joined as a known machine's are."""
     gpus = tuple(Gpu(gpu, GpuUuid(f"GPU-{gpu}"), units) for gpu in matrix.gpus)
     links = {f"{a}-{b}": names for (a, b), names in matrix.links.items()}
@@ -29,15 +29,15 @@ def linked_node(
     node_type: str = "",
 ) -> Node:
     """A node that offers shares and exclusive GPUs of such a machine."""
-    node = share_node(name, joined_cards(matrix), whole=True, labels=labels)
+    node = share_node(name, joined_gpus(matrix), whole=True, labels=labels)
     if node_type:
         node.annotations["NODE_TYPE"] = node_type
     return node
 
 
-def bare_node(name: str, cards: int, **annotations: str) -> Node:
+def bare_node(name: str, gpus: int, **annotations: str) -> Node:
     """A node of the 2019 topology plugin: a number of exclusive GPUs and its annotations."""
-    capacity = {NAMES.gpu: str(cards)}
+    capacity = {NAMES.gpu: str(gpus)}
     return Node(name=name, annotations=annotations, capacity=capacity, allocatable=capacity)
 
 

@@ -4,12 +4,12 @@ from gpucore.node.health.breaker import WINDOW_SECONDS, Breaker
 from gpucore.node.health.records import CALM_SECONDS, HealthRecords
 from gpucore.units import GpuIndex, PodUid
 
-CARDS = ("GPU-a", "GPU-b")
+GPUS = ("GPU-a", "GPU-b")
 
 
 def book(clean_probes: int = 3) -> HealthRecords:
     made = HealthRecords(clean_probes=clean_probes, ignored_xids=(13, 31, 43, 45, 68, 109))
-    made.watch_only(CARDS)
+    made.watch_only(GPUS)
     return made
 
 
@@ -22,7 +22,7 @@ def probes_until_healthy(made: HealthRecords, uuid: str, now: float) -> int:
     return count
 
 
-def test_a_fatal_xid_takes_its_card_down_and_no_other() -> None:
+def test_a_fatal_xid_takes_its_gpu_down_and_no_other() -> None:
     """B9: XID 79 on one GPU leaves the other healthy."""
     made = book()
     verdict = made.xid("GPU-a", 79, 1.0)
@@ -38,13 +38,13 @@ def test_an_application_xid_is_nobodys_fault() -> None:
     assert made.healthy("GPU-a")
 
 
-def test_an_xid_of_no_card_is_of_every_card() -> None:
+def test_an_xid_of_no_gpu_is_of_every_gpu() -> None:
     """An event without a GPU cannot be trusted to concern only one."""
     made = book()
-    assert {v.uuid for v in made.xid("", 79, 1.0)} == set(CARDS)
+    assert {v.uuid for v in made.xid("", 79, 1.0)} == set(GPUS)
 
 
-def test_a_card_returns_after_clean_probes_in_a_row() -> None:
+def test_a_gpu_returns_after_clean_probes_in_a_row() -> None:
     """Three clean probes bring it back; a bad sign in between starts the count anew."""
     made = book()
     made.bad("GPU-a", "lost", 1.0)
@@ -64,7 +64,7 @@ def test_the_return_says_what_was_wrong() -> None:
     assert verdict.why == "1 successful probes after lost"
 
 
-def test_a_card_that_fails_again_soon_has_to_prove_itself_longer() -> None:
+def test_a_gpu_that_fails_again_soon_has_to_prove_itself_longer() -> None:
     """Each relapse doubles the probes; a calm hour clears the record."""
     made = book()
     needed = []
@@ -79,7 +79,7 @@ def test_a_card_that_fails_again_soon_has_to_prove_itself_longer() -> None:
     assert probes_until_healthy(made, "GPU-a", now) == 3
 
 
-def test_a_withdrawn_card_stays_away_for_its_time() -> None:
+def test_a_withdrawn_gpu_stays_away_for_its_time() -> None:
     """With a hold, clean probes alone are not enough."""
     made = book(clean_probes=1)
     made.bad("GPU-a", "storm", 1.0, hold=300.0)
@@ -88,14 +88,14 @@ def test_a_withdrawn_card_stays_away_for_its_time() -> None:
     assert made.clean("GPU-a", 301.0)
 
 
-def test_a_card_that_is_gone_is_forgotten() -> None:
+def test_a_gpu_that_is_gone_is_forgotten() -> None:
     """Bad signs of a GPU that nobody watches change nothing."""
     made = book()
     made.bad("GPU-a", "lost", 1.0)
     made.watch_only(["GPU-b"])
     assert made.bad("GPU-a", "lost", 2.0) == []
     assert list(made) == ["GPU-b"]
-    made.watch_only(CARDS)
+    made.watch_only(GPUS)
     assert made.healthy("GPU-a")
 
 
@@ -103,32 +103,32 @@ def pod(number: int) -> PodUid:
     return PodUid(f"uid-{number}")
 
 
-CARD = GpuIndex(0)
+GPU = GpuIndex(0)
 
 
-def test_pods_that_keep_failing_on_a_card_withdraw_it() -> None:
+def test_pods_that_keep_failing_on_a_gpu_withdraw_it() -> None:
     """The third pod that cannot start trips a breaker of three, once."""
     breaker = Breaker(limit=3)
-    tripped = [breaker.failed([CARD], pod(n), f"team-{n}", float(n)) for n in range(4)]
-    assert tripped == [[], [], [CARD], []]
+    tripped = [breaker.failed([GPU], pod(n), f"team-{n}", float(n)) for n in range(4)]
+    assert tripped == [[], [], [GPU], []]
 
 
 def test_one_pod_that_fails_again_and_again_is_one_failure() -> None:
     """A crash loop of one pod is that pod's trouble."""
     breaker = Breaker(limit=2)
-    assert not any(breaker.failed([CARD], pod(1), f"team-{n}", float(n)) for n in range(50))
+    assert not any(breaker.failed([GPU], pod(1), f"team-{n}", float(n)) for n in range(50))
 
 
-def test_a_pod_that_starts_clears_the_card() -> None:
+def test_a_pod_that_starts_clears_the_gpu() -> None:
     """A GPU on which anything runs is not broken."""
     breaker = Breaker(limit=2)
-    breaker.failed([CARD], pod(1), "a", 1.0)
-    breaker.started([CARD])
-    assert breaker.failed([CARD], pod(2), "b", 2.0) == []
+    breaker.failed([GPU], pod(1), "a", 1.0)
+    breaker.started([GPU])
+    assert breaker.failed([GPU], pod(2), "b", 2.0) == []
 
 
 def test_failures_long_ago_do_not_count() -> None:
     """Only failures within the window add up."""
     breaker = Breaker(limit=2)
-    breaker.failed([CARD], pod(1), "a", 1.0)
-    assert breaker.failed([CARD], pod(2), "b", 2.0 + WINDOW_SECONDS) == []
+    breaker.failed([GPU], pod(1), "a", 1.0)
+    assert breaker.failed([GPU], pod(2), "b", 2.0 + WINDOW_SECONDS) == []
