@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import dashboards
+import grafanamodel
 import metricpage
 import pytest
 from charting import render
@@ -45,6 +46,39 @@ def test_there_is_one_of_the_cluster_of_a_node_and_of_the_scheduler() -> None:
 def test_file_is_up_to_date(name: str) -> None:
     """It is what `python helm/dashboards.py` writes now."""
     assert (dashboards.FOLDER / f"{name}.json").read_text() == dashboards.text(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_grafana_knows_every_field_and_value(name: str) -> None:
+    """By the types that Grafana generates from the schema of its dashboards, panels and queries."""
+    assert grafanamodel.faults(load(name)) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("unknown", 1),
+        ("options.unknown", 1),
+        ("targets.0.unknown", "x"),
+        ("title", 3),
+        ("options.colorMode", "pink"),
+        ("options.reduceOptions.values", "no"),
+        ("fieldConfig.defaults.thresholds.mode", "relative"),
+        ("gridPos.w", "4"),
+        ("targets.0.expr", 1),
+    ],
+)
+def test_grafana_refuses_what_its_schema_does_not_have(field: str, value: Any) -> None:
+    """The comparison above finds unknown fields, wrong types and values that are none of a list."""
+    content = load("cluster")
+    place: Any = next(panel for panel in content["panels"] if panel["type"] == "stat")
+    *way, last = field.split(".")
+    for step in way:
+        place = place[int(step) if isinstance(place, list) else step]
+    place[last] = value
+    (fault, *_) = grafanamodel.faults(content)
+    (found,) = re.findall(r"^dashboard\.panels\[\d+\]\.(\S+) is ", fault)
+    assert found.replace("[", ".").replace("]", "").replace("_", "").endswith(last.lower())
 
 
 @pytest.mark.parametrize("name", NAMES)
