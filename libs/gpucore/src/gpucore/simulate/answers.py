@@ -51,13 +51,13 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def answers(
-    cluster: Candidates, wishes: Iterable[WhatIfPod], policy: ClusterPolicy
+    cluster: Candidates, whatif_pods: Iterable[WhatIfPod], policy: ClusterPolicy
 ) -> Steps[list[Answer]]:
     """The results of the pods, in order.
 
     Args:
         cluster: every node, by name; it is not changed.
-        wishes: the pods.
+        whatif_pods: the pods.
         policy: what holds where neither pod nor node names a policy.
     """
     trial = Trial(
@@ -65,14 +65,14 @@ def answers(
     )
     refused: dict[WhatIfPod, Answer] = {}
     found: list[Answer] = []
-    for wish in wishes:
-        kind = msgspec.structs.replace(wish, name="")
+    for whatif_pod in whatif_pods:
+        kind = msgspec.structs.replace(whatif_pod, name="")
         if kind in refused:
-            found.append(_named(refused[kind], wish.name))
+            found.append(_named(refused[kind], whatif_pod.name))
             continue
-        outcome = yield from trial.granting(wish)
+        outcome = yield from trial.granting(whatif_pod)
         answer = yield from _answer(outcome, trial)
-        open_points = tuple(uncertainties(wish, outcome, policy, len(cluster.nodes)))
+        open_points = tuple(uncertainties(whatif_pod, outcome, policy, len(cluster.nodes)))
         answer = msgspec.structs.replace(answer, likely=open_points)
         found.append(answer)
         if answer.fits:
@@ -129,16 +129,16 @@ def evaluated_nodes(nodes: int, percentage: int) -> int:
 
 
 def uncertainties(
-    wish: WhatIfPod, outcome: WhatIfOutcome, policy: ClusterPolicy, nodes: int
+    whatif_pod: WhatIfPod, outcome: WhatIfOutcome, policy: ClusterPolicy, nodes: int
 ) -> Iterator[str]:
     """What may make the cluster decide otherwise, in words; nothing where the answer is certain.
 
     Args:
         nodes: of the cluster.
     """
-    if wish.gang:
+    if whatif_pod.gang:
         yield "the pods of its gang are placed together"
-    constraints = wish.constraints
+    constraints = whatif_pod.constraints
     if constraints.unsupported:
         yield f"not evaluated: {', '.join(constraints.unsupported)}"
     if outcome.fitting < 2:

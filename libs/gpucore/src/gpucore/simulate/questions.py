@@ -57,11 +57,11 @@ class Question(msgspec.Struct, frozen=True):
     """A decoded what-if request.
 
     Attributes:
-        wishes: the pods.
+        whatif_pods: the pods.
         notes: what the result does not cover, as sentences.
     """
 
-    wishes: list[WhatIfPod]
+    whatif_pods: list[WhatIfPod]
     notes: list[str]
 
 
@@ -92,11 +92,11 @@ def read_question(body: bytes, names: Names) -> Question:
         raise WireError(f"{count} pods are too many, the most is {MOST_PODS}")
     for each in wanted:
         check_size(each.pod.name, each.constraints)
-    wishes = [wish for pod in question.pods for wish in _wishes(pod)]
-    wishes += [wish for each in wanted for wish in wishes_of(each, names)]
-    if len({wish.name for wish in wishes}) < len(wishes):
+    whatif_pods = [whatif_pod for pod in question.pods for whatif_pod in _whatif_pods(pod)]
+    whatif_pods += [whatif_pod for each in wanted for whatif_pod in whatif_pods_of(each, names)]
+    if len({whatif_pod.name for whatif_pod in whatif_pods}) < len(whatif_pods):
         raise WireError("names of pods must differ")
-    return Question(wishes, [note for each in wanted for note in notes_of(each)])
+    return Question(whatif_pods, [note for each in wanted for note in notes_of(each)])
 
 
 def check_size(name: str, constraints: PodConstraints) -> None:
@@ -112,7 +112,7 @@ def check_size(name: str, constraints: PodConstraints) -> None:
         )
 
 
-def wishes_of(wanted: WorkloadPods, names: Names) -> list[WhatIfPod]:
+def whatif_pods_of(wanted: WorkloadPods, names: Names) -> list[WhatIfPod]:
     """The pods of a manifest.
 
     Raises:
@@ -139,14 +139,16 @@ def notes_of(wanted: WorkloadPods) -> Iterator[str]:
         yield f"{name}: not evaluated: {', '.join(needs.unsupported)}"
 
 
-def _replicas(wish: WhatIfPod, count: int) -> list[WhatIfPod]:
+def _replicas(whatif_pod: WhatIfPod, count: int) -> list[WhatIfPod]:
     """``count`` equal pods, numbered from 0 where they are several."""
     if count == 1:
-        return [wish]
-    return [msgspec.structs.replace(wish, name=f"{wish.name}-{n}") for n in range(count)]
+        return [whatif_pod]
+    return [
+        msgspec.structs.replace(whatif_pod, name=f"{whatif_pod.name}-{n}") for n in range(count)
+    ]
 
 
-def _wishes(pod: PodQuestion) -> list[WhatIfPod]:
+def _whatif_pods(pod: PodQuestion) -> list[WhatIfPod]:
     if pod.policy and pod.policy not in POLICY_NAMES:
         raise WireError(f"policy must be one of {', '.join(POLICY_NAMES)}")
     if not (pod.mem or pod.core or pod.gpus):
