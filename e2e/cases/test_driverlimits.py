@@ -109,6 +109,34 @@ def test_a_limit_survives_the_plugin_and_a_change_by_others_is_noticed(
     assert more(case, "kept", 2) == "2048 out of memory"
 
 
+def why_waiting(case: Case, name: str) -> str:
+    """The message of the container that waits; empty where none does."""
+    states = case.get(name)["status"].get("containerStatuses", ())
+    return " ".join(state["state"].get("waiting", {}).get("message", "") for state in states)
+
+
+def test_a_plugin_that_looks_at_wrong_cgroups_notices_and_starts_nothing(
+    case: Case, node: LimitedNode
+) -> None:
+    """The pod that runs has an event, its GPU loses the mode, and the next container waits."""
+    case.create_running(allocating(case, node, "kept", 4, 3))
+    with node.misled():
+        until("the pod has the event", lambda: case.events("GpuLimitNotInForce", "kept"))
+        assert (
+            "its cgroup was not found on the node" in case.events("GpuLimitNotInForce", "kept")[0]
+        )
+        until("the GPU loses the mode", lambda: node.modes()[case.gpu("kept")] == "none")
+        waiting = allocating(case, node, "waiting", 4, 4)
+        del waiting["metadata"]["annotations"]["gpushare/isolation"]
+        case.kubectl.apply(waiting)
+        words = "the driver's memory limit of the pod is not in force"
+        until("the next container waits", lambda: words in why_waiting(case, "waiting"))
+    until("mode driver again", lambda: node.modes() == ["driver"] * 2)
+    case.wait_running("waiting")
+    assert wait_answers(case, "waiting", 1) == ["4096 allocated"]
+    assert more(case, "kept", 2) == "2048 out of memory"
+
+
 def test_a_pod_may_use_more_than_it_requests_up_to_its_limit(
     environment: KindEnvironment, case: Case, node: LimitedNode
 ) -> None:

@@ -15,15 +15,22 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, refusal
+from gpucore.claims.offers import ClaimOffers, DeviceMap
 from gpucore.kubescheduler.constraints import UNCONSTRAINED, CandidateNode, PodConstraints
-from gpucore.kubescheduler.node_fit import admit, avoided
-from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
+from gpucore.kubescheduler.node_fit import admit, avoided, constraint_refusals
+from gpucore.model import Allocation, AllocationState, Code, FitError, Placement, PodRequest
+from gpucore.scheduling.device_order import device_order
 from gpucore.scheduling.policy import Policy, place, rate, resolve
 from gpucore.steps import Steps, complete
 from gpucore.topology.grouping import BY_LINKS, Grouping
 from gpucore.units import NodeName, PodUid
+from gpucore.wire.claim.claim_specs import ClaimSpec
 
 NO_NODES: Final[Mapping[NodeName, CandidateNode]] = MappingProxyType({})
+NO_OFFERS: Final = ClaimOffers()
+NO_REQUEST: Final = PodRequest(containers=())
+"""The request of a pod whose GPUs are requested by claims."""
 
 
 class WhatIfPod(msgspec.Struct, frozen=True):
@@ -33,12 +40,14 @@ class WhatIfPod(msgspec.Struct, frozen=True):
         constraints: what it requires besides GPUs; looked at on nodes that the trial has as
             candidates.
         gang: it belongs to a gang, which is not looked at here.
+        specs: what its claims request; empty without claims.
     """
 
     name: str
     pod_request: PodRequest
     constraints: PodConstraints = UNCONSTRAINED
     gang: bool = False
+    specs: tuple[ClaimSpec, ...] = ()
 
 
 class WhatIfOutcome(msgspec.Struct, frozen=True):
@@ -80,7 +89,7 @@ class Rated(msgspec.Struct, frozen=True):
 Verdicts = dict[NodeName, Rated | FitError]
 """The result of every node for one request, in the order of the nodes."""
 
-_Kind = tuple[PodRequest, PodConstraints]
+_Kind = tuple[PodRequest, PodConstraints, tuple[ClaimSpec, ...]]
 
 
 class Trial:
@@ -91,6 +100,7 @@ class Trial:
         policy, grouping: as in :func:`gpucore.scheduling.policy.place`.
         nodes: the input of kube-scheduler's own rules; a node without one fits everything.
         kinds: maximum number of different pods whose results are cached; ``None`` caches all.
+        offers: what the nodes offer to claims.
     """
 
     def __init__(
@@ -101,9 +111,12 @@ class Trial:
         grouping: Grouping = BY_LINKS,
         nodes: Mapping[NodeName, CandidateNode] = NO_NODES,
         kinds: int | None = None,
+        offers: ClaimOffers = NO_OFFERS,
     ) -> None:
-        self._node_infos = dict(node_infos)
+        self._books = dict(node_infos)
         self._kinds = kinds
+        self._offers = offers
+        self._devices: dict[NodeName, DeviceMap] = dict(offers.devices)
         self._nodes = dict(nodes)
         self._policy = policy
         self._grouping = grouping
@@ -115,7 +128,7 @@ class Trial:
     @property
     def node_infos(self) -> Mapping[NodeName, NodeInfo]:
         """The current state."""
-        return self._node_infos
+        return self._books
 
     @property
     def nodes(self) -> Mapping[NodeName, CandidateNode]:
@@ -124,7 +137,14 @@ class Trial:
 
     def branch(self) -> "Trial":
         """A trial that begins here; this one must not change while the other is used."""
-        other = Trial(self._node_infos, self._policy, grouping=self._grouping, nodes=self._nodes)
+        other = Trial(
+            self._books,
+            self._policy,
+            grouping=self._grouping,
+            nodes=self._nodes,
+            offers=self._offers,
+        )
+        other._devices = dict(self._devices)
         other._parent = self
         return other
 
@@ -134,20 +154,21 @@ class Trial:
         Args:
             node: the input of kube-scheduler's own rules, where that changes as well.
         """
-        self._node_infos[node_info.name] = node_info
+        self._books[node_info.name] = node_info
+        self._publish(node_info)
         if node is not None:
             self._nodes[node_info.name] = node
         self._changed.add(node_info.name)
         for names in self._stale.values():
             names.add(node_info.name)
 
-    def grant(self, whatif_pod: WhatIfPod) -> WhatIfOutcome:
+    def grant(self, wish: WhatIfPod) -> WhatIfOutcome:
         """Place one pod on the best node of those that fit, the first of equals."""
-        return complete(self.granting(whatif_pod))
+        return complete(self.granting(wish))
 
-    def granting(self, whatif_pod: WhatIfPod) -> Steps[WhatIfOutcome]:
+    def granting(self, wish: WhatIfPod) -> Steps[WhatIfOutcome]:
         """As :meth:`grant`, in steps between which the trial must not be used."""
-        verdicts = yield from self._verdicts((whatif_pod.pod_request, whatif_pod.constraints))
+        verdicts = yield from self.verdicts_of((wish.pod_request, wish.constraints, wish.specs))
         yield
         best: Rated | None = None
         fitting = 0
@@ -159,22 +180,23 @@ class Trial:
                 best = verdict
         if best is None:
             refused = {n: v for n, v in verdicts.items() if isinstance(v, FitError)}
-            return WhatIfOutcome(whatif_pod.name, refusals=refused)
-        node_info = self._node_infos[best.placement.node].copy()
-        node_info.put(allocation_for(whatif_pod, best.placement))
+            return WhatIfOutcome(wish.name, refusals=refused)
+        node_info = self._books[best.placement.node].copy()
+        node_info.put(allocation_for(wish, best.placement))
         self.change(node_info)
         node = self._nodes.get(node_info.name)
         if node is not None:
-            self._nodes[node_info.name] = node.plus(whatif_pod.constraints.requests)
-        return WhatIfOutcome(whatif_pod.name, best.placement, fitting=fitting)
+            self._nodes[node_info.name] = node.plus(wish.constraints.requests)
+        return WhatIfOutcome(wish.name, best.placement, fitting=fitting)
 
     def verdicts(
         self, pod_request: PodRequest, constraints: PodConstraints = UNCONSTRAINED
     ) -> Verdicts:
         """The result of every node now; only changed nodes are evaluated again."""
-        return complete(self._verdicts((pod_request, constraints)))
+        return complete(self.verdicts_of((pod_request, constraints, ())))
 
-    def _verdicts(self, kind: _Kind) -> Steps[Verdicts]:
+    def verdicts_of(self, kind: _Kind) -> Steps[Verdicts]:
+        """The result of every node for a kind of pods, in steps."""
         if kind not in self._known:
             if len(self._known) == self._kinds:
                 oldest = next(iter(self._known))
@@ -182,25 +204,28 @@ class Trial:
             self._known[kind], self._stale[kind] = yield from self._learnt(kind)
         verdicts, stale = self._known[kind], self._stale[kind]
         for name in stale:
-            verdicts[name] = self._verdict(self._node_infos[name], kind)
+            verdicts[name] = self._verdict(self._books[name], kind)
         stale.clear()
         return verdicts
 
     def _learnt(self, kind: _Kind) -> Steps[tuple[Verdicts, set[NodeName]]]:
         if self._parent is not None:
-            return dict(self._parent.verdicts(*kind)), set(self._changed)
+            return dict(complete(self._parent.verdicts_of(kind))), set(self._changed)
         found: Verdicts = {}
-        for name, node_info in self._node_infos.items():
+        for name, node_info in self._books.items():
             found[name] = self._verdict(node_info, kind)
             yield
         return found, set()
 
     def _verdict(self, node_info: NodeInfo, kind: _Kind) -> Rated | FitError:
-        pod_request, constraints = kind
+        pod_request, constraints, specs = kind
+        specs = specs or self._extended(node_info, pod_request)
+        if specs:
+            return self._claim_verdict(node_info, constraints, specs)
         node = self._nodes.get(node_info.name)
-        refusal = admit(node_info, pod_request, node, constraints) if node is not None else None
-        if refusal is not None:
-            return refusal
+        why = admit(node_info, pod_request, node, constraints) if node is not None else None
+        if why is not None:
+            return why
         placement = place(node_info, pod_request, self._policy, grouping=self._grouping)
         if isinstance(placement, FitError):
             return placement
@@ -209,35 +234,67 @@ class Trial:
         last = avoided(node, constraints) if node is not None else 0
         return Rated(placement, (-last, *rated))
 
+    def _publish(self, node_info: NodeInfo) -> None:
+        """The node agent publishes the devices in the policy's order after every change."""
+        devices = self._devices.get(node_info.name)
+        if devices:
+            order = device_order(node_info, self._policy)
+            self._devices[node_info.name] = {i: devices[i] for i in order if i in devices}
+
+    def _extended(self, node_info: NodeInfo, pod_request: PodRequest) -> tuple[ClaimSpec, ...]:
+        """The claim that kube-scheduler makes for exclusive GPUs on a node that offers claims."""
+        offered = node_info.name in self._devices and self._offers.extended_class
+        if not (offered and pod_request.gpus) or pod_request.mem or pod_request.core:
+            return ()
+        return (self._offers.exclusive(pod_request.gpus),)
+
+    def _claim_verdict(
+        self, node_info: NodeInfo, constraints: PodConstraints, specs: tuple[ClaimSpec, ...]
+    ) -> Rated | FitError:
+        on_node = ClaimNode(node_info, self._devices.get(node_info.name, {}))
+        rules = ClaimRules(specs, self._offers.classes)
+        why = refusal(on_node, rules)
+        if why is not None and why.code is Code.NO_RESOURCE_SLICE:
+            return why
+        node = self._nodes.get(node_info.name)
+        of_node = next(constraint_refusals(node, constraints), None) if node is not None else None
+        if of_node is not None or why is not None:
+            return of_node or why or FitError(node_info.name, Code.NO_RESOURCE_SLICE)
+        placement = first_fit(on_node, rules) or Placement(node_info.name, {}, {})
+        chosen = resolve(node_info, NO_REQUEST, self._policy)
+        rated = rate(node_info, NO_REQUEST, placement, chosen, grouping=self._grouping)
+        last = avoided(node, constraints) if node is not None else 0
+        return Rated(placement, (-last, *rated))
+
 
 def what_if(
     node_infos: Mapping[NodeName, NodeInfo],
-    whatif_pods: Iterable[WhatIfPod],
+    wishes: Iterable[WhatIfPod],
     policy: str | Policy = "",
     *,
     grouping: Grouping = BY_LINKS,
     nodes: Mapping[NodeName, CandidateNode] = NO_NODES,
 ) -> WhatIfResult:
-    """Place ``whatif_pods`` in order, each on the best node of those that fit.
+    """Place ``wishes`` in order, each on the best node of those that fit.
 
     Args:
         accounts: the current state, which is not changed.
-        whatif_pods: the wanted pods.
+        wishes: the wanted pods.
         policy, grouping: as in :func:`gpucore.scheduling.policy.place`.
         nodes: as in :class:`Trial`.
     """
     trial = Trial(node_infos, policy, grouping=grouping, nodes=nodes)
-    outcomes = tuple(trial.grant(whatif_pod) for whatif_pod in whatif_pods)
+    outcomes = tuple(trial.grant(wish) for wish in wishes)
     return WhatIfResult(outcomes, trial.node_infos, trial.nodes)
 
 
-def allocation_for(whatif_pod: WhatIfPod, placement: Placement) -> Allocation:
+def allocation_for(wish: WhatIfPod, placement: Placement) -> Allocation:
     """The allocation of a placed pod."""
     return Allocation(
-        uid=PodUid(f"what-if/{whatif_pod.name}"),
+        uid=PodUid(f"wish/{wish.name}"),
         namespace="",
-        name=whatif_pod.name,
+        name=wish.name,
         state=AllocationState.ASSUMED,
         placement=placement,
-        exclusive=whatif_pod.pod_request.whole_device,
+        exclusive=wish.pod_request.whole_device,
     )

@@ -9,13 +9,13 @@ from gpucore.kubescheduler.candidates import Candidates
 from gpucore.kubescheduler.cluster_policy import ClusterPolicy
 from gpucore.simulate.answers import Answer, answers, with_added
 from gpucore.simulate.manifests import WorkloadPods
-from gpucore.simulate.questions import notes_of, whatif_pods_of
+from gpucore.simulate.questions import notes_of, wishes_of
 from gpucore.simulate.whatif import WhatIfPod
 from gpucore.steps import complete
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
-from gpuinspect.cluster.candidates import candidates
+from gpuinspect.cluster.candidates import candidates, claim_specs
 from gpuinspect.cluster.schedulers import schedulers_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import MissingObjectError
@@ -60,12 +60,11 @@ def ask(
             raise MissingObjectError(f'nodes "{addition.like}" not found')
         found = with_added(found, count=addition.count, like=NodeName(addition.like))
     try:
-        whatif_pods = [
-            whatif_pod for each in wanted for whatif_pod in whatif_pods_of(each, ledger.names)
-        ]
+        known = claim_specs(snapshot)
+        wishes = [wish for each in wanted for wish in wishes_of(each, ledger.names, known)]
     except WireError as error:
         raise ManifestError(str(error)) from error
-    return complete(answers(found, taken(whatif_pods), policy))
+    return complete(answers(found, taken(wishes), policy))
 
 
 def remarks(snapshot: Snapshot, wanted: Iterable[WorkloadPods], names: Names) -> Iterator[str]:
@@ -75,4 +74,4 @@ def remarks(snapshot: Snapshot, wanted: Iterable[WorkloadPods], names: Names) ->
         unseen = schedulers.misses(each.pod.scheduler_name, new=True)
         if unseen:
             yield f"{each.pod.name}: {unseen}"
-        yield from notes_of(each)
+        yield from notes_of(each, names)
