@@ -85,6 +85,26 @@ def test_a_limit_is_in_force_at_the_first_instruction_and_no_neighbour_feels_it(
     assert [node.limit(uid) for uid in uids] == [(4, 4), (8, 8)]
 
 
+@pytest.mark.since("1.30")
+def test_a_pod_cannot_replace_the_limit_of_the_toolkit(case: Case, node: LimitedNode) -> None:
+    """A ConfigMap sets the variables, which admission cannot read; CDI edits come last."""
+    variables = ("NVIDIA_GPU_MEMORY_REQUEST", "NVIDIA_GPU_MEMORY_LIMIT")
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "hostile", "namespace": case.name},
+        "data": dict.fromkeys(variables, "99999"),
+    }
+    pod = allocating(case, node, "hostile", 4, 5, 4)
+    (container,) = pod["spec"]["containers"]
+    container["envFrom"] = [{"configMapRef": {"name": "hostile"}}]
+    case.kubectl.apply(config)
+    case.create_running(pod)
+    env = case.env("hostile")
+    assert [env[name] for name in variables] == ["4096", "4096"]
+    assert wait_answers(case, "hostile", 2) == ["5120 out of memory", "4096 allocated"]
+
+
 def test_a_limit_survives_the_plugin_and_a_change_by_others_is_noticed(
     environment: KindEnvironment, case: Case, node: LimitedNode
 ) -> None:
@@ -106,6 +126,34 @@ def test_a_limit_survives_the_plugin_and_a_change_by_others_is_noticed(
 
     until("the pod has the event", noticed)
     until("the limit is back", lambda: node.limit(uid) == (4, 4))
+    assert more(case, "kept", 2) == "2048 out of memory"
+
+
+def why_waiting(case: Case, name: str) -> str:
+    """The message of the container that waits; empty where none does."""
+    states = case.get(name)["status"].get("containerStatuses", ())
+    return " ".join(state["state"].get("waiting", {}).get("message", "") for state in states)
+
+
+def test_a_plugin_that_looks_at_wrong_cgroups_notices_and_starts_nothing(
+    case: Case, node: LimitedNode
+) -> None:
+    """The pod that runs has an event, its GPU loses the mode, and the next container waits."""
+    case.create_running(allocating(case, node, "kept", 4, 3))
+    with node.misled():
+        until("the pod has the event", lambda: case.events("GpuLimitNotInForce", "kept"))
+        assert (
+            "its cgroup was not found on the node" in case.events("GpuLimitNotInForce", "kept")[0]
+        )
+        until("the GPU loses the mode", lambda: node.modes()[case.gpu("kept")] == "none")
+        waiting = allocating(case, node, "waiting", 4, 4)
+        del waiting["metadata"]["annotations"]["gpushare/isolation"]
+        case.kubectl.apply(waiting)
+        words = "the driver's memory limit of the pod is not in force"
+        until("the next container waits", lambda: words in why_waiting(case, "waiting"))
+    until("mode driver again", lambda: node.modes() == ["driver"] * 2)
+    case.wait_running("waiting")
+    assert wait_answers(case, "waiting", 1) == ["4096 allocated"]
     assert more(case, "kept", 2) == "2048 out of memory"
 
 

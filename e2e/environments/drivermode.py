@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from environments import machines, rollouts
 from environments.kind import KindEnvironment
@@ -35,6 +35,19 @@ for each in {V2}/cpu/kube*; do
 done
 echo {STANDS_FOR_V2}
 """
+
+
+_WRONG: Final = f"{V2}/gpushare-wrong"
+# The directories above all pods, so that the mode stands, and none of a pod.
+_MAKE_WRONG = f"""set -eu
+cd "$ROOT"
+find . -maxdepth 2 -type d -name '*kubepods*' | while read -r each; do
+  mkdir -p "{_WRONG}/$each"
+done
+test -e {_WRONG}/cgroup.controllers || touch {_WRONG}/cgroup.controllers
+"""
+_REMOVE_WRONG = f"""find {_WRONG} -type f -delete 2>/dev/null
+find {_WRONG} -depth -type d -exec rmdir {{}} +"""
 
 
 class LimitedNode(NamedTuple):
@@ -67,6 +80,23 @@ class LimitedNode(NamedTuple):
             yield
         finally:
             label("gpushare/isolation=driver")
+
+    @contextmanager
+    def misled(self) -> Iterator[None]:
+        """All plugins look for the cgroups of pods in a place where there are none."""
+        usual = self.environment.values
+        try:
+            for node in self.environment.nodes:
+                self.environment.on_node(node, f"ROOT={self.root}\n{_MAKE_WRONG}")
+            limits = {**usual["driverLimits"], "cgroupRoot": _WRONG}
+            self.environment.install({**usual, "driverLimits": limits})
+            plugins_run(self.environment)
+            yield
+        finally:
+            self.environment.install(usual)
+            plugins_run(self.environment)
+            for node in self.environment.nodes:
+                self.environment.on_node(node, _REMOVE_WRONG)
 
     def limit(self, uid: str) -> tuple[int, int] | None:
         """Soft and hard limit of a pod in GiB, as the driver has them last."""

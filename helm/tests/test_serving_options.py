@@ -61,6 +61,14 @@ def test_folders_and_shared_memory_have_volumes() -> None:
     assert own in found["containers"][0]["env"]
 
 
+@pytest.mark.parametrize("limit", [None, "12"])
+def test_the_server_learns_that_it_may_use_more_than_its_share(limit: str | None) -> None:
+    """By the annotation that raises its limit; the start script then asks CUDA what it sees."""
+    notes = {"gpushare/memory-limit": limit} if limit else {}
+    env = {each["name"]: each.get("value") for each in container(serve(annotations=notes))["env"]}
+    assert env.get("GPUSHARE_MAY_BURST") == limit
+
+
 @pytest.mark.parametrize(
     ("policy", "text"),
     [

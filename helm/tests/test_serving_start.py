@@ -257,6 +257,18 @@ def test_the_fraction_is_one_of_the_memory_that_a_limited_program_sees(
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+def test_a_pod_that_may_use_more_than_its_share_sees_its_own_limit(
+    tmp_path: Path, shell: str
+) -> None:
+    """The plugin gives it no NVIDIA_GPU_MEMORY_LIMIT; CUDA may tell of the larger limit alone."""
+    given = {**SHARE, "GPUSHARE_MEM_LIMIT_MIB": "3072", "GPUSHARE_MAY_BURST": "5"}
+    path = with_torch(tmp_path, "5120")
+    seen = start("tensorflow", given, shell=SHELLS[shell], path=path)
+    expected = f"{(3072 - 600) * 1_000_000 // 5121 / 1_000_000:.6f}"
+    assert variables(seen.stdout)["GPUSHARE_PROCESS_MEM_FRACTION"] == expected
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 def test_vllm_gets_the_size_of_its_cache_where_the_size_of_the_model_is_known(shell: str) -> None:
     """What the share has left; nothing left is refused; without the size vLLM measures."""
     line = SHELLS[shell]

@@ -29,9 +29,10 @@ millionths() {
 }
 
 # seen_memory: MiB of the GPU as a program here sees it. Under a memory limit of the driver this may
-# be the limit and not the GPU; a large number where nothing limits or nobody can be asked.
+# be the limit and not the GPU; a large number where nothing limits or nobody can be asked. A pod
+# whose limit is above its share has GPUSHARE_MAY_BURST, from the chart, and not the plugin's limit.
 seen_memory() {
-  if [ -z "${NVIDIA_GPU_MEMORY_LIMIT-}" ]; then
+  if [ -z "${NVIDIA_GPU_MEMORY_LIMIT-}${GPUSHARE_MAY_BURST-}" ]; then
     echo 9000000000000000000
   else
     python3 -c '

@@ -103,7 +103,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str) -> Itera
 @pytest.fixture
 def starts() -> int:
     """Number of random pods; GPUSHARE_RANDOM_PODS sets another one."""
-    return int(os.environ.get("GPUSHARE_RANDOM_PODS", "100"))
+    return int(os.environ.get("GPUSHARE_RANDOM_PODS", "1000"))
 
 
 class Started:

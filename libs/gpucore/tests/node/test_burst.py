@@ -3,9 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from nodepods import make_gpu
 
 from gpucore.model import IsolationMode
+from gpucore.node.allocation.expected import expected_of
 from gpucore.node.isolation.burst import burst_units, memory_limit
 from gpucore.node.isolation.driver_limits import MemoryLimit
 from gpucore.units import GIB, MemoryUnit, NodeName, PodUid
@@ -66,6 +68,32 @@ def test_kais_annotations_count_by_container_in_mib() -> None:
     assert limits(pod(4, 3, c0="6144", limit="8"), 7) == (7, 8)
     assert limits(pod(4, c0="6Gi"), 4) == (4, 4)
     assert limits(pod(4, other="6144"), 4) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("mib", "unit", "burst"), [("6144", "GiB", 6), ("6500", "GiB", 6), ("6144", "MiB", 6144)]
+)
+def test_kais_limit_is_part_of_the_allocation(mib: str, unit: str, burst: int) -> None:
+    """Whole units, so that inspect shows it; without a known unit there is none."""
+    made = pod(4, c0=mib)
+    known = replace(made, annotations={**made.annotations, "gpushare/unit": unit})
+    held, unknown = allocation_of(known, NAMES), allocation_of(made, NAMES)
+    assert held is not None
+    assert unknown is not None
+    assert (held.burst, unknown.burst) == (burst, 0)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "bursts"),
+    [({}, False), ({"c0": "6144"}, True), ({"limit": "12"}, True), ({"other": "6144"}, False)],
+)
+def test_the_toolkit_must_not_hold_a_bursting_pod_to_its_share(
+    annotations: dict[str, str], bursts: bool
+) -> None:
+    """By either annotation; such a pod gets no variables of the toolkit."""
+    found = expected_of(pod(8, **annotations), NAMES)
+    assert found is not None
+    assert found.bursts is bursts
 
 
 @pytest.mark.parametrize("text", ["7", "0", "-1", "much", "", "1e3"])

@@ -157,7 +157,13 @@ def simulate(
 def _trial(state: DefragState) -> Trial:
     policy = state.policy
     cluster = state.nodes
-    return Trial(cluster.node_infos, policy.name, grouping=policy.grouping, nodes=cluster.nodes)
+    return Trial(
+        cluster.node_infos,
+        policy.name,
+        grouping=policy.grouping,
+        nodes=cluster.nodes,
+        offers=cluster.offers,
+    )
 
 
 def _take_away(trial: Trial, cluster: Candidates, name: NodeName, gone: Collection[PodUid]) -> None:

@@ -7,6 +7,7 @@ import msgspec
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.claims.offers import ClaimOffers
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.kubescheduler.constraints import (
     UNCONSTRAINED,
@@ -36,11 +37,13 @@ class Candidates(msgspec.Struct, frozen=True):
         accounts: allocations of GPUs by node.
         nodes: the same nodes as kube-scheduler's own rules see them.
         requests: of pods that are bound or about to be.
+        offers: what the nodes offer to claims.
     """
 
     node_infos: Mapping[NodeName, NodeInfo]
     nodes: Mapping[NodeName, CandidateNode]
     requests: Mapping[PodUid, Resources] = {}
+    offers: ClaimOffers = ClaimOffers()
 
     def refusal(self, name: NodeName, pod: PodRequirements) -> FitError | None:
         """Why the node does not admit the pod; ``None`` when it does."""

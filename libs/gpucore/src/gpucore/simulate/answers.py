@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.claims.offers import ClaimOffers
 from gpucore.explain.groups import Group, grouped
 from gpucore.explain.sentences import unit_of
 from gpucore.kubescheduler.candidates import Candidates
@@ -20,9 +21,11 @@ from gpucore.model import FitError
 from gpucore.simulate.whatif import Trial, WhatIfOutcome, WhatIfPod
 from gpucore.steps import Steps
 from gpucore.units import MemoryUnit, NodeName
+from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
 
 MOST_REFUSALS: Final = 100
 """Nodes whose refusals are kept for one pod; the groups name all nodes."""
+BY_CLAIMS: Final = "kube-scheduler does not score the GPUs of claims: nominations are hints"
 KINDS: Final = 4
 """Maximum number of different pods whose results on all nodes are cached."""
 
@@ -61,7 +64,12 @@ def answers(
         policy: what holds where neither pod nor node names a policy.
     """
     trial = Trial(
-        cluster.node_infos, policy.name, grouping=policy.grouping, nodes=cluster.nodes, kinds=KINDS
+        cluster.node_infos,
+        policy.name,
+        grouping=policy.grouping,
+        nodes=cluster.nodes,
+        kinds=KINDS,
+        offers=cluster.offers,
     )
     refused: dict[WhatIfPod, Answer] = {}
     found: list[Answer] = []
@@ -92,7 +100,17 @@ def with_added(cluster: Candidates, *, count: int, like: NodeName) -> Candidates
         nodes[name] = msgspec.structs.replace(
             model, name=name, unschedulable=False, ready=True, requested={}, pods=0
         )
-    return Candidates(node_infos, nodes, cluster.requests)
+    return Candidates(node_infos, nodes, cluster.requests, _offers_with(cluster, node_infos, like))
+
+
+def _offers_with(cluster: Candidates, names: Iterable[NodeName], like: NodeName) -> ClaimOffers:
+    """New nodes offer what the node ``like`` offers, with all devices healthy."""
+    known = cluster.offers.devices
+    if like not in known:
+        return cluster.offers
+    added = {index: msgspec.structs.replace(each, taint="") for index, each in known[like].items()}
+    devices = {name: added for name in names if name not in cluster.node_infos}
+    return msgspec.structs.replace(cluster.offers, devices={**known, **devices})
 
 
 def _named(answer: Answer, name: str) -> Answer:
@@ -139,11 +157,15 @@ def uncertainties(
     if wish.gang:
         yield "the pods of its gang are placed together"
     constraints = wish.constraints
-    if constraints.unsupported:
-        yield f"not evaluated: {', '.join(constraints.unsupported)}"
+    by_claims = {CLAIMS_UNSUPPORTED} if wish.specs else set()
+    unsupported = [each for each in constraints.unsupported if each not in by_claims]
+    if unsupported:
+        yield f"not evaluated: {', '.join(unsupported)}"
     if outcome.fitting < 2:
         return
-    if constraints.preferences:
+    if wish.specs:
+        yield BY_CLAIMS
+    elif constraints.preferences:
         yield f"kube-scheduler weighs {', '.join(constraints.preferences)}"
     elif policy.candidates != 1:
         among = min(policy.candidates or outcome.fitting, outcome.fitting)

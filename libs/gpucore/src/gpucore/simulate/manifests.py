@@ -8,14 +8,17 @@ from typing import Any, Final
 
 import msgspec
 
+from gpucore.claims.offers import ClaimSpecs, Key
 from gpucore.kubescheduler.constraints import UNCONSTRAINED, PodConstraints
 from gpucore.simulate.templates import pod_templates
+from gpucore.wire.claim.claim_specs import ClaimSpec, decode_claim_spec, decode_template
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pods import Pod, decode_pod, pod_request_of
 from gpucore.wire.quantity import amount, exact
 
+DEFAULT_NAMESPACE: Final = "default"
 MOST_CONTAINERS: Final = 100
 """Of a pod that is placed in a simulation."""
 
@@ -30,11 +33,42 @@ class WorkloadPods(msgspec.Struct, frozen=True):
     Attributes:
         replicas: the number in the manifest.
         constraints: what each requires of its node besides GPUs.
+        beside: claims and claim templates of the same file.
     """
 
     pod: Pod
     replicas: int = 1
     constraints: PodConstraints = UNCONSTRAINED
+    beside: ClaimSpecs = ClaimSpecs()
+
+    def specs(self, cluster: ClaimSpecs) -> tuple[ClaimSpec, ...]:
+        """What the claims of a pod request: by the file, else by the cluster.
+
+        Raises:
+            WireError: one of them is in neither.
+        """
+        namespace = self.pod.namespace or DEFAULT_NAMESPACE
+        found: list[ClaimSpec] = []
+        for kind, names in (("claim", self.pod.claims), ("template", self.pod.claim_templates)):
+            for name in names:
+                spec = _found(kind, (namespace, name), self.beside, cluster)
+                if spec is None:
+                    what = f"{self.pod.name} names the Resource{kind_name(kind)} {name}"
+                    place = f"neither in the manifest nor in namespace {namespace}"
+                    raise WireError(f"{what}, which is {place}")
+                found.append(spec)
+        return tuple(found)
+
+
+def kind_name(kind: str) -> str:
+    """The rest of the kind's name after ``Resource``."""
+    return "Claim" if kind == "claim" else "ClaimTemplate"
+
+
+def _found(kind: str, key: Key, beside: ClaimSpecs, cluster: ClaimSpecs) -> ClaimSpec | None:
+    if kind == "claim":
+        return beside.claims.get(key) or cluster.claims.get(key)
+    return beside.templates.get(key) or cluster.templates.get(key)
 
 
 def wanted_pods(objects: Iterable[Any], names: Names) -> list[WorkloadPods]:
@@ -49,11 +83,37 @@ def wanted_pods(objects: Iterable[Any], names: Names) -> list[WorkloadPods]:
         WireError: an object does not match its kind.
     """
     try:
-        return [wanted for each in objects for wanted in _pods(each, names)]
+        known = list(objects)
+        beside = _claims_beside(known)
+        found = [wanted for each in known for wanted in _pods(each, names)]
+        return [msgspec.structs.replace(each, beside=beside) for each in found]
     except RefusedPodError:
         raise
     except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise WireError(str(error)) from error
+
+
+def _claims_beside(documents: Iterable[Any]) -> ClaimSpecs:
+    """The claims and claim templates among decoded objects."""
+    claims: dict[Key, ClaimSpec] = {}
+    templates: dict[Key, ClaimSpec] = {}
+    for each in _flat(documents):
+        kind = each.get("kind")
+        if kind not in {"ResourceClaim", "ResourceClaimTemplate"}:
+            continue
+        decode = decode_claim_spec if kind == "ResourceClaim" else decode_template
+        namespace, name, spec = decode(msgspec.json.encode(each))
+        into = claims if kind == "ResourceClaim" else templates
+        into[namespace or DEFAULT_NAMESPACE, name] = spec
+    return ClaimSpecs(claims, templates)
+
+
+def _flat(documents: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+    for each in documents:
+        if isinstance(each, dict) and each.get("kind") == "List":
+            yield from _flat(each.get("items") or ())
+        elif isinstance(each, dict):
+            yield each
 
 
 def _pods(document: Any, names: Names) -> Iterator[WorkloadPods]:
@@ -72,12 +132,25 @@ def _pods(document: Any, names: Names) -> Iterator[WorkloadPods]:
 
 def _templates(document: Mapping[str, Any], name: str, names: Names) -> Iterator[WorkloadPods]:
     """The pods of an object; of several roles those that request GPUs, if any does."""
+    namespace = (document.get("metadata") or {}).get("namespace") or ""
     found = [
-        _wanted(each.template, f"{name}-{each.role}" if each.role else name, each.replicas, names)
+        _wanted(
+            {
+                **each.template,
+                "metadata": {"namespace": namespace, **(each.template.get("metadata") or {})},
+            },
+            f"{name}-{each.role}" if each.role else name,
+            each.replicas,
+            names,
+        )
         for each in pod_templates(document)
     ]
-    requesting = [each for each in found if pod_request_of(each.pod, names) is not None]
+    requesting = [each for each in found if _requests(each.pod, names)]
     yield from requesting or found
+
+
+def _requests(pod: Pod, names: Names) -> bool:
+    return pod_request_of(pod, names) is not None or bool(pod.claims or pod.claim_templates)
 
 
 def _name(document: Mapping[str, Any]) -> str:

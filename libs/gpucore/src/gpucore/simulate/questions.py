@@ -5,16 +5,19 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from gpucore.claims.offers import ClaimSpecs
 from gpucore.explain.pods import gated
 from gpucore.kubescheduler.constraints import PodConstraints
 from gpucore.model import ContainerRequest, PodRequest
 from gpucore.simulate.manifests import WorkloadPods, wanted_pods
-from gpucore.simulate.whatif import WhatIfPod
+from gpucore.simulate.whatif import NO_REQUEST, WhatIfPod
+from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import POLICY_NAMES, Names
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pods import pod_request_of
 
+NO_CLAIMS: Final = ClaimSpecs()
 MOST_PODS: Final = 200
 MOST_BYTES: Final = 128 * 1024
 """Of a question: a scheduler waits while it is decoded."""
@@ -68,12 +71,13 @@ class Question(msgspec.Struct, frozen=True):
 _QUESTION: Final = msgspec.json.Decoder(WhatIfQuestion)
 
 
-def read_question(body: bytes, names: Names) -> Question:
+def read_question(body: bytes, names: Names, known: ClaimSpecs = NO_CLAIMS) -> Question:
     """The pods of a question.
 
     Args:
         body: a :class:`WhatIfQuestion` as JSON.
         names: of the resources in manifests.
+        known: claims and templates of the cluster.
 
     Raises:
         WireError: the body is no such question.
@@ -93,10 +97,10 @@ def read_question(body: bytes, names: Names) -> Question:
     for each in wanted:
         check_size(each.pod.name, each.constraints)
     wishes = [wish for pod in question.pods for wish in _wishes(pod)]
-    wishes += [wish for each in wanted for wish in wishes_of(each, names)]
+    wishes += [wish for each in wanted for wish in wishes_of(each, names, known)]
     if len({wish.name for wish in wishes}) < len(wishes):
         raise WireError("names of pods must differ")
-    return Question(wishes, [note for each in wanted for note in notes_of(each)])
+    return Question(wishes, [note for each in wanted for note in notes_of(each, names)])
 
 
 def check_size(name: str, constraints: PodConstraints) -> None:
@@ -112,14 +116,20 @@ def check_size(name: str, constraints: PodConstraints) -> None:
         )
 
 
-def wishes_of(wanted: WorkloadPods, names: Names) -> list[WhatIfPod]:
+def wishes_of(wanted: WorkloadPods, names: Names, known: ClaimSpecs = NO_CLAIMS) -> list[WhatIfPod]:
     """The pods of a manifest.
 
+    Args:
+        known: claims and templates of the cluster.
+
     Raises:
-        WireError: they request nothing of GPUs.
+        WireError: they request nothing of GPUs, or a claim of theirs is not known.
     """
     pod_request = pod_request_of(wanted.pod, names)
     name = wanted.pod.name
+    if pod_request is None and (specs := wanted.specs(known)):
+        wish = WhatIfPod(name, NO_REQUEST, wanted.constraints, specs=specs)
+        return _replicas(wish, wanted.replicas)
     if pod_request is None:
         resources = f"{names.gpu_mem}, {names.gpu_core} or {names.gpu}"
         raise WireError(
@@ -130,13 +140,16 @@ def wishes_of(wanted: WorkloadPods, names: Names) -> list[WhatIfPod]:
     return _replicas(WhatIfPod(name, pod_request, wanted.constraints, gang), wanted.replicas)
 
 
-def notes_of(wanted: WorkloadPods) -> Iterator[str]:
+def notes_of(wanted: WorkloadPods, names: Names) -> Iterator[str]:
     """What an answer leaves open about a pod, as sentences."""
     name, needs = wanted.pod.name, wanted.constraints
     if needs.gates:
         yield f"{name}: {gated(needs.gates)}"
-    if needs.unsupported:
-        yield f"{name}: not evaluated: {', '.join(needs.unsupported)}"
+    by_claims = pod_request_of(wanted.pod, names) is None
+    evaluated = {CLAIMS_UNSUPPORTED} if by_claims else set()
+    unsupported = [each for each in needs.unsupported if each not in evaluated]
+    if unsupported:
+        yield f"{name}: not evaluated: {', '.join(unsupported)}"
 
 
 def _replicas(wish: WhatIfPod, count: int) -> list[WhatIfPod]:

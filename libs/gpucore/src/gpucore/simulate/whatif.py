@@ -15,15 +15,22 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, refusal
+from gpucore.claims.offers import ClaimOffers, DeviceMap
 from gpucore.kubescheduler.constraints import UNCONSTRAINED, CandidateNode, PodConstraints
-from gpucore.kubescheduler.node_fit import admit, avoided
-from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
+from gpucore.kubescheduler.node_fit import admit, avoided, constraint_refusals
+from gpucore.model import Allocation, AllocationState, Code, FitError, Placement, PodRequest
+from gpucore.scheduling.device_order import device_order
 from gpucore.scheduling.policy import Policy, place, rate, resolve
 from gpucore.steps import Steps, complete
 from gpucore.topology.grouping import BY_LINKS, Grouping
 from gpucore.units import NodeName, PodUid
+from gpucore.wire.claim.claim_specs import ClaimSpec
 
 NO_NODES: Final[Mapping[NodeName, CandidateNode]] = MappingProxyType({})
+NO_OFFERS: Final = ClaimOffers()
+NO_REQUEST: Final = PodRequest(containers=())
+"""The request of a pod whose GPUs are requested by claims."""
 
 
 class WhatIfPod(msgspec.Struct, frozen=True):
@@ -33,12 +40,14 @@ class WhatIfPod(msgspec.Struct, frozen=True):
         constraints: what it requires besides GPUs; looked at on nodes that the trial has as
             candidates.
         gang: it belongs to a gang, which is not looked at here.
+        specs: what its claims request; empty without claims.
     """
 
     name: str
     pod_request: PodRequest
     constraints: PodConstraints = UNCONSTRAINED
     gang: bool = False
+    specs: tuple[ClaimSpec, ...] = ()
 
 
 class WhatIfOutcome(msgspec.Struct, frozen=True):
@@ -80,7 +89,7 @@ class Rated(msgspec.Struct, frozen=True):
 Verdicts = dict[NodeName, Rated | FitError]
 """The result of every node for one request, in the order of the nodes."""
 
-_Kind = tuple[PodRequest, PodConstraints]
+_Kind = tuple[PodRequest, PodConstraints, tuple[ClaimSpec, ...]]
 
 
 class Trial:
@@ -91,6 +100,7 @@ class Trial:
         policy, grouping: as in :func:`gpucore.scheduling.policy.place`.
         nodes: the input of kube-scheduler's own rules; a node without one fits everything.
         kinds: maximum number of different pods whose results are cached; ``None`` caches all.
+        offers: what the nodes offer to claims.
     """
 
     def __init__(
@@ -101,9 +111,12 @@ class Trial:
         grouping: Grouping = BY_LINKS,
         nodes: Mapping[NodeName, CandidateNode] = NO_NODES,
         kinds: int | None = None,
+        offers: ClaimOffers = NO_OFFERS,
     ) -> None:
         self._books = dict(node_infos)
         self._kinds = kinds
+        self._offers = offers
+        self._devices: dict[NodeName, DeviceMap] = dict(offers.devices)
         self._nodes = dict(nodes)
         self._policy = policy
         self._grouping = grouping
@@ -124,7 +137,14 @@ class Trial:
 
     def branch(self) -> "Trial":
         """A trial that begins here; this one must not change while the other is used."""
-        other = Trial(self._books, self._policy, grouping=self._grouping, nodes=self._nodes)
+        other = Trial(
+            self._books,
+            self._policy,
+            grouping=self._grouping,
+            nodes=self._nodes,
+            offers=self._offers,
+        )
+        other._devices = dict(self._devices)
         other._parent = self
         return other
 
@@ -135,6 +155,7 @@ class Trial:
             node: the input of kube-scheduler's own rules, where that changes as well.
         """
         self._books[node_info.name] = node_info
+        self._publish(node_info)
         if node is not None:
             self._nodes[node_info.name] = node
         self._changed.add(node_info.name)
@@ -147,7 +168,7 @@ class Trial:
 
     def granting(self, wish: WhatIfPod) -> Steps[WhatIfOutcome]:
         """As :meth:`grant`, in steps between which the trial must not be used."""
-        verdicts = yield from self._verdicts((wish.pod_request, wish.constraints))
+        verdicts = yield from self.verdicts_of((wish.pod_request, wish.constraints, wish.specs))
         yield
         best: Rated | None = None
         fitting = 0
@@ -172,9 +193,10 @@ class Trial:
         self, pod_request: PodRequest, constraints: PodConstraints = UNCONSTRAINED
     ) -> Verdicts:
         """The result of every node now; only changed nodes are evaluated again."""
-        return complete(self._verdicts((pod_request, constraints)))
+        return complete(self.verdicts_of((pod_request, constraints, ())))
 
-    def _verdicts(self, kind: _Kind) -> Steps[Verdicts]:
+    def verdicts_of(self, kind: _Kind) -> Steps[Verdicts]:
+        """The result of every node for a kind of pods, in steps."""
         if kind not in self._known:
             if len(self._known) == self._kinds:
                 oldest = next(iter(self._known))
@@ -188,7 +210,7 @@ class Trial:
 
     def _learnt(self, kind: _Kind) -> Steps[tuple[Verdicts, set[NodeName]]]:
         if self._parent is not None:
-            return dict(self._parent.verdicts(*kind)), set(self._changed)
+            return dict(complete(self._parent.verdicts_of(kind))), set(self._changed)
         found: Verdicts = {}
         for name, node_info in self._books.items():
             found[name] = self._verdict(node_info, kind)
@@ -196,16 +218,51 @@ class Trial:
         return found, set()
 
     def _verdict(self, node_info: NodeInfo, kind: _Kind) -> Rated | FitError:
-        pod_request, constraints = kind
+        pod_request, constraints, specs = kind
+        specs = specs or self._extended(node_info, pod_request)
+        if specs:
+            return self._claim_verdict(node_info, constraints, specs)
         node = self._nodes.get(node_info.name)
-        refusal = admit(node_info, pod_request, node, constraints) if node is not None else None
-        if refusal is not None:
-            return refusal
+        why = admit(node_info, pod_request, node, constraints) if node is not None else None
+        if why is not None:
+            return why
         placement = place(node_info, pod_request, self._policy, grouping=self._grouping)
         if isinstance(placement, FitError):
             return placement
         chosen = resolve(node_info, pod_request, self._policy)
         rated = rate(node_info, pod_request, placement, chosen, grouping=self._grouping)
+        last = avoided(node, constraints) if node is not None else 0
+        return Rated(placement, (-last, *rated))
+
+    def _publish(self, node_info: NodeInfo) -> None:
+        """The node agent publishes the devices in the policy's order after every change."""
+        devices = self._devices.get(node_info.name)
+        if devices:
+            order = device_order(node_info, self._policy)
+            self._devices[node_info.name] = {i: devices[i] for i in order if i in devices}
+
+    def _extended(self, node_info: NodeInfo, pod_request: PodRequest) -> tuple[ClaimSpec, ...]:
+        """The claim that kube-scheduler makes for exclusive GPUs on a node that offers claims."""
+        offered = node_info.name in self._devices and self._offers.extended_class
+        if not (offered and pod_request.gpus) or pod_request.mem or pod_request.core:
+            return ()
+        return (self._offers.exclusive(pod_request.gpus),)
+
+    def _claim_verdict(
+        self, node_info: NodeInfo, constraints: PodConstraints, specs: tuple[ClaimSpec, ...]
+    ) -> Rated | FitError:
+        on_node = ClaimNode(node_info, self._devices.get(node_info.name, {}))
+        rules = ClaimRules(specs, self._offers.classes)
+        why = refusal(on_node, rules)
+        if why is not None and why.code is Code.NO_RESOURCE_SLICE:
+            return why
+        node = self._nodes.get(node_info.name)
+        of_node = next(constraint_refusals(node, constraints), None) if node is not None else None
+        if of_node is not None or why is not None:
+            return of_node or why or FitError(node_info.name, Code.NO_RESOURCE_SLICE)
+        placement = first_fit(on_node, rules) or Placement(node_info.name, {}, {})
+        chosen = resolve(node_info, NO_REQUEST, self._policy)
+        rated = rate(node_info, NO_REQUEST, placement, chosen, grouping=self._grouping)
         last = avoided(node, constraints) if node is not None else 0
         return Rated(placement, (-last, *rated))
 

@@ -2,7 +2,15 @@
 
 from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.placements import annotations_of
-from gpucore.wire.pod.requests import pod_request_of
+from gpucore.wire.pod.requests import kai_limit, pod_request_of
 from gpucore.wire.pod.spec import Container, Pod, decode_pod
 
-__all__ = ["Container", "Pod", "allocation_of", "annotations_of", "decode_pod", "pod_request_of"]
+__all__ = [
+    "Container",
+    "Pod",
+    "allocation_of",
+    "annotations_of",
+    "decode_pod",
+    "kai_limit",
+    "pod_request_of",
+]

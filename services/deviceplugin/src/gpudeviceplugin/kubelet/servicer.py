@@ -203,7 +203,7 @@ class Servicer(DevicePluginServicer):
             self._state.inventory,
             self._state.policy,
             core_follows=bool(turn and turn.step.ask.core),
-            bursts=bool(turn and turn.pod.pod_request.burst),
+            bursts=bool(turn and turn.pod.bursts),
         )
 
     async def _deliver(self, granted: Grant, context: Context) -> None:

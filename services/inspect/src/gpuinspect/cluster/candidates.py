@@ -3,9 +3,17 @@
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
+from gpucore.claims.offers import ClaimSpecs, offers_of
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.kubescheduler.candidates import Candidates, candidates_of
 from gpucore.steps import complete
+from gpucore.wire.claim.claim_specs import (
+    DeviceClass,
+    decode_claim_spec,
+    decode_device_class,
+    decode_template,
+)
+from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.without_gc import uncollected
@@ -20,7 +28,29 @@ def candidates(snapshot: Snapshot, ledger: Ledger) -> Candidates:
     with uncollected():
         nodes = ledger.node_objects().values()
         known = CandidateNodes(ledger.names, nodes, snapshot.pods)
-        return complete(candidates_of(ledger, known, copies=False))
+        found = complete(candidates_of(ledger, known, copies=False))
+        offers = offers_of(
+            map(decode_slice, snapshot.all("ResourceSlice")),
+            device_classes(snapshot),
+            ledger.names.gpu,
+        )
+    return msgspec.structs.replace(found, offers=offers)
+
+
+def device_classes(snapshot: Snapshot) -> dict[str, DeviceClass]:
+    """The DeviceClasses by name."""
+    found = map(decode_device_class, snapshot.all("DeviceClass"))
+    return {each.name: each for each in found}
+
+
+def claim_specs(snapshot: Snapshot) -> ClaimSpecs:
+    """What claims and claim templates request, by namespace and name."""
+    claims = map(decode_claim_spec, snapshot.all("ResourceClaim"))
+    templates = map(decode_template, snapshot.all("ResourceClaimTemplate"))
+    return ClaimSpecs(
+        {(namespace, name): spec for namespace, name, spec in claims},
+        {(namespace, name): spec for namespace, name, spec in templates},
+    )
 
 
 def raw_pod(snapshot: Snapshot, pod: Pod) -> msgspec.Raw:

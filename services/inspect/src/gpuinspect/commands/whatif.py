@@ -17,6 +17,7 @@ from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit,
 from gpuinspect.commands.options.policies import PolicyName, check_policy
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.layout.whatif import whatif as table
+from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.whatif import Addition, ask, remarks
 from gpuinspect.sources import manifests
 from gpuinspect.terminal.progress import counting
@@ -56,7 +57,8 @@ def whatif(
     if replicas is not None:
         wanted = [msgspec.structs.replace(each, replicas=replicas) for each in wanted]
     addition = Addition(add_nodes, like)
-    snapshot = reader.source.read(*COUNTED, SCHEDULER_CONFIGS, WEBHOOKS)
+    claims = (DEVICE_CLASSES, claim_templates(""))
+    snapshot = reader.source.read(*COUNTED, *claims, SCHEDULER_CONFIGS, WEBHOOKS)
     ledger, used = books(snapshot, reader.names), policy_of(snapshot, policy)
     answers = ask(
         snapshot, wanted, ledger, addition=addition, policy=used, taken=counting("pods placed")

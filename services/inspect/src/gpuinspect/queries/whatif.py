@@ -15,7 +15,7 @@ from gpucore.steps import complete
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
-from gpuinspect.cluster.candidates import candidates
+from gpuinspect.cluster.candidates import candidates, claim_specs
 from gpuinspect.cluster.schedulers import schedulers_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import MissingObjectError
@@ -60,7 +60,8 @@ def ask(
             raise MissingObjectError(f'nodes "{addition.like}" not found')
         found = with_added(found, count=addition.count, like=NodeName(addition.like))
     try:
-        wishes = [wish for each in wanted for wish in wishes_of(each, ledger.names)]
+        known = claim_specs(snapshot)
+        wishes = [wish for each in wanted for wish in wishes_of(each, ledger.names, known)]
     except WireError as error:
         raise ManifestError(str(error)) from error
     return complete(answers(found, taken(wishes), policy))
@@ -73,4 +74,4 @@ def remarks(snapshot: Snapshot, wanted: Iterable[WorkloadPods], names: Names) ->
         unseen = schedulers.misses(each.pod.scheduler_name, new=True)
         if unseen:
             yield f"{each.pod.name}: {unseen}"
-        yield from notes_of(each)
+        yield from notes_of(each, names)

@@ -12,11 +12,11 @@ import msgspec
 
 from gpucore.model import ContainerRequest, GpuAmounts, Placement, PodRequest
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.units import PodUid
+from gpucore.units import MIB, PodUid
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.placements import split_evenly
-from gpucore.wire.pods import Container, Pod, allocation_of, pod_request_of
+from gpucore.wire.pods import Container, Pod, allocation_of, kai_limit, pod_request_of
 from gpucore.wire.quantity import amount
 
 NOWHERE: Final[Mapping[Resource, GpuAmounts]] = {}
@@ -46,6 +46,7 @@ class Expected(msgspec.Struct, frozen=True):
         demand: of the whole pod.
         steps: containers with a request, in kubelet's order.
         waiting: kubelet may still have to admit it.
+        bursts: it may use more than its share where the driver limits memory.
     """
 
     uid: PodUid
@@ -56,6 +57,7 @@ class Expected(msgspec.Struct, frozen=True):
     pod_request: PodRequest
     steps: tuple[ExpectedContainer, ...]
     waiting: bool = True
+    bursts: bool = False
 
 
 def expected_of(pod: Pod, names: Names) -> Expected | None:
@@ -76,6 +78,7 @@ def expected_of(pod: Pod, names: Names) -> Expected | None:
         pod_request=pod_request,
         steps=steps,
         waiting=pod.phase in {"", "Pending"},
+        bursts=bool(pod_request.burst or kai_limit(pod, MIB, names)),
     )
 
 

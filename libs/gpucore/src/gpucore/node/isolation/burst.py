@@ -10,12 +10,9 @@ from typing import Final
 from gpucore.model import Gpu
 from gpucore.node.isolation.driver_limits import MemoryLimit
 from gpucore.units import MemoryUnit
-from gpucore.wire import names as wire_names
-from gpucore.wire.digits import number
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
-from gpucore.wire.pods import Pod, pod_request_of
-from gpucore.wire.quantity import amount
+from gpucore.wire.pods import Pod, kai_limit, pod_request_of
 
 _MIB: Final = 1 << 20
 
@@ -28,7 +25,7 @@ def memory_limit(pod: Pod, gpu: Gpu, units: int, unit: MemoryUnit, names: Names)
     except WireError:
         pod_request = None
     burst = pod_request.burst if pod_request else 0
-    most = burst * unit.mib if burst else _of_kai(pod, unit, names)
+    most = burst * unit.mib if burst else kai_limit(pod, unit, names)
     each = most // (pod_request.gpu_count if pod_request else 1)
     hard = max(share, min(each, gpu.units * unit.mib))
     return MemoryLimit(share * _MIB, hard * _MIB)
@@ -44,20 +41,3 @@ def burst_units(burst: int, share: int, gpus: int, total: int) -> int:
         total: units of the GPU.
     """
     return max(share, min(burst // max(gpus, 1), total))
-
-
-def _of_kai(pod: Pod, unit: MemoryUnit, names: Names) -> int:
-    """MiB of all containers where one has KAI's annotation; 0 otherwise."""
-    limits = {each.name: _annotated(pod, each.name) for each in pod.containers}
-    if not any(limits.values()):
-        return 0
-    try:
-        shares = {each.name: amount(each.limits.get(names.gpu_mem, "0")) for each in pod.containers}
-    except WireError:
-        return 0
-    return sum(limits[name] or share * unit.mib for name, share in shares.items() if share)
-
-
-def _annotated(pod: Pod, container: str) -> int:
-    key = f"{wire_names.KAI_CONTAINER}{container}{wire_names.KAI_MEMORY_LIMIT}"
-    return number(pod.annotations.get(key, ""), below=1 << 40) or 0

@@ -17,7 +17,7 @@ from gpucore.wire.digits import first_number, number
 from gpucore.wire.names import Names
 from gpucore.wire.pod.allocation_map import MAX_INDEX, AllocationMap, decode_allocation, per_device
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pod.requests import asked_by
+from gpucore.wire.pod.requests import asked_by, kai_limit
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.texts import KEPT, Texts, texts_of
 
@@ -62,12 +62,17 @@ def allocation_of(pod: Pod, names: Names) -> Allocation | None:
         pending_core=said.pending_core,
         pending_gpus=said.pending_gpus,
         exclusive=said.exclusive,
-        burst=said.burst,
+        burst=said.burst or _kai_burst(pod, said.unit, names),
         unit=said.unit,
         assume_time=first_number(map(pod.annotations.get, _assume_time_keys(names))),
         gang="" if gang is None or pod.terminating else gang.name,
         faults=said.faults,
     )
+
+
+def _kai_burst(pod: Pod, unit: MemoryUnit | None, names: Names) -> int:
+    """Whole units of the limit that KAI's annotations give; 0 where the unit is not known."""
+    return kai_limit(pod, unit, names) // unit.mib if unit else 0
 
 
 @lru_cache(KEPT)

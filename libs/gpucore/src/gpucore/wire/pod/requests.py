@@ -10,8 +10,10 @@ from functools import lru_cache
 from typing import Final
 
 from gpucore.model import ContainerRequest, IsolationMode, PodRequest
+from gpucore.units import MemoryUnit
 from gpucore.wire import names as wire_names
 from gpucore.wire.digits import number
+from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_fault
 from gpucore.wire.pod.spec import Container, Pod
@@ -41,6 +43,25 @@ def asked_by(texts: Texts, names: Names) -> PodRequest | None:
         return None
     sidecars = tuple(_container_request(each, names) for each in pod.sidecars)
     return _shaped(pod, names, asks + sidecars if any(sidecars) else asks, total)
+
+
+def kai_limit(pod: Pod, unit: MemoryUnit, names: Names) -> int:
+    """MiB of all containers together where one has KAI's annotation of a limit; 0 otherwise."""
+    if not any(key.startswith(wire_names.KAI_CONTAINER) for key in pod.annotations):
+        return 0
+    limits = {each.name: _of_kai(pod, each.name) for each in pod.containers}
+    if not any(limits.values()):
+        return 0
+    try:
+        shares = {each.name: amount(each.limits.get(names.gpu_mem, "0")) for each in pod.containers}
+    except WireError:
+        return 0
+    return sum(limits[name] or share * unit.mib for name, share in shares.items() if share)
+
+
+def _of_kai(pod: Pod, container: str) -> int:
+    key = f"{wire_names.KAI_CONTAINER}{container}{wire_names.KAI_MEMORY_LIMIT}"
+    return number(pod.annotations.get(key, ""), below=1 << 40) or 0
 
 
 def _container_request(container: Container, names: Names) -> ContainerRequest:

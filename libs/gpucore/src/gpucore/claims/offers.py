@@ -1,0 +1,64 @@
+"""What nodes offer to claims, and the objects by which pods request it, as one value."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from gpucore.claims.device_fit import by_index
+from gpucore.units import GpuIndex, NodeName
+from gpucore.wire.claim.claim_specs import ClaimSpec, DeviceChoice, DeviceClass, DeviceRequest
+from gpucore.wire.claim.devices import SliceDevice
+from gpucore.wire.claim.resource_slices import ResourceSlice
+from gpucore.wire.names import CLAIM_DRIVER
+
+Key = tuple[str, str]
+"""Namespace and name."""
+DeviceMap = Mapping[GpuIndex, SliceDevice]
+"""The devices of a node by GPU, in the order of its slice."""
+
+
+class ClaimOffers(msgspec.Struct, frozen=True):
+    """Devices of the nodes, and the classes that select them.
+
+    Attributes:
+        devices: those of this driver; a node without any offers no GPUs as claims.
+        extended_class: name of the class that serves pods which request exclusive GPUs as an
+            extended resource; empty for none.
+    """
+
+    devices: Mapping[NodeName, DeviceMap] = {}
+    classes: Mapping[str, DeviceClass] = {}
+    extended_class: str = ""
+
+    def exclusive(self, count: int) -> ClaimSpec:
+        """The claim that kube-scheduler makes for ``count`` exclusive GPUs."""
+        choice = DeviceChoice(self.extended_class, count)
+        return ClaimSpec((DeviceRequest("container-0-request-0", (choice,)),))
+
+
+class ClaimSpecs(msgspec.Struct, frozen=True):
+    """What the claims and the templates of a cluster request."""
+
+    claims: Mapping[Key, ClaimSpec] = {}
+    templates: Mapping[Key, ClaimSpec] = {}
+
+
+def offers_of(
+    slices: Iterable[ResourceSlice], classes: Mapping[str, DeviceClass], resource: str
+) -> ClaimOffers:
+    """The offers of slices.
+
+    Args:
+        resource: name of the extended resource for exclusive GPUs.
+    """
+    devices: dict[NodeName, tuple[SliceDevice, ...]] = {}
+    for found in slices:
+        if found.driver == CLAIM_DRIVER and found.pool == found.node:
+            node = NodeName(found.node)
+            devices[node] = (*devices.get(node, ()), *found.devices)
+    serving = sorted(each.name for each in classes.values() if each.extended_resource == resource)
+    return ClaimOffers(
+        {node: by_index(each) for node, each in devices.items()},
+        classes,
+        serving[0] if serving else "",
+    )

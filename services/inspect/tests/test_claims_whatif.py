@@ -1,0 +1,117 @@
+"""``gpushare whatif`` for pods whose GPUs are requested by claims, on nodes that offer claims."""
+
+import json
+from pathlib import Path
+
+import pytest
+from claimobjects import allocated, claim, device, device_class, request, resource_slice, template
+from drawncluster import FakeCluster
+from invoking import Run
+
+NOTHING: dict[str, str] = {}
+TEMPLATE = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: eight}
+spec:
+  spec:
+    devices:
+      requests:
+      - name: gpu
+        exactly: {deviceClassName: gpushare, capacity: {requests: {memory: 8Gi, compute: 10}}}
+---
+"""
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  template:
+    spec:
+      resourceClaims: [{name: gpu, resourceClaimTemplateName: eight}]
+      containers:
+      - {name: model, resources: {claims: [{name: gpu}]}}
+"""
+EXCLUSIVE = """
+apiVersion: v1
+kind: Pod
+metadata: {name: pair}
+spec:
+  containers:
+  - name: model
+    resources: {limits: {aliyun.com/gpu: 2}}
+"""
+
+
+@pytest.fixture
+def shared(cluster: FakeCluster) -> FakeCluster:
+    """Two GPUs of 15 GiB offered as claims, the first with a share of 7 GiB; and a class."""
+    cluster.node("n1", resources=NOTHING)
+    cluster.add(resource_slice("n1", [device(0, 15), device(1, 15)]))
+    cluster.pod("a", node="n1").add(claim("a-gpu", allocated("n1", 0, "7Gi"), pods=["a"]))
+    return cluster.add(device_class())
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    """Where a manifest is written."""
+    return tmp_path / "pod.yaml"
+
+
+def test_claims_are_placed_in_the_order_of_the_slice(
+    run: Run, shared: FakeCluster, manifest: Path
+) -> None:
+    """First fit by what claims hold; the third replica fits nowhere and ends with 1."""
+    manifest.write_text(TEMPLATE + DEPLOYMENT)
+    outcome = run("whatif", "-f", str(manifest), on=shared)
+    assert outcome.code == 1
+    found = outcome.out.replace(" percent of compute", "%")
+    lines = [" ".join(line.split()) for line in found.splitlines()]
+    assert lines[1].startswith("web-0 n1 8 GiB on GPU 0")
+    assert lines[2].startswith("web-1 n1 8 GiB on GPU 1")
+    assert lines[3] == "web-2 - fits no node: 1 node: largest free block 7 GiB, requested 8"
+
+
+def test_a_template_of_the_cluster_is_found(run: Run, shared: FakeCluster, manifest: Path) -> None:
+    """It need not be in the file."""
+    manifest.write_text(DEPLOYMENT)
+    shared.add(template("eight", request("8Gi")))
+    outcome = run("whatif", "-f", str(manifest), "--replicas", "1", "-o", "json", on=shared)
+    [item] = json.loads(outcome.out)["items"]
+    assert (item["node"], item["unit"], item["gpus"]) == ("n1", "GiB", {"0": 8})
+
+
+def test_a_missing_template_is_named(run: Run, shared: FakeCluster, manifest: Path) -> None:
+    """With where it was looked for."""
+    manifest.write_text(DEPLOYMENT)
+    outcome = run("whatif", "-f", str(manifest), on=shared)
+    assert outcome.code != 0
+    assert "ResourceClaimTemplate eight" in outcome.err
+    assert "namespace default" in outcome.err
+
+
+def test_added_nodes_offer_claims_too(run: Run, shared: FakeCluster, manifest: Path) -> None:
+    """A copy of a node offers what the node offers, with nothing allocated."""
+    manifest.write_text(TEMPLATE + DEPLOYMENT)
+    outcome = run("whatif", "-f", str(manifest), "--add-nodes=1", "--like=n1", on=shared)
+    assert outcome.code == 0, outcome.out
+    assert outcome.out.splitlines()[-1] == "3 of 3 pods fit"
+    assert "likely" in outcome.out
+
+
+def test_exclusive_gpus_fit_a_node_that_offers_claims(
+    run: Run, shared: FakeCluster, manifest: Path
+) -> None:
+    """The class with the extended resource serves them: one GPU is in use, so two do not fit."""
+    manifest.write_text(EXCLUSIVE)
+    exclusive = device_class("gpushare-exclusive")
+    exclusive["spec"]["extendedResourceName"] = "aliyun.com/gpu"
+    shared.add(exclusive)
+    outcome = run("whatif", "-f", str(manifest), on=shared)
+    assert outcome.code == 1
+    shared.node("n2", resources=NOTHING)
+    shared.add(resource_slice("n2", [device(0, 15), device(1, 15)]))
+    outcome = run("whatif", "-f", str(manifest), on=shared)
+    assert outcome.code == 0, outcome.out
+    assert "n2" in outcome.out
