@@ -177,7 +177,7 @@ def _whatif_pods(pod: PodQuestion) -> list[WhatIfPod]:
         mem=pod.mem,
         core=pod.core,
         gpus=pod.gpus,
-        gpu_count=pod.gpus,
+        gpu_count=pod.cards,
         policy=pod.policy,
     )
     return _replicas(WhatIfPod(pod.name, pod_request), pod.replicas)
