@@ -85,6 +85,26 @@ def test_a_limit_is_in_force_at_the_first_instruction_and_no_neighbour_feels_it(
     assert [node.limit(uid) for uid in uids] == [(4, 4), (8, 8)]
 
 
+@pytest.mark.since("1.30")
+def test_a_pod_cannot_replace_the_limit_of_the_toolkit(case: Case, node: LimitedNode) -> None:
+    """A ConfigMap sets the variables, which admission cannot read; CDI edits come last."""
+    variables = ("NVIDIA_GPU_MEMORY_REQUEST", "NVIDIA_GPU_MEMORY_LIMIT")
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "hostile", "namespace": case.name},
+        "data": dict.fromkeys(variables, "99999"),
+    }
+    pod = allocating(case, node, "hostile", 4, 5, 4)
+    (container,) = pod["spec"]["containers"]
+    container["envFrom"] = [{"configMapRef": {"name": "hostile"}}]
+    case.kubectl.apply(config)
+    case.create_running(pod)
+    env = case.env("hostile")
+    assert [env[name] for name in variables] == ["4096", "4096"]
+    assert wait_answers(case, "hostile", 2) == ["5120 out of memory", "4096 allocated"]
+
+
 def test_a_limit_survives_the_plugin_and_a_change_by_others_is_noticed(
     environment: KindEnvironment, case: Case, node: LimitedNode
 ) -> None:

@@ -7,7 +7,7 @@ from drawncluster import FakeCluster, Gpu
 from fakeprometheus import serving
 from invoking import Run
 
-from gpuinspect.sources.prometheus import USED_BYTES, UTILIZATION
+from gpuinspect.sources.prometheus import POD_USED_BYTES, USED_BYTES, UTILIZATION
 
 GIB = 1 << 30
 FIRST, SECOND = "GPU-n-0", "GPU-n-1"
@@ -44,6 +44,22 @@ def test_gpus_have_arenas_columns(run: Run, cluster: FakeCluster) -> None:
         ["Used", "GPU", "Memory:", "2.5", "GiB"],
     ]
     assert lines.count("GPUs:") == 1
+
+
+def test_each_pod_has_its_memory_in_use(run: Run, cluster: FakeCluster) -> None:
+    """The driver's figure where it limits memory; a pod without a figure has a dash or none."""
+    cluster.pod("q", 2, node="n", index=1)
+    with serving({**FIGURES, POD_USED_BYTES: {"default/p": str(GIB * 3 // 2)}}) as url:
+        flags = ("top", "node", "n", "--metric", "--prometheus", url)
+        lines = run(*flags, on=cluster).out.splitlines()
+        pods = json.loads(run(*flags, "-o", "json", on=cluster).out)["items"][0]["pods"]
+    start = next(number for number, line in enumerate(lines) if line.startswith("NAMESPACE"))
+    assert [line.split() for line in lines[start : start + 3]] == [
+        ["NAMESPACE", "NAME", "GPU", "REQUESTS", "MEMORY(Used)"],
+        ["default", "p", "0.27", "1.5", "GiB"],
+        ["default", "q", "0.13", "-"],
+    ]
+    assert [pod.get("usedBytes") for pod in pods] == [GIB * 3 // 2, None]
 
 
 def test_an_exclusive_gpu_is_allocated_in_full(run: Run, cluster: FakeCluster) -> None:

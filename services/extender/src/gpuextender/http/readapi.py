@@ -125,7 +125,7 @@ class PodQuestions:
             WireError: a node is none of the Kubernetes API.
         """
         async with self._turn, self._copy(slices) as nodes:
-            found = await slices.finish(answers(nodes, question.wishes, self._policy))
+            found = await slices.finish(answers(nodes, question.whatif_pods, self._policy))
             return await slices.finish(what_if_document(found, self._policy, question.notes))
 
     @asynccontextmanager

@@ -21,7 +21,7 @@ from gpuinspect.documents.top import node_gpu_list
 from gpuinspect.layout import shares, topnode
 from gpuinspect.queries.top import KINDS, TopGpu, TopNode, top_nodes, with_figures
 from gpuinspect.queries.views import ClusterView
-from gpuinspect.sources.prometheus import gpu_figures
+from gpuinspect.sources.prometheus import gpu_figures, pod_figures
 from gpuinspect.terminal.screens import screen
 
 REFRESH_SECONDS: Final = 2.0
@@ -98,7 +98,7 @@ def top_node(
         else:
             found = top_nodes(snapshot, reader.names, only=only, kind=kind)
             if metric:
-                found = with_figures(found, gpu_figures(prometheus))
+                found = with_figures(found, gpu_figures(prometheus), pod_figures(prometheus))
             _gpus(found, details=details, output=output, headers=not no_headers, metric=metric)
         if not (refresh and details):
             return

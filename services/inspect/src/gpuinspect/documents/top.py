@@ -5,15 +5,20 @@ from collections.abc import Iterable
 import msgspec
 
 from gpucore.wire.documents import API_VERSION
-from gpuinspect.queries.top import TopGpu, TopNode
+from gpuinspect.queries.top import TopGpu, TopNode, TopPod
 
 
-class TopPodDoc(msgspec.Struct, frozen=True):
-    """A pod with GPUs and how many GPUs it holds, a share as a decimal."""
+class TopPodDoc(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A pod with GPUs and how many GPUs it holds, a share as a decimal.
+
+    Attributes:
+        used_bytes: with ``--metric``, where Prometheus has a figure.
+    """
 
     namespace: str
     name: str
     gpus: float
+    used_bytes: int | None = None
 
 
 class TopGpuDoc(msgspec.Struct, frozen=True, rename="camel"):
@@ -66,9 +71,14 @@ def _node(node: TopNode, *, metric: bool) -> TopNodeDoc:
         total=node.total,
         allocated=round(float(node.allocated), 3),
         unhealthy=node.unhealthy,
-        pods=[TopPodDoc(pod.namespace, pod.name, round(float(pod.gpus), 3)) for pod in node.pods],
+        pods=[_pod(pod) for pod in node.pods],
         gpus=[_gpu(gpu) for gpu in node.gpus] if metric else None,
     )
+
+
+def _pod(pod: TopPod) -> TopPodDoc:
+    used = None if pod.used_bytes is None else round(pod.used_bytes)
+    return TopPodDoc(pod.namespace, pod.name, round(float(pod.gpus), 3), used)
 
 
 def _gpu(gpu: TopGpu) -> TopGpuDoc:

@@ -83,14 +83,16 @@ def details(nodes: Sequence[TopNode], *, metric: bool = False) -> str:
 
     Args:
         nodes: to show.
-        metric: with a table of the node's GPUs.
+        metric: with memory in use of each pod and a table of the node's GPUs.
     """
-    blocks = "".join(_block(node, gpu_table(node) if metric else "") for node in nodes)
+    blocks = "".join(_block(node, metric=metric) for node in nodes)
     return align(f"{blocks}\n\nAllocated/Total GPUs In Cluster:\t{_share(nodes)}\t\n")
 
 
-def _block(node: TopNode, gpus: str) -> str:
-    pods = "".join(f"{pod.namespace}\t{pod.name}\t{_request(pod)}\n" for pod in node.pods)
+def _block(node: TopNode, *, metric: bool) -> str:
+    head = "NAMESPACE\tNAME\tGPU REQUESTS" + (f"\t{_USED}" if metric else "")
+    pods = "".join(_pod_row(pod, metric=metric) for pod in node.pods)
+    gpus = gpu_table(node) if metric else ""
     share = f"{tenths(node.allocated)} ({_percent(node.allocated, node.total)}%)"
     lines = f"Total GPUs In Node {node.name}:\t{node.total}\t\n"
     lines += f"Allocated GPUs In Node {node.name}:\t{share}\t\n"
@@ -99,8 +101,13 @@ def _block(node: TopNode, gpus: str) -> str:
         lines += f"Unhealthy GPUs In Node {node.name}:\t{node.unhealthy}\t\n"
     return (
         f"\nNAME:\t{node.name}\nIPADDRESS:\t{node.address or 'unknown'}\nROLE:\t{node.role}\n\n"
-        f"NAMESPACE\tNAME\tGPU REQUESTS\n{pods}{gpus}\n{lines}{'-' * 89}\n"
+        f"{head}\n{pods}{gpus}\n{lines}{'-' * 89}\n"
     )
+
+
+def _pod_row(pod: TopPod, *, metric: bool) -> str:
+    used = f"\t{_gib(pod.used_bytes)}" if metric else ""
+    return f"{pod.namespace}\t{pod.name}\t{_request(pod)}{used}\n"
 
 
 def _request(pod: TopPod) -> str:
@@ -109,7 +116,8 @@ def _request(pod: TopPod) -> str:
 
 
 _GIB: Final = 1 << 30
-_TITLES: Final = ("INDEX", "MEMORY(Total)", "MEMORY(Allocated)", "MEMORY(Used)", "DUTY_CYCLE")
+_USED: Final = "MEMORY(Used)"
+_TITLES: Final = ("INDEX", "MEMORY(Total)", "MEMORY(Allocated)", _USED, "DUTY_CYCLE")
 UNKNOWN: Final = "-"
 
 

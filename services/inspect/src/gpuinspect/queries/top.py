@@ -41,11 +41,17 @@ class TwoKindsError(InspectError):
 
 
 class TopPod(msgspec.Struct, frozen=True):
-    """A pod with GPUs; ``gpus`` is how many it holds, a share as a fraction of one."""
+    """A pod with GPUs.
+
+    Attributes:
+        gpus: how many it holds, a share as a fraction of one.
+        used_bytes: memory in use; ``None`` where Prometheus has no figure for the pod.
+    """
 
     namespace: str
     name: str
     gpus: Fraction
+    used_bytes: float | None = None
 
 
 class TopGpu(msgspec.Struct, frozen=True):
@@ -146,12 +152,24 @@ def _top_node(node: Node, ledger: Ledger, users: Iterable[TopPod], names: Names)
     )
 
 
-def with_figures(nodes: Iterable[TopNode], figures: GpuFigures) -> tuple[TopNode, ...]:
-    """The nodes with the figures of Prometheus for their GPUs."""
-    return tuple(_with_figures(node, figures) for node in nodes)
+def with_figures(
+    nodes: Iterable[TopNode], figures: GpuFigures, used: Mapping[str, float] | None = None
+) -> tuple[TopNode, ...]:
+    """The nodes with the figures of Prometheus for their GPUs and pods.
+
+    Args:
+        nodes: to show.
+        figures: of GPUs.
+        used: bytes of memory in use by ``namespace/name`` of a pod.
+    """
+    return tuple(_with_figures(node, figures, used or {}) for node in nodes)
 
 
-def _with_figures(node: TopNode, figures: GpuFigures) -> TopNode:
+def _with_figures(node: TopNode, figures: GpuFigures, used: Mapping[str, float]) -> TopNode:
+    pods = tuple(
+        msgspec.structs.replace(pod, used_bytes=used.get(f"{pod.namespace}/{pod.name}"))
+        for pod in node.pods
+    )
     gpus = tuple(
         msgspec.structs.replace(
             gpu,
@@ -160,7 +178,7 @@ def _with_figures(node: TopNode, figures: GpuFigures) -> TopNode:
         )
         for gpu in node.gpus
     )
-    return msgspec.structs.replace(node, gpus=gpus)
+    return msgspec.structs.replace(node, gpus=gpus, pods=pods)
 
 
 def _gpus(node_info: NodeInfo) -> Iterator[TopGpu]:
