@@ -108,7 +108,7 @@ def page() -> str:
             HEAD,
             f"## Extender and webhook\n\n{_table(extender())}",
             f"## Device plugin\n\n{_table(plugin())}",
-            f"## Of others\n\nRules and dashboards also ask for these.\n\n{OTHERS}{others}",
+            f"## Of others\n\nRules and dashboards also query these.\n\n{OTHERS}{others}",
         )
     )
 

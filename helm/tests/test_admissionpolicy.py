@@ -159,13 +159,17 @@ def test_labels_that_the_scheduler_reads_are_final_at_bind(rendered: Rendered, k
     """A waiting pod may still change them; they stay as they are on a pod that has a node."""
     policy = Policy(rendered, "-allocation")
     asked = request(TENANT)
-    wish = labelled(pod(), key)
-    for before, after in [(pod(), wish), (wish, pod()), (wish, labelled(pod(), key, "2"))]:
+    requesting = labelled(pod(), key)
+    for before, after in [
+        (pod(), requesting),
+        (requesting, pod()),
+        (requesting, labelled(pod(), key, "2")),
+    ]:
         assert "when it binds" in policy.refuses(asked, before, after)
-    assert policy.refuses(asked, wish, labelled(wish, "team")) != ""
+    assert policy.refuses(asked, requesting, labelled(requesting, "team")) != ""
     assert policy.refuses(asked, pod(), labelled(pod(), "team")) == ""
     assert policy.refuses(asked, pod(node=""), labelled(pod(node=""), key)) == ""
-    assert policy.refuses(request(TENANT, verb="CREATE"), None, wish) == ""
+    assert policy.refuses(request(TENANT, verb="CREATE"), None, requesting) == ""
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Starts a model server on its share of a GPU: works out, from what the device plugin says when the
-# container starts, the fraction of the GPU that the server may take, and tells it to the server in
+# Starts a model server on its share of a GPU: works out, from what the device plugin sets when the
+# container starts, the fraction of the GPU that the server may take, and passes it to the server in
 # the server's own way. POSIX sh and no program but the server's, since images differ; only the rule
 # `quotient` needs awk, as the original did. The arithmetic is that of gpucore.serving.
 #
@@ -75,7 +75,7 @@ if [ "$units" -lt 1 ] || [ "$units" -gt "$gpu_units" ]; then
 fi
 
 limit=${GPUSHARE_MEM_LIMIT_MIB-}
-unit=1024 # an original plugin does not say its unit: GiB was its default
+unit=1024 # an original plugin does not publish its unit: GiB was its default
 if [ -n "$limit" ]; then
   is_number "$limit" || refuse "GPUSHARE_MEM_LIMIT_MIB is '$limit': not an amount in MiB"
   unit=$((limit / units))

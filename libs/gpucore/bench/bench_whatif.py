@@ -31,22 +31,22 @@ def share(mem: int) -> PodRequest:
 
 def test_equal_pods(benchmark: BenchmarkFixture, fleet: Ledger) -> None:
     """The replicas of one Deployment."""
-    wishes = [WhatIfPod(f"w{number}", share(8)) for number in range(PODS)]
-    answer = benchmark.pedantic(what_if, (part(fleet), wishes), rounds=5, warmup_rounds=1)
+    whatif_pods = [WhatIfPod(f"w{number}", share(8)) for number in range(PODS)]
+    answer = benchmark.pedantic(what_if, (part(fleet), whatif_pods), rounds=5, warmup_rounds=1)
     assert all(outcome.placement for outcome in answer.outcomes)
     assert benchmark.stats.stats.median < LIMITS["equal"]
 
 
 def test_pods_that_all_differ(benchmark: BenchmarkFixture, fleet: Ledger) -> None:
     """No two ask the same, so nothing that is kept helps."""
-    wishes = [
+    whatif_pods = [
         WhatIfPod(
             f"w{number}",
             PodRequest(containers=(ContainerRequest(8, 1 + number),), mem=8, core=1 + number),
         )
         for number in range(PODS)
     ]
-    answer = benchmark.pedantic(what_if, (part(fleet), wishes), rounds=1)
+    answer = benchmark.pedantic(what_if, (part(fleet), whatif_pods), rounds=1)
     assert all(outcome.placement for outcome in answer.outcomes)
 
 

@@ -94,5 +94,7 @@ def test_a_pod_of_a_gang_in_a_manifest_is_known_as_one(gang: bool) -> None:
     labels = {POD_GROUP: "g", POD_GROUP_SIZE: "2"} if gang else {}
     metadata = {"name": "p", "labels": labels}
     pod = {"kind": "Pod", "metadata": metadata, "spec": {"containers": [box]}}
-    (wish,) = read_question(json.dumps({"manifests": [pod]}).encode(), DEFAULT_NAMES).wishes
-    assert wish.gang is gang
+    (whatif_pod,) = read_question(
+        json.dumps({"manifests": [pod]}).encode(), DEFAULT_NAMES
+    ).whatif_pods
+    assert whatif_pod.gang is gang

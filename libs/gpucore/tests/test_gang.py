@@ -12,7 +12,7 @@ from linkedgpus import BRIDGED, VOLTA, indexes, joined_gpus, linked_node
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.gang.members import Members, Postponed
-from gpucore.gang.placement import GangPlacement, Shortage, seat, seat_of, spare, taken
+from gpucore.gang.placement import GangPlacement, Shortage, place_gang, reservation_of, spare, taken
 from gpucore.gang.spread import NodeOffer, Rules
 from gpucore.model import Allocation, AllocationState, FitError, Placement
 from gpucore.scheduling.filter import fit
@@ -44,11 +44,13 @@ def asked(
     assert gang is not None
     offered = [NodeName(name) for name in names]
     all_of_them = members or Members(exist=gang.size, alike=gang.size)
-    answer = seat(book, gang, pod_request(asks), offered, RULES, members=all_of_them, now_ns=now)
+    answer = place_gang(
+        book, gang, pod_request(asks), offered, RULES, members=all_of_them, now_ns=now
+    )
     if isinstance(answer, GangPlacement):
         for uid in answer.given_up:
             book.forget(uid)
-        for allocation in answer.seats:
+        for allocation in answer.reservations:
             book.reserve(allocation)
     return answer
 
@@ -61,7 +63,7 @@ def take(book: Ledger, asks: Pod, kept: Allocation) -> Allocation:
     return book.assume(asks, placement, now_ns=NOW)
 
 
-def seats(book: Ledger) -> list[Allocation]:
+def reservations(book: Ledger) -> list[Allocation]:
     """Places that are kept."""
     return [c for c in book.allocations().values() if c.state is AllocationState.RESERVED]
 
@@ -73,14 +75,14 @@ def run(book: Ledger, pods: Sequence[Pod], names: Sequence[str]) -> list[Allocat
         answer = asked(book, each, names)
         if not isinstance(answer, GangPlacement):
             break
-        placed.append(take(book, each, answer.seats[0]))
+        placed.append(take(book, each, answer.reservations[0]))
     return placed
 
 
 def nodes_of(answer: GangPlacement | Shortage | Postponed) -> list[str]:
     """Nodes of the places, one for each."""
     assert isinstance(answer, GangPlacement)
-    return sorted(one.placement.node for one in answer.seats)
+    return sorted(one.placement.node for one in answer.reservations)
 
 
 def whole(book: Ledger, name: str, gpus: int) -> Placement | FitError:
@@ -99,7 +101,7 @@ def test_a_gang_lands_on_one_node_in_its_best_groups() -> None:
         indexes(0, 1, 2, 3),
         indexes(4, 5, 6, 7),
     ]
-    assert seats(book) == []
+    assert reservations(book) == []
 
 
 def test_pods_of_a_gang_share_one_good_group_of_gpus() -> None:
@@ -149,7 +151,7 @@ def test_a_gang_is_spread_where_other_rules_limit_the_pods_of_a_node() -> None:
     a, b, c = (NodeName(name) for name in "abc")
 
     def planned(limits: dict[NodeName, int]) -> list[NodeName]:
-        answer = seat(
+        answer = place_gang(
             book,
             gang,
             pod_request(asks),
@@ -159,8 +161,8 @@ def test_a_gang_is_spread_where_other_rules_limit_the_pods_of_a_node() -> None:
             now_ns=NOW,
             limits=limits,
         )
-        seats = answer.seats if isinstance(answer, GangPlacement) else ()
-        return sorted(one.placement.node for one in seats)
+        reservations = answer.reservations if isinstance(answer, GangPlacement) else ()
+        return sorted(one.placement.node for one in reservations)
 
     assert planned({a: 2, b: 2}) in ([a, a], [b, b])
     assert planned({b: 1, c: 1}) == [b, c]
@@ -172,12 +174,12 @@ def test_nobody_else_gets_what_is_kept() -> None:
     book = ledger(linked_node("a", BRIDGED))
     answer = asked(book, member(0, 2, gpus=2), "a")
     assert isinstance(answer, GangPlacement)
-    take(book, member(0, 2, gpus=2), answer.seats[0])
+    take(book, member(0, 2, gpus=2), answer.reservations[0])
     refused = whole(book, "a", 1)
     assert isinstance(refused, FitError)
     later = asked(book, member(1, 2, gpus=2), "a")
     assert isinstance(later, GangPlacement)
-    assert later.seats == answer.seats[1:]
+    assert later.reservations == answer.reservations[1:]
 
 
 def test_a_member_passes_only_to_places_that_are_kept_and_offered() -> None:
@@ -186,7 +188,7 @@ def test_a_member_passes_only_to_places_that_are_kept_and_offered() -> None:
     assert nodes_of(asked(book, member(0, 2, gpus=2), "ab")) == ["a", "a"]
     assert nodes_of(asked(book, member(0, 2, gpus=2), "b")) == ["b", "b"]
     assert isinstance(asked(book, member(0, 2, gpus=2), "c"), Shortage)
-    assert len(seats(book)) == 2
+    assert len(reservations(book)) == 2
 
 
 def test_after_a_restart_a_half_placed_gang_goes_on_from_what_is_shown() -> None:
@@ -221,7 +223,7 @@ def test_a_place_that_no_longer_holds_is_found_anew() -> None:
     asked(book, member(0, 2, gpus=2), "ab")
     book.unhealthy_changed(NodeName("a"), frozenset(indexes(3)))
     assert nodes_of(asked(book, member(0, 2, gpus=2), "ab")) == ["b", "b"]
-    assert len(seats(book)) == 2
+    assert len(reservations(book)) == 2
 
 
 def test_reservations_end_by_themselves() -> None:
@@ -247,8 +249,8 @@ def test_places_are_kept_while_the_gang_can_use_them() -> None:
     assert spare(book.gang("default", "train"), 3, waiting=2) == []
     assert spare(book.gang("default", "train"), 2, waiting=2) == [held[2].uid]
     book.forget(placed.uid)
-    book.reserve(seat_of(placed))
-    assert len(seats(book)) == 3
+    book.reserve(reservation_of(placed))
+    assert len(reservations(book)) == 3
 
 
 def test_the_labels_must_make_sense() -> None:
@@ -354,13 +356,13 @@ def test_all_of_a_gang_or_none_whoever_comes_between(
             break
         for at, many in coming[number : number + 1]:
             stranger(book, at % len(machines), many, 100 + number)
-        placed.append(take(book, each, answer.seats[-1]))
+        placed.append(take(book, each, answer.reservations[-1]))
         assert not any(node_info.overfull for node_info in book.nodes().values())
     assert len(placed) == (size if sum(rooms.values()) >= size else 0)
     assert len({allocation.placement.node for allocation in placed}) == least(
         rooms.values(), len(placed)
     )
-    assert seats(book) == []
+    assert reservations(book) == []
 
 
 def room(book: Ledger, name: str, pods: Sequence[Pod]) -> int:

@@ -19,7 +19,7 @@ from gpucore.gang.members import (
     member_of,
     members_of,
 )
-from gpucore.gang.placement import GangPlacement, seat
+from gpucore.gang.placement import GangPlacement, place_gang
 from gpucore.gang.spread import Rules
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import GANG_LABELS, Gang, gang_fault, gang_of
@@ -118,9 +118,11 @@ def test_no_gang_holds_more_than_its_pods_request(gangs: Sequence[tuple[int, int
         assert gang is not None
         members = Members(exist=max(exist, 1), alike=max(exist, 1))
         names = [NodeName(name) for name in "ab"]
-        found = seat(book, gang, pod_request(asking), names, RULES, members=members, now_ns=number)
+        found = place_gang(
+            book, gang, pod_request(asking), names, RULES, members=members, now_ns=number
+        )
         if isinstance(found, GangPlacement):
-            for allocation in found.seats:
+            for allocation in found.reservations:
                 book.reserve(allocation)
         held = book.gang("default", gang.name)
         assert len(held) <= max(min(exist, size), 0)
@@ -137,10 +139,10 @@ def test_a_namespace_reserves_a_bounded_number_of_places() -> None:
     for asking, fits in ((first, True), (second, False)):
         gang = gang_of(asking)
         assert gang is not None
-        found = seat(book, gang, pod_request(asking), names, RULES, members=members, now_ns=1)
+        found = place_gang(book, gang, pod_request(asking), names, RULES, members=members, now_ns=1)
         assert isinstance(found, GangPlacement) == fits
         if isinstance(found, GangPlacement):
-            for allocation in found.seats:
+            for allocation in found.reservations:
                 book.reserve(allocation)
         else:
             assert isinstance(found, Postponed)
@@ -157,13 +159,13 @@ def test_places_that_are_chosen_anew_are_as_old_as_the_first() -> None:
         asking = labelled("a", 2, mem)
         gang = gang_of(asking)
         assert gang is not None
-        found = seat(
+        found = place_gang(
             book, gang, pod_request(asking), [NodeName("n")], RULES, members=members, now_ns=now
         )
         assert isinstance(found, GangPlacement)
         for uid in found.given_up:
             book.forget(uid)
-        for allocation in found.seats:
+        for allocation in found.reservations:
             book.reserve(allocation)
     assert [allocation.assume_time for allocation in book.gang("default", "g")] == [5, 5]
 

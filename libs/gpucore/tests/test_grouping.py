@@ -200,8 +200,8 @@ def test_what_if_takes_the_node_with_the_better_group() -> None:
     book = ledger(
         share_node("a", make_gpus(16, 16), whole=True), linked_node("b"), linked_node("c", BRIDGED)
     )
-    wishes = [WhatIfPod(f"w{i}", pod_request(pod("p", gpus=4))) for i in range(3)]
-    outcomes = what_if(book.nodes(), wishes).outcomes
+    whatif_pods = [WhatIfPod(f"w{i}", pod_request(pod("p", gpus=4))) for i in range(3)]
+    outcomes = what_if(book.nodes(), whatif_pods).outcomes
     assert [outcome.placement and outcome.placement.node for outcome in outcomes] == ["b", "b", "c"]
 
 

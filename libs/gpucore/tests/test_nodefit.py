@@ -300,8 +300,8 @@ def test_pods_that_were_placed_use_up_cpu() -> None:
     book = ledger(share_node("n", make_gpus(15)))
     nodes = {N: CandidateNode(N, allocatable={"cpu": 3000})}
     asks = PodConstraints(requests=(("cpu", 2000),))
-    wishes = [WhatIfPod(name, pod_request(pod(name, 2)), asks) for name in ("a", "b")]
-    first, second = what_if(book.nodes(), wishes, nodes=nodes).outcomes
+    whatif_pods = [WhatIfPod(name, pod_request(pod(name, 2)), asks) for name in ("a", "b")]
+    first, second = what_if(book.nodes(), whatif_pods, nodes=nodes).outcomes
     assert first.placement is not None
     assert sentence(second.refusals[N]) == "Insufficient cpu: requested 2, 1 of 3 free"
 

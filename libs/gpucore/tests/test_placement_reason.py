@@ -9,7 +9,7 @@ from gpucore.accounting.ledger import Ledger
 from gpucore.explain.placement_reason import why
 from gpucore.explain.suggestions import suggestions
 from gpucore.gang.members import Members
-from gpucore.gang.placement import seat
+from gpucore.gang.placement import place_gang
 from gpucore.gang.sentences import gang_words
 from gpucore.gang.spread import Rules
 from gpucore.kubescheduler.candidates import Candidates, PodRequirements
@@ -50,7 +50,7 @@ def of_gang(book: Ledger, asks: Pod, size: int, names: Iterable[str]) -> list[st
     """What is said of a gang whose pods ask so."""
     gang, offered = Gang("default", "train", size), [NodeName(name) for name in names]
     members = Members(exist=size, alike=size)
-    answer = seat(book, gang, pod_request(asks), offered, RULES, members=members, now_ns=0)
+    answer = place_gang(book, gang, pod_request(asks), offered, RULES, members=members, now_ns=0)
     return list(gang_words(answer, book, RULES))
 
 

@@ -42,11 +42,11 @@ def share(units: int, *, core: int = 0, alone: bool = False) -> Pod:
 
 @given(st.booleans(), st.sampled_from([0, 40]), labels, annotations)
 def test_labels_and_wishes_of_a_bound_pod_change_nothing(
-    alone: bool, core: int, changed: dict[str, str], wishes: dict[str, str]
+    alone: bool, core: int, changed: dict[str, str], added: dict[str, str]
 ) -> None:
     """Whatever a tenant makes of them after the bind, the account is the same."""
     before = share(40, core=core, alone=alone)
-    after = msgspec.structs.replace(before, labels=changed, annotations=before.annotations | wishes)
+    after = msgspec.structs.replace(before, labels=changed, annotations=before.annotations | added)
     assert held(after) == held(before)
 
 

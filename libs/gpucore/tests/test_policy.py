@@ -97,13 +97,13 @@ def test_the_pods_policy_rules_then_the_nodes_then_the_default() -> None:
     """Annotation before label before the name given; a Policy as it is; then binpack."""
     node = node_info(used_gpus(0, labels={wire_names.LABEL_PLACEMENT: "spread"}))
     plain = node_info(used_gpus(0))
-    wish = pod_request(pod("p", 1, annotations={wire_names.POLICY: "fragmentation"}))
+    requested = pod_request(pod("p", 1, annotations={wire_names.POLICY: "fragmentation"}))
     asked = pod_request(pod("p", 1))
-    assert resolve(node, wish, "binpack").name == "fragmentation"
+    assert resolve(node, requested, "binpack").name == "fragmentation"
     assert resolve(node, asked, "binpack").name == "spread"
     assert resolve(plain, asked, "fragmentation").name == "fragmentation"
     assert resolve(plain, asked, "").name == "binpack"
-    assert resolve(node, wish, POLICIES["binpack"]).name == "binpack"
+    assert resolve(node, requested, POLICIES["binpack"]).name == "binpack"
 
 
 def test_an_unknown_label_is_the_default_and_a_fault() -> None:

@@ -32,14 +32,14 @@ def asked(*amounts: int) -> list[WhatIfPod]:
     return [WhatIfPod(f"w{place}", pod_request(pod("w", mem))) for place, mem in enumerate(amounts)]
 
 
-def answered(nodes: Candidates, wishes: list[WhatIfPod]) -> list[Answer]:
+def answered(nodes: Candidates, whatif_pods: list[WhatIfPod]) -> list[Answer]:
     """The answers."""
-    return complete(answers(nodes, wishes, POLICY))
+    return complete(answers(nodes, whatif_pods, POLICY))
 
 
-def document(nodes: Candidates, wishes: list[WhatIfPod]) -> WhatIfDoc:
+def document(nodes: Candidates, whatif_pods: list[WhatIfPod]) -> WhatIfDoc:
     """The document."""
-    return complete(what_if_document(answered(nodes, wishes), POLICY))
+    return complete(what_if_document(answered(nodes, whatif_pods), POLICY))
 
 
 def test_pods_that_fit_nowhere_name_the_first_nodes() -> None:
@@ -79,15 +79,19 @@ def test_verdicts_are_kept_for_a_few_kinds_of_pods() -> None:
     """Many different pods on a large cluster take memory for a few of them only."""
     nodes = cluster(2)
     trial = Trial(nodes.node_infos, nodes=nodes.nodes, kinds=KINDS)
-    for wish in asked(*range(1, 9)):
-        trial.verdicts(wish.pod_request)
+    for whatif_pod in asked(*range(1, 9)):
+        trial.verdicts(whatif_pod.pod_request)
     assert len(trial._known) == len(trial._stale) == KINDS
 
 
 def test_a_question_is_read_or_refused_with_a_sentence() -> None:
     """Replicas are numbered; too many pods, equal names and empty requests are refused."""
     body = b'{"pods": [{"name": "a", "mem": 2, "replicas": 2}, {"name": "b", "gpus": 1}]}'
-    assert [wish.name for wish in read_question(body, NAMES).wishes] == ["a-0", "a-1", "b"]
+    assert [whatif_pod.name for whatif_pod in read_question(body, NAMES).whatif_pods] == [
+        "a-0",
+        "a-1",
+        "b",
+    ]
     for bad, words in (
         (b"{", "truncated"),
         (b"{}", "there is no pod"),
@@ -118,6 +122,6 @@ def test_a_question_may_have_manifests() -> None:
     spec = {"containers": [container], "nodeSelector": {"zone": "a"}, "resourceClaims": [{}]}
     made = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {"spec": spec}}}
     found = read_question(json.dumps({"manifests": [made]}).encode(), NAMES)
-    [wish] = found.wishes
-    assert wish.constraints.node_selector == (("zone", "a"),)
+    [whatif_pod] = found.whatif_pods
+    assert whatif_pod.constraints.node_selector == (("zone", "a"),)
     assert found.notes == ["j: not evaluated: resource claims"]

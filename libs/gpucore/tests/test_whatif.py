@@ -17,7 +17,7 @@ from gpucore.units import NodeName
 from gpucore.wire import names as wire_names
 
 
-def wishes(*amounts: int) -> list[WhatIfPod]:
+def whatif_pods(*amounts: int) -> list[WhatIfPod]:
     """Wishes of so many units."""
     return [WhatIfPod(f"w{i}", pod_request(pod(f"w{i}", units))) for i, units in enumerate(amounts)]
 
@@ -25,7 +25,7 @@ def wishes(*amounts: int) -> list[WhatIfPod]:
 def test_wishes_are_placed_one_after_the_other() -> None:
     """Each takes what is left by those before it; the last fits nowhere and says why."""
     book = ledger(legacy_node("a", 15, 1), legacy_node("b", 15, 1))
-    answer = what_if(book.nodes(), wishes(8, 8, 7, 8))
+    answer = what_if(book.nodes(), whatif_pods(8, 8, 7, 8))
     homes = [o.placement.node if o.placement else None for o in answer.outcomes]
     assert homes == ["a", "b", "a", None]
     assert {n: r.code for n, r in answer.outcomes[3].refusals.items()} == {
@@ -38,7 +38,7 @@ def test_wishes_are_placed_one_after_the_other() -> None:
 def test_the_books_stay_as_they_are() -> None:
     """Asking changes nothing, whatever the answer."""
     book = ledger(legacy_node("a", 15, 1))
-    what_if(book.nodes(), wishes(8, 3))
+    what_if(book.nodes(), whatif_pods(8, 3))
     node_info = book.node(NodeName("a"))
     assert node_info is not None
     assert not node_info.allocations
@@ -50,26 +50,26 @@ def test_the_policy_chooses_the_node() -> None:
     used = pod("p", 3, node="b", annotations={NAMES.mem_idx: "0"})
     book = ledger(legacy_node("a", 15, 1), legacy_node("b", 15, 1), used)
     for policy, node in (("binpack", "b"), ("spread", "a")):
-        outcome = what_if(book.nodes(), wishes(4), policy).outcomes[0]
+        outcome = what_if(book.nodes(), whatif_pods(4), policy).outcomes[0]
         assert outcome.placement is not None
         assert outcome.placement.node == node
 
 
 def test_exclusive_wishes_keep_their_gpu() -> None:
-    """A wish for a whole device keeps later wishes off its GPU."""
+    """A pod for a whole device keeps later pods off its GPU."""
     labels = {wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}
     book = ledger(share_node("n", make_gpus(15)))
     alone = WhatIfPod("alone", pod_request(pod("alone", 1, labels=labels)))
-    first, second = what_if(book.nodes(), [alone, *wishes(1)]).outcomes
+    first, second = what_if(book.nodes(), [alone, *whatif_pods(1)]).outcomes
     assert first.placement is not None
     assert second.placement is None
 
 
 def test_nothing_wished_nothing_changed() -> None:
-    """No wishes, or no nodes, are questions too."""
+    """No pods, or no nodes, are questions too."""
     book = ledger(legacy_node("a", 15, 1))
     assert what_if(book.nodes(), []).outcomes == ()
-    lonely = what_if({}, wishes(1)).outcomes[0]
+    lonely = what_if({}, whatif_pods(1)).outcomes[0]
     assert (lonely.placement, dict(lonely.refusals)) == (None, {})
 
 
@@ -90,15 +90,15 @@ ASKS = st.one_of(
 
 
 def plainly(
-    node_infos: Mapping[NodeName, NodeInfo], wish: WhatIfPod, policy: str
+    node_infos: Mapping[NodeName, NodeInfo], whatif_pod: WhatIfPod, policy: str
 ) -> Placement | None:
-    """Where a wish goes when every node is asked anew."""
+    """Where a pod goes when every node is asked anew."""
     rated: list[tuple[tuple[float, ...], Placement]] = []
     for node_info in node_infos.values():
-        placement = place(node_info, wish.pod_request, policy)
+        placement = place(node_info, whatif_pod.pod_request, policy)
         if isinstance(placement, Placement):
-            chosen = resolve(node_info, wish.pod_request, policy)
-            rated.append((rate(node_info, wish.pod_request, placement, chosen), placement))
+            chosen = resolve(node_info, whatif_pod.pod_request, policy)
+            rated.append((rate(node_info, whatif_pod.pod_request, placement, chosen), placement))
     return max(rated, key=lambda pair: pair[0])[1] if rated else None
 
 
@@ -112,21 +112,21 @@ def plainly(
 def test_what_is_kept_never_changes_an_answer(
     nodes: list[list[int]], asked: list[PodRequest], policy: str, parted: int
 ) -> None:
-    """Equal to asking every node anew for every wish, also in a trial that goes on in a branch."""
+    """Equal to asking every node anew for every pod, also in a trial that goes on in a branch."""
     book = ledger(
         *(share_node(f"n{i}", make_gpus(*each), whole=True) for i, each in enumerate(nodes))
     )
     trial, books = Trial(book.nodes(), policy), dict(book.nodes())
     for number, one in enumerate(asked):
         trial = trial.branch() if number == parted else trial
-        wish = WhatIfPod(f"w{number}", one)
-        outcome, expected = trial.grant(wish), plainly(books, wish, policy)
+        whatif_pod = WhatIfPod(f"w{number}", one)
+        outcome, expected = trial.grant(whatif_pod), plainly(books, whatif_pod, policy)
         assert outcome.placement == expected
         if expected is None:
             assert outcome.refusals == {name: fit(books[name], one) for name in books}
             continue
         books[expected.node] = books[expected.node].copy()
-        books[expected.node].put(allocation_for(wish, expected))
+        books[expected.node].put(allocation_for(whatif_pod, expected))
     assert [a.allocations for a in trial.node_infos.values()] == [
         a.allocations for a in books.values()
     ]

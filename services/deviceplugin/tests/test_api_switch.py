@@ -76,7 +76,7 @@ async def test_auto_asks_the_api_server_with_a_slice_of_this_node() -> None:
 
 @pytest.mark.parametrize("field", ["allowMultipleAllocations", "capacity"])
 async def test_a_feature_that_is_off_shows_in_what_would_be_stored(field: str) -> None:
-    """Then auto is devices, and the wish for claims is refused with the reason."""
+    """Then auto is devices, and the request for claims is refused with the reason."""
     world = World()
     world.drops = (field,)
     world.label()

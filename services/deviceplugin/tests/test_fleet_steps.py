@@ -110,7 +110,7 @@ def figure(name: str, uuid: str) -> float | None:
 
 
 async def test_a_daemon_is_kept_for_each_gpu_that_wants_one(world: World) -> None:
-    """Their place is laid out before; the same wish again changes nothing."""
+    """Their place is laid out before; the same request again changes nothing."""
     assert await world.until(1) == []
     world.fleet.want(["GPU-a"])
     assert await world.until(2) == [(1, "lay out /mps"), (1, "open /mps/shm"), (1, "run GPU-a")]

@@ -164,7 +164,7 @@ async def test_a_new_gpu_counts_as_used_until_it_is_offered(world: World) -> Non
 
 
 async def test_a_restarted_plugin_goes_on_with_what_was_published() -> None:
-    """The label went meanwhile; a GPU that nobody published takes the wish."""
+    """The label went meanwhile; a GPU that nobody published takes the requested mode."""
     before = replace(INVENTORY, gpus=(replace(INVENTORY.gpus[0], isolation=MPS),))
     world = World()
     world.node("", **{PUBLISHED: encode_inventory(before)})

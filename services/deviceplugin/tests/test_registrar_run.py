@@ -216,7 +216,7 @@ async def test_a_watch_that_fails_is_begun_again(
 
 
 async def test_what_is_wanted_is_followed_at_once(world: World) -> None:
-    """The same wish again starts nothing; another one does, and withdraws what it leaves out."""
+    """The same request again starts nothing; another one does, and withdraws what it leaves out."""
     world.registrar.want([Resource.GPU])
     await world.until(1)
     world.registrar.want({Resource.GPU})

@@ -11,7 +11,7 @@ import structlog
 from decoded import a_node, a_pod, assume, state_of
 from objects import pod
 
-from gpucore.gang.placement import seat_of
+from gpucore.gang.placement import reservation_of
 from gpucore.units import PodUid
 from gpuextender import housekeeping
 from gpuextender.health import Readiness
@@ -135,7 +135,7 @@ async def test_a_list_leaves_what_a_gang_reserves(state: State, clock: FakeClock
     stands = reserve(state, clock, "p")
     allocation = state.ledger.allocation(PodUid("p"))
     assert allocation is not None
-    place = seat_of(allocation)
+    place = reservation_of(allocation)
     state.reserve(place)
     async with running(housekeeping.forget_after_lists(state, listed, seconds=5.0)):
         listed.set()

@@ -109,7 +109,7 @@ async def test_any_history_ends_in_the_answer_of_a_list(seed: int) -> None:
         assert found == (expected(item, pods, cluster) if asks else None)
     body = {"pods": odd_question(random), "manifests": [odd_manifest(random)]}
     question = read_question(encoded(body), DEFAULT_NAMES)
-    outcome = complete(answers(cluster.nodes, question.wishes, POLICY))
+    outcome = complete(answers(cluster.nodes, question.whatif_pods, POLICY))
     document = complete(what_if_document(outcome, POLICY, question.notes))
     assert await questions.what_if(question, TimeSlices()) == document
     assert shown(state.ledger) == before

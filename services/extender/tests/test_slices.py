@@ -90,12 +90,12 @@ async def whole(state: State) -> msgspec.Struct:
 
 async def whatif(state: State) -> msgspec.Struct:
     """What becomes of pods that fit and of one that does not."""
-    wishes = [
+    whatif_pods = [
         WhatIfPod(f"w{number}", PodRequest((ContainerRequest(mem),), mem=mem))
         for number, mem in enumerate((3, 3))
     ]
-    wishes.append(WhatIfPod("large", PodRequest((ContainerRequest(41),), mem=41)))
-    return await questions(state, pod("none")).what_if(Question(wishes, []), TimeSlices())
+    whatif_pods.append(WhatIfPod("large", PodRequest((ContainerRequest(41),), mem=41)))
+    return await questions(state, pod("none")).what_if(Question(whatif_pods, []), TimeSlices())
 
 
 async def nodes(state: State) -> msgspec.Struct:
@@ -129,7 +129,7 @@ async def test_others_are_answered_meanwhile(
 
 @pytest.mark.slow
 async def test_a_pod_that_fits_nowhere_hears_a_hundred_nodes(state: State) -> None:
-    """Each later wish sees the earlier ones; refusals are few enough to be sent, and counted."""
+    """Each later pod sees the earlier ones; refusals are few enough to be sent, and counted."""
     found = await whatif(state)
     assert isinstance(found, WhatIfDoc)
     first, second, large = found.items

@@ -9,8 +9,8 @@ from gpucore.node.isolation.modes import (
     incapable,
     incapable_driver,
     published,
+    requested_modes,
     settled,
-    wish,
 )
 from gpucore.units import NodeName
 from gpucore.wire.nodes import Node, encode_inventory
@@ -19,7 +19,7 @@ NONE, MPS, DRIVER, BOTH = IsolationMode
 GPUS = (make_gpu(0), make_gpu(1))
 
 
-def wished(
+def requested(
     *,
     default: IsolationMode | None = NONE,
     unable: dict[str, str] | None = None,
@@ -29,7 +29,7 @@ def wished(
 ) -> tuple[list[IsolationMode], tuple[str, ...]]:
     """Isolation modes of GPUs 0 and 1, and the faults."""
     names = {"isolation": "gpushare/isolation", "schedule": "ack.node.gpu.schedule"}
-    found = wish(
+    found = requested_modes(
         GPUS,
         default=default,
         labels={names[key]: text for key, text in labels.items()},
@@ -45,23 +45,23 @@ def wished(
 
 def test_the_label_is_stronger_than_the_setting_and_a_gpu_stronger_than_the_label() -> None:
     """Setting, then label, then the word for one GPU, by index or uuid."""
-    assert wished(default=MPS) == ([MPS, MPS], ())
-    assert wished(default=MPS, isolation="none") == ([NONE, NONE], ())
-    assert wished(isolation="mps", gpus="1=none") == ([MPS, NONE], ())
-    assert wished(gpus=f"{GPUS[0].uuid}=mps, 1=none") == ([MPS, NONE], ())
+    assert requested(default=MPS) == ([MPS, MPS], ())
+    assert requested(default=MPS, isolation="none") == ([NONE, NONE], ())
+    assert requested(isolation="mps", gpus="1=none") == ([MPS, NONE], ())
+    assert requested(gpus=f"{GPUS[0].uuid}=mps, 1=none") == ([MPS, NONE], ())
 
 
 def test_the_vendors_label_is_read_where_ours_is_silent() -> None:
     """``ack.node.gpu.schedule=mps`` asks for MPS; other values of it say nothing."""
-    assert wished(schedule="mps") == ([MPS, MPS], ())
-    assert wished(schedule="share") == ([NONE, NONE], ())
-    assert wished(schedule="mps", isolation="none") == ([NONE, NONE], ())
+    assert requested(schedule="mps") == ([MPS, MPS], ())
+    assert requested(schedule="share") == ([NONE, NONE], ())
+    assert requested(schedule="mps", isolation="none") == ([NONE, NONE], ())
 
 
 @pytest.mark.parametrize("gpus", ["7=mps", "0=cgpu", "0", "=mps", "GPU-x=none"])
 def test_a_word_that_says_nothing_sensible_changes_nothing_and_is_told(gpus: str) -> None:
     """A typing error turns no daemon on or off."""
-    isolations, faults = wished(isolation="mps", gpus=gpus)
+    isolations, faults = requested(isolation="mps", gpus=gpus)
     assert isolations == [MPS, MPS]
     assert len(faults) == 1
     assert "gpushare/card-isolation" in faults[0]
@@ -69,14 +69,14 @@ def test_a_word_that_says_nothing_sensible_changes_nothing_and_is_told(gpus: str
 
 def test_a_label_that_says_nothing_sensible_leaves_the_setting() -> None:
     """The same for the label."""
-    isolations, faults = wished(default=MPS, isolation="yes")
+    isolations, faults = requested(default=MPS, isolation="yes")
     assert isolations == [MPS, MPS]
     assert faults == ("the label gpushare/isolation=yes is none of none, mps, driver, driver-mps",)
 
 
 def test_a_gpu_that_cannot_enforce_anything_never_says_that_it_does() -> None:
     """The isolation mode stays none, and a sentence tells why."""
-    isolations, faults = wished(default=MPS, unable={GPUS[1].uuid: "it is old"})
+    isolations, faults = requested(default=MPS, unable={GPUS[1].uuid: "it is old"})
     assert isolations == [MPS, NONE]
     assert faults == ("GPU 1 cannot use isolation mode mps: it is old",)
 
@@ -108,8 +108,8 @@ def test_drivers_before_495_ignore_memory_limits(driver: str, old: bool) -> None
 
 def test_the_driver_is_a_mode_as_mps_is() -> None:
     """By setting, label and single GPU; a GPU that cannot have it has none, and not MPS."""
-    assert wished(isolation="driver", gpus="1=mps") == ([DRIVER, MPS], ())
-    isolations, faults = wished(default=DRIVER, undriven={GPUS[0].uuid: "it is cut"})
+    assert requested(isolation="driver", gpus="1=mps") == ([DRIVER, MPS], ())
+    isolations, faults = requested(default=DRIVER, undriven={GPUS[0].uuid: "it is cut"})
     assert isolations == [NONE, DRIVER]
     assert faults == ("GPU 0 cannot use isolation mode driver: it is cut",)
 
@@ -117,12 +117,12 @@ def test_the_driver_is_a_mode_as_mps_is() -> None:
 def test_no_setting_takes_the_strongest_mode_that_each_gpu_can_have() -> None:
     """Both, then the driver, MPS, none; what a GPU cannot have is no fault then."""
     first, second = (gpu.uuid for gpu in GPUS)
-    assert wished(default=None) == ([BOTH, BOTH], ())
-    assert wished(default=None, undriven={first: "old"}) == ([MPS, BOTH], ())
-    assert wished(default=None, unable={first: "old"}) == ([DRIVER, BOTH], ())
+    assert requested(default=None) == ([BOTH, BOTH], ())
+    assert requested(default=None, undriven={first: "old"}) == ([MPS, BOTH], ())
+    assert requested(default=None, unable={first: "old"}) == ([DRIVER, BOTH], ())
     nothing = {first: "old", second: "old"}
-    assert wished(default=None, undriven=nothing, unable={first: "old"}) == ([NONE, MPS], ())
-    assert wished(default=None, isolation="none") == ([NONE, NONE], ())
+    assert requested(default=None, undriven=nothing, unable={first: "old"}) == ([NONE, MPS], ())
+    assert requested(default=None, isolation="none") == ([NONE, NONE], ())
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def test_a_restarted_plugin_reads_the_modes_it_had_published() -> None:
 
 def test_both_modes_together_are_spelled_so_that_a_label_can_hold_them() -> None:
     """A label value has no plus sign; annotations may have either."""
-    assert wished(isolation="driver-mps") == ([BOTH, BOTH], ())
-    assert wished(gpus="0=driver+mps,1=driver-mps") == ([BOTH, BOTH], ())
+    assert requested(isolation="driver-mps") == ([BOTH, BOTH], ())
+    assert requested(gpus="0=driver+mps,1=driver-mps") == ([BOTH, BOTH], ())
     assert IsolationMode.parse("driver-") is None
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import structlog
 from starlette.types import ASGIApp
 
+from gpucore.claims.followed import FollowedClaims
 from gpucore.gang.spread import Rules
 from gpucore.units import NodeName
 from gpuextender import VERSION
@@ -196,6 +197,17 @@ class ExtenderService:
         informers.follow(DEVICE_CLASSES, found.classes)
         return found
 
+    def _followed_claims(self) -> FollowedClaims | None:
+        if not self._settings.claims:
+            return None
+        known = self._for_claims
+        return FollowedClaims(
+            self.state.ledger,
+            self._informers.accounts,
+            known.templates.items if known else None,
+            known.classes.items if known else None,
+        )
+
     async def _nominate_for_claims(self, nominator: ClaimNominator) -> None:
         await self._informers.listed_once()
         await nominator.run()
@@ -257,7 +269,8 @@ class ExtenderService:
             preempt=preempt,
             health=self.health,
         )
-        questions = PodQuestions(self.state, self._api, self._settings.cluster_policy())
+        policy = self._settings.cluster_policy()
+        questions = PodQuestions(self.state, self._api, policy, self._followed_claims())
         return make_app(
             state=self.state,
             health=self.health,

@@ -13,7 +13,7 @@ from typing import Final
 from gpucore.accounting.ledger import Ledger
 from gpucore.gang.gang_pods import GangPods
 from gpucore.gang.members import LIMIT_SECONDS, Member, Members, ReservationTime
-from gpucore.gang.placement import seat_of, spare, vanished_gangs
+from gpucore.gang.placement import reservation_of, spare, vanished_gangs
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.kubescheduler.constraints import PodConstraints
 from gpucore.model import Allocation, AllocationState, Placement, PodRequest
@@ -153,7 +153,7 @@ class State:
         one = self.ledger.allocation(uid)
         self._around(uid, lambda: self.ledger.forget(uid))
         if one is not None and one.gang and one.state is AllocationState.ASSUMED:
-            self.reserve(seat_of(one))
+            self.reserve(reservation_of(one))
 
     def forget_nomination(self, uid: PodUid) -> None:
         """Give back what is reserved for a nominated pod, unless it is being bound."""

@@ -16,13 +16,16 @@ from gpucore.kubescheduler.candidates import Candidates
 from gpucore.kubescheduler.constraints import PodConstraints
 from gpucore.kubescheduler.node_fit import constraint_refusals
 from gpucore.model import Allocation, Code, FitError
-from gpucore.steps import complete
+from gpucore.steps import Steps, complete
 from gpucore.units import MIB, NodeName
 from gpucore.wire.claim.claim_specs import ALL, ClaimSpec, DeviceChoice
 from gpucore.wire.pod.scheduler_events import Sightings
 from gpucore.wire.pod.spec import Pod
 
 FIRST_FIT = "kube-scheduler took the first GPU that fits, in the order of the node's ResourceSlice"
+NO_OFFER = "no node offers GPUs as claims: label a node gpushare/api=claims"
+_STEPS = 4
+"""Suggestions, at most."""
 NO_PREEMPTION = "kube-scheduler does not preempt pods to free claims"
 
 
@@ -79,19 +82,27 @@ def explain_claims(
     facts: ClaimFacts, nodes: Mapping[NodeName, ClaimNode], candidates: Candidates
 ) -> Explanation:
     """Why a pod with claims waits, or what it has."""
+    return complete(explaining_claims(facts, nodes, candidates))
+
+
+def explaining_claims(
+    facts: ClaimFacts, nodes: Mapping[NodeName, ClaimNode], candidates: Candidates
+) -> Steps[Explanation]:
+    """As :func:`explain_claims`, in steps between which nothing may change."""
     asks = claims_sentence(facts.rules.specs)
     base = Explanation(facts.pod, PodState.FINISHED, asks=asks, sightings=facts.sightings)
     if facts.pod.finished:
         return base
     if facts.held:
         return _holding(base, facts, nodes)
-    return _waiting(base, facts, nodes, candidates)
+    return (yield from _waiting(base, facts, nodes, candidates))
 
 
 def _holding(
     base: Explanation, facts: ClaimFacts, nodes: Mapping[NodeName, ClaimNode]
 ) -> Explanation:
-    known = [each for each in facts.held if each.placement.mem or each.placement.group]
+    held = [each for each in facts.held if each.placement.node in nodes]
+    known = [each for each in held if each.placement.mem or each.placement.group]
     infos = {each.placement.node: nodes[each.placement.node].node_info for each in known}
     words = [f"{_held_words(each, infos)} (claim {each.name})" for each in known]
     return msgspec.structs.replace(
@@ -138,20 +149,23 @@ def _waiting(
     facts: ClaimFacts,
     nodes: Mapping[NodeName, ClaimNode],
     candidates: Candidates,
-) -> Explanation:
+) -> Steps[Explanation]:
     refused: dict[NodeName, FitError] = {}
     for name, node in nodes.items():
         found = _refusal(name, node, facts, candidates)
         if found is not None:
             refused[name] = found
+        yield
     fits = () if facts.missing else tuple(sorted(nodes.keys() - refused.keys()))
     gates = facts.constraints.gates
-    helps = (*([gated(gates)] if gates else ()), *_helps(facts, nodes, refused, fits))
+    steps = () if fits else (yield from _steps(facts, nodes, refused))
+    helps = (*([gated(gates)] if gates else ()), *_helps(facts, steps))
+    groups = yield from grouped(refused, candidates.node_infos)
     state = PodState.FITS if fits else PodState.WAITING
     return msgspec.structs.replace(
         base,
         state=PodState.GATED if gates else state,
-        groups=complete(grouped(refused, candidates.node_infos)),
+        groups=groups,
         fits=fits,
         helps=helps,
         gates=gates,
@@ -170,15 +184,9 @@ def _refusal(
     return of_node or by_gpus
 
 
-def _helps(
-    facts: ClaimFacts,
-    nodes: Mapping[NodeName, ClaimNode],
-    refused: Mapping[NodeName, FitError],
-    fits: Sequence[NodeName],
-) -> Iterator[str]:
+def _helps(facts: ClaimFacts, steps: Sequence[str]) -> Iterator[str]:
     yield from facts.missing
-    if not fits:
-        yield from list(dict.fromkeys(_steps(facts, nodes, refused)))[:4]
+    yield from list(dict.fromkeys(steps))[:_STEPS]
     others = [each for each in facts.constraints.unsupported if "claim" not in each]
     if others:
         yield f"not evaluated here: {', '.join(others)}"
@@ -196,30 +204,37 @@ def _selectors(rules: ClaimRules) -> Iterator[str]:
 
 def _steps(
     facts: ClaimFacts, nodes: Mapping[NodeName, ClaimNode], refused: Mapping[NodeName, FitError]
-) -> Iterator[str]:
+) -> Steps[list[str]]:
     """The smallest step first: request less, then GPUs that are unhealthy, then pods that end."""
     near = [nodes[name] for name, why in refused.items() if why.gpus]
     if not near:
-        if not any(node.devices for node in nodes.values()):
-            yield "no node offers GPUs as claims: label a node gpushare/api=claims"
-        return
-    yield from _less(facts.rules, near)
-    yield from _unhealthy(facts.rules, near)
-    yield from _ended(facts.rules, near)
+        offered = any(node.devices for node in nodes.values())
+        return (
+            [] if offered else ["no node offers GPUs as claims: label a node gpushare/api=claims"]
+        )
+    less: tuple[int, str] = (0, "")
+    unhealthy: list[str] = []
+    ended: list[tuple[int, NodeName, int, tuple[str, ...]]] = []
+    for node in near:
+        less = max(less, _less(facts.rules, node))
+        if len(unhealthy) < _STEPS:
+            unhealthy += _unhealthy(facts.rules, node)
+        ended += _ended(facts.rules, node)
+        yield
+    found = [f"{less[1]} that much free"] if less[0] else []
+    return [*found, *unhealthy, *([_end(min(ended))] if ended else [])]
 
 
-def _less(rules: ClaimRules, nodes: Sequence[ClaimNode]) -> Iterator[str]:
+def _less(rules: ClaimRules, node: ClaimNode) -> tuple[int, str]:
     best: tuple[int, str] = (0, "")
-    for node in nodes:
-        unit = unit_of(node.node_info)
-        for need, device in _single(rules, node):
-            smallest = _with_memory(need, device.device.step_mib)
-            free = device.free_mib // unit.mib
-            if device.device.shared and not misfit(device, smallest.ways[0], MIB) and free:
-                place = f"GPU {device.index} of node {node.node_info.name}"
-                best = max(best, (free * unit.mib, f"request at most {free} {unit}: {place} has"))
-    if best[0]:
-        yield f"{best[1]} that much free"
+    unit = unit_of(node.node_info)
+    for need, device in _single(rules, node):
+        smallest = _with_memory(need, device.device.step_mib)
+        free = device.free_mib // unit.mib
+        if device.device.shared and not misfit(device, smallest.ways[0], MIB) and free:
+            place = f"GPU {device.index} of node {node.node_info.name}"
+            best = max(best, (free * unit.mib, f"request at most {free} {unit}: {place} has"))
+    return best
 
 
 def _with_memory(need: Need, mib: int) -> Need:
@@ -236,33 +251,34 @@ def _single(rules: ClaimRules, node: ClaimNode) -> Iterator[tuple[Need, Device]]
             yield needs[0], device
 
 
-def _unhealthy(rules: ClaimRules, nodes: Sequence[ClaimNode]) -> Iterator[str]:
-    for node in nodes:
-        for need, device in _single(rules, node):
-            healthy = msgspec.structs.replace(
-                device, device=msgspec.structs.replace(device.device, taint="")
-            )
-            if device.device.taint and misfit(healthy, need.ways[0], MIB) is None:
-                yield (
-                    f"GPU {device.index} of node {node.node_info.name} would fit, but has the taint"
-                    " gpu.gpushare.io/unhealthy: repair it, see the events of the node"
-                )
-
-
-def _ended(rules: ClaimRules, nodes: Sequence[ClaimNode]) -> Iterator[str]:
-    """The GPU on which the fewest pods would have to end."""
-    options = [
-        (len(ended), node.node_info.name, device.index, ended)
-        for node in nodes
-        for need, device in _single(rules, node)
-        if (ended := _enough(node, need, device))
-    ]
-    if options:
-        _, name, index, ended = min(options)
-        yield (
-            f"it fits on GPU {index} of node {name} once {', '.join(ended)}"
-            f" {'has' if len(ended) == 1 else 'have'} ended; {NO_PREEMPTION}"
+def _unhealthy(rules: ClaimRules, node: ClaimNode) -> Iterator[str]:
+    for need, device in _single(rules, node):
+        healthy = msgspec.structs.replace(
+            device, device=msgspec.structs.replace(device.device, taint="")
         )
+        if device.device.taint and misfit(healthy, need.ways[0], MIB) is None:
+            yield (
+                f"GPU {device.index} of node {node.node_info.name} would fit, but has the taint"
+                " gpu.gpushare.io/unhealthy: repair it, see the events of the node"
+            )
+
+
+def _ended(
+    rules: ClaimRules, node: ClaimNode
+) -> Iterator[tuple[int, NodeName, int, tuple[str, ...]]]:
+    """The GPUs of a node that fit once pods have ended, with these pods."""
+    for need, device in _single(rules, node):
+        if ended := _enough(node, need, device):
+            yield len(ended), node.node_info.name, device.index, ended
+
+
+def _end(option: tuple[int, NodeName, int, tuple[str, ...]]) -> str:
+    """The GPU on which the fewest pods would have to end."""
+    _, name, index, ended = option
+    return (
+        f"it fits on GPU {index} of node {name} once {', '.join(ended)}"
+        f" {'has' if len(ended) == 1 else 'have'} ended; {NO_PREEMPTION}"
+    )
 
 
 def _enough(node: ClaimNode, need: Need, device: Device) -> tuple[str, ...]:

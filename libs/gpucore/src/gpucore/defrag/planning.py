@@ -142,7 +142,7 @@ def simulate(
     missing = {waiting.uid, *pending, *(pod.uid for pod in replaced)}
     placed: dict[PodUid, Placement] = {}
     for pod in sorted([*state.waiting[:MOST_WAITING], *behind], key=lambda one: one.queue_key):
-        outcome = trial.grant(pod.wish)
+        outcome = trial.grant(pod.whatif_pod)
         if pod.uid not in missing:
             continue
         if outcome.placement is None:

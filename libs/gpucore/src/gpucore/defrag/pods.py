@@ -57,7 +57,7 @@ class DefragPod(msgspec.Struct, frozen=True):
         return PodRequirements(self.pod_request, self.constraints)
 
     @property
-    def wish(self) -> WhatIfPod:
+    def whatif_pod(self) -> WhatIfPod:
         """It, or the pod that replaces it, in a what-if question."""
         return WhatIfPod(self.uid, self.pod_request, self.constraints)
 
@@ -117,14 +117,14 @@ def running_obstacle(pod: Pod, controller: Controller | None, constraints: PodCo
     return _kept(pod.annotations.get(DEFRAG, ""), controller)
 
 
-def _kept(wish: str, controller: Controller | None) -> str:
+def _kept(setting: str, controller: Controller | None) -> str:
     """Why a pod with this annotation and controller stays; empty where it may be evicted."""
-    if wish == DEFRAG_NEVER:
+    if setting == DEFRAG_NEVER:
         return f"its annotation {DEFRAG} is {DEFRAG_NEVER}"
     if controller is None:
         return "no controller creates it again"
     if controller.kind in NODE_BOUND:
         return f"its {controller.kind} creates it again on the same node"
-    if controller.kind not in RECREATING and wish != DEFRAG_ALLOW:
+    if controller.kind not in RECREATING and setting != DEFRAG_ALLOW:
         return f"its {controller.kind} may lose work; allow it with {DEFRAG}={DEFRAG_ALLOW}"
     return ""

@@ -15,7 +15,7 @@ from gpucore.explain.placement_reason import why
 from gpucore.explain.pod_states import Cluster, Explanation, PodFacts, PodState
 from gpucore.explain.sentences import placement_sentence, unit_of
 from gpucore.explain.suggestions import NAMED, suggest
-from gpucore.gang.placement import GangPlacement, Shortage, seat
+from gpucore.gang.placement import GangPlacement, Shortage, place_gang
 from gpucore.gang.sentences import gang_words
 from gpucore.gang.spread import Rules
 from gpucore.kubescheduler.candidates import PodRequirements
@@ -164,7 +164,7 @@ def _with_gang(
         return found
     rules = Rules(found.policy.name, found.policy.grouping)
     fits = frozenset(found.fits)
-    answer = seat(ledger, gang, pod_request, fits, rules, members=members, now_ns=0)
+    answer = place_gang(ledger, gang, pod_request, fits, rules, members=members, now_ns=0)
     words = tuple(gang_words(answer, ledger, rules))
     if not isinstance(answer, GangPlacement):
         waits = isinstance(answer, Shortage)

@@ -40,11 +40,11 @@ class GangPlacement(msgspec.Struct, frozen=True):
     """Placements for every pod of a gang that has none.
 
     Attributes:
-        seats: allocations to reserve now, or already reserved.
+        reservations: allocations to reserve now, or already reserved.
         given_up: reservations to forget first.
     """
 
-    seats: tuple[Allocation, ...]
+    reservations: tuple[Allocation, ...]
     given_up: tuple[PodUid, ...] = ()
 
 
@@ -73,7 +73,7 @@ class Shortage(msgspec.Struct, frozen=True):
         return f"gang {self.gang.name} needs {self.missing}{more} x {request}: {room}"
 
 
-def seat(
+def place_gang(
     ledger: Ledger,
     gang: Gang,
     pod_request: PodRequest,
@@ -87,7 +87,7 @@ def seat(
     """Placements for the pods of ``gang`` without one: existing reservations, else new ones.
 
     Args:
-        demand: of the pod being scheduled; it has no allocation.
+        pod_request: of the pod being scheduled; it has no allocation.
         names: nodes that may be used for new placements.
         members: the pods of the gang that exist.
         now_ns: when new reservations begin, in Unix nanoseconds; those that are chosen anew keep
@@ -95,21 +95,25 @@ def seat(
         limits: maximum number of the pods by node, for other reasons than GPUs.
     """
     allocations = ledger.gang(gang.namespace, gang.name)
-    seats = [
+    reservations = [
         allocation for allocation in allocations if allocation.state is AllocationState.RESERVED
     ]
-    placed = len(allocations) - len(seats)
+    placed = len(allocations) - len(reservations)
     if not placed and members.exist < gang.size:
         return incomplete(gang, members.exist)
     missing = max(min(gang.size - placed, members.alike), 1)
-    books = _without(ledger, seats)
-    kept = tuple(one for one in seats if _stands(books[one.placement.node], one, pod_request))
+    without = _without(ledger, reservations)
+    kept = tuple(
+        one for one in reservations if _stands(without[one.placement.node], one, pod_request)
+    )
     if len(kept) >= missing and any(one.placement.node in names for one in kept):
         return GangPlacement(kept)
-    if ledger.reserved(gang.namespace) - len(seats) + missing > MOST_RESERVED:
+    if ledger.reserved(gang.namespace) - len(reservations) + missing > MOST_RESERVED:
         return too_many(gang)
-    home = {allocation.placement.node for allocation in allocations if allocation not in seats}
-    node_infos = _able(ledger, books, pod_request, names)
+    home = {
+        allocation.placement.node for allocation in allocations if allocation not in reservations
+    }
+    node_infos = _able(ledger, without, pod_request, names)
     offers = [
         NodeOffer(one, pod_request, rules, most=min(missing, limits.get(one.name, missing)))
         for one in node_infos
@@ -121,9 +125,9 @@ def seat(
         room = sum(one.room for one in offers)
         return Shortage(gang, pod_request, missing, room, len(offers), roomiest)
     placements = [placement for offer, count in chosen for placement in offer.load(count)]
-    since = min((one.assume_time for one in seats), default=now_ns)
+    since = min((one.assume_time for one in reservations), default=now_ns)
     fresh = _reserved(gang, placements, pod_request, ledger, since)
-    return GangPlacement(fresh, tuple(one.uid for one in seats))
+    return GangPlacement(fresh, tuple(one.uid for one in reservations))
 
 
 def taken(
@@ -148,9 +152,11 @@ def spare(allocations: Iterable[Allocation], size: int, *, waiting: int) -> list
         waiting: pods of the gang that exist and have no place.
     """
     found = list(allocations)
-    seats = [allocation.uid for allocation in found if allocation.state is AllocationState.RESERVED]
-    members = len(found) - len(seats)
-    return seats[max(min(size - members, waiting), 0) :]
+    reservations = [
+        allocation.uid for allocation in found if allocation.state is AllocationState.RESERVED
+    ]
+    members = len(found) - len(reservations)
+    return reservations[max(min(size - members, waiting), 0) :]
 
 
 def vanished_gangs(allocations: Iterable[Allocation], gangs: Collection[Gang]) -> set[Gang]:
@@ -163,7 +169,7 @@ def vanished_gangs(allocations: Iterable[Allocation], gangs: Collection[Gang]) -
     }
 
 
-def seat_of(allocation: Allocation) -> Allocation:
+def reservation_of(allocation: Allocation) -> Allocation:
     """The place of a member whose bind failed, to be kept for it."""
     uid = PodUid(f"gang/{allocation.namespace}/{allocation.gang}/{allocation.uid}")
     return msgspec.structs.replace(
@@ -171,14 +177,14 @@ def seat_of(allocation: Allocation) -> Allocation:
     )
 
 
-def _without(ledger: Ledger, seats: Iterable[Allocation]) -> dict[NodeName, NodeInfo]:
+def _without(ledger: Ledger, reservations: Iterable[Allocation]) -> dict[NodeName, NodeInfo]:
     """Copies of the nodes with reservations of the gang, without those."""
-    books: dict[NodeName, NodeInfo] = {}
-    for one in seats:
+    without: dict[NodeName, NodeInfo] = {}
+    for one in reservations:
         node_info = ledger.node(one.placement.node)
         if node_info is not None:
-            books.setdefault(node_info.name, node_info.copy()).drop(one.uid)
-    return books
+            without.setdefault(node_info.name, node_info.copy()).drop(one.uid)
+    return without
 
 
 def _stands(node_info: NodeInfo, kept: Allocation, pod_request: PodRequest) -> bool:
@@ -204,17 +210,17 @@ def _gpus(placement: Placement) -> tuple[GpuIndex, ...]:
 
 def _able(
     ledger: Ledger,
-    books: Mapping[NodeName, NodeInfo],
+    without: Mapping[NodeName, NodeInfo],
     pod_request: PodRequest,
     names: Collection[NodeName],
 ) -> Iterator[NodeInfo]:
-    """State of the nodes that fit a pod, from ``books`` before the ledger."""
-    fits, _ = filter_nodes(ledger, pod_request, [name for name in names if name not in books])
+    """State of the nodes that fit a pod, from ``without`` before the ledger."""
+    fits, _ = filter_nodes(ledger, pod_request, [name for name in names if name not in without])
     for name in fits:
         node_info = ledger.node(name)
         if node_info is not None:
             yield node_info
-    for name, node_info in books.items():
+    for name, node_info in without.items():
         if name in names and fit(node_info, pod_request) is None:
             yield node_info
 

@@ -14,7 +14,7 @@ from gpucore.units import NodeName
 def gang_words(
     answer: GangPlacement | Shortage | Postponed, ledger: Ledger, rules: Rules
 ) -> Iterator[str]:
-    """The result of :func:`gpucore.gang.placement.seat`: the gang as a whole, then node by node.
+    """The result of :func:`gpucore.gang.placement.place_gang`: the gang, then its nodes.
 
     Args:
         answer: computed from ``ledger``, under ``rules``.
@@ -27,12 +27,12 @@ def gang_words(
         yield from _short(answer, ledger, rules)
         return
     by_node: dict[NodeName, list[Allocation]] = {}
-    for one in answer.seats:
+    for one in answer.reservations:
         by_node.setdefault(one.placement.node, []).append(one)
-    for name, seats in by_node.items():
+    for name, reservations in by_node.items():
         yield (
-            f"{_members(len(seats))} of the gang would be placed on {name}: "
-            f"{_places(seats, ledger)}"
+            f"{_members(len(reservations))} of the gang would be placed on {name}: "
+            f"{_places(reservations, ledger)}"
         )
 
 
@@ -53,11 +53,11 @@ def _short(shortage: Shortage, ledger: Ledger, rules: Rules) -> Iterator[str]:
         yield f"{name} has {count} free, for {_members(room)}{words}"
 
 
-def _places(seats: list[Allocation], ledger: Ledger) -> str:
-    groups = [one.placement.group for one in seats]
+def _places(reservations: list[Allocation], ledger: Ledger) -> str:
+    groups = [one.placement.group for one in reservations]
     if not all(groups):
         return "shares"
-    matrix = ledger.nodes()[seats[0].placement.node].shape.matrix
+    matrix = ledger.nodes()[reservations[0].placement.node].shape.matrix
     return "; ".join(f"{gpus_named(group)} (score {matrix.sum_of(group)})" for group in groups)
 
 

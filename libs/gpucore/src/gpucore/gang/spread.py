@@ -65,17 +65,17 @@ class NodeOffer:
 
     def load(self, count: int) -> list[Placement]:
         """Places for ``count`` pods, or as many as fit: one group of GPUs, cut into theirs."""
-        books, rules = self.node_info.copy(), self._rules
+        filled, rules = self.node_info.copy(), self._rules
         union = self._union(count) if self._pod_request.gpus else ()
 
         def cut(_: NodeInfo, free: Sequence[GpuIndex], many: int) -> tuple[GpuIndex, ...]:
             mine = [gpu for gpu in free if gpu in union]
-            return rules.grouping.whole(books, mine, many, self._pod_request)
+            return rules.grouping.whole(filled, mine, many, self._pod_request)
 
         found: list[Placement] = []
         for number in range(count):
             placement = place(
-                books,
+                filled,
                 self._pod_request,
                 rules.policy,
                 grouping=rules.grouping,
@@ -83,7 +83,7 @@ class NodeOffer:
             )
             if isinstance(placement, FitError):
                 break
-            books.put(_allocation(placement, self._pod_request, number))
+            filled.put(_allocation(placement, self._pod_request, number))
             found.append(placement)
         return found
 

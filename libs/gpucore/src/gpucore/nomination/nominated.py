@@ -44,16 +44,16 @@ def refusal_beside(
     Args:
         account: state of the node, which stays as it is.
     """
-    books = node_info.copy()
+    filled = node_info.copy()
     for one in sorted(nominated, key=lambda one: -one.priority):
-        books.put(_held(books, one))
-    return fit(books, pod_request)
+        filled.put(_held(filled, one))
+    return fit(filled, pod_request)
 
 
-def _held(books: NodeInfo, pod: NominatedPod) -> Allocation:
+def _held(filled: NodeInfo, pod: NominatedPod) -> Allocation:
     """What the pod is going to hold: on the GPUs it fits now, else anywhere on the node."""
     pod_request = pod.pod_request
-    placement = place(books, pod_request)
+    placement = place(filled, pod_request)
     if not isinstance(placement, FitError):
         alone = pod_request.whole_device
         return Allocation(
@@ -64,9 +64,9 @@ def _held(books: NodeInfo, pod: NominatedPod) -> Allocation:
         "",
         pod.name,
         AllocationState.RESERVED,
-        Placement(books.name),
+        Placement(filled.name),
         pending=pod_request.mem,
         pending_core=pod_request.core,
         pending_gpus=pod_request.gpus,
-        unit=books.unit,
+        unit=filled.unit,
     )

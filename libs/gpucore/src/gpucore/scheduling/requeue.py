@@ -47,18 +47,18 @@ def fitting(node_info: NodeInfo, pods: Iterable[RefusedPod]) -> list[PodUid]:
     Args:
         account: state of the node, which stays as it is.
     """
-    books, found = node_info, list[PodUid]()
+    filled, found = node_info, list[PodUid]()
     unresolvable: set[PodRequest] = set()
     for pod in pods:
         if pod.pod_request in unresolvable:
             continue
-        placement = place(books, pod.pod_request)
+        placement = place(filled, pod.pod_request)
         if isinstance(placement, FitError):
             unresolvable.add(pod.pod_request)  # the node only fills up from here
             continue
-        books = node_info.copy() if books is node_info else books
+        filled = node_info.copy() if filled is node_info else filled
         alone = pod.pod_request.whole_device
-        books.put(Allocation(pod.uid, "", "", AllocationState.ASSUMED, placement, exclusive=alone))
+        filled.put(Allocation(pod.uid, "", "", AllocationState.ASSUMED, placement, exclusive=alone))
         found.append(pod.uid)
     return found
 
@@ -169,7 +169,7 @@ class RefusedPods:
         self._entries.pop(uid, None)
 
     def node_changed(self, node: NodeName, *, exists: bool) -> None:
-        """The books of a node changed, or it is gone."""
+        """The allocations of a node changed, or it is gone."""
         self.change += 1
         self._changes.pop(node, None)
         if exists:

@@ -54,13 +54,13 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def answers(
-    cluster: Candidates, wishes: Iterable[WhatIfPod], policy: ClusterPolicy
+    cluster: Candidates, whatif_pods: Iterable[WhatIfPod], policy: ClusterPolicy
 ) -> Steps[list[Answer]]:
     """The results of the pods, in order.
 
     Args:
         cluster: every node, by name; it is not changed.
-        wishes: the pods.
+        whatif_pods: the pods.
         policy: what holds where neither pod nor node names a policy.
     """
     trial = Trial(
@@ -73,14 +73,14 @@ def answers(
     )
     refused: dict[WhatIfPod, Answer] = {}
     found: list[Answer] = []
-    for wish in wishes:
-        kind = msgspec.structs.replace(wish, name="")
+    for whatif_pod in whatif_pods:
+        kind = msgspec.structs.replace(whatif_pod, name="")
         if kind in refused:
-            found.append(_named(refused[kind], wish.name))
+            found.append(_named(refused[kind], whatif_pod.name))
             continue
-        outcome = yield from trial.granting(wish)
+        outcome = yield from trial.granting(whatif_pod)
         answer = yield from _answer(outcome, trial)
-        open_points = tuple(uncertainties(wish, outcome, policy, len(cluster.nodes)))
+        open_points = tuple(uncertainties(whatif_pod, outcome, policy, len(cluster.nodes)))
         answer = msgspec.structs.replace(answer, likely=open_points)
         found.append(answer)
         if answer.fits:
@@ -147,23 +147,23 @@ def evaluated_nodes(nodes: int, percentage: int) -> int:
 
 
 def uncertainties(
-    wish: WhatIfPod, outcome: WhatIfOutcome, policy: ClusterPolicy, nodes: int
+    whatif_pod: WhatIfPod, outcome: WhatIfOutcome, policy: ClusterPolicy, nodes: int
 ) -> Iterator[str]:
     """What may make the cluster decide otherwise, in words; nothing where the answer is certain.
 
     Args:
         nodes: of the cluster.
     """
-    if wish.gang:
+    if whatif_pod.gang:
         yield "the pods of its gang are placed together"
-    constraints = wish.constraints
-    by_claims = {CLAIMS_UNSUPPORTED} if wish.specs else set()
+    constraints = whatif_pod.constraints
+    by_claims = {CLAIMS_UNSUPPORTED} if whatif_pod.specs else set()
     unsupported = [each for each in constraints.unsupported if each not in by_claims]
     if unsupported:
         yield f"not evaluated: {', '.join(unsupported)}"
     if outcome.fitting < 2:
         return
-    if wish.specs:
+    if whatif_pod.specs:
         yield BY_CLAIMS
     elif constraints.preferences:
         yield f"kube-scheduler weighs {', '.join(constraints.preferences)}"

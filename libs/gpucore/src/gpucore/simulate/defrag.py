@@ -150,7 +150,7 @@ def _moves(
     """The new placement of each pod once the goal is reserved; ``None`` where one does not fit."""
     if not all(uid in pod_requests for uid in candidate.uids):
         return None
-    node_info, books = trial.node_infos[candidate.node].copy(), trial.branch()
+    node_info, later = trial.node_infos[candidate.node].copy(), trial.branch()
     leaving = [node_info.allocations[uid] for uid in candidate.uids]
     for uid in candidate.uids:
         node_info.drop(uid)
@@ -162,9 +162,9 @@ def _moves(
             allocation.name,
         )
     )
-    books.change(node_info)
+    later.change(node_info)
     outcomes = [
-        books.grant(WhatIfPod(allocation.uid, pod_requests[allocation.uid]))
+        later.grant(WhatIfPod(allocation.uid, pod_requests[allocation.uid]))
         for allocation in leaving
     ]
     moves = [

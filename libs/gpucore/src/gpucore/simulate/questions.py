@@ -60,11 +60,11 @@ class Question(msgspec.Struct, frozen=True):
     """A decoded what-if request.
 
     Attributes:
-        wishes: the pods.
+        whatif_pods: the pods.
         notes: what the result does not cover, as sentences.
     """
 
-    wishes: list[WhatIfPod]
+    whatif_pods: list[WhatIfPod]
     notes: list[str]
 
 
@@ -96,11 +96,13 @@ def read_question(body: bytes, names: Names, known: ClaimSpecs = NO_CLAIMS) -> Q
         raise WireError(f"{count} pods are too many, the most is {MOST_PODS}")
     for each in wanted:
         check_size(each.pod.name, each.constraints)
-    wishes = [wish for pod in question.pods for wish in _wishes(pod)]
-    wishes += [wish for each in wanted for wish in wishes_of(each, names, known)]
-    if len({wish.name for wish in wishes}) < len(wishes):
+    whatif_pods = [whatif_pod for pod in question.pods for whatif_pod in _whatif_pods(pod)]
+    whatif_pods += [
+        whatif_pod for each in wanted for whatif_pod in whatif_pods_of(each, names, known)
+    ]
+    if len({whatif_pod.name for whatif_pod in whatif_pods}) < len(whatif_pods):
         raise WireError("names of pods must differ")
-    return Question(wishes, [note for each in wanted for note in notes_of(each, names)])
+    return Question(whatif_pods, [note for each in wanted for note in notes_of(each, names)])
 
 
 def check_size(name: str, constraints: PodConstraints) -> None:
@@ -116,7 +118,9 @@ def check_size(name: str, constraints: PodConstraints) -> None:
         )
 
 
-def wishes_of(wanted: WorkloadPods, names: Names, known: ClaimSpecs = NO_CLAIMS) -> list[WhatIfPod]:
+def whatif_pods_of(
+    wanted: WorkloadPods, names: Names, known: ClaimSpecs = NO_CLAIMS
+) -> list[WhatIfPod]:
     """The pods of a manifest.
 
     Args:
@@ -128,8 +132,8 @@ def wishes_of(wanted: WorkloadPods, names: Names, known: ClaimSpecs = NO_CLAIMS)
     pod_request = pod_request_of(wanted.pod, names)
     name = wanted.pod.name
     if pod_request is None and (specs := wanted.specs(known)):
-        wish = WhatIfPod(name, NO_REQUEST, wanted.constraints, specs=specs)
-        return _replicas(wish, wanted.replicas)
+        whatif_pod = WhatIfPod(name, NO_REQUEST, wanted.constraints, specs=specs)
+        return _replicas(whatif_pod, wanted.replicas)
     if pod_request is None:
         resources = f"{names.gpu_mem}, {names.gpu_core} or {names.gpu}"
         raise WireError(
@@ -152,14 +156,16 @@ def notes_of(wanted: WorkloadPods, names: Names) -> Iterator[str]:
         yield f"{name}: not evaluated: {', '.join(unsupported)}"
 
 
-def _replicas(wish: WhatIfPod, count: int) -> list[WhatIfPod]:
+def _replicas(whatif_pod: WhatIfPod, count: int) -> list[WhatIfPod]:
     """``count`` equal pods, numbered from 0 where they are several."""
     if count == 1:
-        return [wish]
-    return [msgspec.structs.replace(wish, name=f"{wish.name}-{n}") for n in range(count)]
+        return [whatif_pod]
+    return [
+        msgspec.structs.replace(whatif_pod, name=f"{whatif_pod.name}-{n}") for n in range(count)
+    ]
 
 
-def _wishes(pod: PodQuestion) -> list[WhatIfPod]:
+def _whatif_pods(pod: PodQuestion) -> list[WhatIfPod]:
     if pod.policy and pod.policy not in POLICY_NAMES:
         raise WireError(f"policy must be one of {', '.join(POLICY_NAMES)}")
     if not (pod.mem or pod.core or pod.gpus):

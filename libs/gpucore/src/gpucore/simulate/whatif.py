@@ -113,7 +113,7 @@ class Trial:
         kinds: int | None = None,
         offers: ClaimOffers = NO_OFFERS,
     ) -> None:
-        self._books = dict(node_infos)
+        self._node_infos = dict(node_infos)
         self._kinds = kinds
         self._offers = offers
         self._devices: dict[NodeName, DeviceMap] = dict(offers.devices)
@@ -128,7 +128,7 @@ class Trial:
     @property
     def node_infos(self) -> Mapping[NodeName, NodeInfo]:
         """The current state."""
-        return self._books
+        return self._node_infos
 
     @property
     def nodes(self) -> Mapping[NodeName, CandidateNode]:
@@ -138,7 +138,7 @@ class Trial:
     def branch(self) -> "Trial":
         """A trial that begins here; this one must not change while the other is used."""
         other = Trial(
-            self._books,
+            self._node_infos,
             self._policy,
             grouping=self._grouping,
             nodes=self._nodes,
@@ -154,7 +154,7 @@ class Trial:
         Args:
             node: the input of kube-scheduler's own rules, where that changes as well.
         """
-        self._books[node_info.name] = node_info
+        self._node_infos[node_info.name] = node_info
         self._publish(node_info)
         if node is not None:
             self._nodes[node_info.name] = node
@@ -162,13 +162,15 @@ class Trial:
         for names in self._stale.values():
             names.add(node_info.name)
 
-    def grant(self, wish: WhatIfPod) -> WhatIfOutcome:
+    def grant(self, whatif_pod: WhatIfPod) -> WhatIfOutcome:
         """Place one pod on the best node of those that fit, the first of equals."""
-        return complete(self.granting(wish))
+        return complete(self.granting(whatif_pod))
 
-    def granting(self, wish: WhatIfPod) -> Steps[WhatIfOutcome]:
+    def granting(self, whatif_pod: WhatIfPod) -> Steps[WhatIfOutcome]:
         """As :meth:`grant`, in steps between which the trial must not be used."""
-        verdicts = yield from self.verdicts_of((wish.pod_request, wish.constraints, wish.specs))
+        verdicts = yield from self.verdicts_of(
+            (whatif_pod.pod_request, whatif_pod.constraints, whatif_pod.specs)
+        )
         yield
         best: Rated | None = None
         fitting = 0
@@ -180,14 +182,14 @@ class Trial:
                 best = verdict
         if best is None:
             refused = {n: v for n, v in verdicts.items() if isinstance(v, FitError)}
-            return WhatIfOutcome(wish.name, refusals=refused)
-        node_info = self._books[best.placement.node].copy()
-        node_info.put(allocation_for(wish, best.placement))
+            return WhatIfOutcome(whatif_pod.name, refusals=refused)
+        node_info = self._node_infos[best.placement.node].copy()
+        node_info.put(allocation_for(whatif_pod, best.placement))
         self.change(node_info)
         node = self._nodes.get(node_info.name)
         if node is not None:
-            self._nodes[node_info.name] = node.plus(wish.constraints.requests)
-        return WhatIfOutcome(wish.name, best.placement, fitting=fitting)
+            self._nodes[node_info.name] = node.plus(whatif_pod.constraints.requests)
+        return WhatIfOutcome(whatif_pod.name, best.placement, fitting=fitting)
 
     def verdicts(
         self, pod_request: PodRequest, constraints: PodConstraints = UNCONSTRAINED
@@ -204,7 +206,7 @@ class Trial:
             self._known[kind], self._stale[kind] = yield from self._learnt(kind)
         verdicts, stale = self._known[kind], self._stale[kind]
         for name in stale:
-            verdicts[name] = self._verdict(self._books[name], kind)
+            verdicts[name] = self._verdict(self._node_infos[name], kind)
         stale.clear()
         return verdicts
 
@@ -212,7 +214,7 @@ class Trial:
         if self._parent is not None:
             return dict(complete(self._parent.verdicts_of(kind))), set(self._changed)
         found: Verdicts = {}
-        for name, node_info in self._books.items():
+        for name, node_info in self._node_infos.items():
             found[name] = self._verdict(node_info, kind)
             yield
         return found, set()
@@ -269,32 +271,32 @@ class Trial:
 
 def what_if(
     node_infos: Mapping[NodeName, NodeInfo],
-    wishes: Iterable[WhatIfPod],
+    whatif_pods: Iterable[WhatIfPod],
     policy: str | Policy = "",
     *,
     grouping: Grouping = BY_LINKS,
     nodes: Mapping[NodeName, CandidateNode] = NO_NODES,
 ) -> WhatIfResult:
-    """Place ``wishes`` in order, each on the best node of those that fit.
+    """Place ``whatif_pods`` in order, each on the best node of those that fit.
 
     Args:
         accounts: the current state, which is not changed.
-        wishes: the wanted pods.
+        whatif_pods: the wanted pods.
         policy, grouping: as in :func:`gpucore.scheduling.policy.place`.
         nodes: as in :class:`Trial`.
     """
     trial = Trial(node_infos, policy, grouping=grouping, nodes=nodes)
-    outcomes = tuple(trial.grant(wish) for wish in wishes)
+    outcomes = tuple(trial.grant(whatif_pod) for whatif_pod in whatif_pods)
     return WhatIfResult(outcomes, trial.node_infos, trial.nodes)
 
 
-def allocation_for(wish: WhatIfPod, placement: Placement) -> Allocation:
+def allocation_for(whatif_pod: WhatIfPod, placement: Placement) -> Allocation:
     """The allocation of a placed pod."""
     return Allocation(
-        uid=PodUid(f"wish/{wish.name}"),
+        uid=PodUid(f"what-if/{whatif_pod.name}"),
         namespace="",
-        name=wish.name,
+        name=whatif_pod.name,
         state=AllocationState.ASSUMED,
         placement=placement,
-        exclusive=wish.pod_request.whole_device,
+        exclusive=whatif_pod.pod_request.whole_device,
     )

@@ -35,6 +35,8 @@ KINDS = {
     "secrets": "Secret",
     "mutatingwebhookconfigurations": "MutatingWebhookConfiguration",
     "resourceclaims": "ResourceClaim",
+    "resourceclaimtemplates": "ResourceClaimTemplate",
+    "deviceclasses": "DeviceClass",
 }
 
 

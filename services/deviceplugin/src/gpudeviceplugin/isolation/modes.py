@@ -19,8 +19,8 @@ from gpucore.node.isolation.modes import (
     incapable,
     incapable_driver,
     published,
+    requested_modes,
     settled,
-    wish,
 )
 from gpucore.units import GpuUuid
 from gpucore.wire.nodes import Node
@@ -131,7 +131,7 @@ class Isolation:
         node = self._watch.node
         if self._none_possible or node is None or not self._inventory.gpus:
             return False
-        asked = self._wish(node)
+        asked = self._requested(node)
         before = {} if self.known else published(node)
         self._isolations = self._isolations if self.known else before
         isolations = settled(self._isolations, asked.isolations, self._busy(trusted=trusted))
@@ -144,8 +144,8 @@ class Isolation:
         self._tell(asked, isolations)
         return changed
 
-    def _wish(self, node: Node) -> RequestedModes:
-        return wish(
+    def _requested(self, node: Node) -> RequestedModes:
+        return requested_modes(
             self._inventory.gpus,
             default=self._default,
             labels=node.labels,

@@ -19,8 +19,10 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.claims.explain import ClaimFacts, explaining_claims
+from gpucore.claims.followed import FollowedClaims
 from gpucore.explain.documents import PodExplanation, pod_explanation
-from gpucore.explain.pod_states import Cluster, PodFacts
+from gpucore.explain.pod_states import Cluster, Explanation, PodFacts
 from gpucore.explain.pods import explain_pod
 from gpucore.kubescheduler.candidates import Candidates, candidates_of
 from gpucore.kubescheduler.cluster_policy import ClusterPolicy
@@ -29,6 +31,7 @@ from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.simulate.answers import answers
 from gpucore.simulate.documents import WhatIfDoc, what_if_document
 from gpucore.simulate.questions import Question, WhatIfQuestion, check_size, read_question
+from gpucore.steps import Steps
 from gpucore.units import NodeName
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.errors import WireError
@@ -47,6 +50,7 @@ from gpukube.server.time_slices import TimeSlices, encoded
 
 _NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 """Of a namespace or a pod; nothing else may become part of a path."""
+CLAIM_API: Final = "/apis/resource.k8s.io/v1"
 _WHATIF: Final[routes.Document] = {
     "pods": [{"name": "worker", "mem": 8, "replicas": 3}, {"name": "trainer", "gpus": 4}]
 }
@@ -75,10 +79,18 @@ class PodQuestions:
         state: the cluster.
         api: where the object of the pod is read; the state keeps only what placement needs.
         policy: what holds where neither pod nor node names a policy.
+        claims: what is known of claims; ``None`` where the extender does not follow them.
     """
 
-    def __init__(self, state: State, api: KubeClient, policy: ClusterPolicy) -> None:
+    def __init__(
+        self,
+        state: State,
+        api: KubeClient,
+        policy: ClusterPolicy,
+        claims: FollowedClaims | None = None,
+    ) -> None:
         self._state, self._api, self._policy = state, api, policy
+        self._claims = claims
         self._turn = asyncio.Lock()
 
     async def explain(self, namespace: str, name: str, slices: TimeSlices) -> PodExplanation | None:
@@ -97,8 +109,14 @@ class PodQuestions:
             async with self._copy(slices) as nodes:
                 state = self._state
                 cluster = Cluster(state.ledger, nodes, self._policy, state.nominations)
-                found = await slices.finish(explain_pod(facts, cluster))
+                found = await slices.finish(self._explained(facts, cluster))
                 return await slices.finish(pod_explanation(found, cluster))
+
+    def _explained(self, facts: PodFacts | ClaimFacts, cluster: Cluster) -> Steps[Explanation]:
+        if isinstance(facts, PodFacts) or self._claims is None:
+            return (yield from explain_pod(cast("PodFacts", facts), cluster))
+        nodes = yield from self._claims.nodes(cluster.nodes)
+        return (yield from explaining_claims(facts, nodes, cluster.nodes))
 
     async def what_if(self, question: Question, slices: TimeSlices) -> WhatIfDoc:
         """What becomes of pods if they come now, in this order.
@@ -107,7 +125,7 @@ class PodQuestions:
             WireError: a node is none of the Kubernetes API.
         """
         async with self._turn, self._copy(slices) as nodes:
-            found = await slices.finish(answers(nodes, question.wishes, self._policy))
+            found = await slices.finish(answers(nodes, question.whatif_pods, self._policy))
             return await slices.finish(what_if_document(found, self._policy, question.notes))
 
     @asynccontextmanager
@@ -125,17 +143,34 @@ class PodQuestions:
                 node_infos.popitem()
                 await slices.yield_to_loop()
 
-    async def _facts(self, namespace: str, name: str) -> PodFacts | None:
+    async def _facts(self, namespace: str, name: str) -> PodFacts | ClaimFacts | None:
         names = self._state.names
         try:
             raw = await self._api.get(pod_path(namespace, name))
         except NotFoundError:
             return None
         pod = decode_pod(raw)
+        by_claims = await self._claim_facts(pod, raw)
+        if by_claims is not None:
+            return by_claims
         pod_request = pod_request_of(pod, names)
         if pod_request is None:
             return None
         return self._with_gang(pod, pod_request, raw)
+
+    async def _claim_facts(self, pod: Pod, raw: bytes) -> ClaimFacts | None:
+        if self._claims is None or not (pod.claims or pod.claim_templates):
+            return None
+        constraints = pod_constraints(raw, self._state.names)
+        check_size(pod.name, constraints)
+        lists = [await self._claim(pod.namespace, name) for name in dict.fromkeys(pod.claims)]
+        return self._claims.facts(pod, raw, constraints, lists)
+
+    async def _claim(self, namespace: str, name: str) -> bytes:
+        """A list of at most one claim: the extender may list claims, and not get one."""
+        query = {"fieldSelector": f"metadata.name={name}"}
+        path = f"{CLAIM_API}/namespaces/{namespace}/resourceclaims"
+        return await self._api.get(path, params=query)
 
     def _with_gang(self, pod: Pod, pod_request: PodRequest, raw: bytes) -> PodFacts:
         gang = gang_of(pod)

@@ -143,8 +143,8 @@ class GangBatches:
         if gang is None:
             return []
         begin = self._now()
-        seats, given_up = self._gangs.plan(pending, limits)
-        places = self._assigned(gang, members, seats)
+        reservations, given_up = self._gangs.plan(pending, limits)
+        places = self._assigned(gang, members, reservations)
         if not 0 < len(places) <= room:
             took = self._now() - begin
             self._rest(gang, max(AGAIN_SECONDS, AGAIN_TIMES * took))
@@ -177,16 +177,19 @@ class GangBatches:
         return found
 
     def _assigned(
-        self, gang: Gang, members: Collection[UnscheduledPod], seats: Collection[Allocation]
+        self, gang: Gang, members: Collection[UnscheduledPod], reservations: Collection[Allocation]
     ) -> list[Place]:
         """A place for each pod that needs one: pods beyond the size of the gang need none."""
         held = self._state.ledger.gang(gang.namespace, gang.name)
         placed = sum(one.state is not AllocationState.RESERVED for one in held)
         needed = min(len(members), max(gang.size - placed, 1))
-        if len(seats) < needed:
+        if len(reservations) < needed:
             return []
         chosen = list(members)[:needed]
-        return [(one, seat.placement) for one, seat in zip(chosen, seats, strict=False)]
+        return [
+            (one, reservation.placement)
+            for one, reservation in zip(chosen, reservations, strict=False)
+        ]
 
     def _rest(self, gang: Gang, seconds: float) -> None:
         if len(self._not_before) >= MOST_REMEMBERED:

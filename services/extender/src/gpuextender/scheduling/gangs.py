@@ -13,7 +13,7 @@ from typing import Final
 
 from gpucore.explain.sentences import sentence
 from gpucore.gang.members import Postponed, resting
-from gpucore.gang.placement import GangPlacement, Shortage, seat, taken
+from gpucore.gang.placement import GangPlacement, Shortage, place_gang, taken
 from gpucore.gang.spread import Rules
 from gpucore.model import Allocation, Code, FitError, Placement, PodRequest
 from gpucore.scheduling.pending_pods import UnscheduledPod
@@ -49,17 +49,17 @@ class Gangs:
         standing = self._state.ledger.allocation(pending.pod.uid)
         if standing is not None:
             return frozenset({standing.placement.node}.intersection(names))
-        seats = self._seats(gang, pending, pending.pod_request, names)
-        if isinstance(seats, str):
-            return seats
-        return frozenset(one.placement.node for one in seats).intersection(names)
+        reservations = self._reservations(gang, pending, pending.pod_request, names)
+        if isinstance(reservations, str):
+            return reservations
+        return frozenset(one.placement.node for one in reservations).intersection(names)
 
     def could_go(self, pending: UnscheduledPod, names: Sequence[NodeName]) -> bool:
         """Its gang could be placed now, the pod on one of ``names``; nothing is reserved."""
         gang = gang_of(pending.pod)
         if gang is None or pending.pod_request is None or pending.pod_request.fault:
             return False
-        return not isinstance(self._seated(gang, pending, pending.pod_request, names), str)
+        return not isinstance(self._place_gang(gang, pending, pending.pod_request, names), str)
 
     def complete(self, pending: UnscheduledPod) -> bool:
         """All pods of its gang exist; a pod without a gang is complete."""
@@ -105,14 +105,16 @@ class Gangs:
         gang = gang_of(pending.pod)
         if gang is None or pending.pod_request is None or pending.pod_request.fault:
             return (), ()
-        found = self._seated(gang, pending, pending.pod_request, limits, limits)
+        found = self._place_gang(gang, pending, pending.pod_request, limits, limits)
         if isinstance(found, str):
             return (), ()
-        counts = Counter(one.placement.node for one in found.seats)
+        counts = Counter(one.placement.node for one in found.reservations)
         if any(count > limits.get(name, 0) for name, count in counts.items()):
             return (), ()
-        kept = tuple(one.uid for one in found.seats if self._state.ledger.allocation(one.uid))
-        return found.seats, (*found.given_up, *kept)
+        kept = tuple(
+            one.uid for one in found.reservations if self._state.ledger.allocation(one.uid)
+        )
+        return found.reservations, (*found.given_up, *kept)
 
     def take(
         self, pending: UnscheduledPod, pod_request: PodRequest, node: NodeName
@@ -129,10 +131,12 @@ class Gangs:
             placement = self._taken(nominated, pod_request)
             self._state.forget(pending.pod.uid)
             return placement
-        seats = self._seats(gang, pending, pod_request, (node,))
-        if isinstance(seats, str):
-            return seats
-        return self._taken(next(one for one in seats if one.placement.node == node), pod_request)
+        reservations = self._reservations(gang, pending, pod_request, (node,))
+        if isinstance(reservations, str):
+            return reservations
+        return self._taken(
+            next(one for one in reservations if one.placement.node == node), pod_request
+        )
 
     def _taken(self, kept: Allocation, pod_request: PodRequest) -> Placement | str:
         """The GPUs of a place that is kept, which is given back."""
@@ -142,7 +146,7 @@ class Gangs:
         self._state.forget(kept.uid)
         return placement
 
-    def _seats(
+    def _reservations(
         self,
         gang: Gang,
         pending: UnscheduledPod,
@@ -150,16 +154,16 @@ class Gangs:
         names: Sequence[NodeName],
     ) -> tuple[Allocation, ...] | str:
         """The places of the pods of the gang that have none, kept from now on; or why none."""
-        found = self._seated(gang, pending, pod_request, names)
+        found = self._place_gang(gang, pending, pod_request, names)
         if isinstance(found, str):
             return found
         for uid in found.given_up:
             self._state.forget(uid)
-        for allocation in found.seats:
+        for allocation in found.reservations:
             self._state.reserve(allocation)
-        return found.seats
+        return found.reservations
 
-    def _seated(
+    def _place_gang(
         self,
         gang: Gang,
         pending: UnscheduledPod,
@@ -170,7 +174,7 @@ class Gangs:
         """The places that the gang would get, or why it gets none."""
         ledger, now_ns = self._state.ledger, self._clock()
         members = self._state.members(pending, gang)
-        found = seat(
+        found = place_gang(
             ledger,
             gang,
             pod_request,
@@ -182,6 +186,6 @@ class Gangs:
         )
         if isinstance(found, Shortage | Postponed):
             return found.sentence
-        fresh = any(ledger.allocation(allocation.uid) is None for allocation in found.seats)
+        fresh = any(ledger.allocation(allocation.uid) is None for allocation in found.reservations)
         pause = self._state.reservation_time.pause(gang.namespace, now_ns) if fresh else 0.0
         return resting(gang, pause).sentence if pause else found

@@ -9,7 +9,7 @@ from gpucore.kubescheduler.candidates import Candidates
 from gpucore.kubescheduler.cluster_policy import ClusterPolicy
 from gpucore.simulate.answers import Answer, answers, with_added
 from gpucore.simulate.manifests import WorkloadPods
-from gpucore.simulate.questions import notes_of, wishes_of
+from gpucore.simulate.questions import notes_of, whatif_pods_of
 from gpucore.simulate.whatif import WhatIfPod
 from gpucore.steps import complete
 from gpucore.units import NodeName
@@ -61,10 +61,14 @@ def ask(
         found = with_added(found, count=addition.count, like=NodeName(addition.like))
     try:
         known = claim_specs(snapshot)
-        wishes = [wish for each in wanted for wish in wishes_of(each, ledger.names, known)]
+        whatif_pods = [
+            whatif_pod
+            for each in wanted
+            for whatif_pod in whatif_pods_of(each, ledger.names, known)
+        ]
     except WireError as error:
         raise ManifestError(str(error)) from error
-    return complete(answers(found, taken(wishes), policy))
+    return complete(answers(found, taken(whatif_pods), policy))
 
 
 def remarks(snapshot: Snapshot, wanted: Iterable[WorkloadPods], names: Names) -> Iterator[str]:

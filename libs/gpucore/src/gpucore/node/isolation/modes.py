@@ -81,7 +81,7 @@ def ignores_limits(driver: str) -> bool:
     return branch.isdecimal() and int(branch) < LIMITS_DRIVER
 
 
-def wish(
+def requested_modes(
     gpus: Collection[Gpu],
     *,
     default: IsolationMode | None,

@@ -81,7 +81,7 @@ def _pod(amounts: Mapping[str, int], ledger: Ledger) -> Pod:
     names = ledger.names
     asked = ((names.gpu_mem, "mem"), (names.gpu_core, "core"), (names.gpu, "gpus"))
     limits = {resource: str(amounts[key]) for resource, key in asked if amounts[key]}
-    return Pod(PodUid("wish"), "", "pod", containers=(Container("c", limits=limits),))
+    return Pod(PodUid("what-if"), "", "pod", containers=(Container("c", limits=limits),))
 
 
 def _answers(answers: Sequence[Answer]) -> Table:

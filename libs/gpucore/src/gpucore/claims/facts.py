@@ -1,0 +1,112 @@
+"""What the claims of a pod are, from the objects of a cluster: input of their explanation."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from gpucore.claims.explain import ClaimFacts
+from gpucore.claims.node_fit import ClaimRules
+from gpucore.claims.offers import ClaimSpecs
+from gpucore.claims.selectors import excludes_driver
+from gpucore.kubescheduler.constraints import PodConstraints
+from gpucore.model import Allocation
+from gpucore.units import PodUid
+from gpucore.wire.claim.claim_specs import ClaimSpec, DeviceChoice, DeviceClass
+from gpucore.wire.claim.pod_claims import PodClaim
+from gpucore.wire.names import CLAIM_DRIVER
+from gpucore.wire.pod.scheduler_events import Sightings
+from gpucore.wire.pod.spec import Pod
+
+CLASS: Final = "DeviceClass"
+CLAIM: Final = "ResourceClaim"
+TEMPLATE: Final = "ResourceClaimTemplate"
+_KNOWN: Final = frozenset({"gpushare", "gpushare-exclusive"})
+"""Classes of the chart; taken to be ours where DeviceClasses cannot be read."""
+
+
+class ClaimObjects(msgspec.Struct, frozen=True):
+    """The objects that claims of pods refer to.
+
+    Attributes:
+        used_by: what the claims of a pod hold, by UID of the pod.
+        listed: kinds of which all objects are known.
+    """
+
+    classes: Mapping[str, DeviceClass] = {}
+    specs: ClaimSpecs = ClaimSpecs()
+    used_by: Mapping[PodUid, tuple[Allocation, ...]] = {}
+    listed: frozenset[str] = frozenset()
+
+    def facts(
+        self,
+        pod: Pod,
+        claims: Sequence[PodClaim],
+        constraints: PodConstraints,
+        sightings: Sightings,
+    ) -> ClaimFacts | None:
+        """What is known of a pod with claims; ``None`` where it uses no claim for GPUs of ours."""
+        specs = [spec for each in claims if (spec := self._spec_of(pod.namespace, each))]
+        held = self._held_by(pod, claims)
+        if not held and not any(map(self._is_ours, specs)) and not self._unknown(pod, claims):
+            return None
+        return ClaimFacts(
+            pod=pod,
+            rules=ClaimRules(tuple(specs), self.classes),
+            held=held,
+            missing=tuple(self._missing(pod.namespace, claims, specs)),
+            constraints=constraints,
+            sightings=sightings,
+        )
+
+    def _held_by(self, pod: Pod, claims: Sequence[PodClaim]) -> tuple[Allocation, ...]:
+        """What its claims hold: those it names, once it may use them."""
+        used = self.used_by.get(pod.uid, ())
+        named = {each.claim for each in claims}
+        return tuple(each for each in used if each.name in named or not claims)
+
+    def _spec_of(self, namespace: str, claim: PodClaim) -> ClaimSpec | None:
+        made = self.specs.claims.get((namespace, claim.claim)) if claim.claim else None
+        return made or self.specs.templates.get((namespace, claim.template))
+
+    def _is_ours(self, spec: ClaimSpec) -> bool:
+        return any(self._may_be_ours(choice) for each in spec.requests for choice in each.choices)
+
+    def _may_be_ours(self, choice: DeviceChoice) -> bool:
+        known = self.classes.get(choice.device_class)
+        if known is None:
+            return choice.device_class in _KNOWN
+        mentions = any(CLAIM_DRIVER in each for each in (*known.selectors, *choice.selectors))
+        return mentions and not excludes_driver(CLAIM_DRIVER, known.selectors)
+
+    def _unknown(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
+        """A claim or a template is missing whose name is of ours."""
+        names = (each.template for each in claims if not self._spec_of(pod.namespace, each))
+        return any(name.startswith("gpushare-") for name in names)
+
+    def _missing(
+        self, namespace: str, claims: Sequence[PodClaim], specs: Sequence[ClaimSpec]
+    ) -> Iterator[str]:
+        for each in claims:
+            if self._spec_of(namespace, each) is None:
+                yield from self._missing_object(namespace, each)
+        if CLASS not in self.listed:
+            return
+        wanted = (c.device_class for s in specs for request in s.requests for c in request.choices)
+        for name in sorted(set(wanted) - self.classes.keys()):
+            yield f"DeviceClass {name} does not exist: the chart creates it (see 'gpushare doctor')"
+
+    def _missing_object(self, namespace: str, claim: PodClaim) -> Iterator[str]:
+        if claim.template and TEMPLATE in self.listed:
+            yield f"create ResourceClaimTemplate {claim.template} in namespace {namespace}"
+        elif claim.claim and CLAIM in self.listed:
+            yield f"create ResourceClaim {claim.claim} in namespace {namespace}"
+
+
+def used_by(held: Iterator[Allocation]) -> Mapping[PodUid, tuple[Allocation, ...]]:
+    """What the claims of each pod hold, by UID of the pod."""
+    found: dict[PodUid, tuple[Allocation, ...]] = {}
+    for each in held:
+        for uid, _ in each.users or ():
+            found[uid] = (*found.get(uid, ()), each)
+    return found

@@ -1,0 +1,106 @@
+"""What a service that follows slices, templates and classes knows of the claims of a pod.
+
+The claims of the pod are given as objects: what an allocated claim requested is not kept.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from gpucore.accounting.claims import ClaimAccounts
+from gpucore.accounting.ledger import Ledger
+from gpucore.claims.explain import ClaimFacts
+from gpucore.claims.facts import CLAIM, CLASS, TEMPLATE, ClaimObjects, used_by
+from gpucore.claims.node_fit import ClaimNode, claim_node
+from gpucore.claims.offers import ClaimSpecs, Key
+from gpucore.kubescheduler.candidates import Candidates
+from gpucore.kubescheduler.constraints import PodConstraints
+from gpucore.steps import Steps
+from gpucore.units import NodeName, PodUid
+from gpucore.wire.claim.claim_specs import (
+    ClaimSpec,
+    ClaimTemplate,
+    DeviceClass,
+    decode_claim_spec,
+)
+from gpucore.wire.claim.pod_claims import PodClaim, claims_of_pod
+from gpucore.wire.claim.resource_claims import decode_claim
+from gpucore.wire.errors import WireError
+from gpucore.wire.pod.scheduler_events import sightings
+from gpucore.wire.pod.spec import Pod
+
+
+class _Items(msgspec.Struct):
+    items: list[msgspec.Raw] = []
+
+
+_LIST: Final = msgspec.json.Decoder(_Items)
+
+
+class FollowedClaims:
+    """The claims of pods.
+
+    Args:
+        accounts: slices by node.
+        templates, classes: all there are; ``None`` where they are not followed.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        accounts: ClaimAccounts,
+        templates: Mapping[Key, ClaimTemplate] | None = None,
+        classes: Mapping[str, DeviceClass] | None = None,
+    ) -> None:
+        self._ledger, self._accounts = ledger, accounts
+        self._templates, self._classes = templates, classes
+
+    def facts(
+        self, pod: Pod, raw: bytes, constraints: PodConstraints, lists: Sequence[bytes]
+    ) -> ClaimFacts | None:
+        """What is known of a pod with claims; ``None`` where it uses no claim for GPUs of ours.
+
+        Args:
+            raw: the object of the pod.
+            lists: lists with the claims that it names, those that exist.
+
+        Raises:
+            WireError: a list is none of ResourceClaims.
+        """
+        claims = claims_of_pod(raw)
+        found = [item for each in lists for item in _items(each)]
+        specs = {(n, name): spec for n, name, spec in map(decode_claim_spec, found)}
+        held = (self._ledger.allocation(PodUid(decode_claim(each).uid)) for each in found)
+        followed = ((TEMPLATE, self._templates), (CLASS, self._classes))
+        listed = {CLAIM, *(kind for kind, objects in followed if objects is not None)}
+        objects = ClaimObjects(
+            dict(self._classes or {}),
+            ClaimSpecs(specs, self._template_specs(pod.namespace, claims)),
+            used_by(each for each in held if each is not None),
+            frozenset(listed),
+        )
+        return objects.facts(pod, claims, constraints, sightings(raw))
+
+    def nodes(self, candidates: Candidates) -> Steps[Mapping[NodeName, ClaimNode]]:
+        """Every node with the devices of its slices."""
+        found: dict[NodeName, ClaimNode] = {}
+        for name, info in candidates.node_infos.items():
+            slices = self._accounts.slices(name)
+            found[name] = claim_node(info, tuple(each for one in slices for each in one.devices))
+            yield
+        return found
+
+    def _template_specs(
+        self, namespace: str, claims: Sequence[PodClaim]
+    ) -> Mapping[Key, ClaimSpec]:
+        known = self._templates or {}
+        keys = [(namespace, each.template) for each in claims if each.template]
+        return {key: known[key].spec for key in keys if key in known}
+
+
+def _items(body: bytes) -> list[msgspec.Raw]:
+    try:
+        return _LIST.decode(body).items
+    except msgspec.MsgspecError as error:
+        raise WireError(f"no list of ResourceClaims: {error}") from error

@@ -1,0 +1,116 @@
+"""``/api/v1/pods/.../explain`` for pods whose GPUs are requested by claims."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from claimside import kind, node_object, resource_slice
+from running import Running, until
+
+from gpukube.testing.apiserver import FakeApiServer
+
+pytestmark = pytest.mark.slow
+Object = dict[str, Any]
+SPEC: Object = {
+    "devices": {
+        "requests": [
+            {
+                "name": "gpu",
+                "exactly": {
+                    "deviceClassName": "gpushare",
+                    "capacity": {"requests": {"memory": "8Gi"}},
+                },
+            }
+        ]
+    }
+}
+RESULT = {
+    "request": "gpu",
+    "driver": "gpu.gpushare.io",
+    "pool": "n1",
+    "device": "gpu-0",
+    "shareID": "s",
+    "consumedCapacity": {"memory": "8Gi", "compute": "0"},
+}
+
+
+def pod(name: str, **spec: Any) -> Object:
+    """A pod with one claim from the template ``eight``."""
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "eight"}]
+    return {
+        "metadata": {"name": name, "namespace": "team", "uid": f"u-{name}"},
+        "spec": {"containers": [{"name": "main"}], "resourceClaims": claims, **spec},
+        "status": {"phase": "Pending"},
+    }
+
+
+def held() -> tuple[Object, Object]:
+    """A pod that has 8 GiB, and its claim."""
+    runs = pod("runs", nodeName="n1")
+    made = [{"name": "gpu", "resourceClaimName": "runs-gpu"}]
+    runs["status"] = {"phase": "Running", "resourceClaimStatuses": made}
+    user = {"resource": "pods", "name": "runs", "uid": "u-runs"}
+    status = {"allocation": {"devices": {"results": [RESULT]}}, "reservedFor": [user]}
+    claim = kind("ResourceClaim", "runs-gpu", SPEC) | {"status": status}
+    claim["metadata"] |= {"namespace": "team", "uid": "c-runs"}
+    return runs, claim
+
+
+@pytest.fixture
+async def extender(cluster: FakeApiServer, tmp_path: Path) -> AsyncIterator[Running]:
+    """An extender that reads claims; a GPU of 15 GiB of which 8 are held."""
+    runs, claim = held()
+    selector = {"cel": {"expression": "device.driver == 'gpu.gpushare.io'"}}
+    template = kind("ResourceClaimTemplate", "eight", {"spec": SPEC})
+    template["metadata"]["namespace"] = "team"
+    await cluster.put("nodes", node_object("n1"))
+    await cluster.put("resourceslices", resource_slice("n1"))
+    await cluster.put("resourceclaims", claim)
+    await cluster.put("resourceclaimtemplates", template)
+    await cluster.put("deviceclasses", kind("DeviceClass", "gpushare", {"selectors": [selector]}))
+    await cluster.put("pods", runs)
+    await cluster.put("pods", pod("waits"))
+    async with Running(cluster, tmp_path, claims=True) as found:
+        await found.ready()
+        await until("the claim is known", lambda: found.state.ledger.allocation("c-runs"))
+        yield found
+
+
+async def explained(extender: Running, name: str) -> tuple[int, Any]:
+    """Status and document."""
+    code, text = await extender.get(f"/api/v1/pods/team/{name}/explain")
+    return code, json.loads(text)
+
+
+async def test_a_pending_claim_is_explained(extender: Running) -> None:
+    """With figures of each GPU and what would help."""
+    nominator = extender.service._for_claims
+    await until("templates are known", lambda: nominator.templates.items)
+    await until("classes are known", lambda: nominator.classes.items)
+    code, found = await explained(extender, "waits")
+    assert (code, found["kind"], found["state"]) == (200, "PodExplanation", "Waiting")
+    [refusal] = found["refusals"]
+    assert (refusal["node"], refusal["code"]) == ("n1", "InsufficientMemory")
+    assert [(card["free"], card["asked"]) for card in refusal["cards"]] == [(7, 8)]
+    assert any("request at most 7 GiB" in each for each in found["helps"])
+    assert any("team/runs has ended" in each for each in found["helps"])
+
+
+async def test_a_pod_that_holds_a_claim_says_where(extender: Running) -> None:
+    """An allocated claim says what it requested, too."""
+    code, found = await explained(extender, "runs")
+    assert (code, found["state"]) == (200, "Placed")
+    assert "8 GiB on GPU 0" in found["where"]
+
+
+async def test_a_pod_with_claims_of_another_driver_requests_no_gpu(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """404, as for every pod without GPUs."""
+    other = pod("other")
+    other["spec"]["resourceClaims"] = [{"name": "nic", "resourceClaimTemplateName": "nic"}]
+    await cluster.put("pods", other)
+    code, found = await explained(extender, "other")
+    assert code == 404, found
