@@ -8,17 +8,25 @@ terminal: a line that begins with ``$`` and a space is a command, one with ``>``
 on with it, and the lines after are its output. ``# exit 1`` at the end of a command says that it
 ends so. A fence with ``title="name"`` is a file that the reader saves under that name.
 
+``<!-- differs: node at [10.0.0.1] -->``, on a line of its own and as often as needed, repeats words
+of an output. What is in brackets is real where the page was written and differs elsewhere: anything
+may stand in its place.
+
 Fences begin at the start of a line; one that is indented, in a list say, is not run. Nothing is
 promised about how Markdown is otherwise made.
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
+from guides.matching import ANY
+
 _PLACE = re.compile(r"^<!-- runs: (\w+) -->$", re.MULTILINE)
+_DIFFERS = re.compile(r"^<!-- differs: (.+) -->$", re.MULTILINE)
+_PART = re.compile(r"\[(.*?)\]")
 _OPEN = re.compile(r"^```(?P<language>[\w-]+)(?P<more> .*)?$")
 _CLOSE = "```"
 _TITLE = re.compile(r'\btitle="([^"/]+)"')
@@ -116,10 +124,37 @@ def guide(path: Path) -> Guide | None:
         return None
     if place[1] not in list(GuideTarget):
         raise GuideError(f"{path}: runs on {place[1]!r}, not on one of {', '.join(GuideTarget)}")
-    steps = tuple(step for fence in fences(path, text) for step in _steps(path, fence))
+    differing = _differing(path, text)
+    steps = tuple(
+        step if isinstance(step, File) else _elsewhere(step, differing)
+        for fence in fences(path, text)
+        for step in _steps(path, fence)
+    )
     if not any(isinstance(step, Command) for step in steps):
         raise GuideError(f"{path}: says that it runs and has no command")
     return Guide(path, GuideTarget(place[1]), steps)
+
+
+def _differing(path: Path, text: str) -> dict[str, str]:
+    """What outputs show -> the same with ``...`` for what differs, the longest first.
+
+    Raises:
+        GuideError: the page does not show it, or nothing of it differs.
+    """
+    found = {}
+    for line in sorted(_DIFFERS.findall(text), key=len, reverse=True):
+        shown = _PART.sub(r"\1", line)
+        if shown == line or shown not in _DIFFERS.sub("", text):
+            raise GuideError(f"{path}: {line!r} has nothing in brackets, or no output shows it")
+        found[shown] = _PART.sub(ANY, line)
+    return found
+
+
+def _elsewhere(command: Command, differing: Mapping[str, str]) -> Command:
+    lines = command.expected
+    for shown, anywhere in differing.items():
+        lines = tuple(line.replace(shown, anywhere) for line in lines)
+    return replace(command, expected=lines)
 
 
 def fences(path: Path, text: str) -> Iterator[Fence]:

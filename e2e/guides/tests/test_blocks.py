@@ -44,6 +44,37 @@ def test_a_page_is_its_files_and_commands_in_order_with_their_lines(tmp_path: Pa
     )
 
 
+def test_what_differs_elsewhere_is_left_open(tmp_path: Path) -> None:
+    """Only what is in brackets, and only within these words."""
+    page = tmp_path / "page.md"
+    note = "<!-- differs: out of [it] -->\n"
+    page.write_text(PAGE.replace("<!-- runs: offline -->\n", f"<!-- runs: offline -->\n{note}"))
+    read = guide(page)
+    assert read is not None
+    outputs = [step.expected for step in read.steps if isinstance(step, Command)]
+    assert outputs[0] == ("out of ...", "", "more")
+
+
+@pytest.mark.parametrize("words", ["out of it", "out of [that]"])
+def test_what_differs_must_be_shown_and_have_brackets(tmp_path: Path, words: str) -> None:
+    """A changed output must not leave an old line behind."""
+    page = tmp_path / "page.md"
+    page.write_text(f"{PAGE}\n<!-- differs: {words} -->\n")
+    with pytest.raises(GuideError, match="has nothing in brackets, or no output shows it"):
+        guide(page)
+
+
+def test_the_tutorial_shows_whole_outputs() -> None:
+    """Nothing is left out of them, and what differs elsewhere is open as it was with dots."""
+    page = Path(__file__).parents[3] / "docs" / "tutorial.md"
+    assert "..." not in page.read_text()
+    read = guide(page)
+    assert read is not None
+    outputs = [line for step in read.steps if isinstance(step, Command) for line in step.expected]
+    assert "NVIDIA_VISIBLE_DEVICES=GPU-..." in outputs
+    assert "Where:      10 GiB on GPU ... of node ..." in outputs
+
+
 def test_a_page_that_does_not_say_that_it_runs_is_no_guide(tmp_path: Path) -> None:
     """Pages are read by people first."""
     (tmp_path / "page.md").write_text(PAGE.replace("<!-- runs: offline -->", ""))

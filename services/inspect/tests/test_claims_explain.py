@@ -174,6 +174,37 @@ def test_a_gpu_beside_a_device_of_another_driver(run: Run, shared: FakeCluster) 
     assert "It fits on 1 node" in said(run, waits(shared, spec))
 
 
+def nic_slice(node: str, *roots: str) -> dict[str, Any]:
+    """Network devices of another driver, one for each PCIe root."""
+    found = resource_slice(node, [])
+    devices = [
+        {"name": f"nic-{n}", "attributes": {"resource.kubernetes.io/pcieRoot": {"string": root}}}
+        for n, root in enumerate(roots)
+    ]
+    found["metadata"]["name"] = f"{node}-nic"
+    found["spec"] |= {"driver": "nic.example.com", "devices": devices}
+    return found
+
+
+@pytest.mark.parametrize(("root", "fits"), [("pci0000:00", True), ("pci0000:80", False)])
+def test_a_constraint_with_another_driver_is_named(
+    run: Run, cluster: FakeCluster, root: str, fits: bool
+) -> None:
+    """A share and a NIC of one PCIe root: the only GPU has another root than the NIC."""
+    cluster.node("n1", resources=NOTHING).add(device_class())
+    gpu = device(0, 15)
+    gpu["attributes"]["resource.kubernetes.io/pcieRoot"] = {"string": "pci0000:00"}
+    cluster.add(resource_slice("n1", [gpu])).add(nic_slice("n1", root))
+    cluster.add(device_class("nic", "device.driver == 'nic.example.com'"))
+    rule = {"requests": ["gpu", "nic"], "matchAttribute": "resource.kubernetes.io/pcieRoot"}
+    spec = request("3Gi", constraints=[rule])
+    spec["devices"]["requests"].append({"name": "nic", "exactly": {"deviceClassName": "nic"}})
+    text = said(run, waits(cluster, spec))
+    named = "matchAttribute resource.kubernetes.io/pcieRoot with devices of another driver"
+    assert ("It fits on 1 node" in text) == fits
+    assert (named in text) == (not fits)
+
+
 def test_pending_lists_pods_with_claims(run: Run, shared: FakeCluster) -> None:
     """In the same columns."""
     found = run("pending", "-A", on=waits(shared, request("8Gi")))

@@ -25,6 +25,7 @@ from gpucore.model import Code, DeviceFitError, FitError, Placement
 from gpucore.units import MIB, GpuIndex, NodeName
 from gpucore.wire.claim.claim_specs import ALL, ClaimSpec, DeviceClass, DeviceConstraint
 from gpucore.wire.claim.devices import SliceDevice
+from gpucore.wire.claim.resource_slices import OtherDevice
 from gpucore.wire.names import CLAIM_DRIVER
 
 STEPS: Final = 256
@@ -44,10 +45,15 @@ _NEAREST: Final = (
 
 
 class ClaimNode(msgspec.Struct, frozen=True):
-    """A node and its devices by GPU, in the order of its slice; empty without a slice."""
+    """A node and its devices by GPU, in the order of its slice; empty without a slice.
+
+    Attributes:
+        others: devices of other drivers; ``None`` where they are not known.
+    """
 
     node_info: NodeInfo
     devices: Mapping[GpuIndex, SliceDevice] = {}
+    others: tuple[OtherDevice, ...] | None = None
 
 
 class ClaimRules(msgspec.Struct, frozen=True):
@@ -59,11 +65,16 @@ class ClaimRules(msgspec.Struct, frozen=True):
 
 
 class Need(msgspec.Struct, frozen=True):
-    """One device that a claim needs: ways to satisfy it, and the constraints that include it."""
+    """One device that a claim needs: ways to satisfy it, and the constraints that include it.
+
+    Attributes:
+        aligned: values that devices of other drivers have for the attribute of a constraint.
+    """
 
     ways: tuple[Wanted, ...]
     constraints: tuple[DeviceConstraint, ...] = ()
     claim: int = 0
+    aligned: tuple[tuple[str, frozenset[Value]], ...] = ()
 
 
 def claim_node(node_info: NodeInfo, devices: tuple[SliceDevice, ...]) -> ClaimNode:
@@ -85,8 +96,36 @@ def needs_of(rules: ClaimRules, node: ClaimNode) -> list[Need]:
             mine = tuple(each for each in ways if ours(each))
             if mine:
                 rest = [c for c in spec.constraints if not c.requests or request.name in c.requests]
-                found += [Need(mine, tuple(rest), number)] * _count(mine[0], node)
+                aligned = tuple(_aligned(rules, spec, rest, node))
+                found += [Need(mine, tuple(rest), number, aligned)] * _count(mine[0], node)
     return found
+
+
+def _aligned(
+    rules: ClaimRules, spec: ClaimSpec, constraints: Sequence[DeviceConstraint], node: ClaimNode
+) -> Iterator[tuple[str, frozenset[Value]]]:
+    """Values for which a device of every other driver in the constraint exists on the node."""
+    for constraint in () if node.others is None else constraints:
+        if constraint.distinct:
+            continue
+        for request in spec.requests:
+            if constraint.requests and request.name not in constraint.requests:
+                continue
+            ways = [wanted(each, rules.classes, rules.driver) for each in request.choices]
+            if any(map(ours, ways)) or not all(
+                w.choice.device_class in rules.classes for w in ways
+            ):
+                continue
+            yield constraint.attribute, _values(node, ways, constraint.attribute)
+
+
+def _values(node: ClaimNode, ways: Sequence[Wanted], attribute: str) -> frozenset[Value]:
+    found = (
+        dict(each.attributes).get(attribute)
+        for each in node.others or ()
+        if any(not excludes_driver(each.driver, way.selectors) for way in ways)
+    )
+    return frozenset(value for value in found if value is not None)
 
 
 def _count(want: Wanted, node: ClaimNode) -> int:
@@ -169,7 +208,7 @@ def _failed(need: Need, node: ClaimNode) -> str:
 def _together(node: ClaimNode, needs: Sequence[Need], devices: list[Device]) -> FitError:
     """Each need fits alone: constraints keep them apart, or there are too few GPUs."""
     name, unit = node.node_info.name, unit_of(node.node_info)
-    loose = [msgspec.structs.replace(need, constraints=()) for need in needs]
+    loose = [msgspec.structs.replace(need, constraints=(), aligned=()) for need in needs]
     if _Search(loose).fits(devices):
         return FitError(name, Code.DEVICE_CONSTRAINT, detail=_constraints(needs), total=len(needs))
     way = needs[0].ways[0]
@@ -187,8 +226,10 @@ def _together(node: ClaimNode, needs: Sequence[Need], devices: list[Device]) -> 
 
 def _constraints(needs: Sequence[Need]) -> str:
     all_of = dict.fromkeys(each for need in needs for each in need.constraints)
+    aligned = {name for need in needs for name, _ in need.aligned}
     return " and ".join(
         f"{'distinctAttribute' if each.distinct else 'matchAttribute'} {each.attribute}"
+        + (" with devices of another driver" if each.attribute in aligned else "")
         for each in all_of
     )
 
@@ -242,6 +283,8 @@ class _Search:
                 for each, other in zip(chosen, self._needs, strict=False)
                 if other.claim == need.claim and constraint in other.constraints
             ]
+            if any(mine not in v for name, v in need.aligned if name == constraint.attribute):
+                return False
             if mine is None or (constraint.distinct and mine in others):
                 return False
             if not constraint.distinct and any(mine != other for other in others):

@@ -19,7 +19,7 @@ from gpucore.wire.claim.claim_specs import (
 )
 from gpucore.wire.claim.devices import SliceDevice
 from gpucore.wire.claim.pod_claims import claims_of_pod
-from gpucore.wire.claim.resource_slices import decode_slice
+from gpucore.wire.claim.resource_slices import OtherDevice, decode_other_devices, decode_slice
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import CLAIM_DRIVER
 from gpucore.wire.pod.scheduler_events import sightings
@@ -66,12 +66,25 @@ class PodClaims:
         for found in map(decode_slice, self._snapshot.all("ResourceSlice")):
             if found.driver == CLAIM_DRIVER and found.pool == found.node:
                 devices[found.node] = (*devices.get(found.node, ()), *found.devices)
-        infos = self._ledger.nodes()
+        infos, others = self._ledger.nodes(), self._others()
         return {
-            name: claim_node(infos[name], devices.get(name, ()))
+            name: msgspec.structs.replace(
+                claim_node(infos[name], devices.get(name, ())),
+                others=None if others is None else others.get(name, ()),
+            )
             for name in self._ledger.node_objects()
             if name in infos
         }
+
+    def _others(self) -> Mapping[str, tuple[OtherDevice, ...]] | None:
+        """Devices of other drivers by node; ``None`` where some are of no single node."""
+        found: dict[str, tuple[OtherDevice, ...]] = {}
+        for node, devices in map(decode_other_devices, self._snapshot.all("ResourceSlice")):
+            foreign = tuple(each for each in devices if each.driver != CLAIM_DRIVER)
+            if foreign and not node:
+                return None
+            found[node] = (*found.get(node, ()), *foreign)
+        return found if any(found.values()) else None
 
     @cached_property
     def _objects(self) -> ClaimObjects:

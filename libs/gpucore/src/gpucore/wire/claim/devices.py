@@ -68,6 +68,11 @@ class _Attribute(msgspec.Struct):
     string: str | None = None
     number: int | None = msgspec.field(name="int", default=None)
 
+    @property
+    def value(self) -> str | int | None:
+        """The text or the number; ``None`` for another type."""
+        return self.number if self.string is None else self.string
+
 
 class _Range(msgspec.Struct):
     step: str = "0"

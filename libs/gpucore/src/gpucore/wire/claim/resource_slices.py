@@ -94,6 +94,38 @@ def decode_slice(raw: bytes | msgspec.Raw) -> ResourceSlice:
         raise WireError(f"no ResourceSlice: {error}") from error
 
 
+class OtherDevice(msgspec.Struct, frozen=True):
+    """A device of another driver: its attributes by fully qualified name."""
+
+    driver: str
+    attributes: tuple[tuple[str, str | int], ...] = ()
+
+
+def decode_other_devices(raw: bytes | msgspec.Raw) -> tuple[str, tuple[OtherDevice, ...]]:
+    """The node of a slice, empty where it is not of one node, and its devices.
+
+    Raises:
+        WireError: as :func:`decode_slice`.
+    """
+    try:
+        spec = _DECODER.decode(raw).spec
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise WireError(f"no ResourceSlice: {error}") from error
+    devices = (
+        OtherDevice(spec.driver, _qualified(each, spec.driver)) for each in spec.devices or ()
+    )
+    return spec.node_name or "", tuple(devices)
+
+
+def _qualified(device: DeviceObject, driver: str) -> tuple[tuple[str, str | int], ...]:
+    values = ((name, each.value) for name, each in (device.attributes or {}).items())
+    return tuple(
+        (name if "/" in name else f"{driver}/{name}", value)
+        for name, value in values
+        if value is not None
+    )
+
+
 def flat(found: SliceObject) -> ResourceSlice:
     """The narrow value of a nested slice."""
     meta, spec = found.metadata, found.spec
