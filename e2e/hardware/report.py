@@ -91,8 +91,9 @@ suites:
 - `e2e/hardware/cases/test_cluster.py`, which checks two properties from inside pods: each pod's GPU
   is the one in its annotation, and memory limits hold between pods.
 
-Neither has run on real GPUs. Isolation modes `driver` and `driver+mps`, memory limits above the
-share, and model servers that start one after the other have run against the mock library only: no
+The scheduling cases passed this way on a kind cluster with mock GPUs. Neither suite has run on real
+GPUs. Isolation modes `driver` and `driver+mps`, memory limits above the share, and model servers
+that start one after the other have run against the mock library only: no
 figure of a real driver exists for them.
 """
 

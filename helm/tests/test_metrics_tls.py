@@ -1,4 +1,4 @@
-"""Metrics, health and readiness leave every pod under TLS, and Prometheus knows whom to believe."""
+"""Metrics, health and readiness leave every pod under TLS; Prometheus has the CA to verify it."""
 
 import ssl
 from pathlib import Path

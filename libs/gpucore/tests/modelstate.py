@@ -1,4 +1,4 @@
-"""The state of the small model: what API server, kubelets and schedulers each believe, and no more.
+"""The state of the small model: what API server, kubelets and schedulers each have, and no more.
 
 A state is a sorted tuple of columns, one a pod, so states that differ only in the names of equal
 pods are one state. Processes keep nothing but what is here: that is what a crash can lose.

@@ -87,7 +87,7 @@ class World:
         for name, counts in self._held.items():
             taken = [free[device].pop() for device, count in counts.items() for _ in range(count)]  # type: ignore[index]
             held.append(Held("team", name, {"c0": {Resource.MEM: tuple(taken)}}))
-        self.state.believe(held, asked_at=matcher.holdings.turn)
+        self.state.sync_from_kubelet(held, asked_at=matcher.holdings.turn)
 
     def cgroup(self, name: str) -> Path:
         """Of a burstable pod, with kubelet's driver cgroupfs."""

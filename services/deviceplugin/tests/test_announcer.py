@@ -112,7 +112,7 @@ async def world(clock: FakeClock) -> World:
         Held("team", name, {"c0": {Resource.MEM: ids[index][:2]}})  # type: ignore[index]
         for index, name in enumerate("ab")
     ]
-    made.state.believe(held, asked_at=0)
+    made.state.sync_from_kubelet(held, asked_at=0)
     return made
 
 

@@ -212,7 +212,7 @@ async def test_a_pod_whose_devices_kubelet_has_lost_keeps_its_limit(world: World
     world.pod("a", gpu0=3)
     await world.limits.look()
     ids = tuple(world.state.matcher.holdings.held_by(Resource.MEM, "team", "a"))
-    world.state.believe([], asked_at=world.state.matcher.holdings.turn)
+    world.state.sync_from_kubelet([], asked_at=world.state.matcher.holdings.turn)
     world.state.lost = [Held("team", "a", {"c0": {Resource.MEM: ids}})]
     assert await world.limits.look() == {Finding.HOLDS}
     assert world.in_force("a") == share(3)

@@ -68,7 +68,7 @@ class World:
         """Kubelet's account: a pod has a share of these GPUs."""
         ids = self.state.matcher.tables[Resource.MEM].ids
         row = {Resource.MEM: tuple(ids[device][0] for device in gpus)}  # type: ignore[index]
-        self.state.believe([Held("team", "p", {"c0": row})] if gpus else [], asked_at=0)
+        self.state.sync_from_kubelet([Held("team", "p", {"c0": row})] if gpus else [], asked_at=0)
 
     def look(self, *, trusted: bool = True) -> bool:
         """One look."""

@@ -48,7 +48,7 @@ class World:
         self.limits = LimitWatch(self.state, self, lambda: self.replaced)  # type: ignore[arg-type]
         ids = self.state.matcher.tables[Resource.MEM].ids[self.gpu().index][:2]
         held = [Held("team", each.name, {"c0": {Resource.MEM: ids}}) for each in pods]
-        self.state.believe(held[:1], asked_at=0)
+        self.state.sync_from_kubelet(held[:1], asked_at=0)
 
     async def tell(self, subject: Subject, reason: str, message: str, *, kind: str) -> None:
         """As the event recorder's."""

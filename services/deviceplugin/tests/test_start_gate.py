@@ -42,7 +42,7 @@ class Gated:
         if self.account is None:
             raise TruthError("no answer")
         state = self.world.state
-        state.believe(self.account, asked_at=state.matcher.holdings.turn)
+        state.sync_from_kubelet(self.account, asked_at=state.matcher.holdings.turn)
 
     def lists(self) -> None:
         """Kubelet's account is what the world says."""

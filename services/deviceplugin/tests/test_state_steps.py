@@ -73,14 +73,14 @@ class World:
         rows = {"c0": {Resource.MEM: ids}} if ids else {}
         return Held("team", name, rows)
 
-    def believe(self, *held: Held) -> bool:
+    def sync_from_kubelet(self, *held: Held) -> bool:
         """Kubelet's account, asked for now."""
-        return self.state.believe(held, asked_at=self.state.settled_turn())
+        return self.state.sync_from_kubelet(held, asked_at=self.state.settled_turn())
 
     def certain(self) -> "World":
         """Kubelet's memory is known: no pod of before."""
         self.state.on_replace(())
-        self.believe()
+        self.sync_from_kubelet()
         assert not self.state.suspicious
         self.fired()
         return self
@@ -155,7 +155,7 @@ async def test_cdi_that_is_switched_on_writes_the_files_of_running_containers(
     world.state.on_held = lambda held: accounts.append(len(held))
     world.state.follow(cgpu_disable=False, oversell=1, cdi=True)
     assert accounts == []
-    world.believe(world.held("p", *world.ids(0)))
+    world.sync_from_kubelet(world.held("p", *world.ids(0)))
     world.state.follow(cgpu_disable=False, oversell=1, cdi=True)
     assert accounts == [1]
     world.state.follow(cgpu_disable=False, oversell=1, cdi=False)
@@ -176,13 +176,13 @@ async def test_kubelets_silence_counts_for_nothing_until_it_had_time_to_note_a_g
     """Two seconds: before that the account is incomplete, after that it is the truth."""
     world.certain().state.on_update(pod("p"), b"")
     world.state.grant(Resource.MEM, world.ids(0))
-    assert not world.believe()
+    assert not world.sync_from_kubelet()
     assert world.holds("p") == {0}
     clock.seconds += NOTED_SECONDS
-    assert not world.believe()
+    assert not world.sync_from_kubelet()
     assert world.holds("p") == {0}
     clock.seconds += 0.1
-    assert world.believe()
+    assert world.sync_from_kubelet()
     assert world.holds("p") == frozenset()
 
 
@@ -191,18 +191,18 @@ async def test_an_account_with_every_grant_in_it_is_complete(world: World) -> No
     world.certain().state.on_update(pod("p"), b"")
     ids = world.ids(0)
     world.state.grant(Resource.MEM, ids)
-    assert not world.believe(world.held("p", *ids[:2]))
-    assert world.believe(world.held("p", *ids))
+    assert not world.sync_from_kubelet(world.held("p", *ids[:2]))
+    assert world.sync_from_kubelet(world.held("p", *ids))
 
 
 async def test_what_a_pod_had_is_free_when_it_has_ended(world: World) -> None:
     """Kubelet still lists it; the next pod gets the ids all the same."""
     world.state.on_replace((pod("p"),))
-    world.believe(world.held("p", *world.ids(0)))
+    world.sync_from_kubelet(world.held("p", *world.ids(0)))
     assert world.holds("p") == {0}
     world.state.on_update(pod("p", phase="Succeeded"), b"")
     assert world.holds("p") == frozenset()
-    world.believe(world.held("p", *world.ids(0)))
+    world.sync_from_kubelet(world.held("p", *world.ids(0)))
     assert world.holds("p") == frozenset()
 
 
@@ -210,7 +210,7 @@ async def test_what_a_pod_had_is_free_when_it_has_ended(world: World) -> None:
 async def test_what_a_pod_had_is_free_when_it_is_gone(world: World, how: str) -> None:
     """However that is learnt."""
     world.state.on_replace((pod("p"), pod("q")))
-    world.believe(world.held("p", *world.ids(0)), world.held("q", *world.ids(1)))
+    world.sync_from_kubelet(world.held("p", *world.ids(0)), world.held("q", *world.ids(1)))
     world.fired()
     if how == "deleted":
         world.state.on_delete(pod("p"))
@@ -226,7 +226,7 @@ async def test_a_pod_that_replaced_one_of_its_name_keeps_what_it_holds(world: Wo
     """A StatefulSet's pod after a forced deletion: the old one goes later."""
     old, new = pod("p", uid="old"), pod("p", uid="new")
     world.state.on_replace((old, new))
-    world.believe(world.held("p", *world.ids(0)))
+    world.sync_from_kubelet(world.held("p", *world.ids(0)))
     world.state.on_delete(old)
     assert world.holds("p") == {0}
     world.state.on_update(replace(new, phase="Failed"), b"")
@@ -237,7 +237,7 @@ async def test_a_pod_of_the_same_name_that_has_ended_keeps_nothing(world: World)
     """It replaces nobody: what the other one had is free when that one goes."""
     old, new = pod("p", uid="old"), pod("p", uid="new", phase="Failed")
     world.state.on_replace((old,))
-    world.believe(world.held("p", *world.ids(0)))
+    world.sync_from_kubelet(world.held("p", *world.ids(0)))
     world.state.on_update(new, b"")
     assert world.holds("p") == {0}
     world.state.on_delete(old)
@@ -271,14 +271,14 @@ async def test_what_kubelet_remembers_is_certain_once_pods_and_account_agree(
     world: World,
 ) -> None:
     """Neither the account alone nor the pods alone; a running pod must be listed."""
-    world.believe()
+    world.sync_from_kubelet()
     assert not world.state.certain.is_set()
     world.fired()
     world.state.on_replace((RUNNING,))
     assert world.fired() == {"pods_changed", "grant_made"}, "the account is fetched at once"
-    world.believe()
+    world.sync_from_kubelet()
     assert not world.state.certain.is_set()
-    world.believe(world.held("p", *world.ids(0)))
+    world.sync_from_kubelet(world.held("p", *world.ids(0)))
     assert world.state.certain.is_set()
     world.state.on_replace((RUNNING,))
     assert world.fired() == {"pods_changed"}
@@ -287,16 +287,16 @@ async def test_what_kubelet_remembers_is_certain_once_pods_and_account_agree(
 async def test_what_kubelet_forgot_is_kept_for_the_pod_that_runs_with_it(world: World) -> None:
     """It lists the pod without devices; nobody else gets three units of GPU 0."""
     world.state.on_replace((RUNNING,))
-    world.believe(world.held("p"))
+    world.sync_from_kubelet(world.held("p"))
     assert world.state.forgotten == {RUNNING.uid}
     assert world.holds("p") == {0}
     taken = tuple(world.state.matcher.holdings.taken(Resource.MEM))
     assert len(taken) == 3
     assert isinstance(world.state.grant(Resource.MEM, taken[:1]), AllocationError)
-    world.believe(world.held("p"))
+    world.sync_from_kubelet(world.held("p"))
     assert world.state.forgotten == {RUNNING.uid}, "also when kubelet is not suspected any more"
     world.state.on_delete(RUNNING)
-    world.believe()
+    world.sync_from_kubelet()
     assert world.state.forgotten == set()
     assert isinstance(world.state.grant(Resource.MEM, taken[:1]), Granted)
 
@@ -304,8 +304,8 @@ async def test_what_kubelet_forgot_is_kept_for_the_pod_that_runs_with_it(world: 
 async def test_a_pod_that_kubelet_empties_later_is_about_to_end(world: World) -> None:
     """Only after a restart does an empty row mean a lost record."""
     world.certain().state.on_update(RUNNING, b"")
-    world.believe(world.held("p", *world.ids(0)))
-    world.believe(world.held("p"))
+    world.sync_from_kubelet(world.held("p", *world.ids(0)))
+    world.sync_from_kubelet(world.held("p"))
     assert world.state.forgotten == set()
     assert world.holds("p") == frozenset()
 
@@ -314,7 +314,7 @@ async def test_a_kubelet_that_restarted_gives_nobody_what_running_pods_had(world
     """Until it has told: the ids are reserved at once, and the account is fetched at once."""
     world.certain().state.on_update(RUNNING, b"")
     world.state.on_update(pod("waiting", creation="2026-01-02"), b"")
-    world.believe(world.held("p", *world.ids(0)))
+    world.sync_from_kubelet(world.held("p", *world.ids(0)))
     world.fired()
     world.state.kubelet_restarted()
     assert (world.state.suspicious, world.fired()) == (True, {"grant_made"})
@@ -339,7 +339,7 @@ async def test_of_a_sidecar_that_kubelet_lists_its_account_is_the_truth(world: W
     world.certain().state.on_update(waiting, b"")
     world.state.grant(Resource.MEM, world.ids(0))
     world.state._recent.clear()
-    world.believe(Held("team", "p", {"i0": {Resource.MEM: world.ids(1)}}))
+    world.sync_from_kubelet(Held("team", "p", {"i0": {Resource.MEM: world.ids(1)}}))
     assert world.holds("p") == {1}
 
 
@@ -352,10 +352,10 @@ async def test_gpus_are_in_use_while_any_part_of_them_is_held(world: World) -> N
     assert not world.state.in_use(first.index)
     table = world.state.matcher.tables[Resource.CORE]
     row = {"c0": {Resource.CORE: table.ids[first.index][:1]}}
-    world.believe(Held("team", "p", row))
+    world.sync_from_kubelet(Held("team", "p", row))
     assert (world.state.in_use(first.index), world.state.in_use(second.index)) == (True, False)
     assert not world.state.shares_behind_mps()
-    world.believe(world.held("p", *world.ids(1)))
+    world.sync_from_kubelet(world.held("p", *world.ids(1)))
     assert world.state.shares_behind_mps()
 
 
@@ -391,7 +391,7 @@ async def test_what_init_containers_were_given_is_kept_while_their_pod_lives(
     world.certain().state.on_update(waiting, b"")
     world.state.grant(Resource.MEM, world.ids(0))
     world.state._recent.clear()
-    world.believe(world.held("p"))
+    world.sync_from_kubelet(world.held("p"))
     assert world.holds("p") == {0}
     (account,) = world.state.account()
     assert account.containers == {"i0": {Resource.MEM: world.ids(0)}}
@@ -408,7 +408,7 @@ async def test_units_of_pods_of_the_original_plugin_are_where_their_annotations_
     texts = pod("p").annotations | {NAMES.mem_assigned: "true"}
     old = pod("p", phase="Running", annotations=texts)
     world.state.on_replace((old,))
-    world.believe(world.held("p", *world.ids(1)))
+    world.sync_from_kubelet(world.held("p", *world.ids(1)))
     assert world.state.inherited.pods == {("team", "p")}
     assert world.state.matcher.displaced == {GpuIndex(0): 3}
     world.state.on_replace(())

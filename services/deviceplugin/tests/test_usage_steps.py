@@ -76,7 +76,7 @@ class World:
             ids = self.state.matcher.tables[resource].ids[gpu]  # type: ignore[index]
             taken = ids[first : first + 2]
             held.append(Held("team", name, {"c0": {resource: taken}}))
-        self.state.believe(held, asked_at=self.state.settled_turn())
+        self.state.sync_from_kubelet(held, asked_at=self.state.settled_turn())
 
     def process(self, pid: int, owner: int | None) -> None:
         """A process of the host; without an owner it is in no pod."""
@@ -270,7 +270,7 @@ async def test_a_pod_with_one_whole_gpu_and_a_share_of_another_has_no_share_of_t
         "c0": {Resource.GPU: tables[Resource.GPU].ids[GpuIndex(0)]},
         "c1": {Resource.MEM: tables[Resource.MEM].ids[GpuIndex(1)][:2]},
     }
-    world.state.believe([Held("team", "a", rows)], asked_at=world.state.settled_turn())
+    world.state.sync_from_kubelet([Held("team", "a", rows)], asked_at=world.state.settled_turn())
     world.used(FIRST, p11=9 * GI)
     world.used(SECOND, p12=2 * GI)
     await world.meter.measure()

@@ -172,7 +172,7 @@ async def test_a_hangup_enumerates_and_registers_anew(world: World) -> None:
 async def test_a_kubelet_that_restarted_makes_the_state_suspicious(world: World) -> None:
     """The registrar is the one that notices."""
     world.state.on_replace(())
-    world.state.believe((), asked_at=0)
+    world.state.sync_from_kubelet((), asked_at=0)
     assert not world.state.suspicious
     world.plugin.registrar._kubelet_restarted()
     assert world.state.suspicious
@@ -209,7 +209,7 @@ async def test_the_runtimes_failures_are_held_against_the_gpus_of_the_pod(world:
     pod = Pod(PodUid("uid-p"), "team", "p", NodeName("n1"), phase="Pending")
     world.state.on_replace((pod,))
     ids = world.state.matcher.tables[Resource.MEM].ids[GpuIndex(1)][:2]
-    world.state.believe([Held("team", "p", {"c0": {Resource.MEM: ids}})], asked_at=0)
+    world.state.sync_from_kubelet([Held("team", "p", {"c0": {Resource.MEM: ids}})], asked_at=0)
     for text in (line(NO_DRIVER), line("no such file"), line(running=True)):
         world.state.on_update(pod, text)
     assert world.taken() == [("start_failed", {1}, pod), ("started", {1})]
@@ -226,7 +226,7 @@ async def test_shared_memory_is_swept_while_no_pod_has_a_share_with_mps(with_mps
     for gpu, swept in ((second, []), (first, [("unused",)])):
         ids = with_mps.state.matcher.tables[Resource.MEM].ids[gpu.index][:2]
         held = [Held("team", "p", {"c0": {Resource.MEM: ids}})]
-        with_mps.state.believe(held, asked_at=0)
+        with_mps.state.sync_from_kubelet(held, asked_at=0)
         assert with_mps.taken() == swept
 
 
@@ -235,7 +235,7 @@ async def test_cdi_files_follow_kubelets_account_where_the_node_uses_them(world:
     world.noted(world.plugin._cdi, "sync")
     ids = world.state.matcher.tables[Resource.MEM].ids[GpuIndex(1)][:2]
     held = [Held("team", "p", {"c0": {Resource.MEM: ids}})]
-    world.state.believe(held, asked_at=0)
+    world.state.sync_from_kubelet(held, asked_at=0)
     assert world.taken() == []
     world.state.follow(cgpu_disable=False, oversell=1, cdi=True)
     ((name, shares, initialized),) = world.taken()

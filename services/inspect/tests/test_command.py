@@ -184,6 +184,21 @@ def test_a_thousand_nodes_cost_few_plain_readings(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_thousand_live_nodes_cost_few_plain_readings(tmp_path: Path) -> None:
+    """The same cluster from an API server, in pages of 500: as cheap, requests included."""
+    cluster = large(1000, 10_000)
+    path = tmp_path / "large.json"
+    path.write_text(cluster.json())
+    kinds = {"Node": "/api/v1/nodes", "Pod": "/api/v1/pods"}
+    lists = {at: [i for i in cluster.items if i["kind"] == kind] for kind, at in kinds.items()}
+    plain = ["-c", f"import json; json.load(open({str(path)!r}))"]
+    with FakeApiServer(lists, page=500).serving() as server:
+        config = str(server.kubeconfig(tmp_path))
+        line = ["-m", "gpuinspect", "inspect", "--kubeconfig", config]
+        assert _costs_less_than(5, plain, line, cache=tmp_path, tries=5)
+
+
+@pytest.mark.slow
 def test_help_is_quick(tmp_path: Path) -> None:
     """``--help`` takes less CPU time than ten starts of Python, 150 ms where one takes 15."""
     line = ["-m", "gpuinspect", "--help"]

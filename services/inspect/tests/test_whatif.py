@@ -1,4 +1,4 @@
-"""``gpushare whatif``: the extender's decisions on a copy of the books."""
+"""``gpushare whatif``: the extender's decisions on a copy of the ledger."""
 
 import json
 from pathlib import Path

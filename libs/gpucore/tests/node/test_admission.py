@@ -99,7 +99,7 @@ def test_what_kubelet_says_puts_a_wrong_guess_right() -> None:
     made = queue(expected("a", {"gpu-mem": 2}), expected("b", {"gpu-mem": 2}))
     give(made, 2, at=1)  # thought to be a; it was b
     held = Held("default", "b", {"c0": {MEM: ("a-c0-gpu-mem",)}})
-    made.believe([held], asked_at=0)
+    made.sync_from_kubelet([held], asked_at=0)
     assert name(made, 2) == "a/c0"
     give(made, 2, at=2)
     assert name(made, 2) == ""
@@ -109,9 +109,9 @@ def test_an_answer_that_is_older_than_a_grant_takes_nothing_back() -> None:
     """Kubelet notes a grant late: until then its silence about it means nothing."""
     made = queue(expected("a", {"gpu-mem": 1}, {"gpu-mem": 2}))
     give(made, 1, at=5)
-    made.believe([], asked_at=4)
+    made.sync_from_kubelet([], asked_at=4)
     assert name(made, 2) == "a/c1"
-    made.believe([], asked_at=5)
+    made.sync_from_kubelet([], asked_at=5)
     assert name(made, 1) == "a/c0"
 
 
@@ -121,14 +121,14 @@ def test_an_answer_from_the_middle_of_a_container_keeps_its_other_resource() -> 
     made = queue(expected("a", both, {"gpu-mem": 7}), expected("b", {"gpu-mem": 7}))
     give(made, 3, MEM, at=1)
     give(made, 2, CORE, at=2)
-    made.believe([Held("default", "a", {"c0": {MEM: ("a-c0-gpu-mem",)}})], asked_at=0)
+    made.sync_from_kubelet([Held("default", "a", {"c0": {MEM: ("a-c0-gpu-mem",)}})], asked_at=0)
     assert name(made, 7) == "a/c1"
 
 
 def test_init_containers_are_done_once_a_container_has_begun() -> None:
     """Kubelet 1.20 does not tell of init containers; one container told is proof that they ran."""
     made = queue(expected("a", {"gpu-mem": 1}, {"gpu-mem": 2}, inits=[{"gpu-mem": 5}]))
-    made.believe([Held("default", "a", {"c0": {MEM: ("x",)}})], asked_at=0)
+    made.sync_from_kubelet([Held("default", "a", {"c0": {MEM: ("x",)}})], asked_at=0)
     assert name(made, 2) == "a/c1"
     assert name(made, 5) == ""
 

@@ -59,7 +59,7 @@ def test_after_a_restart_of_both_the_annotations_say_the_gpu() -> None:
     """Any ids of that GPU do, since ids of a GPU are alike; two pods never share one."""
     node = matcher(INVENTORY)
     first = allocated_rows(running("p", 1, 3), NAMES, node.tables, node.holdings)
-    node.believe([Held("default", "p", first)], asked_at=0)
+    node.sync_from_kubelet([Held("default", "p", first)], asked_at=0)
     second = allocated_rows(running("q", 1, 5), NAMES, node.tables, node.holdings)
     ids = [*first["c0"][Resource.MEM], *second["c0"][Resource.MEM]]
     assert len(set(ids)) == 8
@@ -82,7 +82,7 @@ def test_reserved_devices_are_neither_advised_nor_granted() -> None:
     """Kubelet calls all of the GPU free; the pod that asks gets the other GPU."""
     node = matcher(INVENTORY, expected("new", {"gpu-mem": 13}, annotations=plan(0, 13)))
     rows = allocated_rows(running("old", 0, 3), NAMES, node.tables, node.holdings)
-    node.believe([Held("default", "old", rows)], asked_at=0)
+    node.sync_from_kubelet([Held("default", "old", rows)], asked_at=0)
     node.reserve([Held("default", "old", rows)])
     granted = Kubelet(node).take(13)
     assert isinstance(granted, Granted)
@@ -99,7 +99,7 @@ def test_a_reserved_share_keeps_its_gpu_from_being_taken_whole() -> None:
     """The devices of other resources of that GPU are not given either."""
     node = matcher(INVENTORY)
     rows = allocated_rows(running("old", 0, 3), NAMES, node.tables, node.holdings)
-    node.believe([Held("default", "old", rows)], asked_at=0)
+    node.sync_from_kubelet([Held("default", "old", rows)], asked_at=0)
     whole = node.allocate(Resource.GPU, node.tables[Resource.GPU].ids[0])  # type: ignore[index]
     assert isinstance(whole, AllocationError)
 

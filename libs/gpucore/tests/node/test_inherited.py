@@ -47,7 +47,7 @@ def test_a_gpu_is_not_given_out_twice_because_its_ids_are_counted_elsewhere() ->
     state = matcher(INVENTORY, expected("a", {"gpu-mem": 12}), expected("b", {"gpu-mem": 8}))
     state.displaced = look(held, pod).displaced
     kubelet = Kubelet(state)
-    state.believe([held], asked_at=0)
+    state.sync_from_kubelet([held], asked_at=0)
     kubelet.used[Resource.MEM] |= set(held.containers["c0"][Resource.MEM])
     assert isinstance(kubelet.take(12), AllocationError)
     granted = kubelet.take(8)

@@ -259,7 +259,7 @@ def test_what_a_pod_held_is_free_again_when_kubelet_no_longer_tells_it() -> None
     """Kubelet's account releases: an exclusive GPU without a pod can be shared again."""
     state = matcher(machine(15), expected("w", {"gpu": 1}))
     Kubelet(state).take(1, GPU)
-    state.believe([], asked_at=state.holdings.turn)
+    state.sync_from_kubelet([], asked_at=state.holdings.turn)
     assert make_gpus(state.allocate(MEM, ids(state, {0: 2}))) == {0: 2}
 
 
@@ -267,7 +267,7 @@ def test_the_gpus_of_a_pod_are_known_from_kubelets_account() -> None:
     """Kubelet's account names the pods of a GPU after a restart of the plugin."""
     state = matcher(machine(15, 15))
     held = Held("default", "p", {"c0": {MEM: ids(state, {1: 3})}})
-    state.believe([held], asked_at=0)
+    state.sync_from_kubelet([held], asked_at=0)
     assert state.gpus_held("default", "p") == {1}
     state.holdings.release("default", "p")
     assert state.gpus_held("default", "p") == frozenset()

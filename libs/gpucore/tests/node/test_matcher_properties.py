@@ -91,4 +91,4 @@ def test_looking_at_kubelets_account_at_any_moment_changes_no_match(
         assert dict(answer.gpus) == {GpuIndex(gpu): size}
         truth.append(Held("default", f"p{number}", {"c0": {Resource.MEM: answer.ids}}))
         told = data.draw(st.integers(0, len(truth)))
-        state.believe(truth[:told], asked_at=data.draw(st.integers(0, told)))
+        state.sync_from_kubelet(truth[:told], asked_at=data.draw(st.integers(0, told)))

@@ -143,7 +143,7 @@ class NodeState:
             self.grant_made.fire()
         return answer
 
-    def believe(self, held: Iterable[Held], *, asked_at: int) -> bool:
+    def sync_from_kubelet(self, held: Iterable[Held], *, asked_at: int) -> bool:
         """Take kubelet's account for the truth; false while it owes an account of some grant."""
         live = [each for each in held if not self._ended(each.namespace, each.name)]
         lost = self._lost(live)
@@ -152,13 +152,15 @@ class NodeState:
             for each in live
             for container in each.containers
         }
-        told_pods = [*live, *lost]
-        self.matcher.believe(told_pods, asked_at=asked_at, unlisted=self._unlisted() - listed)
+        reported = [*live, *lost]
+        self.matcher.sync_from_kubelet(
+            reported, asked_at=asked_at, unlisted=self._unlisted() - listed
+        )
         self.matcher.reserve(lost)
         self._held, self.lost, self._told = live, lost, True
         self._inherit()
         self.on_held(live)
-        told = {
+        listed_ids = {
             (resource, one)
             for each in live
             for row in each.containers.values()
@@ -166,7 +168,7 @@ class NodeState:
             for one in ids
         }
         return all(
-            (recent.granted.resource, one) in told
+            (recent.granted.resource, one) in listed_ids
             for recent in self._recent
             for one in recent.granted.ids
         )

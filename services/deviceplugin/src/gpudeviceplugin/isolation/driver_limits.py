@@ -75,7 +75,7 @@ class DriverLimits:
         self._wanted: frozenset[str] = frozenset()
         self._holding: set[str] = set()
         self._confirmed: dict[_Key, _Confirmed] = {}
-        self._told: dict[_Key, float] = {}
+        self._reported: dict[_Key, float] = {}
         self._changed = Signal()
         self._setting = asyncio.Lock()
         self.on_change: Callable[[], None] = nobody
@@ -174,7 +174,7 @@ class DriverLimits:
             if not self._state.pods[uid].finished
         }
         await self._remove(wanted.keys())
-        self._told = {key: at for key, at in self._told.items() if key in wanted}
+        self._reported = {key: at for key, at in self._reported.items() if key in wanted}
         found: dict[_Key, Finding] = {}
         for gpu in gpus:
             for key in [key for key in wanted if key.uuid == gpu.uuid]:
@@ -232,8 +232,8 @@ class DriverLimits:
 
     async def _broken(self, gpu: Gpu, pod: Pod, why: str) -> Finding:
         key, now = _Key(gpu.uuid, pod.uid), time.monotonic()
-        if now - self._told.get(key, -AGAIN_SECONDS) >= AGAIN_SECONDS:
-            self._told[key] = now
+        if now - self._reported.get(key, -AGAIN_SECONDS) >= AGAIN_SECONDS:
+            self._reported[key] = now
             message = f"the driver's memory limit of its share of GPU {gpu.index} is off: {why}"
             log.warning("limit not in force", pod=f"{pod.namespace}/{pod.name}", why=message)
             subject = Subject("Pod", pod.name, pod.namespace, pod.uid)

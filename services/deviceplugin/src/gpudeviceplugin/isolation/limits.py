@@ -37,7 +37,7 @@ class LimitWatch:
         self._events = events
         self._replaced = replaced
         self._unlimited: dict[GpuUuid, Unlimited] = {}
-        self._told: dict[tuple[PodUid, str], float] = {}
+        self._reported: dict[tuple[PodUid, str], float] = {}
         self._found: dict[tuple[PodUid, str], str] = {}
 
     async def publish(self) -> None:
@@ -46,7 +46,7 @@ class LimitWatch:
             self._declared()
         telemetry.LIMIT_OVERRIDDEN.clear()
         found, self._found = self._found, {}
-        self._told = {key: at for key, at in self._told.items() if key in found}
+        self._reported = {key: at for key, at in self._reported.items() if key in found}
         for (uid, how), message in found.items():
             pod = self._state.pods.get(uid)
             if pod is not None:
@@ -78,9 +78,9 @@ class LimitWatch:
 
     async def _tell(self, pod: Pod, how: str, message: str) -> None:
         now = time.monotonic()
-        if now - self._told.get((pod.uid, how), -AGAIN_SECONDS) < AGAIN_SECONDS:
+        if now - self._reported.get((pod.uid, how), -AGAIN_SECONDS) < AGAIN_SECONDS:
             return
-        self._told[pod.uid, how] = now
+        self._reported[pod.uid, how] = now
         log.warning("limit overridden", pod=f"{pod.namespace}/{pod.name}", why=message)
         subject = Subject("Pod", pod.name, pod.namespace, pod.uid)
         await self._events.tell(subject, OVERRIDDEN, message, kind=WARNING)

@@ -90,7 +90,7 @@ class Reconciler:
         async with self._reading:
             asked_at = self._state.settled_turn()
             held = await self._kubelet.list()
-            return self._state.believe(held, asked_at=asked_at)
+            return self._state.sync_from_kubelet(held, asked_at=asked_at)
 
     async def _correct(self, correction: Correction) -> None:
         path = f"/api/v1/namespaces/{correction.namespace}/pods/{correction.name}"

@@ -40,7 +40,7 @@ class _ConfigMap(msgspec.Struct):
     data: Mapping[str, str] | None = None
 
 
-def books(snapshot: Snapshot, names: Names) -> Ledger:
+def ledger_of(snapshot: Snapshot, names: Names) -> Ledger:
     """The ledger that these objects give.
 
     Raises:
@@ -88,9 +88,9 @@ def shares(
 
     Raises:
         MissingObjectError: there is no node of a name.
-        WireError: as :func:`books`.
+        WireError: as :func:`ledger_of`.
     """
-    return shown(books(snapshot, names), snapshot.nodes, only=only, every_pod=every_pod)
+    return shown(ledger_of(snapshot, names), snapshot.nodes, only=only, every_pod=every_pod)
 
 
 def shown(

@@ -13,7 +13,7 @@ from gpucore.wire.names import NODE_TYPE, Names
 from gpucore.wire.nodes import Node
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.schedulers import policy_of
-from gpuinspect.cluster.state import books
+from gpuinspect.cluster.state import ledger_of
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
@@ -59,7 +59,7 @@ def gpu(
 ) -> None:
     """Show the number of GPUs and of GPUs in use; with -d also how they are connected."""
     snapshot = selected(reader.source.read(*COUNTED), selector)
-    ledger = books(snapshot, reader.names)
+    ledger = ledger_of(snapshot, reader.names)
     nodes = [each for each in snapshot.nodes if node in {"", each.name}]
     if node and not nodes:
         raise MissingObjectError(f'nodes "{node}" not found')

@@ -18,7 +18,7 @@ from gpucore.topology.links import Matrix, TopologyError
 from gpucore.topology.policies import GpuGroup, Impossible, plan
 from gpucore.topology.static import StaticSets, decode_static
 from gpucore.wire.names import NODE_TYPE
-from gpuinspect.cluster.state import books
+from gpuinspect.cluster.state import ledger_of
 from gpuinspect.commands.options.formats import Format, Output, emit
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.errors import MissingObjectError
@@ -153,7 +153,7 @@ def show(
         fail(f"node {node} publishes no GPUs")
     for remark in machine.notes:
         note(f"note: {remark}")
-    node_info = books(snapshot, reader.names).node(found.name)
+    node_info = ledger_of(snapshot, reader.names).node(found.name)
     used = (
         []
         if node_info is None

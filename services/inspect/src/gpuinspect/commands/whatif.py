@@ -11,7 +11,7 @@ from gpucore.simulate.documents import what_if_document
 from gpucore.steps import complete
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS, policy_of
-from gpuinspect.cluster.state import books
+from gpuinspect.cluster.state import ledger_of
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.policies import PolicyName, check_policy
@@ -59,7 +59,7 @@ def whatif(
     addition = Addition(add_nodes, like)
     claims = (DEVICE_CLASSES, claim_templates(""))
     snapshot = reader.source.read(*COUNTED, *claims, SCHEDULER_CONFIGS, WEBHOOKS)
-    ledger, used = books(snapshot, reader.names), policy_of(snapshot, policy)
+    ledger, used = ledger_of(snapshot, reader.names), policy_of(snapshot, policy)
     answers = ask(
         snapshot, wanted, ledger, addition=addition, policy=used, taken=counting("pods placed")
     )

@@ -25,7 +25,7 @@ from gpuinspect.cluster.schedulers import (
     schedulers_of,
 )
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.state import books
+from gpuinspect.cluster.state import ledger_of
 
 READ: Final = (*COUNTED, SCHEDULER_CONFIGS, WEBHOOKS)
 """Lists that a decision needs besides nodes and pods."""
@@ -41,7 +41,7 @@ def defrag_state(
         scheduler: name of the only scheduler for whose pods pods are moved; empty for every
             scheduler that may call the extender.
     """
-    ledger = books(snapshot, names)
+    ledger = ledger_of(snapshot, names)
     nodes = candidates(snapshot, ledger)
     schedulers = schedulers_of(snapshot, names)
     waiting: list[DefragPod] = []

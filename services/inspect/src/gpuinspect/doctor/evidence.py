@@ -15,7 +15,7 @@ from gpucore.wire.nodes import Node
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pods import pod_request_of
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.state import books
+from gpuinspect.cluster.state import ledger_of
 from gpuinspect.doctor.rawobjects import DoctorPodFacts, NodeVersions, node_versions, pod_facts
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class Evidence:
     def __init__(self, snapshot: Snapshot, names: Names) -> None:
         self.snapshot = snapshot
         self.names = names
-        self.ledger: Ledger = books(snapshot, names)
+        self.ledger: Ledger = ledger_of(snapshot, names)
 
     @property
     def node_infos(self) -> Mapping[NodeName, NodeInfo]:

@@ -25,7 +25,7 @@ from gpucore.wire.pods import pod_request_of
 from gpuinspect.cluster.schedulers import Schedulers, schedulers_of
 from gpuinspect.cluster.scoped import is_partial
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.state import books
+from gpuinspect.cluster.state import ledger_of
 from gpuinspect.queries.claims import NOTHING, PodClaims
 from gpuinspect.queries.explain import cluster_of, explain, likeness
 
@@ -63,7 +63,7 @@ class Standings:
 
     def __init__(self, snapshot: Snapshot, names: Names, *, policy: str = "") -> None:
         self._snapshot, self._names, self._policy = snapshot, names, policy
-        self.ledger = books(snapshot, names)
+        self.ledger = ledger_of(snapshot, names)
         self._alike: dict[object, Explanation] = {}
         self._claims = PodClaims(snapshot, self.ledger)
 

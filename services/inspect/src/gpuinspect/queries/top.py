@@ -21,7 +21,7 @@ from gpucore.wire.nodes import Node
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import amount
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.state import books
+from gpuinspect.cluster.state import ledger_of
 from gpuinspect.errors import InspectError, MissingObjectError
 from gpuinspect.queries.near import near
 from gpuinspect.sources.prometheus import GpuFigures
@@ -107,7 +107,7 @@ def top_nodes(
         MissingObjectError: there is no node of a name.
         TwoKindsError: a node offers both kinds of resources.
     """
-    ledger = books(snapshot, names)
+    ledger = ledger_of(snapshot, names)
     users = _nvidia_pods(snapshot.pods)
     known = {node.name: node for node in snapshot.nodes}
     for name in only:

@@ -16,7 +16,7 @@ from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pods import pod_request_of
 from gpucore.wire.quantity import amount
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.state import books, view
+from gpuinspect.cluster.state import ledger_of, view
 from gpuinspect.queries.claims import PodClaims
 from gpuinspect.queries.views import ClusterView
 
@@ -181,7 +181,7 @@ def group_name(by: str) -> Callable[[Pod], str]:
 
 
 def _view(snapshot: Snapshot, names: Names) -> ClusterView:
-    ledger = books(snapshot, names)
+    ledger = ledger_of(snapshot, names)
     infos = ledger.nodes()
     nodes = (node for node in snapshot.nodes if node.name in infos and infos[node.name].devices)
     return view(ledger, sorted(nodes, key=lambda node: node.name), names)
@@ -235,7 +235,7 @@ def _waiting_for_claims(
     unit: MemoryUnit,
 ) -> Iterator[GroupUsage]:
     """Pods without a node whose GPUs are requested by claims."""
-    claims = PodClaims(snapshot, books(snapshot, names))
+    claims = PodClaims(snapshot, ledger_of(snapshot, names))
     for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
         if pod.node or pod.finished or namespace not in {"", pod.namespace}:
             continue

@@ -62,7 +62,7 @@ class Frame:
         self.error = ""
         self.history = History()
         self._reports: dict[str, UsageReport] = {}
-        self.ledger: Ledger = state.books(snapshot, names)
+        self.ledger: Ledger = state.ledger_of(snapshot, names)
         self.view: ClusterView = state.shown(self.ledger, snapshot.nodes)
         self._claims = PodClaims(snapshot, self.ledger)
         self._explained: dict[tuple[object, ...], Explanation] = {}

@@ -6,7 +6,7 @@ in order of creation. So the next call is for the pod in progress, else for the 
 whose next container requests exactly that amount.
 
 A wrong guess is possible only between equal amounts (kubelet rejected a pod before it allocated
-devices); kubelet's allocations, passed to :meth:`AdmissionQueue.believe`, correct it.
+devices); kubelet's allocations, passed to :meth:`AdmissionQueue.sync_from_kubelet`, correct it.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -155,22 +155,22 @@ class AdmissionQueue:
         if self._active == uid:
             self._active = None
 
-    def believe(self, truth: Iterable[Held], *, asked_at: int) -> None:
+    def sync_from_kubelet(self, truth: Iterable[Held], *, asked_at: int) -> None:
         """Apply kubelet's allocations, requested at a turn of the holdings.
 
         Later allocations are removed only if kubelet's contradict them: kubelet records late.
         """
-        told = {(held.namespace, held.name): held.containers for held in truth}
+        reported = {(held.namespace, held.name): held.containers for held in truth}
         owner = {
             (resource, one): pod
-            for pod, containers in told.items()
+            for pod, containers in reported.items()
             for row in containers.values()
             for resource, ids in row.items()
             for one in ids
         }
         for waiting in self._waiting.values():
             pod = (waiting.pod.namespace, waiting.pod.name)
-            given = told.get(pod, {})
+            given = reported.get(pod, {})
             kept = waiting.uncontradicted(owner) if waiting.given_at > asked_at else {}
             if given:
                 kept = waiting.inits() | kept

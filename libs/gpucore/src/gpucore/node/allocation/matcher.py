@@ -86,16 +86,16 @@ class AllocationMatcher:
         self.closed = frozenset(gpu.index for gpu in inventory.gpus if not gpu.healthy)
         self.isolations = {gpu.index: gpu.isolation for gpu in inventory.gpus}
 
-    def believe(
+    def sync_from_kubelet(
         self, truth: Iterable[Held], *, asked_at: int, unlisted: Collection[Holder] = ()
     ) -> None:
         """Apply kubelet's allocations, requested at a turn of the holdings.
 
         Its reply lacks ``unlisted`` containers (init containers).
         """
-        told = list(truth)
-        self.holdings.replace(told, asked_at=asked_at, unlisted=unlisted)
-        self.queue.believe(told, asked_at=asked_at)
+        reported = list(truth)
+        self.holdings.replace(reported, asked_at=asked_at, unlisted=unlisted)
+        self.queue.sync_from_kubelet(reported, asked_at=asked_at)
 
     def reserve(self, forgotten: Iterable[Held]) -> None:
         """These pods hold devices that kubelet lists as free: no other pod gets them."""

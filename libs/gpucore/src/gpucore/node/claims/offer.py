@@ -64,7 +64,7 @@ def settled(wanted: Offer, granted: Collection[GpuIndex] | None, claims: Collect
 
     Args:
         wanted: see :func:`requested`.
-        granted: GPUs that pods hold through the device plugin; ``None`` while kubelet has not told.
+        granted: GPUs that pods hold through the device plugin; ``None`` before kubelet lists them.
         claims: ``<namespace>/<name>`` of the prepared claims.
     """
     if granted and claims:

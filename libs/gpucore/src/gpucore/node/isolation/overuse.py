@@ -52,13 +52,15 @@ class Reminders:
     """When each pod was last reported. Times are seconds of a monotonic clock."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[PodUid, GpuIndex], float] = {}
+        self._reported: dict[tuple[PodUid, GpuIndex], float] = {}
 
     def due(self, gpu: GpuIndex, found: Iterable[Over], now: float) -> list[Over]:
         """Those of ``found``, all of one GPU, to report now; the others were reported recently."""
         over = {(each.pod, each.gpu): each for each in found}
-        for key in [key for key in self._told if key[1] == gpu and key not in over]:
-            del self._told[key]
-        due = [key for key in over if now - self._told.get(key, -AGAIN_SECONDS) >= AGAIN_SECONDS]
-        self._told.update(dict.fromkeys(due, now))
+        for key in [key for key in self._reported if key[1] == gpu and key not in over]:
+            del self._reported[key]
+        due = [
+            key for key in over if now - self._reported.get(key, -AGAIN_SECONDS) >= AGAIN_SECONDS
+        ]
+        self._reported.update(dict.fromkeys(due, now))
         return [over[key] for key in due]

@@ -13,7 +13,7 @@ from gpucore.units import GIB
 from gpucore.wire.documents import API_VERSION
 from gpucore.wire.pods import pod_request_of
 from gpuinspect.cluster.collect import COUNTED
-from gpuinspect.cluster.state import books
+from gpuinspect.cluster.state import ledger_of
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.commands.options.selecting import Selector, selected
@@ -147,7 +147,7 @@ def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_heade
     if goal.gpus and goal.units:
         raise typer.BadParameter("give either --cards or --units")
     snapshot = reader.source.read(*COUNTED)
-    ledger = books(snapshot, reader.names)
+    ledger = ledger_of(snapshot, reader.names)
     nodes = selected(snapshot, selector).nodes
     takes = [node.name for node in nodes if node.ready and not node.unschedulable]
     node_infos = {name: ledger.nodes()[name] for name in takes}
