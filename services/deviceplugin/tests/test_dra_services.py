@@ -315,6 +315,30 @@ async def test_two_plugins_serve_one_driver_during_a_rolling_update(stage: DraSt
     assert list(stage.registry.iterdir()) == []
 
 
+async def test_a_burst_survives_an_upgrade_with_two_plugins(stage: DraStage) -> None:
+    """Calls to the old and the new plugin run at once; no claim is lost or prepared twice."""
+    uids = [f"u-{number}" for number in range(40)]
+    for number, uid in enumerate(uids):
+        stage.claims.add(uid, number % 2, gib=1)
+    old = await stage.kubelet()
+    before = [asyncio.create_task(old.prepare(uid)) for uid in uids[:20]]
+    second = stage.new_driver("upgraded")
+    await second.start()
+    new = await stage.kubelet()
+    assert new.drivers[CLAIM_DRIVER].endpoint != old.drivers[CLAIM_DRIVER].endpoint
+    after = [asyncio.create_task(new.prepare(uid)) for uid in uids[20:]]
+    answers = [await call for call in (*before, *after)]
+    assert not any(each.error for answer in answers for each in answer.values())
+    await stage.driver.stop()
+    assert cdi_claims(stage.cdi) == set(uids)
+    again = {uid: (await new.prepare(uid))[uid] for uid in uids}
+    assert again == {uid: each for answer in answers for uid, each in answer.items()}
+    released = await new.unprepare(*uids)
+    assert not any(each.error for each in released.values())
+    assert cdi_claims(stage.cdi) == set()
+    await second.stop()
+
+
 async def test_sockets_of_a_killed_plugin_are_removed(stage: DraStage) -> None:
     """Kubelet would try to register them for ever; those of a living plugin stay."""
     dead = stage.registry / f"{CLAIM_DRIVER}-pod-0-reg.sock"
