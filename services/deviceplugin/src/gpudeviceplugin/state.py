@@ -152,10 +152,8 @@ class NodeState:
             for each in live
             for container in each.containers
         }
-        reported = [*live, *lost]
-        self.matcher.sync_from_kubelet(
-            reported, asked_at=asked_at, unlisted=self._unlisted() - listed
-        )
+        holding, unlisted = [*live, *lost], self._unlisted() - listed
+        self.matcher.sync_from_kubelet(holding, asked_at=asked_at, unlisted=unlisted)
         self.matcher.reserve(lost)
         self._held, self.lost, self._told = live, lost, True
         self._inherit()
