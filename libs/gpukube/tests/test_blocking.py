@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpukube.blocking import BlockingClient
+from gpukube.blocking import BlockingClient, _continue
 from gpukube.errors import (
     ConfigError,
     ForbiddenError,
@@ -196,3 +196,22 @@ def test_a_connection_is_kept(server: FakeServer, client: BlockingClient) -> Non
     for _ in range(3):
         client.get("/api/v1/pods")
     assert len(set(server.ports)) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"x"},"items":[1]}',
+        b'{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"x","a":{}},"items":[]}',
+        b'{"items": [{"metadata": {}}], "metadata": {"continue": "x"}}',
+    ],
+)
+def test_the_token_is_found_wherever_the_metadata_is(body: bytes) -> None:
+    """At the beginning, where the API server has it, the rest is not read for it."""
+    assert _continue("/api/v1/pods", body) == "x"
+
+
+def test_a_page_that_begins_as_a_list_is_not_read_to_its_end() -> None:
+    """Its objects are decoded by who wants them."""
+    body = b'{"kind":"List","apiVersion":"a.b/v1","metadata":{"continue":"x"},"items":[ no JSON'
+    assert _continue("/api/v1/pods", body) == "x"
