@@ -6,7 +6,7 @@ from corebuilders import NAMES, bound, ledger, make_gpus, on_node, pod, pod_requ
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gpucore.model import Placement
+from gpucore.model import FitError, Placement
 from gpucore.units import GIB, GpuIndex, NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.pod.placements import split_evenly
@@ -97,10 +97,34 @@ def test_what_is_placed_reads_back(
     assume(total + core > 0 and total % count == 0 and core % count == 0)
     inventory = make_gpus(30, 30, 30)
     placement = on_node(ledger(share_node("n", inventory)), "n", asked)
-    assert isinstance(placement, Placement)
+    nameless = count > 1 and sum(mems) < min(init, count)  # annotations name GPUs of containers
+    assert isinstance(placement, FitError if nameless else Placement)
+    if isinstance(placement, FitError):
+        return
     allocation = allocation_of(bound(asked, placement, inventory, assigned=assigned, at=9), NAMES)
     assert allocation is not None
     assert allocation.placement.mem == placement.mem
     assert allocation.placement.core == placement.core
     assert (allocation.pending, allocation.pending_core, allocation.faults) == (0, 0, ())
     assert (allocation.unit, allocation.assume_time) == (GIB, 9)
+
+
+@pytest.mark.parametrize(
+    ("mem", "core", "gpus", "fault"),
+    [
+        (1, 0, 2, "over 2 GPUs its containers request memory of 1"),
+        (0, 0, 3, "over 3 GPUs its containers request memory of 0"),
+        (4, 1, 2, "over 2 GPUs its containers request compute of 1"),
+        (2, 2, 2, ""),
+        (0, 0, 1, ""),
+    ],
+)
+def test_a_pod_of_which_only_an_init_container_uses_a_gpu_is_refused(
+    mem: int, core: int, gpus: int, fault: str
+) -> None:
+    """Nothing in its annotations could name that GPU: the ledger would not count it there."""
+    init = Container(limits={NAMES.gpu_mem: "6", NAMES.gpu_core: "6"})
+    asked = msgspec.structs.replace(
+        pod("p", mem, core=core, labels={NAMES.gpu_count: str(gpus)}), init_containers=(init,)
+    )
+    assert pod_request(asked).fault.partition(",")[0] == fault

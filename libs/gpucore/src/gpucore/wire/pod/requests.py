@@ -118,6 +118,7 @@ def _shaped(
         policy=policy if policy in wire_names.POLICY_NAMES else "",
         topology=topology if topology in wire_names.TOPOLOGY_NAMES else "",
         fault=_fault(total, gpus, isolation)
+        or _spread_fault(asks, total, gpus or 1)
         or _policy_fault(policy, topology)
         or _burst_fault(pod, total, burst)
         or gang_fault(pod),
@@ -173,6 +174,20 @@ def _fault(total: ContainerRequest, gpus: int | None, isolation: str) -> str:
         return "its label gpu-count is not a number of GPUs from 1 to 1023"
     if IsolationMode.parse(isolation) is None:
         return f"its isolation {isolation[:40]!r} is unknown; use {' or '.join(_ISOLATION_MODES)}"
+    return ""
+
+
+def _spread_fault(asks: tuple[ContainerRequest, ...], total: ContainerRequest, gpus: int) -> str:
+    """The annotations name a GPU by what a container has of it, and no init container."""
+    if gpus == 1:
+        return ""
+    for words, name in (("memory", "mem"), ("compute", "core")):
+        parts = sum(getattr(ask, name) for ask in asks)
+        if parts < gpus and parts < getattr(total, name):
+            return (
+                f"over {gpus} GPUs its containers request {words} of {parts}, less than 1 on each"
+                " GPU, and an init container requests more; request at least 1 on each"
+            )
     return ""
 
 
