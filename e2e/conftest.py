@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -52,8 +52,7 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
     try:
         world.start()
     except UnavailableError as reason:
-        _fail_in_ci(reason)
-        pytest.skip(f"no cluster for the e2e cases: {reason}")
+        _no_cluster(reason)
     pods = EndedPods(world.kubectl)
     pods.start()
     try:
@@ -73,8 +72,7 @@ def prepared(request: pytest.FixtureRequest) -> Any:
     try:
         world.prepare()
     except SetupError as reason:
-        _fail_in_ci(reason)
-        pytest.skip(f"no cluster for the e2e cases: {reason}")
+        _no_cluster(reason)
     return world
 
 
@@ -103,10 +101,11 @@ def case(environment: Environment, request: pytest.FixtureRequest) -> Iterator[C
         corner.close()
 
 
-def _fail_in_ci(reason: Exception) -> None:
-    """Where CI=true no case may be skipped because the machine lacks something."""
+def _no_cluster(reason: Exception) -> NoReturn:
+    """With CI=true no case may be skipped because the machine lacks something."""
     if os.environ.get("CI", "").lower() in {"1", "true"}:
         raise reason
+    pytest.skip(f"no cluster for the e2e cases: {reason}")
 
 
 def _demand(environment: Environment, met: bool, words: str) -> None:

@@ -16,7 +16,7 @@ POD_WORKERS_SINCE = (1, 22)
 """The first kubelet that starts nothing of a pod that was deleted by force.
 
 One before may take the end of the pod's sandbox for a failure: it makes the sandbox again, and
-allocates the pod's units anew from those that the next pod was promised.
+tries to allocate the pod's units anew, which the next pod may have been promised.
 """
 
 
