@@ -1,4 +1,4 @@
-"""``/api/v1/pods/.../explain`` for pods whose GPUs are requested by claims."""
+"""``/api/v1`` explains and tries pods whose GPUs are requested by claims."""
 
 import json
 from collections.abc import AsyncIterator
@@ -84,11 +84,27 @@ async def explained(extender: Running, name: str) -> tuple[int, Any]:
     return code, json.loads(text)
 
 
-async def test_a_pending_claim_is_explained(extender: Running) -> None:
-    """With figures of each GPU and what would help."""
+async def knows_requests(extender: Running) -> None:
+    """Wait until the watches brought templates and classes."""
     nominator = extender.service._for_claims
     await until("templates are known", lambda: nominator.templates.items)
     await until("classes are known", lambda: nominator.classes.items)
+
+
+async def tried(extender: Running, **spec: Any) -> tuple[int, Any]:
+    """Status and document of what-if for a pod of the namespace ``team``."""
+    manifest = {"kind": "Pod", "metadata": {"name": "new", "namespace": "team"}, "spec": spec}
+    return await extender.post("/api/v1/whatif", {"manifests": [manifest]})
+
+
+def by_claim(**source: str) -> Object:
+    """The spec of a pod with one claim."""
+    return {"containers": [{"name": "main"}], "resourceClaims": [{"name": "gpu", **source}]}
+
+
+async def test_a_pending_claim_is_explained(extender: Running) -> None:
+    """With figures of each GPU and what would help."""
+    await knows_requests(extender)
     code, found = await explained(extender, "waits")
     assert (code, found["kind"], found["state"]) == (200, "PodExplanation", "Waiting")
     [refusal] = found["refusals"]
@@ -114,3 +130,46 @@ async def test_a_pod_with_claims_of_another_driver_requests_no_gpu(
     await cluster.put("pods", other)
     code, found = await explained(extender, "other")
     assert code == 404, found
+
+
+async def test_what_if_places_a_pod_with_a_claim(cluster: FakeApiServer, extender: Running) -> None:
+    """In the slice of the node, as ``gpushare whatif`` does; what claims hold counts."""
+    await knows_requests(extender)
+    code, found = await tried(extender, **by_claim(resourceClaimTemplateName="eight"))
+    assert code == 200, found
+    [item] = found["items"]
+    assert not item["node"]
+    assert "largest free block 7 GiB, requested 8" in str(item)
+    await cluster.put("nodes", node_object("n2"))
+    await cluster.put("resourceslices", resource_slice("n2"))
+    await extender.knows_node("n2")
+    await until("the slice is known", lambda: extender.state.ledger.node("n2").devices)
+    code, found = await tried(extender, **by_claim(resourceClaimTemplateName="eight"))
+    [item] = found["items"]
+    assert (item["node"], item["unit"], item["gpus"]) == ("n2", "GiB", {"0": 8})
+
+
+async def test_what_if_reads_a_claim_by_name(cluster: FakeApiServer, extender: Running) -> None:
+    """One that exists already and that no pod uses yet."""
+    await knows_requests(extender)
+    claim = kind("ResourceClaim", "mine", SPEC)
+    claim["metadata"] |= {"namespace": "team", "uid": "c-mine"}
+    await cluster.put("resourceclaims", claim)
+    code, found = await tried(extender, **by_claim(resourceClaimName="mine"))
+    assert code == 200, found
+    code, found = await tried(extender, **by_claim(resourceClaimName="none"))
+    assert code == 400
+    assert "ResourceClaim none" in found["error"]
+    code, found = await tried(extender, **by_claim(resourceClaimName="a,b"))
+    assert code == 400
+
+
+async def test_what_if_names_the_settings_that_it_needs_for_claims(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """An extender that reads no claims does not guess."""
+    async with Running(cluster, tmp_path) as plain:
+        await plain.ready()
+        code, found = await tried(plain, **by_claim(resourceClaimTemplateName="eight"))
+    assert code == 400
+    assert "extender.claims=true" in found["error"]

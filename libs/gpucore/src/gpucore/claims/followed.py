@@ -3,17 +3,18 @@
 The claims of the pod are given as objects: what an allocated claim requested is not kept.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from gpucore.accounting.claims import ClaimAccounts
 from gpucore.accounting.ledger import Ledger
+from gpucore.claims.device_fit import by_index
 from gpucore.claims.explain import ClaimFacts
 from gpucore.claims.facts import CLAIM, CLASS, TEMPLATE, ClaimObjects, used_by
 from gpucore.claims.node_fit import ClaimNode, claim_node
-from gpucore.claims.offers import ClaimSpecs, Key
+from gpucore.claims.offers import ClaimOffers, ClaimSpecs, DeviceMap, Key, serving_class
 from gpucore.kubescheduler.candidates import Candidates
 from gpucore.kubescheduler.constraints import PodConstraints
 from gpucore.steps import Steps
@@ -24,6 +25,7 @@ from gpucore.wire.claim.claim_specs import (
     DeviceClass,
     decode_claim_spec,
 )
+from gpucore.wire.claim.devices import SliceDevice
 from gpucore.wire.claim.pod_claims import PodClaim, claims_of_pod
 from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.errors import WireError
@@ -70,7 +72,7 @@ class FollowedClaims:
         """
         claims = claims_of_pod(raw)
         found = [item for each in lists for item in _items(each)]
-        specs = {(n, name): spec for n, name, spec in map(decode_claim_spec, found)}
+        specs = _specs(found)
         held = (self._ledger.allocation(PodUid(decode_claim(each).uid)) for each in found)
         followed = ((TEMPLATE, self._templates), (CLASS, self._classes))
         listed = {CLAIM, *(kind for kind, objects in followed if objects is not None)}
@@ -86,17 +88,53 @@ class FollowedClaims:
         """Every node with the devices of its slices."""
         found: dict[NodeName, ClaimNode] = {}
         for name, info in candidates.node_infos.items():
-            slices = self._accounts.slices(name)
-            found[name] = claim_node(info, tuple(each for one in slices for each in one.devices))
+            found[name] = claim_node(info, self._devices(name))
             yield
         return found
+
+    @property
+    def reads_classes(self) -> bool:
+        """Whether templates and DeviceClasses are followed."""
+        return self._templates is not None and self._classes is not None
+
+    def specs(self, templates: Iterable[Key], lists: Iterable[bytes]) -> ClaimSpecs:
+        """What these templates and the claims of these lists request, those that exist.
+
+        Raises:
+            WireError: a list is none of ResourceClaims.
+        """
+        claims = _specs(item for each in lists for item in _items(each))
+        return ClaimSpecs(claims, self._known_templates(templates))
+
+    def offers(self, names: Iterable[NodeName], resource: str) -> Steps[ClaimOffers]:
+        """What nodes offer to claims.
+
+        Args:
+            resource: name of the extended resource for exclusive GPUs.
+        """
+        devices: dict[NodeName, DeviceMap] = {}
+        for name in names:
+            if found := by_index(self._devices(name)):
+                devices[name] = found
+            yield
+        classes = dict(self._classes or {})
+        return ClaimOffers(devices, classes, serving_class(classes, resource))
+
+    def _devices(self, name: NodeName) -> tuple[SliceDevice, ...]:
+        return tuple(each for one in self._accounts.slices(name) for each in one.devices)
 
     def _template_specs(
         self, namespace: str, claims: Sequence[PodClaim]
     ) -> Mapping[Key, ClaimSpec]:
+        return self._known_templates((namespace, each.template) for each in claims if each.template)
+
+    def _known_templates(self, keys: Iterable[Key]) -> Mapping[Key, ClaimSpec]:
         known = self._templates or {}
-        keys = [(namespace, each.template) for each in claims if each.template]
         return {key: known[key].spec for key in keys if key in known}
+
+
+def _specs(claims: Iterable[bytes]) -> Mapping[Key, ClaimSpec]:
+    return {(n, name): spec for n, name, spec in map(decode_claim_spec, claims)}
 
 
 def _items(body: bytes) -> list[msgspec.Raw]:

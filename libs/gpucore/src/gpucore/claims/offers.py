@@ -56,9 +56,13 @@ def offers_of(
         if found.driver == CLAIM_DRIVER and found.pool == found.node:
             node = NodeName(found.node)
             devices[node] = (*devices.get(node, ()), *found.devices)
-    serving = sorted(each.name for each in classes.values() if each.extended_resource == resource)
     return ClaimOffers(
         {node: by_index(each) for node, each in devices.items()},
         classes,
-        serving[0] if serving else "",
+        serving_class(classes, resource),
     )
+
+
+def serving_class(classes: Mapping[str, DeviceClass], resource: str) -> str:
+    """Name of the class that serves pods with an extended resource; empty for none."""
+    return min((c.name for c in classes.values() if c.extended_resource == resource), default="")

@@ -5,11 +5,11 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from gpucore.claims.offers import ClaimSpecs
+from gpucore.claims.offers import ClaimSpecs, Key
 from gpucore.explain.pods import gated
 from gpucore.kubescheduler.constraints import PodConstraints
 from gpucore.model import ContainerRequest, PodRequest
-from gpucore.simulate.manifests import WorkloadPods, wanted_pods
+from gpucore.simulate.manifests import DEFAULT_NAMESPACE, WorkloadPods, wanted_pods
 from gpucore.simulate.whatif import NO_REQUEST, WhatIfPod
 from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
 from gpucore.wire.errors import WireError
@@ -68,16 +68,52 @@ class Question(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
+class RequestedPods(msgspec.Struct, frozen=True):
+    """The decoded body of a question; the claims of its pods may be elsewhere."""
+
+    pods: list[PodQuestion]
+    wanted: list[WorkloadPods]
+
+    @property
+    def use_claims(self) -> bool:
+        """Whether a pod has claims."""
+        return any(each.pod.claims or each.pod.claim_templates for each in self.wanted)
+
+    @property
+    def claims(self) -> list[Key]:
+        """Claims that pods name and that are not among the manifests."""
+        keys = ((_namespace(w), name) for w in self.wanted for name in w.pod.claims)
+        return list(dict.fromkeys(key for key in keys if key not in self._beside.claims))
+
+    @property
+    def templates(self) -> list[Key]:
+        """Templates that pods name and that are not among the manifests."""
+        keys = ((_namespace(w), name) for w in self.wanted for name in w.pod.claim_templates)
+        return list(dict.fromkeys(key for key in keys if key not in self._beside.templates))
+
+    @property
+    def _beside(self) -> ClaimSpecs:
+        return self.wanted[0].beside if self.wanted else NO_CLAIMS
+
+
+def _namespace(wanted: WorkloadPods) -> str:
+    return wanted.pod.namespace or DEFAULT_NAMESPACE
+
+
 _QUESTION: Final = msgspec.json.Decoder(WhatIfQuestion)
 
 
 def read_question(body: bytes, names: Names, known: ClaimSpecs = NO_CLAIMS) -> Question:
-    """The pods of a question.
+    """The pods of a question, see :func:`requested_pods` and :func:`question_of`."""
+    return question_of(requested_pods(body, names), names, known)
+
+
+def requested_pods(body: bytes, names: Names) -> RequestedPods:
+    """What a question names.
 
     Args:
         body: a :class:`WhatIfQuestion` as JSON.
         names: of the resources in manifests.
-        known: claims and templates of the cluster.
 
     Raises:
         WireError: the body is no such question.
@@ -96,7 +132,21 @@ def read_question(body: bytes, names: Names, known: ClaimSpecs = NO_CLAIMS) -> Q
         raise WireError(f"{count} pods are too many, the most is {MOST_PODS}")
     for each in wanted:
         check_size(each.pod.name, each.constraints)
-    whatif_pods = [whatif_pod for pod in question.pods for whatif_pod in _whatif_pods(pod)]
+    return RequestedPods(question.pods, wanted)
+
+
+def question_of(requested: RequestedPods, names: Names, known: ClaimSpecs = NO_CLAIMS) -> Question:
+    """The pods to place.
+
+    Args:
+        names: of the resources in manifests.
+        known: claims and templates of the cluster.
+
+    Raises:
+        WireError: a pod requests no GPU, or names a claim that is not known.
+    """
+    wanted = requested.wanted
+    whatif_pods = [whatif_pod for pod in requested.pods for whatif_pod in _whatif_pods(pod)]
     whatif_pods += [
         whatif_pod for each in wanted for whatif_pod in whatif_pods_of(each, names, known)
     ]

@@ -21,6 +21,7 @@ from fastapi import APIRouter, Request, Response
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.explain import ClaimFacts, explaining_claims
 from gpucore.claims.followed import FollowedClaims
+from gpucore.claims.offers import ClaimSpecs
 from gpucore.explain.documents import PodExplanation, pod_explanation
 from gpucore.explain.pod_states import Cluster, Explanation, PodFacts
 from gpucore.explain.pods import explain_pod
@@ -30,7 +31,15 @@ from gpucore.model import PodRequest
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.simulate.answers import answers
 from gpucore.simulate.documents import WhatIfDoc, what_if_document
-from gpucore.simulate.questions import Question, WhatIfQuestion, check_size, read_question
+from gpucore.simulate.questions import (
+    NO_CLAIMS,
+    Question,
+    RequestedPods,
+    WhatIfQuestion,
+    check_size,
+    question_of,
+    requested_pods,
+)
 from gpucore.steps import Steps
 from gpucore.units import NodeName
 from gpucore.wire.constraints import pod_constraints
@@ -51,6 +60,8 @@ from gpukube.server.time_slices import TimeSlices, encoded
 _NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 """Of a namespace or a pod; nothing else may become part of a path."""
 CLAIM_API: Final = "/apis/resource.k8s.io/v1"
+MOST_CLAIMS: Final = 20
+"""ResourceClaims that are read for one question."""
 _WHATIF: Final[routes.Document] = {
     "pods": [{"name": "worker", "mem": 8, "replicas": 3}, {"name": "trainer", "gpus": 4}]
 }
@@ -124,9 +135,37 @@ class PodQuestions:
         Raises:
             WireError: a node is none of the Kubernetes API.
         """
-        async with self._turn, self._copy(slices) as nodes:
+        async with self._turn, self._copy(slices) as copied:
+            nodes = await self._with_offers(copied, slices)
             found = await slices.finish(answers(nodes, question.whatif_pods, self._policy))
             return await slices.finish(what_if_document(found, self._policy, question.notes))
+
+    async def question(self, body: bytes) -> Question:
+        """The pods of a what-if question, with their claims from the cluster.
+
+        Raises:
+            KubeError: the API server does not give a claim.
+            WireError: the body is no such question, or its claims are not known.
+        """
+        requested = requested_pods(body, self._state.names)
+        specs = await self._specs(requested) if requested.use_claims else NO_CLAIMS
+        return question_of(requested, self._state.names, specs)
+
+    async def _specs(self, requested: RequestedPods) -> ClaimSpecs:
+        if self._claims is None or not self._claims.reads_classes:
+            needed = "extender.claims=true and extender.nominate other than off"
+            raise WireError(f"pods with ResourceClaims are evaluated only with {needed}")
+        keys = [key for key in requested.claims if all(map(_NAME.fullmatch, key))]
+        if len(keys) > MOST_CLAIMS:
+            raise WireError(f"{len(keys)} ResourceClaims are too many, the most is {MOST_CLAIMS}")
+        lists = [await self._claim(*key) for key in keys]
+        return self._claims.specs(requested.templates, lists)
+
+    async def _with_offers(self, nodes: Candidates, slices: TimeSlices) -> Candidates:
+        if self._claims is None:
+            return nodes
+        found = await slices.finish(self._claims.offers(nodes.node_infos, self._state.names.gpu))
+        return msgspec.structs.replace(nodes, offers=found)
 
     @asynccontextmanager
     async def _copy(self, slices: TimeSlices) -> AsyncIterator[Candidates]:
@@ -244,9 +283,11 @@ class ReadApi:
         if unready := self._unready():
             return unready
         try:
-            question = read_question(await request.body(), self._state.names)
+            question = await self._questions.question(await request.body())
         except WireError as error:
             return _json(ErrorView(str(error)), 400)
+        except KubeError as error:
+            return _json(ErrorView(f"the claims of the pods cannot be read: {error}"), 503)
         slices = TimeSlices()
         try:
             found = await self._questions.what_if(question, slices)
