@@ -23,6 +23,7 @@ from host.errors import SetupError
 from host.waiting import until
 from images import build
 from release import publish
+from release.cosign import Cosign
 from release.imagefiles import SERVICES
 from release.version import Commit
 
@@ -77,7 +78,35 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def pushed(host: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+def cosign() -> Path:
+    """The program, from its Go module."""
+    try:
+        return offline.ensure_cosign()
+    except SetupError as reason:
+        pytest.skip(f"no cosign: {reason}")
+
+
+def private_key(folder: Path) -> Path:
+    """A new key, made by the commands of docs/releasing.md; release.pub is beside it."""
+    script = (
+        "openssl ecparam -name prime256v1 -genkey -noout"
+        " | openssl pkcs8 -topk8 -nocrypt -out release.key"
+        " && openssl ec -in release.key -pubout -out release.pub"
+    )
+    subprocess.run(["bash", "-c", script], cwd=folder, check=True, capture_output=True)
+    return folder / "release.key"
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The key of the release."""
+    return private_key(tmp_path_factory.mktemp("key"))
+
+
+@pytest.fixture(scope="module")
+def pushed(
+    host: str, cosign: Path, key: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, str]]:
     """The artefacts of a release of this commit, and the digests by name."""
     built = build.ensure()
     release = publish.Release(
@@ -86,6 +115,7 @@ def pushed(host: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, d
         root=ROOT,
         into=tmp_path_factory.mktemp("dist"),
         registry=f"{host}/team",
+        cosign=Cosign(cosign, key),
     )
     folder = publish.publish(release, [getattr(built, name) for name in SERVICES]).parent
     found: dict[str, str] = json.loads((folder / "release.json").read_text())["pushed"]
@@ -124,6 +154,27 @@ def test_an_install_from_the_registry_finds_its_images_there(
         by_digest = f"{name.rpartition(':')[0]}@{digests[name]}"
         subprocess.run(["docker", "pull", "--quiet", by_digest], check=True, timeout=120)
         docker.remove([by_digest])
+
+
+def test_cosign_verifies_everything_with_the_public_key_and_with_no_other(
+    host: str, cosign: Path, key: Path, pushed: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    """The command of docs/releasing.md, for every image and chart, by digest."""
+    _, digests = pushed
+    assert all(name.startswith(host) for name in digests)
+    public = key.with_suffix(".pub")
+    for name, digest in digests.items():
+        assert _verified(cosign, public, f"{name.rpartition(':')[0]}@{digest}")
+    other = private_key(tmp_path).with_suffix(".pub")
+    name, digest = next(iter(digests.items()))
+    assert not _verified(cosign, other, f"{name.rpartition(':')[0]}@{digest}")
+
+
+def _verified(cosign: Path, public: Path, name: str) -> bool:
+    options = ["--insecure-ignore-tlog", "--allow-http-registry"]
+    command: list[str | Path] = [cosign, "verify", "--key", public, *options, name]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    return done.returncode == 0
 
 
 def _answers(process: ChildProcess, address: str) -> bool:
