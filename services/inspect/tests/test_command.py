@@ -149,6 +149,8 @@ def test_completion_of_commands_and_flags() -> None:
     assert completion.candidates(root, ["wh"]) == ["whatif"]
     assert "--snapshot" in completion.candidates(root, ["inspect", "--s"])
     assert completion.candidates(root, ["inspect", "-o", "y"]) == ["yaml"]
+    assert completion.candidates(root, ["whatif", "--policy", "b"]) == ["binpack"]
+    assert completion.candidates(root, ["explain", "pod", "--policy", "s"]) == ["spread"]
 
 
 def test_kubectl_completion(
