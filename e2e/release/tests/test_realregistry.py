@@ -13,14 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 import offline
 from cluster import engine
-from environments.processes import ChildProcess, free_port
+from environments import registry
 from host import docker
 from host.errors import SetupError
-from host.waiting import until
 from images import build
 from release import publish
 from release.cosign import Cosign
@@ -55,26 +53,12 @@ print(json.dumps(sorted({image for image in found if "kube-scheduler" not in ima
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An empty registry; its address."""
-    folder = tmp_path_factory.mktemp("registry")
     try:
-        program = offline.ensure_registry()
         engine.ensure()
+        with registry.running(tmp_path_factory.mktemp("registry")) as address:
+            yield address
     except SetupError as reason:
         pytest.skip(f"no registry: {reason}")
-    address = f"127.0.0.1:{free_port()}"
-    config = {
-        "version": 0.1,
-        "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
-        "http": {"addr": address},
-    }
-    (folder / "config.yml").write_text(yaml.safe_dump(config))
-    argv: list[str | Path] = [program, "serve", folder / "config.yml"]
-    process = ChildProcess("registry", argv, folder=folder)
-    try:
-        until("the registry answers", lambda: _answers(process, address), seconds=30)
-        yield address
-    finally:
-        process.stop()
 
 
 @pytest.fixture(scope="module")
@@ -175,15 +159,6 @@ def _verified(cosign: Path, public: Path, name: str) -> bool:
     command: list[str | Path] = [cosign, "verify", "--key", public, *options, name]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     return done.returncode == 0
-
-
-def _answers(process: ChildProcess, address: str) -> bool:
-    process.demand_alive()
-    try:
-        with urllib.request.urlopen(f"http://{address}/v2/", timeout=5) as reply:
-            return bool(reply.status == 200)
-    except OSError:
-        return False
 
 
 def _get(host: str, path: str) -> bytes:
