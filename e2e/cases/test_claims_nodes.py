@@ -1,0 +1,186 @@
+"""Claims while a node, the plugin or a GPU goes: cases that take a minute each.
+
+``make e2e MARK=ondemand CASES=e2e/cases/test_claims_nodes.py`` runs them.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from environments import claimoffer, claims, nicdriver, rollouts
+from environments.case import Case
+from environments.claimoffer import consumed, prepared, share
+from environments.kind import KindEnvironment
+from environments.waiting import until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.ondemand, pytest.mark.since("1.36")]
+
+BURST = 20
+PLUGIN = "app.kubernetes.io/component=device-plugin"
+
+
+@pytest.fixture(scope="module")
+def offering(environment: KindEnvironment) -> Iterator[KindEnvironment]:
+    """The stack with claims enabled, on nodes that offer claims; as before afterwards."""
+    with claimoffer.offered(environment):
+        yield environment
+
+
+@pytest.fixture(autouse=True)
+def _nothing_allocated(offering: KindEnvironment) -> None:
+    """The claims of earlier cases are gone."""
+    claimoffer.wait_unused(offering)
+
+
+def test_claims_of_a_rebooted_node_are_prepared_again(
+    offering: KindEnvironment, case: Case, small: str
+) -> None:
+    """A reboot empties the directory of CDI files; pods start again on the GPUs of their claims."""
+    for name, gib in (("first", 6), ("second", 4)):
+        case.kubectl.apply(*share(case, name, gib, small))
+    case.wait_running("first", "second")
+    before = consumed(case), case.env("first")["NVIDIA_VISIBLE_DEVICES"]
+    offering.stop_node(small)
+    try:
+        until("the node is missed", lambda: not _is_ready(offering, small))
+    finally:
+        offering.start_node(small)
+    until("the node is back", lambda: _is_ready(offering, small))
+    until("both containers started again", lambda: _restarts(case, "first", "second") >= 2)
+    case.wait_running("first", "second")
+    claimoffer.wait_offered(offering)
+    assert prepared(offering)[small] == 2
+    assert (consumed(case), case.env("first")["NVIDIA_VISIBLE_DEVICES"]) == before
+    assert case.env("second")["GPUSHARE_MEM_LIMIT_MIB"] == str(4 * 1024)
+    case.kubectl.apply(*share(case, "third", 6, small))
+    case.wait_running("third")
+    assert sum(consumed(case).values()) == 16
+
+
+def _is_ready(environment: KindEnvironment, node: str) -> bool:
+    conditions = environment.objects.node(node)["status"]["conditions"]
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _restarts(case: Case, *names: str) -> int:
+    found = [case.get(name)["status"].get("containerStatuses", []) for name in names]
+    return sum(each["restartCount"] for statuses in found for each in statuses)
+
+
+def test_an_upgrade_runs_two_plugins_at_once(
+    offering: KindEnvironment, case: Case, large: str
+) -> None:
+    """With maxSurge the new plugin serves before the old one ends; every pod of a burst starts."""
+    (daemon,) = offering.kubectl.items("daemonsets", "-n", offering.namespace, "-l", PLUGIN)
+    name, strategy = daemon["metadata"]["name"], daemon["spec"]["updateStrategy"]
+    source = {"resourceClaimTemplateName": "two"}
+    names = [f"burst-{number}" for number in range(BURST)]
+    pods = [
+        claims.pod(each, case.name, image=offering.image, node=large, source=source)
+        for each in names
+    ]
+    try:
+        _patch(offering, name, {"maxSurge": 1, "maxUnavailable": 0})
+        where = ("-n", offering.namespace)
+        offering.kubectl("rollout", "restart", f"daemonset/{name}", *where)
+        case.kubectl.apply(claims.template("two", case.name, 2), *pods)
+        until("two plugins run on the node", lambda: _plugins(offering, large) == 2)
+        rollouts.wait(offering.kubectl, offering.namespace, labels=PLUGIN)
+        case.wait_running(*names)
+    finally:
+        _patch(offering, name, strategy.get("rollingUpdate"))
+    assert sum(consumed(case).values()) == 2 * BURST
+    assert prepared(offering)[large] == BURST
+    case.kubectl("delete", "pods", "--all", "-n", case.name, "--wait=false")
+    until("no claim is left on the node", lambda: prepared(offering)[large] == 0)
+    claimoffer.wait_offered(offering)
+
+
+def _patch(environment: KindEnvironment, daemon: str, rolling: Any) -> None:
+    """Set how a DaemonSet is updated; fields that are not named are removed."""
+    strategy = {"type": "RollingUpdate", "rollingUpdate": rolling}
+    change = [{"op": "replace", "path": "/spec/updateStrategy", "value": strategy}]
+    patch = ("--type=json", f"--patch={json.dumps(change)}")
+    environment.kubectl("patch", "daemonset", daemon, "-n", environment.namespace, *patch)
+
+
+def _plugins(environment: KindEnvironment, node: str) -> int:
+    """Sockets of plugins that kubelet of the node has registered."""
+    found = environment.on_node(node, "ls /var/lib/kubelet/plugins_registry")
+    return sum(claims.DRIVER in line for line in found.splitlines())
+
+
+def test_pods_are_evicted_from_an_unhealthy_gpu_where_configured(
+    offering: KindEnvironment, case: Case, small: str
+) -> None:
+    """claims.unhealthyPods=evict: a pod whose claim does not tolerate the taint is deleted."""
+    before = offering.values
+    offering.install({**before, "claims": {"enabled": True, "unhealthyPods": "evict"}})
+    try:
+        rollouts.wait(offering.kubectl, offering.namespace, labels=PLUGIN)
+        claimoffer.wait_offered(offering)
+        leaves, stays = share(case, "leaves", 2, small), share(case, "stays", 2, small)
+        exactly = stays[0]["spec"]["devices"]["requests"][0]["exactly"]
+        exactly["tolerations"] = [{"key": f"{claims.DRIVER}/unhealthy", "operator": "Exists"}]
+        case.kubectl.apply(*leaves, *stays)
+        case.wait_running("leaves", "stays")
+        (struck,) = consumed(case)
+        index = next(g.index for g in offering.nodes[small] if g.uuid.lower() == struck)
+        try:
+            offering.break_gpus(small, f"gpu {index} lost")
+            until("the pod is evicted", lambda: _names(case) == {"stays"})
+            assert case.ready("stays")
+        finally:
+            offering.break_gpus(small, f"gpu {index} lost", f"gpu {index} recovered")
+            until("no device is tainted", lambda: not _tainted(offering, small))
+    finally:
+        offering.install(before)
+        rollouts.wait(offering.kubectl, offering.namespace, labels=PLUGIN)
+
+
+def _names(case: Case) -> set[str]:
+    return {pod["metadata"]["name"] for pod in case.pods()}
+
+
+def _tainted(environment: KindEnvironment, node: str) -> bool:
+    found = claims.devices(environment.kubectl, node)
+    return not found or any("taints" in each for each in found)
+
+
+def test_a_share_and_a_device_of_another_driver_are_one_claim(
+    offering: KindEnvironment, case: Case, small: str
+) -> None:
+    """Both drivers prepare the claim; the NIC is the one on the PCIe root of the GPU."""
+    roots = {
+        each["name"]: each["attributes"]["resource.kubernetes.io/pcieRoot"]["string"]
+        for each in claims.devices(offering.kubectl, small)
+        if "resource.kubernetes.io/pcieRoot" in each["attributes"]
+    }
+    assert roots
+    image = offering.values["devicePlugin"]["image"]
+    made = nicdriver.objects(
+        image=f"{image['repository']}:{image['tag']}",
+        namespace=case.name,
+        node=small,
+        roots=("pci-of-no-gpu", *sorted(set(roots.values()))),
+    )
+    try:
+        case.kubectl.apply(*made)
+        case.wait_running(nicdriver.NAME)
+        nic = {"name": "nic", "exactly": {"deviceClassName": nicdriver.NAME, "count": 1}}
+        aligned = {"matchAttribute": "resource.kubernetes.io/pcieRoot"}
+        case.kubectl.apply(*share(case, "both", 4, small, beside=[nic], constraints=[aligned]))
+        case.wait_running("both")
+        results = claims.allocated(case.kubectl, case.name)
+        device = {each["driver"]: each["device"] for each in results}
+        assert set(device) == {claims.DRIVER, nicdriver.DRIVER}
+        assert device[nicdriver.DRIVER] != "nic-0"
+        env = case.env("both")
+        assert env["NVIDIA_VISIBLE_DEVICES"].lower() == device[claims.DRIVER]
+        case.delete("both")
+        until("the claim is unprepared", lambda: prepared(offering)[small] == 0)
+    finally:
+        names = [f"{each['kind'].lower()}/{each['metadata']['name']}" for each in made[:2]]
+        case.kubectl("delete", *names)
