@@ -3,9 +3,8 @@
 ``make e2e MARK=ondemand CASES=e2e/cases/test_claims_nodes.py`` runs them.
 """
 
-import json
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import pytest
 
@@ -13,11 +12,15 @@ from environments import claimoffer, claims, nicdriver, rollouts
 from environments.case import Case
 from environments.claimoffer import consumed, prepared, share
 from environments.kind import KindEnvironment
-from environments.waiting import until
+from environments.reader import terminal
+from environments.waiting import PATIENCE_SECONDS, until
+from guides.blocks import GuideTarget, found
+from guides.session import GuideSession
 
 pytestmark = [pytest.mark.e2e, pytest.mark.ondemand, pytest.mark.since("1.36")]
 
 BURST = 20
+DOCS = Path(__file__).parents[2] / "docs"
 PLUGIN = "app.kubernetes.io/component=device-plugin"
 
 
@@ -69,41 +72,36 @@ def _restarts(case: Case, *names: str) -> int:
     return sum(each["restartCount"] for statuses in found for each in statuses)
 
 
-def test_an_upgrade_runs_two_plugins_at_once(
+def test_two_plugins_serve_a_node_at_once(
     offering: KindEnvironment, case: Case, large: str
 ) -> None:
-    """With maxSurge the new plugin serves before the old one ends; every pod of a burst starts."""
+    """As during an upgrade: one of them ends in the middle of a burst."""
     (daemon,) = offering.kubectl.items("daemonsets", "-n", offering.namespace, "-l", PLUGIN)
-    name, strategy = daemon["metadata"]["name"], daemon["spec"]["updateStrategy"]
+    spec = {**daemon["spec"]["template"]["spec"], "nodeName": large}
+    second = {"name": "second-plugin", "namespace": offering.namespace}
     source = {"resourceClaimTemplateName": "two"}
     names = [f"burst-{number}" for number in range(BURST)]
     pods = [
         claims.pod(each, case.name, image=offering.image, node=large, source=source)
         for each in names
     ]
+    where = ("-n", offering.namespace)
     try:
-        _patch(offering, name, {"maxSurge": 1, "maxUnavailable": 0})
-        where = ("-n", offering.namespace)
-        offering.kubectl("rollout", "restart", f"daemonset/{name}", *where)
+        case.kubectl.apply({"apiVersion": "v1", "kind": "Pod", "metadata": second, "spec": spec})
+        until("two plugins serve the node", lambda: _plugins(offering, large) == 2)
         case.kubectl.apply(claims.template("two", case.name, 2), *pods)
-        until("two plugins run on the node", lambda: _plugins(offering, large) == 2)
-        rollouts.wait(offering.kubectl, offering.namespace, labels=PLUGIN)
+        until("a claim is prepared", lambda: prepared(offering)[large] > 0)
+        on_node = f"--field-selector=spec.nodeName={large}"
+        offering.kubectl("delete", "pod", *where, "-l", PLUGIN, on_node, "--wait=false")
         case.wait_running(*names)
     finally:
-        _patch(offering, name, strategy.get("rollingUpdate"))
+        offering.kubectl("delete", "pod", "second-plugin", *where, "--ignore-not-found")
+    until("one plugin serves the node", lambda: _plugins(offering, large) == 1)
     assert sum(consumed(case).values()) == 2 * BURST
     assert prepared(offering)[large] == BURST
     case.kubectl("delete", "pods", "--all", "-n", case.name, "--wait=false")
     until("no claim is left on the node", lambda: prepared(offering)[large] == 0)
     claimoffer.wait_offered(offering)
-
-
-def _patch(environment: KindEnvironment, daemon: str, rolling: Any) -> None:
-    """Set how a DaemonSet is updated; fields that are not named are removed."""
-    strategy = {"type": "RollingUpdate", "rollingUpdate": rolling}
-    change = [{"op": "replace", "path": "/spec/updateStrategy", "value": strategy}]
-    patch = ("--type=json", f"--patch={json.dumps(change)}")
-    environment.kubectl("patch", "daemonset", daemon, "-n", environment.namespace, *patch)
 
 
 def _plugins(environment: KindEnvironment, node: str) -> int:
@@ -184,3 +182,27 @@ def test_a_share_and_a_device_of_another_driver_are_one_claim(
     finally:
         names = [f"{each['kind'].lower()}/{each['metadata']['name']}" for each in made[:2]]
         case.kubectl("delete", *names)
+
+
+def test_the_guide_for_operators_moves_a_node_to_claims_and_back(
+    offering: KindEnvironment, case: Case, small: str, tmp_path: Path
+) -> None:
+    """Its commands do what the page shows."""
+    [guide] = found(DOCS, GuideTarget.CLAIMS)
+    label = ("label", "node", small)
+    offering.kubectl(*label, f"{claims.LABEL}-")
+    until("the node offers devices", lambda: not claims.devices(offering.kubectl, small))
+    try:
+        GuideSession(
+            tmp_path,
+            environment=terminal(offering, case, tmp_path),
+            stands_for={
+                "busybox:1.36": offering.image,
+                "my-team": case.name,
+                "gpu-node": small,
+            },
+            patience_s=PATIENCE_SECONDS,
+        ).follow(guide)
+    finally:
+        offering.kubectl(*label, f"{claims.LABEL}=claims", "--overwrite")
+        claimoffer.wait_offered(offering)
