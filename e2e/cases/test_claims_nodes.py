@@ -20,6 +20,7 @@ from guides.session import GuideSession
 pytestmark = [pytest.mark.e2e, pytest.mark.ondemand, pytest.mark.since("1.36")]
 
 BURST = 20
+NUMA = f"{claims.DRIVER}/numaNode"
 DOCS = Path(__file__).parents[2] / "docs"
 PLUGIN = "app.kubernetes.io/component=device-plugin"
 
@@ -121,14 +122,15 @@ def test_pods_are_evicted_from_an_unhealthy_gpu_where_configured(
         claimoffer.wait_offered(offering)
         leaves, stays = share(case, "leaves", 2, small), share(case, "stays", 2, small)
         exactly = stays[0]["spec"]["devices"]["requests"][0]["exactly"]
-        exactly["tolerations"] = [{"key": f"{claims.DRIVER}/unhealthy", "operator": "Exists"}]
+        taint = f"{claims.DRIVER}/unhealthy"
+        exactly["tolerations"] = [{"key": taint, "operator": "Exists", "effect": "NoExecute"}]
         case.kubectl.apply(*leaves, *stays)
         case.wait_running("leaves", "stays")
         (struck,) = consumed(case)
         index = next(g.index for g in offering.nodes[small] if g.uuid.lower() == struck)
         try:
             offering.break_gpus(small, f"gpu {index} lost")
-            until("the pod is evicted", lambda: _names(case) == {"stays"})
+            until("the pod is evicted", lambda: "leaves" not in _names(case))
             assert case.ready("stays")
         finally:
             offering.break_gpus(small, f"gpu {index} lost", f"gpu {index} recovered")
@@ -150,33 +152,33 @@ def _tainted(environment: KindEnvironment, node: str) -> bool:
 def test_a_share_and_a_device_of_another_driver_are_one_claim(
     offering: KindEnvironment, case: Case, small: str
 ) -> None:
-    """Both drivers prepare the claim; the NIC is the one on the PCIe root of the GPU."""
-    roots = {
-        each["name"]: each["attributes"]["resource.kubernetes.io/pcieRoot"]["string"]
+    """Both drivers prepare the claim; the only NIC beside a GPU is on the NUMA node of GPU 1."""
+    numa = {
+        each["attributes"]["index"]["int"]: each["attributes"]["numaNode"]["int"]
         for each in claims.devices(offering.kubectl, small)
-        if "resource.kubernetes.io/pcieRoot" in each["attributes"]
     }
-    assert roots
+    assert len(set(numa.values())) == 2
     image = offering.values["devicePlugin"]["image"]
     made = nicdriver.objects(
         image=f"{image['repository']}:{image['tag']}",
         namespace=case.name,
         node=small,
-        roots=("pci-of-no-gpu", *sorted(set(roots.values()))),
+        attribute=NUMA,
+        numbers=(max(numa.values()) + 1, numa[1]),
     )
     try:
         case.kubectl.apply(*made)
         case.wait_running(nicdriver.NAME)
         nic = {"name": "nic", "exactly": {"deviceClassName": nicdriver.NAME, "count": 1}}
-        aligned = {"matchAttribute": "resource.kubernetes.io/pcieRoot"}
+        aligned = {"matchAttribute": NUMA}
         case.kubectl.apply(*share(case, "both", 4, small, beside=[nic], constraints=[aligned]))
         case.wait_running("both")
         results = claims.allocated(case.kubectl, case.name)
         device = {each["driver"]: each["device"] for each in results}
         assert set(device) == {claims.DRIVER, nicdriver.DRIVER}
-        assert device[nicdriver.DRIVER] != "nic-0"
+        assert device[nicdriver.DRIVER] == "nic-1"
         env = case.env("both")
-        assert env["NVIDIA_VISIBLE_DEVICES"].lower() == device[claims.DRIVER]
+        assert env["NVIDIA_VISIBLE_DEVICES"] == offering.nodes[small][1].uuid
         case.delete("both")
         until("the claim is unprepared", lambda: prepared(offering)[small] == 0)
     finally:

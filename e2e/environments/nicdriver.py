@@ -19,12 +19,15 @@ _MOUNTS = {
 }
 
 
-def objects(*, image: str, namespace: str, node: str, roots: Sequence[str]) -> list[Object]:
+def objects(
+    *, image: str, namespace: str, node: str, attribute: str, numbers: Sequence[int]
+) -> list[Object]:
     """Its DeviceClass and ResourceSlice, which are the cluster's, and its program and pod.
 
     Args:
         image: of our device plugin, in which the stand-in runs.
-        roots: PCIe root of each NIC of the node.
+        attribute: by which NICs are told apart.
+        numbers: its value for each NIC of the node.
     """
     selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
     program = {name: path.read_text() for name, path in _PLACES.items()}
@@ -36,7 +39,7 @@ def objects(*, image: str, namespace: str, node: str, roots: Sequence[str]) -> l
             "resource.k8s.io/v1",
             "ResourceSlice",
             {"name": f"{node}-{DRIVER}"},
-            spec=_slice(node, roots),
+            spec=_slice(node, attribute, numbers),
         ),
         _object("v1", "ConfigMap", {"name": NAME, "namespace": namespace}, data=program),
         _object(
@@ -49,13 +52,10 @@ def _object(version: str, kind: str, metadata: Object, **more: Any) -> Object:
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **more}
 
 
-def _slice(node: str, roots: Sequence[str]) -> Object:
+def _slice(node: str, attribute: str, numbers: Sequence[int]) -> Object:
     devices = [
-        {
-            "name": f"nic-{number}",
-            "attributes": {"resource.kubernetes.io/pcieRoot": {"string": root}},
-        }
-        for number, root in enumerate(roots)
+        {"name": f"nic-{index}", "attributes": {attribute: {"int": number}}}
+        for index, number in enumerate(numbers)
     ]
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
     return {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices}
