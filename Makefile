@@ -21,6 +21,7 @@ VERSION    ?=
 REGISTRY   ?=
 DOWNLOADS  ?=
 KEY        ?=
+UNIT       := not gpu and not e2e
 PARALLEL   := $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 STAGES     := build/stages
 STAGE      := $(BIN)/python e2e/stages/__main__.py
@@ -63,12 +64,14 @@ test: $(READY) ## Everything: lint, types, contracts, unit, chart and kind tests
 	@rm -f $(STAGES); status=0; $(MAKE) --no-print-directory stages || status=$$?; \
 	  $(STAGE) table $(STAGES); exit $$status
 
+# What is compared with a bound of time runs first, alone: beside other work it measures that work.
 # The cases on a control plane of processes have the machine to themselves. Those on kind mostly
 # wait, so the unit tests run beside them and give way; when they are done, the cases that need no
 # cluster or their own do, and those on 1.20.
 .PHONY: stages stage-newest stage-others
 stages:
 	@$(STAGE) run $(STAGES) "lint, types, contracts" $(MAKE) --no-print-directory lint
+	@$(STAGE) run $(STAGES) "budgets of time" $(MAKE) --no-print-directory budgets
 	@$(STAGE) run $(STAGES) "prepare the newest Kubernetes" env $(E2E) cluster prepare
 	@$(STAGE) run $(STAGES) "prepare Kubernetes 1.20" env KUBERNETES=1.20 $(E2E) cluster prepare
 	@$(STAGE) run $(STAGES) "cases on a control plane" $(MAKE) --no-print-directory e2e CASES="services e2e/chaos"
@@ -78,7 +81,7 @@ stage-newest:
 	@$(STAGE) run $(STAGES) "cases on the newest" $(MAKE) --no-print-directory e2e CASES=e2e ARGS="$(addprefix --ignore=,e2e/chaos $(APART)) $(ARGS)"
 
 stage-others:
-	@$(STAGE) run $(STAGES) "unit, property, chart tests" nice $(MAKE) --no-print-directory unit WORKERS=0
+	@$(STAGE) run $(STAGES) "unit, property, chart tests" nice $(MAKE) --no-print-directory unit WORKERS=0 UNIT="$(UNIT) and not budget"
 	@$(STAGE) run $(STAGES) "demo and images" $(MAKE) --no-print-directory e2e CASES="$(APART)"
 	@$(STAGE) run $(STAGES) "cases on 1.20" $(MAKE) --no-print-directory e2e-oldest CLUSTER=$(CLUSTER)-oldest
 
@@ -87,7 +90,7 @@ check: $(READY) ## The fast inner loop: no cluster, under a minute
 	@$(MAKE) --no-print-directory --jobs=2 quick lint
 
 quick: $(READY)
-	@echo "==> quick tests"; $(PARALLEL) -m "not gpu and not e2e and not slow" $(ARGS)
+	@echo "==> quick tests"; $(PARALLEL) -m "$(UNIT) and not slow" $(ARGS)
 
 .PHONY: lint
 lint: $(READY) ## Style, types and the direction of imports
@@ -97,7 +100,11 @@ lint: $(READY) ## Style, types and the direction of imports
 
 .PHONY: unit
 unit: $(READY) ## Unit, property and chart tests
-	@echo "==> unit, property and chart tests"; $(PARALLEL) $(ARGS)
+	@echo "==> unit, property and chart tests"; $(PARALLEL) -m "$(UNIT)" $(ARGS)
+
+.PHONY: budgets
+budgets: $(READY) ## The tests that compare time with a bound, one after the other
+	@echo "==> budgets of time"; $(BIN)/python -m pytest -q -m budget $(ARGS)
 
 .PHONY: e2e
 e2e: $(READY) ## The cases on a kind cluster; KEEP=1 leaves the cluster, KUBERNETES=1.20 is another version

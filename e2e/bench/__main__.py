@@ -4,6 +4,8 @@ make bench                                        5,000 nodes x 8 GPUs, 50,000 p
                                                   through kube-scheduler with 1,000 nodes as well
 make bench ARGS='--nodes 500 --pods 2000'         a smaller cluster, done sooner
 make bench ARGS='--only start --runs 5'           one part, printed and not written to the page
+make bench ARGS='--only commands --nodes 1000 --pods 10000 --runs 15'
+                                                  gpushare inspect of that cluster, and --help
 make bench ARGS='--extender-url http://127.0.0.1:12345/gpushare-scheduler'
                                                   measures another extender in the same run; start
                                                   it with the kubeconfig that is printed

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from bench import backlog, binds, creation, digest, latency, throughput
+from bench import backlog, binds, commands, creation, digest, latency, throughput
 from bench.binds import Rate
 from bench.meter import load
 from bench.subject import Subject
@@ -125,6 +125,13 @@ class Measures:
                 delays = await creation.measure(self._plane, self._calls, row)
                 found[name] = {str(rate): digest.creation(one) for rate, one in delays.items()}
         return found
+
+    async def commands(self) -> dict[str, Any]:
+        """What lines of the command line cost."""
+        with self._part("commands"):
+            return await asyncio.to_thread(
+                commands.measure, self._plane.kubeconfig, self._plan.runs
+            )
 
     async def _through(self, name: str, subject: Subject, url: str | None) -> Rate:
         scheduler = await asyncio.to_thread(self._plane.scheduler, url, name=name)

@@ -13,9 +13,9 @@ from bench.measures import Measures
 from bench.subject import Subject
 from environments.controlplane import ControlPlane
 
-PARTS = ("start", "latency", "binds", "schedule", "backlog", "creation")
-OF_THEIR_OWN = frozenset({"backlog", "creation"})
-"""Parts that start an extender for each row."""
+PARTS = ("start", "latency", "binds", "schedule", "backlog", "creation", "commands")
+OF_THEIR_OWN = frozenset({"backlog", "creation", "commands"})
+"""Parts that start an extender for each row, or need none."""
 
 
 async def measure(
@@ -27,6 +27,8 @@ async def measure(
         found["backlog"] = {str(nodes): await measures.backlog()}
     if "creation" in parts:
         found["creation"] = {str(nodes): await measures.creation()}
+    if "commands" in parts:
+        found["commands"] = await measures.commands()
     if OF_THEIR_OWN.issuperset(parts):
         return found | {"load_average": measures.loads}
     if "start" in parts:

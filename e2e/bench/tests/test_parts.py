@@ -1,8 +1,12 @@
 """A single part of the measurement takes that part and nothing else."""
 
+from pathlib import Path
+from subprocess import CalledProcessError
 from typing import Any
 
-from bench import digest, parts
+import pytest
+
+from bench import commands, digest, parts
 from bench.creation import Delays
 
 
@@ -34,6 +38,19 @@ async def test_only_what_was_asked_is_measured() -> None:
     assert found["ready_seconds"] == {"min": 3.0, "median": 3.5, "max": 4.0}
     assert found["binds"] == {"8": 700}
     assert sorted(found) == ["binds", "load_average", "ready_seconds", "resident_mib"]
+
+
+def test_commands_are_measured_by_whole_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run of each line is not counted; a line that fails ends the measurement."""
+    monkeypatch.setattr(commands, "LINES", {"version": ("--version",)})
+    found = commands.measure(tmp_path / "kubeconfig", runs=2)
+    assert 0 < found["version"]["cpu_seconds"]["min"] <= found["version"]["cpu_seconds"]["max"]
+    assert found["version"]["seconds"]["min"] > 0
+    monkeypatch.setattr(commands, "LINES", {"none": ("no-such-command",)})
+    with pytest.raises(CalledProcessError):
+        commands.measure(tmp_path / "kubeconfig", runs=1)
 
 
 def test_delays_are_told_by_their_middle_and_their_end() -> None:

@@ -89,6 +89,7 @@ def test_no_text_is_an_error(expression: str) -> None:
     assert all(text.isprintable() for text in unknown_terms([expression]))
 
 
+@pytest.mark.budget
 def test_a_hostile_text_takes_no_time() -> None:
     """4,096 characters of every kind that the patterns repeat."""
     begin = time.process_time()

@@ -1,6 +1,8 @@
 """The client of programs without an event loop."""
 
+import ssl
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +19,7 @@ from gpukube.errors import (
     StatusError,
     UnreachableError,
 )
+from gpukube.testing.certificates import make_certificate
 
 PAGES = {
     "": b'{"metadata": {"continue": "2"}, "items": [1]}',
@@ -106,9 +109,26 @@ def test_a_list_is_read_page_by_page(client: BlockingClient, server: FakeServer)
     found = list(client.pages("/api/v1/pods", {"labelSelector": "a=b"}, cached=True))
     assert found == [PAGES[""], PAGES["2"]]
     assert [path for _, path, _, _ in server.requests] == [
-        "/api/v1/pods?limit=500&labelSelector=a%3Db&resourceVersion=0",
-        "/api/v1/pods?limit=500&labelSelector=a%3Db&continue=2",
+        "/api/v1/pods?limit=2500&labelSelector=a%3Db&resourceVersion=0",
+        "/api/v1/pods?limit=2500&labelSelector=a%3Db&continue=2",
     ]
+
+
+def test_an_unverified_server_causes_no_warning(server: FakeServer, tmp_path: Path) -> None:
+    """A kubeconfig that asks for no verification gets none, without a warning a request."""
+    make_certificate(tmp_path, "fake")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    server.http.socket = context.wrap_socket(server.http.socket, server_side=True)
+    path = server.kubeconfig(tmp_path)
+    document = yaml.safe_load(path.read_text())
+    address = f"https://127.0.0.1:{server.http.server_port}"
+    document["clusters"][0]["cluster"] = {"server": address, "insecure-skip-tls-verify": True}
+    path.write_text(yaml.safe_dump(document))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with BlockingClient.connect(path, user_agent="test", seconds=60) as client:
+            assert client.get("/api/v1/pods") == PAGES[""]
 
 
 def test_what_is_sent_is_json_of_its_kind(client: BlockingClient, server: FakeServer) -> None:

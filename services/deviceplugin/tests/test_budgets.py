@@ -141,6 +141,7 @@ def worst(rounds: list[list[float]]) -> float:
     return max(min(calls) for calls in zip(*rounds, strict=True))
 
 
+@pytest.mark.budget
 async def test_answers_are_given_within_their_budget() -> None:
     """With 1,128 devices: no call costs more than few plain passes over their ids.
 
@@ -162,6 +163,7 @@ async def test_answers_are_given_within_their_budget() -> None:
     assert worst(allocated) <= ALLOCATE_PASSES * pass_seconds
 
 
+@pytest.mark.budget
 async def test_answers_over_the_socket_are_quick(tmp_path: Path) -> None:
     """The same through gRPC on the unix socket: few milliseconds of processor for a call.
 

@@ -109,6 +109,7 @@ async def inspect(state: State) -> msgspec.Struct:
 
 
 @pytest.mark.slow
+@pytest.mark.budget
 @pytest.mark.parametrize("question", [explain, whole, whatif, nodes, inspect])
 async def test_others_are_answered_meanwhile(
     state: State, question: Callable[[State], Awaitable[msgspec.Struct]]

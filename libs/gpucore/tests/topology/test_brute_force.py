@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucore.topology import gpusets
 from gpucore.topology.choice import Ground
 from gpucore.topology.links import Matrix
 from gpucore.topology.machines import MACHINES
@@ -196,6 +197,27 @@ def test_large_machines_agree_with_a_plain_recursion(gpus: int, count: int) -> N
     group = ground.best_effort(every, count, ())
     rest = [gpu for gpu in every if gpu not in group]
     assert brute.total(scores, group) + ground.total(rest, count) == best(every)
+
+
+def test_two_equal_halves_of_a_machine_are_computed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No two GPUs are alike, but the halves are: the tables equal those of all sets computed."""
+    half, numas = MACHINES["dgx1-volta"].matrix.scores, (0,) * 8 + (1,) * 8
+    rows = [(*row, *[10] * 8) for row in half] + [(*[10] * 8, *row) for row in half]
+    scores = tuple(rows)
+
+    def computed() -> tuple[list[list[int]], int]:
+        tables = Partitions(scores, numas)
+        for _ in tables.prepare((4,)):
+            pass
+        copied = sum(1 for row in tables._sets.equal for other in row if other)
+        return [list(row) for row in tables._best[4]], copied
+
+    short, copied = computed()
+    monkeypatch.setattr(gpusets, "_mirrored", lambda _: False)
+    assert computed() == (short, 0)
+    assert copied == (2**16 - 2**8) // 2
 
 
 def test_tables_are_complete_before_they_are_used() -> None:

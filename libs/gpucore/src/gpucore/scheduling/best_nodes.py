@@ -37,9 +37,8 @@ def best_nodes(names: Sequence[NodeName], ratings: Sequence[Any], limit: int) ->
     if len(names) <= limit:
         return names
     last = nlargest(limit, ratings)[-1] if limit > 1 else max(ratings)
-    rated = list(zip(names, ratings, strict=True))
-    equal = [name for name, rating in rated if rating == last]
+    equal = [name for name, rating in zip(names, ratings, strict=True) if rating == last]
     if limit == 1:
         return [min(equal)]
-    better = [name for name, rating in rated if rating > last]
+    better = [name for name, rating in zip(names, ratings, strict=True) if rating > last]
     return [*better, *nsmallest(limit - len(better), equal)]

@@ -82,8 +82,15 @@ def share_ratings(
 
 def share_scores(ratings: Sequence[float]) -> list[int]:
     """Ratings as :func:`gpucore.scheduling.policy.score` gives them; 0 for ``UNFIT``."""
-    scores = {rating: max(round(MAX_SCORE * rating), 0) for rating in set(ratings)}
-    return [scores[rating] for rating in ratings]
+    return list(map(_Scores().__getitem__, ratings))
+
+
+class _Scores(dict[float, int]):
+    """Scores by rating: most nodes have one of a few ratings."""
+
+    def __missing__(self, rating: float) -> int:
+        score = self[rating] = max(round(MAX_SCORE * rating), 0)
+        return score
 
 
 def share_refusal(node_info: NodeInfo) -> ShareRefusal | None:

@@ -15,6 +15,7 @@ when the list is returned.
 """
 
 import asyncio
+from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import chain, compress, repeat
@@ -67,7 +68,7 @@ class _ShareTable(_Table):
 
     def __init__(self) -> None:
         super().__init__()
-        self._columns: list[list[float]] = [[]]
+        self._columns = [array("d")]
 
     def __len__(self) -> int:
         return len(self._columns[0])
