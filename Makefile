@@ -21,6 +21,7 @@ VERSION    ?=
 REGISTRY   ?=
 DOWNLOADS  ?=
 KEY        ?=
+IDENTITY   ?=
 UNIT       := not gpu and not e2e
 PARALLEL   := $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 STAGES     := build/stages
@@ -164,9 +165,10 @@ verify-images: $(READY) ## Build every image anew and compare ids with those tha
 release: export VERSION := $(VERSION)
 release: export REGISTRY := $(REGISTRY)
 release: export KEY := $(KEY)
+release: export IDENTITY := $(IDENTITY)
 release: export DOWNLOADS := $(DOWNLOADS)
-release: $(READY) ## Write the artefacts of VERSION=x.y.z to dist; REGISTRY=host/path pushes, KEY=file signs them
-	@$(E2E) release --version="$$VERSION" --registry="$$REGISTRY" --downloads="$$DOWNLOADS" --key="$$KEY"
+release: $(READY) ## Write the artefacts of VERSION=x.y.z to dist; REGISTRY=host/path pushes, KEY=file or IDENTITY=1 signs them
+	@$(E2E) release --version="$$VERSION" --registry="$$REGISTRY" --downloads="$$DOWNLOADS" --key="$$KEY" --identity="$$IDENTITY"
 
 .PHONY: cli
 cli: export VERSION := $(VERSION)

@@ -60,9 +60,11 @@ def test_the_cases_run_on_the_newest_and_the_oldest_kubernetes() -> None:
 
 
 def test_a_tag_makes_a_release_of_its_version() -> None:
-    """The version is the tag without its first letter."""
+    """The version is the tag without its first letter; the workflow's identity signs it."""
     release = ROOT / ".github" / "workflows" / "release.yaml"
-    assert 'make release VERSION="${TAG#v}"' in commands(release)
+    (command,) = (one for one in commands(release) if one.startswith("make release "))
+    assert 'VERSION="${TAG#v}"' in command
+    assert 'REGISTRY="ghcr.io/${OWNER,,}" IDENTITY=1' in command
     assert yaml.safe_load(release.read_text())[True]["push"]["tags"] == ["v*"]
 
 
@@ -77,6 +79,11 @@ def test_a_workflow_may_read_the_repository_only(workflow: Path) -> None:
     found = yaml.safe_load(workflow.read_text())
     assert found["permissions"] == {"contents": "read"}
     assert all("timeout-minutes" in job for job in found["jobs"].values())
+    allowed = {"contents": "read"}
+    if workflow.stem == "release":
+        allowed |= {"packages": "write", "id-token": "write"}
+    for job in found["jobs"].values():
+        assert job.get("permissions", allowed) == allowed
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)

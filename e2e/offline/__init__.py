@@ -6,6 +6,7 @@ inputs; `ensure_...` returns at once when the result is there. Other packages im
 only. `docs/building-offline.md` describes it.
 """
 
+from offline.cosign import ensure as ensure_cosign
 from offline.kindprogram import ensure as ensure_kind
 from offline.kindprogram import pinned as kind_version
 from offline.kubernetes import ensure as ensure_programs
@@ -30,6 +31,7 @@ __all__ = [
     "check_package_archive",
     "chosen_version",
     "ensure_base_image",
+    "ensure_cosign",
     "ensure_kind",
     "ensure_kueue",
     "ensure_node_image",

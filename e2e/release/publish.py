@@ -22,6 +22,7 @@ from release import (
     provenance,
     signature,
 )
+from release.cosign import Cosign
 from release.version import Commit, is_loopback
 
 CHARTS: Final = ("gpushare", "gpu-serving")
@@ -39,6 +40,7 @@ class Release:
         registry: host and optional path; "" pushes nothing.
         downloads: URL under which `cli` is published; "" writes no manifest for krew.
         key: that signs the list of checksums; None signs nothing.
+        cosign: signs what was pushed, and with an identity the list of checksums.
     """
 
     version: str
@@ -48,6 +50,7 @@ class Release:
     registry: str = ""
     downloads: str = ""
     key: EllipticCurvePrivateKey | None = None
+    cosign: Cosign | None = None
 
 
 def publish(release: Release, built: Iterable[str]) -> Path:
@@ -63,6 +66,8 @@ def publish(release: Release, built: Iterable[str]) -> Path:
     _command(release)
     _image_files(release, names)
     pushed = _push(release, names, packages) if release.registry else {}
+    if release.cosign is not None:
+        release.cosign.sign_pushed(pushed)
     _summary(release, names, pushed)
     provenance.write(
         release.into,
@@ -74,6 +79,8 @@ def publish(release: Release, built: Iterable[str]) -> Path:
     sums = checksums.write(release.into)
     if release.key is not None:
         signature.sign(sums, release.key)
+    if release.cosign is not None:
+        release.cosign.sign_file(sums)
     return sums
 
 

@@ -9,7 +9,7 @@ from host.errors import SetupError
 from host.testing.fakeprograms import FakePrograms
 from offline import goprograms, gotoolchain
 
-MODULES = ("kubernetes", "etcd", "containerd", "coredns", "kind", "krew", "kueue")
+MODULES = ("kubernetes", "etcd", "containerd", "coredns", "kind", "krew", "kueue", "cosign")
 # A fake go of a version that writes down the settings it runs with.
 GO = """
 case "$1" in

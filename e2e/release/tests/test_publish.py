@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from host.errors import SetupError
 from release import __main__ as command
 from release import publish, signature
+from release.cosign import Cosign
 from release.tests.fakeregistry import FakeRegistry
 from release.version import clean_commit
 
@@ -171,6 +172,36 @@ def test_a_key_signs_the_list_of_checksums(repository: Path, tmp_path: Path) -> 
     assert changed.returncode == 1
 
 
+def fake_cosign(folder: Path) -> tuple[Path, Path]:
+    """A program that writes each call as one line, and the file of the calls."""
+    program, calls = folder / "cosign", folder / "cosign-calls"
+    program.write_text(f'#!/bin/sh\necho "$*" >> {calls}\n')
+    program.chmod(0o755)
+    return program, calls
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("docker_calls")
+@pytest.mark.parametrize("with_key", [True, False])
+def test_everything_that_was_pushed_is_signed_by_digest(
+    repository: Path, registry: FakeRegistry, tmp_path: Path, with_key: bool
+) -> None:
+    """A key signs without a transparency log and is verified; an identity signs the list too."""
+    program, calls = fake_cosign(tmp_path)
+    private, _ = key_files(tmp_path)
+    cosign = Cosign(program, private if with_key else None)
+    folder = released(repository, registry.host, cosign=cosign)
+    pushed = json.loads((folder / "release.json").read_text())["pushed"]
+    wanted = {f"{name.rpartition(':')[0]}@{digest}" for name, digest in pushed.items()}
+    lines = [line.split() for line in calls.read_text().splitlines()]
+    signed = [line for line in lines if line[0] == "sign"]
+    assert {line[-1] for line in signed} == wanted
+    assert all(("--tlog-upload=false" in line) == with_key for line in signed)
+    assert {line[-1] for line in lines if line[0] == "verify"} == (wanted if with_key else set())
+    blobs = [line[-1] for line in lines if line[0] == "sign-blob"]
+    assert blobs == ([] if with_key else [str(folder / "SHA256SUMS")])
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("docker_calls")
 def test_a_registry_that_refuses_leaves_no_checksums(
@@ -190,6 +221,7 @@ def test_a_registry_that_refuses_leaves_no_checksums(
         (["--version=1"], "is no semantic version"),
         (["--version=1.2.3", "--registry=gpushare"], "is no registry"),
         (["--version=1.2.3", "--key=mine.pem"], "mine.pem is not an unencrypted private key"),
+        (["--version=1.2.3", "--key=k", "--identity=1"], "exclude each other"),
         (["--version=1.2.3"], "differs from its commit in new.txt"),
     ],
 )

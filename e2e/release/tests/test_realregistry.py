@@ -13,16 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 import offline
 from cluster import engine
-from environments.processes import ChildProcess, free_port
+from environments import registry
 from host import docker
 from host.errors import SetupError
-from host.waiting import until
 from images import build
 from release import publish
+from release.cosign import Cosign
 from release.imagefiles import SERVICES
 from release.version import Commit
 
@@ -54,30 +53,44 @@ print(json.dumps(sorted({image for image in found if "kube-scheduler" not in ima
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An empty registry; its address."""
-    folder = tmp_path_factory.mktemp("registry")
     try:
-        program = offline.ensure_registry()
         engine.ensure()
+        with registry.running(tmp_path_factory.mktemp("registry")) as address:
+            yield address
     except SetupError as reason:
         pytest.skip(f"no registry: {reason}")
-    address = f"127.0.0.1:{free_port()}"
-    config = {
-        "version": 0.1,
-        "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
-        "http": {"addr": address},
-    }
-    (folder / "config.yml").write_text(yaml.safe_dump(config))
-    argv: list[str | Path] = [program, "serve", folder / "config.yml"]
-    process = ChildProcess("registry", argv, folder=folder)
-    try:
-        until("the registry answers", lambda: _answers(process, address), seconds=30)
-        yield address
-    finally:
-        process.stop()
 
 
 @pytest.fixture(scope="module")
-def pushed(host: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+def cosign() -> Path:
+    """The program, from its Go module."""
+    try:
+        return offline.ensure_cosign()
+    except SetupError as reason:
+        pytest.skip(f"no cosign: {reason}")
+
+
+def private_key(folder: Path) -> Path:
+    """A new key, made by the commands of docs/releasing.md; release.pub is beside it."""
+    script = (
+        "openssl ecparam -name prime256v1 -genkey -noout"
+        " | openssl pkcs8 -topk8 -nocrypt -out release.key"
+        " && openssl ec -in release.key -pubout -out release.pub"
+    )
+    subprocess.run(["bash", "-c", script], cwd=folder, check=True, capture_output=True)
+    return folder / "release.key"
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The key of the release."""
+    return private_key(tmp_path_factory.mktemp("key"))
+
+
+@pytest.fixture(scope="module")
+def pushed(
+    host: str, cosign: Path, key: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, str]]:
     """The artefacts of a release of this commit, and the digests by name."""
     built = build.ensure()
     release = publish.Release(
@@ -86,6 +99,7 @@ def pushed(host: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, d
         root=ROOT,
         into=tmp_path_factory.mktemp("dist"),
         registry=f"{host}/team",
+        cosign=Cosign(cosign, key),
     )
     folder = publish.publish(release, [getattr(built, name) for name in SERVICES]).parent
     found: dict[str, str] = json.loads((folder / "release.json").read_text())["pushed"]
@@ -126,13 +140,25 @@ def test_an_install_from_the_registry_finds_its_images_there(
         docker.remove([by_digest])
 
 
-def _answers(process: ChildProcess, address: str) -> bool:
-    process.demand_alive()
-    try:
-        with urllib.request.urlopen(f"http://{address}/v2/", timeout=5) as reply:
-            return bool(reply.status == 200)
-    except OSError:
-        return False
+def test_cosign_verifies_everything_with_the_public_key_and_with_no_other(
+    host: str, cosign: Path, key: Path, pushed: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    """The command of docs/releasing.md, for every image and chart, by digest."""
+    _, digests = pushed
+    assert all(name.startswith(host) for name in digests)
+    public = key.with_suffix(".pub")
+    for name, digest in digests.items():
+        assert _verified(cosign, public, f"{name.rpartition(':')[0]}@{digest}")
+    other = private_key(tmp_path).with_suffix(".pub")
+    name, digest = next(iter(digests.items()))
+    assert not _verified(cosign, other, f"{name.rpartition(':')[0]}@{digest}")
+
+
+def _verified(cosign: Path, public: Path, name: str) -> bool:
+    options = ["--insecure-ignore-tlog", "--allow-http-registry"]
+    command: list[str | Path] = [cosign, "verify", "--key", public, *options, name]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    return done.returncode == 0
 
 
 def _get(host: str, path: str) -> bytes:

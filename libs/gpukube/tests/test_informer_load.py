@@ -19,15 +19,15 @@ ROUNDS = 20
 
 
 class CountingBackoff(Backoff):
-    """Counts the failures that it is asked about, and hardly waits."""
+    """Counts the failures, and hardly waits."""
 
     def __init__(self) -> None:
         super().__init__(first=0.001, last=0.001)
         self.failures = 0
 
-    def after_failure(self, *, lasted: float, asked: float = 0) -> float:
+    def after_failure(self, *, lasted: float, retry_after: float = 0) -> float:
         self.failures += 1
-        return super().after_failure(lasted=lasted, asked=asked)
+        return super().after_failure(lasted=lasted, retry_after=retry_after)
 
 
 def ending(*lines: object) -> Fault:
@@ -81,8 +81,8 @@ async def test_a_watch_that_keeps_answering_410_does_not_list_in_a_tight_loop(
     pauses: list[float] = []
 
     class Recording(Backoff):
-        def after_failure(self, *, lasted: float, asked: float = 0) -> float:
-            pauses.append(super().after_failure(lasted=lasted, asked=asked))
+        def after_failure(self, *, lasted: float, retry_after: float = 0) -> float:
+            pauses.append(super().after_failure(lasted=lasted, retry_after=retry_after))
             return 0
 
     for _ in range(8):

@@ -29,6 +29,12 @@ def nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    """Where a manifest is written."""
+    return tmp_path / "pod.yaml"
+
+
+@pytest.fixture
 def cluster() -> FakeCluster:
     """An empty cluster."""
     return FakeCluster()

@@ -53,12 +53,6 @@ def shared(cluster: FakeCluster) -> FakeCluster:
     return cluster.add(device_class())
 
 
-@pytest.fixture
-def manifest(tmp_path: Path) -> Path:
-    """Where a manifest is written."""
-    return tmp_path / "pod.yaml"
-
-
 def test_claims_are_placed_in_the_order_of_the_slice(
     run: Run, shared: FakeCluster, manifest: Path
 ) -> None:

@@ -42,6 +42,24 @@ def test_a_mistyped_command_is_answered_with_the_near_one(run: Run, typed: str, 
     assert f"No such command '{typed}'. Did you mean '{meant}'?" in run(typed).err
 
 
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("defrag --cards 4.5", "a whole number of at least 0"),
+        ("dashboard --port http", "a whole number from 0 to 65535"),
+    ],
+)
+def test_a_number_that_is_none_is_answered_with_the_range(
+    run: Run, words: str, wanted: str
+) -> None:
+    """The option, what was given, and the range."""
+    command, option, value = words.split()
+    outcome = run(command, option, value)
+    assert outcome.code == 2
+    assert f"Invalid value for '{option}'" in outcome.err
+    assert f": '{value}' is not {wanted}.\n" in outcome.err
+
+
 def imported(*arguments: str) -> set[str]:
     """Modules that a new process has imported once the command has run."""
     code = (
@@ -131,6 +149,8 @@ def test_completion_of_commands_and_flags() -> None:
     assert completion.candidates(root, ["wh"]) == ["whatif"]
     assert "--snapshot" in completion.candidates(root, ["inspect", "--s"])
     assert completion.candidates(root, ["inspect", "-o", "y"]) == ["yaml"]
+    assert completion.candidates(root, ["whatif", "--policy", "b"]) == ["binpack"]
+    assert completion.candidates(root, ["explain", "pod", "--policy", "s"]) == ["spread"]
 
 
 def test_kubectl_completion(

@@ -1,5 +1,7 @@
 """``gpushare cost``: hours that Prometheus has recorded, and nothing invented where it has none."""
 
+import json
+
 import fakeprometheus
 import pytest
 from invoking import Run
@@ -22,6 +24,21 @@ def test_hours_and_cost(run: Run) -> None:
         ["red", "100.0", "40.0", "250.00"],
         ["total", "112.2", "40.0", "280.62"],
     ]
+
+
+def test_json_has_the_figures_unrounded(run: Run) -> None:
+    """A namespace of which no use is known has null, not 0."""
+    answers = {GRANTED: {"red": "100", "blue": "12.25"}, USED: {"red": "40"}}
+    with fakeprometheus.serving(answers) as url:
+        outcome = run("cost", "--price", "2.5", "-o", "json", "--prometheus", url)
+    assert outcome.code == 0
+    document = json.loads(outcome.out)
+    assert (document["kind"], document["since"], document["price"]) == ("CostList", "7d", 2.5)
+    assert document["items"] == [
+        {"name": "blue", "grantedGpuHours": 12.25, "usedGpuHours": None, "cost": 30.625},
+        {"name": "red", "grantedGpuHours": 100.0, "usedGpuHours": 40.0, "cost": 250.0},
+    ]
+    assert document["total"] == {"grantedGpuHours": 112.25, "usedGpuHours": 40.0, "cost": 280.625}
 
 
 def test_without_prometheus_there_is_no_history(run: Run) -> None:

@@ -88,7 +88,7 @@ def test_a_port_in_use_is_named(run: Run, cluster: FakeCluster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         outcome = run("dashboard", "--port", str(port), on=cluster)
-    assert outcome.code != 0
+    assert outcome.code == 1
     expected = f"error: cannot listen on 127.0.0.1:{port}: choose another port with --port\n"
     assert outcome.err.endswith(expected)
 

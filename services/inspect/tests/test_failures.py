@@ -77,9 +77,9 @@ REPLIES = {
         http("302 Found", ""), "what answers is not the API server", "the server's address"
     ),
     "TLS wanted": Case(
-        http("400 Bad Request", "Client sent an HTTP request to an HTTPS server."),
-        "Client sent an HTTP request to an HTTPS server",
-        "the server's address",
+        http("400 Bad Request", "Client sent an HTTP request to an HTTPS server.\n"),
+        "the port speaks TLS, but the kubeconfig says http: GET /api/v1/nodes: 400 Client sent",
+        "write https://",
     ),
     "no HTTP": Case(b"SSH-2.0-x\r\n", "the port does not speak HTTP", "address and port"),
     "closed": Case(b"", "the connection was closed before a reply came", "https"),

@@ -9,12 +9,14 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
+import fakeprometheus
 import pytest
 import yaml
 from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
 from gpuinspect.documents import schema
+from gpuinspect.sources.prometheus import GPU_HOURS
 from gpuinspect.terminal import ages
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -46,6 +48,16 @@ COMMANDS = {
     "defrag": ("defrag", "--cards", "2", "-l", "zone=a"),
     "defrag-evictions": ("defrag",),
     "doctor": ("doctor",),
+    "cost": ("cost", "--price", "2.5", "--prometheus", "PROMETHEUS"),
+    "node-template": ("node-template", "gpu-a"),
+}
+
+HOURS = {
+    GPU_HOURS.format(series="namespace:gpushare_granted_gpus:sum", since="7d"): {
+        "research": "100",
+        "web": "12.25",
+    },
+    GPU_HOURS.format(series="namespace:gpushare_used_gpus:sum", since="7d"): {"web": "3.5"},
 }
 
 
@@ -82,8 +94,11 @@ def test_output(run: Run, tmp_path: Path, name: str, form: str) -> None:
     """What is printed is what the golden file holds."""
     manifest = tmp_path / "pod.yaml"
     manifest.write_text(POD)
-    line = [str(manifest) if word == "POD" else word for word in COMMANDS[name]]
-    outcome = run(*line, "-o", form, on=everything())
+    with fakeprometheus.serving(HOURS) as url:
+        given = {"POD": str(manifest), "PROMETHEUS": url}
+        line = [given.get(word, word) for word in COMMANDS[name]]
+        # `cost` reads Prometheus only, and takes no snapshot.
+        outcome = run(*line, "-o", form, on=None if name == "cost" else everything())
     path = GOLDEN / "forms" / f"{name}.{form}"
     if "UPDATE_GOLDEN" in os.environ:
         path.parent.mkdir(exist_ok=True)

@@ -1,5 +1,7 @@
 """``gpushare node-template``: what autoscalers need of a group that has no nodes."""
 
+import json
+
 import yaml
 from drawncluster import FakeCluster, Gpu
 from invoking import Run
@@ -45,6 +47,24 @@ def test_karpenter(run: Run, cluster: FakeCluster) -> None:
     assert requirement["values"] == ["g5.12xlarge"]
     assert overlay["spec"]["capacity"] == {"aliyun.com/gpu-mem": "88"}
     assert pool["metadata"]["name"] == "gpushare-g5-12xlarge"
+
+
+def test_json_has_what_an_autoscaler_needs(run: Run, cluster: FakeCluster) -> None:
+    """One document for both autoscalers; Karpenter's objects are in it where they are asked for."""
+    document = json.loads(run("node-template", "n", "-o", "json", on=group(cluster)).out)
+    assert (document["kind"], document["node"]) == ("NodeTemplate", "n")
+    assert document["instanceType"] == "g5.12xlarge"
+    assert document["resources"] == {"aliyun.com/gpu-mem": "88"}
+    assert document["taints"] == [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]
+    assert document["tags"][f"{TAG}/resources/aliyun.com/gpu-mem"] == "88"
+    assert document["objects"] == []
+
+
+def test_json_for_karpenter_has_its_objects(run: Run, cluster: FakeCluster) -> None:
+    """They are those of the YAML."""
+    words = ("node-template", "n", "--for", "karpenter")
+    objects = json.loads(run(*words, "-o", "json", on=group(cluster)).out)["objects"]
+    assert [one["kind"] for one in objects] == ["NodePool", "NodeOverlay"]
 
 
 def test_a_node_that_cannot_be_a_model(run: Run, cluster: FakeCluster) -> None:

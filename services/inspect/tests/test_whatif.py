@@ -38,12 +38,6 @@ def two_gpus(cluster: FakeCluster) -> FakeCluster:
     return cluster.pod("a", 7, node="n", index=1)
 
 
-@pytest.fixture
-def manifest(tmp_path: Path) -> Path:
-    """Where a manifest is written."""
-    return tmp_path / "pod.yaml"
-
-
 def test_pods_are_placed_as_the_extender_would(
     run: Run, two_gpus: FakeCluster, manifest: Path
 ) -> None:

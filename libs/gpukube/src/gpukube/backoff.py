@@ -35,13 +35,13 @@ class Backoff:
         self._source = source or _SOURCE
         self._failures = 0
 
-    def after_failure(self, *, lasted: float, asked: float = 0) -> float:
+    def after_failure(self, *, lasted: float, retry_after: float = 0) -> float:
         """Seconds to wait now.
 
         Args:
             lasted: seconds of success before the failure.
-            asked: minimum wait in seconds requested by the server (``Retry-After``).
+            retry_after: minimum wait in seconds requested by the server (``Retry-After``).
         """
         self._failures = 1 if lasted >= self._healthy else self._failures + 1
         step = min(self._last, self._first * 2.0 ** min(self._failures - 1, 30))
-        return max(asked, step * self._source.uniform(0.5, 1.0))
+        return max(retry_after, step * self._source.uniform(0.5, 1.0))

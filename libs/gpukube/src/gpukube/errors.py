@@ -205,4 +205,4 @@ def _status_of(body: bytes) -> _Status:
     try:
         return msgspec.json.decode(body, type=_Status)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _Status(message=body[:200].decode(errors="replace"))
+        return _Status(message=body[:200].decode(errors="replace").strip())

@@ -173,15 +173,17 @@ class LedgerMetrics:
     def _totals(self, node_infos: list[NodeInfo]) -> str:
         pending = sum(node_info.pending for node_info in node_infos)
         overfull = sum(len(node_info.overfull) for node_info in node_infos)
-        asked = [pod_request.mem for pod_request in self._waiting()]
+        amounts = [pod_request.mem for pod_request in self._waiting()]
         states = collections.Counter(
             allocation.state.value for allocation in self._ledger.allocations().values()
         )
         return (
             _single(_PENDING, "GPU memory units allocated on unknown GPUs.", pending)
             + _single(_OVERFULL, "GPUs whose allocated memory exceeds their capacity.", overfull)
-            + _single(_WAITING_PODS, "Unscheduled pods that request GPUs.", len(asked))
-            + _single(_WAITING_UNITS, "GPU memory units requested by unscheduled pods.", sum(asked))
+            + _single(_WAITING_PODS, "Unscheduled pods that request GPUs.", len(amounts))
+            + _single(
+                _WAITING_UNITS, "GPU memory units requested by unscheduled pods.", sum(amounts)
+            )
             + f"# HELP {_CLAIMS} Allocations by state.\n# TYPE {_CLAIMS} gauge\n"
             + "".join(f'{_CLAIMS}{{state="{s}"}} {n}\n' for s, n in sorted(states.items()))
         )

@@ -80,6 +80,7 @@ _UNREACHABLE: Final = (
 )
 _CANNOT: Final = re.compile(r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<what>\w+)"')
 _NAMESPACED: Final = re.compile(r'in the namespace "(?P<namespace>[^"]*)"')
+_TLS_WANTED: Final = "HTTP request to an HTTPS server"
 _READ: Final = frozenset({"nodes", "pods", "events", "resourcequotas"})
 _PROXIES: Final = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY")
 
@@ -153,6 +154,11 @@ def _is_page(text: str) -> bool:
 
 
 def _stranger(error: Exception) -> Diagnosis:
+    if _TLS_WANTED in str(error):
+        return Diagnosis(
+            f"the port speaks TLS, but the kubeconfig says http: {error}",
+            "write https:// in the kubeconfig",
+        )
     page = "; it is a web page, as of a proxy or a login" if _is_page(str(error)) else ""
     named = [name for name in _PROXIES if os.environ.get(name)]
     proxies = f" ({', '.join(named)} set here)" if named else ""

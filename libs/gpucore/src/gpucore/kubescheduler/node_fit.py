@@ -61,9 +61,9 @@ def pods_admitted(node: CandidateNode, pod: PodConstraints, most: int) -> int:
     rooms = [most]
     if PODS in node.allocatable:
         rooms.append(node.allocatable[PODS] - node.pods)
-    for name, asked in pod.requests:
-        if asked and name in node.allocatable:
-            rooms.append((node.allocatable[name] - node.requested.get(name, 0)) // asked)
+    for name, amount in pod.requests:
+        if amount and name in node.allocatable:
+            rooms.append((node.allocatable[name] - node.requested.get(name, 0)) // amount)
     return min(rooms)
 
 
@@ -129,26 +129,26 @@ def _short(node: CandidateNode, pod: PodConstraints) -> Iterator[FitError]:
     most = node.allocatable.get(PODS)
     if most is not None and node.pods >= most:
         yield _insufficient(node, PODS, 1, most - node.pods, most)
-    for name, asked in pod.requests:
+    for name, amount in pod.requests:
         offered = node.allocatable.get(name)
-        if not asked or (offered is None and name in _OFTEN_MISSING):
+        if not amount or (offered is None and name in _OFTEN_MISSING):
             continue
         free = (offered or 0) - node.requested.get(name, 0)
-        if asked > free:
-            yield _insufficient(node, name, asked, free, offered or 0)
+        if amount > free:
+            yield _insufficient(node, name, amount, free, offered or 0)
 
 
 def _refusal(node: CandidateNode, code: Code, detail: str) -> FitError:
     return FitError(node.name, code, detail=detail, unresolvable=True)
 
 
-def _insufficient(node: CandidateNode, name: str, asked: int, free: int, total: int) -> FitError:
+def _insufficient(node: CandidateNode, name: str, amount: int, free: int, total: int) -> FitError:
     return FitError(
         node.name,
         Code.INSUFFICIENT_RESOURCES,
-        asked=asked,
+        asked=amount,
         free=max(free, 0),
         total=total,
         detail=name,
-        unresolvable=asked > total,
+        unresolvable=amount > total,
     )

@@ -73,20 +73,20 @@ def replay(
     """
     stage = _Stage(nodes, policy, workload, pick)
     gpus = sum(node.gpus for node in nodes)
-    asked = given = pods = dropped = 0
+    wanted = given = pods = dropped = 0
     for pod in arrivals:
-        if asked >= target * gpus * MILLI:
+        if wanted >= target * gpus * MILLI:
             break
         placed = stage.place(pod)
         pods, dropped = pods + 1, dropped + (not placed)
-        asked, given = asked + pod.milli, given + pod.milli * placed
+        wanted, given = wanted + pod.milli, given + pod.milli * placed
         if progress is not None:
-            progress(asked / MILLI)
+            progress(wanted / MILLI)
     return Replayed(
         gpus=gpus,
-        requested=asked / MILLI,
+        requested=wanted / MILLI,
         placed=given / MILLI,
-        failed=(asked - given) / MILLI,
+        failed=(wanted - given) / MILLI,
         unallocated_gpus=(gpus * MILLI - given) / MILLI,
         requested_pods=pods,
         failed_pods=dropped,

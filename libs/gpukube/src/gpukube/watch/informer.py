@@ -162,13 +162,13 @@ class Informer(Generic[T]):
             self.version = ""
         if isinstance(error, KubeError) and error.shows_restore:
             self._heard = float("-inf")
-        asked = error.retry_after if isinstance(error, StatusError) else 0.0
-        pause = self._backoff.after_failure(lasted=lasted, asked=asked)
+        retry_after = error.retry_after if isinstance(error, StatusError) else 0.0
+        pause = self._backoff.after_failure(lasted=lasted, retry_after=retry_after)
         log.warning("informer failed", collection=self.name, error=str(error), wait=round(pause, 2))
-        await self._pause(pause, hurried=not asked)
+        await self._pause(pause, hurried=not retry_after)
 
     async def _pause(self, seconds: float, *, hurried: bool) -> None:
-        """Wait; shorter after :meth:`retry_now`, unless the server has asked for a pause."""
+        """Wait; shorter after :meth:`retry_now`, unless the server requires a pause."""
         if not hurried:
             await asyncio.sleep(seconds)
         elif monotonic() < self._hurry_until:

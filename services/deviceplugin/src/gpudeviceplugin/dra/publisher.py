@@ -86,8 +86,8 @@ class SlicePublisher:
 
     async def _pause(self, error: KubeError | WireError) -> None:
         now = time.monotonic()
-        asked = error.retry_after if isinstance(error, StatusError) else 0.0
-        pause = self._backoff.after_failure(lasted=now - self._failed_at, asked=asked)
+        retry_after = error.retry_after if isinstance(error, StatusError) else 0.0
+        pause = self._backoff.after_failure(lasted=now - self._failed_at, retry_after=retry_after)
         self._failed_at = now
         log.warning("cannot publish the ResourceSlice", why=str(error), again_in=round(pause, 2))
         await asyncio.sleep(pause)

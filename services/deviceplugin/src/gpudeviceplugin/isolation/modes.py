@@ -131,17 +131,17 @@ class Isolation:
         node = self._watch.node
         if self._none_possible or node is None or not self._inventory.gpus:
             return False
-        asked = self._requested(node)
+        requested = self._requested(node)
         before = {} if self.known else published(node)
         self._isolations = self._isolations if self.known else before
-        isolations = settled(self._isolations, asked.isolations, self._busy(trusted=trusted))
+        isolations = settled(self._isolations, requested.isolations, self._busy(trusted=trusted))
         changed = isolations != self._isolations or not self.known
         self._isolations, self.known = isolations, True
         if self._fleet is not None:
             self._fleet.want([uuid for uuid, mode in isolations.items() if mode.uses_mps])
         if self._limits is not None:
             self._limits.want(_limited(isolations), _limited(before))
-        self._tell(asked, isolations)
+        self._tell(requested, isolations)
         return changed
 
     def _requested(self, node: Node) -> RequestedModes:
@@ -162,12 +162,12 @@ class Isolation:
             if gpu.uuid not in told or self._state.in_use(gpu.index)
         }
 
-    def _tell(self, asked: RequestedModes, isolations: Mapping[str, IsolationMode]) -> None:
+    def _tell(self, requested: RequestedModes, isolations: Mapping[str, IsolationMode]) -> None:
         """What cannot be had (yet), once."""
-        faults = [*asked.faults]
+        faults = [*requested.faults]
         for gpu in self._inventory.gpus:
-            if isolations[gpu.uuid] is not asked.isolations[gpu.uuid]:
-                now, later = isolations[gpu.uuid].value, asked.isolations[gpu.uuid].value
+            if isolations[gpu.uuid] is not requested.isolations[gpu.uuid]:
+                now, later = isolations[gpu.uuid].value, requested.isolations[gpu.uuid].value
                 faults.append(
                     f"GPU {gpu.index} keeps isolation mode {now} until no pod uses "
                     f"it, then changes to {later}"

@@ -143,12 +143,12 @@ class Servicer(DevicePluginServicer):
         """Ids of the GPU that the pod kubelet means was given."""
         response = api.PreferredAllocationResponse()
         with telemetry.timed("GetPreferredAllocation", self._resource):
-            for asked in request.container_requests:
+            for container in request.container_requests:
                 question = PreferenceRequest(
                     resource=self._resource,
-                    available=frozenset(asked.available_deviceIDs),
-                    required=tuple(asked.must_include_deviceIDs),
-                    amount=asked.allocation_size,
+                    available=frozenset(container.available_deviceIDs),
+                    required=tuple(container.must_include_deviceIDs),
+                    amount=container.allocation_size,
                 )
                 answer = await self._advise(question)
                 if isinstance(answer, AllocationError):
@@ -182,8 +182,8 @@ class Servicer(DevicePluginServicer):
         """Environment, mounts and CDI devices for the GPUs that the ids name."""
         response = api.AllocateResponse()
         with telemetry.timed("Allocate", self._resource):
-            for asked in request.container_requests:
-                answer = self._state.grant(self._resource, tuple(asked.devicesIDs))
+            for container in request.container_requests:
+                answer = self._state.grant(self._resource, tuple(container.devicesIDs))
                 if isinstance(answer, AllocationError):
                     await self._refuse(answer, context)
                 else:

@@ -69,7 +69,9 @@ class BindingWriter:
                 return WriteResult(written=True)
             except (ThrottledError, ServerError, UnreachableError, TimeoutError) as error:
                 silent = silent or not isinstance(error, ThrottledError)
-                pause = backoff.after_failure(lasted=0, asked=getattr(error, "retry_after", 0.0))
+                pause = backoff.after_failure(
+                    lasted=0, retry_after=getattr(error, "retry_after", 0.0)
+                )
                 if monotonic() + pause >= until:
                     return WriteResult(
                         silent=silent, error=str(error) or "the API server is silent"

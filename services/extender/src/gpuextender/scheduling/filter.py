@@ -233,8 +233,8 @@ class Filter:
         judged = self._requeue.change
         found = self._gangs.filter(pending, names) if gang_of(pending.pod) else None
         if found is None:
-            asked = NodeNames(self._cache, names)
-            fitting, statuses = await self._alone(pending, pending.pod_request, asked)
+            nodes = NodeNames(self._cache, names)
+            fitting, statuses = await self._alone(pending, pending.pod_request, nodes)
             fits = await self._best.of(pending, raw, fitting)
         else:
             fits, statuses = found
@@ -264,48 +264,48 @@ class Filter:
         return names if len(names) == 1 else [reserved.placement.node]
 
     async def _alone(
-        self, pending: UnscheduledPod, pod_request: PodRequest, asked: NodeNames
+        self, pending: UnscheduledPod, pod_request: PodRequest, nodes: NodeNames
     ) -> tuple[NodeNames, FilterStatuses]:
         """The same for a pod of no gang: all nodes that can take it."""
-        failed = await self._failed(pod_request, await self._doubtful(pod_request, asked))
+        failed = await self._failed(pod_request, await self._doubtful(pod_request, nodes))
         if self._state.nominations:
-            failed |= self._reserved_for_nominated(pending, pod_request, asked.names, failed)
-        fits = asked.only([name not in failed for name in asked.names]) if failed else asked
+            failed |= self._reserved_for_nominated(pending, pod_request, nodes.names, failed)
+        fits = nodes.only([name not in failed for name in nodes.names]) if failed else nodes
         return fits, FilterStatuses.of(failed)
 
-    async def _doubtful(self, pod_request: PodRequest, asked: NodeNames) -> NodeNames:
+    async def _doubtful(self, pod_request: PodRequest, nodes: NodeNames) -> NodeNames:
         """The nodes of which no figure shows that they can take the pod."""
         if is_plain_share(pod_request):
-            ratings = await self._best.share_ratings(pod_request, asked)
-            return asked.only([one < 0 for one in ratings] if min(ratings, default=0) < 0 else ())
+            ratings = await self._best.share_ratings(pod_request, nodes)
+            return nodes.only([one < 0 for one in ratings] if min(ratings, default=0) < 0 else ())
         if not is_plain(pod_request):
-            return asked
-        free = await self._cache.results("free", asked, attrgetter("free_gpus"), unknown=-1)
-        return asked.only([gpus < pod_request.gpus for gpus in free])
+            return nodes
+        free = await self._cache.results("free", nodes, attrgetter("free_gpus"), unknown=-1)
+        return nodes.only([gpus < pod_request.gpus for gpus in free])
 
     async def _failed(
-        self, pod_request: PodRequest, asked: NodeNames
+        self, pod_request: PodRequest, nodes: NodeNames
     ) -> dict[NodeName, FailedNode]:
         """Those of the nodes that cannot take the pod."""
         failed: dict[NodeName, FailedNode] = {}
         if is_plain_share(pod_request):
             refusals = await self._cache.results(
-                "share refusal", asked, share_refusal, unknown=None
+                "share refusal", nodes, share_refusal, unknown=None
             )
             texts = [one.sentence(pod_request.mem) if one else "" for one in refusals]
             failed = {
                 name: FailedNode(text, Code.INSUFFICIENT_MEMORY)
-                for name, text in zip(asked.names, texts, strict=True)
+                for name, text in zip(nodes.names, texts, strict=True)
                 if text
             }
-            asked = asked.only([not text for text in texts])
+            nodes = nodes.only([not text for text in texts])
         errors: list[FailedNode | None] = await self._cache.results(
             ("fit", pod_request),
-            asked,
+            nodes,
             lambda node: FailedNode.on(node, pod_request),
             unknown=FailedNode.unknown(NodeName("")),
         )
-        return failed | {name: one for name, one in zip(asked.names, errors, strict=True) if one}
+        return failed | {name: one for name, one in zip(nodes.names, errors, strict=True) if one}
 
     def _reserved_for_nominated(
         self,

@@ -68,25 +68,25 @@ class Prioritize:
             return [marks[name] for name in names]
         if pending.pod_request is None:
             return [0] * len(names)
-        asked = NodeNames(self._cache, names)
+        nodes = NodeNames(self._cache, names)
         if is_plain_share(pending.pod_request):
-            return await self._plain(pending.pod_request, asked)
-        return await self._exact(pending.pod_request, asked)
+            return await self._plain(pending.pod_request, nodes)
+        return await self._exact(pending.pod_request, nodes)
 
-    async def _plain(self, pod_request: PodRequest, asked: NodeNames) -> Sequence[int]:
+    async def _plain(self, pod_request: PodRequest, nodes: NodeNames) -> Sequence[int]:
         """Scores of a plain share, out of the ratings of all amounts."""
-        ratings = await self._cache.share_ratings(pod_request, asked, self._policy)
+        ratings = await self._cache.share_ratings(pod_request, nodes, self._policy)
         scores = share_scores(ratings)
         if UNRATED in ratings:
             unrated = [rating == UNRATED for rating in ratings]
-            exact = iter(await self._exact(pod_request, asked.only(unrated)))
+            exact = iter(await self._exact(pod_request, nodes.only(unrated)))
             scores = [next(exact) if so else one for one, so in zip(scores, unrated, strict=True)]
         return scores
 
-    async def _exact(self, pod_request: PodRequest, asked: NodeNames) -> list[int]:
+    async def _exact(self, pod_request: PodRequest, nodes: NodeNames) -> list[int]:
         """Scores as the core gives them, one node at a time."""
         return await self._cache.results(
-            ("score", pod_request), asked, lambda node: self._score(node, pod_request), unknown=0
+            ("score", pod_request), nodes, lambda node: self._score(node, pod_request), unknown=0
         )
 
     def _score(self, node: NodeInfo, pod_request: PodRequest) -> int:

@@ -98,10 +98,27 @@ class LazyGroup(TyperGroup):
         self.commands = names  # only read for the names
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; the range belongs to the answer to what is no number."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.replace("a valid int range", _range_of(error))
+            raise
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - as above
         """Write the list for ``--help`` from the table."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, lazy.help) for name, lazy in COMMANDS.items()])
+
+
+def _range_of(error: typer.BadParameter) -> str:
+    """The whole numbers that an option takes, in words."""
+    kind: Any = error.param.type if error.param else None
+    lowest, highest = getattr(kind, "min", None), getattr(kind, "max", None)
+    if highest is None:
+        return f"a whole number of at least {lowest}"
+    return f"a whole number from {lowest} to {highest}"
 
 
 def _built(lazy: Lazy, name: str) -> Any:

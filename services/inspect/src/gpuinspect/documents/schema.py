@@ -16,8 +16,10 @@ from gpucore.wire.documents import API_VERSION
 from gpuinspect.commands.admin.defrag import DefragPlan
 from gpuinspect.commands.gpu import GpuNodeList
 from gpuinspect.defrag.report import EvictionPlanDoc
+from gpuinspect.documents.cost import CostList
 from gpuinspect.documents.doctor import Examination
 from gpuinspect.documents.inspect import NodeShareList
+from gpuinspect.documents.nodetemplate import NodeTemplateDoc
 from gpuinspect.documents.pending import PendingPodList
 from gpuinspect.documents.top import NodeGpuList
 from gpuinspect.documents.usage import UsageList
@@ -37,6 +39,8 @@ DOCUMENTS: Final = {
     "EvictionPlan": EvictionPlanDoc,
     "Examination": Examination,
     "ServingList": ServingList,
+    "CostList": CostList,
+    "NodeTemplate": NodeTemplateDoc,
 }
 """Documents by their ``kind``."""
 

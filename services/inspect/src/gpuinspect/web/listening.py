@@ -61,6 +61,6 @@ def listen(
             server.run()
     except SystemExit:  # uvicorn's own answer to an address in use
         failed()
-        raise
+        sys.exit(1)
     if not server.started:
         sys.exit(STARTUP_FAILURE)

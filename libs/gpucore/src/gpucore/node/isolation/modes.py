@@ -103,11 +103,11 @@ def requested_modes(
     faults += more
     isolations: dict[str, IsolationMode] = {}
     for gpu in gpus:
-        asked = own.get(gpu.uuid, node) or _strongest(gpu, unable)
-        why = unable.get(asked, {}).get(gpu.uuid)
-        isolations[gpu.uuid] = asked if why is None else IsolationMode.NONE
+        requested = own.get(gpu.uuid, node) or _strongest(gpu, unable)
+        why = unable.get(requested, {}).get(gpu.uuid)
+        isolations[gpu.uuid] = requested if why is None else IsolationMode.NONE
         if why is not None:
-            faults.append(f"GPU {gpu.index} cannot use isolation mode {asked.value}: {why}")
+            faults.append(f"GPU {gpu.index} cannot use isolation mode {requested.value}: {why}")
     return RequestedModes(isolations, tuple(faults))
 
 

@@ -114,15 +114,15 @@ class _Reader:
         pod_request = self._pod_request
         if not pod_request.mem:
             return {}, {}
-        asked = [ask.mem for ask in pod_request.containers]
+        requests = [ask.mem for ask in pod_request.containers]
         found = self._map((wire_names.V2_ALLOCATION, wire_names.V3_MEMORY))
         if found is not None:
-            return found, self._counted(found, asked, pod_request.mem)
+            return found, self._counted(found, requests, pod_request.mem)
         index = self._index()
         if index is None:
             return {}, {}
         share = -(-pod_request.mem // pod_request.gpu_count)
-        containers = {i: {index: units} for i, units in enumerate(asked) if units}
+        containers = {i: {index: units} for i, units in enumerate(requests) if units}
         return containers if pod_request.gpu_count == 1 else {}, {index: share}
 
     def _core(self, mem: GpuAmounts) -> GpuAmounts:
@@ -150,13 +150,15 @@ class _Reader:
             self._faults.append(f"annotation {key} does not name a GPU")
         return None
 
-    def _counted(self, found: AllocationMap, asked: Sequence[int], effective: int) -> GpuAmounts:
+    def _counted(self, found: AllocationMap, requests: Sequence[int], effective: int) -> GpuAmounts:
         """Units on each GPU: the map where it is true, else never less than an even share."""
         gpus = per_device(found)
         said = {i: sum(row.values()) for i, row in found.items() if row}
-        apps = asked[: len(self._pod.containers)]  # older schedulers left sidecars out of the map
+        apps = requests[
+            : len(self._pod.containers)
+        ]  # older schedulers left sidecars out of the map
         agrees = any(
-            said == {i: units for i, units in enumerate(each) if units} for each in (asked, apps)
+            said == {i: units for i, units in enumerate(each) if units} for each in (requests, apps)
         )
         if agrees and sum(said.values()) == effective:
             return gpus

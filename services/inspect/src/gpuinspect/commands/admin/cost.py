@@ -2,11 +2,14 @@
 
 import re
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 import typer
 
+from gpuinspect.commands.options.formats import Format, Output, emit, names_only
 from gpuinspect.commands.options.reading import fail, note
+from gpuinspect.documents.cost import cost_list
 from gpuinspect.errors import PrometheusError
 from gpuinspect.sources.prometheus import gpu_hours
 from gpuinspect.terminal.tables import align
@@ -38,6 +41,7 @@ def cost(
         str,
         typer.Option(envvar="GPUSHARE_PROMETHEUS", help="URL of Prometheus", metavar="URL"),
     ] = "",
+    output: Output = Format.TABLE,
 ) -> None:
     """Print the GPU-hours that were granted and used in each namespace, and what they cost.
 
@@ -54,13 +58,23 @@ def cost(
         fail(error)
     if not granted:
         fail(NO_RULES)
+    if output.is_document:
+        emit(cost_list(granted, used, since=since, price=price), output)
+        return
+    if output is Format.NAME:
+        names_only("namespace", sorted(granted))
+        return
+    _table(granted, used, price)
+    if not price:
+        note("note: --price sets the price of an hour of one GPU")
+    if not used:
+        note("note: no hours are known as used: set devicePlugin.hostProcesses in the chart")
+
+
+def _table(granted: Mapping[str, float], used: Mapping[str, float], price: float) -> None:
     rows = ["NAMESPACE\tGRANTED GPU-HOURS\tUSED GPU-HOURS\tCOST\n"]
     for name, hours in [*sorted(granted.items()), ("total", sum(granted.values()))]:
         own = used.get(name, sum(used.values()) if name == "total" and used else None)
         shown = "-" if own is None else f"{own:.1f}"
         rows.append(f"{name}\t{hours:.1f}\t{shown}\t{hours * price:.2f}\n")
     sys.stdout.write(align("".join(rows)))
-    if not price:
-        note("note: --price sets the price of an hour of one GPU")
-    if not used:
-        note("note: no hours are known as used: set devicePlugin.hostProcesses in the chart")

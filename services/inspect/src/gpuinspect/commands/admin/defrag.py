@@ -159,8 +159,8 @@ def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_heade
     nodes = selected(snapshot, selector).nodes
     takes = [node.name for node in nodes if node.ready and not node.unschedulable]
     node_infos = {name: ledger.nodes()[name] for name in takes}
-    asked = ((pod.uid, pod_request_of(pod, reader.names)) for pod in snapshot.pods if pod.node)
-    plan = defragment(node_infos, {uid: d for uid, d in asked if d is not None}, goal)
+    requests = ((pod.uid, pod_request_of(pod, reader.names)) for pod in snapshot.pods if pod.node)
+    plan = defragment(node_infos, {uid: d for uid, d in requests if d is not None}, goal)
     _note_claims(left_alone(node_infos.values()))
     if plan is None:
         fail("moving pods cannot free that capacity")

@@ -3,7 +3,7 @@
 import re
 import sys
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import yaml
@@ -15,7 +15,9 @@ from gpucore.wire.node.group_template import (
     karpenter_objects,
 )
 from gpuinspect.commands.options import answers
+from gpuinspect.commands.options.formats import Format, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.documents.nodetemplate import node_template_document
 from gpuinspect.queries.near import near
 
 
@@ -39,6 +41,7 @@ def node_template(
     autoscaler: Annotated[
         Autoscaler, typer.Option("--for", help="autoscaler whose configuration to print")
     ] = Autoscaler.CLUSTER_AUTOSCALER,
+    output: Output = Format.TABLE,
 ) -> None:
     """Print the labels, taints and amounts that an autoscaler needs of a group without nodes.
 
@@ -52,17 +55,21 @@ def node_template(
     template = group_template(found, reader.names)
     if not template.resources:
         fail(f"node {node} offers no GPUs: the device plugin does not run there, or has found none")
-    if autoscaler is Autoscaler.KARPENTER:
-        _karpenter(template, node)
-        return
-    for key, value in autoscaling_tags(template).items():
-        sys.stdout.write(f"{key}={value}\n")
+    karpenter = autoscaler is Autoscaler.KARPENTER
+    objects = _karpenter(template, node) if karpenter else []
+    if output.is_document:
+        emit(node_template_document(node, template, objects), output)
+    elif output is Format.NAME:
+        names_only("node", [node])
+    elif karpenter:
+        sys.stdout.write(yaml.safe_dump_all(objects, sort_keys=False))
+        note("note: add the rest of the NodePool; NodeOverlay needs Karpenter's feature gate of it")
+    else:
+        sys.stdout.writelines(f"{k}={v}\n" for k, v in autoscaling_tags(template).items())
 
 
-def _karpenter(template: GroupTemplate, node: str) -> None:
+def _karpenter(template: GroupTemplate, node: str) -> list[dict[str, Any]]:
     if not template.instance_type:
         fail(f"node {node} has no label node.kubernetes.io/instance-type, which Karpenter needs")
     name = re.sub(r"[^a-z0-9-]+", "-", f"gpushare-{template.instance_type}".lower())
-    documents = karpenter_objects(template, name)
-    sys.stdout.write(yaml.safe_dump_all(documents, sort_keys=False))
-    note("note: add the rest of the NodePool; NodeOverlay needs Karpenter's feature gate of it")
+    return list(karpenter_objects(template, name))

@@ -94,7 +94,7 @@ def _node(frame: Frame, node: NodeSummary) -> dict[str, Any]:
         "total": node.total,
         "marks": [word for word, holds in marks if holds],
         "models": _models(node),
-        "cards": [bars.gpu(node, each, frame.in_use(each.uuid)) for each in node.gpus],
+        "gpus": [bars.gpu(node, each, frame.in_use(each.uuid)) for each in node.gpus],
     }
 
 

@@ -20,7 +20,7 @@ def node(frame: Frame, found: NodeSummary) -> View:
         "facts": _facts(found),
         "unhealthy": unhealthy(each for each in frame.unhealthy if each.node == found.name),
         "chart": chart(frame.history.of(found.name), found.total, str(frame.view.unit)),
-        "cards": [bars.gpu(found, each, frame.in_use(each.uuid)) for each in found.gpus],
+        "gpus": [bars.gpu(found, each, frame.in_use(each.uuid)) for each in found.gpus],
         "tables": [each for each in (_gpus(found), _pods(found), matrix) if each],
     }
     return View("node.html", values)

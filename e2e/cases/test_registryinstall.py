@@ -1,0 +1,115 @@
+"""A release from a registry on a cluster: nodes pull images and the chart comes by `oci://`.
+
+Minutes, so on demand: `make e2e MARK=ondemand CASES=e2e/cases/test_registryinstall.py`.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from environments import helm, registry
+from environments.case import Case
+from environments.kind import CHART, NAMESPACE, RELEASE, KindEnvironment
+from host.errors import SetupError
+from images import build
+from release import publish
+from release.imagefiles import SERVICES
+from release.version import Commit
+
+pytestmark = [pytest.mark.e2e, pytest.mark.ondemand, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).resolve().parents[2]
+VERSION = "0.2.0-rc.1"
+# Nodes reach the registry under the name that images have on this machine; containerd and Docker
+# speak plain HTTP with loopback addresses.
+FORWARD = """
+gateway=$(ip route show default | awk '{{print $3; exit}}')
+sysctl -qw net.ipv4.conf.all.route_localnet=1
+iptables -t nat -A OUTPUT -p tcp -d 127.0.0.1 --dport {port} \\
+  -j DNAT --to-destination $gateway:{port}
+iptables -t nat -A POSTROUTING -p tcp -d $gateway --dport {port} -j MASQUERADE
+"""
+PULL = r"""
+import sys
+import helm_python as helm
+
+name, version, folder = sys.argv[1:]
+helm.pull(name, version=version, destination=folder, plain_http=True)
+"""
+
+
+@pytest.fixture
+def address(environment: KindEnvironment, tmp_path: Path) -> Iterator[str]:
+    """A registry that the nodes of the cluster reach under its name on this machine."""
+    folder = tmp_path / "registry"
+    folder.mkdir()
+    try:
+        with registry.running(folder, "0.0.0.0") as name:
+            script = FORWARD.format(port=name.rpartition(":")[2])
+            for node in (*environment.nodes, environment.control_plane):
+                environment.on_node(node, script)
+            yield name
+    except SetupError as reason:
+        pytest.skip(f"no registry: {reason}")
+
+
+@pytest.fixture
+def restored(environment: KindEnvironment) -> Iterator[None]:
+    """The stack of the other cases is there and ready when the case ends, however it ends."""
+    values = environment.values
+    try:
+        yield
+    finally:
+        environment.install(values)
+        environment.wait_ready()
+
+
+@pytest.mark.usefixtures("restored")
+def test_a_cluster_installs_a_release_from_a_registry(
+    environment: KindEnvironment, case: Case, address: str, small: str, tmp_path: Path
+) -> None:
+    """Every container of the stack has the digest of the release, and a share runs."""
+    built = build.ensure()
+    release = publish.Release(
+        version=VERSION,
+        commit=Commit(id="0" * 40, epoch=build.EPOCH),
+        root=ROOT,
+        into=tmp_path / "dist",
+        registry=f"{address}/team",
+    )
+    folder = publish.publish(release, [getattr(built, name) for name in SERVICES]).parent
+    pushed = json.loads((folder / "release.json").read_text())["pushed"]
+    digests = {digest for name, digest in pushed.items() if "/charts/" not in name}
+    command = [sys.executable, "-c", PULL, f"oci://{address}/team/charts/{CHART.name}"]
+    subprocess.run([*command, VERSION, str(tmp_path)], check=True, timeout=300)
+    package = tmp_path / f"{CHART.name}-{VERSION}.tgz"
+
+    environment.uninstall()
+    values = from_registry(environment.values, f"{address}/team")
+    helm.install(RELEASE, package, NAMESPACE, values, environment.kubeconfig)
+    environment.wait_ready()
+
+    used = digests_of_the_stack(environment, address)
+    assert used == digests
+    case.create_running(case.pod("share", 4, node=small))
+
+
+def from_registry(values: dict[str, object], name: str) -> dict[str, object]:
+    """The values with the registry in place of the images that were loaded into the nodes."""
+    found: dict[str, object] = json.loads(json.dumps(values))
+    for part in ("extender", "dashboard", "devicePlugin"):
+        section = found[part]
+        assert isinstance(section, dict)
+        del section["image"]
+    return found | {"image": {"registry": name}}
+
+
+def digests_of_the_stack(environment: KindEnvironment, address: str) -> set[str]:
+    """Digests of the images that containers of the stack run, as their nodes pulled them."""
+    pods = environment.kubectl.items("pods", "-n", NAMESPACE)
+    states = [state for pod in pods for state in pod["status"].get("containerStatuses", ())]
+    return {state["imageID"].partition("@")[2] for state in states if address in state["image"]}

@@ -1,0 +1,48 @@
+"""JSON and YAML of ``gpushare cost``; versions as in :mod:`gpuinspect.documents.inspect`."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from gpucore.wire.documents import API_VERSION
+
+
+class CostDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """One namespace; ``used_gpu_hours`` is ``null`` where no hours are known as used."""
+
+    name: str
+    granted_gpu_hours: float
+    used_gpu_hours: float | None
+    cost: float
+
+
+class CostTotal(msgspec.Struct, frozen=True, rename="camel"):
+    """All namespaces together."""
+
+    granted_gpu_hours: float
+    used_gpu_hours: float | None
+    cost: float
+
+
+class CostList(msgspec.Struct, frozen=True, rename="camel"):
+    """The answer of ``gpushare cost -o json``; ``price`` is that of an hour of one GPU."""
+
+    api_version: str
+    kind: str
+    since: str
+    price: float
+    items: list[CostDoc]
+    total: CostTotal
+
+
+def cost_list(
+    granted: Mapping[str, float], used: Mapping[str, float], *, since: str, price: float
+) -> CostList:
+    """The document of granted and used GPU-hours by namespace."""
+    items = [
+        CostDoc(name, hours, used.get(name), hours * price)
+        for name, hours in sorted(granted.items())
+    ]
+    hours = sum(granted.values())
+    total = CostTotal(hours, sum(used.values()) if used else None, hours * price)
+    return CostList(API_VERSION, "CostList", since, price, items, total)
