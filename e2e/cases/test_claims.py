@@ -6,12 +6,12 @@ end, which are cases of their own.
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from environments import claims
+from environments import claimoffer, claims
 from environments.case import Case
+from environments.claimoffer import consumed, prepared, share
 from environments.kind import KindEnvironment
 from environments.waiting import until
 
@@ -24,47 +24,14 @@ GIBIBYTES = 1 << 30
 @pytest.fixture(scope="module")
 def offering(environment: KindEnvironment) -> Iterator[KindEnvironment]:
     """The stack with claims enabled, on nodes that offer claims; as before afterwards."""
-    before = environment.values
-    # The webhook would send pods that request aliyun.com/gpu to the second scheduler.
-    environment.install({**before, "claims": {"enabled": True}, "webhook": {"enabled": False}})
-    environment.kubectl("label", "node", *environment.nodes, f"{claims.LABEL}=claims")
-    try:
-        until(
-            "all nodes offer their GPUs as claims",
-            lambda: all(
-                len(claims.devices(environment.kubectl, node)) == len(gpus)
-                for node, gpus in environment.nodes.items()
-            ),
-        )
+    with claimoffer.offered(environment):
         yield environment
-    finally:
-        until("no claim is prepared", lambda: not any(prepared(environment).values()))
-        environment.kubectl("label", "node", *environment.nodes, f"{claims.LABEL}-")
-        until("no node offers claims", lambda: not environment.kubectl.items("resourceslices"))
-        environment.install(before)
-        environment.wait_ready()
-        assert environment.kubectl.items("deviceclasses") == []
-        assert not any(prepared(environment).values())
-        for node in environment.nodes:
-            left = environment.on_node(node, "ls /var/run/cdi /var/lib/kubelet/plugins_registry")
-            assert "claim" not in left
-            assert claims.DRIVER not in left
-
-
-def prepared(environment: KindEnvironment) -> dict[str, int]:
-    """How many claims are prepared on each node, by the CDI files of our driver."""
-    count = "ls /var/run/cdi 2>/dev/null | grep -c gpushare.io-claim_ || true"
-    return {node: int(environment.on_node(node, count)) for node in environment.nodes}
 
 
 @pytest.fixture(autouse=True)
 def _nothing_allocated(offering: KindEnvironment) -> None:
     """The claims of earlier cases are gone: their namespaces go in their own time."""
-    until(
-        "no claim is left in the cluster",
-        lambda: not offering.kubectl.items("resourceclaims", "-A"),
-    )
-    until("no claim is prepared", lambda: not any(prepared(offering).values()))
+    claimoffer.wait_unused(offering)
 
 
 @pytest.fixture
@@ -76,23 +43,6 @@ def second(environment: KindEnvironment, case: Case) -> Iterator[Case]:
         yield other
     finally:
         other.close()
-
-
-def share(case: Case, name: str, gib: int, node: str, **more: Any) -> tuple[Any, Any]:
-    """A claim, and a pod of the same name that uses it on a node."""
-    source = {"resourceClaimName": name}
-    pod = claims.pod(
-        name, case.name, image=case.environment.image, node=node, source=source, **more
-    )
-    return claims.claim(name, case.name, gib), pod
-
-
-def consumed(case: Case) -> Counter[str]:
-    """GiB that the claims of a namespace consume, by device."""
-    found: Counter[str] = Counter()
-    for result in claims.allocated(case.kubectl, case.name):
-        found[result["device"]] += int(result["consumedCapacity"]["memory"].removesuffix("Gi"))
-    return found
 
 
 def test_two_namespaces_share_a_gpu_and_a_third_claim_starts_when_one_ends(

@@ -24,7 +24,6 @@ from environments.workloads import Object
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.ondemand,
-    pytest.mark.scheduling,
     pytest.mark.timeout(3600),
 ]
 

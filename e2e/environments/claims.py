@@ -1,6 +1,6 @@
 """Pods with ResourceClaims, and what a node publishes for them, as plain objects."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from environments.kubectl import Kubectl, KubectlError, Object
@@ -10,13 +10,28 @@ API = "resource.k8s.io/v1"
 LABEL = "gpushare/api"
 
 
-def claim(name: str, namespace: str, gib: int, *, core: int = 0) -> Object:
-    """A claim for a share of one GPU."""
-    exactly = {
-        "deviceClassName": "gpushare",
-        "capacity": {"requests": {"memory": f"{gib}Gi", "compute": str(core)}},
-    }
-    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+def claim(
+    name: str,
+    namespace: str,
+    gib: int,
+    *,
+    core: int = 0,
+    count: int = 1,
+    of: str = "gpushare",
+    constraints: Sequence[Object] = (),
+    beside: Sequence[Object] = (),
+) -> Object:
+    """A claim for a share of each of ``count`` GPUs, or with 0 GiB for the GPUs themselves.
+
+    Args:
+        of: name of the DeviceClass.
+        beside: more requests, which the constraints cover too.
+    """
+    exactly: Object = {"deviceClassName": of, "count": count}
+    if gib:
+        exactly["capacity"] = {"requests": {"memory": f"{gib}Gi", "compute": str(core)}}
+    requests = [{"name": "gpu", "exactly": exactly}, *beside]
+    spec = {"devices": {"requests": requests, "constraints": list(constraints)}}
     metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": API, "kind": "ResourceClaim", "metadata": metadata, "spec": spec}
 

@@ -22,7 +22,7 @@ def plugin(rendered: Rendered) -> dict[str, Any]:
 def flags(rendered: Rendered) -> list[str]:
     """The plugin's arguments that concern claims."""
     (container,) = plugin(rendered)["containers"]
-    words = ("--api", "--claims", "--plugins")
+    words = ("--api", "--claims", "--plugins", "--policy", "--unhealthy-claims")
     return [flag for flag in container["args"] if flag.startswith(words)]
 
 
@@ -63,6 +63,8 @@ def test_the_plugin_gets_flags_directories_and_its_pods_uid(
     assert flags(rendered) == [
         f"--api={api}",
         "--claims",
+        "--policy=binpack",
+        "--unhealthy-claims=keep",
         "--plugins-registry=/var/lib/kubelet/plugins_registry",
         "--plugins-dir=/var/lib/kubelet/plugins",
     ]
@@ -93,6 +95,14 @@ def test_cdi_files_are_written_also_where_the_device_plugin_uses_none() -> None:
     assert "--cdi=off" in container["args"]
     assert "--cdi-dir=/var/run/cdi" in container["args"]
     assert "cdi" in [each["name"] for each in container["volumeMounts"]]
+
+
+def test_the_order_of_slices_follows_the_policy_of_the_extender() -> None:
+    """A claim gets the GPU that the extender would choose."""
+    rendered = claims(
+        claims={"enabled": True, "unhealthyPods": "evict"}, extender={"policy": "fragmentation"}
+    )
+    assert {"--policy=fragmentation", "--unhealthy-claims=evict"} <= set(flags(rendered))
 
 
 def test_the_plugin_reads_claims_and_writes_slices_only() -> None:

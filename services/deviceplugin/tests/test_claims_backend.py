@@ -108,6 +108,33 @@ async def test_a_node_with_the_label_offers_claims_and_no_devices(stage: ClaimSt
 
 
 @pytest.mark.slow
+async def test_the_settings_choose_order_and_taint(tmp_path: Path) -> None:
+    """The policy of the cluster orders the devices; pods on an unhealthy GPU can be evicted."""
+    made = ClaimStage(tmp_path, policy="spread", unhealthy_claims="evict")
+    made.labels = CLAIMS
+    async with made as stage:
+        await stage.claims_offered()
+        kubelet = await stage.kubelet_of_claims()
+        stage.claim("a", gib=7)
+        await kubelet.prepare("a")
+        spread = [name_of(1), name_of(0)]
+
+        def order() -> list[str]:
+            return [each["name"] for found in stage.slices() for each in found["spec"]["devices"]]
+
+        await stage.eventually(lambda: order() == spread, "the GPU with the share is the last")
+        assert stage.plugin is not None
+        stage.driver.lost.add(t4(0).uuid)
+
+        def effects() -> list[str]:
+            (found,) = stage.slices()
+            taints = [each.get("taints", ()) for each in found["spec"]["devices"]]
+            return [taint["effect"] for each in taints for taint in each]
+
+        await stage.eventually(lambda: effects() == ["NoExecute"], "a taint that evicts")
+
+
+@pytest.mark.slow
 async def test_two_claims_on_one_gpu_are_prepared_and_unprepared(stage: ClaimStage) -> None:
     """Each has its own CDI file; the node counts what they hold of the GPU."""
     await stage.claims_offered()

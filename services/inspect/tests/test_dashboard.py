@@ -49,7 +49,7 @@ def reader(cluster: FakeCluster) -> FakeReader:
 @pytest.fixture
 def feed(reader: FakeReader) -> Feed:
     """A feed that reads when it is told to."""
-    return Feed(reader, DEFAULT_NAMES, interval=3600)
+    return Feed(reader, DEFAULT_NAMES, interval=3600, clock=lambda: 1.0)
 
 
 @pytest.fixture
@@ -235,11 +235,11 @@ async def test_only_changes_are_news(feed: Feed, cluster: FakeCluster) -> None:
     """Reading the same again wakes nobody; a new pod wakes every listener once."""
     await feed.refresh()
     listener = _versions(feed)
-    assert await anext(listener) == "data: 1\n\n"
+    assert await anext(listener) == "data: 1000-1\n\n"
     waiting = asyncio.ensure_future(anext(listener))
     await feed.refresh()
     assert not waiting.done()
     cluster.pod("new", 1, node="n1", index=1)
     await feed.refresh()
-    assert await asyncio.wait_for(waiting, 60) == "data: 2\n\n"
+    assert await asyncio.wait_for(waiting, 60) == "data: 1000-2\n\n"
     await listener.aclose()

@@ -48,7 +48,7 @@ def reader(cluster: FakeCluster) -> Reader:
 @pytest.fixture
 def feed(reader: Reader) -> Feed:
     """Reads when the test says so."""
-    return Feed(reader, DEFAULT_NAMES, interval=3600)
+    return Feed(reader, DEFAULT_NAMES, interval=3600, clock=lambda: 1.0)
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ async def test_a_quiet_stream_shows_that_it_lives(
     monkeypatch.setattr(web_app, "HEARTBEAT", 0.01)
     stream: AsyncIterator[str] = _versions(feed)
     found = [await anext(stream) for _ in range(3)]
-    assert found == ["data: 0\n\n", ": alive\n\n", ": alive\n\n"]
+    assert found == ["data: 1000-0\n\n", ": alive\n\n", ": alive\n\n"]
     await feed.refresh()
-    assert await anext(stream) == "data: 1\n\n"
+    assert await anext(stream) == "data: 1000-1\n\n"
 
 
 def test_jobs_run_for_as_long_as_the_page_is_served(feed: Feed, reader: Reader) -> None:

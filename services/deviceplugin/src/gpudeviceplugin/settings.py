@@ -84,6 +84,16 @@ class DevicePluginSettings(BaseSettings):
         default=False,
         description="let the label gpushare/api choose claims; implied by --api claims and auto",
     )
+    policy: Literal["binpack", "spread", "fragmentation"] = Field(
+        "binpack",
+        description="order of the GPUs in the ResourceSlice, which decides the GPU of a claim, "
+        "unless the node's label ack.node.gpu.placement sets one",
+    )
+    unhealthy_claims: Literal["keep", "evict"] = Field(
+        "keep",
+        description="pods with claims on a GPU that becomes unhealthy: keep, or evict by a taint "
+        "with the effect NoExecute",
+    )
     plugins_registry: Path = Field(
         Path("/var/lib/kubelet/plugins_registry"),
         description="directory in which kubelet looks for DRA drivers",

@@ -8,9 +8,10 @@ import os
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -70,13 +71,22 @@ def _wait_until_ready(url: str) -> None:
     pytest.fail("the service did not become ready")
 
 
+def _page(context: Any, routes: Mapping[str, Callable[[Any], None]]) -> Any:
+    """An empty page whose requests these handle."""
+    page = context.new_page()
+    page.set_default_timeout(DEADLINE_MS)
+    for pattern, handle in routes.items():
+        page.route(pattern, handle)
+    return page
+
+
 @pytest.fixture
 def window(chromium: Any) -> Iterator[Callable[..., Any]]:
     """Opens an address in a window of its own.
 
     An error of the browser fails the test, unless ``forgiving`` is part of it. A page that a change
     of the machine's network interrupted is opened again. Request this fixture after the address, so
-    that windows close before the service ends.
+    that windows close before the service ends. ``routes`` handle requests of the page.
     """
     from playwright.sync_api import Error  # noqa: PLC0415 - slow, and only needed here
 
@@ -91,6 +101,7 @@ def window(chromium: Any) -> Iterator[Callable[..., Any]]:
         scheme: str = "light",
         forgiving: str = "\n",
         zone: str = "UTC",
+        routes: Mapping[str, Callable[[Any], None]] = MappingProxyType({}),
     ) -> Any:
         def complain(text: str) -> None:
             if INTERRUPTED in text:
@@ -103,8 +114,7 @@ def window(chromium: Any) -> Iterator[Callable[..., Any]]:
             viewport=size, color_scheme=scheme, timezone_id=zone, locale="en-GB"
         )
         contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(DEADLINE_MS)
+        page = _page(context, routes)
         page.on("console", lambda said: complain(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: complain(str(error)))
         for _ in range(VISITS):

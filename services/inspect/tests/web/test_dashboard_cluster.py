@@ -1,5 +1,7 @@
 """The page in a real Chromium over an API server that changes while it is looked at."""
 
+import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,17 @@ from gpuinspect.cluster.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS
 
 pytestmark = pytest.mark.slow
 
+DEADLINE_SECONDS = 60
 NODES, PODS, EVENTS = "/api/v1/nodes", "/api/v1/pods", "/api/v1/events"
+
+
+def wait_for_text(address: str, text: str) -> None:
+    """Until the page that the service makes has this text."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    end = time.monotonic() + DEADLINE_SECONDS
+    while text not in direct.open(address, timeout=DEADLINE_SECONDS).read().decode():
+        assert time.monotonic() < end, f"{text} did not appear"
+        time.sleep(0.05)
 
 
 def pod(name: str, units: int, index: int) -> dict[str, Any]:
@@ -73,6 +85,40 @@ def open_address(
     """Where the page shows that cluster to everybody."""
     with serving(f"--kubeconfig={server.kubeconfig(tmp_path)}") as url:
         yield url
+
+
+def test_a_change_before_the_event_stream_opens(
+    open_address: str, window: Callable[..., Any], server: FakeApiServer
+) -> None:
+    """The page is older than the first event of its stream: it shows the change all the same."""
+
+    def change(route: Any) -> None:
+        server.lists[PODS] = [pod("web", 6, 0), pod("fresh", 5, 0)]
+        wait_for_text(open_address, "GPU0 11/15")
+        route.continue_()
+
+    window(open_address, routes={"**/events": change}).get_by_text("GPU0 11/15").wait_for()
+
+
+def test_a_refresh_that_fails_is_repeated(
+    open_address: str, window: Callable[..., Any], server: FakeApiServer
+) -> None:
+    """One answer of a failing proxy, and no further change: the page shows the cluster as it is."""
+    refused: list[str] = []
+
+    def refuse_once(route: Any) -> None:
+        if "x-part" in route.request.headers and not refused:
+            refused.append(route.request.url)
+            route.fulfill(status=503, body="no backend")
+        else:
+            route.continue_()
+
+    page = window(open_address, forgiving="503", routes={f"{open_address}/": refuse_once})
+    page.get_by_text("Live", exact=True).wait_for()
+    server.lists[PODS] = [pod("web", 6, 0), pod("fresh", 5, 0)]
+    page.get_by_text("GPU0 11/15").wait_for()
+    page.get_by_text("Live", exact=True).wait_for()
+    assert refused
 
 
 def test_a_pod_that_goes(

@@ -4,11 +4,12 @@ A pod is evicted only where its controller creates another one that the plan can
 tenant writes into a pod decides about that pod alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from gpucore.accounting.node_info import NodeInfo
 from gpucore.kubescheduler.candidates import Candidates, PodRequirements
 from gpucore.kubescheduler.cluster_policy import ClusterPolicy
 from gpucore.kubescheduler.constraints import UNCONSTRAINED, PodConstraints
@@ -22,6 +23,8 @@ from gpucore.wire.pod.spec import Pod
 
 RECREATING: Final = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
 """Controllers that replace an evicted pod, and whose pods do not lose finished work by it."""
+MOST_NAMES: Final = 3
+"""Claims or pods that a sentence names."""
 NODE_BOUND: Final = frozenset({"DaemonSet", "Node"})
 """Controllers whose pods return to the same node."""
 
@@ -81,6 +84,7 @@ class DefragState(msgspec.Struct, frozen=True):
         pods_of: pods of each controller that are not being deleted, by its UID.
         leaving: UIDs of pods that are being deleted.
         policy: of the extender.
+        with_claims: names of waiting pods that use ResourceClaims, for which nothing is moved.
     """
 
     nodes: Candidates
@@ -89,6 +93,22 @@ class DefragState(msgspec.Struct, frozen=True):
     pods_of: Mapping[str, int] = {}
     leaving: frozenset[PodUid] = frozenset()
     policy: ClusterPolicy = ClusterPolicy()
+    with_claims: tuple[str, ...] = ()
+
+
+def left_alone(nodes: Iterable[NodeInfo], waiting: Sequence[str] = ()) -> Iterator[str]:
+    """Sentences about pods with ResourceClaims, which defragmentation does not move."""
+    held = [each for node in nodes for each in node.allocations.values() if each.users is not None]
+    if held:
+        names = _some(sorted(f"{each.namespace}/{each.name}" for each in held))
+        yield f"ResourceClaims hold GPUs ({names}): pods with claims are not moved"
+    if waiting:
+        yield f"pods with ResourceClaims wait ({_some(waiting)}): nothing is moved for them"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def waiting_obstacle(pod: Pod, constraints: PodConstraints, unseen: str = "") -> str:

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from gpucore.node.claims.prepare import ClaimPreparation, claim_node
+from gpucore.wire.claim.devices import NO_EXECUTE, NO_SCHEDULE
 from gpucore.wire.claim.resource_slices import ResourceSlice
 from gpucore.wire.names import API_CLAIMS, CLAIM_DRIVER
 from gpudeviceplugin.cluster.informers import SILENCE_SECONDS, Relists
@@ -59,7 +60,15 @@ class ClaimBackEnd:
             on_refused=on_refused,
         )
         slices = SliceWatch(state.outlook_changed)
-        self._publisher = SlicePublisher(state, watch, slices, kube)
+        evicts = settings.unhealthy_claims == "evict"
+        self._publisher = SlicePublisher(
+            state,
+            watch,
+            slices,
+            kube,
+            policy=settings.policy,
+            unhealthy=NO_EXECUTE if evicts else NO_SCHEDULE,
+        )
         self._slices: Informer[ResourceSlice] = Informer(
             kube,
             slices_of(settings.node_name, CLAIM_DRIVER),

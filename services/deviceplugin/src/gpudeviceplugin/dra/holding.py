@@ -22,5 +22,5 @@ class ClaimHolder:
             self._changed()
 
     def _changed(self) -> None:
-        telemetry.CLAIMS.set(len(self._state.claims.names))
+        telemetry.CLAIMS.set(len(self._state.claims))
         self._state.outlook_changed.fire()

@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from gpucore.units import NodeName
+from gpucore.wire.claim.devices import NO_SCHEDULE
 from gpucore.wire.claim.resource_slices import (
     PATH,
     ResourceSlice,
@@ -62,10 +63,11 @@ class SlicePublisher:
         *,
         driver: str = CLAIM_DRIVER,
         policy: str = "binpack",
+        unhealthy: str = NO_SCHEDULE,
     ) -> None:
         self._state, self._watch = state, watch
         self._slices, self._kube = slices, kube
-        self._driver, self._policy = driver, policy
+        self._driver, self._policy, self._unhealthy = driver, policy, unhealthy
         self._backoff = Backoff(last=LONGEST_PAUSE)
         self._limiter = RateLimiter(burst=1, quiet=WRITES_PER_SECOND, busy=WRITES_PER_SECOND)
         self._failed_at = float("-inf")
@@ -118,6 +120,7 @@ class SlicePublisher:
             driver=self._driver,
             policy=self._policy,
             names=self._state.policy.names,
+            unhealthy=self._unhealthy,
         )
 
     async def _create(self, wanted: ResourceSlice) -> None:

@@ -12,7 +12,7 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, Inventory
 from gpucore.scheduling.device_order import device_order
 from gpucore.units import GpuIndex
-from gpucore.wire.claim.devices import SliceDevice, device_of
+from gpucore.wire.claim.devices import NO_SCHEDULE, SliceDevice, device_of
 from gpucore.wire.claim.resource_slices import PATH, ResourceSlice, link_groups
 from gpucore.wire.lists import decode_slice_event, decode_slices
 from gpucore.wire.names import Names
@@ -85,19 +85,21 @@ def wanted_slice(
     driver: str,
     policy: str,
     names: Names,
+    unhealthy: str = NO_SCHEDULE,
 ) -> ResourceSlice | None:
     """The slice that this node should have, of generation 1; ``None`` without any usable GPU.
 
     Args:
         allocations: what claims hold.
         policy: name of the policy where the node's label names none.
+        unhealthy: effect of the taint of a GPU that is not healthy.
     """
     said = capacity_of(node, names, frozenset())
     shape = msgspec.structs.replace(said, inventory=inventory, offers_shares=True, oversell=1)
     node_info = NodeInfo(node.name, shape)
     for allocation in allocations:
         node_info.put(allocation)
-    devices = _devices(node_info, device_order(node_info, policy))
+    devices = _devices(node_info, device_order(node_info, policy), unhealthy)
     if not devices:
         return None
     return ResourceSlice(
@@ -110,7 +112,9 @@ def wanted_slice(
     )
 
 
-def _devices(node_info: NodeInfo, order: Iterable[GpuIndex]) -> tuple[SliceDevice, ...]:
+def _devices(
+    node_info: NodeInfo, order: Iterable[GpuIndex], unhealthy: str
+) -> tuple[SliceDevice, ...]:
     inventory = node_info.inventory
     if inventory is None or inventory.unit is None:
         return ()
@@ -122,6 +126,7 @@ def _devices(node_info: NodeInfo, order: Iterable[GpuIndex]) -> tuple[SliceDevic
             inventory.unit,
             link_group=groups.get(index, ""),
             max_shares=infos[index].max_pods,
+            unhealthy=unhealthy,
         )
         for index in order
         if index in gpus

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import yaml
@@ -15,6 +15,14 @@ from gpuinspect.commands.options.reading import Domain, fail, note
 from gpuinspect.queries.converting import ConvertedManifest, convert_manifest
 
 STDIN = Path("-")
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes equal parts of a manifest twice, in place of anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the library's
+        """Never use one."""
+        return True
 
 
 def convert(
@@ -40,7 +48,7 @@ def convert(
     except UnitError as error:
         raise typer.BadParameter(str(error)) from error
     found = _read(filename, how)
-    sys.stdout.write(yaml.safe_dump_all(found.documents, sort_keys=False))
+    sys.stdout.write(yaml.dump_all(found.documents, Dumper=_Plain, sort_keys=False))
     sys.stdout.flush()
     for obstacle in found.obstacles:
         note(f"note: not converted: {obstacle}")

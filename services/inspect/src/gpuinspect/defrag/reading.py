@@ -46,9 +46,12 @@ def defrag_state(
     schedulers = schedulers_of(snapshot, names)
     waiting: list[DefragPod] = []
     running: dict[PodUid, DefragPod] = {}
+    with_claims: list[str] = []
     for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
         pod_request = pod_request_of(pod, names)
         if pod_request is None or pod.finished:
+            if _waits_with_claims(pod):
+                with_claims.append(f"{pod.namespace}/{pod.name}")
             continue
         constraints = pod_constraints(raw, names)
         if pod.node:
@@ -68,7 +71,14 @@ def defrag_state(
         Counter(pod.owner for pod in living if pod.owner),
         frozenset(pod.uid for pod in snapshot.pods if pod.terminating),
         policy_of(snapshot),
+        tuple(sorted(with_claims)) if nodes.offers.devices else (),
     )
+
+
+def _waits_with_claims(pod: Pod) -> bool:
+    """It requests GPUs by no resource; its claims may be for them."""
+    waits = not (pod.node or pod.finished or pod.gated or pod.terminating)
+    return waits and bool(pod.claims or pod.claim_templates)
 
 
 def _pod(

@@ -141,5 +141,5 @@ async def _posted_token(request: Request) -> str:
 
 def _form(problem: str) -> Response:
     main = View("login.html", {"refused": problem})
-    text = page("Log in", main, frame=None, here="", live=False)
+    text = page("Log in", main, frame=None, here="", revision="")
     return HTMLResponse(text, status_code=401 if problem else 200)

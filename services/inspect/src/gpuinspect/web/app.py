@@ -32,6 +32,8 @@ from gpuinspect.web.rendering import View
 STATIC: Final = Path(__file__).parent / "static"
 HEARTBEAT: Final = 15.0
 """Seconds between two signs of life of an event stream, so that proxies keep it open."""
+REVISION: Final = "X-Revision"
+"""Header of a part of a page: the revision that it shows."""
 
 Job = Callable[[], Coroutine[None, None, None]]
 Render = Callable[[Frame, Mapping[str, str]], View | None]
@@ -90,17 +92,20 @@ def _shown(
     """A page from the newest frame; a plain function, so that it runs off the event loop."""
 
     def render_page(request: Request) -> Response:
+        revision = feed.revision  # before the frame: a change between the two is shown again
         frame = feed.frame
         if frame is None:
-            text = page(title, sentence(feed.error), frame=None, here=here)
+            text = page(title, sentence(feed.error), frame=None, here=here, revision=revision)
             return HTMLResponse(text, status_code=503)
         main = render(frame, {**request.query_params, **request.path_params})
         status = 200 if main is not None else 404
         name = "/".join(request.path_params.values()) or title
         main = main or sentence("This object does not exist.")
         if request.headers.get("x-part") == "main":
-            return HTMLResponse(content(main, frame), status_code=status)
-        text = page(name, main, frame=frame, here=here, live=live)
+            head = {REVISION: revision}
+            return HTMLResponse(content(main, frame), status_code=status, headers=head)
+        shown = revision if live else ""
+        text = page(name, main, frame=frame, here=here, revision=shown)
         return HTMLResponse(text, status_code=status)
 
     return render_page
@@ -137,11 +142,11 @@ def _events(feed: Feed) -> Callable[[Request], object]:
 
 async def _versions(feed: Feed) -> AsyncIterator[str]:
     version = feed.version
-    yield f"data: {version}\n\n"
+    yield f"data: {feed.revision}\n\n"
     while True:
         try:
             version = await asyncio.wait_for(feed.newer(version), HEARTBEAT)
-            yield f"data: {version}\n\n"
+            yield f"data: {feed.revision}\n\n"
         except TimeoutError:
             yield ": alive\n\n"
 

@@ -61,9 +61,15 @@ class Feed:
         self._clock = clock
         self.history = History()
         self._news = asyncio.Condition()
+        self._began = int(1000 * clock())
         self.version = 0
         self.frame: Frame | None = None
         self.error = "the cluster has not been read yet"
+
+    @property
+    def revision(self) -> str:
+        """Identifies what the pages show, over restarts of the program too."""
+        return f"{self._began}-{self.version}"
 
     async def run(self) -> None:
         """Read for ever."""

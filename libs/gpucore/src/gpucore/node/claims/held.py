@@ -23,6 +23,10 @@ class HeldClaims:
         """Any claim is prepared."""
         return bool(self._claims)
 
+    def __len__(self) -> int:
+        """How many claims are prepared."""
+        return len(self._claims)
+
     def __contains__(self, uid: str) -> bool:
         """The claim is prepared."""
         return uid in self._claims

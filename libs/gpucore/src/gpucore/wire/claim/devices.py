@@ -23,6 +23,8 @@ SHARES: Final = "shares"
 MIG: Final = "mig"
 UNHEALTHY: Final = f"{CLAIM_DRIVER}/unhealthy"
 NO_SCHEDULE: Final = "NoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+"""Kubernetes also evicts the pods that use the device and do not tolerate the taint."""
 MIB_BYTES: Final = 1 << 20
 _MAX_TEXT: Final = 64
 PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
@@ -119,7 +121,12 @@ def device_indexes(gpus: Iterable[Gpu]) -> dict[str, GpuIndex]:
 
 
 def device_of(
-    gpu: Gpu, unit: MemoryUnit, *, link_group: str = "", max_shares: int = 0
+    gpu: Gpu,
+    unit: MemoryUnit,
+    *,
+    link_group: str = "",
+    max_shares: int = 0,
+    unhealthy: str = NO_SCHEDULE,
 ) -> SliceDevice:
     """The device of a GPU.
 
@@ -127,6 +134,7 @@ def device_of(
         unit: of the node's inventory.
         link_group: see :class:`SliceDevice`.
         max_shares: likewise.
+        unhealthy: effect of the taint of a GPU that is not healthy.
     """
     return SliceDevice(
         name=device_name(gpu),
@@ -141,7 +149,7 @@ def device_of(
         step_mib=0 if gpu.mig else unit.mib,
         max_shares=0 if gpu.mig else max_shares,
         shared=not gpu.mig,
-        taint="" if gpu.healthy else NO_SCHEDULE,
+        taint="" if gpu.healthy else unhealthy,
     )
 
 

@@ -1,12 +1,14 @@
 """``gpushare defrag``: which pods to move so that something larger fits, and their evictions."""
 
 import sys
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
 import typer
 
 from gpucore.defrag.budgets import Budgets
+from gpucore.defrag.pods import left_alone
 from gpucore.explain.sentences import unit_of
 from gpucore.simulate.defrag import Goal, MovePlan, defragment
 from gpucore.units import GIB
@@ -140,6 +142,12 @@ def _for_waiting(
     for uid, reason in report.found.reasons.items():
         pod = next(pod for pod in state.waiting if pod.uid == uid)
         note(f"note: {pod}: {reason}")
+    _note_claims(left_alone(state.nodes.node_infos.values(), state.with_claims))
+
+
+def _note_claims(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        note(f"note: {sentence}")
 
 
 def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_headers: bool) -> None:
@@ -153,6 +161,7 @@ def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_heade
     node_infos = {name: ledger.nodes()[name] for name in takes}
     requests = ((pod.uid, pod_request_of(pod, reader.names)) for pod in snapshot.pods if pod.node)
     plan = defragment(node_infos, {uid: d for uid, d in requests if d is not None}, goal)
+    _note_claims(left_alone(node_infos.values()))
     if plan is None:
         fail("moving pods cannot free that capacity")
     unit = unit_of(node_infos[plan.node])

@@ -14,9 +14,9 @@ _PLACES: Final = (
 )
 
 
-def page(title: str, main: View, *, frame: Frame | None, here: str, live: bool = True) -> str:
-    """A whole document."""
-    around = {"title": title, "here": here, "live": live, "places": _PLACES}
+def page(title: str, main: View, *, frame: Frame | None, here: str, revision: str) -> str:
+    """A whole document; with ``revision`` it follows the cluster, which it shows as of then."""
+    around = {"title": title, "here": here, "revision": revision, "places": _PLACES}
     return render(View("page.html", main.values), **around, **_state(main, frame))
 
 

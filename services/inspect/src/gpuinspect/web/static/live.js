@@ -5,7 +5,11 @@
 const main = document.getElementById("main");
 const connection = document.getElementById("connection");
 const offline = document.getElementById("offline");
-let asked = 0;
+const retryMilliseconds = 5000;
+let requests = 0;
+let shown = main?.dataset.revision;  // what the page shows, and the newest there is
+let newest = shown;
+let retry;
 
 function show(text, connected) {
   connection.textContent = text;
@@ -27,12 +31,13 @@ function localise(root) {
 }
 
 async function refresh() {
-  const mine = ++asked;
+  const mine = ++requests;
   const answer = await fetch(location.href, { headers: { "X-Part": "main" } });
   if (answer.status === 401) return location.reload();  // the session has expired: to the login
   const text = await answer.text();
-  // An object that is gone is shown as gone (404); answers to older requests are dropped.
-  if (mine !== asked || answer.status >= 500) return;
+  if (mine !== requests) return;  // a newer request is under way
+  if (answer.status >= 500) throw new Error(`status ${answer.status}`);
+  // An object that is gone is shown as gone (404).
   const focused = main.contains(document.activeElement)
     ? document.activeElement.getAttribute("href") : null;
   const opened = main.querySelector("details")?.open;
@@ -42,21 +47,29 @@ async function refresh() {
   if (details && opened) details.open = true;
   // The element that had the focus is gone; its successor is the link to the same place.
   if (focused) main.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
+  shown = answer.headers.get("X-Revision");
+}
+
+function catchUp() {
+  clearTimeout(retry);
+  const typing = main.contains(document.activeElement)
+    && ["INPUT", "SELECT"].includes(document.activeElement.tagName);
+  if (shown === newest || typing) return;
+  refresh().then(() => show("Live", true), () => {
+    show("Connection lost, trying again", false);
+    retry = setTimeout(catchUp, retryMilliseconds);
+  });
 }
 
 localise(document);
-if (main?.hasAttribute("data-live")) {
+if (shown) {
   const events = new EventSource("/events");
-  let known = null;
   events.onopen = () => show("Live", true);
   events.onerror = () => show(
     events.readyState === EventSource.CLOSED
       ? "Not live: reload the page" : "Connection lost, trying again", false);
   events.onmessage = (event) => {
-    const changed = known !== null && known !== event.data;
-    known = event.data;
-    const typing = main.contains(document.activeElement)
-      && ["INPUT", "SELECT"].includes(document.activeElement.tagName);
-    if (changed && !typing) refresh().catch(() => show("Connection lost, trying again", false));
+    newest = event.data;
+    catchUp();
   };
 }

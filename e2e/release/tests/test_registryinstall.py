@@ -1,6 +1,6 @@
 """A release from a registry on a cluster: nodes pull images and the chart comes by `oci://`.
 
-Minutes, so on demand: `make e2e MARK=ondemand CASES=e2e/cases/test_registryinstall.py`.
+Minutes, so on demand: `make e2e MARK=ondemand CASES=e2e/release/tests/test_registryinstall.py`.
 """
 
 import json
@@ -13,6 +13,7 @@ import pytest
 
 from environments import helm, registry
 from environments.case import Case
+from environments.environment import UnavailableError
 from environments.kind import CHART, NAMESPACE, RELEASE, KindEnvironment
 from host.errors import SetupError
 from images import build
@@ -43,6 +44,28 @@ helm.pull(name, version=version, destination=folder, plain_http=True)
 
 
 @pytest.fixture
+def nothing_fetched() -> None:
+    """Wheels are fetched here: the images are the real ones."""
+
+
+@pytest.fixture(scope="session")
+def environment(prepared: KindEnvironment) -> Iterator[KindEnvironment]:
+    """A cluster of the case's own.
+
+    From 1.35 on kubelet does not start a container from a loaded image that it has also pulled from
+    a registry, so the other cases could not use the cluster afterwards.
+    """
+    world = KindEnvironment(f"{prepared.name}-registry", reuse=False)
+    try:
+        world.start()
+        yield world
+    except UnavailableError as reason:
+        pytest.skip(str(reason))
+    finally:
+        world.stop()
+
+
+@pytest.fixture
 def address(environment: KindEnvironment, tmp_path: Path) -> Iterator[str]:
     """A registry that the nodes of the cluster reach under its name on this machine."""
     folder = tmp_path / "registry"
@@ -57,18 +80,6 @@ def address(environment: KindEnvironment, tmp_path: Path) -> Iterator[str]:
         pytest.skip(f"no registry: {reason}")
 
 
-@pytest.fixture
-def restored(environment: KindEnvironment) -> Iterator[None]:
-    """The stack of the other cases is there and ready when the case ends, however it ends."""
-    values = environment.values
-    try:
-        yield
-    finally:
-        environment.install(values)
-        environment.wait_ready()
-
-
-@pytest.mark.usefixtures("restored")
 def test_a_cluster_installs_a_release_from_a_registry(
     environment: KindEnvironment, case: Case, address: str, small: str, tmp_path: Path
 ) -> None:
