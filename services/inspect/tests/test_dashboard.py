@@ -49,7 +49,7 @@ def reader(cluster: FakeCluster) -> FakeReader:
 @pytest.fixture
 def feed(reader: FakeReader) -> Feed:
     """A feed that reads when it is told to."""
-    return Feed(reader, DEFAULT_NAMES, interval=3600, clock=lambda: 1.0)
+    return Feed(reader, DEFAULT_NAMES, interval=3600, began=1.0)
 
 
 @pytest.fixture

@@ -28,10 +28,10 @@ class Served:
         self.app, self.config = app, configure(app)
         tell(4321)
 
-    def feed(self, read: Any, names: Any, *, interval: float, measure: Any) -> Feed:
+    def feed(self, read: Any, names: Any, *, interval: float, measure: Any, began: float) -> Feed:
         self.interval, self.wanted = interval, getattr(read, "_wanted", None)
         self.names, self.measure = names, measure
-        return Feed(read, names, interval=interval, measure=measure)
+        return Feed(read, names, interval=interval, measure=measure, began=began)
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def reader(cluster: FakeCluster) -> Reader:
 @pytest.fixture
 def feed(reader: Reader) -> Feed:
     """Reads when the test says so."""
-    return Feed(reader, DEFAULT_NAMES, interval=3600, clock=lambda: 1.0)
+    return Feed(reader, DEFAULT_NAMES, interval=3600, began=1.0)
 
 
 @pytest.mark.parametrize(

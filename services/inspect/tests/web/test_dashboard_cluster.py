@@ -127,5 +127,7 @@ def test_a_pod_that_goes(
     """The page of a pod that is deleted while it is looked at says that it is gone."""
     page = window(f"{open_address}/pods/default/web", forgiving="404")
     page.get_by_text("Live", exact=True).wait_for()
+    revision = page.locator("main").get_attribute("data-revision")
+    assert int(revision.partition("-")[0]) > 0, "revisions of a restarted program must differ"
     server.lists[PODS] = []
     page.get_by_text("This object does not exist.").wait_for()

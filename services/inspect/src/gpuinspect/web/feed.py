@@ -40,6 +40,7 @@ class Feed:
         measure: memory in use from Prometheus; ``None`` without one. Its failure is a note of the
             frame and does not stop the reads.
         clock: Unix seconds.
+        began: when the program started, in Unix seconds.
 
     Attributes:
         history: memory over the last hours.
@@ -53,6 +54,7 @@ class Feed:
         interval: float,
         measure: Callable[[], Figures] | None = None,
         clock: Callable[[], float] = time.time,
+        began: float = 0.0,
     ) -> None:
         self._read = read
         self._names = names
@@ -61,7 +63,7 @@ class Feed:
         self._clock = clock
         self.history = History()
         self._news = asyncio.Condition()
-        self._began = int(1000 * clock())
+        self._began = int(1000 * began)
         self.version = 0
         self.frame: Frame | None = None
         self.error = "the cluster has not been read yet"

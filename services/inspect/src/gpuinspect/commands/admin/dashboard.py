@@ -2,6 +2,7 @@
 
 import ssl
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -88,7 +89,8 @@ def dashboard(
     claims = (*CLAIM_LISTS, DEVICE_CLASSES, claim_templates(""))
     wanted = (*maps, FAILED_SCHEDULING, GPU_HEALTH, *claims)
     measure = partial(_measured, prometheus) if prometheus else None
-    feed = Feed(_reads(reader, wanted), reader.names, interval=interval, measure=measure)
+    reads = _reads(reader, wanted)
+    feed = Feed(reads, reader.names, interval=interval, measure=measure, began=time.time())
     local = is_local(host)
     if not local and reviewer is None:
         note(
