@@ -64,7 +64,7 @@ def test_a_tag_makes_a_release_of_its_version() -> None:
     release = ROOT / ".github" / "workflows" / "release.yaml"
     (command,) = (one for one in commands(release) if one.startswith("make release "))
     assert 'VERSION="${TAG#v}"' in command
-    assert 'REGISTRY="ghcr.io/${OWNER,,}" IDENTITY=1' in command
+    assert 'REGISTRY="$REGISTRY" IDENTITY=1' in command
     assert yaml.safe_load(release.read_text())[True]["push"]["tags"] == ["v*"]
 
 
