@@ -323,6 +323,30 @@ async def test_a_kubelet_that_restarted_gives_nobody_what_running_pods_had(world
     assert "is in use by pod team/p" in denial.sentence
 
 
+async def test_what_a_pod_runs_with_stays_its_own_until_kubelet_lists_the_pod(world: World) -> None:
+    """A kubelet that has just started lists no pods; their devices are not free for that."""
+    world.certain().state.on_update(RUNNING, b"")
+    world.sync_from_kubelet(world.held("p", *world.ids(0)))
+    world.state.kubelet_restarted()
+    world.sync_from_kubelet()
+    assert world.holds("p") == {0}
+    assert isinstance(world.state.grant(Resource.MEM, world.ids(0)[:1]), AllocationError)
+    world.sync_from_kubelet(world.held("p", *world.ids(1)))
+    assert world.holds("p") == {1}
+    assert isinstance(world.state.grant(Resource.MEM, world.ids(0)[:1]), Granted)
+
+
+async def test_forgotten_devices_are_not_counted_among_those_of_another_pod(world: World) -> None:
+    """Kubelet lost its record, then the plugin restarted: GPU 0 lacks what both pods have."""
+    texts = RUNNING.annotations | {NAMES.mem_pod: "10"}
+    limits = {"aliyun.com/gpu-mem": "10"}
+    old = replace(RUNNING, annotations=texts, containers=(Container("c0", limits),))
+    world.state.on_replace((old,))
+    world.sync_from_kubelet(world.held("p"), world.held("q", *world.ids(0, 10, 5)))
+    matcher = world.state.matcher
+    assert matcher.holdings.free(matcher.tables[Resource.MEM], GpuIndex(0)) == 15 - 10 - 5
+
+
 async def test_a_kubelet_that_restarted_takes_pods_in_order_of_creation(world: World) -> None:
     """Not in the order in which the watch told of them."""
     for name, creation in (("late", "2026-01-02"), ("early", "2026-01-01")):

@@ -6,8 +6,9 @@ from nodepods import Kubelet, expected, machine, make_pod, matcher, plan
 from gpucore.node.allocation.allocation_error import AllocationError, AllocationErrorCode
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.holdings import Held, Holder
-from gpucore.node.allocation.matcher import Granted
-from gpucore.node.reconcile.forgotten import allocated_rows, forgotten
+from gpucore.node.allocation.matcher import AllocationMatcher, Granted
+from gpucore.node.reconcile.forgotten import Rows, allocated, forgotten
+from gpucore.units import GpuIndex
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import DEFAULT_NAMES as NAMES
 from gpucore.wire.pods import Pod
@@ -19,6 +20,12 @@ def running(name: str, gpu: int, amount: int, **more: object) -> Pod:
     """A running pod whose share of a GPU is confirmed."""
     texts = plan(gpu, amount) | {NAMES.mem_assigned: "true"}
     return make_pod(name, {"gpu-mem": amount}, annotations=texts, phase="Running", **more)  # type: ignore[arg-type]
+
+
+def rows_of(node: AllocationMatcher, pod: Pod) -> Rows:
+    """What stands for the pod's devices."""
+    found = allocated([pod], NAMES, node.tables, node.holdings)
+    return found[0].containers if found else {}
 
 
 def nothing(name: str) -> Held:
@@ -51,19 +58,30 @@ def test_what_this_plugin_gave_is_known_to_the_id() -> None:
     node = matcher(INVENTORY)
     ids = node.tables[Resource.MEM].ids[0][4:7]  # type: ignore[index]
     node.holdings.take(Resource.MEM, ids, Holder("default", "p", "c0"))
-    rows = allocated_rows(running("p", 0, 3), NAMES, node.tables, node.holdings)
+    rows = rows_of(node, running("p", 0, 3))
     assert rows == {"c0": {Resource.MEM: ids}}
 
 
 def test_after_a_restart_of_both_the_annotations_say_the_gpu() -> None:
     """Any ids of that GPU do, since ids of a GPU are alike; two pods never share one."""
     node = matcher(INVENTORY)
-    first = allocated_rows(running("p", 1, 3), NAMES, node.tables, node.holdings)
-    node.sync_from_kubelet([Held("default", "p", first)], asked_at=0)
-    second = allocated_rows(running("q", 1, 5), NAMES, node.tables, node.holdings)
-    ids = [*first["c0"][Resource.MEM], *second["c0"][Resource.MEM]]
+    pods = [running("p", 1, 3), running("q", 1, 5)]
+    found = allocated(pods, NAMES, node.tables, node.holdings)
+    ids = [one for each in found for one in each.containers["c0"][Resource.MEM]]
     assert len(set(ids)) == 8
     assert node.tables[Resource.MEM].per_device(ids) == {1: 8}
+
+
+def test_ids_that_kubelet_reports_of_another_pod_stand_for_no_forgotten_one() -> None:
+    """Neither where nothing is known of the pod, nor where the ids were its own once."""
+    node = matcher(INVENTORY)
+    ids = node.tables[Resource.MEM].ids[GpuIndex(0)]
+    other = Held("default", "other", {"c0": {Resource.MEM: ids[10:]}})
+    pods = [running("old", 0, 10)]
+    for _ in range(2):
+        [found] = allocated(pods, NAMES, node.tables, node.holdings, listed=[other])
+        assert sorted(found.containers["c0"][Resource.MEM]) == sorted(ids[:10])
+        node.holdings.take(Resource.MEM, ids[5:], Holder("default", "old", "c0"))
 
 
 def test_compute_and_whole_gpus_are_claimed_as_annotated() -> None:
@@ -71,17 +89,17 @@ def test_compute_and_whole_gpus_are_claimed_as_annotated() -> None:
     node = matcher(INVENTORY)
     texts = plan(1, 3) | {NAMES.mem_assigned: "true"}
     both = make_pod("p", {"gpu-mem": 3, "gpu-core.percentage": 20}, annotations=texts)
-    rows = allocated_rows(both, NAMES, node.tables, node.holdings)["c0"]
+    rows = rows_of(node, both)["c0"]
     assert {each: len(ids) for each, ids in rows.items()} == {Resource.MEM: 3, Resource.CORE: 20}
     whole = make_pod("w", {"gpu": 1}, annotations={NAMES.group: "0"})
-    rows = allocated_rows(whole, NAMES, node.tables, node.holdings)["c0"]
+    rows = rows_of(node, whole)["c0"]
     assert rows == {Resource.GPU: node.tables[Resource.GPU].ids[0]}  # type: ignore[index]
 
 
 def test_reserved_devices_are_neither_advised_nor_granted() -> None:
     """Kubelet calls all of the GPU free; the pod that asks gets the other GPU."""
     node = matcher(INVENTORY, expected("new", {"gpu-mem": 13}, annotations=plan(0, 13)))
-    rows = allocated_rows(running("old", 0, 3), NAMES, node.tables, node.holdings)
+    rows = rows_of(node, running("old", 0, 3))
     node.sync_from_kubelet([Held("default", "old", rows)], asked_at=0)
     node.reserve([Held("default", "old", rows)])
     granted = Kubelet(node).take(13)
@@ -98,7 +116,7 @@ def test_reserved_devices_are_neither_advised_nor_granted() -> None:
 def test_a_reserved_share_keeps_its_gpu_from_being_taken_whole() -> None:
     """The devices of other resources of that GPU are not given either."""
     node = matcher(INVENTORY)
-    rows = allocated_rows(running("old", 0, 3), NAMES, node.tables, node.holdings)
+    rows = rows_of(node, running("old", 0, 3))
     node.sync_from_kubelet([Held("default", "old", rows)], asked_at=0)
     whole = node.allocate(Resource.GPU, node.tables[Resource.GPU].ids[0])  # type: ignore[index]
     assert isinstance(whole, AllocationError)
@@ -109,4 +127,4 @@ def test_text_that_names_no_gpu_reserves_nothing() -> None:
     node = matcher(INVENTORY)
     for texts in ({}, plan(7, 3), {wire_names.V2_ALLOCATION: "x"}):
         pod = make_pod("p", {"gpu-mem": 3}, annotations=texts, phase="Running")
-        assert allocated_rows(pod, NAMES, node.tables, node.holdings) == {}
+        assert rows_of(node, pod) == {}

@@ -21,7 +21,7 @@ from gpucore.node.allocation.holdings import Held, Holder
 from gpucore.node.allocation.matcher import AllocationMatcher, Granted
 from gpucore.node.claims.held import HeldClaims
 from gpucore.node.isolation.cdi import CdiDevice
-from gpucore.node.reconcile.forgotten import allocated_rows, forgotten, had_devices
+from gpucore.node.reconcile.forgotten import allocated, forgotten, had_devices
 from gpucore.node.reconcile.inherited import Inherited, inherited
 from gpucore.units import GpuIndex, PodUid
 from gpucore.wire.names import API_CLAIMS, API_DEVICES
@@ -61,7 +61,8 @@ class NodeState:
             :attr:`serving`: the devices offered and the data published may differ.
         certain: set once kubelet has reported its allocations after this plugin's start.
         forgotten: running pods whose devices kubelet has lost its record of.
-        lost: what those hold.
+        lost: what those hold; after a restart also what the running pods hold that kubelet has yet
+            to list.
         serving: kubelet takes devices from this plugin; schedulers are told.
         claims: the ResourceClaims that are prepared on this node.
         api: ``devices`` or ``claims``, what the node offers; empty while that is not decided.
@@ -158,13 +159,7 @@ class NodeState:
         self._held, self.lost, self._told = live, lost, True
         self._inherit()
         self.on_held(live)
-        listed_ids = {
-            (resource, one)
-            for each in live
-            for row in each.containers.values()
-            for resource, ids in row.items()
-            for one in ids
-        }
+        listed_ids = {pair for each in live for pair in each.ids()}
         return all(
             (recent.granted.resource, one) in listed_ids
             for recent in self._recent
@@ -175,8 +170,7 @@ class NodeState:
         """Until kubelet has reported its allocations, no pod gets devices that running pods had."""
         self.matcher.queue.kubelet_restarted()
         self._suspicious = True
-        running = [pod for pod in self.pods.values() if had_devices(pod, self.policy.names)]
-        self.matcher.reserve(self._allocated(running))
+        self.matcher.reserve(self._allocated(self._running()))
         self.grant_made.fire()  # look at once
 
     @property
@@ -185,23 +179,28 @@ class NodeState:
         return self._suspicious
 
     def _lost(self, live: list[Held]) -> list[Held]:
-        """The pods whose devices kubelet has forgotten, with what they hold."""
+        """What running pods hold that kubelet has forgotten, or has yet to list after a restart."""
         found = forgotten(live, self.pods.values(), self.policy.names)
-        if self._suspicious:
+        if not self._suspicious:
+            self.forgotten &= found
+            unlisted = set()
+        else:
             self.forgotten = found
             listed = {(each.namespace, each.name) for each in live}
-            running = [p for p in self.pods.values() if had_devices(p, self.policy.names)]
-            if self._pods_known and all((p.namespace, p.name) in listed for p in running):
+            unlisted = {p.uid for p in self._running() if (p.namespace, p.name) not in listed}
+            if self._pods_known and not unlisted:
                 self._suspicious = False
                 self.certain.set()
-        else:
-            self.forgotten &= found
-        return self._allocated(self.pods[uid] for uid in sorted(self.forgotten))
+        lost = [self.pods[uid] for uid in sorted(self.forgotten | unlisted)]
+        return self._allocated(lost, listed=live)
 
-    def _allocated(self, pods: Iterable[Pod]) -> list[Held]:
-        matcher, names = self.matcher, self.policy.names
-        rows = ((pod, allocated_rows(pod, names, matcher.tables, matcher.holdings)) for pod in pods)
-        return [Held(pod.namespace, pod.name, row) for pod, row in rows if row]
+    def _running(self) -> list[Pod]:
+        """The pods that run with devices."""
+        return [pod for pod in self.pods.values() if had_devices(pod, self.policy.names)]
+
+    def _allocated(self, pods: Iterable[Pod], listed: Iterable[Held] = ()) -> list[Held]:
+        matcher = self.matcher
+        return allocated(pods, self.policy.names, matcher.tables, matcher.holdings, listed=listed)
 
     def _unlisted(self) -> set[Holder]:
         """Init containers of the pods that have not ended: kubelet does not list them."""

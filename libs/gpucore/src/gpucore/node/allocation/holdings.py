@@ -6,7 +6,7 @@ it back.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -33,6 +33,12 @@ class Held(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     containers: Mapping[str, Mapping[Resource, tuple[str, ...]]]
+
+    def ids(self) -> Iterator[tuple[Resource, str]]:
+        """Every id of every container, with its resource."""
+        for row in self.containers.values():
+            for resource, ids in row.items():
+                yield from ((resource, one) for one in ids)
 
 
 class _Entry(NamedTuple):

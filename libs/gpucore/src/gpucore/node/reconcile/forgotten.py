@@ -48,18 +48,46 @@ def had_devices(pod: Pod, names: Names) -> bool:
     return confirmed and expected is not None and not all(step.init for step in expected.steps)
 
 
-def allocated_rows(
-    pod: Pod, names: Names, tables: Mapping[Resource, DeviceTable], holdings: Holdings
-) -> Rows:
-    """Ids that stand for what the pod's containers hold."""
-    expected = expected_of(pod, names)
+def allocated(
+    pods: Iterable[Pod],
+    names: Names,
+    tables: Mapping[Resource, DeviceTable],
+    holdings: Holdings,
+    *,
+    listed: Iterable[Held] = (),
+) -> list[Held]:
+    """Ids that stand for what each pod's containers hold; no id stands for two.
+
+    Args:
+        pods: that run with devices of which kubelet reports nothing.
+        names: of annotations.
+        tables: the ids of the node.
+        holdings: what is known of them.
+        listed: what kubelet reports of other pods; none of these ids is chosen.
+    """
     chosen: dict[Resource, set[str]] = {each: set() for each in tables}
+    for resource, one in (pair for each in listed for pair in each.ids()):
+        chosen[resource].add(one)
+    rows = ((pod, _rows(pod, names, tables, holdings, chosen)) for pod in pods)
+    return [Held(pod.namespace, pod.name, row) for pod, row in rows if row]
+
+
+def _rows(
+    pod: Pod,
+    names: Names,
+    tables: Mapping[Resource, DeviceTable],
+    holdings: Holdings,
+    chosen: Mapping[Resource, set[str]],
+) -> Rows:
+    expected = expected_of(pod, names)
     rows: dict[str, dict[Resource, tuple[str, ...]]] = {}
     for step in expected.steps if expected else ():
         known = holdings.rows_of(Holder(pod.namespace, pod.name, step.container))
         for resource, table in tables.items():
-            taken = chosen[resource] | holdings.taken(resource)
-            ids = known.get(resource) or _free_ids(step, table, taken)
+            ids = known.get(resource, _NO_IDS)
+            if not ids or not chosen[resource].isdisjoint(ids):
+                others = holdings.taken(resource) - set(ids)
+                ids = _free_ids(step, table, chosen[resource] | others)
             chosen[resource].update(ids)
             if ids:
                 rows.setdefault(step.container, {})[resource] = ids
