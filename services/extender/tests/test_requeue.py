@@ -58,12 +58,12 @@ async def settled(extender: Running) -> None:
 
 @pytest.mark.slow
 async def test_a_refused_pod_goes_back_when_room_is_there(
-    cluster: FakeApiServer, extender: Running
+    cluster: FakeApiServer, requeue_only: Running
 ) -> None:
     """The patch goes to the status of the very pod and changes one annotation."""
-    holder = await full_node(cluster, extender, "n")
-    item = await refused(cluster, extender, pod("waits", 8), "n")
-    await settled(extender)
+    holder = await full_node(cluster, requeue_only, "n")
+    item = await refused(cluster, requeue_only, pod("waits", 8), "n")
+    await settled(requeue_only)
     assert retries(cluster, "waits") == 0
     await cluster.delete("pods", holder["metadata"]["name"], "default")
     await until("it is sent back", lambda: retries(cluster, "waits"))
@@ -87,62 +87,62 @@ async def test_the_next_pod_goes_back_when_the_first_does_not_take_the_room(
 
 @pytest.mark.slow
 async def test_a_gang_goes_back_when_its_last_pod_is_created(
-    cluster: FakeApiServer, extender: Running
+    cluster: FakeApiServer, requeue_only: Running
 ) -> None:
     """All its waiting pods are sent back, and none while a pod is missing."""
     await cluster.put("nodes", whole_node("n", 4))
-    await extender.knows_node("n")
+    await requeue_only.knows_node("n")
     labels = {"gpu-topology": "train", "gpu-topology-replica": "3"}
     for number in range(2):
         item = pod(f"m{number}", gpus=1, labels=labels)
-        await refused(cluster, extender, item, "n")
-    await settled(extender)
+        await refused(cluster, requeue_only, item, "n")
+    await settled(requeue_only)
     assert retries(cluster, "m0") == 0
     await cluster.put("pods", pod("m2", gpus=1, labels=labels))
     await until("both are sent back", lambda: retries(cluster, "m0") and retries(cluster, "m1"))
-    assert not extender.state.ledger.allocations()
+    assert not requeue_only.state.ledger.allocations()
 
 
 async def test_a_gang_that_becomes_complete_goes_back_to_report_what_it_lacks(
-    cluster: FakeApiServer, extender: Running
+    cluster: FakeApiServer, requeue_only: Running
 ) -> None:
     """The scheduler's message said that pods were missing; once, not again and again."""
     await cluster.put("nodes", whole_node("n", 2))
-    await extender.knows_node("n")
+    await requeue_only.knows_node("n")
     labels = {"gpu-topology": "train", "gpu-topology-replica": "3"}
     items = [pod(f"m{number}", gpus=1, labels=labels) for number in range(3)]
     for item in items[:2]:
-        await refused(cluster, extender, item, "n")
-    await refused(cluster, extender, items[2], "n")
+        await refused(cluster, requeue_only, item, "n")
+    await refused(cluster, requeue_only, items[2], "n")
     await until("both are sent back", lambda: retries(cluster, "m0") and retries(cluster, "m1"))
     for item in items:
-        assert (await extender.filter(item, "n"))["NodeNames"] == []
-    await settled(extender)
+        assert (await requeue_only.filter(item, "n"))["NodeNames"] == []
+    await settled(requeue_only)
     assert (retries(cluster, "m0"), retries(cluster, "m2")) == (1, 0)
 
 
 async def test_a_gang_goes_back_when_there_is_room_for_all(
-    cluster: FakeApiServer, extender: Running
+    cluster: FakeApiServer, requeue_only: Running
 ) -> None:
     """Room for one of its pods is not enough."""
     await cluster.put("nodes", node("n", 16, 16))
-    await extender.knows_node("n")
+    await requeue_only.knows_node("n")
     holders = []
     for gpu in range(2):
         holder = placed(pod(f"holder-{gpu}", 16), "n", gpu)
         await cluster.put("pods", holder)
-        await extender.knows_pod(holder["metadata"]["uid"])
+        await requeue_only.knows_pod(holder["metadata"]["uid"])
         holders.append(holder["metadata"]["name"])
     labels = {"gpu-topology": "train", "gpu-topology-replica": "2"}
     items = [pod(f"m{number}", 16, labels=labels) for number in range(2)]
     for item in items:
         await cluster.put("pods", item)
-    await until("all are known", lambda: extender.state.find("default", "m1"))
+    await until("all are known", lambda: requeue_only.state.find("default", "m1"))
     for item in items:
-        await refused(cluster, extender, item, "n")
+        await refused(cluster, requeue_only, item, "n")
     await cluster.delete("pods", holders[0], "default")
-    await until("the room is known", lambda: len(extender.state.ledger.allocations()) == 1)
-    await settled(extender)
+    await until("the room is known", lambda: len(requeue_only.state.ledger.allocations()) == 1)
+    await settled(requeue_only)
     assert retries(cluster, "m0") == retries(cluster, "m1") == 0
     await cluster.delete("pods", holders[1], "default")
     await until("both are sent back", lambda: retries(cluster, "m0") and retries(cluster, "m1"))
