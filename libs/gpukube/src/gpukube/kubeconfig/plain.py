@@ -139,8 +139,7 @@ def _only(found: Iterable[T]) -> T:
 
 def _context(cluster: _Cluster, user: _User, folder: Path) -> ssl.SSLContext:
     """As :func:`ssl.create_default_context`, with the authority and the pair of the file."""
-    authority = _bytes(cluster.certificate_authority, cluster.certificate_authority_data, folder)
-    context = ssl.create_default_context(cadata=authority.decode() if authority else None)
+    context = _verifying(cluster, folder)
     certificate = _bytes(user.client_certificate, user.client_certificate_data, folder)
     key = _bytes(user.client_key, user.client_key_data, folder)
     if certificate or key:
@@ -148,9 +147,17 @@ def _context(cluster: _Cluster, user: _User, folder: Path) -> ssl.SSLContext:
             pair.write(certificate + b"\n" + key)
             pair.flush()
             context.load_cert_chain(pair.name)
-    if cluster.insecure_skip_tls_verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _verifying(cluster: _Cluster, folder: Path) -> ssl.SSLContext:
+    """What the certificate of the server is compared with; the system's authorities by default."""
+    authority = _bytes(cluster.certificate_authority, cluster.certificate_authority_data, folder)
+    if not cluster.insecure_skip_tls_verify:
+        return ssl.create_default_context(cadata=authority.decode() if authority else None)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reads no authorities, which takes 20 ms
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     return context
 
 

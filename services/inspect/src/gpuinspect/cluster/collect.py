@@ -5,19 +5,21 @@ as missing instead of failing the command, since nodes and pods suffice for most
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import msgspec
 
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_NAMESPACE
+from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuinspect.cluster import snapshots
 from gpuinspect.cluster.ahead import ReadAhead
-from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.snapshots import Arriving, Snapshot
 from gpukube.errors import ForbiddenError, InvalidReplyError, KubeError, NotFoundError
 
 if TYPE_CHECKING:  # the import takes a while and a snapshot needs no client
@@ -123,6 +125,21 @@ class ClusterSource(msgspec.Struct, frozen=True):
         with self.connect() as kube:
             return live(kube, wanted, count=count)
 
+    @contextmanager
+    def arriving(self, *wanted: ListRequest) -> Iterator[Snapshot | Arriving]:
+        """As :meth:`read`, but the pods of a live cluster come as they are iterated.
+
+        What is done with each is then done while the API server prepares the next.
+
+        Raises:
+            InspectError, KubeError, ConfigError: as :meth:`read`.
+        """
+        if self.snapshot is not None:
+            yield snapshots.read(self.snapshot)
+            return
+        with self.connect() as kube:
+            yield _as_they_arrive(kube, wanted)
+
     def connect(self) -> "BlockingClient":
         """The live API server.
 
@@ -154,25 +171,72 @@ def live(
     Raises:
         KubeError: nodes or pods cannot be read.
     """
-    missing: dict[str, str] = {}
-    forbidden: set[str] = set()
     pods = ReadAhead(_pages(kube, PODS, cached=cached, count=count))
-    objects = _of_kind(kube, NODES, cached=cached, count=count)
-    for each in wanted:
-        try:
-            objects += _of_kind(kube, each, cached=cached, count=count)
-        except KubeError as error:
-            missing[each.kind] = str(error)
-            forbidden |= {each.path} if isinstance(error, ForbiddenError) else set()
+    others = _Others.read(kube, wanted, cached=cached, count=count)
+    return others.snapshot((PODS.kind, pod) for page in pods for pod in page)
+
+
+def _as_they_arrive(kube: "BlockingClient", wanted: Sequence[ListRequest]) -> Arriving:
+    pages = ReadAhead(_pages(kube, PODS))
+    found = _Others.read(kube, wanted).snapshot()
+    return Arriving(
+        nodes=found.nodes,
+        raw={kind: raw for kind, raw in found.raw.items() if kind != PODS.kind},
+        missing=found.missing,
+        forbidden=found.forbidden,
+        pods=_decoded(pages),
+    )
+
+
+def _decoded(pages: Iterable[list[msgspec.Raw]]) -> Iterator[Pod]:
+    with _parsing():
+        for page in pages:
+            yield from map(decode_pod, page)
+
+
+@contextmanager
+def _parsing() -> Iterator[None]:
     try:
-        listed_pods = ((PODS.kind, pod) for page in pods for pod in page)
-        found = snapshots.gather(chain(objects, listed_pods))
+        yield
     except (msgspec.MsgspecError, WireError) as error:
         raise InvalidReplyError(f"the API server's response cannot be parsed: {error}") from error
-    none: dict[str, tuple[msgspec.Raw, ...]] = {each.kind: () for each in wanted}
-    return msgspec.structs.replace(
-        found, raw={**none, **found.raw}, missing=missing, forbidden=frozenset(forbidden)
-    )
+
+
+class _Others(NamedTuple):
+    """What is read besides pods."""
+
+    objects: list[tuple[str, msgspec.Raw]]
+    wanted: Sequence[ListRequest]
+    missing: dict[str, str]
+    forbidden: set[str]
+
+    @classmethod
+    def read(
+        cls,
+        kube: "BlockingClient",
+        wanted: Sequence[ListRequest],
+        *,
+        cached: bool = False,
+        count: Count | None = None,
+    ) -> Self:
+        objects = _of_kind(kube, NODES, cached=cached, count=count)
+        found = cls(objects, wanted, {}, set())
+        for each in wanted:
+            try:
+                objects += _of_kind(kube, each, cached=cached, count=count)
+            except KubeError as error:
+                found.missing[each.kind] = str(error)
+                if isinstance(error, ForbiddenError):
+                    found.forbidden.add(each.path)
+        return found
+
+    def snapshot(self, pods: Iterable[tuple[str, msgspec.Raw]] = ()) -> Snapshot:
+        """All of it, and ``pods``."""
+        with _parsing():
+            found = snapshots.gather(chain(self.objects, pods))
+        none: dict[str, tuple[msgspec.Raw, ...]] = {each.kind: () for each in self.wanted}
+        raw, forbidden = {**none, **found.raw}, frozenset(self.forbidden)
+        return msgspec.structs.replace(found, raw=raw, missing=self.missing, forbidden=forbidden)
 
 
 class LiveReader:

@@ -6,7 +6,7 @@ it, so a dump of ``gpushare snapshot`` answers more than the two kinds alone.
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,17 +21,16 @@ from gpuinspect.errors import SnapshotError
 STDIN: Final = Path("-")
 
 
-class Snapshot(msgspec.Struct, frozen=True):
-    """The objects of a cluster at one moment.
+class Objects(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects of a cluster at one moment, but for its pods.
 
     Attributes:
-        raw: the objects as they came, by kind; those of pods and nodes in the order above.
+        raw: the objects as they came, by kind; nodes in the order above.
         missing: kinds that could not be read, with the reason; not the same as there being none.
         forbidden: paths of lists that the credentials may not read.
     """
 
     nodes: tuple[Node, ...]
-    pods: tuple[Pod, ...]
     raw: Mapping[str, tuple[msgspec.Raw, ...]] = msgspec.field(default_factory=dict)
     missing: Mapping[str, str] = msgspec.field(default_factory=dict)
     forbidden: frozenset[str] = frozenset()
@@ -43,6 +42,22 @@ class Snapshot(msgspec.Struct, frozen=True):
     def knows(self, kind: str) -> bool:
         """Objects of this kind were read, so that none here means none there."""
         return kind in self.raw and kind not in self.missing
+
+
+class Snapshot(Objects, frozen=True, kw_only=True):
+    """The objects of a cluster at one moment; ``raw`` has the pods in the order of ``pods``."""
+
+    pods: tuple[Pod, ...]
+
+
+class Arriving(Objects, frozen=True, kw_only=True):
+    """A cluster while its pods are still being read; ``raw`` has no pods.
+
+    Attributes:
+        pods: each as soon as it is there, once; raises as :func:`~gpuinspect.cluster.collect.live`.
+    """
+
+    pods: Iterator[Pod]
 
 
 class _List(msgspec.Struct):

@@ -22,7 +22,7 @@ from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_KEY, UNHEALTHY_NAMESPACE, Names
 from gpucore.wire.nodes import Node, kept_by_plugin, unhealthy_indexes, unhealthy_node
 from gpucore.wire.quantity import amount
-from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.snapshots import Arriving, Objects, Snapshot
 from gpuinspect.cluster.without_gc import uncollected
 from gpuinspect.errors import MissingObjectError
 from gpuinspect.queries.near import near
@@ -40,11 +40,12 @@ class _ConfigMap(msgspec.Struct):
     data: Mapping[str, str] | None = None
 
 
-def ledger_of(snapshot: Snapshot, names: Names) -> Ledger:
+def ledger_of(snapshot: Snapshot | Arriving, names: Names) -> Ledger:
     """The ledger that these objects give.
 
     Raises:
         WireError: an amount is no Kubernetes quantity (no API server accepts such an object).
+        KubeError: pods that are still being read cannot be.
     """
     with uncollected():
         ledger = rebuilt(names, map(_whole, snapshot.nodes), snapshot.pods)
@@ -61,7 +62,7 @@ def ledger_of(snapshot: Snapshot, names: Names) -> Ledger:
     return ledger
 
 
-def _enter_claims(snapshot: Snapshot, ledger: Ledger) -> None:
+def _enter_claims(snapshot: Objects, ledger: Ledger) -> None:
     accounts = ClaimAccounts(ledger, CLAIM_DRIVER)
     with uncollected():
         accounts.relist_slices(map(decode_slice, snapshot.all("ResourceSlice")))
@@ -76,7 +77,11 @@ def _whole(node: Node) -> Node:
 
 
 def shares(
-    snapshot: Snapshot, names: Names, *, only: Collection[str] = (), every_pod: bool = True
+    snapshot: Snapshot | Arriving,
+    names: Names,
+    *,
+    only: Collection[str] = (),
+    every_pod: bool = True,
 ) -> ClusterView:
     """The nodes that offer shares, by name; or those named by ``only``, whatever they offer.
 
@@ -88,7 +93,7 @@ def shares(
 
     Raises:
         MissingObjectError: there is no node of a name.
-        WireError: as :func:`ledger_of`.
+        WireError, KubeError: as :func:`ledger_of`.
     """
     return shown(ledger_of(snapshot, names), snapshot.nodes, only=only, every_pod=every_pod)
 

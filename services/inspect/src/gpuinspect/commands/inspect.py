@@ -65,10 +65,10 @@ def inspect(
     own = ctx.find_root().info_name == OWN_NAME and not no_headers
     columns = terminal.width() if own else None
     named = details or columns is not None or output.is_document
-    with uncollected_for_good():
-        snapshot = selected(reader.source.read(*COUNTED), selector)
-        only = [node] if node else []
-        whole = state.shares(snapshot, reader.names, only=only, every_pod=named)
+    only = [node] if node else []
+    with uncollected_for_good(), reader.source.arriving(*COUNTED) as found:
+        cluster = selected(found, selector)
+        whole = state.shares(cluster, reader.names, only=only, every_pod=named)
     everything = _sorted(whole, sort_by)
     view = _only(everything, namespace) if namespace and not all_namespaces else everything
     if output.is_document:
@@ -78,7 +78,7 @@ def inspect(
     else:
         wide_form = output is Format.WIDE
         _print(view, columns, details=details, wide_form=wide_form, headers=not no_headers)
-        for sentence in (*notes(everything), *gaps(snapshot, NO_CLAIMS)):
+        for sentence in (*notes(everything), *gaps(cluster, NO_CLAIMS)):
             note(f"note: {sentence}")
 
 

@@ -1,12 +1,12 @@
 """``-l``: only the nodes that carry these labels."""
 
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 import typer
 
 from gpuinspect.cluster import selectors
-from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.snapshots import Objects
 from gpuinspect.commands.options.reading import fail
 
 Selector = Annotated[
@@ -17,7 +17,10 @@ Selector = Annotated[
 ]
 
 
-def selected(snapshot: Snapshot, selector: str) -> Snapshot:
+Found = TypeVar("Found", bound=Objects)
+
+
+def selected(snapshot: Found, selector: str) -> Found:
     """The snapshot without the nodes that ``selector`` leaves out; pods stay."""
     try:
         matches = selectors.parse(selector)
