@@ -1,6 +1,7 @@
 """Kubeconfig files that need no official client are read as it reads them, without importing it."""
 
 import base64
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -44,7 +45,8 @@ def save(folder: Path, content: dict[str, Any]) -> Path:
 def seen(found: Any) -> tuple[Any, ...]:
     """Everything that a client takes from a configuration."""
     tls = found.tls
-    rules = tls and (tls.verify_mode, tls.check_hostname, tls.get_ca_certs())
+    verified = tls and tls.verify_mode is not ssl.CERT_NONE
+    rules = tls and (tls.verify_mode, tls.check_hostname, verified and tls.get_ca_certs())
     return found.host, found.authorization(), found.server_name, found.proxy, rules
 
 

@@ -3,8 +3,9 @@
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import msgspec
 import pytest
 from drawncluster import FakeCluster
 from fakeapiserver import FakeApiServer
@@ -230,3 +231,41 @@ def test_every_page_is_counted(cluster: FakeCluster, tmp_path: Path) -> None:
     with FakeApiServer(lists).serving() as server:
         ClusterSource(server.kubeconfig(tmp_path)).read(count=counts.append)
     assert sorted(counts) == [0, 1, 2, 2]
+
+
+def test_what_arrives_is_what_is_read(server: FakeApiServer, tmp_path: Path) -> None:
+    """The same nodes and pods, live and from a file; also which lists could not be read."""
+    server.statuses[CONFIG_MAPS.path] = 403
+    source = ClusterSource(server.kubeconfig(tmp_path))
+    whole = source.read(CONFIG_MAPS)
+    with source.arriving(CONFIG_MAPS) as found:
+        assert (found.nodes, tuple(found.pods)) == (whole.nodes, whole.pods)
+    assert (found.missing, found.forbidden) == (whole.missing, whole.forbidden)
+    file = tmp_path / "snapshot.json"
+    items = [item for path in (NODES, PODS) for item in server.lists[path]]
+    file.write_bytes(msgspec.json.encode({"kind": "List", "items": items}))
+    with ClusterSource(snapshot=file).arriving() as found:
+        assert (found.nodes, tuple(found.pods)) == (whole.nodes, whole.pods)
+
+
+@pytest.mark.parametrize("pod", [{"metadata": {"name": 3}}, {"metadata": 3}])
+def test_a_pod_that_arrives_and_is_none_is_an_error(
+    server: FakeApiServer, tmp_path: Path, pod: dict[str, Any]
+) -> None:
+    """The command ends with the sentence, not with a table that lacks the pod."""
+    server.lists[PODS] = [*server.lists[PODS], pod]
+    with ClusterSource(server.kubeconfig(tmp_path)).arriving() as found:
+        assert next(iter(found.pods)).name == "p"
+        with pytest.raises(InvalidReplyError, match="cannot be parsed"):
+            list(found.pods)
+
+
+def test_pods_that_cannot_be_listed_end_what_iterates_them(
+    server: FakeApiServer, tmp_path: Path
+) -> None:
+    """The error of the list comes in the place of its pods."""
+    server.statuses[PODS] = 403
+    with ClusterSource(server.kubeconfig(tmp_path)).arriving() as found:
+        pods = iter(found.pods)
+        with pytest.raises(ForbiddenError, match="403"):
+            next(pods)
