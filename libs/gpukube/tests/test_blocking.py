@@ -1,5 +1,6 @@
 """The client of programs without an event loop."""
 
+import gzip
 import ssl
 import threading
 import warnings
@@ -26,15 +27,19 @@ PAGES = {
     "2": b'{"metadata": {}, "items": [2]}',
 }
 
+LONG = 128 * 1024
+"""Longer replies are compressed, as the API server does it where the client takes that."""
+
 
 class FakeServer:
-    """Replies by path; keeps method, path, body and media type of every request."""
+    """Replies by path, long bodies compressed; keeps what it was sent, and ports and lengths."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, bytes, str | None]] = []
         self.replies: dict[str, tuple[int, bytes]] = {}
         self.ports: list[int] = []
-        seen, replies, ports = self.requests, self.replies, self.ports
+        self.lengths: list[int] = []
+        seen, replies, ports, lengths = self.requests, self.replies, self.ports, self.lengths
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -49,6 +54,10 @@ class FakeServer:
                     self.close_connection = True
                     return
                 self.send_response(status)
+                if "gzip" in self.headers.get("Accept-Encoding", "") and len(text) > LONG:
+                    text = gzip.compress(text)
+                    self.send_header("Content-Encoding", "gzip")
+                lengths.append(len(text))
                 self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
                 self.wfile.write(text)
@@ -112,6 +121,15 @@ def test_a_list_is_read_page_by_page(client: BlockingClient, server: FakeServer)
         "/api/v1/pods?limit=2500&labelSelector=a%3Db&resourceVersion=0",
         "/api/v1/pods?limit=2500&labelSelector=a%3Db&continue=2",
     ]
+
+
+def test_long_lists_come_compressed(client: BlockingClient, server: FakeServer) -> None:
+    """Pods repeat each other, and what waits for them is often the network."""
+    items = b",".join([b'{"metadata": {"name": "p"}}'] * 10_000)
+    body = b'{"metadata": {}, "items": [' + items + b"]}"
+    server.replies["/api/v1/pods"] = (200, body)
+    assert list(client.pages("/api/v1/pods")) == [body]
+    assert server.lengths[0] < len(body) / 50
 
 
 def test_an_unverified_server_causes_no_warning(server: FakeServer, tmp_path: Path) -> None:
