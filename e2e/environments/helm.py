@@ -71,6 +71,17 @@ class HelmClient:
         command = ["upgrade", "--install", "--create-namespace", "--values", "-", release]
         self._run(*command, str(chart), stdin=json.dumps(values))
 
+    def rollback(self, release: str) -> None:
+        """Go back to the revision before the present one.
+
+        Raises:
+            HelmActionError: there is none, or the cluster refused.
+        """
+        if self._binary is None:
+            self._child("rollback", release)
+        else:
+            self._run("rollback", release)
+
     def uninstall(self, release: str) -> None:
         """Remove a release; one that is not there is fine.
 
@@ -119,6 +130,15 @@ def install(
         HelmActionError: Helm refused; the message says why.
     """
     HelmClient(kubeconfig, namespace, binary=shutil.which("helm")).install(release, chart, values)
+
+
+def rollback(release: str, namespace: str, kubeconfig: Path) -> None:
+    """Go back to the revision before the present one, with the Helm of this machine.
+
+    Raises:
+        HelmActionError: Helm refused; the message says why.
+    """
+    HelmClient(kubeconfig, namespace, binary=shutil.which("helm")).rollback(release)
 
 
 def uninstall(release: str, namespace: str, kubeconfig: Path) -> None:

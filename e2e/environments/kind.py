@@ -110,10 +110,11 @@ class KindEnvironment:
         self.image = built.sample
         self.modelserver = built.modelserver
         if not self._fed:
-            self._feed(built)
+            self.load(built)
+            self._fed = True
         with step("install the chart"):
             self.kubectl("label", "node", *self.nodes, *LABELS, "--overwrite")
-            self.values = self._values(built)
+            self.values = self.values_of(built)
             self.install()
         with step("wait for the stack"):
             self.wait_ready()
@@ -272,17 +273,17 @@ class KindEnvironment:
         )
 
         def meanwhile() -> None:
-            self._feed(building.result())
+            self.load(building.result())
+            self._fed = True
             clusterscheduler.probe_early(self.control_plane)
 
         create = partial(kind.create, config_file=config)
         imageloading.while_created(create, meanwhile, workers=tuple(self.nodes))
 
-    def _feed(self, built: images.Built) -> None:
+    def load(self, built: images.Built) -> None:
         """Put the images into the workers."""
         workers, kind = tuple(self.nodes), self._programs.kind
         imageloading.load(kind, self.name, workers=workers, images=built.names())
-        self._fed = True
 
     def _tool_folder(self) -> Path:
         """A folder for PATH: the kubectl that fits the cluster, and our plugins of it."""
@@ -294,7 +295,7 @@ class KindEnvironment:
             link.symlink_to(program)
         return folder
 
-    def _values(self, built: images.Built) -> dict[str, Any]:
+    def values_of(self, built: images.Built) -> dict[str, Any]:
         """Values of the chart for this cluster: images built here, the mock machine mounted."""
         return {
             "image": {"registry": "local"},

@@ -26,7 +26,7 @@ class FakeHelmProgram:
         self.binary = folder / "helm"
         self.binary.write_text(RECORDING.format(python=sys.executable, folder=str(folder)))
         self.binary.chmod(0o755)
-        for verb in ("upgrade", "uninstall"):
+        for verb in ("upgrade", "rollback", "uninstall"):
             self.answer(verb, "")
 
     def answer(self, verb: str, text: str) -> None:
@@ -70,6 +70,13 @@ def test_install_repairs_one_that_was_cut_off(fake: FakeHelmProgram) -> None:
     fake.answer("status", json.dumps({"info": {"status": "pending-install"}}))
     made(fake).install("release", Path("/chart"), {})
     assert verbs(fake)[-2:] == ["uninstall", "upgrade"]
+
+
+def test_a_rollback_goes_to_the_revision_before(fake: FakeHelmProgram) -> None:
+    """No revision is named, so Helm takes the one before the present one."""
+    made(fake).rollback("release")
+    assert verbs(fake) == ["rollback"]
+    assert fake.calls()[-1][0][1] == "release"
 
 
 def test_uninstall_of_nothing_is_fine(fake: FakeHelmProgram) -> None:

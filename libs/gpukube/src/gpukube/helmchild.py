@@ -59,6 +59,8 @@ def _done(request: dict[str, Any]) -> str:
             case "install" | "upgrade" as verb:
                 call = getattr(config, verb)
                 call(request["chart"], release, request["values"], namespace=namespace, **options)
+            case "rollback":
+                config.rollback(release, **options)
             case "uninstall":
                 config.uninstall(release, **options)
             case "test":
