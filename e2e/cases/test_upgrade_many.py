@@ -132,4 +132,4 @@ def images(environment: KindEnvironment) -> set[str]:
 def names(values: dict[str, Any]) -> set[str]:
     """Images of the extender and of the plugins in values of the chart."""
     parts = (values["extender"]["image"], values["devicePlugin"]["image"])
-    return {f"{values['image']['registry']}/{one['repository']}:{one['tag']}" for one in parts}
+    return {f"{one['repository']}:{one['tag']}" for one in parts}

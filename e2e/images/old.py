@@ -21,12 +21,19 @@ STAGE: Final = "org.opencontainers.image.vendor=gpushare"
 def forget(repositories: Iterable[str], *, keep: Iterable[str]) -> None:
     """Remove the images of these repositories that were not used for :data:`KEPT`.
 
+    Another build may remove images meanwhile: what cannot be looked at or removed stays.
+
     Args:
         repositories: such as `gpushare/extender`.
         keep: images that stay, however old.
     """
     names = [name for each in repositories for name in docker.local_images(each)]
-    for name in outdated(docker.last_used(names), now=datetime.now(UTC), keep=keep):
+    try:
+        used = docker.last_used(names)
+    except SetupError as reason:
+        say(f"old images stay: {reason}")
+        return
+    for name in outdated(used, now=datetime.now(UTC), keep=keep):
         try:
             docker.remove([name])
         except SetupError as reason:

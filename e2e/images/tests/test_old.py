@@ -53,6 +53,18 @@ def test_an_image_that_a_container_holds_stops_nothing(engine: FakePrograms) -> 
     assert f"--filter label={old.STAGE} --filter until=336h" in stages
 
 
+def test_an_image_that_another_build_removes_meanwhile_stops_nothing(
+    engine: FakePrograms,
+) -> None:
+    """Listed, and gone when the engine is asked about it: the build goes on."""
+    gone = "echo 'No such image: gpushare/extender:free' >&2; exit 1"
+    engine.add(
+        "docker", ENGINE.replace('"image inspect") for', f'"image inspect") {gone} ;; _) for')
+    )
+    old.forget(["gpushare/extender"], keep=())
+    assert not [call for call in engine.calls() if " image rm " in call]
+
+
 def test_nothing_is_asked_about_no_images(engine: FakePrograms) -> None:
     """An engine without images of ours is not asked a question that it would refuse."""
     assert docker.last_used([]) == []
