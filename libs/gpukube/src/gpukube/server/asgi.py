@@ -39,7 +39,7 @@ class GatedServer(uvicorn.Server):
         try:
             found = await bound(self.config.host, self.config.port)
         except OSError as error:
-            log.error(error)  # noqa: TRY400 - as uvicorn logs it
+            self.failed_to_bind(error)
             await self.lifespan.shutdown()
             sys.exit(STARTUP_FAILURE)
         listener = Listener(self.gate, self._protocol, found, self.config.ssl)
@@ -47,6 +47,10 @@ class GatedServer(uvicorn.Server):
         self.servers = [listener]  # type: ignore[list-item]  # has what uvicorn needs of one
         self._log_started_message(listener.sockets)
         self.started = True
+
+    def failed_to_bind(self, error: OSError) -> None:
+        """Report why it cannot listen; the process ends then."""
+        log.error(error)  # as uvicorn logs it
 
     def _protocol(self) -> asyncio.Protocol:
         make: Callable[..., asyncio.Protocol] = self.config.http_protocol_class

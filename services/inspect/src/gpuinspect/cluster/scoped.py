@@ -12,7 +12,7 @@ import msgspec
 from gpucore.wire.errors import WireError
 from gpuinspect.cluster import snapshots
 from gpuinspect.cluster.collect import NODES, PODS, ClusterSource, ListRequest, listed
-from gpuinspect.cluster.snapshots import Objects, Snapshot
+from gpuinspect.cluster.snapshots import ListedObjects, Snapshot
 from gpukube.errors import ForbiddenError, InvalidReplyError, KubeError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def is_partial(snapshot: Snapshot) -> bool:
     return not {"Node", "Pod"}.isdisjoint(snapshot.missing)
 
 
-def gaps(snapshot: Objects, follows: Mapping[str, str]) -> Iterator[str]:
+def gaps(snapshot: ListedObjects, follows: Mapping[str, str]) -> Iterator[str]:
     """What could not be read, what follows, and which role gives the right; one sentence each.
 
     Args:

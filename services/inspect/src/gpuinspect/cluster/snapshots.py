@@ -21,7 +21,7 @@ from gpuinspect.errors import SnapshotError
 STDIN: Final = Path("-")
 
 
-class Objects(msgspec.Struct, frozen=True, kw_only=True):
+class ListedObjects(msgspec.Struct, frozen=True, kw_only=True):
     """The objects of a cluster at one moment, but for its pods.
 
     Attributes:
@@ -40,17 +40,17 @@ class Objects(msgspec.Struct, frozen=True, kw_only=True):
         return self.raw.get(kind, ())
 
     def knows(self, kind: str) -> bool:
-        """Objects of this kind were read, so that none here means none there."""
+        """ListedObjects of this kind were read, so that none here means none there."""
         return kind in self.raw and kind not in self.missing
 
 
-class Snapshot(Objects, frozen=True, kw_only=True):
+class Snapshot(ListedObjects, frozen=True, kw_only=True):
     """The objects of a cluster at one moment; ``raw`` has the pods in the order of ``pods``."""
 
     pods: tuple[Pod, ...]
 
 
-class Arriving(Objects, frozen=True, kw_only=True):
+class Arriving(ListedObjects, frozen=True, kw_only=True):
     """A cluster while its pods are still being read; ``raw`` has no pods.
 
     Attributes:

@@ -22,7 +22,7 @@ from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_KEY, UNHEALTHY_NAMESPACE, Names
 from gpucore.wire.nodes import Node, kept_by_plugin, unhealthy_indexes, unhealthy_node
 from gpucore.wire.quantity import amount
-from gpuinspect.cluster.snapshots import Arriving, Objects, Snapshot
+from gpuinspect.cluster.snapshots import Arriving, ListedObjects, Snapshot
 from gpuinspect.cluster.without_gc import uncollected
 from gpuinspect.errors import MissingObjectError
 from gpuinspect.queries.near import near
@@ -62,7 +62,7 @@ def ledger_of(snapshot: Snapshot | Arriving, names: Names) -> Ledger:
     return ledger
 
 
-def _enter_claims(snapshot: Objects, ledger: Ledger) -> None:
+def _enter_claims(snapshot: ListedObjects, ledger: Ledger) -> None:
     accounts = ClaimAccounts(ledger, CLAIM_DRIVER)
     with uncollected():
         accounts.relist_slices(map(decode_slice, snapshot.all("ResourceSlice")))

@@ -33,34 +33,41 @@ class Announced(GatedServer):
         config: of the server.
         gate: limits its connections.
         tell: called once with the port, as soon as the server accepts connections.
+        failed: called with the reason if it cannot listen.
     """
 
     def __init__(
-        self, config: uvicorn.Config, gate: ConnectionGate, tell: Callable[[int], None]
+        self,
+        config: uvicorn.Config,
+        gate: ConnectionGate,
+        tell: Callable[[int], None],
+        failed: Callable[[str], None],
     ) -> None:
         super().__init__(config, gate)
-        self._tell = tell
+        self._tell, self._failed = tell, failed
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._tell(self.port)
+
+    def failed_to_bind(self, error: OSError) -> None:
+        self._failed(error.strerror or str(error))
 
 
 def listen(
     app: ASGIApp,
     configure: Callable[[ASGIApp], uvicorn.Config],
     tell: Callable[[int], None],
-    failed: Callable[[], None],
+    failed: Callable[[str], None],
 ) -> None:
-    """Serve until a signal; calls ``failed`` and ends the process where it cannot listen."""
+    """Serve until a signal; on failure to listen, call ``failed`` with the reason and exit."""
     raise_file_limit()
     gate = ConnectionGate(LIMITS.within_files(), time.monotonic)
-    server = Announced(configure(LimitedBodies(app, gate, BODIES)), gate, tell)
+    server = Announced(configure(LimitedBodies(app, gate, BODIES)), gate, tell, failed)
     try:
         with suppress(KeyboardInterrupt):
             server.run()
-    except SystemExit:  # uvicorn's own answer to an address in use
-        failed()
+    except SystemExit:  # the server reported the reason
         sys.exit(1)
     if not server.started:
         sys.exit(STARTUP_FAILURE)

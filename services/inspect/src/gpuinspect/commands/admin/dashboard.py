@@ -113,7 +113,9 @@ def dashboard(
         app,
         configure,
         lambda taken: note(f"{scheme}://{host}:{taken}/ - stop with Ctrl-C"),
-        lambda: note(f"error: cannot listen on {host}:{port}: choose another port with --port"),
+        lambda reason: note(
+            f"error: cannot listen on {host}:{port}: {reason}; choose another --port or --host"
+        ),
     )
 
 

@@ -6,7 +6,7 @@ import msgspec
 import typer
 
 from gpuinspect.cluster import selectors
-from gpuinspect.cluster.snapshots import Objects
+from gpuinspect.cluster.snapshots import ListedObjects
 from gpuinspect.commands.options.reading import fail
 
 Selector = Annotated[
@@ -17,7 +17,7 @@ Selector = Annotated[
 ]
 
 
-Found = TypeVar("Found", bound=Objects)
+Found = TypeVar("Found", bound=ListedObjects)
 
 
 def selected(snapshot: Found, selector: str) -> Found:
