@@ -40,7 +40,7 @@ class ListedObjects(msgspec.Struct, frozen=True, kw_only=True):
         return self.raw.get(kind, ())
 
     def knows(self, kind: str) -> bool:
-        """ListedObjects of this kind were read, so that none here means none there."""
+        """Objects of this kind were read, so that none here means none there."""
         return kind in self.raw and kind not in self.missing
 
 
