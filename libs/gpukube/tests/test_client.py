@@ -205,7 +205,7 @@ async def test_a_watch_left_in_the_middle_is_hung_up_at_the_end(tmp_path: Path) 
             watch = api.watch("/api/v1/nodes", params={}, silence=30)
             assert await anext(watch) == []
             await watch.aclose()  # type: ignore[attr-defined]  # a generator, as it happens
-        await asyncio.wait_for(server.hung_up.wait(), timeout=20)
+        await asyncio.wait_for(server.hung_up.wait(), timeout=60)
 
 
 async def test_a_refused_watch_makes_credentials_be_read_again(

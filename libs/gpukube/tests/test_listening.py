@@ -18,7 +18,7 @@ from gpukube.server.listening import HEAD_BYTES, Listener, bound
 from gpukube.testing.clock import FakeClock
 from gpukube.testing.waiting import until
 
-SECONDS = 30.0
+SECONDS = 60.0
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 from gpukube.server.scrapes import PIECE_BYTES, SharedScrape, pieces
 
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 class Figures:

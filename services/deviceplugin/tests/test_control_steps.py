@@ -10,7 +10,7 @@ from gpudeviceplugin.isolation.mps.errors import ControlError
 from gpudeviceplugin.isolation.mps.folders import Folders
 
 FOLDERS = Folders(Path("/mps/pipe"), Path("/mps/log"))
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 def alive(file: Path) -> bool:

@@ -191,7 +191,7 @@ def test_a_plugin_that_starts_waits_for_the_one_that_prepares(tmp_path: Path) ->
     with recorded() as disk:
         disk.before = start_other
         files.prepare(claim())
-    starting.join(10)
+    starting.join(60)
     assert cdi_claims(tmp_path / "cdi") == prepared(files) == {"u-1"}
 
 

@@ -17,7 +17,7 @@ from gpudeviceplugin.gpus.health import FIRST_PAUSE, LONGEST_PAUSE, HealthMonito
 
 GPU = t4(0)
 EVERY = 5.0
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 class Watched:

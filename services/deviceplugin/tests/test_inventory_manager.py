@@ -22,7 +22,7 @@ from gpudeviceplugin.isolation.modes import Isolation
 from gpudeviceplugin.signals import Signal
 from gpudeviceplugin.state import NodeState
 
-SECONDS = 20.0
+SECONDS = 60.0
 RETRY = 5.0
 EVERY = 60.0
 

@@ -16,7 +16,7 @@ from gpudeviceplugin.gpus.driver import (
 )
 
 FIRST, SECOND = t4(0).uuid, t4(1).uuid
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 class Driver(FakeDriver):

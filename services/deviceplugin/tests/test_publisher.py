@@ -20,7 +20,7 @@ from gpudeviceplugin.state import NodeState
 from gpukube.errors import StatusError
 
 MACHINE = NodeHardware("535.1", (t4(0), t4(1)), links={"0-1": ("SYS",)})
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 class World:

@@ -29,7 +29,7 @@ from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.state import NodeState
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 def well(answer: api.ListAndWatchResponse) -> int:

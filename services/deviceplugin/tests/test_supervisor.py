@@ -16,7 +16,7 @@ from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase, Program, Su
 
 MODULE = "gpudeviceplugin.isolation.mps.supervisor"
 TIMING = Timing(first_pause=1.0, longest_pause=8.0, calm=300.0)
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 class Lives:

@@ -334,7 +334,7 @@ async def test_a_round_is_woken_by_a_pod_and_by_freed_memory() -> None:
     assert bench.nominator.woken.is_set()
     bench.nominator.on_delete(held)
     task = asyncio.create_task(bench.nominator.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(bench.written) < 2:  # noqa: ASYNC110 - the loop under test works between
             await asyncio.sleep(0)
     task.cancel()

@@ -104,7 +104,7 @@ def _answer(server: socket.socket, reply: bytes) -> None:
     while True:
         connection, _ = server.accept()
         with connection:
-            connection.settimeout(10)
+            connection.settimeout(60)
             request = connection.recv(4096)
             if request.startswith(b"END"):
                 return
@@ -141,7 +141,7 @@ def written(tmp_path: Path) -> Callable[..., Path]:
 
 def check(run: Run, config: Path, *, what: str, step: str, server: str, words: str) -> None:
     """The command fails with the three lines, and tells no secret."""
-    outcome = run(*words.split(), f"--kubeconfig={config}", "--request-timeout=5")
+    outcome = run(*words.split(), f"--kubeconfig={config}", "--request-timeout=60")
     assert (outcome.code, outcome.out) == (1, "")
     first, place, last = outcome.err.splitlines()
     assert first.startswith("error: ")
@@ -292,7 +292,7 @@ def _shake(server: socket.socket, context: Any) -> None:
     while True:
         connection, _ = server.accept()
         with connection:
-            connection.settimeout(10)
+            connection.settimeout(60)
             if not connection.recv(1, socket.MSG_PEEK):
                 return
             try:
