@@ -53,7 +53,7 @@ class BlockingClient:
     """
 
     def __init__(self, found: ClientConfig, headers: Mapping[str, str], seconds: float) -> None:
-        self._headers = {**headers, "Accept-Encoding": "gzip"}  # 21 MB of pods become 0.7
+        self._headers = {**headers, "Accept-Encoding": "gzip"}  # pods repeat each other
         self._config, self.seconds = found, seconds
         self._server = _server(found, seconds)
 
