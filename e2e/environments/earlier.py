@@ -1,18 +1,17 @@
 """The chart and the images of an earlier commit of this repository, from which one upgrades."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from host.commands import run_command
 from host.errors import SetupError
 from host.progress import step
 from images.build import Built
 
 ROOT: Final = Path(__file__).parents[2]
-SECONDS: Final = 1800
+BUILD_SECONDS: Final = 1800
 
 # The commit's own builder makes its images; only its answer is read here.
 _BUILD: Final = """
@@ -32,11 +31,11 @@ class Earlier(NamedTuple):
 
 def newest_release() -> str:
     """The tag of the release before this commit; empty where there is none."""
-    command = ["git", "describe", "--tags", "--abbrev=0", "HEAD^"]
-    found = subprocess.run(
-        command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=60
-    )
-    return found.stdout.strip()
+    try:
+        command = ["git", "describe", "--tags", "--abbrev=0", "HEAD^"]
+        return run_command(command, cwd=ROOT, timeout_s=60).strip()
+    except SetupError:
+        return ""
 
 
 def build(commit: str, folder: Path) -> Earlier:
@@ -45,33 +44,13 @@ def build(commit: str, folder: Path) -> Earlier:
     Raises:
         SetupError: there is no such commit, or its images cannot be built.
     """
-    tree, answer = folder / "tree", folder / "images.json"
+    tree, answer, archive = folder / "tree", folder / "images.json", folder / "tree.tar"
     tree.mkdir()
     with step(f"build the images of {commit}"):
-        archive = _run(["git", "archive", "--format=tar", commit], ROOT)
-        _run(["tar", "--extract"], tree, given=archive)
-        paths = {**os.environ, "PYTHONPATH": str(tree / "e2e")}
-        _run([sys.executable, "-c", _BUILD, str(answer)], tree, environment=paths)
+        run_command(["git", "archive", "--output", archive, commit], cwd=ROOT, timeout_s=60)
+        run_command(["tar", "--extract", "--file", archive], cwd=tree, timeout_s=60)
+        path = {"PYTHONPATH": str(tree / "e2e")}
+        run_command(
+            [sys.executable, "-c", _BUILD, answer], cwd=tree, env=path, timeout_s=BUILD_SECONDS
+        )
     return Earlier(tree / "helm" / "gpushare", Built(**json.loads(answer.read_text())))
-
-
-def _run(
-    command: list[str],
-    where: Path,
-    *,
-    given: bytes = b"",
-    environment: dict[str, str] | None = None,
-) -> bytes:
-    done = subprocess.run(
-        command,
-        cwd=where,
-        env=environment,
-        check=False,
-        capture_output=True,
-        input=given,
-        timeout=SECONDS,
-    )
-    if done.returncode:
-        why = done.stderr.decode(errors="replace").strip()
-        raise SetupError(f"{' '.join(command[:2])} failed: {why[-500:]}")
-    return done.stdout
