@@ -14,6 +14,7 @@ import pytest
 from environments import earlier, helm, workloads
 from environments.case import Case
 from environments.kind import NAMESPACE, RELEASE, KindEnvironment
+from environments.owncluster import own_cluster
 from environments.table import inspect
 from environments.waiting import until
 
@@ -26,22 +27,25 @@ MACHINES = ("h100-nvswitch-8x80", "h200-8x141")
 
 
 @pytest.fixture(scope="session")
-def environment(prepared: KindEnvironment) -> Iterator[KindEnvironment]:
+def commit() -> str:
+    """The commit to upgrade from, known before a cluster is made."""
+    found = os.environ.get("GPUSHARE_FROM") or earlier.newest_release()
+    if not found:
+        pytest.fail("no release is tagged: name a commit with GPUSHARE_FROM")
+    return found
+
+
+@pytest.fixture(scope="session")
+def environment(commit: str, prepared: KindEnvironment) -> Iterator[KindEnvironment]:
     """A cluster of the case's own, with room for the shares."""
-    world = KindEnvironment(f"{prepared.name}-many", MACHINES, reuse=False)
-    try:
-        world.start()
+    del commit  # only known before
+    with own_cluster(f"{prepared.name}-many", MACHINES) as world:
         yield world
-    finally:
-        world.stop()
 
 
 @pytest.fixture
-def before(environment: KindEnvironment, tmp_path: Path) -> earlier.Earlier:
+def before(environment: KindEnvironment, commit: str, tmp_path: Path) -> earlier.Earlier:
     """What is installed before the upgrade; it takes the place of the stack."""
-    commit = os.environ.get("GPUSHARE_FROM") or earlier.newest_release()
-    if not commit:
-        pytest.skip("no release is tagged: name a commit with GPUSHARE_FROM")
     found = earlier.build(commit, tmp_path)
     environment.load(found.images)
     return found

@@ -14,6 +14,7 @@ import pytest
 from environments import helm, registry
 from environments.case import Case
 from environments.kind import CHART, NAMESPACE, RELEASE, KindEnvironment
+from environments.owncluster import own_cluster
 from host.errors import SetupError
 from images import build
 from release import publish
@@ -54,12 +55,8 @@ def environment(prepared: KindEnvironment) -> Iterator[KindEnvironment]:
     From 1.35 on kubelet does not start a container from a loaded image that it has also pulled from
     a registry, so the other cases could not use the cluster afterwards.
     """
-    world = KindEnvironment(f"{prepared.name}-registry", reuse=False)
-    try:
-        world.start()
+    with own_cluster(f"{prepared.name}-registry") as world:
         yield world
-    finally:
-        world.stop()
 
 
 @pytest.fixture
