@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from moduletime import Clock
 from sliceagent import MACHINE, Agent
 
@@ -161,10 +162,25 @@ async def test_a_slice_that_kubelet_removed_is_published_again(world: World) -> 
             await until("again", lambda now=generation: world.generation() == now)
 
 
+async def test_a_removal_that_overtakes_the_answer_to_the_creation_counts(world: World) -> None:
+    """The watch tells that the slice went, and only then the creation is answered."""
+
+    async def overtaken(request: web.Request) -> web.Response:
+        created = await world.cluster.put("resourceslices", await request.json())
+        await world.cluster.delete("resourceslices", NAME)
+        before = agent.slices.removals
+        await until("heard", lambda: agent.slices.removals > before)
+        return web.json_response(created, status=201)
+
+    world.cluster.fail_next("create", overtaken)
+    async with world.agent() as agent:
+        await until("published again", lambda: world.generation() == 2)
+
+
 async def test_a_slice_that_changed_meanwhile_is_read_again(world: World) -> None:
     """The update names the version that it replaces; a conflict is followed by another attempt."""
     async with world.agent() as agent:
-        await until("published", world.spec)
+        await until("published", lambda: agent.slices.slices)
         async with world.cluster.silent_watches():
             changed = foreign(NAME)
             changed["metadata"] = world.cluster.find("resourceslices", NAME)["metadata"]
@@ -178,7 +194,7 @@ async def test_a_slice_that_changed_meanwhile_is_read_again(world: World) -> Non
 async def test_a_slice_that_vanished_before_an_update_is_created(world: World) -> None:
     """As after a restart of kubelet that the watch has not delivered yet."""
     async with world.agent() as agent:
-        await until("published", world.spec)
+        await until("published", lambda: agent.slices.slices)
         async with world.cluster.silent_watches():
             await world.cluster.delete("resourceslices", NAME)
             agent.inventory(numa=4)
@@ -213,7 +229,7 @@ async def test_removing_the_label_removes_the_slice(world: World) -> None:
 async def test_a_slice_that_vanished_before_its_removal_is_gone(world: World) -> None:
     """As where kubelet and the publisher remove it at once."""
     async with world.agent() as agent:
-        await until("published", world.spec)
+        await until("published", lambda: agent.slices.slices)
         async with world.cluster.silent_watches():
             await world.cluster.delete("resourceslices", NAME)
             agent.label({})

@@ -127,12 +127,13 @@ class SlicePublisher:
         new = msgspec.structs.replace(wanted, generation=self._slices.generation + 1)
         body = encode_slice(new)
         await self._turn()
+        removals = self._slices.removals
         try:
             raw = await self._kube.post(PATH, body)
         except ConflictError:
             await self._read(wanted.name)
             raise
-        self._slices.put(decode_slice(raw))
+        self._slices.put_answer(decode_slice(raw), removals)
 
     async def _replace(self, wanted: ResourceSlice, present: ResourceSlice) -> None:
         if _fixed(wanted) != _fixed(present):
@@ -146,12 +147,13 @@ class SlicePublisher:
         )
         body = encode_update(new)
         await self._turn()
+        removals = self._slices.removals
         try:
             raw = await self._kube.patch(f"{PATH}/{new.name}", body)
         except (ConflictError, NotFoundError):
             await self._read(new.name)
             raise
-        self._slices.put(decode_slice(raw))
+        self._slices.put_answer(decode_slice(raw), removals)
 
     async def _delete(self, name: str) -> None:
         await self._turn()
@@ -163,10 +165,13 @@ class SlicePublisher:
 
     async def _read(self, name: str) -> None:
         """Take the slice as it is now; the caller's failure leads to another attempt."""
+        removals = self._slices.removals
         try:
-            self._slices.put(decode_slice(await self._kube.get(f"{PATH}/{name}")))
+            raw = await self._kube.get(f"{PATH}/{name}")
         except NotFoundError:
             self._slices.drop(name)
+            return
+        self._slices.put_answer(decode_slice(raw), removals)
 
     async def _turn(self) -> None:
         """Wait for this process's next write."""

@@ -41,17 +41,20 @@ class SliceWatch:
         slices: by name.
         known: the first list is complete.
         generation: the largest generation of the pool that was ever seen.
+        removals: how often the watch or a list has told that slices went.
     """
 
     def __init__(self, changed: Signal) -> None:
         self.slices: dict[str, ResourceSlice] = {}
         self.known = False
         self.generation = 0
+        self.removals = 0
         self._changed = changed
 
     def on_replace(self, items: Iterable[ResourceSlice]) -> None:
         """Take these slices and no others."""
         self.slices.clear()
+        self.removals += 1
         self.known = True
         for item in items:
             self.put(item)
@@ -64,6 +67,7 @@ class SliceWatch:
 
     def on_delete(self, item: ResourceSlice) -> None:
         """A slice was deleted."""
+        self.removals += 1
         self.drop(item.name)
         self._changed.fire()
 
@@ -71,6 +75,16 @@ class SliceWatch:
         """Note a slice as the API server has it."""
         self.slices[item.name] = item
         self.generation = max(self.generation, item.generation)
+
+    def put_answer(self, item: ResourceSlice, removals: int) -> None:
+        """Note a slice from the answer to a request that began when there were ``removals``.
+
+        Where slices went since then, this one may be among them although its answer comes later.
+        It is left out: if it does exist, creating it conflicts, and it is read again.
+        """
+        self.generation = max(self.generation, item.generation)
+        if self.removals == removals:
+            self.put(item)
 
     def drop(self, name: str) -> None:
         """Note that a slice does not exist."""
