@@ -15,9 +15,11 @@ import httpx2
 import pytest
 
 from gpudeviceplugin.web import Web
+from gpukube.testing.processes import kill_and_reap
 
 SECONDS = 60.0
 FILES = 256
+
 PROGRAM = """
 import asyncio
 from gpudeviceplugin.web import Web
@@ -43,8 +45,7 @@ async def with_few_files() -> AsyncIterator[int]:
         async with asyncio.timeout(SECONDS):
             yield int(await process.stdout.readline())
     finally:
-        process.kill()
-        await process.wait()
+        await kill_and_reap(process)
 
 
 @contextmanager

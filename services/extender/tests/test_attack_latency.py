@@ -22,6 +22,7 @@ from running import WAIT_SECONDS
 from test_attacks import FILTER, Attacked, asked, attacked
 
 from gpukube.testing.apiserver import FakeApiServer
+from gpukube.testing.processes import kill_and_reap
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -59,8 +60,7 @@ async def attack(port: int, half: bytes) -> AsyncIterator[None]:
         yield
     finally:
         for client in clients:
-            client.kill()
-            await client.wait()
+            await kill_and_reap(client)
 
 
 async def filtering(extender: Attacked, seconds: float) -> float:

@@ -23,6 +23,7 @@ from running import WAIT_SECONDS
 
 from environments.processes import free_port
 from gpukube.testing.apiserver import FakeApiServer
+from gpukube.testing.processes import kill_and_reap
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -80,8 +81,7 @@ async def attacked(cluster: FakeApiServer, folder: Path) -> AsyncIterator[Attack
                 await asyncio.sleep(0.02)
         yield extender
     finally:
-        process.kill()
-        await process.wait()
+        await kill_and_reap(process)
 
 
 async def asked(url: str, body: object = None) -> int:

@@ -20,6 +20,7 @@ from running import WAIT_SECONDS, Running
 
 from gpuextender.settings import ExtenderSettings
 from gpukube.testing.apiserver import FakeApiServer
+from gpukube.testing.processes import kill_and_reap
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -42,9 +43,7 @@ async def command(*arguments: str, **env: str) -> AsyncIterator[Process]:
     try:
         yield process
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        await kill_and_reap(process)
 
 
 async def answers(url: str) -> int:

@@ -1,0 +1,17 @@
+"""Ends of programs that a test started."""
+
+import asyncio
+from contextlib import suppress
+
+
+async def kill_and_reap(process: asyncio.subprocess.Process) -> None:
+    """Kill a program, reap it and read its pipes to their ends.
+
+    Its exit alone does not close the pipes: a loop that ends before it has seen their ends leaves
+    open files, which the garbage collector reports in the middle of another test.
+    """
+    with suppress(ProcessLookupError):
+        process.kill()
+    if process.stdin is not None:
+        process.stdin.close()
+    await process.communicate()
