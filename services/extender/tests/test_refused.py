@@ -51,7 +51,7 @@ def test_a_new_entry_has_no_history() -> None:
 def test_only_the_nodes_that_were_offered_are_marked() -> None:
     """Nodes between them and beyond them are not."""
     pods = pods_of_nodes()
-    entry = remember(pods, "p", 2, 5)
+    entry = remember(pods, "p", 2, 5, judged=9)
     assert [node for node in NODES if pods.was_offered(entry, node)] == ["n2", "n5"]
     assert pods.offered(entry) == ["n2", "n5"]
 
@@ -59,18 +59,35 @@ def test_only_the_nodes_that_were_offered_are_marked() -> None:
 def test_a_pod_without_nodes_was_offered_none() -> None:
     """A scheduler may ask about no node at all."""
     pods = pods_of_nodes()
-    entry = remember(pods, "p")
+    entry = remember(pods, "p", judged=9)
     assert not any(pods.was_offered(entry, node) for node in NODES)
+
+
+def test_a_node_that_came_since_the_judgement_counts_as_offered() -> None:
+    """The scheduler may have had it before; its later changes, or its end, are no arrival."""
+    pods = pods_of_nodes()
+    new = NodeName("new")
+    entry = remember(pods, "p", 2, judged=9)
+    pods.node_changed(new, exists=True)
+    pods.node_changed(NODES[3], exists=True)
+    assert pods.offered(entry) == ["n2", "new"]
+    assert pods.was_offered(entry, new)
+    entry.judged = pods.change
+    pods.node_changed(new, exists=True)
+    assert pods.offered(entry) == ["n2"]
+    pods.node_changed(new, exists=False)
+    pods.node_changed(new, exists=True)
+    assert pods.offered(entry) == ["n2", "new"]
 
 
 def test_a_second_refusal_keeps_the_wait_and_replaces_the_rest() -> None:
     """The pod waits as long as before; nodes, change and the gang's state are the new ones."""
     pods = pods_of_nodes()
-    first = remember(pods, "p", 1, judged=1)
+    first = remember(pods, "p", 1, judged=9)
     first.wakeups, first.not_before, first.incomplete = 3, 12.5, True
-    second = remember(pods, "p", 2, judged=4)
+    second = remember(pods, "p", 2, judged=10)
     assert (second.wakeups, second.not_before) == (3, 12.5)
-    assert (second.judged, second.incomplete) == (4, False)
+    assert (second.judged, second.incomplete) == (10, False)
     assert pods.offered(second) == ["n2"]
     assert pods.ranked() == [second]
 

@@ -72,6 +72,19 @@ async def test_a_refused_pod_goes_back_when_room_is_there(
     assert stored["spec"] == item["spec"]
 
 
+@pytest.mark.slow
+async def test_a_refused_pod_goes_back_when_the_node_that_it_fits_comes_later(
+    cluster: FakeApiServer, requeue_only: Running
+) -> None:
+    """The scheduler has the node and offers it, which the extender refuses as unknown."""
+    await full_node(cluster, requeue_only, "n")
+    await refused(cluster, requeue_only, pod("waits", 8), "n", "new")
+    await settled(requeue_only)
+    assert retries(cluster, "waits") == 0
+    await cluster.put("nodes", node("new", 16))
+    await until("it is sent back", lambda: retries(cluster, "waits"))
+
+
 async def test_the_next_pod_goes_back_when_the_first_does_not_take_the_room(
     cluster: FakeApiServer, requeue_only: Running
 ) -> None:

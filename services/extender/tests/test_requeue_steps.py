@@ -194,13 +194,13 @@ async def test_a_change_that_the_refusal_has_seen_is_no_reason_to_go_back(
     bench = Bench(clock, "a", "b")
     bench.free("a")
     bench.refuse(waits("p"), "a")
-    bench.refuse(waits("old"), "b", judged=0)
+    bench.refuse(waits("old"), "b", judged=2)
     assert not await bench.requeue.look()
     assert bench.sent() == []
 
 
-async def test_a_node_that_came_after_the_refusal_was_not_offered(clock: FakeClock) -> None:
-    """Its number is beyond those that were offered."""
+async def test_a_node_beyond_those_that_were_offered_does_not_count(clock: FakeClock) -> None:
+    """It was there when the pod was refused, and its number is beyond the others'."""
     bench = Bench(clock, "a", "b")
     bench.refuse(waits("p"), "a")
     bench.free("b")

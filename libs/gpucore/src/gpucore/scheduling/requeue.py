@@ -115,10 +115,6 @@ class NodeNumbers:
         number = self._numbers.get(node)
         return number is not None and number < len(found) and bool(found[number])
 
-    def nodes(self, found: bytes) -> list[NodeName]:
-        """The nodes of a set that still exist."""
-        return [node for node in self._numbers if self.contains(found, node)]
-
 
 class RefusedPods:
     """The refused pods and the changes of nodes, both bounded.
@@ -132,6 +128,7 @@ class RefusedPods:
         self._entries: OrderedDict[PodUid, RememberedPod] = OrderedDict()
         self._changes: OrderedDict[NodeName, int] = OrderedDict()
         self._numbers = NodeNumbers()
+        self._came = dict[NodeName, int]()
         self.change = 0
         self.members_changed = 0
 
@@ -157,12 +154,17 @@ class RefusedPods:
         return entry
 
     def was_offered(self, entry: RememberedPod, node: NodeName) -> bool:
-        """The scheduler offered this node."""
+        """The scheduler offered this node, or it came since the pod was judged.
+
+        The scheduler may have offered a new node before this process knew it.
+        """
+        if self._came.get(node, 0) > entry.judged:
+            return True
         return self._numbers.contains(entry.offered, node)
 
     def offered(self, entry: RememberedPod) -> list[NodeName]:
-        """The nodes that the scheduler offered."""
-        return self._numbers.nodes(entry.offered)
+        """The nodes that the scheduler offered, and those that came since."""
+        return [node for node in self._came if self.was_offered(entry, node)]
 
     def forget(self, uid: PodUid) -> None:
         """The pod fits somewhere, or is gone."""
@@ -175,8 +177,10 @@ class RefusedPods:
         if exists:
             self._changes[node] = self.change
             self._numbers.add(node)
+            self._came.setdefault(node, self.change)
         else:
             self._numbers.drop(node)
+            self._came.pop(node, None)
 
     def member_came(self) -> None:
         """A pod came that may complete a gang."""
