@@ -172,20 +172,23 @@ def test_a_file_of_sets_that_cannot_be_read_stops_the_start(
 
 
 async def test_a_gang_lands_on_one_node_and_nobody_gets_between(
-    cluster: FakeApiServer, extender: Running
+    cluster: FakeApiServer, requeue_only: Running
 ) -> None:
-    """While one member is placed the other's GPUs are kept from everyone else."""
-    await nodes(cluster, extender, volta("a"), volta("b"))
-    pods = await gang(cluster, extender, 2, 4)
-    first = await schedule(cluster, extender, pods[0], "a", "b")
+    """While one member is placed the other's GPUs are kept from everyone else.
+
+    Without nominations, which would keep a place on the other node for the stranger.
+    """
+    await nodes(cluster, requeue_only, volta("a"), volta("b"))
+    pods = await gang(cluster, requeue_only, 2, 4)
+    first = await schedule(cluster, requeue_only, pods[0], "a", "b")
     where = first[0]
     other = "b" if where == "a" else "a"
-    stranger = await schedule(cluster, extender, pod("s", gpus=4), where)
+    stranger = await schedule(cluster, requeue_only, pod("s", gpus=4), where)
     assert stranger[0] == ""
-    second = await schedule(cluster, extender, pods[1], "a", "b")
+    second = await schedule(cluster, requeue_only, pods[1], "a", "b")
     assert {first, second} == {(where, "0,1,2,3"), (where, "4,5,6,7")}
-    assert kept(extender) == 0
-    assert await schedule(cluster, extender, pod("t", gpus=8), where, other) == (
+    assert kept(requeue_only) == 0
+    assert await schedule(cluster, requeue_only, pod("t", gpus=8), where, other) == (
         other,
         "0,1,2,3,4,5,6,7",
     )
