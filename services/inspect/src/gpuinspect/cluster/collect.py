@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 import msgspec
 
 from gpucore.wire.errors import WireError
+from gpucore.wire.lists import decode_pods
 from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_NAMESPACE
-from gpucore.wire.pod.spec import Pod, decode_pod
+from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster import snapshots
 from gpuinspect.cluster.ahead import ReadAhead
 from gpuinspect.cluster.snapshots import Arriving, Snapshot
@@ -177,7 +178,7 @@ def live(
 
 
 def _as_they_arrive(kube: "BlockingClient", wanted: Sequence[ListRequest]) -> Arriving:
-    pages = ReadAhead(_pages(kube, PODS))
+    pages = ReadAhead(_bodies(kube, PODS))
     found = _Others.read(kube, wanted).snapshot()
     return Arriving(
         nodes=found.nodes,
@@ -188,10 +189,11 @@ def _as_they_arrive(kube: "BlockingClient", wanted: Sequence[ListRequest]) -> Ar
     )
 
 
-def _decoded(pages: Iterable[list[msgspec.Raw]]) -> Iterator[Pod]:
-    with _parsing():
-        for page in pages:
-            yield from map(decode_pod, page)
+def _decoded(pages: Iterable[bytes]) -> Iterator[Pod]:
+    for page in pages:
+        with _list_in(PODS, page):
+            pods = decode_pods(page).items
+        yield from pods
 
 
 @contextmanager
@@ -303,21 +305,30 @@ def _pages(
     cached: bool = False,
     count: Count | None = None,
 ) -> Iterator[list[msgspec.Raw]]:
+    for body in _bodies(kube, wanted, cached=cached):
+        with _list_in(wanted, body):
+            page = msgspec.json.decode(body, type=_Items).items or []
+        if count is not None:
+            count(len(page))
+        yield page
+
+
+def _bodies(
+    kube: "BlockingClient", wanted: ListRequest, *, cached: bool = False
+) -> Iterator[bytes]:
     try:
-        for body in kube.pages(wanted.path, wanted.selector, cached=cached):
-            page = _items(wanted, body)
-            if count is not None:
-                count(len(page))
-            yield page
+        yield from kube.pages(wanted.path, wanted.selector, cached=cached)
     except NotFoundError:
         if not wanted.optional:
             raise
 
 
-def _items(wanted: ListRequest, body: bytes) -> list[msgspec.Raw]:
+@contextmanager
+def _list_in(wanted: ListRequest, body: bytes) -> Iterator[None]:
     try:
-        return msgspec.json.decode(body, type=_Items).items or []
-    except (msgspec.MsgspecError, ValueError) as error:
+        yield
+    except (msgspec.MsgspecError, WireError, ValueError) as error:
+        what = str(error) if isinstance(error, WireError) else f"not a list: {error}"
         text = body[:_SHOWN].decode(errors="replace").strip()
-        reason = f"GET {wanted.path}: not a list: {error}; it begins with {text!r}"
+        reason = f"GET {wanted.path}: {what}; it begins with {text!r}"
         raise InvalidReplyError(reason) from error

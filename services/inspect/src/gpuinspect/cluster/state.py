@@ -192,12 +192,13 @@ def _total(node: Node, node_info: NodeInfo, names: Names) -> int:
 
 
 def _gpu(device: DeviceInfo, gpu: Gpu, scale: int) -> GpuSummary:
+    whole = _is_whole(device)
     return GpuSummary(
         index=device.index,
         total=device.total * scale,
-        used=_used(device) * scale,
+        used=(max(device.used, device.total) if whole else device.used) * scale,
         core=device.core_used,
-        whole=_is_whole(device),
+        whole=whole,
         healthy=device.healthy,
         mode="mig" if gpu.mig else gpu.isolation.value,
         model=gpu.model,
@@ -207,12 +208,8 @@ def _gpu(device: DeviceInfo, gpu: Gpu, scale: int) -> GpuSummary:
 
 
 def _is_whole(device: DeviceInfo) -> bool:
+    """Held by an exclusive pod, which leaves no units to share."""
     return any(hold.whole for hold in device.holders.values())
-
-
-def _used(device: DeviceInfo) -> int:
-    """Units in use; a GPU that is held whole has none left to share."""
-    return max(device.used, device.total) if _is_whole(device) else device.used
 
 
 def _is_shown(allocation: Allocation, node_info: NodeInfo) -> bool:

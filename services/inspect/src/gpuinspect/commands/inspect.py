@@ -11,7 +11,6 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from gpuinspect.cluster import state
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
 from gpuinspect.cluster.without_gc import uncollected_for_good
@@ -67,6 +66,8 @@ def inspect(
     named = details or columns is not None or output.is_document
     only = [node] if node else []
     with uncollected_for_good(), reader.source.arriving(*COUNTED) as found:
+        from gpuinspect.cluster import state  # noqa: PLC0415 - while the API server answers
+
         cluster = selected(found, selector)
         whole = state.shares(cluster, reader.names, only=only, every_pod=named)
     everything = _sorted(whole, sort_by)

@@ -228,35 +228,38 @@ def flat(pod: PodObject, constraints: PodConstraints | None = None) -> Pod:
         deletion_grace=meta.deletion_grace_period_seconds,
         annotations=meta.annotations or {},
         labels=meta.labels or {},
-        containers=tuple(map(_container, spec.containers or ())),
-        init_containers=tuple(map(_container, spec.init_containers or ())),
-        ephemeral_containers=tuple(map(_container, spec.ephemeral_containers or ())),
+        containers=_containers(spec.containers),
+        init_containers=_containers(spec.init_containers),
+        ephemeral_containers=_containers(spec.ephemeral_containers),
         scheduler_name=spec.scheduler_name or "",
         priority=spec.priority or 0,
         creation=meta.creation_timestamp or "",
         resource_version=meta.resource_version,
         reason=status.reason or "",
         message=status.message or "",
-        owner=_controller(meta.owner_references or ()),
+        owner=_controller(meta.owner_references) if meta.owner_references else "",
         gated=bool(spec.scheduling_gates),
         nominated=NodeName(status.nominated_node_name or ""),
         requests=requested(spec.resources),
         overhead=spec.overhead or {},
         constraints=constraints,
         claims=_claims(spec, status),
-        claim_templates=_templates(spec),
+        claim_templates=_templates(spec.resource_claims) if spec.resource_claims else (),
     )
 
 
 def _claims(spec: _Spec, status: _Status) -> tuple[str, ...]:
-    made = [status.extended_resource_claim_status] if status.extended_resource_claim_status else []
-    found = [*(spec.resource_claims or ()), *(status.resource_claim_statuses or ()), *made]
+    made = status.extended_resource_claim_status
+    if not (made or spec.resource_claims or status.resource_claim_statuses):
+        return ()
+    own = [made] if made else []
+    found = [*(spec.resource_claims or ()), *(status.resource_claim_statuses or ()), *own]
     names = [each.resource_claim_name for each in found if each.resource_claim_name]
-    return tuple(dict.fromkeys(names)) if names else ()
+    return tuple(dict.fromkeys(names))
 
 
-def _templates(spec: _Spec) -> tuple[str, ...]:
-    names = [each.resource_claim_template_name for each in spec.resource_claims or ()]
+def _templates(claims: Iterable[_ClaimName]) -> tuple[str, ...]:
+    names = [each.resource_claim_template_name for each in claims]
     return tuple(filter(None, names))
 
 
@@ -269,6 +272,10 @@ def requested(resources: Resources | None) -> Amounts:
 
 def _controller(owners: Iterable[_Owner]) -> str:
     return next((owner.uid for owner in owners if owner.controller), "")
+
+
+def _containers(found: list[_Container] | None) -> tuple[Container, ...]:
+    return tuple([_container(each) for each in found]) if found else ()
 
 
 def _container(container: _Container) -> Container:
