@@ -15,7 +15,6 @@ when the list is returned.
 """
 
 import asyncio
-from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import chain, compress, repeat
@@ -68,7 +67,7 @@ class _ShareTable(_Table):
 
     def __init__(self) -> None:
         super().__init__()
-        self._columns = [array("d")]
+        self._columns: list[list[float]] = [[]]
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -76,7 +75,7 @@ class _ShareTable(_Table):
     def extend(self, places: int) -> None:
         more = [UNRATED] * (places - len(self))
         for column in self._columns:
-            column.extend(more)
+            column += more
 
     def put(self, place: int, result: Sequence[float] | None) -> None:
         row = result or (UNRATED,)
