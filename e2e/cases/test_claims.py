@@ -6,6 +6,7 @@ end, which are cases of their own.
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -110,6 +111,33 @@ def test_an_extended_resource_gets_exclusive_gpus_by_a_claim(
     assert sorted(seen) == sorted(gpu.uuid for gpu in offering.nodes[small])
     size = offering.nodes[small][0].units
     assert sorted(consumed(case).values()) == [size, size]
+
+
+def test_one_share_has_memory_of_two_gpus(
+    offering: KindEnvironment, case: Case, small: str
+) -> None:
+    """The container sees both; each GPU gives its own part."""
+    apart = {"distinctAttribute": f"{claims.DRIVER}/uuid"}
+    case.kubectl.apply(*share(case, "wide", 4, small, count=2, constraints=[apart]))
+    case.wait_running("wide")
+    seen = case.env("wide")["NVIDIA_VISIBLE_DEVICES"].split(",")
+    assert sorted(seen) == sorted(gpu.uuid for gpu in offering.nodes[small])
+    assert sorted(consumed(case).values()) == [4, 4]
+
+
+def test_exclusive_gpus_of_one_claim_are_connected(
+    offering: KindEnvironment, case: Case, small: str, linked: str
+) -> None:
+    """A node whose GPUs no NVLink connects has no link group, so the claim waits there."""
+    together = {"matchAttribute": f"{claims.DRIVER}/linkGroup"}
+    pair: Any = {"count": 2, "constraints": [together], "of": "gpushare-exclusive"}
+    case.kubectl.apply(*share(case, "apart", 0, small, **pair))
+    case.kubectl.apply(*share(case, "linked", 0, linked, **pair))
+    case.wait_running("linked")
+    seen = case.env("linked")["NVIDIA_VISIBLE_DEVICES"].split(",")
+    assert len(set(seen) & {gpu.uuid for gpu in offering.nodes[linked]}) == 2
+    until("the other claim is refused", lambda: case.events("FailedScheduling", "apart"))
+    assert not case.node("apart")
 
 
 def test_an_unhealthy_gpu_is_tainted_and_takes_no_new_claim(

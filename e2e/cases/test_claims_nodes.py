@@ -1,19 +1,28 @@
-"""Claims while a node reboots.
+"""Claims while a node, the plugin or a GPU goes: cases that take a minute each.
 
-``make e2e MARK=ondemand CASES=e2e/cases/test_claims_nodes.py`` runs it.
+``make e2e MARK=ondemand CASES=e2e/cases/test_claims_nodes.py`` runs them.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from environments import claimoffer
+from environments import claimoffer, claims, nicdriver, rollouts
 from environments.case import Case
 from environments.claimoffer import consumed, prepared, share
 from environments.kind import KindEnvironment
-from environments.waiting import until
+from environments.reader import terminal
+from environments.waiting import PATIENCE_SECONDS, until
+from guides.blocks import GuideTarget, found
+from guides.session import GuideSession
 
 pytestmark = [pytest.mark.e2e, pytest.mark.ondemand, pytest.mark.since("1.36")]
+
+BURST = 20
+NUMA = f"{claims.DRIVER}/numaNode"
+DOCS = Path(__file__).parents[2] / "docs"
+PLUGIN = "app.kubernetes.io/component=device-plugin"
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +71,140 @@ def _is_ready(environment: KindEnvironment, node: str) -> bool:
 def _restarts(case: Case, *names: str) -> int:
     found = [case.get(name)["status"].get("containerStatuses", []) for name in names]
     return sum(each["restartCount"] for statuses in found for each in statuses)
+
+
+def test_two_plugins_serve_a_node_at_once(
+    offering: KindEnvironment, case: Case, large: str
+) -> None:
+    """As during an upgrade: one of them ends in the middle of a burst."""
+    (daemon,) = offering.kubectl.items("daemonsets", "-n", offering.namespace, "-l", PLUGIN)
+    spec = {**daemon["spec"]["template"]["spec"], "nodeName": large}
+    second = {"name": "second-plugin", "namespace": offering.namespace}
+    source = {"resourceClaimTemplateName": "two"}
+    names = [f"burst-{number}" for number in range(BURST)]
+    pods = [
+        claims.pod(each, case.name, image=offering.image, node=large, source=source)
+        for each in names
+    ]
+    where = ("-n", offering.namespace)
+    try:
+        case.kubectl.apply({"apiVersion": "v1", "kind": "Pod", "metadata": second, "spec": spec})
+        until("two plugins serve the node", lambda: _plugins(offering, large) == 2)
+        case.kubectl.apply(claims.template("two", case.name, 2), *pods)
+        until("a claim is prepared", lambda: prepared(offering)[large] > 0)
+        on_node = f"--field-selector=spec.nodeName={large}"
+        offering.kubectl("delete", "pod", *where, "-l", PLUGIN, on_node, "--wait=false")
+        case.wait_running(*names)
+    finally:
+        offering.kubectl("delete", "pod", "second-plugin", *where, "--ignore-not-found")
+    until("one plugin serves the node", lambda: _plugins(offering, large) == 1)
+    assert sum(consumed(case).values()) == 2 * BURST
+    assert prepared(offering)[large] == BURST
+    case.kubectl("delete", "pods", "--all", "-n", case.name, "--wait=false")
+    until("no claim is left on the node", lambda: prepared(offering)[large] == 0)
+    claimoffer.wait_offered(offering)
+
+
+def _plugins(environment: KindEnvironment, node: str) -> int:
+    """Sockets of plugins that kubelet of the node has registered."""
+    found = environment.on_node(node, "ls /var/lib/kubelet/plugins_registry")
+    return sum(claims.DRIVER in line for line in found.splitlines())
+
+
+def test_pods_are_evicted_from_an_unhealthy_gpu_where_configured(
+    offering: KindEnvironment, case: Case, small: str
+) -> None:
+    """claims.unhealthyPods=evict: a pod whose claim does not tolerate the taint is deleted."""
+    before = offering.values
+    offering.install({**before, "claims": {"enabled": True, "unhealthyPods": "evict"}})
+    try:
+        rollouts.wait(offering.kubectl, offering.namespace, labels=PLUGIN)
+        claimoffer.wait_offered(offering)
+        leaves, stays = share(case, "leaves", 2, small), share(case, "stays", 2, small)
+        exactly = stays[0]["spec"]["devices"]["requests"][0]["exactly"]
+        taint = f"{claims.DRIVER}/unhealthy"
+        exactly["tolerations"] = [{"key": taint, "operator": "Exists", "effect": "NoExecute"}]
+        case.kubectl.apply(*leaves, *stays)
+        case.wait_running("leaves", "stays")
+        (struck,) = consumed(case)
+        index = next(g.index for g in offering.nodes[small] if g.uuid.lower() == struck)
+        try:
+            offering.break_gpus(small, f"gpu {index} lost")
+            until("the pod is evicted", lambda: "leaves" not in _names(case))
+            assert case.ready("stays")
+        finally:
+            offering.break_gpus(small, f"gpu {index} lost", f"gpu {index} recovered")
+            until("no device is tainted", lambda: not _tainted(offering, small))
+    finally:
+        offering.install(before)
+        rollouts.wait(offering.kubectl, offering.namespace, labels=PLUGIN)
+
+
+def _names(case: Case) -> set[str]:
+    return {pod["metadata"]["name"] for pod in case.pods()}
+
+
+def _tainted(environment: KindEnvironment, node: str) -> bool:
+    found = claims.devices(environment.kubectl, node)
+    return not found or any("taints" in each for each in found)
+
+
+def test_a_share_and_a_device_of_another_driver_are_one_claim(
+    offering: KindEnvironment, case: Case, small: str
+) -> None:
+    """Both drivers prepare the claim; the only NIC beside a GPU is on the NUMA node of GPU 1."""
+    numa = {
+        each["attributes"]["index"]["int"]: each["attributes"]["numaNode"]["int"]
+        for each in claims.devices(offering.kubectl, small)
+    }
+    assert len(set(numa.values())) == 2
+    image = offering.values["devicePlugin"]["image"]
+    made = nicdriver.objects(
+        image=f"{image['repository']}:{image['tag']}",
+        namespace=case.name,
+        node=small,
+        attribute=NUMA,
+        numbers=(max(numa.values()) + 1, numa[1]),
+    )
+    try:
+        case.kubectl.apply(*made)
+        case.wait_running(nicdriver.NAME)
+        nic = {"name": "nic", "exactly": {"deviceClassName": nicdriver.NAME, "count": 1}}
+        aligned = {"matchAttribute": NUMA}
+        case.kubectl.apply(*share(case, "both", 4, small, beside=[nic], constraints=[aligned]))
+        case.wait_running("both")
+        results = claims.allocated(case.kubectl, case.name)
+        device = {each["driver"]: each["device"] for each in results}
+        assert set(device) == {claims.DRIVER, nicdriver.DRIVER}
+        assert device[nicdriver.DRIVER] == "nic-1"
+        env = case.env("both")
+        assert env["NVIDIA_VISIBLE_DEVICES"] == offering.nodes[small][1].uuid
+        case.delete("both")
+        until("the claim is unprepared", lambda: prepared(offering)[small] == 0)
+    finally:
+        names = [f"{each['kind'].lower()}/{each['metadata']['name']}" for each in made[:2]]
+        case.kubectl("delete", *names)
+
+
+def test_the_guide_for_operators_moves_a_node_to_claims_and_back(
+    offering: KindEnvironment, case: Case, small: str, tmp_path: Path
+) -> None:
+    """Its commands do what the page shows."""
+    [guide] = found(DOCS, GuideTarget.CLAIMS)
+    label = ("label", "node", small)
+    offering.kubectl(*label, f"{claims.LABEL}-")
+    until("the node offers devices", lambda: not claims.devices(offering.kubectl, small))
+    try:
+        GuideSession(
+            tmp_path,
+            environment=terminal(offering, case, tmp_path),
+            stands_for={
+                "busybox:1.36": offering.image,
+                "my-team": case.name,
+                "gpu-node": small,
+            },
+            patience_s=PATIENCE_SECONDS,
+        ).follow(guide)
+    finally:
+        offering.kubectl(*label, f"{claims.LABEL}=claims", "--overwrite")
+        claimoffer.wait_offered(offering)

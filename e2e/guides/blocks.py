@@ -1,9 +1,10 @@
 """Reads from a page what its reader would type, and what the page says comes back.
 
 A page that is to be run says where, in a comment of its own line: ``<!-- runs: kind -->`` on a
-cluster with the stack, ``<!-- runs: original -->`` on one with the stack of 2019,
-``<!-- runs: offline -->`` without one, ``<!-- runs: controlplane -->`` with an API server and no
-nodes, ``<!-- runs: kueue -->`` on the same with Kueue. In it a fence ``console`` holds a
+cluster with the stack, ``<!-- runs: claims -->`` on one whose nodes may offer claims,
+``<!-- runs: original -->`` on one with the stack of 2019, ``<!-- runs: offline -->`` without one,
+``<!-- runs: controlplane -->`` with an API server and no nodes, ``<!-- runs: kueue -->`` on the
+same with Kueue. In it a fence ``console`` holds a
 terminal: a line that begins with ``$`` and a space is a command, one with ``>`` and a space goes
 on with it, and the lines after are its output. ``# exit 1`` at the end of a command says that it
 ends so. A fence with ``title="name"`` is a file that the reader saves under that name.
@@ -46,6 +47,7 @@ class GuideTarget(StrEnum):
     OFFLINE = "offline"
     CONTROL_PLANE = "controlplane"
     KUEUE = "kueue"
+    CLAIMS = "claims"
 
 
 @dataclass(frozen=True)
