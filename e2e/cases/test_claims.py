@@ -1,38 +1,36 @@
 """GPU shares as ResourceClaims, with the real kube-scheduler, kubelet and containerd.
 
+Cases in which a node, the plugin or a GPU goes are in ``test_claims_nodes.py``, on demand.
 One installation serves all cases: the nodes are switched to claims at its start and back at its
 end, which are cases of their own.
 """
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from environments import claimoffer, claims
+from environments import claimoffer, claims, nicdriver
 from environments.case import Case
 from environments.claimoffer import consumed, prepared, share
 from environments.kind import KindEnvironment
-from environments.waiting import until
+from environments.reader import terminal
+from environments.waiting import PATIENCE_SECONDS, until
+from guides.blocks import GuideTarget, found
+from guides.session import GuideSession
 
-pytestmark = [pytest.mark.e2e, pytest.mark.since("1.36")]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.since("1.36"),
+    pytest.mark.usefixtures("nothing_allocated"),
+]
 
 BURST = 40
 GIBIBYTES = 1 << 30
-
-
-@pytest.fixture(scope="module")
-def offering(environment: KindEnvironment) -> Iterator[KindEnvironment]:
-    """The stack with claims enabled, on nodes that offer claims; as before afterwards."""
-    with claimoffer.offered(environment):
-        yield environment
-
-
-@pytest.fixture(autouse=True)
-def _nothing_allocated(offering: KindEnvironment) -> None:
-    """The claims of earlier cases are gone: their namespaces go in their own time."""
-    claimoffer.wait_unused(offering)
+NUMA = f"{claims.DRIVER}/numaNode"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture
@@ -236,3 +234,67 @@ def run_at_least(case: Case, count: int) -> None:
         f"{count} pods run",
         lambda: sum(pod["status"]["phase"] == "Running" for pod in case.pods()) >= count,
     )
+
+
+def test_a_share_and_a_device_of_another_driver_are_one_claim(
+    offering: KindEnvironment, case: Case, small: str
+) -> None:
+    """Both drivers prepare the claim; the only NIC beside a GPU is on the NUMA node of GPU 1."""
+    numa = {
+        each["attributes"]["index"]["int"]: each["attributes"]["numaNode"]["int"]
+        for each in claims.devices(offering.kubectl, small)
+    }
+    assert len(set(numa.values())) == 2
+    image = offering.values["devicePlugin"]["image"]
+    made = nicdriver.objects(
+        image=f"{image['repository']}:{image['tag']}",
+        namespace=case.name,
+        node=small,
+        attribute=NUMA,
+        numbers=(max(numa.values()) + 1, numa[1]),
+    )
+    try:
+        case.kubectl.apply(*made)
+        case.wait_running(nicdriver.NAME)
+        nic = {"name": "nic", "exactly": {"deviceClassName": nicdriver.NAME, "count": 1}}
+        aligned = {"matchAttribute": NUMA}
+        case.kubectl.apply(*share(case, "both", 4, small, beside=[nic], constraints=[aligned]))
+        case.wait_running("both")
+        results = claims.allocated(case.kubectl, case.name)
+        device = {each["driver"]: each["device"] for each in results}
+        assert set(device) == {claims.DRIVER, nicdriver.DRIVER}
+        assert device[nicdriver.DRIVER] == "nic-1"
+        env = case.env("both")
+        assert env["NVIDIA_VISIBLE_DEVICES"] == offering.nodes[small][1].uuid
+        case.delete("both")
+        until("the claim is unprepared", lambda: prepared(offering)[small] == 0)
+    finally:
+        names = [f"{each['kind'].lower()}/{each['metadata']['name']}" for each in made[:2]]
+        case.kubectl("delete", *names)
+        case.delete(nicdriver.NAME)
+        left = offering.on_node(small, "ls /var/lib/kubelet/plugins_registry")
+        assert nicdriver.DRIVER not in left
+
+
+def test_the_guide_for_operators_moves_a_node_to_claims_and_back(
+    offering: KindEnvironment, case: Case, small: str, tmp_path: Path
+) -> None:
+    """Its commands do what the page shows."""
+    [guide] = found(DOCS, GuideTarget.CLAIMS)
+    label = ("label", "node", small)
+    offering.kubectl(*label, f"{claims.LABEL}-")
+    until("the node offers devices", lambda: not claims.devices(offering.kubectl, small))
+    try:
+        GuideSession(
+            tmp_path,
+            environment=terminal(offering, case, tmp_path),
+            stands_for={
+                "busybox:1.36": offering.image,
+                "my-team": case.name,
+                "gpu-node": small,
+            },
+            patience_s=PATIENCE_SECONDS,
+        ).follow(guide)
+    finally:
+        offering.kubectl(*label, f"{claims.LABEL}=claims", "--overwrite")
+        claimoffer.wait_offered(offering)

@@ -3,39 +3,35 @@
 ``make e2e MARK=ondemand CASES=e2e/cases/test_claims_nodes.py`` runs them.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from environments import claimoffer, claims, nicdriver, rollouts
+from environments import claimoffer, claims, rollouts
 from environments.case import Case
 from environments.claimoffer import consumed, prepared, share
 from environments.kind import KindEnvironment
-from environments.reader import terminal
-from environments.waiting import PATIENCE_SECONDS, until
-from guides.blocks import GuideTarget, found
-from guides.session import GuideSession
+from environments.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.ondemand, pytest.mark.since("1.36")]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.ondemand,
+    pytest.mark.since("1.36"),
+    pytest.mark.usefixtures("nothing_allocated"),
+]
 
 BURST = 20
-NUMA = f"{claims.DRIVER}/numaNode"
-DOCS = Path(__file__).parents[2] / "docs"
 PLUGIN = "app.kubernetes.io/component=device-plugin"
-
-
-@pytest.fixture(scope="module")
-def offering(environment: KindEnvironment) -> Iterator[KindEnvironment]:
-    """The stack with claims enabled, on nodes that offer claims; as before afterwards."""
-    with claimoffer.offered(environment):
-        yield environment
-
-
-@pytest.fixture(autouse=True)
-def _nothing_allocated(offering: KindEnvironment) -> None:
-    """The claims of earlier cases are gone."""
-    claimoffer.wait_unused(offering)
+IDLE_SECONDS = 30
+TICKS = 100
+"""Of a second, in the files of /proc."""
+IDLE_SCRIPT = f"""
+pids=$(pgrep -f /bin/gpushare-device-plugin)
+sum() {{ awk '{{n += $1 + $2}} END {{print n}}'; }}
+ticks() {{ for pid in $pids; do cut -d' ' -f14,15 /proc/$pid/stat; done | sum; }}
+from=$(ticks); sleep {IDLE_SECONDS}; to=$(ticks)
+for pid in $pids; do grep ^Pss: /proc/$pid/smaps_rollup; done | sum
+echo $((to - from))
+"""
+"""KiB of memory, and ticks of processor time, of the plugin's processes."""
 
 
 def test_claims_of_a_rebooted_node_are_prepared_again(
@@ -149,62 +145,12 @@ def _tainted(environment: KindEnvironment, node: str) -> bool:
     return not found or any("taints" in each for each in found)
 
 
-def test_a_share_and_a_device_of_another_driver_are_one_claim(
-    offering: KindEnvironment, case: Case, small: str
+def test_an_idle_plugin_that_offers_claims_stays_small(
+    offering: KindEnvironment, large: str
 ) -> None:
-    """Both drivers prepare the claim; the only NIC beside a GPU is on the NUMA node of GPU 1."""
-    numa = {
-        each["attributes"]["index"]["int"]: each["attributes"]["numaNode"]["int"]
-        for each in claims.devices(offering.kubectl, small)
-    }
-    assert len(set(numa.values())) == 2
-    image = offering.values["devicePlugin"]["image"]
-    made = nicdriver.objects(
-        image=f"{image['repository']}:{image['tag']}",
-        namespace=case.name,
-        node=small,
-        attribute=NUMA,
-        numbers=(max(numa.values()) + 1, numa[1]),
-    )
-    try:
-        case.kubectl.apply(*made)
-        case.wait_running(nicdriver.NAME)
-        nic = {"name": "nic", "exactly": {"deviceClassName": nicdriver.NAME, "count": 1}}
-        aligned = {"matchAttribute": NUMA}
-        case.kubectl.apply(*share(case, "both", 4, small, beside=[nic], constraints=[aligned]))
-        case.wait_running("both")
-        results = claims.allocated(case.kubectl, case.name)
-        device = {each["driver"]: each["device"] for each in results}
-        assert set(device) == {claims.DRIVER, nicdriver.DRIVER}
-        assert device[nicdriver.DRIVER] == "nic-1"
-        env = case.env("both")
-        assert env["NVIDIA_VISIBLE_DEVICES"] == offering.nodes[small][1].uuid
-        case.delete("both")
-        until("the claim is unprepared", lambda: prepared(offering)[small] == 0)
-    finally:
-        names = [f"{each['kind'].lower()}/{each['metadata']['name']}" for each in made[:2]]
-        case.kubectl("delete", *names)
-
-
-def test_the_guide_for_operators_moves_a_node_to_claims_and_back(
-    offering: KindEnvironment, case: Case, small: str, tmp_path: Path
-) -> None:
-    """Its commands do what the page shows."""
-    [guide] = found(DOCS, GuideTarget.CLAIMS)
-    label = ("label", "node", small)
-    offering.kubectl(*label, f"{claims.LABEL}-")
-    until("the node offers devices", lambda: not claims.devices(offering.kubectl, small))
-    try:
-        GuideSession(
-            tmp_path,
-            environment=terminal(offering, case, tmp_path),
-            stands_for={
-                "busybox:1.36": offering.image,
-                "my-team": case.name,
-                "gpu-node": small,
-            },
-            patience_s=PATIENCE_SECONDS,
-        ).follow(guide)
-    finally:
-        offering.kubectl(*label, f"{claims.LABEL}=claims", "--overwrite")
-        claimoffer.wait_offered(offering)
+    """Eight GPUs and nothing to do for half a minute: at most 80 MiB and 2 % of a core."""
+    found = offering.on_node(large, IDLE_SCRIPT).split()
+    mebibytes, percent = int(found[0]) / 1024, 100 * int(found[1]) / (IDLE_SECONDS * TICKS)
+    print(f"idle device plugin with claims: {mebibytes:.1f} MiB, {percent:.2f} % of a core")
+    assert mebibytes <= 80
+    assert percent <= 2

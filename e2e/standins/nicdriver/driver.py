@@ -5,6 +5,8 @@ beside it.
 """
 
 import os
+import signal
+import threading
 from collections.abc import Callable
 from concurrent import futures
 from pathlib import Path
@@ -43,7 +45,7 @@ def noted(_request: bytes, _context: Context) -> bytes:
 
 
 def main() -> None:
-    """Serve, register, and stay."""
+    """Serve and register, until the pod is deleted."""
     driver = os.environ["DRIVER"]
     folder = KUBELET / "plugins" / driver
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,7 +71,12 @@ def main() -> None:
         path.unlink(missing_ok=True)
         server.add_insecure_port(f"unix://{path}")
     server.start()
-    server.wait_for_termination()
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    ended.wait()
+    for path in (registry, endpoint):  # kubelet forgets a driver whose socket is gone
+        path.unlink(missing_ok=True)
+    server.stop(grace=None).wait()
 
 
 if __name__ == "__main__":
