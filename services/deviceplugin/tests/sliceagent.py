@@ -23,7 +23,6 @@ from gpukube.client import HttpKubeClient
 from gpukube.watch.informer import Informer
 
 MACHINE = NodeHardware("535.1", (t4(0), t4(1), t4(2)), links={"0-1": ("NV1",)})
-N1 = NodeName("n1")
 
 
 class Agent:
@@ -71,7 +70,7 @@ class Agent:
     def label(self, labels: Mapping[str, str], *, uid: str = "uid-n1") -> None:
         """The Node object has these labels; the one of the API counts at once here."""
         self.state.offer(API_CLAIMS if labels.get(API) == "claims" else API_DEVICES)
-        self.watch.on_update(Node(N1, labels=dict(labels), uid=uid), b"")
+        self.watch.on_update(Node(NodeName(self.node), labels=dict(labels), uid=uid), b"")
 
     def inventory(self, **changes: Any) -> None:
         """GPU 0 differs."""
