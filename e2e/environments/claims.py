@@ -74,8 +74,14 @@ def pod(
 def allocated(kubectl: Kubectl, namespace: str) -> list[Object]:
     """What the claims of a namespace were allocated, device by device."""
     found = kubectl.items("resourceclaims", "-n", namespace)
-    allocations = [each.get("status", {}).get("allocation") or {} for each in found]
-    return [result for each in allocations for result in each.get("devices", {}).get("results", ())]
+    return [result for each in found for result in results(each)]
+
+
+def results(claim: Object) -> list[Object]:
+    """The devices that a claim was allocated."""
+    allocation = claim.get("status", {}).get("allocation") or {}
+    found: list[Object] = allocation.get("devices", {}).get("results", [])
+    return found
 
 
 def devices(kubectl: Kubectl, node: str) -> list[Object]:
