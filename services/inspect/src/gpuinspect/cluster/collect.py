@@ -29,11 +29,8 @@ if TYPE_CHECKING:  # the import takes a while and a snapshot needs no client
 USER_AGENT: Final = "gpushare"
 
 _SHOWN: Final = 60  # bytes of a body that is no list
-
 FORBIDDEN_SECONDS: Final = 600.0
 """Seconds until a list that the credentials may not read is requested again."""
-
-
 Count = Callable[[int], None]
 
 
@@ -88,10 +85,6 @@ GPU_HEALTH: Final = ListRequest(
 
 NODES: Final = ListRequest("Node", "/api/v1/nodes")
 PODS: Final = ListRequest("Pod", "/api/v1/pods")
-
-
-class _Items(msgspec.Struct):
-    items: list[msgspec.Raw] | None = None
 
 
 class ClusterSource(msgspec.Struct, frozen=True):
@@ -298,6 +291,10 @@ def listed(
         yield from page
 
 
+class _Items(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+
+
 def _pages(
     kube: "BlockingClient",
     wanted: ListRequest,
@@ -330,5 +327,4 @@ def _list_in(wanted: ListRequest, body: bytes) -> Iterator[None]:
     except (msgspec.MsgspecError, WireError, ValueError) as error:
         what = str(error) if isinstance(error, WireError) else f"not a list: {error}"
         text = body[:_SHOWN].decode(errors="replace").strip()
-        reason = f"GET {wanted.path}: {what}; it begins with {text!r}"
-        raise InvalidReplyError(reason) from error
+        raise InvalidReplyError(f"GET {wanted.path}: {what}; it begins with {text!r}") from error
