@@ -100,7 +100,7 @@ async def published(calls: ApiCalls, generation: int) -> None:
 
 
 async def test_a_thousand_nodes_write_once_for_each_change(plane: ControlPlane) -> None:
-    """One write when a node comes and at most one for each claim, whatever the other nodes do."""
+    """One write when a node comes and one for each claim, whatever the other nodes do."""
     raise_file_limit()
     async with ApiCalls.to(plane, connections=64) as calls:
         await calls.create("/api/v1/nodes", fakenodes.nodes(NODES))

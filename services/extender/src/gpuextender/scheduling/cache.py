@@ -75,7 +75,7 @@ class _ShareTable(_Table):
     def extend(self, places: int) -> None:
         more = [UNRATED] * (places - len(self))
         for column in self._columns:
-            column += more
+            column.extend(more)
 
     def put(self, place: int, result: Sequence[float] | None) -> None:
         row = result or (UNRATED,)
