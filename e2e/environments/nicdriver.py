@@ -26,7 +26,7 @@ def objects(
 
     Args:
         image: of our device plugin, in which the stand-in runs.
-        attribute: by which NICs are told apart.
+        attribute: name of the attribute that differs between the NICs.
         numbers: its value for each NIC of the node.
     """
     selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
