@@ -6,6 +6,7 @@ kubelets in every suite.
 """
 
 import json
+import os
 import random
 import subprocess
 import threading
@@ -17,8 +18,8 @@ import pytest
 from environments import claims
 from environments.case import Case
 from environments.claimoffer import prepared, share
+from environments.consumption import Consumption
 from environments.kind import KindEnvironment
-from environments.kubectl import Object
 from environments.waiting import until
 
 pytestmark = [
@@ -29,27 +30,22 @@ pytestmark = [
     pytest.mark.timeout(3600),
 ]
 
-CLAIMS = 1000
+CLAIMS = int(os.environ.get("GPUSHARE_CHURN_CLAIMS", "1000"))
 LIVE = 40
 """Most claims at one time; more than fit."""
 WATCH = f"/apis/{claims.API}/namespaces/{{}}/resourceclaims?watch=1&timeoutSeconds=3600"
 
 
-class Consumed:
-    """What the claims of a namespace consume of each GPU, at every event of a watch.
+class ClaimWatch:
+    """Follows the claims of a namespace in a thread.
 
     Attributes:
-        most: the most GiB at any time, by ``node/device``.
-        allocated: UIDs of the claims that were allocated.
+        consumed: what they consume.
     """
 
     def __init__(self, case: Case) -> None:
-        self.events = 0
-        self.most: Counter[str] = Counter()
-        self.allocated: set[str] = set()
+        self.consumed = Consumption()
         self._case = case
-        self._claims: dict[str, Counter[str]] = {}
-        self._sums: Counter[str] = Counter()
         self._version = "0"
         self._over = threading.Event()
         self._watch: subprocess.Popen[str] | None = None
@@ -80,33 +76,16 @@ class Consumed:
                 text=True,
             ) as self._watch:
                 for line in self._watch.stdout or ():
-                    self._take(json.loads(line))
+                    event = json.loads(line)
+                    self.consumed.take(event)
+                    self._version = event["object"]["metadata"]["resourceVersion"]
             self._over.wait(1)
-
-    def _take(self, event: Object) -> None:
-        claim = event["object"]
-        if event["type"] == "ERROR":
-            raise AssertionError(claim)  # ends the thread: events are missing
-        uid = claim["metadata"]["uid"]
-        self._version = claim["metadata"]["resourceVersion"]
-        self._sums -= self._claims.pop(uid, Counter())
-        held: Counter[str] = Counter()
-        if event["type"] != "DELETED":
-            for each in claims.results(claim):
-                amount = int(each["consumedCapacity"]["memory"].removesuffix("Gi"))
-                held[f"{each['pool']}/{each['device']}"] += amount
-        self._claims[uid] = held
-        self._sums += held
-        self.events += 1
-        if held:
-            self.allocated.add(uid)
-        self.most |= self._sums
 
 
 @pytest.fixture
-def consumed(case: Case) -> Iterator[Consumed]:
+def watch(case: Case) -> Iterator[ClaimWatch]:
     """The claims of the case, followed until its end."""
-    found = Consumed(case)
+    found = ClaimWatch(case)
     try:
         yield found
     finally:
@@ -114,7 +93,7 @@ def consumed(case: Case) -> Iterator[Consumed]:
 
 
 def test_no_gpu_is_over_its_capacity_while_claims_and_pods_come_and_go(
-    offering: KindEnvironment, case: Case, small: str, consumed: Consumed
+    offering: KindEnvironment, case: Case, small: str, watch: ClaimWatch
 ) -> None:
     """At every event the claims of a GPU consume at most what it has; in the end nothing."""
     chance, live, created = random.Random(0), list[str](), 0
@@ -133,7 +112,9 @@ def test_no_gpu_is_over_its_capacity_while_claims_and_pods_come_and_go(
         live = [name for name in live if name not in ended]
     until("no claim is prepared", lambda: not any(prepared(offering).values()))
     until("no claim is left", lambda: not case.kubectl.items("resourceclaims", "-n", case.name))
-    assert consumed.complete
+    consumed = watch.consumed
+    until("the watch has the end of every claim", lambda: not consumed.total)
+    assert watch.complete
     print(
         f"{CLAIMS} claims, {len(consumed.allocated)} of them allocated; {consumed.events} events;"
         f" the most GiB at any time: {dict(consumed.most)}"

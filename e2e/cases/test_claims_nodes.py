@@ -24,14 +24,17 @@ IDLE_SECONDS = 30
 TICKS = 100
 """Of a second, in the files of /proc."""
 IDLE_SCRIPT = f"""
-pids=$(pgrep -f /bin/gpushare-device-plugin)
+pids=$(pgrep -f '[/]bin/gpushare-device-plugin')
 sum() {{ awk '{{n += $1 + $2}} END {{print n}}'; }}
 ticks() {{ for pid in $pids; do cut -d' ' -f14,15 /proc/$pid/stat; done | sum; }}
 from=$(ticks); sleep {IDLE_SECONDS}; to=$(ticks)
 for pid in $pids; do grep ^Pss: /proc/$pid/smaps_rollup; done | sum
 echo $((to - from))
 """
-"""KiB of memory, and ticks of processor time, of the plugin's processes."""
+"""KiB of memory, and ticks of processor time, of the plugin's processes.
+
+The brackets keep this script's own shell from being one of them.
+"""
 
 
 def test_claims_of_a_rebooted_node_are_prepared_again(

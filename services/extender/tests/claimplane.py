@@ -107,10 +107,3 @@ async def waited(calls: ApiCalls, path: str, true: Callable[[Object], object]) -
         while not true(found := await read(calls, path)):  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.05)
     return found
-
-
-def results(found: Object) -> list[Object]:
-    """What a claim was allocated, device by device."""
-    allocation = found.get("status", {}).get("allocation") or {}
-    listed: list[Object] = allocation.get("devices", {}).get("results", [])
-    return listed
