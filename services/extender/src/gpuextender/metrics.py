@@ -8,10 +8,18 @@ nodes at a time. All other metrics are counted as things happen.
 
 import asyncio
 import collections
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
@@ -128,18 +136,7 @@ CERTIFICATE_EXPIRY: Final = Gauge(
 )
 
 
-YIELD_EVERY: Final = 100
-
-_GPU: Final = "gpushare_extender_card_units"
-_HEAD: Final = f"""\
-# HELP {_GPU} GPU memory units per GPU, in the unit of its node.
-# TYPE {_GPU} gauge
-"""
-_PENDING: Final = "gpushare_extender_pending_units"
-_OVERFULL: Final = "gpushare_extender_overfull_cards"
-_CLAIMS: Final = "gpushare_extender_claims"
-_WAITING_PODS: Final = "gpushare_extender_waiting_pods"
-_WAITING_UNITS: Final = "gpushare_extender_waiting_units"
+YIELD_EVERY: Final = 5
 
 
 class LedgerMetrics:
@@ -151,51 +148,87 @@ class LedgerMetrics:
 
     def __init__(self, ledger: Ledger, waiting: Callable[[], Iterable[PodRequest]]) -> None:
         self._ledger, self._waiting = ledger, waiting
-        self._lines: dict[NodeName, str] = {}
+        self._lines: dict[NodeName, bytes] = {}
 
     def node_changed(self, node: NodeName) -> None:
         """The ledger entry of ``node`` changed."""
         self._lines.pop(node, None)
 
-    async def render(self) -> str:
+    async def render(self) -> bytes:
         """All gauges as text."""
         node_infos = list(self._ledger.nodes().values())
         fresh = 0
         for node_info in node_infos:
             if node_info.name not in self._lines:
-                self._lines[node_info.name] = _gpus(node_info)
+                self._lines[node_info.name] = _samples(_gpu_units([node_info]))
                 fresh += 1
                 if fresh % YIELD_EVERY == 0:
                     await asyncio.sleep(0)
-        gpus = "".join(self._lines.get(node_info.name, "") for node_info in node_infos)
-        return _HEAD + gpus + self._totals(node_infos)
+        gpus = b"".join(self._lines.get(node_info.name, b"") for node_info in node_infos)
+        return _text(_gpu_units([])) + gpus + _text(*self._totals(node_infos))
 
-    def _totals(self, node_infos: list[NodeInfo]) -> str:
-        pending = sum(node_info.pending for node_info in node_infos)
-        overfull = sum(len(node_info.overfull) for node_info in node_infos)
+    def _totals(self, node_infos: list[NodeInfo]) -> Iterator[Metric]:
         amounts = [pod_request.mem for pod_request in self._waiting()]
+        yield GaugeMetricFamily(
+            "gpushare_extender_pending_units",
+            "GPU memory units allocated on unknown GPUs.",
+            sum(node_info.pending for node_info in node_infos),
+        )
+        yield GaugeMetricFamily(
+            "gpushare_extender_overfull_cards",
+            "GPUs whose allocated memory exceeds their capacity.",
+            sum(len(node_info.overfull) for node_info in node_infos),
+        )
+        yield GaugeMetricFamily(
+            "gpushare_extender_waiting_pods",
+            "Unscheduled pods that request GPUs.",
+            len(amounts),
+        )
+        yield GaugeMetricFamily(
+            "gpushare_extender_waiting_units",
+            "GPU memory units requested by unscheduled pods.",
+            sum(amounts),
+        )
+        yield self._claims()
+
+    def _claims(self) -> Metric:
+        family = GaugeMetricFamily(
+            "gpushare_extender_claims", "Allocations by state.", labels=("state",)
+        )
         states = collections.Counter(
             allocation.state.value for allocation in self._ledger.allocations().values()
         )
-        return (
-            _single(_PENDING, "GPU memory units allocated on unknown GPUs.", pending)
-            + _single(_OVERFULL, "GPUs whose allocated memory exceeds their capacity.", overfull)
-            + _single(_WAITING_PODS, "Unscheduled pods that request GPUs.", len(amounts))
-            + _single(
-                _WAITING_UNITS, "GPU memory units requested by unscheduled pods.", sum(amounts)
-            )
-            + f"# HELP {_CLAIMS} Allocations by state.\n# TYPE {_CLAIMS} gauge\n"
-            + "".join(f'{_CLAIMS}{{state="{s}"}} {n}\n' for s, n in sorted(states.items()))
-        )
+        for state, count in sorted(states.items()):
+            family.add_metric((state,), count)
+        return family
 
 
-def _gpus(node_info: NodeInfo) -> str:
-    return "".join(
-        f'{_GPU}{{node="{node_info.name}",card="{index}",kind="{kind}"}} {figure}\n'
-        for index, gpu in node_info.devices.items()
-        for kind, figure in (("total", gpu.total), ("used", gpu.used))
+def _gpu_units(node_infos: Iterable[NodeInfo]) -> Metric:
+    family = GaugeMetricFamily(
+        "gpushare_extender_card_units",
+        "GPU memory units per GPU, in the unit of its node.",
+        labels=("node", "card", "kind"),
     )
+    for node_info in node_infos:
+        for index, gpu in node_info.devices.items():
+            family.add_metric((node_info.name, str(index), "total"), gpu.total)
+            family.add_metric((node_info.name, str(index), "used"), gpu.used)
+    return family
 
 
-def _single(name: str, words: str, figure: int) -> str:
-    return f"# HELP {name} {words}\n# TYPE {name} gauge\n{name} {figure}\n"
+class _Families(NamedTuple):
+    """Metrics in the form that prometheus_client writes as text."""
+
+    metrics: tuple[Metric, ...]
+
+    def collect(self) -> Iterable[Metric]:
+        return self.metrics
+
+
+def _text(*metrics: Metric) -> bytes:
+    return generate_latest(_Families(metrics))
+
+
+def _samples(metric: Metric) -> bytes:
+    """The lines of a metric without its HELP and TYPE."""
+    return _text(metric).split(b"\n", 2)[2]

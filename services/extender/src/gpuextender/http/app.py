@@ -72,7 +72,7 @@ def add_metrics(app: FastAPI, health: Readiness, gauges: LedgerMetrics) -> None:
     async def render() -> bytes:
         health.measure()
         ledger = await gauges.render()
-        return generate_latest(metrics.REGISTRY) + ledger.encode()
+        return generate_latest(metrics.REGISTRY) + ledger
 
     shared = SharedScrape(render)
 
