@@ -7,6 +7,7 @@ only. `docs/building-offline.md` describes it.
 """
 
 from offline.cosign import ensure as ensure_cosign
+from offline.helmprogram import ensure as ensure_helm
 from offline.kindprogram import ensure as ensure_kind
 from offline.kindprogram import pinned as kind_version
 from offline.kubernetes import ensure as ensure_programs
@@ -32,6 +33,7 @@ __all__ = [
     "chosen_version",
     "ensure_base_image",
     "ensure_cosign",
+    "ensure_helm",
     "ensure_kind",
     "ensure_kueue",
     "ensure_node_image",

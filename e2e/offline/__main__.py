@@ -1,6 +1,6 @@
 """`python -m offline`: build one part of a test cluster without an image registry.
 
-Standard output holds only the value asked for; everything else goes to stderr. Exit status 1 with
+Standard output holds only the value requested; everything else goes to stderr. Exit status 1 with
 one sentence when something is missing. No registry is tried: `python -m cluster` does that first.
 """
 

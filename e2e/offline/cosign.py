@@ -2,11 +2,7 @@
 
 from pathlib import Path
 
-from host import cachedir
-from host.progress import step
-from offline import goprograms, gotoolchain
-
-_MODULE = "cosign"
+from offline import goprograms
 
 
 def ensure() -> Path:
@@ -15,10 +11,4 @@ def ensure() -> Path:
     Raises:
         SetupError: the module cannot be had, or does not compile here.
     """
-    key = cachedir.content_key([gotoolchain.VERSION], goprograms.inputs(_MODULE))
-    return cachedir.entry(_MODULE, key, _fill) / "cosign"
-
-
-def _fill(folder: Path) -> None:
-    with step("compile cosign (minutes)"):
-        goprograms.compile_module(goprograms.MODULES / _MODULE, into=folder)
+    return goprograms.ensure("cosign") / "cosign"

@@ -14,6 +14,7 @@ from pathlib import Path
 from host import cachedir
 from host.commands import run_command
 from host.errors import SetupError
+from host.progress import step
 from offline import gotoolchain
 
 MODULES = Path(__file__).parent / "modules"
@@ -37,6 +38,21 @@ def pinned(module: str, project: str) -> str:
 def inputs(module: str) -> list[Path]:
     """The files that decide what is compiled, by name."""
     return sorted(path for path in (MODULES / module).iterdir() if path.is_file())
+
+
+def ensure(module: str) -> Path:
+    """The folder of the programs of `modules/<module>`, compiled if needed.
+
+    Raises:
+        SetupError: the module cannot be had, or does not compile here.
+    """
+
+    def fill(folder: Path) -> None:
+        with step(f"compile {module} (minutes)"):
+            compile_module(MODULES / module, into=folder)
+
+    key = cachedir.content_key([gotoolchain.VERSION], inputs(module))
+    return cachedir.entry(module, key, fill)
 
 
 def compile_module(

@@ -41,9 +41,9 @@ def choice() -> str:
 
 @cache
 def version(go: Path | str) -> tuple[int, ...]:
-    """The version of a go command; (0,) where it tells none."""
+    """The version of a go command; (0,) where it reports none."""
     try:
-        # Asked of itself, not of a version that a setting of the machine would fetch.
+        # Of this version itself, not of one that a setting of the machine would fetch.
         text = run_command([go, "env", "GOVERSION"], timeout_s=60, env={"GOTOOLCHAIN": "local"})
     except SetupError:
         return (0,)

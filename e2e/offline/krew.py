@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-from host import cachedir
-from host.progress import step
-from offline import goprograms, gotoolchain
+from offline import goprograms
 
 
 def ensure() -> Path:
@@ -13,10 +11,4 @@ def ensure() -> Path:
     Raises:
         SetupError: the module cannot be had, or does not compile here.
     """
-    key = cachedir.content_key([gotoolchain.VERSION], goprograms.inputs("krew"))
-    return cachedir.entry("krew", key, _compile)
-
-
-def _compile(folder: Path) -> None:
-    with step("compile krew"):
-        goprograms.compile_module(goprograms.MODULES / "krew", into=folder)
+    return goprograms.ensure("krew")

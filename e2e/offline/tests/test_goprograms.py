@@ -9,7 +9,7 @@ from host.errors import SetupError
 from host.testing.fakeprograms import FakePrograms
 from offline import goprograms, gotoolchain
 
-MODULES = ("kubernetes", "etcd", "containerd", "coredns", "kind", "krew", "kueue", "cosign")
+MODULES = ("kubernetes", "etcd", "containerd", "coredns", "kind", "krew", "kueue", "cosign", "helm")
 # A fake go of a version that writes down the settings it runs with.
 GO = """
 case "$1" in
@@ -38,7 +38,7 @@ def fake_go(programs: FakePrograms, tmp_path: Path, *, version: str, status: int
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_module_is_pinned_by_sums_and_names_no_address(module: str) -> None:
-    """go.sum holds a sum of each source, and neither file says where this machine found it."""
+    """go.sum holds a sum of each source, and neither file shows where this machine found it."""
     for name in ("go.mod", "go.sum"):
         text = (goprograms.MODULES / module / name).read_text()
         assert "://" not in text

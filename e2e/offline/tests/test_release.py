@@ -53,7 +53,7 @@ def test_without_the_variable_the_newest_that_can_be_had_is_chosen(
     assert ("cannot be had" in capsys.readouterr().err) is not reachable
 
 
-def test_a_version_that_is_asked_for_is_never_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_that_is_requested_is_never_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that names a version fails without it, rather than pass on another."""
     monkeypatch.setenv("KUBERNETES", release.NEWEST)
     monkeypatch.setattr(goprograms, "obtainable", lambda _: False)
