@@ -81,4 +81,4 @@ def _answer(pod: str, container: ContainerGrant) -> Iterator[str]:
         yield f"{pod} has devices of {sorted(gpus)}, but sees {seen}"
     amount = container.envs.get(UNITS_OF_CONTAINER)
     if MEM in container.ids and amount != str(len(container.ids[MEM])):
-        yield f"{pod} has {len(container.ids[MEM])} units, but its environment says {amount}"
+        yield f"{pod} has {len(container.ids[MEM])} units, but its environment states {amount}"

@@ -7,15 +7,14 @@ created. What it created and has not deleted must be there in every list.
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import aiohttp
 import msgspec
 
 from chaos.invariants import CORE, EXCLUSIVE, MEM
-from chaos.kubelet import RUN_SECONDS
-from chaos.rig import SCHEDULER
+from chaos.objects import Object, pod_object
 from environments.apicall import ApiCalls
 
 PODS: Final = "/api/v1/namespaces/default/pods"
@@ -23,8 +22,6 @@ PREFIX: Final = "load-"
 LARGEST: Final = 10
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 AWAY: Final = (aiohttp.ClientError, OSError, TimeoutError, AssertionError)
-
-Object = dict[str, Any]
 
 
 class PodLoad:
@@ -34,6 +31,7 @@ class PodLoad:
         calls: to the API server.
         source: of randomness.
         units: memory units that the pods request together, about.
+        pod: creates the object of a pod, as :func:`chaos.objects.pod_object` does.
 
     Attributes:
         created: number of pods so far.
@@ -42,8 +40,15 @@ class PodLoad:
         pods: the pods of the last list, by name.
     """
 
-    def __init__(self, calls: ApiCalls, source: random.Random, *, units: int) -> None:
-        self._calls, self._random, self._units = calls, source, units
+    def __init__(
+        self,
+        calls: ApiCalls,
+        source: random.Random,
+        *,
+        units: int,
+        pod: Callable[..., Object] = pod_object,
+    ) -> None:
+        self._calls, self._random, self._units, self._object = calls, source, units, pod
         self._alive: dict[str, str] = {}
         self._leaving: dict[str, bool] = {}
         self._next: tuple[Object, int] | None = None
@@ -169,29 +174,4 @@ class PodLoad:
             containers = [{MEM: size, CORE: 5 * size}]
         units = sum(one.get(MEM, 20) for one in containers)
         seconds = draw.randint(2, 15) if draw.random() < 0.3 else 0
-        return pod_object(name, containers, seconds=seconds), units
-
-
-def pod_object(name: str, containers: list[dict[str, int]], *, seconds: int = 0) -> Object:
-    """A pod for the scheduler with these amounts by container."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "annotations": {RUN_SECONDS: str(seconds)} if seconds else {},
-        },
-        "spec": {
-            "schedulerName": SCHEDULER,
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 1,
-            "containers": [
-                {
-                    "name": f"c{number}",
-                    "image": "none",
-                    "resources": {"limits": {key: str(value) for key, value in one.items()}},
-                }
-                for number, one in enumerate(containers)
-            ],
-        },
-    }
+        return self._object(name, containers, seconds=seconds), units

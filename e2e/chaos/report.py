@@ -35,22 +35,27 @@ def recorded(run: ChaosRun) -> dict[str, Any]:
 
 
 def table(run: ChaosRun) -> list[str]:
-    """Recovery by what was killed: number, median, slowest; the API server's own start beside."""
+    """Recovery by what was killed, and the times before it, which are not ours."""
     rows: dict[str, list[RoundResult]] = defaultdict(list)
     for one in run.rounds:
         kinds = sorted({name.partition(" ")[0] for name in one.killed})
         rows[kinds[0] if len(kinds) == 1 else "two at once"].append(one)
-    lines = [
-        "| killed | times | recovery s, median | slowest | API server ready again s, median |",
-        "|---|---|---|---|---|",
-    ]
+    head = ["killed", "times", "recovery s, median", "slowest", "API server ready again s, median"]
+    if elected := any(one.leader_seconds for one in run.rounds):
+        head += ["scheduler leads again s, median", "slowest"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for kind, found in sorted(rows.items()):
-        seconds = sorted(one.seconds for one in found)
-        api = sorted(one.api_seconds for one in found if one.api_seconds)
-        own = f"{api[len(api) // 2]:.1f}" if api and kind in CONTROL_PLANE else ""
-        cells = (kind, len(found), f"{seconds[len(seconds) // 2]:.1f}", f"{seconds[-1]:.1f}", own)
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        own = [one.api_seconds for one in found if kind in CONTROL_PLANE]
+        cells = [kind, str(len(found)), *_spread([one.seconds for one in found]), _spread(own)[0]]
+        cells += _spread([one.leader_seconds for one in found]) if elected else []
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def _spread(seconds: list[float]) -> tuple[str, str]:
+    """Median and most, of those that are not 0."""
+    found = sorted(filter(None, seconds))
+    return (f"{found[len(found) // 2]:.1f}", f"{found[-1]:.1f}") if found else ("", "")
 
 
 def _range(values: list[float]) -> str:

@@ -7,13 +7,15 @@ Of every node there are the real device plugin on a mock driver and the kubelet 
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from bench import inpod
 from bench.subject import COMMAND, PREFIX
 from chaos.grants import NodeGrants
+from chaos.invariants import Machines
+from chaos.objects import SCHEDULER, pod_object
 from environments import machines
 from environments.controlplane import ControlPlane
 from environments.processes import ChildProcess, free_port
@@ -26,7 +28,6 @@ NODES: Final = {
     "large": "a100-pcie-4x40",
 }
 """The mock machine of each node."""
-SCHEDULER: Final = "chaos"
 START_SECONDS: Final = 90
 PLUGIN: Final = COMMAND.with_name("gpushare-device-plugin")
 _NODE_TYPES: Final = ("plugin", "kubelet")
@@ -47,6 +48,65 @@ class StackPart(NamedTuple):
         return f"{self.kind} of {self.node}" if self.node else self.kind
 
 
+class Rig(Protocol):
+    """A running stack whose parts can be killed.
+
+    Attributes:
+        machines: memory units of each GPU by UUID, by node.
+        units: that the pods of the load request together.
+        step_seconds: between two changes of the load.
+        lease: path of the scheduler's Lease; empty without leader election.
+    """
+
+    machines: Machines
+    units: int
+    step_seconds: float
+    lease: str
+
+    @property
+    def parts(self) -> Sequence[StackPart]:
+        """All that may be killed."""
+        ...
+
+    def kill(self, part: StackPart) -> None:
+        """As a crash would."""
+        ...
+
+    def start_again(self, part: StackPart) -> None:
+        """As kubelet or systemd would, where they do not."""
+        ...
+
+    def ended(self) -> Iterable[StackPart]:
+        """Parts that do not run, though nobody killed them."""
+        ...
+
+    def log(self, part: StackPart) -> str:
+        """The end of the part's log."""
+        ...
+
+    def grants(self) -> Mapping[str, NodeGrants]:
+        """What the containers of each node have now."""
+        ...
+
+    def extender_nodes(self) -> str | None:
+        """``/api/v1/nodes`` of the extender; None where it does not answer."""
+        ...
+
+    def generation(self, node: Mapping[str, Any]) -> str:
+        """Changes when the kubelet or the plugin of a node start again."""
+        ...
+
+    def pod(
+        self, name: str, containers: list[dict[str, int]], *, seconds: int = 0
+    ) -> dict[str, Any]:
+        """A pod for the scheduler with these amounts by container.
+
+        Args:
+            seconds: it ends by itself after so many; 0: never.
+        """
+        ...
+
+
 class StackRig:
     """Starts everything in :meth:`start`; :meth:`stop` ends it.
 
@@ -54,11 +114,17 @@ class StackRig:
         plane: etcd and the API server.
         machines: memory units of each GPU by UUID, by node.
         extender_url: of its port.
+        units: that the pods of the load request together, of 190 that the three nodes have.
+        step_seconds: between two changes of the load.
     """
+
+    units = 120
+    step_seconds = 0.3
+    lease = ""
 
     def __init__(self) -> None:
         self.plane = ControlPlane()
-        self.machines = {
+        self.machines: Machines = {
             node: {gpu.uuid: gpu.units for gpu in machines.gpus(machine)}
             for node, machine in NODES.items()
         }
@@ -121,6 +187,21 @@ class StackRig:
         """Whether its ``/readyz`` answers 200."""
         return self.read(f"{self.extender_url}/readyz") is not None
 
+    def extender_nodes(self) -> str | None:
+        """``/api/v1/nodes`` of the extender; None where it does not answer."""
+        return self.read(f"{self.extender_url}/api/v1/nodes")
+
+    @staticmethod
+    def generation(node: Mapping[str, Any]) -> str:
+        """The kubelet's process id and its registrations."""
+        ready = next(one for one in node["status"]["conditions"] if one["type"] == "Ready")
+        return str(ready.get("message", ""))
+
+    @staticmethod
+    def pod(name: str, containers: list[dict[str, int]], *, seconds: int = 0) -> dict[str, Any]:
+        """A pod for the scheduler."""
+        return pod_object(name, containers, seconds=seconds)
+
     @staticmethod
     def read(url: str) -> str | None:
         """Body of a GET; None where there is no answer or it is a refusal."""
@@ -166,19 +247,3 @@ class StackRig:
         return self.plane.start_program(
             f"plugin-{node}", inpod.argv(self.plane, command), **environ
         )
-
-
-def node_object(name: str) -> dict[str, Any]:
-    """A node as a kubelet registers it, before any plugin came."""
-    amounts = {"cpu": "64", "memory": "512Gi", "pods": "250"}
-    labels = {"kubernetes.io/hostname": name, "gpushare": "true", "gputopology": "true"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "status": {
-            "capacity": amounts,
-            "allocatable": amounts,
-            "conditions": [{"type": "Ready", "status": "True", "reason": "ChaosNode"}],
-        },
-    }

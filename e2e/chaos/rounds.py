@@ -3,13 +3,15 @@
 Every part is started again at once, as kubelet or systemd would do it. A round's recovery is the
 time from the kill until a pod that is created afterwards runs with its devices, and until the node
 whose plugin or kubelet was killed offers all its devices again. Where the API server or etcd was
-killed, nobody can recover before the API server is ready; the limit counts from then on.
+killed, nobody can recover before the API server is ready; the limit counts from then on. Where
+schedulers elect a leader, the limit counts from the moment at which one leads.
 """
 
 import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -17,22 +19,21 @@ import msgspec
 
 from chaos import settling
 from chaos.invariants import MEM, capacity_faults
-from chaos.load import AWAY, PODS, PodLoad, pod_object
-from chaos.rig import StackPart, StackRig
+from chaos.load import AWAY, PODS, PodLoad
+from chaos.rig import Rig, StackPart
 from environments.apicall import ApiCalls
 from host.progress import say
 
 RECOVERY_SECONDS: Final = 10.0
 DEADLINE_SECONDS: Final = 90.0
 STUCK_SECONDS: Final = 60.0
-STEP_SECONDS: Final = 0.3
 POLL_SECONDS: Final = 0.1
 PAUSE_SECONDS: Final = 1.5
 TWO_AT_ONCE: Final = 0.15
 SETTLE_EVERY: Final = 25
-UNITS: Final = 120
-"""That pods request together, of 190 that the three nodes have."""
 CONTROL_PLANE: Final = frozenset({"kube-apiserver", "etcd"})
+LEADING: Final = CONTROL_PLANE | {"scheduler"}
+"""Without these a scheduler may lose its lease, and nobody schedules until that has ended."""
 
 Object = dict[str, Any]
 
@@ -43,12 +44,14 @@ class RoundResult(msgspec.Struct):
     Attributes:
         killed: the parts.
         api_seconds: from the kill until the API server was ready, where that was lost.
-        seconds: recovery, counted from the kill, or from the API server's readiness.
+        leader_seconds: from then until a scheduler led, where one may have been lost.
+        seconds: recovery, counted from the kill, or from the end of the times above.
         faults: sentences about what did not hold.
     """
 
     killed: list[str]
     api_seconds: float = 0.0
+    leader_seconds: float = 0.0
     seconds: float = 0.0
     faults: list[str] = []
 
@@ -85,15 +88,16 @@ class ChaosRounds:
         seed: of every choice.
     """
 
-    def __init__(self, rig: StackRig, calls: ApiCalls, seed: int) -> None:
+    def __init__(self, rig: Rig, calls: ApiCalls, seed: int) -> None:
         self._rig, self._calls = rig, calls
         self._random = random.Random(seed)
-        self._load = PodLoad(calls, random.Random(seed + 1), units=UNITS)
+        source = random.Random(seed + 1)
+        self._load = PodLoad(calls, source, units=rig.units, pod=rig.pod)
         self.run = ChaosRun(seed)
         self._reported: set[str] = set()
 
     async def go(self, rounds: int, *, until: float) -> ChaosRun:
-        """Run rounds until there were so many or the monotonic clock says ``until``."""
+        """Run rounds until there were so many or the monotonic clock reaches ``until``."""
         loading = asyncio.create_task(self._pods())
         try:
             await self._settle()
@@ -119,14 +123,14 @@ class ChaosRounds:
     async def _pods(self) -> None:
         while True:
             await self._load.step()
-            await asyncio.sleep(STEP_SECONDS)
+            await asyncio.sleep(self._rig.step_seconds)
 
     async def _round(self, number: int) -> RoundResult:
         await asyncio.sleep(self._random.uniform(0, PAUSE_SECONDS))
         victims = self._victims()
         found = RoundResult([str(part) for part in victims])
         before = {part.node: await self._generation(part.node) for part in victims if part.node}
-        begin = time.monotonic()
+        begin, killed_at = time.monotonic(), datetime.now(UTC)
         for part in victims:
             await asyncio.to_thread(self._rig.kill, part)
         found.faults += self._capacity()
@@ -135,6 +139,11 @@ class ChaosRounds:
         if any(part.kind in CONTROL_PLANE for part in victims):
             await self._api_ready()
             found.api_seconds = time.monotonic() - begin
+            begin = time.monotonic()
+            killed_at = datetime.now(UTC)
+        if self._rig.lease and any(part.kind in LEADING for part in victims):
+            await self._led(killed_at)
+            found.leader_seconds = time.monotonic() - begin
             begin = time.monotonic()
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
@@ -161,6 +170,15 @@ class ChaosRounds:
             while not await self._answers("/readyz"):  # noqa: ASYNC110 - another process
                 await asyncio.sleep(POLL_SECONDS)
 
+    async def _led(self, since: datetime) -> None:
+        """A scheduler has renewed the lease since then."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not (  # noqa: ASYNC110 - another process
+                (found := await self._answers(self._rig.lease))
+                and _renewed(msgspec.json.decode(found)) > since
+            ):
+                await asyncio.sleep(POLL_SECONDS)
+
     async def _answers(self, path: str) -> bytes:
         try:
             return await self._calls.call("GET", path)
@@ -168,17 +186,17 @@ class ChaosRounds:
             return b""
 
     async def _generation(self, node: str) -> str:
-        return settling.generation(
+        return self._rig.generation(
             msgspec.json.decode(await self._calls.call("GET", f"/api/v1/nodes/{node}"))
         )
 
     async def _recovered(self, number: int, before: Mapping[str, str]) -> None:
         """A new pod runs, and the devices of the node are offered again."""
         name = f"probe-{number}"
-        await self._until_done("POST", PODS, pod_object(name, [{MEM: 1}]))
+        await self._until_done("POST", PODS, self._rig.pod(name, [{MEM: 1}]))
         await self._until(f"{PODS}/{name}", lambda pod: pod["status"].get("phase") == "Running")
         for node, generation in before.items():
-            offers = partial(settling.offers_all, after=generation)
+            offers = partial(settling.offers_all, rig=self._rig, after=generation)
             await self._until(f"/api/v1/nodes/{node}", offers)
         await self._until_done("DELETE", f"{PODS}/{name}")
 
@@ -201,7 +219,7 @@ class ChaosRounds:
         """A probe that its kubelet refused, created anew as a controller would."""
         name = path.rpartition("/")[2]
         await self._until_done("DELETE", f"{path}?gracePeriodSeconds=0")
-        await self._until_done("POST", PODS, pod_object(name, [{MEM: 1}]))
+        await self._until_done("POST", PODS, self._rig.pod(name, [{MEM: 1}]))
 
     def _capacity(self) -> list[str]:
         """Faults that are new: one that stays is one violation."""
@@ -235,3 +253,9 @@ class ChaosRounds:
             say(f"after {len(self.run.rounds)}: {fault}")
         self.run.faults += [f"after round {len(self.run.rounds)}: {fault}" for fault in faults]
         self.run.faults += self._capacity()
+
+
+def _renewed(lease: Object) -> datetime:
+    """When the leader renewed its lease last."""
+    text = lease["spec"].get("renewTime") or "1970-01-01T00:00:00Z"
+    return datetime.fromisoformat(text)

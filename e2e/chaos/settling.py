@@ -11,7 +11,7 @@ import msgspec
 from chaos.grants import NodeGrants
 from chaos.invariants import CORE, EXCLUSIVE, MEM, gpu_of
 from chaos.load import PodLoad
-from chaos.rig import StackRig
+from chaos.rig import Rig
 
 SETTLE_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.3
@@ -29,28 +29,22 @@ class GpuHolder(NamedTuple):
     exclusive: bool
 
 
-def generation(node: Mapping[str, Any]) -> str:
-    """Changes when kubelet or plugin start again: kubelet's process id and its registrations."""
-    ready = next(one for one in node["status"]["conditions"] if one["type"] == "Ready")
-    return str(ready.get("message", ""))
-
-
-def offers_all(node: Mapping[str, Any], *, after: str) -> bool:
+def offers_all(node: Mapping[str, Any], rig: Rig, *, after: str) -> bool:
     """Whether the node's allocatable has every device of its capacity again.
 
     Args:
         node: the object.
-        after: the :func:`generation` before a kill.
+        after: its generation before a kill.
     """
     status = node["status"]
-    return generation(node) != after and all(
+    return rig.generation(node) != after and all(
         int(status["capacity"].get(name, 0)) > 0
         and status["allocatable"].get(name) == status["capacity"].get(name)
         for name in (MEM, CORE, EXCLUSIVE)
     )
 
 
-async def settled(rig: StackRig, load: PodLoad) -> list[str]:
+async def settled(rig: Rig, load: PodLoad) -> list[str]:
     """Wait until all agrees; sentences about what does not after the deadline."""
     load.growing = False
     end = time.monotonic() + SETTLE_SECONDS
@@ -64,7 +58,7 @@ async def settled(rig: StackRig, load: PodLoad) -> list[str]:
     return []
 
 
-def differences(rig: StackRig, load: PodLoad) -> list[str]:
+def differences(rig: Rig, load: PodLoad) -> list[str]:
     """What is not as it has to be once nothing changes any more."""
     faults = [f"{name} does not run" for name in load.unsettled]
     grants = rig.grants()
@@ -77,7 +71,7 @@ def differences(rig: StackRig, load: PodLoad) -> list[str]:
     }
     faults += [f"{name} runs without devices" for name in sorted(running - granted)]
     faults += [f"{name} has devices but does not run" for name in sorted(granted - running)]
-    text = rig.read(f"{rig.extender_url}/api/v1/nodes")
+    text = rig.extender_nodes()
     if text is None:
         return [*faults, "the extender does not answer"]
     known, held = extender_holders(text), kubelet_holders(grants)

@@ -25,8 +25,8 @@ from bench.__main__ import about_machine, code
 from chaos import settling
 from chaos.invariants import capacity_faults
 from chaos.load import PodLoad
-from chaos.rig import NODES, StackRig, node_object
-from chaos.rounds import UNITS
+from chaos.objects import node_object
+from chaos.rig import NODES, StackRig
 from environments.apicall import ApiCalls
 from host.progress import say, step
 from host.stopping import end_on_signals
@@ -103,7 +103,7 @@ async def soaked(seconds: float) -> dict[str, Any]:
 
 
 async def _soaked(rig: StackRig, calls: ApiCalls, seconds: float) -> dict[str, Any]:
-    load = PodLoad(calls, random.Random(0), units=UNITS)
+    load = PodLoad(calls, random.Random(0), units=rig.units)
     loading = asyncio.create_task(_pods(load))
     samples: dict[str, Samples] = {name: [] for name in rig.pids()}
     faults: list[str] = []

@@ -73,7 +73,7 @@ def test_an_environment_of_another_gpu_is_reported() -> None:
     )
     assert faults(one=wrong) == [
         "one has devices of ['GPU-a'], but sees GPU-b",
-        "one has 2 units, but its environment says 1",
+        "one has 2 units, but its environment states 1",
     ]
 
 
