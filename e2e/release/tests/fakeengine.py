@@ -12,10 +12,10 @@ with open(os.environ["FAKE_DOCKER_CALLS"], "a") as calls:
 def save(path, name):
     config = json.dumps({"rootfs": {"diff_ids": ["sha256:ab"]}, "config": {}}).encode()
     manifest = [{"Config": "c.json", "RepoTags": [name], "Layers": ["ab/layer.tar"]}]
-    told = json.dumps(manifest).encode()
+    reported = json.dumps(manifest).encode()
     with tarfile.open(path, "w") as archive:
         for file, content in (
-            ("c.json", config), ("ab/layer.tar", b"layer"), ("manifest.json", told)
+            ("c.json", config), ("ab/layer.tar", b"layer"), ("manifest.json", reported)
         ):
             member = tarfile.TarInfo(file)
             member.size = len(content)

@@ -90,9 +90,9 @@ def test_krew_validates_and_installs_the_plugin(
     installed = tmp_path / "home" / ".krew" / "bin"
     environment = own_environment(tmp_path / "home", programs, installed)
     manifest = folder / f"{krew.PLUGIN}.yaml"
-    said = output([compiled / "validate-krew-manifest", f"-manifest={manifest}"], environment)
-    assert "structural validation OK" in said
-    assert "all 2 spec.platforms installed fine" in said
+    printed = output([compiled / "validate-krew-manifest", f"-manifest={manifest}"], environment)
+    assert "structural validation OK" in printed
+    assert "all 2 spec.platforms installed fine" in printed
     output([programs / "kubectl", "krew", "install", f"--manifest={manifest}"], environment)
     ran = output([programs / "kubectl", krew.PLUGIN, "version"], environment)
     assert ran == f"gpushare {VERSION}\n"
@@ -116,8 +116,8 @@ def test_pipx_installs_the_wheel(epoch: int, tmp_path: Path) -> None:
         "PIPX_BIN_DIR": str(tmp_path / "bin"),
     }
     options = f"--pip-args=--no-index --find-links={fetched}"
-    said = output([sys.executable, "-m", "pipx", "install", options, wheel], environment)
-    assert "gpushare-cli" in said
+    printed = output([sys.executable, "-m", "pipx", "install", options, wheel], environment)
+    assert "gpushare-cli" in printed
     assert output(["gpushare", "version"], environment) == f"gpushare {VERSION}\n"
     assert {path.name for path in (tmp_path / "bin").iterdir()} >= {
         "gpushare",

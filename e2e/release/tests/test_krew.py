@@ -29,7 +29,7 @@ def archives(folder: Path) -> dict[str, Path]:
 
 
 def manifest(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """The manifest of version 0.2.0-rc.1 as a file, and what it says."""
+    """The manifest of version 0.2.0-rc.1 as a file, and its content."""
     path = krew.write(archives(folder), "0.2.0-rc.1", "https://example.com/gpu/0.2.0", folder)
     return path, yaml.safe_load(path.read_text())
 

@@ -1,4 +1,4 @@
-"""A release in a real registry: what is pushed can be pulled, and has the digests it says.
+"""A release in a real registry: what is pushed can be pulled, and has the digests of its index.
 
 Debian's docker-registry runs as a process, and the engine has the images. Minutes, so on demand:
 `make e2e MARK=ondemand CASES=e2e/release`.

@@ -4,17 +4,17 @@ Minutes, so on demand: `make e2e MARK=ondemand CASES=e2e/release/tests/test_regi
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from environments import helm, registry
+import offline
+from environments import registry
 from environments.case import Case
 from environments.kind import CHART, NAMESPACE, RELEASE, KindEnvironment
 from environments.owncluster import own_cluster
+from host.commands import run_command
 from host.errors import SetupError
 from images import build
 from release import publish
@@ -33,13 +33,6 @@ sysctl -qw net.ipv4.conf.all.route_localnet=1
 iptables -t nat -A OUTPUT -p tcp -d 127.0.0.1 --dport {port} \\
   -j DNAT --to-destination $gateway:{port}
 iptables -t nat -A POSTROUTING -p tcp -d $gateway --dport {port} -j MASQUERADE
-"""
-PULL = r"""
-import sys
-import helm_python as helm
-
-name, version, folder = sys.argv[1:]
-helm.pull(name, version=version, destination=folder, plain_http=True)
 """
 
 
@@ -89,13 +82,15 @@ def test_a_cluster_installs_a_release_from_a_registry(
     folder = publish.publish(release, [getattr(built, name) for name in SERVICES]).parent
     pushed = json.loads((folder / "release.json").read_text())["pushed"]
     digests = {digest for name, digest in pushed.items() if "/charts/" not in name}
-    command = [sys.executable, "-c", PULL, f"oci://{address}/team/charts/{CHART.name}"]
-    subprocess.run([*command, VERSION, str(tmp_path)], check=True, timeout=300)
-    package = tmp_path / f"{CHART.name}-{VERSION}.tgz"
-
     environment.uninstall()
-    values = from_registry(environment.values, f"{address}/team")
-    helm.install(RELEASE, package, NAMESPACE, values, environment.kubeconfig)
+    values = tmp_path / "values.json"
+    values.write_text(json.dumps(from_registry(environment.values, f"{address}/team")))
+    words = ["install", RELEASE, f"oci://{address}/team/charts/{CHART.name}", "--plain-http"]
+    words += ["--version", VERSION, "--values", str(values), "--wait", "--timeout", "10m"]
+    words += ["--namespace", NAMESPACE, "--create-namespace"]
+    words += ["--kubeconfig", str(environment.kubeconfig)]
+    home = {"HELM_CACHE_HOME": str(tmp_path), "HELM_CONFIG_HOME": str(tmp_path)}
+    run_command([offline.ensure_helm(), *words], timeout_s=660, env=home)
     environment.wait_ready()
 
     used = digests_of_the_stack(environment, address)
