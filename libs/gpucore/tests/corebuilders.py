@@ -45,9 +45,9 @@ def share_node(
 
 
 def limits(mem: int = 0, core: int = 0, gpus: int = 0) -> dict[str, str]:
-    """The limits of a container that asks so much."""
-    asked = {NAMES.gpu_mem: mem, NAMES.gpu_core: core, NAMES.gpu: gpus}
-    return {name: str(amount) for name, amount in asked.items() if amount}
+    """The limits of a container that requests so much."""
+    requested = {NAMES.gpu_mem: mem, NAMES.gpu_core: core, NAMES.gpu: gpus}
+    return {name: str(amount) for name, amount in requested.items() if amount}
 
 
 def pod(
@@ -62,9 +62,9 @@ def pod(
     annotations: Mapping[str, str] | None = None,
     terminating: bool = False,
 ) -> Pod:
-    """A pod whose containers ask for ``mem`` units each; the first asks for the rest too."""
+    """A pod whose containers request ``mem`` units each; the first requests the rest too."""
     amounts = [mem] if isinstance(mem, int) else list(mem)
-    asks = [limits(amounts[0], core, gpus), *(limits(amount) for amount in amounts[1:])]
+    requests = [limits(amounts[0], core, gpus), *(limits(amount) for amount in amounts[1:])]
     return Pod(
         uid=PodUid(f"uid-{name}"),
         namespace="default",
@@ -74,12 +74,12 @@ def pod(
         terminating=terminating,
         labels=dict(labels or {}),
         annotations=dict(annotations or {}),
-        containers=tuple(Container(name=f"c{i}", limits=ask) for i, ask in enumerate(asks)),
+        containers=tuple(Container(name=f"c{i}", limits=ask) for i, ask in enumerate(requests)),
     )
 
 
 def pod_request(of: Pod) -> PodRequest:
-    """What a pod that asks for something asks for."""
+    """What a pod that requests something requests."""
     found = pod_request_of(of, NAMES)
     assert found is not None
     return found
@@ -106,18 +106,18 @@ def ledger(*objects: Node | Pod) -> Ledger:
     return book
 
 
-def on_node(book: Ledger, name: str, asked: Pod, policy: str = "") -> Placement | FitError:
-    """Where ``asked`` would sit on a node."""
+def on_node(book: Ledger, name: str, pending: Pod, policy: str = "") -> Placement | FitError:
+    """Where ``pending`` would sit on a node."""
     node_info = book.node(NodeName(name))
     assert node_info is not None
-    return place(node_info, pod_request(asked), policy)
+    return place(node_info, pod_request(pending), policy)
 
 
-def assumed(book: Ledger, name: str, asked: Pod, *, at: int = 1) -> Allocation:
+def assumed(book: Ledger, name: str, pending: Pod, *, at: int = 1) -> Allocation:
     """Reserve a place on a node for a pod that fits there."""
-    placement = on_node(book, name, asked)
+    placement = on_node(book, name, pending)
     assert isinstance(placement, Placement)
-    return book.assume(asked, placement, now_ns=at)
+    return book.assume(pending, placement, now_ns=at)
 
 
 def used(book: Ledger, name: str) -> list[int]:

@@ -23,8 +23,8 @@ Books = dict[NodeName, object]
 
 NODE_NAMES = (NodeName("n1"), NodeName("n2"))
 DEMANDS = tuple(
-    pod_request(asked)
-    for asked in (
+    pod_request(requested)
+    for requested in (
         pod("d1", 1),
         pod("d3", 3),
         pod("d6", 6),
@@ -40,7 +40,7 @@ DEMANDS = tuple(
 
 
 class CheckedLedger(RuleBasedStateMachine):
-    """A ledger, what it was told, and what therefore must be in its books."""
+    """A ledger, its input, and what therefore must be in its books."""
 
     def __init__(self, make: Callable[..., Ledger] = Ledger) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class CheckedLedger(RuleBasedStateMachine):
     def answers_follow_the_books(self) -> None:
         """Where books have changed, the quick filter agrees with the GPUs, and none is overfilled.
 
-        Answers are functions of the books, so those that stand are not asked for again.
+        Answers are functions of the books, so those that stand are not computed again.
         """
         books = _fingerprint(self.book)
         changed = [name for name in books if books[name] != self._answered.get(name)]
@@ -121,7 +121,7 @@ class CheckedLedger(RuleBasedStateMachine):
             self._aggregates_agree_with_the_gpus()
 
     def _aggregates_agree_with_the_gpus(self) -> None:
-        """The quick filter says the same as looking at every GPU."""
+        """The quick filter returns the same as looking at every GPU."""
         names = [*NODE_NAMES, NodeName("unknown")]
         for each, wanted in enumerate(DEMANDS):
             fits, refused = filter_nodes(self.book, wanted, names)
@@ -142,11 +142,11 @@ class CheckedLedger(RuleBasedStateMachine):
     def a_restart_gives_the_same_books(self) -> None:
         """Lists of what is known, and the reservations, make the same accounts."""
         books = _fingerprint(self.book)
-        told = [
+        reported = [
             dict(each)
             for each in (self.known_nodes, self.unhealthy, self.allocations, self.assumed)
         ]
-        if (told, books) == self._restarted:
+        if (reported, books) == self._restarted:
             return
         fresh = Ledger(NAMES)
         fresh.relist_nodes(self.known_nodes.values())
@@ -155,7 +155,7 @@ class CheckedLedger(RuleBasedStateMachine):
         for allocation in (*self.allocations.values(), *self.assumed.values()):
             fresh._hold(allocation)
         assert _fingerprint(fresh) == books
-        self._restarted = told, books
+        self._restarted = reported, books
 
 
 def _gpus_of(allocation: Allocation) -> set[GpuIndex]:

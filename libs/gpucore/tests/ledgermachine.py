@@ -184,7 +184,7 @@ class LedgerMachine(CheckedLedger):
     def extender_assumes(self, pick: int, name: NodeName) -> None:
         """A bind begins on this node or, where the pod does not fit there, on the other."""
         chosen = self._some(pick, self._live(on_node=False))
-        if chosen is None or chosen.uid in self.allocations or _asks(chosen) is None:
+        if chosen is None or chosen.uid in self.allocations or _allocation_of(chosen) is None:
             return
         node_infos = [self.book.node(each) for each in sorted(NODE_NAMES, key=name.__ne__)]
         placements = [
@@ -208,7 +208,12 @@ class LedgerMachine(CheckedLedger):
         """A pod that is pending gets a node where it fits, and keeps what it has."""
         chosen = self._some(pick, self._live(on_node=False))
         node_info = self.book.node(name)
-        if chosen is None or node_info is None or chosen.terminating or _asks(chosen) is None:
+        if (
+            chosen is None
+            or node_info is None
+            or chosen.terminating
+            or _allocation_of(chosen) is None
+        ):
             return
         placement = place(node_info, pod_request(chosen))
         if not isinstance(placement, Placement) or chosen.uid in self.allocations:
@@ -321,7 +326,7 @@ class LedgerMachine(CheckedLedger):
             self._tell_pod(changed, heard=heard)
 
     @rule(pick=st.integers(0, 9), heard=HEARD)
-    def deletion_is_asked(self, pick: int, *, heard: bool) -> None:
+    def deletion_is_requested(self, pick: int, *, heard: bool) -> None:
         """A pod terminates; its containers still run."""
         chosen = self._some(pick, list(self.pods.values()))
         if chosen is not None:
@@ -363,5 +368,5 @@ class LedgerMachine(CheckedLedger):
             self._expect(listed)
 
 
-def _asks(asked: Pod) -> Allocation | None:
-    return allocation_of(msgspec.structs.replace(asked, node=NodeName("n1")), NAMES)
+def _allocation_of(pending: Pod) -> Allocation | None:
+    return allocation_of(msgspec.structs.replace(pending, node=NodeName("n1")), NAMES)

@@ -78,22 +78,22 @@ class Decider:
         book = self._make(NAMES)
         book.relist_nodes(self._nodes)
         for position, (size, view) in enumerate(belief):
-            asked = self._pod(position, size)
+            pending = self._pod(position, size)
             for seen in view.seen:
-                self._deliver(book, asked, seen)
+                self._deliver(book, pending, seen)
             if view.assumed is not None:
-                book.assume(asked, _placement(asked, size, view.assumed), now_ns=1)
-                book.pod_changed(asked)
+                book.assume(pending, _placement(pending, size, view.assumed), now_ns=1)
+                book.pod_changed(pending)
         return book
 
-    def _deliver(self, book: Ledger, asked: Pod, seen: Object) -> None:
+    def _deliver(self, book: Ledger, pending: Pod, seen: Object) -> None:
         if seen.phase == "gone" or seen.spot is None:
-            book.pod_gone(asked.uid)
+            book.pod_gone(pending.uid)
             return
-        size = pod_request(asked).mem
+        size = pod_request(pending).mem
         inventory = self._inventories[seen.spot.node]
         written = bound(
-            asked, _placement(asked, size, seen.spot), inventory, assigned=seen.assigned
+            pending, _placement(pending, size, seen.spot), inventory, assigned=seen.assigned
         )
         book.pod_changed(
             msgspec.structs.replace(
@@ -108,6 +108,6 @@ class Decider:
         return pod(str(position), size)
 
 
-def _placement(asked: Pod, size: int, spot: Spot) -> Placement:
+def _placement(pending: Pod, size: int, spot: Spot) -> Placement:
     units = {GpuIndex(spot.gpu): size}
     return Placement(NodeName(spot.node), units, {}, {0: units})

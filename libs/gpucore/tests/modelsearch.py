@@ -80,15 +80,15 @@ def _check(world: World, state: State, *, sole: bool) -> None:
 
 def _check_counts(world: World, decider: Decider, state: State) -> None:
     """A scheduler that has seen all there is counts what the annotations say, GPU by GPU."""
-    said = {Spot(n, i): 0 for n, sizes in world.nodes.items() for i in range(len(sizes))}
+    recorded = {Spot(n, i): 0 for n, sizes in world.nodes.items() for i in range(len(sizes))}
     for column in state:
         if column.api.spot is not None and _counts(column.api):
-            said[column.api.spot] += column.size
+            recorded[column.api.spot] += column.size
     for scheduler in range(world.schedulers):
         if all(_is_current(column, scheduler) for column in state):
             counted = decider.counted(tuple((c.size, c.views[scheduler]) for c in state))
-            if counted != said:
-                raise ViolationError(f"a scheduler counts {counted}, not {said}: {state}")
+            if counted != recorded:
+                raise ViolationError(f"a scheduler counts {counted}, not {recorded}: {state}")
 
 
 def _is_current(column: Column, scheduler: int) -> bool:

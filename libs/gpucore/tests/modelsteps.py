@@ -100,7 +100,7 @@ class Steps:
                 yield column._replace(api=Object(truth, True, phase))
 
     def _admitted(self, state: State, column: Column, spot: Spot) -> Iterator[Column]:
-        """Kubelet asks without identity: the plugin may mean any waiting pod of this size."""
+        """Kubelet calls without identity: the plugin may mean any waiting pod of this size."""
         planned = {
             c.api.spot
             for c in state

@@ -17,8 +17,8 @@ def test_containers_of_a_pod_are_summed() -> None:
 def test_init_containers_count_by_the_largest() -> None:
     """Init containers of 1 and 3 with containers of 2 in all make max(3, 2) = 3."""
     inits = tuple(Container(limits=limits(units)) for units in (1, 3))
-    asked = msgspec.structs.replace(pod("p", (1, 1)), init_containers=inits)
-    assert pod_request(asked).mem == 3
+    requested = msgspec.structs.replace(pod("p", (1, 1)), init_containers=inits)
+    assert pod_request(requested).mem == 3
 
 
 def test_a_request_over_both_sides_never_makes_idle_negative() -> None:
@@ -35,7 +35,7 @@ def test_a_request_over_both_sides_never_makes_idle_negative() -> None:
     assert node_info.max_allocatable_memory == 0
 
 
-def test_release_gives_back_what_the_annotations_said() -> None:
+def test_release_gives_back_what_the_annotations_recorded() -> None:
     """Once the pod is gone nothing of its annotations is left in the books."""
     held = pod("p", 8, node="n", annotations={NAMES.mem_idx: "0"})
     book = ledger(share_node("n", make_gpus(15)), held)
@@ -47,7 +47,7 @@ def test_release_gives_back_what_the_annotations_said() -> None:
 
 
 def test_candidates_of_a_single_gpu_share() -> None:
-    """With {0: 10, 1: 4, 2: 5, 5: 9, 7: 0} free and 6 asked only GPUs 0 and 5 are candidates."""
+    """With {0: 10, 1: 4, 2: 5, 5: 9, 7: 0} free, a request of 6 fits GPUs 0 and 5 only."""
     free = {0: 10, 1: 4, 2: 5, 5: 9, 7: 0}
     things = [
         pod(f"p{i}", 10 - left, node="n", annotations={NAMES.mem_idx: str(i)})
@@ -57,13 +57,13 @@ def test_candidates_of_a_single_gpu_share() -> None:
     book = ledger(share_node("n", make_gpus(*[10] * 8)), *things)
     node_info = book.node(NodeName("n"))
     assert node_info is not None
-    asked = pod("p", 6)
+    requested = pod("p", 6)
     candidates = [
         index
         for index, gpu in node_info.devices.items()
-        if device_fit_error(gpu, pod_request(asked)) is None
+        if device_fit_error(gpu, pod_request(requested)) is None
     ]
     assert candidates == [0, 5]
-    placement = on_node(book, "n", asked)
+    placement = on_node(book, "n", requested)
     assert isinstance(placement, Placement)
     assert placement.mem == {5: 6}

@@ -73,7 +73,7 @@ def test_a3_small_shares_fill_the_first_gpu() -> None:
 
 
 def test_a4_an_amount_in_the_wrong_unit_is_refused_with_a_hint() -> None:
-    """A4: 16276 on a node in GiB never fits; the sentence says what MiB would be."""
+    """A4: 16276 on a node in GiB never fits; the sentence states what MiB would be."""
     book = ledger(share_node("n", make_gpus(16, 15)))
     refusal = on_node(book, "n", pod("p", 16276))
     assert isinstance(refusal, FitError)
@@ -102,14 +102,14 @@ def test_a6_the_sequence_of_the_reference() -> None:
     book = ledger(legacy_node("n", 30, 2))
     placed: list[int | None] = []
     for number, units in enumerate((3, 3, 3, 8, 8, 4)):
-        asked = pod(str(number), units)
-        placement = on_node(book, "n", asked)
+        requested = pod(str(number), units)
+        placement = on_node(book, "n", requested)
         if isinstance(placement, FitError):
             free = [(gpu.free, gpu.total) for gpu in placement.gpus]
             assert free == [(6, 15), (7, 15)]
             placed.append(None)
             continue
-        book.assume(asked, placement, now_ns=1)
+        book.assume(requested, placement, now_ns=1)
         placed.append(next(iter(placement.mem)))
     assert placed == [0, 0, 0, 1, None, 0]
 
@@ -117,15 +117,15 @@ def test_a6_the_sequence_of_the_reference() -> None:
 def test_a7_annotations_of_a_bind() -> None:
     """A7: IDX, DEV = total // count, POD, ASSIGNED false and ASSUME_TIME in nanoseconds."""
     book = ledger(legacy_node("n", 31, 2))
-    asked = pod("p", 3)
-    placement = on_node(book, "n", asked)
+    requested = pod("p", 3)
+    placement = on_node(book, "n", requested)
     node_info = book.node(NodeName("n"))
     assert isinstance(placement, Placement)
     assert node_info is not None
     assert node_info.inventory is not None
     now = 1_700_000_000_123_456_789
     texts = annotations_of(
-        placement, pod_request(asked), NAMES, inventory=node_info.inventory, assume_time=now
+        placement, pod_request(requested), NAMES, inventory=node_info.inventory, assume_time=now
     )
     first_generation = {key: value for key, value in texts.items() if key.startswith("ALIYUN")}
     assert first_generation == {
@@ -150,12 +150,12 @@ def test_a8_another_uid_is_another_pod() -> None:
 def test_a9_a_failed_bind_leaves_no_trace_and_can_be_retried() -> None:
     """A9: forgetting gives the units back, and the next attempt decides anew."""
     book = ledger(legacy_node("n", 30, 2))
-    asked = pod("p", 8)
-    first = assumed(book, "n", asked, at=1)
+    requested = pod("p", 8)
+    first = assumed(book, "n", requested, at=1)
     assert used(book, "n") == [8, 0]
-    assert book.forget(asked.uid)
+    assert book.forget(requested.uid)
     assert used(book, "n") == [0, 0]
-    second = assumed(book, "n", asked, at=2)
+    second = assumed(book, "n", requested, at=2)
     assert (first.assume_time, second.assume_time) == (1, 2)
     assert used(book, "n") == [8, 0]
 
@@ -174,9 +174,9 @@ def test_a13_a_finished_job_gives_its_memory_back(phase: str) -> None:
     """A13: units are free again once the pod's phase is final."""
     node = legacy_node("n", 15, 1)
     book = ledger(node)
-    asked = pod("job", 2)
-    allocation = assumed(book, "n", asked)
-    running = bound(asked, allocation.placement, make_gpus(15))
+    requested = pod("job", 2)
+    allocation = assumed(book, "n", requested)
+    running = bound(requested, allocation.placement, make_gpus(15))
     book.pod_changed(running)
     assert used(book, "n") == [2]
     book.pod_changed(msgspec.structs.replace(running, phase=phase))
@@ -208,9 +208,9 @@ def test_a15_a_restart_finds_the_same_books() -> None:
     lived = ledger(node)
     pods = []
     for name, units in (("a", 3), ("b", 14), ("c", 5)):
-        asked = pod(name, units)
-        allocation = assumed(lived, "n", asked)
-        pods.append(bound(asked, allocation.placement, make_gpus(15, 15), assigned=True))
+        requested = pod(name, units)
+        allocation = assumed(lived, "n", requested)
+        pods.append(bound(requested, allocation.placement, make_gpus(15, 15), assigned=True))
         lived.pod_changed(pods[-1])
     restarted = Ledger(NAMES)
     restarted.relist_nodes([node])

@@ -1,4 +1,4 @@
-"""What-if says "likely" where kube-scheduler may decide otherwise, and names the reason."""
+"""What-if answers "likely" where kube-scheduler may decide otherwise, and names the reason."""
 
 import json
 

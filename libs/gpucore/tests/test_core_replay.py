@@ -49,7 +49,7 @@ def test_figures_add_up(policy: str) -> None:
 
 def test_arrivals_stop_at_the_target() -> None:
     """Arrivals end once they ask for the given multiple of all GPUs."""
-    told: list[float] = []
+    reported: list[float] = []
     result = replay(
         [node("a", 2)],
         iter(lambda: work(1, 500), None),
@@ -57,10 +57,10 @@ def test_arrivals_stop_at_the_target() -> None:
         workload=HostWorkload([]),
         pick=random.Random(0).randrange,
         target=1.5,
-        progress=told.append,
+        progress=reported.append,
     )
     assert (result.requested, result.placed, result.failed_pods) == (3.0, 2.0, 2)
-    assert told == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
+    assert reported == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
 
 
 def test_binpack_packs_nodes_and_spread_spreads() -> None:

@@ -46,8 +46,8 @@ def node(sizes: list[int], use: list[tuple[int, int, int]], *, policy: str = "")
 
 def first_fit(found: NodeInfo, order: tuple[GpuIndex, ...], units: int) -> GpuIndex | None:
     """What kube-scheduler allocates."""
-    asked = request(units)
-    return next((i for i in order if device_fit_error(found.devices[i], asked) is None), None)
+    requested = request(units)
+    return next((i for i in order if device_fit_error(found.devices[i], requested) is None), None)
 
 
 def chosen(found: NodeInfo, policy: str, units: int) -> GpuIndex | None:

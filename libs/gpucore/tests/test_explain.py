@@ -14,10 +14,10 @@ LEGACY = "Insufficient GPU Memory in one device"
 
 
 def make_gpu(
-    code: Code, free: int = 0, total: int = 0, asked: int = 0, index: int = 0
+    code: Code, free: int = 0, total: int = 0, requested: int = 0, index: int = 0
 ) -> DeviceFitError:
     """Why one GPU cannot."""
-    return DeviceFitError(GpuIndex(index), code, free, total, asked)
+    return DeviceFitError(GpuIndex(index), code, free, total, requested)
 
 
 @pytest.mark.parametrize(

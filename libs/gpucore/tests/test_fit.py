@@ -30,9 +30,9 @@ MPS = {wire_names.ISOLATION: "mps"}
 WHOLE = {wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}
 
 
-def refused(book: Ledger, asked: Pod) -> FitError:
+def refused(book: Ledger, requested: Pod) -> FitError:
     """The refusal of a pod that does not fit on node n."""
-    refusal = on_node(book, "n", asked)
+    refusal = on_node(book, "n", requested)
     assert isinstance(refusal, FitError)
     return refusal
 
@@ -43,7 +43,7 @@ def held(name: str, mem: int = 0, *, index: int = 0, core: int = 0) -> Pod:
 
 
 def test_memory_is_refused_with_figures() -> None:
-    """Every GPU says what it has left, of what, and what was asked."""
+    """Every GPU states what it has left, of what, and what was requested."""
     book = ledger(share_node("n", make_gpus(15, 10)), held("a", 9), held("b", 3, index=1))
     assert refused(book, pod("p", 8)) == FitError(
         N,
@@ -53,14 +53,14 @@ def test_memory_is_refused_with_figures() -> None:
             DeviceFitError(GpuIndex(1), Code.INSUFFICIENT_MEMORY, 7, 10, 8),
         ),
         unit=GIB,
-        asked=8,
+        requested=8,
         free=0,
         total=1,
     )
 
 
 def test_compute_is_refused_with_figures() -> None:
-    """A GPU with the memory but not the compute says how much compute is left."""
+    """A GPU with the memory but not the compute states how much compute is left."""
     book = ledger(share_node("n", make_gpus(15)), held("a", 1, core=70))
     refusal = refused(book, pod("p", 2, core=40))
     assert refusal.code is Code.INSUFFICIENT_CORE
@@ -131,7 +131,7 @@ def test_mps_serves_48_clients() -> None:
 
 
 def test_a_mig_instance_is_never_sliced() -> None:
-    """One pod has it, however little it asks."""
+    """One pod has it, however little it requests."""
     gpu = msgspec.structs.replace(make_gpus(15).gpus[0], mig=True)
     book = ledger(share_node("n", Inventory((gpu,))), held("a", 1))
     assert refused(book, pod("p", 1)).code is Code.MAX_PODS
@@ -167,7 +167,7 @@ def test_shares_and_whole_gpus_exclude_each_other() -> None:
     """A GPU with a share is not free for whole use, and the other way round."""
     book = ledger(share_node("n", make_gpus(15, 15), whole=True), held("a", 1))
     refusal = refused(book, pod("g", gpus=2))
-    assert (refusal.code, refusal.asked, refusal.free, refusal.total) == (
+    assert (refusal.code, refusal.requested, refusal.free, refusal.total) == (
         Code.INSUFFICIENT_GPUS, 2, 1, 2,
     )  # fmt: skip
     assert refusal.gpus == (DeviceFitError(GpuIndex(0), Code.SHARED_GPU, 14, 15, 15),)
@@ -196,7 +196,7 @@ def test_pending_units_are_kept_free() -> None:
     assert isinstance(on_node(book, "n", pod("p", 10)), Placement)
     book.pod_changed(held("a", 7))
     refusal = refused(book, pod("p", 8))
-    assert (refusal.code, refusal.asked, refusal.free, refusal.total) == (
+    assert (refusal.code, refusal.requested, refusal.free, refusal.total) == (
         Code.PENDING_UNITS, 8, 7, 6,
     )  # fmt: skip
     assert isinstance(on_node(book, "n", pod("p", 7)), Placement)
@@ -227,13 +227,13 @@ def test_pending_units_take_exclusive_gpus() -> None:
 
 
 def test_what_is_over_full_is_somewhere_else() -> None:
-    """Two equal pods said to be on one GPU: the other GPU is not free until they are sorted."""
+    """Two equal pods recorded on one GPU: the other GPU is not free until they are sorted."""
     book = ledger(share_node("n", make_gpus(4, 4)), held("a", 4), held("b", 4))
     assert book.largest_shares[N] == 0
     assert refused(book, pod("p", 1)).code is Code.PENDING_UNITS
 
 
-def test_whole_gpus_said_twice_leave_less_room() -> None:
+def test_whole_gpus_listed_twice_leave_less_room() -> None:
     """Two pods that name the same exclusive GPU have two GPUs between them."""
     group = {NAMES.group: "0"}
     pods = (pod(name, gpus=1, node="n", annotations=group) for name in "ab")
@@ -242,7 +242,7 @@ def test_whole_gpus_said_twice_leave_less_room() -> None:
 
 
 @pytest.mark.parametrize(
-    ("node", "asked", "code"),
+    ("node", "requested", "code"),
     [
         (Node(N), pod("p", 1), Code.NOT_SHARED),
         (Node(N), pod("p", gpus=1), Code.NOT_SHARED),
@@ -254,29 +254,29 @@ def test_whole_gpus_said_twice_leave_less_room() -> None:
         (share_node("n", make_gpus(15, 15)), pod("p", 4, core=5, labels=TWO), Code.UNEVEN_SPLIT),
     ],
 )  # fmt: skip
-def test_refusals_that_no_eviction_cures(node: Node, asked: Pod, code: Code) -> None:
+def test_refusals_that_no_eviction_cures(node: Node, requested: Pod, code: Code) -> None:
     """The node, or the request, is not of the kind."""
-    refusal = refused(ledger(node), asked)
+    refusal = refused(ledger(node), requested)
     assert (refusal.code, refusal.unresolvable, refusal.gpus) == (code, True, ())
 
 
 def test_an_empty_inventory_offers_nothing() -> None:
-    """A node that says it has no GPUs has no inventory to place on."""
+    """A node whose inventory has no GPUs has no inventory to place on."""
     node = msgspec.structs.replace(share_node("n", make_gpus()), capacity={NAMES.gpu_mem: "1"})
     assert refused(ledger(node), pod("p", 1)).code is Code.NO_INVENTORY
 
 
-@pytest.mark.parametrize("asked", [pod("p", 1), pod("p", core=5), pod("p", gpus=1)])
-def test_a_node_whose_plugin_is_away_takes_nothing(asked: Pod) -> None:
+@pytest.mark.parametrize("requested", [pod("p", 1), pod("p", core=5), pod("p", gpus=1)])
+def test_a_node_whose_plugin_is_away_takes_nothing(requested: Pod) -> None:
     """While the plugin is replaced kubelet admits no pod: refused until it is back."""
     inventory = msgspec.structs.replace(make_gpus(15, 15), serving=False)
     both = {NAMES.gpu_mem: "30", NAMES.gpu: "2"}
     away = msgspec.structs.replace(share_node("n", inventory), capacity=both)
-    refusal = refused(ledger(away), asked)
+    refusal = refused(ledger(away), requested)
     assert (refusal.code, refusal.unresolvable) == (Code.PLUGIN_AWAY, True)
-    assert filter_nodes(ledger(away), pod_request(asked), [NodeName("n")])[0] == []
+    assert filter_nodes(ledger(away), pod_request(requested), [NodeName("n")])[0] == []
     back = msgspec.structs.replace(share_node("n", make_gpus(15, 15)), capacity=both)
-    assert isinstance(on_node(ledger(back), "n", asked), Placement)
+    assert isinstance(on_node(ledger(back), "n", requested), Placement)
 
 
 def test_several_gpus_take_a_part_each() -> None:
@@ -288,7 +288,7 @@ def test_several_gpus_take_a_part_each() -> None:
     assert placement.mem == {0: 4, 2: 4}
     assert placement.containers == {0: {0: 2, 2: 1}, 1: {0: 2, 2: 3}}
     refusal = refused(book, pod("p", 10, labels=labels))
-    assert (refusal.code, refusal.asked, refusal.free, refusal.total) == (
+    assert (refusal.code, refusal.requested, refusal.free, refusal.total) == (
         Code.INSUFFICIENT_MEMORY, 5, 1, 2,
     )  # fmt: skip
     few = refused(ledger(share_node("n", make_gpus(6))), pod("p", 2, labels=labels))

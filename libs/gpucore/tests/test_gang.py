@@ -36,16 +36,20 @@ def member(number: int, size: int, *, gpus: int = 0, mem: int = 0, **more: objec
     return pod(f"m{number}", mem, gpus=gpus, labels=labels, **more)  # type: ignore[arg-type]
 
 
-def asked(
-    book: Ledger, asks: Pod, names: Iterable[str], now: int = NOW, members: Members | None = None
+def requested(
+    book: Ledger,
+    requests: Pod,
+    names: Iterable[str],
+    now: int = NOW,
+    members: Members | None = None,
 ) -> GangPlacement | Shortage | Postponed:
-    """What a member is told when all exist, or ``members``; what it says is reserved."""
-    gang = gang_of(asks)
+    """The answer to a member when all exist, or ``members``; its places are reserved."""
+    gang = gang_of(requests)
     assert gang is not None
     offered = [NodeName(name) for name in names]
     all_of_them = members or Members(exist=gang.size, alike=gang.size)
     answer = place_gang(
-        book, gang, pod_request(asks), offered, RULES, members=all_of_them, now_ns=now
+        book, gang, pod_request(requests), offered, RULES, members=all_of_them, now_ns=now
     )
     if isinstance(answer, GangPlacement):
         for uid in answer.given_up:
@@ -55,12 +59,12 @@ def asked(
     return answer
 
 
-def take(book: Ledger, asks: Pod, kept: Allocation) -> Allocation:
+def take(book: Ledger, requests: Pod, kept: Allocation) -> Allocation:
     """Bind a member to a place that is kept for its gang."""
-    placement = taken(book, kept, pod_request(asks), RULES)
+    placement = taken(book, kept, pod_request(requests), RULES)
     assert isinstance(placement, Placement)
     book.forget(kept.uid)
-    return book.assume(asks, placement, now_ns=NOW)
+    return book.assume(requests, placement, now_ns=NOW)
 
 
 def reservations(book: Ledger) -> list[Allocation]:
@@ -72,7 +76,7 @@ def run(book: Ledger, pods: Sequence[Pod], names: Sequence[str]) -> list[Allocat
     """Let members come one after the other until one is refused."""
     placed: list[Allocation] = []
     for each in pods:
-        answer = asked(book, each, names)
+        answer = requested(book, each, names)
         if not isinstance(answer, GangPlacement):
             break
         placed.append(take(book, each, answer.reservations[0]))
@@ -116,12 +120,12 @@ def test_the_fewest_nodes_then_the_best_linked_then_the_tightest() -> None:
     """One machine beats two, NVLinks beat unknown links, and a whole machine is left whole."""
     unknown = share_node("a", make_gpus(*[16] * 8), whole=True)
     book = ledger(unknown, linked_node("b", BRIDGED), linked_node("c", BRIDGED), linked_node("v"))
-    assert nodes_of(asked(book, member(0, 4, gpus=2), "abcv")) == ["v"] * 4
+    assert nodes_of(requested(book, member(0, 4, gpus=2), "abcv")) == ["v"] * 4
     book = ledger(unknown, linked_node("b", BRIDGED), linked_node("v"))
-    assert nodes_of(asked(book, member(0, 6, gpus=2), "abv")) == ["b", "b", "v", "v", "v", "v"]
+    assert nodes_of(requested(book, member(0, 6, gpus=2), "abv")) == ["b", "b", "v", "v", "v", "v"]
     half = pod("h", gpus=4, node="d", annotations={NAMES.group: "0,1,2,3"})
     book = ledger(linked_node("c"), linked_node("d"), half)
-    assert nodes_of(asked(book, member(0, 2, gpus=2), "cd")) == ["d", "d"]
+    assert nodes_of(requested(book, member(0, 2, gpus=2), "cd")) == ["d", "d"]
 
 
 def test_a_gang_that_does_not_fit_takes_nothing_and_says_what_fits() -> None:
@@ -131,11 +135,11 @@ def test_a_gang_that_does_not_fit_takes_nothing_and_says_what_fits() -> None:
         share_node("a", quad, whole=True),
         share_node("b", make_gpus(16, 16, 16), whole=True),
     )
-    answer = asked(book, member(0, 4, gpus=2), "ab")
+    answer = requested(book, member(0, 4, gpus=2), "ab")
     assert isinstance(answer, Shortage)
     assert answer.sentence == "gang train needs 4 x 2 GPUs: capacity for 3 members on 2 nodes"
     assert not book.allocations()
-    wide = asked(book, member(0, 2, mem=17), "ab")
+    wide = requested(book, member(0, 2, mem=17), "ab")
     assert isinstance(wide, Shortage)
     assert wide.sentence == (
         "gang train needs 2 x 17 units of GPU memory: capacity for 0 members on 0 nodes"
@@ -145,8 +149,8 @@ def test_a_gang_that_does_not_fit_takes_nothing_and_says_what_fits() -> None:
 def test_a_gang_is_spread_where_other_rules_limit_the_pods_of_a_node() -> None:
     """Processors for one pod each, here; a node for none of them is not used."""
     book = ledger(*(share_node(name, make_gpus(16, 16)) for name in "abc"))
-    asks = member(0, 2, mem=4)
-    gang = gang_of(asks)
+    requests = member(0, 2, mem=4)
+    gang = gang_of(requests)
     assert gang is not None
     a, b, c = (NodeName(name) for name in "abc")
 
@@ -154,7 +158,7 @@ def test_a_gang_is_spread_where_other_rules_limit_the_pods_of_a_node() -> None:
         answer = place_gang(
             book,
             gang,
-            pod_request(asks),
+            pod_request(requests),
             limits,
             RULES,
             members=Members(exist=2, alike=2),
@@ -172,12 +176,12 @@ def test_a_gang_is_spread_where_other_rules_limit_the_pods_of_a_node() -> None:
 def test_nobody_else_gets_what_is_kept() -> None:
     """Places of members to come count as taken until they come."""
     book = ledger(linked_node("a", BRIDGED))
-    answer = asked(book, member(0, 2, gpus=2), "a")
+    answer = requested(book, member(0, 2, gpus=2), "a")
     assert isinstance(answer, GangPlacement)
     take(book, member(0, 2, gpus=2), answer.reservations[0])
     refused = whole(book, "a", 1)
     assert isinstance(refused, FitError)
-    later = asked(book, member(1, 2, gpus=2), "a")
+    later = requested(book, member(1, 2, gpus=2), "a")
     assert isinstance(later, GangPlacement)
     assert later.reservations == answer.reservations[1:]
 
@@ -185,9 +189,9 @@ def test_nobody_else_gets_what_is_kept() -> None:
 def test_a_member_passes_only_to_places_that_are_kept_and_offered() -> None:
     """Where the scheduler no longer offers the node, places are found anew or the pod waits."""
     book = ledger(linked_node("a", BRIDGED), linked_node("b", BRIDGED))
-    assert nodes_of(asked(book, member(0, 2, gpus=2), "ab")) == ["a", "a"]
-    assert nodes_of(asked(book, member(0, 2, gpus=2), "b")) == ["b", "b"]
-    assert isinstance(asked(book, member(0, 2, gpus=2), "c"), Shortage)
+    assert nodes_of(requested(book, member(0, 2, gpus=2), "ab")) == ["a", "a"]
+    assert nodes_of(requested(book, member(0, 2, gpus=2), "b")) == ["b", "b"]
+    assert isinstance(requested(book, member(0, 2, gpus=2), "c"), Shortage)
     assert len(reservations(book)) == 2
 
 
@@ -197,10 +201,10 @@ def test_after_a_restart_a_half_placed_gang_goes_on_from_what_is_shown() -> None
     first = member(0, 3, gpus=2)
     shown = bound(first, Placement(NodeName("b"), group=indexes(0, 3)), inventory)
     book = ledger(linked_node("a"), linked_node("b"), shown)
-    assert nodes_of(asked(book, member(1, 3, gpus=2), "ab")) == ["b", "b"]
+    assert nodes_of(requested(book, member(1, 3, gpus=2), "ab")) == ["b", "b"]
     taken_up = pod("h", gpus=5, node="b", annotations={NAMES.group: "1,2,4,5,6"})
     book = ledger(linked_node("b"), shown, taken_up)
-    answer = asked(book, member(1, 3, gpus=2), "b")
+    answer = requested(book, member(1, 3, gpus=2), "b")
     assert isinstance(answer, Shortage)
     assert answer.sentence == "gang train needs 2 more x 2 GPUs: capacity for 0 members on 0 nodes"
 
@@ -220,16 +224,16 @@ def test_a_member_that_is_being_deleted_is_none() -> None:
 def test_a_place_that_no_longer_holds_is_found_anew() -> None:
     """A GPU that was lost meanwhile is not given to a member."""
     book = ledger(linked_node("a", BRIDGED), linked_node("b", BRIDGED))
-    asked(book, member(0, 2, gpus=2), "ab")
+    requested(book, member(0, 2, gpus=2), "ab")
     book.unhealthy_changed(NodeName("a"), frozenset(indexes(3)))
-    assert nodes_of(asked(book, member(0, 2, gpus=2), "ab")) == ["b", "b"]
+    assert nodes_of(requested(book, member(0, 2, gpus=2), "ab")) == ["b", "b"]
     assert len(reservations(book)) == 2
 
 
 def test_reservations_end_by_themselves() -> None:
     """What nobody came for is free again when its time is over, and not before."""
     book = ledger(linked_node("a", BRIDGED))
-    asked(book, member(0, 2, gpus=2), "a")
+    requested(book, member(0, 2, gpus=2), "a")
     assert book.expire(NOW + TTL - 1, TTL) == []
     assert len(book.expire(NOW + TTL, TTL)) == 2
     assert not book.allocations()
@@ -239,7 +243,7 @@ def test_reservations_end_by_themselves() -> None:
 def test_places_are_kept_while_the_gang_can_use_them() -> None:
     """Superfluous ones go when members come another way, all of them with the last pod."""
     book = ledger(linked_node("a"))
-    asked(book, member(0, 3, gpus=1), "a")
+    requested(book, member(0, 3, gpus=1), "a")
     held = book.gang("default", "train")
     assert spare(held, 3, waiting=3) == []
     assert spare(held, 3, waiting=0) == [allocation.uid for allocation in held]
@@ -277,7 +281,7 @@ def test_the_labels_must_make_sense() -> None:
 def test_room_for_equal_shares_is_what_trying_finds(
     *, held: list[tuple[int, int, int]], mem: int, core: int, whole_device: bool, max_pods: int
 ) -> None:
-    """Counting says what placing one share after the other does, pending pods included."""
+    """Counting finds what placing one share after the other does, pending pods included."""
     labels = {wire_names.LABEL_MAX_POD: str(max_pods)} if max_pods else {}
     book = ledger(share_node("n", make_gpus(9, 16, 12), labels=labels))
     for number, (at, units, percent) in enumerate(held):
@@ -348,7 +352,7 @@ def test_all_of_a_gang_or_none_whoever_comes_between(
     rooms = {name: room(book, name, pods) for name in names}
     placed: list[Allocation] = []
     for number, each in enumerate(pods):
-        answer = asked(book, each, names)
+        answer = requested(book, each, names)
         if not isinstance(answer, GangPlacement):
             assert isinstance(answer, Shortage)
             assert number == 0

@@ -50,8 +50,8 @@ def holding(name: str, *gpus: int) -> Pod:
 
 def group(book: Ledger, count: int, grouping: Grouping | None = None, **texts: str) -> list[int]:
     """The exclusive GPUs that a pod would get."""
-    asked = pod_request(pod("asks", gpus=count, annotations=texts))
-    placement = place(node_info(book), asked, grouping=grouping or Grouping())
+    requested = pod_request(pod("pending", gpus=count, annotations=texts))
+    placement = place(node_info(book), requested, grouping=grouping or Grouping())
     assert isinstance(placement, Placement)
     return list(placement.group)
 
@@ -61,9 +61,9 @@ def wide(units: int, count: int, **annotations: str) -> Pod:
     return pod("wide", units, labels={NAMES.gpu_count: str(count)}, annotations=annotations)
 
 
-def shared(book: Ledger, asked: Pod, policy: str = "") -> list[int]:
+def shared(book: Ledger, requested: Pod, policy: str = "") -> list[int]:
     """The GPUs that a share would get."""
-    placement = on_node(book, "n", asked, policy)
+    placement = on_node(book, "n", requested, policy)
     assert isinstance(placement, Placement)
     return sorted(placement.mem)
 
@@ -98,21 +98,21 @@ def test_a_pods_own_policy_overrules_the_clusters() -> None:
     assert group(book, 2, Grouping("simple")) == [0, 1]
 
 
-def test_an_unknown_policy_is_said_and_never_raised() -> None:
+def test_an_unknown_policy_is_reported_and_never_raised() -> None:
     """A misspelt annotation is a fault in words that names the policies there are."""
-    asked = pod_request(pod("p", gpus=2, annotations={wire_names.TOPOLOGY: "fastest"}))
-    assert asked.topology == ""
-    assert asked.fault == (
+    requested = pod_request(pod("p", gpus=2, annotations={wire_names.TOPOLOGY: "fastest"}))
+    assert requested.topology == ""
+    assert requested.fault == (
         "its topology policy 'fastest' is unknown; "
         "use one of best-effort, bandwidth, static, simple"
     )
-    refusal = fit(node_info(ledger(linked_node("n"))), asked)
+    refusal = fit(node_info(ledger(linked_node("n"))), requested)
     assert refusal is not None
     assert refusal.unresolvable
 
 
 def test_links_of_a_2019_node_are_read_from_its_annotation() -> None:
-    """A node of the first topology plugin has no inventory, but says its links."""
+    """A node of the first topology plugin has no inventory, but publishes its links."""
     topology = encode_annotation(VOLTA)
     book = ledger(bare_node("n", 8, GPU_TOPOLOGY=topology))
     assert group(book, 2) == [0, 3]
@@ -229,7 +229,7 @@ def test_without_waiting_large_machines_are_exact_once_their_tables_are_prepared
 
 
 def test_requests_that_do_not_wait_push_out_no_tables() -> None:
-    """Many machines without tables are asked about; the one that has them keeps them."""
+    """Many machines without tables are looked up; the one that has them keeps them."""
     book = ledger(linked_node("n", ten_gpus("PXB")), holding("h", 1, 3, *range(6, 10)))
     for _ in prepare(node_info(book).shape):
         pass
@@ -264,11 +264,11 @@ def test_small_machines_and_those_without_links_need_no_preparation() -> None:
 def test_the_group_is_free_and_whole_whatever_the_policy(
     held: set[int], count: int, policy: str
 ) -> None:
-    """Exactly as many free GPUs as asked, none twice; refused only where too few are free."""
+    """Exactly as many free GPUs as requested, none twice; refused only where too few are free."""
     node = linked_node("n", node_type="dgx1-volta")
     book = ledger(node, *(holding(f"h{gpu}", gpu) for gpu in sorted(held)))
-    asked = pod_request(pod("asks", gpus=count, annotations={wire_names.TOPOLOGY: policy}))
-    placement = place(node_info(book), asked)
+    requested = pod_request(pod("pending", gpus=count, annotations={wire_names.TOPOLOGY: policy}))
+    placement = place(node_info(book), requested)
     assert isinstance(placement, FitError) == (count > 8 - len(held))
     if isinstance(placement, Placement):
         assert len(set(placement.group)) == count

@@ -1,4 +1,4 @@
-"""The GPUs of a node: our annotation, and what capacity says without one."""
+"""The GPUs of a node: our annotation, and what capacity holds without one."""
 
 import json
 import re
@@ -125,7 +125,7 @@ def test_an_inventory_reads_back(gpus: list[Gpu], unit: MemoryUnit) -> None:
     ],
 )
 def test_another_document_is_refused(change: dict[str, Any], words: str) -> None:
-    """A document of another kind says what is wrong with it."""
+    """A document of another kind is refused with the reason."""
     with pytest.raises(WireError, match=words):
         decode_inventory(json.dumps(DOCUMENT | change))
 
@@ -201,7 +201,7 @@ def test_the_list_of_unhealthy_gpus(text: str, indexes: set[int]) -> None:
     ("name", "node"), [("unhealthy-gpu-n1", "n1"), ("unhealthy-gpu-", None), ("other", None)]
 )
 def test_the_node_of_a_config_map(name: str, node: str | None) -> None:
-    """The ConfigMap's name says the node."""
+    """The ConfigMap's name contains the node."""
     assert unhealthy_node(name) == node
 
 

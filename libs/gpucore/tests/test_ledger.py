@@ -28,13 +28,13 @@ N = NodeName("n")
 def test_a_reservation_is_confirmed_by_the_watch() -> None:
     """Assumed, then bound, then confirmed: always one allocation, counted once."""
     book = ledger(legacy_node("n", 15, 1))
-    asked = pod("p", 8)
-    allocation = assumed(book, "n", asked)
-    written = bound(asked, allocation.placement, make_gpus(15))
+    requested = pod("p", 8)
+    allocation = assumed(book, "n", requested)
+    written = bound(requested, allocation.placement, make_gpus(15))
     states = [allocation.state]
     for assigned in (False, True):
-        book.pod_changed(bound(asked, allocation.placement, make_gpus(15), assigned=assigned))
-        standing = book.allocation(asked.uid)
+        book.pod_changed(bound(requested, allocation.placement, make_gpus(15), assigned=assigned))
+        standing = book.allocation(requested.uid)
         assert standing is not None
         states.append(standing.state)
         assert used(book, "n") == [8]
@@ -46,24 +46,24 @@ def test_a_reservation_is_confirmed_by_the_watch() -> None:
 def test_assuming_again_gives_back_the_decision_that_stands() -> None:
     """A retried bind of a pod gets the placement of the first one."""
     book = ledger(legacy_node("a", 15, 1), legacy_node("b", 15, 1))
-    asked = pod("p", 8)
-    first = assumed(book, "a", asked, at=1)
-    elsewhere = on_node(book, "b", asked)
+    requested = pod("p", 8)
+    first = assumed(book, "a", requested, at=1)
+    elsewhere = on_node(book, "b", requested)
     assert isinstance(elsewhere, Placement)
-    assert book.assume(asked, elsewhere, now_ns=2) is first
+    assert book.assume(requested, elsewhere, now_ns=2) is first
     assert used(book, "b") == [0]
 
 
 def test_an_assumption_on_an_unknown_node_waits_for_it() -> None:
     """An allocation on a node nobody knows opens an account, and closes it when released."""
     book = ledger()
-    asked = pod("p", 8)
-    book.assume(asked, Placement(N, {GpuIndex(0): 8}), now_ns=1)
+    requested = pod("p", 8)
+    book.assume(requested, Placement(N, {GpuIndex(0): 8}), now_ns=1)
     node_info = book.node(N)
     assert node_info is not None
     assert not node_info.present
     assert used(book, "n") == [8]
-    assert book.forget(asked.uid)
+    assert book.forget(requested.uid)
     assert book.node(N) is None
     assert not book.largest_shares
     assert not book.free_gpu_counts
@@ -83,13 +83,13 @@ def test_unconfirmed_reservations_expire_on_time() -> None:
 
 
 def test_a_pod_bound_elsewhere_moves_its_claim() -> None:
-    """What the watch says wins over what was assumed, also on another node."""
+    """What the watch reports wins over what was assumed, also on another node."""
     book = ledger(legacy_node("a", 15, 1), legacy_node("b", 15, 1))
-    asked = pod("p", 8)
-    assumed(book, "a", asked)
+    requested = pod("p", 8)
+    assumed(book, "a", requested)
     book.pod_changed(
         bound(
-            asked,
+            requested,
             Placement(NodeName("b"), {GpuIndex(0): 8}, {}, {0: {GpuIndex(0): 8}}),
             make_gpus(15),
         )
@@ -154,9 +154,9 @@ def test_a_heartbeat_changes_nothing() -> None:
 def test_a_change_of_unit_converts_what_is_held(unit: MemoryUnit, held: list[int]) -> None:
     """Amounts keep their size in MiB, rounded up in the node's new unit."""
     book = ledger(share_node("n", make_gpus(15)))
-    asked = pod("p", 8)
-    allocation = assumed(book, "n", asked)
-    book.pod_changed(bound(asked, allocation.placement, make_gpus(15)))
+    requested = pod("p", 8)
+    allocation = assumed(book, "n", requested)
+    book.pod_changed(bound(requested, allocation.placement, make_gpus(15)))
     book.node_changed(share_node("n", make_gpus(20_000, unit=unit)))
     assert used(book, "n") == held
 
@@ -237,9 +237,9 @@ def test_a_whole_device_keeps_others_out() -> None:
 def test_an_impossible_amount_is_the_modules_error_and_changes_nothing() -> None:
     """A limit that is no quantity raises WireError and leaves the books."""
     book = ledger(legacy_node("n", 15, 1))
-    asks = Container(limits={NAMES.gpu_mem: "x"})
+    requests = Container(limits={NAMES.gpu_mem: "x"})
     with pytest.raises(WireError):
-        book.pod_changed(msgspec.structs.replace(pod("p", node="n"), containers=(asks,)))
+        book.pod_changed(msgspec.structs.replace(pod("p", node="n"), containers=(requests,)))
     assert not book.allocations()
 
 

@@ -61,7 +61,7 @@ def test_a_bookmark_carries_a_version(decode: object) -> None:
 
 @pytest.mark.parametrize("decode", [decode_pod_event, decode_node_event])
 def test_an_error_carries_its_status(decode: object) -> None:
-    """410 says that the version is too old; missing figures are 0 and empty."""
+    """410 means that the version is too old; missing figures are 0 and empty."""
     raw = b'{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}'
     event = decode_pod_event(raw) if decode is decode_pod_event else decode_node_event(raw)
     assert (event.kind, event.item, event.code) == (WatchEventType.ERROR, None, 410)

@@ -126,11 +126,11 @@ def test_each_part_of_a_node_object_is_followed(changed: Node, room: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("asked", "refusal"),
+    ("requested", "refusal"),
     [
         (
             pod("p", 5, labels=TWO),
-            FitError(N, Code.UNEVEN_SPLIT, unit=GIB, asked=5, total=2, unresolvable=True),
+            FitError(N, Code.UNEVEN_SPLIT, unit=GIB, requested=5, total=2, unresolvable=True),
         ),
         (
             pod("p", 5, gpus=1),
@@ -144,9 +144,9 @@ def test_each_part_of_a_node_object_is_followed(changed: Node, room: int) -> Non
         ),
     ],
 )
-def test_a_final_refusal_has_its_figures(asked: Pod, refusal: FitError) -> None:
+def test_a_final_refusal_has_its_figures(requested: Pod, refusal: FitError) -> None:
     """Amount, GPUs and words of a request that no eviction cures."""
-    assert on_node(ledger(node(10, 10)), "n", asked) == refusal
+    assert on_node(ledger(node(10, 10)), "n", requested) == refusal
 
 
 def test_a_node_nobody_knows_is_refused_for_good() -> None:
@@ -189,9 +189,9 @@ def test_the_quick_filter_agrees_with_the_gpus() -> None:
         pod("19", 18, labels=TWO), pod("c2", core=120, labels=TWO),
     ]  # fmt: skip
     answers = set()
-    for asked in map(pod_request, wanted):
-        fits, _ = filter_nodes(book, asked, names)
-        assert fits == [n for n in names if (a := book.node(n)) and fit(a, asked) is None]
+    for requested in map(pod_request, wanted):
+        fits, _ = filter_nodes(book, requested, names)
+        assert fits == [n for n in names if (a := book.node(n)) and fit(a, requested) is None]
         answers.add(tuple(fits))
     assert len(answers) > 6
 
@@ -208,5 +208,5 @@ def test_too_few_gpus_are_counted_in_gpus() -> None:
     """A share over two GPUs on a node with one: two GPUs are requested, not units of one."""
     refusal = on_node(ledger(share_node("n", make_gpus(15))), "n", pod("p", 8, labels=TWO))
     assert isinstance(refusal, FitError)
-    assert (refusal.code, refusal.asked) == (Code.INSUFFICIENT_GPUS, 2)
+    assert (refusal.code, refusal.requested) == (Code.INSUFFICIENT_GPUS, 2)
     assert (refusal.free, refusal.total) == (1, 1)

@@ -47,7 +47,7 @@ class Cluster:
         return rate_node(node_info, node, kind, self.policy, BY_LINKS)
 
     def best(self, kind: PodRequirements) -> NodeName | None:
-        """As the ranking says."""
+        """As the ranking does."""
         for _ in self.ranking.refresh(kind, self.ledger.nodes):
             pass
         return self.ranking.best(kind)
@@ -66,16 +66,16 @@ class Cluster:
 @settings(max_examples=150, deadline=None)
 @given(
     sizes=st.lists(st.lists(st.integers(1, 16), min_size=1, max_size=3), min_size=1, max_size=6),
-    asked=st.lists(st.integers(1, 16), min_size=1, max_size=25),
+    requested=st.lists(st.integers(1, 16), min_size=1, max_size=25),
     ends=st.lists(st.booleans(), min_size=25, max_size=25),
     policy=st.sampled_from(POLICIES),
 )
 def test_each_pod_gets_the_best_node(
-    sizes: Sequence[Sequence[int]], asked: Sequence[int], ends: Sequence[bool], policy: str
+    sizes: Sequence[Sequence[int]], requested: Sequence[int], ends: Sequence[bool], policy: str
 ) -> None:
     """Pods of any order, some of which end again, and none is nominated to memory that is taken."""
     cluster = Cluster(sizes, policy)
-    for number, (mem, ended) in enumerate(zip(asked, ends, strict=False)):
+    for number, (mem, ended) in enumerate(zip(requested, ends, strict=False)):
         item = pod(f"p{number}", mem)
         kind = PodRequirements(pod_request(item))
         name = cluster.best(kind)
@@ -108,7 +108,7 @@ def test_a_node_without_cpu_is_not_chosen() -> None:
     assert cluster.best(kind) == "n0"
 
 
-def test_kinds_that_were_not_asked_for_lately_are_dropped() -> None:
+def test_kinds_that_were_not_requested_lately_are_dropped() -> None:
     """What is kept is bounded, whatever pods are created."""
     cluster = Cluster([[16]], "binpack")
     for mem in range(1, 100):

@@ -43,9 +43,9 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
 
 
-def codes(node: CandidateNode, asks: PodConstraints) -> list[Code]:
+def codes(node: CandidateNode, pod_constraints: PodConstraints) -> list[Code]:
     """Every reason of kube-scheduler's own."""
-    return [refusal.code for refusal in constraint_refusals(node, asks)]
+    return [refusal.code for refusal in constraint_refusals(node, pod_constraints)]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def codes(node: CandidateNode, asks: PodConstraints) -> list[Code]:
     ],
 )
 def test_asksnode_affinity(term: dict[str, Any], *, admitted: bool) -> None:
-    """Every operator means what the API says; a term without requirements matches no node."""
+    """Every operator means what the API defines; a term without requirements matches no node."""
     node = CandidateNode(N, labels={"gpu": "t4", "size": "4"})
     assert codes(node, constraints(affinity=required(term))) == (
         [] if admitted else [Code.NODE_AFFINITY]
@@ -91,8 +91,8 @@ def test_one_term_of_an_affinity_is_enough() -> None:
 def test_the_node_selector_names_what_is_lacking() -> None:
     """Only the labels that the node lacks are named."""
     node = CandidateNode(N, labels={"gpu": "t4"})
-    asks = constraints(nodeSelector={"gpu": "t4", "disktype": "ssd"})
-    (refusal,) = constraint_refusals(node, asks)
+    pod_constraints = constraints(nodeSelector={"gpu": "t4", "disktype": "ssd"})
+    (refusal,) = constraint_refusals(node, pod_constraints)
     assert refusal.unresolvable
     assert sentence(refusal) == (
         "The node does not match the pod's nodeSelector or required node affinity: "
@@ -150,7 +150,7 @@ def test_cordoned_and_unready_nodes(node: CandidateNode, words: str) -> None:
 
 def test_requests_are_counted_as_the_scheduler_counts_them() -> None:
     """The larger of containers with sidecars and each init container, and overhead on top."""
-    asks = constraints(
+    pod_constraints = constraints(
         containers=[container(cpu="500m", memory="1Gi"), container(cpu="1")],
         initContainers=[
             {**container(cpu="250m"), "restartPolicy": "Always"},
@@ -158,20 +158,22 @@ def test_requests_are_counted_as_the_scheduler_counts_them() -> None:
         ],
         overhead={"cpu": "100m"},
     )
-    assert dict(asks.requests) == {"cpu": 2350, "memory": 2**30}
+    assert dict(pod_constraints.requests) == {"cpu": 2350, "memory": 2**30}
 
 
 def test_limits_stand_for_missing_requests() -> None:
     """As the API server fills them in; resources of ours are not counted here."""
     resources = {"limits": {**limits(mem=4, core=5, gpus=1), "cpu": 2, "nvidia.com/gpu": "1"}}
-    asks = constraints(containers=[{"name": "c", "resources": resources}])
-    assert dict(asks.requests) == {"cpu": 2000, "nvidia.com/gpu": 1}
+    pod_constraints = constraints(containers=[{"name": "c", "resources": resources}])
+    assert dict(pod_constraints.requests) == {"cpu": 2000, "nvidia.com/gpu": 1}
 
 
 def test_requests_of_the_pod_replace_those_of_its_containers() -> None:
     """Resources of the pod as a whole are what the scheduler counts."""
-    asks = constraints(containers=[container(cpu="1")], resources={"requests": {"cpu": "4"}})
-    assert dict(asks.requests) == {"cpu": 4000}
+    pod_constraints = constraints(
+        containers=[container(cpu="1")], resources={"requests": {"cpu": "4"}}
+    )
+    assert dict(pod_constraints.requests) == {"cpu": 4000}
 
 
 @pytest.mark.parametrize(
@@ -197,20 +199,20 @@ def test_requests_against_what_is_left(requests: dict[str, str], words: str) -> 
 def test_more_than_the_node_has_is_unresolvable() -> None:
     """No eviction makes room for a request above what is allocatable."""
     node = CandidateNode(N, allocatable={"cpu": 4000}, requested={"cpu": 4000})
-    asked = [constraints(containers=[container(cpu=amount)]) for amount in ("1", "5")]
-    refusals = [next(constraint_refusals(node, each)) for each in asked]
+    requested = [constraints(containers=[container(cpu=amount)]) for amount in ("1", "5")]
+    refusals = [next(constraint_refusals(node, each)) for each in requested]
     assert [refusal.unresolvable for refusal in refusals] == [False, True]
 
 
 def test_the_number_of_pods_counts() -> None:
-    """A node takes as many pods as kubelet says."""
+    """A node takes as many pods as kubelet reports."""
     node = CandidateNode(N, allocatable={"pods": 2}, pods=1)
     assert codes(node, PodConstraints()) == []
     assert codes(node.plus(()), PodConstraints()) == [Code.INSUFFICIENT_RESOURCES]
 
 
 def test_a_node_that_reports_no_cpu_is_no_reason() -> None:
-    """A file made by hand says nothing of cpu, memory and pods: nothing is concluded from that."""
+    """A file made by hand has no cpu, memory and pods: nothing is concluded from that."""
     assert codes(CandidateNode(N), constraints(containers=[container(cpu="8", memory="1Gi")])) == []
 
 
@@ -277,20 +279,20 @@ def test_a_node_object_as_a_candidate() -> None:
     )
 
 
-def test_gpus_are_said_first_only_where_the_node_has_none_for_the_pod() -> None:
+def test_gpus_are_reported_first_only_where_the_node_has_none_for_the_pod() -> None:
     """A node without shares is that, whatever its taints; else the scheduler's rules come first."""
     book = ledger(share_node("n", make_gpus(15)), decode_node(b'{"metadata": {"name": "cpu"}}'))
     tainted = CandidateNode(N, taints=(ML,))
-    asked = pod_request(pod("p", 16))
+    requested = pod_request(pod("p", 16))
     verdicts = [
-        admit(book.nodes()[NodeName(name)], asked, tainted, PodConstraints())
+        admit(book.nodes()[NodeName(name)], requested, tainted, PodConstraints())
         for name in ("n", "cpu")
     ]
     assert [verdict and verdict.code for verdict in verdicts] == [
         Code.TAINT_NOT_TOLERATED,
         Code.NOT_SHARED,
     ]
-    free = admit(book.nodes()[N], asked, CandidateNode(N), PodConstraints())
+    free = admit(book.nodes()[N], requested, CandidateNode(N), PodConstraints())
     assert free is not None
     assert free.code is Code.TOO_LARGE
 
@@ -299,8 +301,10 @@ def test_pods_that_were_placed_use_up_cpu() -> None:
     """In a what-if the first pod's requests are counted against the second's."""
     book = ledger(share_node("n", make_gpus(15)))
     nodes = {N: CandidateNode(N, allocatable={"cpu": 3000})}
-    asks = PodConstraints(requests=(("cpu", 2000),))
-    whatif_pods = [WhatIfPod(name, pod_request(pod(name, 2)), asks) for name in ("a", "b")]
+    pod_constraints = PodConstraints(requests=(("cpu", 2000),))
+    whatif_pods = [
+        WhatIfPod(name, pod_request(pod(name, 2)), pod_constraints) for name in ("a", "b")
+    ]
     first, second = what_if(book.nodes(), whatif_pods, nodes=nodes).outcomes
     assert first.placement is not None
     assert sentence(second.refusals[N]) == "Insufficient cpu: requested 2, 1 of 3 free"
@@ -320,19 +324,19 @@ def test_the_taint_that_is_there_is_the_one_to_tolerate() -> None:
 @given(
     cpu=st.integers(0, 6),
     limit=st.integers(0, 4),
-    asked=st.integers(0, 3),
+    requested=st.integers(0, 3),
     held=st.integers(0, 2),
     cordoned=st.booleans(),
 )
 def test_the_number_of_equal_pods_is_what_adding_them_one_by_one_gives(
-    cpu: int, limit: int, asked: int, held: int, *, cordoned: bool
+    cpu: int, limit: int, requested: int, held: int, *, cordoned: bool
 ) -> None:
     """For a gang, whose pods are placed on a node together."""
     offered = {"cpu": cpu, "pods": limit}
     node = CandidateNode(N, unschedulable=cordoned, allocatable=offered, requested={"cpu": held})
-    asks = PodConstraints(requests=(("cpu", asked),))
+    pod_constraints = PodConstraints(requests=(("cpu", requested),))
     most, count = 3, 0
     filled = node
-    while count < most and not codes(filled, asks):
-        filled, count = filled.plus(asks.requests), count + 1
-    assert pods_admitted(node, asks, most) == count
+    while count < most and not codes(filled, pod_constraints):
+        filled, count = filled.plus(pod_constraints.requests), count + 1
+    assert pods_admitted(node, pod_constraints, most) == count

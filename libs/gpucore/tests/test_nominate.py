@@ -89,12 +89,12 @@ def test_a_nomination_stands_while_the_node_admits_the_pod_in_its_place() -> Non
     """Its own reservation does not count against it; a cordon and a lack of cpu do."""
     node_info, uid = nominated(16), PodUid("uid-p0")
     node = CandidateNode(N, allocatable={"cpu": 1000}, requested={"cpu": 1000}, pods=1)
-    asks = kind(16, cpu=600)
-    assert nomination_stands(node_info, node, asks, uid)
+    requesting = kind(16, cpu=600)
+    assert nomination_stands(node_info, node, requesting, uid)
     cordoned = msgspec.structs.replace(node, unschedulable=True)
-    assert not nomination_stands(node_info, cordoned, asks, uid)
+    assert not nomination_stands(node_info, cordoned, requesting, uid)
     full = msgspec.structs.replace(node, requested={"cpu": 1100})
-    assert not nomination_stands(node_info, full, asks, uid)
+    assert not nomination_stands(node_info, full, requesting, uid)
     assert not nomination_stands(node_info, node, kind(17), uid)
 
 

@@ -50,10 +50,10 @@ def test_what_is_given_never_takes_the_room_of_a_nominated_pod(
     held: Sequence[int], nominated: Sequence[int], mem: int
 ) -> None:
     """If all nominated pods fit now, they still do after the other pod was placed."""
-    node_info, asks = node(*held), pod_request(pod("p", mem))
+    node_info, requests = node(*held), pod_request(pod("p", mem))
     pods = [nominee(f"n{number}", amount) for number, amount in enumerate(nominated)]
-    refusal = refusal_beside(node_info, asks, pods)
-    if fit(node_info, asks) is not None:
+    refusal = refusal_beside(node_info, requests, pods)
+    if fit(node_info, requests) is not None:
         assert refusal is not None
     books = node_info.copy()
     for one in pods:
@@ -61,4 +61,4 @@ def test_what_is_given_never_takes_the_room_of_a_nominated_pod(
         if isinstance(found, FitError):
             return  # nothing is promised before the victims have ended
         books.put(Allocation(one.uid, "", "", AllocationState.RESERVED, found))
-    assert (refusal is None) == (fit(books, asks) is None)
+    assert (refusal is None) == (fit(books, requests) is None)

@@ -69,11 +69,11 @@ def test_few_pods_are_nominated_ahead_of_a_scheduler_that_takes_them_in_order() 
     assert order.window(4096) == IN_ORDER
     assert order.window(8) == 8
     for _ in range(CALLS):
-        order.asked(Q, ())
+        order.scheduler_called(Q, ())
     assert order.window(4096) == IN_ORDER
     for _ in range(CALLS):
-        order.asked(Q, {P})
+        order.scheduler_called(Q, {P})
     assert order.window(4096) == 4096
     for _ in range(CALLS):
-        order.asked(P, {P})
+        order.scheduler_called(P, {P})
     assert order.window(4096) == IN_ORDER

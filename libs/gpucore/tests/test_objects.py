@@ -57,7 +57,7 @@ def test_a_pod_is_narrowed() -> None:
 
 
 def test_an_empty_pod_has_defaults() -> None:
-    """A pod with nothing but metadata, or with nulls, is a pod that asks nothing."""
+    """A pod with nothing but metadata, or with nulls, is a pod that requests nothing."""
     bare = decode_pod(b'{"metadata":{"uid":"u","namespace":"ns","name":"p"}}')
     nulls = decode_pod(
         b'{"metadata":{"uid":"u","namespace":"ns","name":"p","labels":null,"annotations":null},'

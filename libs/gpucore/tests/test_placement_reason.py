@@ -30,27 +30,27 @@ def holding(book: Ledger, of: Pod, *gpus: int) -> Pod:
 
 
 def reason(book: Ledger, of: Pod) -> str:
-    """What is said of a placed pod."""
+    """The reason of a placed pod."""
     allocation, node_info = book.allocation(of.uid), book.node(NodeName("n"))
     assert allocation is not None
     assert node_info is not None
     return why(allocation, pod_request(of), node_info)
 
 
-def words(book: Ledger, asks: Pod, *open_nodes: str) -> list[str]:
+def words(book: Ledger, pending: Pod, *open_nodes: str) -> list[str]:
     """What would help a pod that waits; all nodes take new pods unless some are named."""
-    node_infos, waiting = book.nodes(), PodRequirements(pod_request(asks))
+    node_infos, waiting = book.nodes(), PodRequirements(pod_request(pending))
     closed = set(node_infos).difference(open_nodes) if open_nodes else set[str]()
     nodes = {name: CandidateNode(name, unschedulable=name in closed) for name in node_infos}
     cluster = Candidates(node_infos, nodes)
     return list(suggestions(waiting, cluster, cluster.refusals(waiting)))
 
 
-def of_gang(book: Ledger, asks: Pod, size: int, names: Iterable[str]) -> list[str]:
-    """What is said of a gang whose pods ask so."""
+def of_gang(book: Ledger, pending: Pod, size: int, names: Iterable[str]) -> list[str]:
+    """The reason of a gang whose pods request this."""
     gang, offered = Gang("default", "train", size), [NodeName(name) for name in names]
     members = Members(exist=size, alike=size)
-    answer = place_gang(book, gang, pod_request(asks), offered, RULES, members=members, now_ns=0)
+    answer = place_gang(book, gang, pod_request(pending), offered, RULES, members=members, now_ns=0)
     return list(gang_words(answer, book, RULES))
 
 
@@ -77,7 +77,7 @@ def test_whole_gpus_that_are_not_the_best() -> None:
 
 
 def test_whole_gpus_without_known_links() -> None:
-    """Without links there is no score, and that is said where the choice differs."""
+    """Without links there is no score, and that is reported where the choice differs."""
     book = ledger(share_node("n", make_gpus(15, 15, 15), whole=True))
     first, last = holding(book, pod("a", gpus=1), 0), holding(book, pod("b", gpus=1), 2)
     assert reason(book, first).endswith("the same of the 2 GPUs that are free without this pod")
@@ -86,7 +86,7 @@ def test_whole_gpus_without_known_links() -> None:
     )
 
 
-def test_shares_are_asked_of_their_own_policy() -> None:
+def test_shares_use_their_own_policy() -> None:
     """A share is explained by the GPU policy and its rule."""
     book = ledger(share_node("n", make_gpus(15, 15)))
     assumed(book, "n", pod("p", 4))

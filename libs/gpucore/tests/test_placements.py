@@ -15,13 +15,18 @@ from gpucore.wire.pods import Container, allocation_of, annotations_of
 
 def test_both_generations_and_the_unit() -> None:
     """A share writes V1, V2, the unit, and V3 only for compute."""
-    asked = pod("p", (3, 5), core=40)
+    requested = pod("p", (3, 5), core=40)
     mem = {GpuIndex(1): 8}
     place = Placement(
         NodeName("n"), mem, {GpuIndex(1): 40}, {0: {GpuIndex(1): 3}, 1: {GpuIndex(1): 5}}
     )
     texts = annotations_of(
-        place, pod_request(asked), NAMES, inventory=make_gpus(15, 16), assume_time=7, assigned=True
+        place,
+        pod_request(requested),
+        NAMES,
+        inventory=make_gpus(15, 16),
+        assume_time=7,
+        assigned=True,
     )
     assert texts == {
         NAMES.mem_idx: "1",
@@ -92,16 +97,20 @@ def test_what_is_placed_reads_back(
     """The claim of the written annotations is the placement, without faults or pending parts."""
     labels = {NAMES.gpu_count: str(count)}
     inits = (Container(limits={NAMES.gpu_mem: str(init)}),)
-    asked = msgspec.structs.replace(pod("p", mems, core=core, labels=labels), init_containers=inits)
+    requested = msgspec.structs.replace(
+        pod("p", mems, core=core, labels=labels), init_containers=inits
+    )
     total = max(sum(mems), init)
     assume(total + core > 0 and total % count == 0 and core % count == 0)
     inventory = make_gpus(30, 30, 30)
-    placement = on_node(ledger(share_node("n", inventory)), "n", asked)
+    placement = on_node(ledger(share_node("n", inventory)), "n", requested)
     nameless = count > 1 and sum(mems) < min(init, count)  # annotations name GPUs of containers
     assert isinstance(placement, FitError if nameless else Placement)
     if isinstance(placement, FitError):
         return
-    allocation = allocation_of(bound(asked, placement, inventory, assigned=assigned, at=9), NAMES)
+    allocation = allocation_of(
+        bound(requested, placement, inventory, assigned=assigned, at=9), NAMES
+    )
     assert allocation is not None
     assert allocation.placement.mem == placement.mem
     assert allocation.placement.core == placement.core
@@ -124,7 +133,7 @@ def test_a_pod_of_which_only_an_init_container_uses_a_gpu_is_refused(
 ) -> None:
     """Nothing in its annotations could name that GPU: the ledger would not count it there."""
     init = Container(limits={NAMES.gpu_mem: "6", NAMES.gpu_core: "6"})
-    asked = msgspec.structs.replace(
+    requested = msgspec.structs.replace(
         pod("p", mem, core=core, labels={NAMES.gpu_count: str(gpus)}), init_containers=(init,)
     )
-    assert pod_request(asked).fault.partition(",")[0] == fault
+    assert pod_request(requested).fault.partition(",")[0] == fault

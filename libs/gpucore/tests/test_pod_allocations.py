@@ -24,7 +24,7 @@ def allocated(
 
 
 def test_v1_index() -> None:
-    """IDX says the GPU, the specification the amount."""
+    """IDX names the GPU, the specification the amount."""
     allocation = allocated(8, {IDX: "1"})
     assert allocation.placement.mem == {1: 8}
     assert allocation.placement.containers == {0: {1: 8}}
@@ -37,7 +37,7 @@ def test_the_annotated_amount_is_not_trusted() -> None:
 
 
 def test_v2_map_wins_over_v1() -> None:
-    """Two containers on one GPU, as the map says (C6)."""
+    """Two containers on one GPU, as the map specifies (C6)."""
     allocation = allocated((1, 7), {V2: '{"0":{"1":1},"1":{"1":7}}', IDX: "0"})
     assert allocation.placement.mem == {1: 8}
     assert allocation.placement.containers == {0: {1: 1}, 1: {1: 7}}
@@ -157,7 +157,7 @@ def test_compute_has_a_map_of_its_own() -> None:
 
 
 def test_compute_alone_is_found_by_the_index() -> None:
-    """A pod that asks only for compute sits where IDX says."""
+    """A pod that requests only compute is on the GPU of IDX."""
     allocation = allocated(0, {IDX: "2"}, core=40)
     assert allocation.placement.core == {2: 40}
     assert allocation.pending_core == 0
@@ -260,7 +260,7 @@ def test_finished_pods_hold_nothing(phase: str) -> None:
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown", ""])
 def test_terminating_pods_hold_what_they_held(phase: str) -> None:
-    """Deletion was asked, but containers still run."""
+    """Deletion was requested, but containers still run."""
     dying = pod("p", 8, node="n", phase=phase, annotations={IDX: "0"}, terminating=True)
     allocation = allocation_of(dying, NAMES)
     assert allocation is not None

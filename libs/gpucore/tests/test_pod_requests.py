@@ -1,4 +1,4 @@
-"""What a pod asks for, by kubelet's formula."""
+"""What a pod requests, by kubelet's formula."""
 
 import msgspec
 import pytest
@@ -43,14 +43,14 @@ def test_init_containers_and_sidecars(inits: tuple[Container, ...], effective: i
 
 
 def test_only_init_containers_ask() -> None:
-    """A pod whose init container alone asks still asks."""
-    asked = pod_request(with_inits(pod("p"), init(4)))
-    assert asked.mem == 4
-    assert asked.containers == (ContainerRequest(),)
+    """A pod whose init container alone requests GPUs requests them."""
+    requested = pod_request(with_inits(pod("p"), init(4)))
+    assert requested.mem == 4
+    assert requested.containers == (ContainerRequest(),)
 
 
 def test_sidecars_alone_peak_before_the_last_starts() -> None:
-    """Sidecars add up with one another when no container asks."""
+    """Sidecars add up with one another when no container requests."""
     sidecars = init(2, sidecar=True), init(3, sidecar=True)
     assert pod_request(with_inits(pod("p"), *sidecars)).mem == 5
 
@@ -58,8 +58,8 @@ def test_sidecars_alone_peak_before_the_last_starts() -> None:
 def test_each_resource_has_its_own_maximum() -> None:
     """Compute of one container and memory of another are not mixed."""
     inits = Container(limits=limits(mem=1, core=90)), Container(limits=limits(mem=9, core=10))
-    asked = pod_request(with_inits(pod("p", 3, core=20), *inits))
-    assert (asked.mem, asked.core) == (9, 90)
+    requested = pod_request(with_inits(pod("p", 3, core=20), *inits))
+    assert (requested.mem, requested.core) == (9, 90)
 
 
 def test_a_pod_without_gpus_asks_nothing() -> None:
@@ -71,38 +71,40 @@ def test_a_pod_without_gpus_asks_nothing() -> None:
 
 def test_requests_are_not_read() -> None:
     """Only limits count: the API server makes requests equal."""
-    asks = {"containers": [{"name": "c", "resources": {"requests": limits(8)}}]}
-    item = {"metadata": {"uid": "u", "namespace": "ns", "name": "p"}, "spec": asks}
+    requests = {"containers": [{"name": "c", "resources": {"requests": limits(8)}}]}
+    item = {"metadata": {"uid": "u", "namespace": "ns", "name": "p"}, "spec": requests}
     assert pod_request_of(decode_pod(msgspec.json.encode(item)), NAMES) is None
 
 
 def test_the_domain_is_a_parameter() -> None:
     """Another domain reads other resources and its own gpu-count label."""
     mine = Names(domain="example.com", prefix="EXAMPLE")
-    asks = (Container(limits={"example.com/gpu-mem": "6"}),)
+    requests = (Container(limits={"example.com/gpu-mem": "6"}),)
     labels = {"example.com/gpu-count": "3", "aliyun.com/gpu-count": "2"}
-    asked = pod_request_of(msgspec.structs.replace(pod("p", labels=labels), containers=asks), mine)
-    assert asked is not None
-    assert (asked.mem, asked.gpu_count) == (6, 3)
+    requested = pod_request_of(
+        msgspec.structs.replace(pod("p", labels=labels), containers=requests), mine
+    )
+    assert requested is not None
+    assert (requested.mem, requested.gpu_count) == (6, 3)
     assert pod_request_of(pod("p", 6), mine) is None
 
 
 def test_canonical_amounts_are_read() -> None:
     """32000 units that the API server writes as 32k are 32000 units."""
-    asks = Container(limits={NAMES.gpu_mem: "32k"})
-    assert pod_request(msgspec.structs.replace(pod("p"), containers=(asks,))).mem == 32_000
+    requests = Container(limits={NAMES.gpu_mem: "32k"})
+    assert pod_request(msgspec.structs.replace(pod("p"), containers=(requests,))).mem == 32_000
 
 
 def test_an_amount_that_is_none_is_the_modules_error() -> None:
     """A limit that no API server accepts is a WireError."""
-    asks = Container(limits={NAMES.gpu_mem: "many"})
+    requests = Container(limits={NAMES.gpu_mem: "many"})
     with pytest.raises(WireError):
-        pod_request_of(msgspec.structs.replace(pod("p"), containers=(asks,)), NAMES)
+        pod_request_of(msgspec.structs.replace(pod("p"), containers=(requests,)), NAMES)
 
 
 def test_wishes_are_read_from_labels_and_annotations() -> None:
     """GPUs to spread over, whole device, isolation and policy."""
-    asked = pod_request(
+    requested = pod_request(
         pod(
             "p",
             8,
@@ -110,49 +112,60 @@ def test_wishes_are_read_from_labels_and_annotations() -> None:
             annotations={wire_names.ISOLATION: "mps", wire_names.POLICY: "spread"},
         )
     )
-    assert (asked.gpu_count, asked.whole_device, asked.isolation) == (2, True, IsolationMode.MPS)
-    assert (asked.policy, asked.fault) == ("spread", "")
+    assert (requested.gpu_count, requested.whole_device, requested.isolation) == (
+        2,
+        True,
+        IsolationMode.MPS,
+    )
+    assert (requested.policy, requested.fault) == ("spread", "")
 
 
 def test_wishes_default_to_the_originals_behaviour() -> None:
     """Without labels and annotations: one GPU, shared, unprotected, the node's policy."""
-    asked = pod_request(pod("p", 8, labels={wire_names.LABEL_REQUIRE_WHOLE: "other"}))
-    assert (asked.gpu_count, asked.whole_device, asked.isolation) == (1, False, IsolationMode.NONE)
-    assert (asked.policy, asked.fault) == ("", "")
+    requested = pod_request(pod("p", 8, labels={wire_names.LABEL_REQUIRE_WHOLE: "other"}))
+    assert (requested.gpu_count, requested.whole_device, requested.isolation) == (
+        1,
+        False,
+        IsolationMode.NONE,
+    )
+    assert (requested.policy, requested.fault) == ("", "")
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "two", "", "1024", " 2"])
 def test_a_count_that_is_none_is_a_fault(count: str) -> None:
-    """A label that is no number of GPUs makes a request that says so."""
-    asked = pod_request(pod("p", 8, labels={NAMES.gpu_count: count}))
-    assert asked.fault == "its label gpu-count is not a number of GPUs from 1 to 1023"
-    assert asked.gpu_count == 1
+    """A label that is no number of GPUs makes a request with a fault."""
+    requested = pod_request(pod("p", 8, labels={NAMES.gpu_count: count}))
+    assert requested.fault == "its label gpu-count is not a number of GPUs from 1 to 1023"
+    assert requested.gpu_count == 1
 
 
 def test_both_modes_are_demanded_by_either_spelling() -> None:
     """The one that a label can have is read in annotations too."""
     for text in ("driver+mps", "driver-mps"):
-        asked = pod_request(pod("p", 8, annotations={wire_names.ISOLATION: text}))
-        assert (asked.isolation, asked.fault) == (IsolationMode.DRIVER_MPS, "")
+        requested = pod_request(pod("p", 8, annotations={wire_names.ISOLATION: text}))
+        assert (requested.isolation, requested.fault) == (IsolationMode.DRIVER_MPS, "")
 
 
 def test_an_unknown_isolation_is_a_fault() -> None:
     """A pod that demands protection nobody knows is not run without."""
-    asked = pod_request(pod("p", 8, annotations={wire_names.ISOLATION: "cgpu"}))
-    assert asked.fault == "its isolation 'cgpu' is unknown; use none or mps or driver or driver+mps"
+    requested = pod_request(pod("p", 8, annotations={wire_names.ISOLATION: "cgpu"}))
+    assert (
+        requested.fault
+        == "its isolation 'cgpu' is unknown; use none or mps or driver or driver+mps"
+    )
 
 
 def test_an_unknown_policy_is_a_fault() -> None:
-    """A misspelt policy is said, not guessed."""
-    asked = pod_request(pod("p", 8, annotations={wire_names.POLICY: "bin-pack"}))
+    """A misspelt policy is reported, not guessed."""
+    requested = pod_request(pod("p", 8, annotations={wire_names.POLICY: "bin-pack"}))
     words = "its policy 'bin-pack' is unknown; use one of binpack, spread, fragmentation"
-    assert asked.fault == words
-    assert asked.policy == ""
+    assert requested.fault == words
+    assert requested.policy == ""
 
 
 @pytest.mark.parametrize("more", [{"core": 10, "gpus": 1}, {"gpus": 1}])
 def test_shares_and_whole_gpus_at_once_are_a_fault(more: dict[str, int]) -> None:
-    """A pod asks for one kind; both amounts are still known."""
-    asked = pod_request(pod("p", 8, **more))
-    assert asked.fault == "it requests both exclusive GPUs and shares; request only one"
-    assert (asked.mem, asked.gpus) == (8, 1)
+    """A pod requests one kind; both amounts are still known."""
+    requested = pod_request(pod("p", 8, **more))
+    assert requested.fault == "it requests both exclusive GPUs and shares; request only one"
+    assert (requested.mem, requested.gpus) == (8, 1)

@@ -45,9 +45,9 @@ def used_gpus(*used: int, size: int = 15, labels: dict[str, str] | None = None) 
     return ledger(share_node("n", make_gpus(*[size] * len(used)), labels=labels), *pods)
 
 
-def chosen(book: Ledger, asked: Pod, policy: str = "") -> list[int]:
+def chosen(book: Ledger, pending: Pod, policy: str = "") -> list[int]:
     """The GPUs that a share is placed on."""
-    placement = on_node(book, "n", asked, policy)
+    placement = on_node(book, "n", pending, policy)
     assert isinstance(placement, Placement)
     return list(placement.mem or placement.core)
 
@@ -70,15 +70,15 @@ def test_fragmentation_keeps_what_others_can_use() -> None:
     """A quarter goes where it leaves no part that the usual work cannot use."""
     halves = Workload((Kind(1.0, 500),))
     book = used_gpus(5, 3, size=12)
-    asked = pod_request(pod("p", 3))
-    best_fit = place(node_info(book), asked, POLICIES["binpack"])
-    least_lost = place(node_info(book), asked, fragmentation_policy(halves))
+    pending = pod_request(pod("p", 3))
+    best_fit = place(node_info(book), pending, POLICIES["binpack"])
+    least_lost = place(node_info(book), pending, fragmentation_policy(halves))
     assert isinstance(best_fit, Placement)
     assert isinstance(least_lost, Placement)
     assert (list(best_fit.mem), list(least_lost.mem)) == ([0], [1])
 
 
-def test_compute_decides_where_no_memory_is_asked() -> None:
+def test_compute_decides_where_no_memory_is_requested() -> None:
     """A share of compute alone packs by compute."""
     book = ledger(share_node("n", make_gpus(15, 15)), held("a", 1, 1, core=50))
     assert chosen(book, pod("p", core=40), "binpack") == [1]
@@ -88,9 +88,9 @@ def test_compute_decides_where_no_memory_is_asked() -> None:
 def test_several_gpus_are_chosen_by_the_policy() -> None:
     """The two tightest GPUs, or the two emptiest."""
     book = used_gpus(0, 6, 3, 0)
-    asked = pod("p", 8, labels={NAMES.gpu_count: "2"})
-    assert chosen(book, asked, "binpack") == [1, 2]
-    assert chosen(book, asked, "spread") == [0, 3]
+    pending = pod("p", 8, labels={NAMES.gpu_count: "2"})
+    assert chosen(book, pending, "binpack") == [1, 2]
+    assert chosen(book, pending, "spread") == [0, 3]
 
 
 def test_the_pods_policy_rules_then_the_nodes_then_the_default() -> None:
@@ -98,11 +98,11 @@ def test_the_pods_policy_rules_then_the_nodes_then_the_default() -> None:
     node = node_info(used_gpus(0, labels={wire_names.LABEL_PLACEMENT: "spread"}))
     plain = node_info(used_gpus(0))
     requested = pod_request(pod("p", 1, annotations={wire_names.POLICY: "fragmentation"}))
-    asked = pod_request(pod("p", 1))
+    pending = pod_request(pod("p", 1))
     assert resolve(node, requested, "binpack").name == "fragmentation"
-    assert resolve(node, asked, "binpack").name == "spread"
-    assert resolve(plain, asked, "fragmentation").name == "fragmentation"
-    assert resolve(plain, asked, "").name == "binpack"
+    assert resolve(node, pending, "binpack").name == "spread"
+    assert resolve(plain, pending, "fragmentation").name == "fragmentation"
+    assert resolve(plain, pending, "").name == "binpack"
     assert resolve(node, requested, POLICIES["binpack"]).name == "binpack"
 
 
@@ -133,11 +133,11 @@ def test_whole_gpus_are_the_lowest_free_ones() -> None:
 
 
 def test_a_hook_chooses_the_group() -> None:
-    """Topology plugs in here: it sees the free GPUs and says which, in which order."""
-    asked_of: list[tuple[str, list[int], int]] = []
+    """Topology plugs in here: it gets the free GPUs and returns the chosen ones in order."""
+    calls: list[tuple[str, list[int], int]] = []
 
     def last_first(books: NodeInfo, free: Sequence[GpuIndex], count: int) -> tuple[GpuIndex, ...]:
-        asked_of.append((books.name, list(free), count))
+        calls.append((books.name, list(free), count))
         return tuple(free[::-1][:count])
 
     book = ledger(share_node("n", make_gpus(6, 6, 6, 6), whole=True), held("a", 1, 2))
@@ -147,7 +147,7 @@ def test_a_hook_chooses_the_group() -> None:
     assert group == Placement(N, group=(GpuIndex(3), GpuIndex(1)))
     assert isinstance(spread, Placement)
     assert spread.mem == {3: 5, 2: 5}
-    assert asked_of == [("n", [0, 1, 3], 2), ("n", [0, 1, 2, 3], 2)]
+    assert calls == [("n", [0, 1, 3], 2), ("n", [0, 1, 2, 3], 2)]
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_a_hook_chooses_the_group() -> None:
 )
 def test_scores_of_nodes(policy: str, empty: int, half: int, full: int) -> None:
     """Binpack prefers the fullest node, spread the emptiest; one that is full has 0."""
-    asked = pod_request(pod("p", 4, core=1))
+    pending = pod_request(pod("p", 4, core=1))
     scores = [
-        score(node_info(used_gpus(*used, size=10)), asked, policy)
+        score(node_info(used_gpus(*used, size=10)), pending, policy)
         for used in ((0, 0), (6, 4), (10, 10))
     ]
     assert scores == [empty, half, full]
@@ -167,9 +167,9 @@ def test_scores_of_nodes(policy: str, empty: int, half: int, full: int) -> None:
 def test_fragmentation_scores_a_lucky_fit_higher() -> None:
     """A node where the request fills what nobody else can use is the best."""
     policy = fragmentation_policy(Workload((Kind(1.0, 500),)))
-    asked = pod_request(pod("p", 4))
+    pending = pod_request(pod("p", 4))
     lucky, neutral = used_gpus(6, size=10), used_gpus(0, size=10)
-    assert score(node_info(lucky), asked, policy) > score(node_info(neutral), asked, policy)
+    assert score(node_info(lucky), pending, policy) > score(node_info(neutral), pending, policy)
 
 
 def test_scores_count_whole_gpus_and_compute() -> None:
@@ -182,8 +182,8 @@ def test_scores_count_whole_gpus_and_compute() -> None:
 def test_a_score_is_for_nodes_that_fit() -> None:
     """A node that cannot take the pod has 0 whatever the policy."""
     book = ledger(legacy_node("n", 15, 1))
-    asked = pod_request(pod("p", 16))
-    assert [score(node_info(book), asked, name) for name in POLICIES] == [0, 0, 0]
+    pending = pod_request(pod("p", 16))
+    assert [score(node_info(book), pending, name) for name in POLICIES] == [0, 0, 0]
 
 
 def test_a_copy_of_an_account_is_apart() -> None:

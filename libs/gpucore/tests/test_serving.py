@@ -130,7 +130,7 @@ def test_the_plugins_environment_is_read(
     ],
 )
 def test_an_impossible_environment_is_refused(change: dict[str, str], words: str) -> None:
-    """A failure value of a plugin, or none at all, is told and never taken for a share."""
+    """A failure value of a plugin, or none at all, is reported and never taken for a share."""
     env = {"ALIYUN_COM_GPU_MEM_CONTAINER": "3", "ALIYUN_COM_GPU_MEM_DEV": "15"} | change
     found = share_in(env)
     assert isinstance(found, NoFraction)

@@ -27,7 +27,7 @@ def cluster(count: int) -> Candidates:
     return complete(candidates_of(ledger(*nodes), CandidateNodes(NAMES, nodes), copies=False))
 
 
-def asked(*amounts: int) -> list[WhatIfPod]:
+def pods_requesting(*amounts: int) -> list[WhatIfPod]:
     """Pods of so many units."""
     return [WhatIfPod(f"w{place}", pod_request(pod("w", mem))) for place, mem in enumerate(amounts)]
 
@@ -44,7 +44,7 @@ def document(nodes: Candidates, whatif_pods: list[WhatIfPod]) -> WhatIfDoc:
 
 def test_pods_that_fit_nowhere_name_the_first_nodes() -> None:
     """Groups name all nodes; single refusals are the first hundred by name, and counted."""
-    [item] = document(cluster(MOST_REFUSALS + 5), asked(16)).items
+    [item] = document(cluster(MOST_REFUSALS + 5), pods_requesting(16)).items
     assert [len(group.nodes) for group in item.refused] == [MOST_REFUSALS + 5]
     assert [doc.node for doc in item.refusals] == [f"n{n:03}" for n in range(MOST_REFUSALS)]
     assert item.text == f"fits no node; refusals of 100 of {MOST_REFUSALS + 5} nodes:"
@@ -52,17 +52,17 @@ def test_pods_that_fit_nowhere_name_the_first_nodes() -> None:
 
 def test_an_equal_pod_is_refused_for_the_same_reasons() -> None:
     """Equal pods with nothing placed in between share their answer under their own names."""
-    first, second = answered(cluster(2), asked(16, 16))
+    first, second = answered(cluster(2), pods_requesting(16, 16))
     assert (first.outcome.name, second.outcome.name) == ("w0", "w1")
     assert first.groups is second.groups
 
 
 def test_a_pod_that_is_placed_changes_later_answers() -> None:
     """The second pod of ten finds the GPU taken; the reasons are those of then."""
-    large, placed, again = answered(cluster(1), asked(16, 10, 16))
+    large, placed, again = answered(cluster(1), pods_requesting(16, 10, 16))
     assert placed.fits
     assert (large.groups[0].largest, again.groups[0].largest) == (15, 15)
-    refused = answered(cluster(1), asked(10, 10, 10))[1:]
+    refused = answered(cluster(1), pods_requesting(10, 10, 10))[1:]
     assert [each.groups[0].largest for each in refused] == [5, 5]
 
 
@@ -72,14 +72,14 @@ def test_added_nodes_are_empty_and_open() -> None:
     more = with_added(nodes, count=2, like=NodeName("n000"))
     assert list(more.nodes) == ["n000", "n000+1", "n000+2"]
     assert list(nodes.nodes) == ["n000"]
-    assert all(each.fits for each in answered(more, asked(10, 10, 10)))
+    assert all(each.fits for each in answered(more, pods_requesting(10, 10, 10)))
 
 
 def test_verdicts_are_kept_for_a_few_kinds_of_pods() -> None:
     """Many different pods on a large cluster take memory for a few of them only."""
     nodes = cluster(2)
     trial = Trial(nodes.node_infos, nodes=nodes.nodes, kinds=KINDS)
-    for whatif_pod in asked(*range(1, 9)):
+    for whatif_pod in pods_requesting(*range(1, 9)):
         trial.verdicts(whatif_pod.pod_request)
     assert len(trial._known) == len(trial._stale) == KINDS
 

@@ -16,7 +16,7 @@ CPU = {"cpu": 4000}
 
 
 def words(
-    asks: Pod,
+    pending: Pod,
     *nodes: CandidateNode,
     holding: Mapping[str, Pod] | None = None,
     requests: Mapping[PodUid, Resources] | None = None,
@@ -26,7 +26,7 @@ def words(
     book = ledger(*(share_node(node.name, make_gpus(15)) for node in nodes))
     for name, held in (holding or {}).items():
         assumed(book, name, held)
-    waiting = PodRequirements(pod_request(asks), constraints or PodConstraints())
+    waiting = PodRequirements(pod_request(pending), constraints or PodConstraints())
     cluster = Candidates(book.nodes(), {n.name: n for n in nodes}, requests or {})
     return list(suggestions(waiting, cluster, cluster.refusals(waiting)))
 
@@ -102,8 +102,8 @@ def test_a_request_of_several_gpus_is_offered_where_a_node_has_them() -> None:
 def test_without_a_certain_step_the_catalogue_answers() -> None:
     """A reason that no step cures has its remedy; nodes without shares are left out."""
     book = ledger(share_node("n", make_gpus(15)), share_node("m", make_gpus()))
-    asks = pod("p", 4, annotations={"gpushare/isolation": "mps"})
-    waiting = PodRequirements(pod_request(asks))
+    pending = pod("p", 4, annotations={"gpushare/isolation": "mps"})
+    waiting = PodRequirements(pod_request(pending))
     cluster = Candidates(book.nodes(), {NodeName(n): node(n) for n in ("n", "m")})
     assert list(suggestions(waiting, cluster, cluster.refusals(waiting))) == [
         CATALOGUE[Code.ISOLATION_MODE_MISSING].remedy

@@ -23,7 +23,7 @@ def whatif_pods(*amounts: int) -> list[WhatIfPod]:
 
 
 def test_wishes_are_placed_one_after_the_other() -> None:
-    """Each takes what is left by those before it; the last fits nowhere and says why."""
+    """Each takes what is left by those before it; the last fits nowhere and states why."""
     book = ledger(legacy_node("a", 15, 1), legacy_node("b", 15, 1))
     answer = what_if(book.nodes(), whatif_pods(8, 8, 7, 8))
     homes = [o.placement.node if o.placement else None for o in answer.outcomes]
@@ -92,7 +92,7 @@ ASKS = st.one_of(
 def plainly(
     node_infos: Mapping[NodeName, NodeInfo], whatif_pod: WhatIfPod, policy: str
 ) -> Placement | None:
-    """Where a pod goes when every node is asked anew."""
+    """Where a pod goes when every node is evaluated anew."""
     rated: list[tuple[tuple[float, ...], Placement]] = []
     for node_info in node_infos.values():
         placement = place(node_info, whatif_pod.pod_request, policy)
@@ -105,19 +105,19 @@ def plainly(
 @pytest.mark.slow
 @given(
     nodes=st.lists(st.lists(st.integers(4, 16), min_size=1, max_size=3), min_size=1, max_size=4),
-    asked=st.lists(ASKS, max_size=9),
+    requested=st.lists(ASKS, max_size=9),
     policy=st.sampled_from(["binpack", "spread", "fragmentation"]),
     parted=st.integers(0, 9),
 )
 def test_what_is_kept_never_changes_an_answer(
-    nodes: list[list[int]], asked: list[PodRequest], policy: str, parted: int
+    nodes: list[list[int]], requested: list[PodRequest], policy: str, parted: int
 ) -> None:
     """Equal to asking every node anew for every pod, also in a trial that goes on in a branch."""
     book = ledger(
         *(share_node(f"n{i}", make_gpus(*each), whole=True) for i, each in enumerate(nodes))
     )
     trial, books = Trial(book.nodes(), policy), dict(book.nodes())
-    for number, one in enumerate(asked):
+    for number, one in enumerate(requested):
         trial = trial.branch() if number == parted else trial
         whatif_pod = WhatIfPod(f"w{number}", one)
         outcome, expected = trial.grant(whatif_pod), plainly(books, whatif_pod, policy)

@@ -151,7 +151,7 @@ def counted(allocation: Allocation | None) -> tuple[int, int, int]:
 def test_no_annotation_lowers_what_is_counted(
     annotations: dict[str, str], mems: list[int], core: int, gpus: int, label: str
 ) -> None:
-    """Whatever annotations say, at least what the specification asks is counted."""
+    """Whatever the annotations are, at least what the specification requests is counted."""
     made = pod(
         "p", mems, core=core, gpus=gpus, node="n",
         annotations=annotations, labels={NAMES.gpu_count: label},

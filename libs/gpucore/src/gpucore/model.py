@@ -247,14 +247,14 @@ class DeviceFitError(msgspec.Struct, frozen=True):
     """Why (a part of) a request does not fit on one GPU.
 
     Attributes:
-        free, total, asked: figures in the unit of the code (units, percent or pods).
+        free, total, requested: figures in the unit of the code (units, percent or pods).
     """
 
     index: GpuIndex
     code: Code
     free: int = 0
     total: int = 0
-    asked: int = 0
+    requested: int = 0
 
 
 class FitError(msgspec.Struct, frozen=True):
@@ -263,7 +263,7 @@ class FitError(msgspec.Struct, frozen=True):
     Attributes:
         code: the reason of the node as a whole.
         gpus: one for each GPU that does not fit its part.
-        asked: units, percent or GPUs requested of one GPU (of the node for PENDING_UNITS).
+        requested: units, percent or GPUs requested of one GPU (of the node for PENDING_UNITS).
         free, total: figures of the node in the same unit, where the code is about the node.
         detail: words that no figure carries.
         unresolvable: no eviction of pods could help, so preemption is useless.
@@ -273,7 +273,7 @@ class FitError(msgspec.Struct, frozen=True):
     code: Code
     gpus: tuple[DeviceFitError, ...] = ()
     unit: MemoryUnit | None = None
-    asked: int = 0
+    requested: int = 0
     free: int = 0
     total: int = 0
     detail: str = ""

@@ -57,7 +57,7 @@ def test_it_stops_when_a_pod_of_the_plan_is_another_or_elsewhere() -> None:
     assert judge(plan(), (), cluster(A, B, other, D, E, W)).reason == "team/c is gone"
     moved = cluster(held("a", 15, "n2", 0), B, held("c", 8, "n1", 0), E, W)
     assert judge(plan(), (), moved).reason == "team/c has other GPUs than planned"
-    stays = msgspec.structs.replace(held("c", 8, "n1", 1), obstacle="its annotation says never")
+    stays = msgspec.structs.replace(held("c", 8, "n1", 1), obstacle="its annotation is never")
     assert judge(plan(), (), cluster(A, B, stays, D, E, W)).reason.startswith("team/c stays")
 
 

@@ -37,7 +37,7 @@ def plan(index: int, amount: int = 0) -> dict[str, str]:
 
 def make_pod(
     name: str,
-    *asks: Asks,
+    *requests: Asks,
     inits: Sequence[Asks] = (),
     sidecars: Sequence[Asks] = (),
     annotations: Mapping[str, str] | None = None,
@@ -55,7 +55,7 @@ def make_pod(
         phase=phase,
         annotations=dict(annotations or {}),
         labels=dict(labels or {}),
-        containers=tuple(_container(f"c{i}", ask) for i, ask in enumerate(asks)),
+        containers=tuple(_container(f"c{i}", ask) for i, ask in enumerate(requests)),
         init_containers=(
             *(_container(f"i{i}", ask) for i, ask in enumerate(inits)),
             *(_container(f"s{i}", ask, "Always") for i, ask in enumerate(sidecars)),
@@ -69,9 +69,9 @@ def _container(name: str, ask: Asks, restart_policy: str = "") -> Container:
     return Container(name=name, limits=limits, restart_policy=restart_policy)
 
 
-def expected(name: str, *asks: Asks, **more: Any) -> Expected:
+def expected(name: str, *requests: Asks, **more: Any) -> Expected:
     """What a node expects of such a pod."""
-    found = expected_of(make_pod(name, *asks, **more), DEFAULT_NAMES)
+    found = expected_of(make_pod(name, *requests, **more), DEFAULT_NAMES)
     assert found is not None
     return found
 

@@ -1,4 +1,4 @@
-"""Whom kubelet means: the order of arrival, the pod in progress, and what kubelet says later."""
+"""Whom kubelet means: the order of arrival, the pod in progress, and what kubelet reports later."""
 
 from nodepods import expected
 
@@ -79,7 +79,7 @@ def test_after_a_restart_kubelet_goes_by_creation_and_finishes_what_it_left() ->
     assert name(made, 2) == "early/c0"
 
 
-def test_a_refused_pod_is_not_asked_for_again() -> None:
+def test_a_refused_pod_is_not_requested_again() -> None:
     """A pod that was turned away leaves the next equal one in its place."""
     made = queue(expected("a", {"gpu-mem": 2}), expected("b", {"gpu-mem": 2}))
     made.turn_away(PodUid("uid-a"))
@@ -99,7 +99,7 @@ def test_what_kubelet_says_puts_a_wrong_guess_right() -> None:
     made = queue(expected("a", {"gpu-mem": 2}), expected("b", {"gpu-mem": 2}))
     give(made, 2, at=1)  # thought to be a; it was b
     held = Held("default", "b", {"c0": {MEM: ("a-c0-gpu-mem",)}})
-    made.sync_from_kubelet([held], asked_at=0)
+    made.sync_from_kubelet([held], requested_at=0)
     assert name(made, 2) == "a/c0"
     give(made, 2, at=2)
     assert name(made, 2) == ""
@@ -109,32 +109,32 @@ def test_an_answer_that_is_older_than_a_grant_takes_nothing_back() -> None:
     """Kubelet notes a grant late: until then its silence about it means nothing."""
     made = queue(expected("a", {"gpu-mem": 1}, {"gpu-mem": 2}))
     give(made, 1, at=5)
-    made.sync_from_kubelet([], asked_at=4)
+    made.sync_from_kubelet([], requested_at=4)
     assert name(made, 2) == "a/c1"
-    made.sync_from_kubelet([], asked_at=5)
+    made.sync_from_kubelet([], requested_at=5)
     assert name(made, 1) == "a/c0"
 
 
 def test_an_answer_from_the_middle_of_a_container_keeps_its_other_resource() -> None:
-    """Kubelet has noted the memory and not yet the compute: the compute is not asked for again."""
+    """Kubelet has noted the memory and not yet the compute: the compute is not requested again."""
     both = {"gpu-mem": 3, "gpu-core.percentage": 2}
     made = queue(expected("a", both, {"gpu-mem": 7}), expected("b", {"gpu-mem": 7}))
     give(made, 3, MEM, at=1)
     give(made, 2, CORE, at=2)
-    made.sync_from_kubelet([Held("default", "a", {"c0": {MEM: ("a-c0-gpu-mem",)}})], asked_at=0)
+    made.sync_from_kubelet([Held("default", "a", {"c0": {MEM: ("a-c0-gpu-mem",)}})], requested_at=0)
     assert name(made, 7) == "a/c1"
 
 
 def test_init_containers_are_done_once_a_container_has_begun() -> None:
-    """Kubelet 1.20 does not tell of init containers; one container told is proof that they ran."""
+    """Kubelet 1.20 does not report init containers; one container is proof that they ran."""
     made = queue(expected("a", {"gpu-mem": 1}, {"gpu-mem": 2}, inits=[{"gpu-mem": 5}]))
-    made.sync_from_kubelet([Held("default", "a", {"c0": {MEM: ("x",)}})], asked_at=0)
+    made.sync_from_kubelet([Held("default", "a", {"c0": {MEM: ("x",)}})], requested_at=0)
     assert name(made, 2) == "a/c1"
     assert name(made, 5) == ""
 
 
 def test_only_served_resources_are_waited_for() -> None:
-    """A resource that this node does not serve is never asked for, so it holds up nothing."""
+    """A resource that this node does not serve is never requested, so it holds up nothing."""
     made = AdmissionQueue((MEM,))
     made.see(expected("a", {"gpu-mem": 1, "gpu-core.percentage": 9}, {"gpu-mem": 2}))
     assert give(made, 1) == "a/c0"

@@ -63,7 +63,7 @@ def test_a_share_of_several_gpus_has_its_part_of_the_limit_on_each() -> None:
 
 
 def test_kais_annotations_count_by_container_in_mib() -> None:
-    """A container without one has its share; ours is the stronger word; nonsense says nothing."""
+    """A container without one has its share; ours is the stronger word; invalid text is ignored."""
     assert limits(pod(4, 3, c0="6144"), 7) == (7, 9)
     assert limits(pod(4, 3, c0="6144", limit="8"), 7) == (7, 8)
     assert limits(pod(4, c0="6Gi"), 4) == (4, 4)
@@ -98,11 +98,11 @@ def test_the_toolkit_must_not_hold_a_bursting_pod_to_its_share(
 
 @pytest.mark.parametrize("text", ["7", "0", "-1", "much", "", "1e3"])
 def test_a_limit_below_the_request_or_no_number_is_a_fault(text: str) -> None:
-    """No node takes such a pod, and the sentence says why."""
-    asked = pod_request_of(pod(8, limit=text), NAMES)
-    assert asked is not None
-    assert asked.fault == f"its annotation {LIMIT} is {text!r}: use a number of units from 8 on"
-    assert (asked.burst, asked.isolation) == (0, IsolationMode.NONE)
+    """No node takes such a pod, and the sentence states why."""
+    requested = pod_request_of(pod(8, limit=text), NAMES)
+    assert requested is not None
+    assert requested.fault == f"its annotation {LIMIT} is {text!r}: use a number of units from 8 on"
+    assert (requested.burst, requested.isolation) == (0, IsolationMode.NONE)
 
 
 def test_exclusive_gpus_have_no_limit() -> None:
@@ -114,9 +114,9 @@ def test_exclusive_gpus_have_no_limit() -> None:
         annotations={LIMIT: "3"},
         containers=(Container("c", {NAMES.gpu: "1"}),),
     )
-    asked = pod_request_of(whole, NAMES)
-    assert asked is not None
-    assert asked.fault == f"its annotation {LIMIT} is '3': it requests no memory"
+    requested = pod_request_of(whole, NAMES)
+    assert requested is not None
+    assert requested.fault == f"its annotation {LIMIT} is '3': it requests no memory"
 
 
 @pytest.mark.parametrize(
@@ -137,18 +137,18 @@ def test_a_pod_that_may_use_more_demands_limits_by_the_driver(
     made = Pod(
         PodUid("u"), "t", "p", NodeName("n"), annotations=annotations, containers=made.containers
     )
-    asked, held = pod_request_of(made, NAMES), allocation_of(made, NAMES)
-    assert asked is not None
+    requested, held = pod_request_of(made, NAMES), allocation_of(made, NAMES)
+    assert requested is not None
     assert held is not None
-    assert (asked.mem, asked.burst, asked.isolation) == (8, 12, demanded)
+    assert (requested.mem, requested.burst, requested.isolation) == (8, 12, demanded)
     assert (held.pending, held.burst) == (8, 12)
 
 
 def test_a_limit_that_equals_the_request_demands_nothing() -> None:
     """It is what every share has."""
-    asked = pod_request_of(pod(8, limit="8"), NAMES)
-    assert asked is not None
-    assert (asked.burst, asked.isolation, asked.fault) == (0, IsolationMode.NONE, "")
+    requested = pod_request_of(pod(8, limit="8"), NAMES)
+    assert requested is not None
+    assert (requested.burst, requested.isolation, requested.fault) == (0, IsolationMode.NONE, "")
 
 
 @given(

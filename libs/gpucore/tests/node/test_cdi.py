@@ -1,4 +1,4 @@
-"""CDI devices: what a runtime is asked to apply, and which files may go."""
+"""CDI devices: what a runtime is instructed to apply, and which files may go."""
 
 import json
 

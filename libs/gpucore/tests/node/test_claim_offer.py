@@ -11,7 +11,7 @@ DEVICES, CLAIMS, UNDECIDED = Offer("devices"), Offer("claims"), Offer("")
 GPUS = [GpuIndex(0), GpuIndex(2)]
 
 
-def asked(
+def offer_for(
     label: str | None,
     default: str = "devices",
     *,
@@ -39,27 +39,27 @@ def test_the_label_counts_and_the_setting_where_there_is_none(
     label: str | None, default: str, offer: Offer
 ) -> None:
     """Each node chooses for itself."""
-    assert asked(label, default) == offer
+    assert offer_for(label, default) == offer
 
 
 def test_auto_takes_devices_where_the_cluster_has_no_consumable_capacity() -> None:
     """That is no fault; a node that requests claims by name gets the reason."""
-    assert asked("auto", supported=False) == DEVICES
-    assert asked("auto", enabled=False) == DEVICES
-    assert asked("claims", supported=False) == Offer("devices", UNSUPPORTED)
-    assert asked("claims", enabled=False) == Offer("devices", DISABLED)
+    assert offer_for("auto", supported=False) == DEVICES
+    assert offer_for("auto", enabled=False) == DEVICES
+    assert offer_for("claims", supported=False) == Offer("devices", UNSUPPORTED)
+    assert offer_for("claims", enabled=False) == Offer("devices", DISABLED)
 
 
 @pytest.mark.parametrize("label", ["auto", "claims"])
 def test_nothing_is_offered_before_it_is_known_what_the_cluster_can_do(label: str) -> None:
     """Otherwise pods would be placed on devices that disappear a moment later."""
-    assert asked(label, supported=None) == UNDECIDED
-    assert asked("devices", supported=None) == DEVICES
+    assert offer_for(label, supported=None) == UNDECIDED
+    assert offer_for("devices", supported=None) == DEVICES
 
 
 def test_another_word_in_the_label_changes_nothing() -> None:
     """The sentence names the words that there are."""
-    offer = asked("Claims", "claims")
+    offer = offer_for("Claims", "claims")
     assert offer.api == "devices"
     assert "devices, claims, auto" in offer.why
 
@@ -82,7 +82,7 @@ def test_claims_stay_while_any_is_prepared() -> None:
     assert settled(DEVICES, None, ["ns/a"]).api == "claims"
 
 
-def test_claims_wait_until_kubelet_has_told_who_holds_devices() -> None:
+def test_claims_wait_until_kubelet_has_reported_who_holds_devices() -> None:
     """After a restart of the agent or of kubelet; devices need no such knowledge."""
     assert settled(CLAIMS, None, ()) == UNDECIDED
     assert settled(DEVICES, None, ()) == DEVICES

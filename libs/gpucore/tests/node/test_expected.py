@@ -27,7 +27,7 @@ def test_a_first_generation_index_is_the_plan_of_every_container() -> None:
 
 
 def test_a_map_puts_each_container_where_it_says() -> None:
-    """The V2 map is followed container by container, over several GPUs where it says so."""
+    """The V2 map is followed container by container, over several GPUs where it has several."""
     text = '{"0": {"0": 2, "3": 2}, "1": {"3": 1}}'
     pod = expected(
         "p", {"gpu-mem": 4}, {"gpu-mem": 1}, annotations={wire_names.V2_ALLOCATION: text}
@@ -47,7 +47,7 @@ def test_a_pod_that_bypassed_the_scheduler_has_no_plan() -> None:
 
 
 def test_a_plan_for_another_amount_is_no_plan() -> None:
-    """A map whose sums are not what the container asks is not followed for its amounts."""
+    """A map whose sums are not what the container requests is not followed for its amounts."""
     pod = expected("p", {"gpu-mem": 4}, annotations={wire_names.V2_ALLOCATION: '{"0": {"1": 9}}'})
     assert Resource.MEM not in pod.steps[0].plan
 
@@ -59,7 +59,7 @@ def test_a_running_pod_no_longer_waits() -> None:
 
 
 def test_a_pod_without_gpus_is_not_expected() -> None:
-    """Nothing is expected of a pod that asks for nothing of ours."""
+    """Nothing is expected of a pod that requests nothing of ours."""
     assert expected_of(make_pod("p", {}), DEFAULT_NAMES) is None
 
 

@@ -85,7 +85,7 @@ def test_ids_that_kubelet_reports_of_another_pod_stand_for_no_forgotten_one() ->
 
 
 def test_compute_and_whole_gpus_are_claimed_as_annotated() -> None:
-    """Every resource that the pod asks for."""
+    """Every resource that the pod requests."""
     node = matcher(INVENTORY)
     texts = plan(1, 3) | {NAMES.mem_assigned: "true"}
     both = make_pod("p", {"gpu-mem": 3, "gpu-core.percentage": 20}, annotations=texts)
@@ -97,10 +97,10 @@ def test_compute_and_whole_gpus_are_claimed_as_annotated() -> None:
 
 
 def test_reserved_devices_are_neither_advised_nor_granted() -> None:
-    """Kubelet calls all of the GPU free; the pod that asks gets the other GPU."""
+    """Kubelet calls all of the GPU free; the pod that requests gets the other GPU."""
     node = matcher(INVENTORY, expected("new", {"gpu-mem": 13}, annotations=plan(0, 13)))
     rows = rows_of(node, running("old", 0, 3))
-    node.sync_from_kubelet([Held("default", "old", rows)], asked_at=0)
+    node.sync_from_kubelet([Held("default", "old", rows)], requested_at=0)
     node.reserve([Held("default", "old", rows)])
     granted = Kubelet(node).take(13)
     assert isinstance(granted, Granted)
@@ -117,7 +117,7 @@ def test_a_reserved_share_keeps_its_gpu_from_being_taken_whole() -> None:
     """The devices of other resources of that GPU are not given either."""
     node = matcher(INVENTORY)
     rows = rows_of(node, running("old", 0, 3))
-    node.sync_from_kubelet([Held("default", "old", rows)], asked_at=0)
+    node.sync_from_kubelet([Held("default", "old", rows)], requested_at=0)
     whole = node.allocate(Resource.GPU, node.tables[Resource.GPU].ids[0])  # type: ignore[index]
     assert isinstance(whole, AllocationError)
 

@@ -32,7 +32,7 @@ def test_three_units_of_gpu_one_speak_the_first_generation() -> None:
     }
 
 
-def test_the_gpu_is_named_by_uuid_unless_indexes_are_asked() -> None:
+def test_the_gpu_is_named_by_uuid_unless_indexes_are_requested() -> None:
     """A uuid survives a change of the GPUs' order; a MIG instance has nothing but its uuid."""
     inventory = Inventory(gpus=(make_gpu(0), make_gpu(1, mig=True)))
     uuids = [gpu.uuid for gpu in inventory.gpus]
@@ -120,8 +120,8 @@ def test_a_share_behind_mps_is_limited_in_threads_and_memory() -> None:
     assert mounts == (HostMount(pipe, pipe, read_only=True), shm)
 
 
-def test_threads_are_those_asked_for_where_compute_is_asked() -> None:
-    """With gpu-core the percentage is what was asked; the memory answer leaves it alone."""
+def test_threads_are_those_requested_where_compute_is_requested() -> None:
+    """With gpu-core the percentage is what was requested; the memory answer leaves it alone."""
     threads = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
     assert grant(CORE, on((0, 35)), MPS_GPU, MPS).envs[threads] == "35"
     assert threads not in grant(MEM, on((0, 3)), MPS_GPU, MPS, core_follows=True).envs
@@ -162,7 +162,7 @@ def test_one_daemon_for_all_gpus_limits_each_by_its_ordinal() -> None:
     assert granted.mounts == (HostMount("/root/nvidia-mps", "/root/nvidia-mps"),)
 
 
-def test_the_container_toolkit_is_told_the_share_where_the_driver_limits() -> None:
+def test_the_container_toolkit_gets_the_share_where_the_driver_limits() -> None:
     """Whole MiB of one GPU; compute and exclusive GPUs have no limit."""
     driver = Inventory(gpus=(make_gpu(0, isolation=IsolationMode.DRIVER), make_gpu(1)))
     variables = ("NVIDIA_GPU_MEMORY_REQUEST", "NVIDIA_GPU_MEMORY_LIMIT")

@@ -53,7 +53,7 @@ def test_a_sidecars_share_is_in_the_allocation_map() -> None:
 
 
 def test_a_map_without_the_sidecars_of_an_older_scheduler_is_no_fault() -> None:
-    """It is counted at all that the pod asks for."""
+    """It is counted at all that the pod requests."""
     text = {wire_names.V2_ALLOCATION: '{"0":{"1":2}}'}
     pod = make_pod("p", {"gpu-mem": 2}, sidecars=[{"gpu-mem": 3}], annotations=text)
     allocation = allocation_of(pod, NAMES)
@@ -71,7 +71,7 @@ def test_a_pod_whose_only_requester_is_a_sidecar_is_confirmed_and_corrected() ->
 
 
 def test_a_pod_is_left_alone_until_its_sidecar_has_its_devices() -> None:
-    """Half of a pod says nothing about the whole."""
+    """Half of a pod proves nothing about the whole."""
     pod = make_pod("p", {"gpu-mem": 2}, sidecars=[{"gpu-mem": 3}], annotations=plan(1, 5))
     assert corrections([held({"c0": range(2)}, 1)], [pod], TRUTH) == []
 

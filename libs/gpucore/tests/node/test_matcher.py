@@ -98,7 +98,7 @@ def test_a_clash_is_placed_anew_on_a_gpu_with_room_for_all_of_the_pod() -> None:
 
 
 def test_a_clash_without_room_is_refused_with_figures_of_every_gpu() -> None:
-    """No GPU has room: the sentence says how much each has, and the next pod is not held up."""
+    """No GPU has room: the sentence states how much each has, and the next pod is not held up."""
     first = expected("a", {"gpu-mem": 9}, annotations=plan(0))
     second = expected("b", {"gpu-mem": 7}, annotations=plan(0))
     third = expected("c", {"gpu-mem": 4}, annotations=plan(1))
@@ -110,7 +110,7 @@ def test_a_clash_without_room_is_refused_with_figures_of_every_gpu() -> None:
 
 
 def test_compute_and_memory_of_a_container_are_on_the_same_gpu() -> None:
-    """Whatever kubelet asks first, the other resource follows to the GPU of the first."""
+    """Whatever kubelet calls first, the other resource follows to the GPU of the first."""
     ask = {"gpu-mem": 3, "gpu-core.percentage": 30}
     for order in ((MEM, CORE), (CORE, MEM)):
         kubelet = Kubelet(matcher(machine(15, 8), expected("p", ask)))
@@ -127,7 +127,7 @@ def test_best_fit_for_memory_looks_at_compute_too() -> None:
 
 
 def test_a_pod_over_several_gpus_gets_its_part_of_each() -> None:
-    """gpu-count 2: N units are taken half and half where the map says."""
+    """gpu-count 2: N units are taken half and half as in the map."""
     annotations = {wire_names.V2_ALLOCATION: '{"0": {"0": 4, "2": 4}}'}
     labels = {DEFAULT_NAMES.gpu_count: "2"}
     pod = expected("p", {"gpu-mem": 8}, annotations=annotations, labels=labels)
@@ -169,7 +169,7 @@ def test_ids_taken_without_asking_are_for_the_pod_in_progress() -> None:
 
 
 def test_the_last_units_spread_over_gpus_are_refused_to_a_pod_of_one_gpu() -> None:
-    """Exactly enough is left, but on two GPUs: kubelet takes it unasked, and it is no share."""
+    """Exactly enough is left, but on two GPUs: kubelet takes it by itself, and it is no share."""
     state = matcher(machine(15, 15), expected("p", {"gpu-mem": 4}))
     sentence = denied(state.allocate(MEM, ids(state, {0: 2, 1: 2})), AllocationErrorCode.SPANS_GPUS)
     assert "GPUs 0 and 1" in sentence
@@ -177,13 +177,13 @@ def test_the_last_units_spread_over_gpus_are_refused_to_a_pod_of_one_gpu() -> No
 
 
 def test_the_last_units_on_one_gpu_are_granted_without_a_question() -> None:
-    """Exactly enough is left on one GPU: kubelet takes it unasked, which is right."""
+    """Exactly enough is left on one GPU: kubelet takes it by itself, which is right."""
     state = matcher(machine(15, 15), expected("p", {"gpu-mem": 4}, annotations=plan(0)))
     assert make_gpus(state.allocate(MEM, ids(state, {1: 4}))) == {1: 4}
 
 
 def test_a_second_container_on_another_gpu_is_refused() -> None:
-    """Kubelet took ids of another GPU unasked: the containers of a pod stay together."""
+    """Kubelet took ids of another GPU by itself: the containers of a pod stay together."""
     state = matcher(machine(15, 15), expected("p", {"gpu-mem": 4}, {"gpu-mem": 3}))
     state.allocate(MEM, ids(state, {0: 4}))
     sentence = denied(state.allocate(MEM, ids(state, {1: 3})), AllocationErrorCode.SPLITS_POD)
@@ -259,7 +259,7 @@ def test_what_a_pod_held_is_free_again_when_kubelet_no_longer_tells_it() -> None
     """Kubelet's account releases: an exclusive GPU without a pod can be shared again."""
     state = matcher(machine(15), expected("w", {"gpu": 1}))
     Kubelet(state).take(1, GPU)
-    state.sync_from_kubelet([], asked_at=state.holdings.turn)
+    state.sync_from_kubelet([], requested_at=state.holdings.turn)
     assert make_gpus(state.allocate(MEM, ids(state, {0: 2}))) == {0: 2}
 
 
@@ -267,7 +267,7 @@ def test_the_gpus_of_a_pod_are_known_from_kubelets_account() -> None:
     """Kubelet's account names the pods of a GPU after a restart of the plugin."""
     state = matcher(machine(15, 15))
     held = Held("default", "p", {"c0": {MEM: ids(state, {1: 3})}})
-    state.sync_from_kubelet([held], asked_at=0)
+    state.sync_from_kubelet([held], requested_at=0)
     assert state.gpus_held("default", "p") == {1}
     state.holdings.release("default", "p")
     assert state.gpus_held("default", "p") == frozenset()

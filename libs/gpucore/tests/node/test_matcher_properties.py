@@ -43,8 +43,10 @@ def test_pods_stay_together_and_gpus_are_never_over_full(
 ) -> None:
     """Planned well, planned badly or not at all: one GPU a pod, and no unit is given twice."""
     waiting = [
-        expected(f"p{i}", *({"gpu-mem": n} for n in sizes), annotations=plan(gpu) if told else {})
-        for i, (sizes, gpu, told) in enumerate(drawn)
+        expected(
+            f"p{i}", *({"gpu-mem": n} for n in sizes), annotations=plan(gpu) if planned else {}
+        )
+        for i, (sizes, gpu, planned) in enumerate(drawn)
     ]
     kubelet = Kubelet(matcher(machine(*[UNITS] * GPUS), *waiting))
     for sizes, _, _ in drawn:
@@ -90,5 +92,5 @@ def test_looking_at_kubelets_account_at_any_moment_changes_no_match(
         answer = kubelet.take(size)
         assert dict(answer.gpus) == {GpuIndex(gpu): size}
         truth.append(Held("default", f"p{number}", {"c0": {Resource.MEM: answer.ids}}))
-        told = data.draw(st.integers(0, len(truth)))
-        state.sync_from_kubelet(truth[:told], asked_at=data.draw(st.integers(0, told)))
+        reported = data.draw(st.integers(0, len(truth)))
+        state.sync_from_kubelet(truth[:reported], requested_at=data.draw(st.integers(0, reported)))

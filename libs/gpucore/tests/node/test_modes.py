@@ -52,14 +52,14 @@ def test_the_label_is_stronger_than_the_setting_and_a_gpu_stronger_than_the_labe
 
 
 def test_the_vendors_label_is_read_where_ours_is_silent() -> None:
-    """``ack.node.gpu.schedule=mps`` asks for MPS; other values of it say nothing."""
+    """``ack.node.gpu.schedule=mps`` requests MPS; other values of it are ignored."""
     assert requested(schedule="mps") == ([MPS, MPS], ())
     assert requested(schedule="share") == ([NONE, NONE], ())
     assert requested(schedule="mps", isolation="none") == ([NONE, NONE], ())
 
 
 @pytest.mark.parametrize("gpus", ["7=mps", "0=cgpu", "0", "=mps", "GPU-x=none"])
-def test_a_word_that_says_nothing_sensible_changes_nothing_and_is_told(gpus: str) -> None:
+def test_an_unknown_word_changes_nothing_and_is_reported(gpus: str) -> None:
     """A typing error turns no daemon on or off."""
     isolations, faults = requested(isolation="mps", gpus=gpus)
     assert isolations == [MPS, MPS]
@@ -75,7 +75,7 @@ def test_a_label_that_says_nothing_sensible_leaves_the_setting() -> None:
 
 
 def test_a_gpu_that_cannot_enforce_anything_never_says_that_it_does() -> None:
-    """The isolation mode stays none, and a sentence tells why."""
+    """The isolation mode stays none, and a sentence reports why."""
     isolations, faults = requested(default=MPS, unable={GPUS[1].uuid: "it is old"})
     assert isolations == [MPS, NONE]
     assert faults == ("GPU 1 cannot use isolation mode mps: it is old",)
@@ -178,7 +178,7 @@ def test_a_gpu_in_use_keeps_its_mode() -> None:
 
 
 def test_a_restarted_plugin_reads_the_modes_it_had_published() -> None:
-    """From the node's inventory; text that is none tells nothing."""
+    """From the node's inventory; text that is none reports nothing."""
     text = encode_inventory(Inventory(gpus=(make_gpu(0, isolation=MPS), make_gpu(1))))
     node = Node(name=NodeName("n"), annotations={"gpushare/inventory": text})
     assert published(node) == {GPUS[0].uuid: MPS, GPUS[1].uuid: NONE}

@@ -38,12 +38,12 @@ def test_a_pod_that_demands_mps_goes_to_a_gpu_that_has_it() -> None:
 def test_a_demand_that_no_gpu_meets_is_refused_with_a_sentence() -> None:
     """The pod is not run unprotected."""
     kubelet = Kubelet(matcher(PLAIN, expected("p", {"gpu-mem": 3}, annotations=DEMAND)))
-    said = denied(kubelet.take(3), AllocationErrorCode.ISOLATION_MODE_MISSING)
-    assert said == "GPU 0 has isolation mode none, but the pod demands mps"
+    message = denied(kubelet.take(3), AllocationErrorCode.ISOLATION_MODE_MISSING)
+    assert message == "GPU 0 has isolation mode none, but the pod demands mps"
 
 
 def test_ids_of_a_gpu_without_the_demanded_rung_are_refused() -> None:
-    """Allocate says so too, whatever kubelet was advised."""
+    """Allocate reports it too, whatever kubelet was advised."""
     state = matcher(PLAIN, expected("p", {"gpu-mem": 2}, annotations=plan(0) | DEMAND))
     ids = state.tables[Resource.MEM].ids[make_gpu(0).index][:2]
     denied(state.allocate(Resource.MEM, ids), AllocationErrorCode.ISOLATION_MODE_MISSING)
@@ -57,15 +57,15 @@ def test_a_daemon_serves_so_many_pods_at_most() -> None:
     )
     for _ in range(MPS_CLIENTS):
         assert isinstance(kubelet.take(1), Granted)
-    said = denied(kubelet.take(1), AllocationErrorCode.MAX_PODS)
-    assert said == "GPU 0 has 48 pods, the maximum for one MPS daemon"
+    message = denied(kubelet.take(1), AllocationErrorCode.MAX_PODS)
+    assert message == "GPU 0 has 48 pods, the maximum for one MPS daemon"
 
 
 def test_a_share_of_several_gpus_needs_one_daemon_for_all() -> None:
     """A program speaks to one daemon, so it would see one GPU only."""
     pod = expected("p", {"gpu-mem": 4}, labels={"aliyun.com/gpu-count": "2"})
-    said = denied(Kubelet(matcher(BOTH, pod)).take(4), AllocationErrorCode.SPANS_GPUS)
-    assert said.startswith("GPUs 0 and 1 have daemons of their own for MPS")
+    message = denied(Kubelet(matcher(BOTH, pod)).take(4), AllocationErrorCode.SPANS_GPUS)
+    assert message.startswith("GPUs 0 and 1 have daemons of their own for MPS")
     shared = AllocationMatcher(tuple(Resource), one_daemon=True)
     shared.equip(BOTH)
     shared.queue.see(pod)

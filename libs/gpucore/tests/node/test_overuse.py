@@ -1,4 +1,4 @@
-"""Who uses more than was handed out, and when that is told again."""
+"""Who uses more than was handed out, and when that is reported again."""
 
 from gpucore.node.isolation.overuse import AGAIN_SECONDS, Over, Reminders, over_use
 from gpucore.units import GpuIndex, PodUid
@@ -28,7 +28,7 @@ def test_who_has_the_gpu_whole_may_use_all_of_it() -> None:
     assert found({C: 1 << 40}, {}) == []
 
 
-def test_over_use_is_told_when_it_begins_and_rarely_again() -> None:
+def test_over_use_is_reported_when_it_begins_and_rarely_again() -> None:
     """Once, then after ten minutes, and at once when it had ended in between."""
     reminders, over = Reminders(), [Over(A, GPU, 2, 1)]
     assert reminders.due(GPU, over, 0.0) == over

@@ -51,7 +51,7 @@ def test_a_pod_on_its_planned_gpu_just_becomes_assigned() -> None:
 
 
 def test_a_group_keeps_its_order() -> None:
-    """Kubelet tells which GPUs, not in which order they were handed out: that of the plan."""
+    """Kubelet reports which GPUs, not in which order they were handed out: that of the plan."""
     pod = make_pod("p", {"gpu": 3}, annotations={DEFAULT_NAMES.group: "2,0,1"})
     given = held("p", {0: 1, 1: 1, 2: 1}, resource=Resource.GPU)
     correction = only(corrections([given], [pod], truth()))
@@ -65,7 +65,7 @@ def test_a_group_keeps_its_order() -> None:
 
 
 def test_a_swapped_pod_is_corrected_and_the_event_says_how() -> None:
-    """Planned for GPU 1, on GPU 0: the index and the map follow, and the event says so."""
+    """Planned for GPU 1, on GPU 0: the index and the map follow, and the event reports it."""
     pod = make_pod("p", {"gpu-mem": 3}, annotations=plan(1, 3))
     correction = only(corrections([held("p", {0: 3})], [pod], truth()))
     assert correction.reason == CORRECTED

@@ -88,7 +88,7 @@ VOLTA_CHOICES = {
     "a quad with GPU 4": (EIGHT, 4, (4,), [4, 5, 6, 7]),
     "all required": (EIGHT, 4, (0, 2, 4, 6), [0, 2, 4, 6]),
     "a required GPU that is taken": ({1, 2, 3, 4, 5, 6, 7}, 4, (0, 1, 2, 3), []),
-    "more required than asked": (EIGHT, 4, (0, 1, 2, 3, 4, 5), []),
+    "more required than requested": (EIGHT, 4, (0, 1, 2, 3, 4, 5), []),
     "more required than free": ({0, 1}, 2, (0, 1, 2), []),
 }
 

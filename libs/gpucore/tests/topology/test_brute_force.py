@@ -94,7 +94,7 @@ def tight_machine(chance: Random, gpus: int) -> tuple[tuple[int, ...], ...]:
 
 
 def unknown(gpus: int) -> tuple[int, ...]:
-    """NUMA nodes of a machine that says nothing of them."""
+    """NUMA nodes of a machine without information on them."""
     return (-1,) * gpus
 
 

@@ -110,7 +110,7 @@ def test_pairs_that_are_not_named_have_no_link() -> None:
 
 
 def test_the_description_tells_what_the_abbreviation_cannot() -> None:
-    """The 2019 writer abbreviated five NVLinks as N-A; the description still says five."""
+    """The 2019 writer abbreviated five NVLinks as N-A; the description still has five."""
     assert decode_annotation('{"GPU_N-A_0_1": "Five NVLinks"}').between(0, 1) == ("NV5",)
     assert decode_annotation('{"GPU_N-A_0_1": "N/A"}').between(0, 1) == ()
 

@@ -84,7 +84,7 @@ def test_best_effort_is_above_simple(means: dict[str, list[float]]) -> None:
 
 
 def test_a_sequence_is_hardly_ever_below_simple(means: dict[str, list[float]]) -> None:
-    """One sequence of 1,000 is: once two policies hold different GPUs they are asked differently.
+    """One sequence of 1,000 is: once two policies hold different GPUs they get different requests.
 
     NVIDIA's best-effort is below simple in the same one. That there is no such sequence cannot be
     had: see ``test_whoever_takes_the_best_cut_is_below_simple_in_some_sequence``.
@@ -114,9 +114,9 @@ def decisions(machine: str, sizes: Iterable[int]) -> Iterator[tuple[GpuGroup, Gp
 
 @pytest.mark.parametrize("machine", ["dgx1-pascal", "dgx1-volta", "v100-guide", "bridges-8"])
 def test_no_decision_is_below_simple(machine: str) -> None:
-    """Asked about the same free GPUs, the whole cut is never worth less: all sets, all sizes."""
+    """For the same free GPUs, the whole cut is never worth less: all sets, all sizes."""
     found = list(decisions(machine, range(1, 9)))
-    assert len(found) == 1024  # each set of n GPUs is asked about n sizes
+    assert len(found) == 1024  # each set of n GPUs is tried with n sizes
     assert all(best.partition_score >= simple.partition_score for best, simple in found)
 
 

@@ -78,7 +78,7 @@ def test_odd_reports_become_notes() -> None:
 
 
 def test_a_failed_nvlink_leaves_the_pcie_path() -> None:
-    """``N-A`` beside a path says nothing and needs no note."""
+    """``N-A`` beside a path means nothing and needs no note."""
     matrix = merge(FOUR, [((0, 1), ["N-A", "PHB"])])
     assert (matrix.score(0, 1), matrix.notes) == (30, ())
 

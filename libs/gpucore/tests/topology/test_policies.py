@@ -22,7 +22,7 @@ REFUSALS = {
     "fewer than no GPUs": ((range(8), -2, ()), "-2 GPUs requested: a group has at least one"),
     "a GPU that is not there": (({0, 9}, 1, ()), "the machine has no GPU 9"),
     "a required GPU that is taken": (({0, 1}, 2, (4,)), "GPU 4 is required but not free"),
-    "more required than asked": (({0, 1}, 1, (0, 1)), "1 GPU requested but 2 are required"),
+    "more required than requested": (({0, 1}, 1, (0, 1)), "1 GPU requested but 2 are required"),
     "too few free": (({0, 1}, 3, ()), "3 GPUs requested but 2 free"),
     "none free": ((set(), 1, ()), "1 GPU requested but none free"),
 }
@@ -46,7 +46,7 @@ def test_an_unknown_policy_is_refused_with_the_known_ones() -> None:
 
 
 def test_the_2019_spelling_of_a_policy_is_understood() -> None:
-    """The flag of the 2019 extender says best_effort."""
+    """The flag of the 2019 extender is spelled best_effort."""
     assert plan(VOLTA, range(8), 3, policy="best_effort") == plan(VOLTA, range(8), 3)
 
 
@@ -112,7 +112,7 @@ def test_configured_sets_and_their_fall_backs() -> None:
 
 
 def test_a_node_type_without_sets_is_named() -> None:
-    """The sentence says which types are known; configured ones join the shipped ones."""
+    """The sentence states which types are known; configured ones join the shipped ones."""
     answer = plan(VOLTA, range(8), 2, policy="static", static=decode_static(SCCGN6))
     assert answer == Impossible(
         "no sets are configured for node type None; "
@@ -208,8 +208,10 @@ def test_better_links_never_rate_lower(gpus: int, steps: int, more: int) -> None
 
 @settings(deadline=None)
 @given(st.sets(st.integers(0, 7), min_size=1), st.integers(1, 8), st.sampled_from([*POLICIES]))
-def test_answers_are_free_gpus_of_the_asked_number(free: set[int], count: int, policy: str) -> None:
-    """Whatever the policy, a group is of the asked size, of free GPUs, each once."""
+def test_answers_are_free_gpus_of_the_requested_number(
+    free: set[int], count: int, policy: str
+) -> None:
+    """Whatever the policy, a group is of the requested size, of free GPUs, each once."""
     answer = plan(BRIDGES.matrix, free, count, policy=policy, node_type="dgx1-volta")
     if isinstance(answer, GpuGroup):
         assert len(set(answer.gpus)) == len(answer.gpus) == count

@@ -7,7 +7,7 @@
         |                  |  |                        ^ |                              |
         |  watch: bound    |  | forget (bind failed)   | | watch: gone, Succeeded,      |
         +------------------|--|------------------------+ | Failed, or not in a list     |
-                           |  | expire (nobody told)     v                              v
+                           |  | expire (no confirmation) v                              v
                            |  +--------------------> (no allocation) <-----------------------+
                            +-- watch: gone or finished --^
 

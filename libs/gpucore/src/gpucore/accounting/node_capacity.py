@@ -116,7 +116,7 @@ def capacity_of(
     unhealthy: frozenset[GpuIndex],
     offered: Inventory | None = None,
 ) -> NodeCapacity:
-    """The shape that a node object says.
+    """The shape in a node object.
 
     Args:
         unhealthy: GPUs that the legacy ConfigMap withdraws.

@@ -95,7 +95,7 @@ def _obstacle(pod: Pod, request: PodRequest) -> str:
 
 def _template(pod: Pod, request: PodRequest, how: ClaimRequests) -> ShareTemplate:
     """Raises: ValueError: the claim would be more than the API allows."""
-    boxes = [ask for ask in _asks(pod, how.names) if ask]
+    boxes = [ask for ask in _container_requests(pod, how.names) if ask]
     if not boxes:
         raise ValueError("only init containers request a share")
     if request.gpu_count > 1 and len(boxes) > 1:
@@ -128,20 +128,23 @@ def _request(ask: ContainerRequest, request: PodRequest, unit: MemoryUnit) -> Sh
     return ShareRequest(mib, core)
 
 
-def _asks(pod: Pod, names: Names) -> Iterator[ContainerRequest]:
+def _container_requests(pod: Pod, names: Names) -> Iterator[ContainerRequest]:
     for box in (*pod.containers, *pod.sidecars):
-        yield _ask(box.limits, names)
+        yield _container_request(box.limits, names)
 
 
 def _init(pod: Pod, names: Names) -> ContainerRequest:
     """The largest amounts of init containers that end before the containers start."""
-    asks = [_ask(box.limits, names) for box in pod.init_containers if not box.is_sidecar]
+    init_requests = [
+        _container_request(box.limits, names) for box in pod.init_containers if not box.is_sidecar
+    ]
     return ContainerRequest(
-        max((ask.mem for ask in asks), default=0), max((ask.core for ask in asks), default=0)
+        max((each.mem for each in init_requests), default=0),
+        max((each.core for each in init_requests), default=0),
     )
 
 
-def _ask(limits: Mapping[str, str], names: Names) -> ContainerRequest:
+def _container_request(limits: Mapping[str, str], names: Names) -> ContainerRequest:
     return ContainerRequest(
         amount(limits.get(names.gpu_mem, "0")), amount(limits.get(names.gpu_core, "0"))
     )
@@ -168,12 +171,12 @@ def _of_container(
     resources: Mapping[str, Any] = box.get("resources") or {}
     ours = (names.gpu_mem, names.gpu_core)
     limits = resources.get("limits") or {}
-    asks = any(amount(str(limits.get(name, "0"))) for name in ours)
+    shares = any(amount(str(limits.get(name, "0"))) for name in ours)
     for kind in ("limits", "requests"):
         for name in ours:
             if name in (resources.get(kind) or {}):
                 yield {"op": "remove", "path": f"{path}/{kind}/{name.replace('/', '~1')}"}
-    if asks:
+    if shares:
         place = 0 if places is None else next(places)
         reference = {"name": CLAIM, "request": request_name(place)}
         yield _appended(f"{path}/claims", resources.get("claims") or (), reference)

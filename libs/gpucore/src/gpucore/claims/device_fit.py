@@ -113,8 +113,8 @@ def _tolerated(device: SliceDevice, choice: DeviceChoice) -> bool:
 def _short(device: Device, choice: DeviceChoice, unit: MemoryUnit) -> DeviceFitError | None:
     found, index = device.device, device.index
     memory, core = memory_of(choice, found), core_of(choice, found)
-    asked = unit.units_for(choice.memory_mib if choice.memory_mib is not None else memory)
-    figures = (unit.units_in(device.free_mib), unit.units_in(found.memory_mib), asked)
+    requested = unit.units_for(choice.memory_mib if choice.memory_mib is not None else memory)
+    figures = (unit.units_in(device.free_mib), unit.units_in(found.memory_mib), requested)
     if memory > found.memory_mib or (choice.memory_mib or 0) > found.memory_mib:
         return DeviceFitError(index, Code.TOO_LARGE, *figures)
     if core > CORE_PER_GPU:

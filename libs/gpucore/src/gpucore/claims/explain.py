@@ -89,8 +89,10 @@ def explaining_claims(
     facts: ClaimFacts, nodes: Mapping[NodeName, ClaimNode], candidates: Candidates
 ) -> Steps[Explanation]:
     """As :func:`explain_claims`, in steps between which nothing may change."""
-    asks = claims_sentence(facts.rules.specs)
-    base = Explanation(facts.pod, PodState.FINISHED, asks=asks, sightings=facts.sightings)
+    request_summary = claims_sentence(facts.rules.specs)
+    base = Explanation(
+        facts.pod, PodState.FINISHED, request_summary=request_summary, sightings=facts.sightings
+    )
     if facts.pod.finished:
         return base
     if facts.held:

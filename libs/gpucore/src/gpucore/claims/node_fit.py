@@ -191,7 +191,7 @@ def _of_need(node: ClaimNode, need: Need, gpus: list[DeviceFitError]) -> FitErro
         code=code,
         gpus=tuple(sorted(gpus, key=lambda gpu: gpu.index)),
         unit=node.node_info.unit,
-        asked=unit.units_for(mib),
+        requested=unit.units_for(mib),
         total=1,
         detail=_failed(need, node) if code is Code.SELECTOR else "",
         unresolvable=code in {Code.SELECTOR, Code.TOO_LARGE, Code.COMPUTE_TOO_LARGE},
@@ -218,7 +218,7 @@ def _together(node: ClaimNode, needs: Sequence[Need], devices: list[Device]) -> 
         Code.INSUFFICIENT_GPUS,
         gpus=tuple(m for d in devices if (m := misfit(d, way, unit)) is not None),
         unit=node.node_info.unit,
-        asked=len(needs),
+        requested=len(needs),
         free=free,
         total=len(devices),
     )

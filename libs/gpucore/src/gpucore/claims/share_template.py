@@ -79,7 +79,7 @@ def decode_contents(text: str) -> ShareTemplate:
     """Read the annotation of a pod, which its author may have written.
 
     Raises:
-        WireError: it is no text of :func:`encode_contents`, or asks for more than the API allows.
+        WireError: it is no text of :func:`encode_contents`, or requests more than the API allows.
     """
     if len(text) > _MAX_TEXT:
         raise WireError(f"annotation {CLAIM_TEMPLATE} has more than {_MAX_TEXT} characters")

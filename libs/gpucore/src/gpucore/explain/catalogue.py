@@ -111,7 +111,7 @@ _ENTRIES: Final = (
     Entry(
         Code.GANG,
         "All pods of a gang are placed together: some do not exist yet, or do not fit.",
-        "Create all pods of the gang, free GPUs, or request fewer; the message says which.",
+        "Create all pods of the gang, free GPUs, or request fewer; the message states which.",
     ),
     Entry(
         Code.COMPUTE_TOO_LARGE,

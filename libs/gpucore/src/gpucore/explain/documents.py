@@ -25,7 +25,7 @@ class GroupDoc(msgspec.Struct, frozen=True, rename="camel"):
     figures: str
     nodes: list[str]
     largest: int
-    asked: int
+    requested: int
     measure: str
     example: str
     remedy: str
@@ -56,7 +56,7 @@ class GpuRefusalDoc(msgspec.Struct, frozen=True, rename="camel"):
     code: str
     free: int
     total: int
-    asked: int
+    requested: int
 
 
 class RefusalDoc(msgspec.Struct, frozen=True, rename="camel"):
@@ -81,7 +81,7 @@ class PodExplanation(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     uid: str
     state: str
-    asks: str
+    request_summary: str
     node: str
     where: str
     why: str
@@ -89,7 +89,7 @@ class PodExplanation(msgspec.Struct, frozen=True, rename="camel"):
     faults: list[str]
     scheduler: str
     scheduler_saw_it: bool
-    scheduler_says: str
+    scheduler_message: str
     fits: list[str]
     refused: list[GroupDoc]
     helps: list[str]
@@ -119,7 +119,7 @@ def pod_explanation(found: Explanation, cluster: Cluster) -> Steps[PodExplanatio
         name=pod.name,
         uid=pod.uid,
         state=found.state.label,
-        asks=found.asks,
+        request_summary=found.request_summary,
         node=pod.node,
         where=found.where,
         why=found.why,
@@ -127,7 +127,7 @@ def pod_explanation(found: Explanation, cluster: Cluster) -> Steps[PodExplanatio
         faults=list(found.faults),
         scheduler=pod.scheduler_name,
         scheduler_saw_it=bool(pod.node) or found.sightings.scheduler_saw_it,
-        scheduler_says=found.sightings.last_words,
+        scheduler_message=found.sightings.last_words,
         fits=list(found.fits),
         refused=[group_doc(group) for group in found.groups],
         helps=list(found.helps),
@@ -185,7 +185,7 @@ def group_doc(group: Group) -> GroupDoc:
         figures=figures(group),
         nodes=list(group.nodes),
         largest=group.largest,
-        asked=group.asked,
+        requested=group.requested,
         measure=group.measure,
         example=group.example,
         remedy=group.remedy,
@@ -208,7 +208,7 @@ def _refusal_doc(refusal: FitError) -> RefusalDoc:
         text=sentence(refusal),
         unresolvable=refusal.unresolvable,
         cards=[
-            GpuRefusalDoc(gpu.index, gpu.code.value, gpu.free, gpu.total, gpu.asked)
+            GpuRefusalDoc(gpu.index, gpu.code.value, gpu.free, gpu.total, gpu.requested)
             for gpu in refusal.gpus
         ],
     )

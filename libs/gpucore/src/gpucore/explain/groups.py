@@ -40,7 +40,7 @@ class Group(msgspec.Struct, frozen=True):
         reason: without figures.
         detail: what distinguishes a reason that is not about GPUs; or a hint about the amount.
         nodes: by name.
-        largest: most that is free for it on any of them, in ``measure``; ``asked`` likewise.
+        largest: most that is free for it on any of them, in ``measure``; ``requested`` likewise.
         example: the whole sentence for the node that comes nearest.
     """
 
@@ -48,7 +48,7 @@ class Group(msgspec.Struct, frozen=True):
     reason: str
     nodes: tuple[NodeName, ...]
     largest: int
-    asked: int
+    requested: int
     measure: str
     example: str
     remedy: str
@@ -79,7 +79,7 @@ def _group(code: Code, alike: Sequence[_Ranked], node_infos: Mapping[NodeName, N
         reason=headline(nearest) if code is not Code.NOT_SHARED else _sentence_of(code),
         nodes=tuple(sorted(name for _, name, _ in alike)),
         largest=_largest(nearest),
-        asked=_asked(nearest),
+        requested=_requested(nearest),
         measure=_measure(code, node_infos[nearest.node]),
         example=sentence(nearest),
         remedy=CATALOGUE[code].remedy,
@@ -93,11 +93,11 @@ def _detail(refusal: FitError) -> str:
     return refusal.detail if refusal.code in CONSTRAINT_CODES else amount_hint(refusal)
 
 
-def _asked(refusal: FitError) -> int:
+def _requested(refusal: FitError) -> int:
     """The requested amount in the measure of the code: of compute, percent of a GPU."""
     if refusal.code not in _OF_COMPUTE:
-        return refusal.asked
-    return max((gpu.asked for gpu in refusal.gpus if gpu.code is refusal.code), default=0)
+        return refusal.requested
+    return max((gpu.requested for gpu in refusal.gpus if gpu.code is refusal.code), default=0)
 
 
 def _sentence_of(code: Code) -> str:
@@ -127,19 +127,18 @@ def figures(group: Group) -> str:
     if group.code in CONSTRAINT_CODES:
         return group.detail
     if group.code is Code.COMPUTE_TOO_LARGE:
-        return f"a GPU has {group.largest} percent, requested {group.asked}"
-    if not group.asked or group.code not in _MEASURED:
+        return f"a GPU has {group.largest} percent, requested {group.requested}"
+    if not group.requested or group.code not in _MEASURED:
         return group.reason.partition(":")[0]
     noun = "largest GPU" if group.code is Code.TOO_LARGE else "largest free block"
     if group.measure == "cards":
-        return (
-            f"{group.largest} GPU{'' if group.largest == 1 else 's'} free, requested {group.asked}"
-        )
-    asked = memory_asked(group.asked).removesuffix(" units")
-    return f"{noun} {group.largest} {group.measure}, requested {asked}{group.detail}"
+        plural = "" if group.largest == 1 else "s"
+        return f"{group.largest} GPU{plural} free, requested {group.requested}"
+    requested = memory_requested(group.requested).removesuffix(" units")
+    return f"{noun} {group.largest} {group.measure}, requested {requested}{group.detail}"
 
 
-def memory_asked(amount: int) -> str:
+def memory_requested(amount: int) -> str:
     """``8 units``, or ``8Gi`` where bytes were written."""
     for size, suffix in ((30, "Gi"), (20, "Mi")):
         if amount >> size and not amount % (1 << size):

@@ -76,7 +76,7 @@ class Explanation(msgspec.Struct, frozen=True):
     """The explanation of one pod.
 
     Attributes:
-        asks: its request in words; empty for none.
+        request_summary: its request in words; empty for none.
         where: its GPUs in words; empty when it has none.
         why: why these GPUs; empty when it has none.
         neighbours: for each of its GPUs, what is on it.
@@ -91,7 +91,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
     pod: Pod
     state: PodState
-    asks: str = ""
+    request_summary: str = ""
     where: str = ""
     why: str = ""
     neighbours: tuple[str, ...] = ()

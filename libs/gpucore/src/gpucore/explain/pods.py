@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.explain.groups import grouped, memory_asked
+from gpucore.explain.groups import grouped, memory_requested
 from gpucore.explain.placement_reason import why
 from gpucore.explain.pod_states import Cluster, Explanation, PodFacts, PodState
 from gpucore.explain.sentences import placement_sentence, unit_of
@@ -39,7 +39,7 @@ def explain_pod(facts: PodFacts, cluster: Cluster) -> Steps[Explanation]:
     base = Explanation(
         pod,
         PodState.FINISHED,
-        asks=request_sentence(pod_request),
+        request_summary=request_sentence(pod_request),
         sightings=facts.sightings,
         policy=cluster.policy,
         pod_request=pod_request,
@@ -59,7 +59,7 @@ def request_sentence(pod_request: PodRequest) -> str:
     """What a pod requests, in words."""
     if pod_request.gpus:
         return f"{pod_request.gpus} exclusive GPU{'s' if pod_request.gpus > 1 else ''}"
-    parts = [f"{memory_asked(pod_request.mem)} of memory"] if pod_request.mem else []
+    parts = [f"{memory_requested(pod_request.mem)} of memory"] if pod_request.mem else []
     parts += [f"{pod_request.core} percent of compute"] if pod_request.core else []
     spread = (
         f", spread over {pod_request.gpu_count} GPUs"
@@ -72,7 +72,7 @@ def request_sentence(pod_request: PodRequest) -> str:
         if pod_request.isolation.value != "none"
         else ""
     )
-    burst = f", up to {memory_asked(pod_request.burst)}" if pod_request.burst else ""
+    burst = f", up to {memory_requested(pod_request.burst)}" if pod_request.burst else ""
     return " and ".join(parts) + spread + alone + burst + isolation
 
 

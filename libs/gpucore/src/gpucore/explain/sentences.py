@@ -85,16 +85,17 @@ def _words(refusal: FitError) -> str:
         return _share_words(refusal, unit)
     if refusal.code is Code.PENDING_UNITS:
         return (
-            f"requested {refusal.asked}{unit}, {refusal.free} free on the node after "
+            f"requested {refusal.requested}{unit}, {refusal.free} free on the node after "
             f"{refusal.total} "
             "are kept for pods on unknown GPUs"
         )
     if refusal.code is Code.INSUFFICIENT_GPUS:
-        return f"requested {refusal.asked}, {refusal.free} of {refusal.total} GPUs are free" + _and(
-            _gpus(refusal)
+        return (
+            f"requested {refusal.requested}, {refusal.free} of {refusal.total} GPUs are free"
+            + _and(_gpus(refusal))
         )
     if refusal.code is Code.UNEVEN_SPLIT:
-        return f"{refusal.asked}{unit} over {refusal.total} GPUs"
+        return f"{refusal.requested}{unit} over {refusal.total} GPUs"
     if refusal.code is Code.INSUFFICIENT_RESOURCES:
         return resource_words(refusal)
     return refusal.detail if refusal.code in CONSTRAINT_CODES else ""
@@ -102,10 +103,11 @@ def _words(refusal: FitError) -> str:
 
 def resource_words(refusal: FitError) -> str:
     """``requested 8, 1.5 of 4 free``, memory with its unit."""
-    asked, free, total = (
-        _quantity(refusal.detail, value) for value in (refusal.asked, refusal.free, refusal.total)
+    requested, free, total = (
+        _quantity(refusal.detail, value)
+        for value in (refusal.requested, refusal.free, refusal.total)
     )
-    return f"requested {asked}, {free} of {total} free"
+    return f"requested {requested}, {free} of {total} free"
 
 
 def _quantity(resource: str, value: int) -> str:
@@ -118,9 +120,9 @@ def _quantity(resource: str, value: int) -> str:
 
 def _share_words(refusal: FitError, unit: str) -> str:
     wanted = "no GPU" if refusal.total == 1 else f"{refusal.free} of {refusal.total} GPUs"
-    words = f"{wanted} can take {refusal.asked}{unit}"
+    words = f"{wanted} can take {refusal.requested}{unit}"
     if refusal.code is Code.INSUFFICIENT_MEMORY:
-        words = f"{wanted} has {refusal.asked}{unit} free"
+        words = f"{wanted} has {refusal.requested}{unit} free"
     return words + _and(_gpus(refusal)) + amount_hint(refusal)
 
 
@@ -134,9 +136,9 @@ def _gpus(refusal: FitError) -> str:
 
 _GPU_WORDS: Final = {
     Code.INSUFFICIENT_MEMORY: "has {free} of {total} free",
-    Code.INSUFFICIENT_CORE: "has {free} of {total} percent of compute free, requested {asked}",
+    Code.INSUFFICIENT_CORE: "has {free} of {total} percent of compute free, requested {requested}",
     Code.TOO_LARGE: "has {total} in total",
-    Code.COMPUTE_TOO_LARGE: "has {total} percent of compute in total, requested {asked}",
+    Code.COMPUTE_TOO_LARGE: "has {total} percent of compute in total, requested {requested}",
     Code.MAX_PODS: "has its maximum of {total} pods",
     Code.SHARED_GPU: "is shared",
     Code.TAKEN_WHOLE: "is used exclusively",
@@ -147,7 +149,7 @@ _GPU_WORDS: Final = {
 
 
 def _gpu(gpu: DeviceFitError) -> str:
-    words = _GPU_WORDS[gpu.code].format(free=gpu.free, total=gpu.total, asked=gpu.asked)
+    words = _GPU_WORDS[gpu.code].format(free=gpu.free, total=gpu.total, requested=gpu.requested)
     return f"GPU {gpu.index} {words}"
 
 
@@ -157,11 +159,11 @@ def amount_hint(refusal: FitError) -> str:
     if refusal.code is not Code.TOO_LARGE or refusal.unit is None:
         return ""
     size = refusal.unit.mib
-    if refusal.asked % (size * _MIB) == 0 and refusal.asked // (size * _MIB) <= largest:
-        count = refusal.asked // (size * _MIB)
+    if refusal.requested % (size * _MIB) == 0 and refusal.requested // (size * _MIB) <= largest:
+        count = refusal.requested // (size * _MIB)
         return f"; amounts are whole numbers of {refusal.unit}: write {count}"
-    if refusal.asked >= size // 4 > 0 and refusal.unit.units_for(refusal.asked) <= largest:
-        return f"; if you meant MiB, request {refusal.unit.units_for(refusal.asked)}"
+    if refusal.requested >= size // 4 > 0 and refusal.unit.units_for(refusal.requested) <= largest:
+        return f"; if you meant MiB, request {refusal.unit.units_for(refusal.requested)}"
     return ""
 
 

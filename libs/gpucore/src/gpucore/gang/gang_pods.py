@@ -68,14 +68,14 @@ class GangPods:
             if one.pending and not self._holds(uid) and one.like(pending)
         ]
 
-    def waiting(self, gang: Gang, asked: Iterable[PodUid]) -> int:
+    def waiting(self, gang: Gang, requested: Iterable[PodUid]) -> int:
         """Pods of the gang without a placement, with those known only from scheduler requests.
 
         Args:
-            asked: UIDs of the gang's pods in requests of the scheduler.
+            requested: UIDs of the gang's pods in requests of the scheduler.
         """
         pending = {uid for uid, one in self._members(gang).items() if one.pending}
-        return sum(1 for uid in pending.union(asked) if not self._holds(uid))
+        return sum(1 for uid in pending.union(requested) if not self._holds(uid))
 
     def _members(self, gang: Gang) -> dict[PodUid, Member]:
         return self._watched.get((gang.namespace, gang.name), _NOBODY)

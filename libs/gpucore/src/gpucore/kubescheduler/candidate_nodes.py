@@ -78,7 +78,7 @@ class CandidateNodes:
         if found.pods > node.allocatable.get(PODS, found.pods):
             return True
         offered: Mapping[str, int] = node.allocatable
-        return any(asked > offered.get(key, asked) for key, asked in found.requested.items())
+        return any(wanted > offered.get(key, wanted) for key, wanted in found.requested.items())
 
     # Nodes.
 

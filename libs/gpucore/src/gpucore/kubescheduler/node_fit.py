@@ -146,7 +146,7 @@ def _insufficient(node: CandidateNode, name: str, amount: int, free: int, total:
     return FitError(
         node.name,
         Code.INSUFFICIENT_RESOURCES,
-        asked=amount,
+        requested=amount,
         free=max(free, 0),
         total=total,
         detail=name,

@@ -21,7 +21,7 @@ class QueueOrder:
     def __init__(self) -> None:
         self._expected: deque[bool] = deque(maxlen=CALLS)
 
-    def asked(self, uid: PodUid, nominated: Collection[PodUid]) -> None:
+    def scheduler_called(self, uid: PodUid, nominated: Collection[PodUid]) -> None:
         """The scheduler called about this pod; these are nominated."""
         if len(nominated):
             self._expected.append(uid in nominated)

@@ -50,19 +50,19 @@ def _unfit_node(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None
         return _final(node_info, Code.NO_INVENTORY if empty else Code.PLUGIN_AWAY)
     if pod_request.mem % pod_request.gpu_count or pod_request.core % pod_request.gpu_count:
         return _final(
-            node_info, Code.UNEVEN_SPLIT, asked=pod_request.mem, total=pod_request.gpu_count
+            node_info, Code.UNEVEN_SPLIT, requested=pod_request.mem, total=pod_request.gpu_count
         )
     return None
 
 
 def _final(
-    node_info: NodeInfo, code: Code, *, asked: int = 0, total: int = 0, detail: str = ""
+    node_info: NodeInfo, code: Code, *, requested: int = 0, total: int = 0, detail: str = ""
 ) -> FitError:
     return FitError(
         node_info.name,
         code,
         unit=node_info.unit,
-        asked=asked,
+        requested=requested,
         total=total,
         detail=detail,
         unresolvable=True,
@@ -79,7 +79,7 @@ def _unfit_shares(node_info: NodeInfo, pod_request: PodRequest) -> FitError | No
             node_info.name,
             Code.PENDING_UNITS,
             unit=node_info.unit,
-            asked=pod_request.mem,
+            requested=pod_request.mem,
             free=max(free, 0),
             total=node_info.reserved_units(),
         )
@@ -95,7 +95,7 @@ def _core_is_pending(node_info: NodeInfo, pod_request: PodRequest) -> bool:
 
 
 def _refused(
-    node_info: NodeInfo, pod_request: PodRequest, refusals: Sequence[DeviceFitError], asked: int
+    node_info: NodeInfo, pod_request: PodRequest, refusals: Sequence[DeviceFitError], requested: int
 ) -> FitError:
     codes = {refusal.code for refusal in refusals}
     code = next((code for code in _TELLING if code in codes), Code.INSUFFICIENT_GPUS)
@@ -107,7 +107,7 @@ def _refused(
         code,
         gpus=tuple(refusals),
         unit=node_info.unit,
-        asked=pod_request.gpu_count if in_gpus else asked,
+        requested=pod_request.gpu_count if in_gpus else requested,
         free=fitting,
         total=len(node_info.devices) if in_gpus else pod_request.gpu_count,
         unresolvable=fitting + curable < pod_request.gpu_count,
@@ -124,7 +124,7 @@ def _unfit_gpus(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None
         Code.INSUFFICIENT_GPUS,
         gpus=tuple(refusals),
         unit=node_info.unit,
-        asked=pod_request.gpus,
+        requested=pod_request.gpus,
         free=node_info.free_gpus,
         total=len(node_info.shape.inventory.gpus) if node_info.shape.inventory else 0,
         unresolvable=healthy < pod_request.gpus,

@@ -108,7 +108,7 @@ def share_refusal(node_info: NodeInfo) -> ShareRefusal | None:
     refusal = fit(node_info, PodRequest((ContainerRequest(least),), mem=least))
     if refusal is None or refusal.code is not Code.INSUFFICIENT_MEMORY or refusal.unresolvable:
         return None
-    text = sentence(msgspec.structs.replace(refusal, asked=_MARK))
+    text = sentence(msgspec.structs.replace(refusal, requested=_MARK))
     before, mark, after = text.partition(str(_MARK))
     return ShareRefusal(least, most, before, after) if mark and mark not in after else None
 

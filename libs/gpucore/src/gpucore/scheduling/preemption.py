@@ -73,7 +73,7 @@ def _enough(check: FitCheck, victims: Sequence[Victim]) -> Sequence[Victim] | No
     """The fewest of ``victims`` (lowest priority first) that make room; ``None`` if none do.
 
     Each victim alone is tried, then the victims of each GPU, then all: linear in victims, for the
-    scheduler asks about a hundred nodes at once.
+    scheduler checks about a hundred nodes at once.
     """
     for victim in victims:
         if check.fits((victim,)):

@@ -3,7 +3,7 @@
 The pods are placed one after the other with the code that places real ones, on the nodes that
 kube-scheduler's own rules admit. The rules that are not evaluated are noted beside the answer.
 
-An answer also says why kube-scheduler may choose another node than the extender would.
+An answer also states why kube-scheduler may choose another node than the extender would.
 """
 
 from collections.abc import Iterable, Iterator

@@ -46,7 +46,7 @@ class WhatIfDoc(msgspec.Struct, frozen=True, rename="camel"):
 
     api_version: str
     kind: str
-    asked: int
+    requested: int
     fits: int
     items: list[WhatIfPodDoc]
     policy: str
@@ -67,7 +67,7 @@ def what_if_document(
     return WhatIfDoc(
         api_version=API_VERSION,
         kind="WhatIf",
-        asked=len(answers),
+        requested=len(answers),
         fits=sum(answer.fits for answer in answers),
         items=items,
         policy=policy.name,

@@ -51,7 +51,7 @@ class Grouping(msgspec.Struct, frozen=True):
     ) -> tuple[GpuIndex, ...]:
         """GPUs for a share over several, from those that can take their part.
 
-        The group that the topology policy would choose says how well joined the GPUs must be; of
+        The group that the topology policy would choose decides how well joined the GPUs must be; of
         the groups that are, it takes the one with the GPU policy's first choices in it.
 
         Args:

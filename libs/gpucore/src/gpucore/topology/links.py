@@ -134,18 +134,18 @@ def merge(
     Where the two ends disagree (a link that fails, or is seen from one side only) the weaker report
     counts, so that no request relies on a link that may not exist.
     """
-    said = list(notes)
+    found_notes = list(notes)
     ends: dict[tuple[int, int], dict[bool, tuple[str, ...]]] = {}
     for (a, b), names in reports:
         if a == b or a not in gpus or b not in gpus:
-            said.append(f"{a}-{b} is not a pair of this machine's GPUs")
+            found_notes.append(f"{a}-{b} is not a pair of this machine's GPUs")
             continue
-        known = _known(a, b, names, said)
+        known = _known(a, b, names, found_notes)
         side = ends.setdefault((min(a, b), max(a, b)), {})
         side[a < b] = (*side.get(a < b, ()), *known)
-    links = {pair: _agreed(pair, side, said) for pair, side in sorted(ends.items())}
+    links = {pair: _agreed(pair, side, found_notes) for pair, side in sorted(ends.items())}
     links = {pair: names for pair, names in links.items() if names}
-    return Matrix(gpus=gpus, links=links, numa=dict(numa or {}), notes=tuple(said))
+    return Matrix(gpus=gpus, links=links, numa=dict(numa or {}), notes=tuple(found_notes))
 
 
 def _known(a: int, b: int, names: Iterable[str], notes: list[str]) -> tuple[str, ...]:

@@ -163,8 +163,8 @@ def candidate_node(node: Node, bound: Iterable[Resources]) -> CandidateNode:
     pods = 0
     for requests in bound:
         pods += 1
-        for name, asked in requests:
-            requested[name] = requested.get(name, 0) + asked
+        for name, added in requests:
+            requested[name] = requested.get(name, 0) + added
     return CandidateNode(
         name=node.name,
         labels=node.labels,
@@ -243,12 +243,12 @@ def _sum(
     running: dict[str, int] = {}
     peak: dict[str, int] = {}
     for texts, sidecar in inits:
-        asked = _amounts(texts)
+        amounts = _amounts(texts)
         if sidecar:
-            _add(running, asked)
+            _add(running, amounts)
             _raise(peak, running)
         else:
-            _raise(peak, {name: asked[name] + running.get(name, 0) for name in asked})
+            _raise(peak, {name: amounts[name] + running.get(name, 0) for name in amounts})
     for texts in containers:
         _add(running, _amounts(texts))
     _raise(peak, running)
@@ -274,8 +274,8 @@ def _amount(name: str, text: str) -> int:
     return milli(text) if name == CPU else amount(text)
 
 
-def _add(total: dict[str, int], asked: Mapping[str, int]) -> None:
-    for name, value in asked.items():
+def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for name, value in amounts.items():
         total[name] = total.get(name, 0) + value
 
 

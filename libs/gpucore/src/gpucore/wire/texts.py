@@ -75,8 +75,10 @@ def _chosen(texts: Mapping[str, str], keys: frozenset[str]) -> _Items:
     return tuple([item for item in texts.items() if item[0] in keys]) if texts else ()
 
 
-def _containers(said: _Limits) -> tuple[Container, ...]:
-    return tuple(Container(limits=dict(limits), restart_policy=policy) for limits, policy in said)
+def _containers(recorded: _Limits) -> tuple[Container, ...]:
+    return tuple(
+        Container(limits=dict(limits), restart_policy=policy) for limits, policy in recorded
+    )
 
 
 @lru_cache

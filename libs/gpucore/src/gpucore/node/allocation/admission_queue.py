@@ -41,7 +41,7 @@ class _Waiting:
         if step.init and self._containers_begun():
             return []
         given = self.given.get(step.container, {})
-        return [each for each in served if each.asked(step.ask) and each not in given]
+        return [each for each in served if each.requested(step.ask) and each not in given]
 
     def inits(self) -> dict[str, dict[Resource, tuple[str, ...]]]:
         """The devices of init containers; most kubelets do not list them."""
@@ -130,7 +130,7 @@ class AdmissionQueue:
         step = waiting.next_step(self._served)
         if step is None or resource not in waiting.missing(step, self._served):
             return None
-        return Turn(waiting.pod, step) if resource.asked(step.ask) == amount else None
+        return Turn(waiting.pod, step) if resource.requested(step.ask) == amount else None
 
     def give(self, turn: Turn, resource: Resource, ids: tuple[str, ...], *, at: int) -> None:
         """The container whose turn it was has been given ``ids``, at a turn of the holdings."""
@@ -155,7 +155,7 @@ class AdmissionQueue:
         if self._active == uid:
             self._active = None
 
-    def sync_from_kubelet(self, truth: Iterable[Held], *, asked_at: int) -> None:
+    def sync_from_kubelet(self, truth: Iterable[Held], *, requested_at: int) -> None:
         """Apply kubelet's allocations, requested at a turn of the holdings.
 
         Later allocations are removed only if kubelet's contradict them: kubelet records late.
@@ -171,7 +171,7 @@ class AdmissionQueue:
         for waiting in self._waiting.values():
             pod = (waiting.pod.namespace, waiting.pod.name)
             given = reported.get(pod, {})
-            kept = waiting.uncontradicted(owner) if waiting.given_at > asked_at else {}
+            kept = waiting.uncontradicted(owner) if waiting.given_at > requested_at else {}
             if given:
                 kept = waiting.inits() | kept
             waiting.given = kept | {

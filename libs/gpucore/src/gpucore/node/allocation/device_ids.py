@@ -35,7 +35,7 @@ class Resource(StrEnum):
         """The extended resource, with its domain."""
         return f"{names.domain}/{self.value}"
 
-    def asked(self, ask: ContainerRequest) -> int:
+    def requested(self, ask: ContainerRequest) -> int:
         """The amount of this resource in a container's request."""
         return {Resource.MEM: ask.mem, Resource.CORE: ask.core, Resource.GPU: ask.gpus}[self]
 

@@ -198,6 +198,6 @@ class DevicePicker(NamedTuple):
             for gpu in sorted(gpus)
             if gpu in self.table.ids
         )
-        asked = max(need.values(), default=self.amount)
-        sentence = f"no GPU has {asked} of {self.table.resource} free: {figures}"
+        requested = max(need.values(), default=self.amount)
+        sentence = f"no GPU has {requested} of {self.table.resource} free: {figures}"
         return AllocationError(AllocationErrorCode.NO_GPU_FITS, sentence, tuple(sorted(gpus)))

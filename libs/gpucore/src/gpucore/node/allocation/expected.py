@@ -98,12 +98,12 @@ def _steps(pod: Pod, names: Names) -> tuple[ExpectedContainer, ...]:
 def _running_steps(pod: Pod, names: Names, placement: Placement) -> Mapping[str, ExpectedContainer]:
     """The steps of containers and sidecars by name; names are unique within a pod."""
     running = (*pod.containers, *pod.sidecars)
-    asks = [_container_request(each, names) for each in running]
-    mem = {**_evenly([ask.mem for ask in asks], placement), **placement.containers}
-    core = _evenly([ask.core for ask in asks], placement)
+    requests = [_container_request(each, names) for each in running]
+    mem = {**_evenly([ask.mem for ask in requests], placement), **placement.containers}
+    core = _evenly([ask.core for ask in requests], placement)
     steps = {}
     first = 0
-    for position, (container, ask) in enumerate(zip(running, asks, strict=True)):
+    for position, (container, ask) in enumerate(zip(running, requests, strict=True)):
         whole = dict.fromkeys(placement.group[first : first + ask.gpus], 1)
         plan = _plan(ask, mem.get(position, {}), core.get(position, {}), whole)
         steps[container.name] = ExpectedContainer(
@@ -146,5 +146,5 @@ def _plan(
     return {
         resource: gpus
         for resource, gpus in parts.items()
-        if gpus and sum(gpus.values()) == resource.asked(ask)
+        if gpus and sum(gpus.values()) == resource.requested(ask)
     }

@@ -77,7 +77,7 @@ def grant(
         counts: ids on each GPU, in the order containers see them; all are in ``inventory``.
         inventory: of the node.
         policy: of the node.
-        core_follows: the container asks for compute too, so its memory says nothing about compute.
+        core_follows: the container requests compute too, so its memory does not determine compute.
         bursts: its pod may use more than its share.
     """
     known = {gpu.index: gpu for gpu in inventory.gpus}

@@ -64,19 +64,19 @@ class Holdings:
         self._entries[resource] |= dict.fromkeys(ids, _Entry(holder, self._turn))
 
     def replace(
-        self, truth: Iterable[Held], *, asked_at: int, unlisted: Collection[Holder] = ()
+        self, truth: Iterable[Held], *, requested_at: int, unlisted: Collection[Holder] = ()
     ) -> None:
-        """Apply kubelet's reply to a request that was sent at turn ``asked_at``.
+        """Apply kubelet's reply to a request that was sent at turn ``requested_at``.
 
         Entries of ``unlisted`` containers stay: kubelet does not list init containers.
         """
         for entries in self._entries.values():
-            old = [one for one, entry in entries.items() if entry.turn <= asked_at]
+            old = [one for one, entry in entries.items() if entry.turn <= requested_at]
             for one in [one for one in old if entries[one].holder not in unlisted]:
                 del entries[one]
         for held in truth:
             for container, resources in held.containers.items():
-                entry = _Entry(Holder(held.namespace, held.name, container), asked_at)
+                entry = _Entry(Holder(held.namespace, held.name, container), requested_at)
                 for resource, ids in resources.items():
                     self._entries[resource] |= dict.fromkeys(ids, entry)
 

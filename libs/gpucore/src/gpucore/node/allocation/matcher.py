@@ -87,15 +87,15 @@ class AllocationMatcher:
         self.isolations = {gpu.index: gpu.isolation for gpu in inventory.gpus}
 
     def sync_from_kubelet(
-        self, truth: Iterable[Held], *, asked_at: int, unlisted: Collection[Holder] = ()
+        self, truth: Iterable[Held], *, requested_at: int, unlisted: Collection[Holder] = ()
     ) -> None:
         """Apply kubelet's allocations, requested at a turn of the holdings.
 
         Its reply lacks ``unlisted`` containers (init containers).
         """
         reported = list(truth)
-        self.holdings.replace(reported, asked_at=asked_at, unlisted=unlisted)
-        self.queue.sync_from_kubelet(reported, asked_at=asked_at)
+        self.holdings.replace(reported, requested_at=requested_at, unlisted=unlisted)
+        self.queue.sync_from_kubelet(reported, requested_at=requested_at)
 
     def reserve(self, forgotten: Iterable[Held]) -> None:
         """These pods hold devices that kubelet lists as free: no other pod gets them."""
@@ -288,10 +288,10 @@ class AllocationMatcher:
         limit = turn.pod.gpu_count if turn else 1
         if resource is Resource.GPU or len(gpus) <= limit:
             return None
-        asked = "one GPU" if limit == 1 else f"{limit} GPUs"
+        requested = "one GPU" if limit == 1 else f"{limit} GPUs"
         sentence = (
             f"the free devices of this node are spread over {gpu_list(gpus)}, "
-            f"but the pod requests a share of {asked}"
+            f"but the pod requests a share of {requested}"
         )
         return AllocationError(AllocationErrorCode.SPANS_GPUS, sentence, gpus)
 

@@ -85,5 +85,7 @@ def start_of(line: bytes, gpus: Collection[str]) -> Start:
 
 
 def _is_evidence(state: _State, gpus: Collection[str]) -> bool:
-    told = state.waiting or state.terminated
-    return told is not None and told.reason in _FAILURES and gpu_failed(told.message, gpus)
+    reported = state.waiting or state.terminated
+    return (
+        reported is not None and reported.reason in _FAILURES and gpu_failed(reported.message, gpus)
+    )

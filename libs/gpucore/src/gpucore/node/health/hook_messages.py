@@ -26,10 +26,10 @@ def gpu_failed(message: str, gpus: Collection[str]) -> bool:
     message = _DOCKER.sub("", message, count=1)
     if _NO_DEVICE_FILE.match(message):
         return True
-    said = re.split(r'["`]', message, maxsplit=1)[0]
-    hook = _HOOK.search(said)
+    prefix = re.split(r'["`]', message, maxsplit=1)[0]
+    hook = _HOOK.search(prefix)
     if hook is not None:
-        named = _NO_DEVICE.match(said, hook.end())
-        return bool(_NO_DRIVER.match(said, hook.end()) or (named and named["uuid"] in gpus))
-    named = _NO_CDI_DEVICE.search(said)
+        named = _NO_DEVICE.match(prefix, hook.end())
+        return bool(_NO_DRIVER.match(prefix, hook.end()) or (named and named["uuid"] in gpus))
+    named = _NO_CDI_DEVICE.search(prefix)
     return named is not None and named["uuid"] in gpus

@@ -93,6 +93,6 @@ class HealthRecords:
         record.clean += 1
         if record.clean < self._clean_probes * 2**record.relapses or now < record.hold_until:
             return []
-        said = f"{record.clean} successful probes after {record.why}"
+        reason = f"{record.clean} successful probes after {record.why}"
         record.healthy, record.why, record.since = True, "", now
-        return [HealthStatus(uuid, healthy=True, why=said)]
+        return [HealthStatus(uuid, healthy=True, why=reason)]

@@ -144,7 +144,7 @@ def actual_placement(
     rows = {resource: _row(pod, holding, table, resource) for resource, table in tables.items()}
     for resource, row in rows.items():
         given = [sum(row.get(place, {}).values()) for place in range(len(pod_request.containers))]
-        if given != [resource.asked(ask) for ask in pod_request.containers]:
+        if given != [resource.requested(ask) for ask in pod_request.containers]:
             return None
     held = {resource: _held_gpus(holding, table) for resource, table in tables.items()}
     if any(_amount(pod_request, resource) and not held[resource] for resource in tables):
@@ -160,7 +160,7 @@ def actual_placement(
 
 def _amount(pod_request: PodRequest, resource: Resource) -> int:
     """The request of the whole pod for one resource."""
-    return resource.asked(ContainerRequest(pod_request.mem, pod_request.core, pod_request.gpus))
+    return resource.requested(ContainerRequest(pod_request.mem, pod_request.core, pod_request.gpus))
 
 
 def _held_gpus(holding: Held, table: DeviceTable) -> dict[GpuIndex, int]:

@@ -69,8 +69,11 @@ def _memory_ids(held: Held) -> tuple[str, ...]:
 
 def _by_the_original(pod: Pod, names: Names) -> dict[GpuIndex, int]:
     """Units on each GPU where the original handed them out; empty where it did not."""
-    said = pod.annotations
-    if said.get(names.mem_assigned) != "true" or said.get(V2_ASSIGNED) == "true":
+    pod_annotations = pod.annotations
+    if (
+        pod_annotations.get(names.mem_assigned) != "true"
+        or pod_annotations.get(V2_ASSIGNED) == "true"
+    ):
         return {}
     try:
         allocation = allocation_of(pod, names)

@@ -1,4 +1,4 @@
-"""What a group of nodes like one node tells an autoscaler, so that it can grow from no nodes.
+"""The node template of a group for an autoscaler, so that it can grow from no nodes.
 
 An autoscaler simulates pods on a node that does not exist, from labels, taints and amounts that an
 operator writes at the group. It knows sums of resources: which GPU has them it does not see.

@@ -17,7 +17,7 @@ from gpucore.wire.digits import first_number, number
 from gpucore.wire.names import Names
 from gpucore.wire.pod.allocation_map import MAX_INDEX, AllocationMap, decode_allocation, per_device
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pod.requests import asked_by, kai_limit
+from gpucore.wire.pod.requests import kai_limit, request_in
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.texts import KEPT, Texts, texts_of
 
@@ -48,25 +48,27 @@ def allocation_of(pod: Pod, names: Names) -> Allocation | None:
     if not pod.node or pod.finished:
         return None
     texts = texts_of(pod, names)
-    said = None if texts is None else _allocation_texts(texts, names)
-    if said is None:
+    recorded = None if texts is None else _allocation_texts(texts, names)
+    if recorded is None:
         return None
     gang = gang_of(pod)
     return Allocation(
         uid=pod.uid,
         namespace=pod.namespace,
         name=pod.name,
-        state=said.state,
-        placement=Placement(pod.node, said.mem, said.core, said.containers, said.group),
-        pending=said.pending,
-        pending_core=said.pending_core,
-        pending_gpus=said.pending_gpus,
-        exclusive=said.exclusive,
-        burst=said.burst or _kai_burst(pod, said.unit, names),
-        unit=said.unit,
+        state=recorded.state,
+        placement=Placement(
+            pod.node, recorded.mem, recorded.core, recorded.containers, recorded.group
+        ),
+        pending=recorded.pending,
+        pending_core=recorded.pending_core,
+        pending_gpus=recorded.pending_gpus,
+        exclusive=recorded.exclusive,
+        burst=recorded.burst or _kai_burst(pod, recorded.unit, names),
+        unit=recorded.unit,
         assume_time=first_number(map(pod.annotations.get, _assume_time_keys(names))),
         gang="" if gang is None or pod.terminating else gang.name,
-        faults=said.faults,
+        faults=recorded.faults,
     )
 
 
@@ -77,8 +79,8 @@ def _kai_burst(pod: Pod, unit: MemoryUnit | None, names: Names) -> int:
 
 @lru_cache(KEPT)
 def _allocation_texts(texts: Texts, names: Names) -> _AllocationTexts | None:
-    pod_request = asked_by(texts, names)
-    return None if pod_request is None else _Reader(texts.pod(), names, pod_request).said()
+    pod_request = request_in(texts, names)
+    return None if pod_request is None else _Reader(texts.pod(), names, pod_request).recorded()
 
 
 class _Reader:
@@ -90,7 +92,7 @@ class _Reader:
         self._pod_request = pod_request
         self._faults: list[str] = []
 
-    def said(self) -> _AllocationTexts:
+    def recorded(self) -> _AllocationTexts:
         pod_request = self._pod_request
         containers, mem = self._memory()
         core = self._core(mem)
@@ -153,14 +155,15 @@ class _Reader:
     def _counted(self, found: AllocationMap, requests: Sequence[int], effective: int) -> GpuAmounts:
         """Units on each GPU: the map where it is true, else never less than an even share."""
         gpus = per_device(found)
-        said = {i: sum(row.values()) for i, row in found.items() if row}
+        recorded = {i: sum(row.values()) for i, row in found.items() if row}
         apps = requests[
             : len(self._pod.containers)
         ]  # older schedulers left sidecars out of the map
         agrees = any(
-            said == {i: units for i, units in enumerate(each) if units} for each in (requests, apps)
+            recorded == {i: units for i, units in enumerate(each) if units}
+            for each in (requests, apps)
         )
-        if agrees and sum(said.values()) == effective:
+        if agrees and sum(recorded.values()) == effective:
             return gpus
         if not agrees:
             self._faults.append("the allocation map disagrees with the pod's limits")

@@ -30,19 +30,19 @@ def pod_request_of(pod: Pod, names: Names) -> PodRequest | None:
         WireError: an amount is no Kubernetes quantity (the API server accepts no such pod).
     """
     texts = texts_of(pod, names)
-    return None if texts is None else asked_by(texts, names)
+    return None if texts is None else request_in(texts, names)
 
 
 @lru_cache(KEPT)
-def asked_by(texts: Texts, names: Names) -> PodRequest | None:
+def request_in(texts: Texts, names: Names) -> PodRequest | None:
     """The request in ``texts`` of a pod; otherwise as :func:`pod_request_of`."""
     pod = texts.pod()
-    asks = tuple(_container_request(container, names) for container in pod.containers)
-    total = _effective(asks, pod.init_containers, names)
+    requests = tuple(_container_request(container, names) for container in pod.containers)
+    total = _effective(requests, pod.init_containers, names)
     if not total:
         return None
     sidecars = tuple(_container_request(each, names) for each in pod.sidecars)
-    return _shaped(pod, names, asks + sidecars if any(sidecars) else asks, total)
+    return _shaped(pod, names, requests + sidecars if any(sidecars) else requests, total)
 
 
 def kai_limit(pod: Pod, unit: MemoryUnit, names: Names) -> int:
@@ -84,7 +84,7 @@ def _most(left: ContainerRequest, right: ContainerRequest) -> ContainerRequest:
 
 
 def _effective(
-    asks: Sequence[ContainerRequest], inits: Sequence[Container], names: Names
+    requests: Sequence[ContainerRequest], inits: Sequence[Container], names: Names
 ) -> ContainerRequest:
     """Largest of: containers with all sidecars; each init container with the sidecars before it."""
     running, peak = ContainerRequest(), ContainerRequest()
@@ -95,19 +95,19 @@ def _effective(
             peak = _most(peak, running)
         else:
             peak = _most(peak, _plus(running, ask))
-    for ask in asks:
+    for ask in requests:
         running = _plus(running, ask)
     return _most(peak, running)
 
 
 def _shaped(
-    pod: Pod, names: Names, asks: tuple[ContainerRequest, ...], total: ContainerRequest
+    pod: Pod, names: Names, requests: tuple[ContainerRequest, ...], total: ContainerRequest
 ) -> PodRequest:
     gpus, policy, isolation = _gpus(pod, names), _policy(pod), _isolation(pod)
     burst = _burst(pod, total)
     topology = pod.annotations.get(wire_names.TOPOLOGY, "").replace("_", "-")
     return PodRequest(
-        containers=asks,
+        containers=requests,
         mem=total.mem,
         core=total.core,
         gpus=total.gpus,
@@ -118,7 +118,7 @@ def _shaped(
         policy=policy if policy in wire_names.POLICY_NAMES else "",
         topology=topology if topology in wire_names.TOPOLOGY_NAMES else "",
         fault=_fault(total, gpus, isolation)
-        or _spread_fault(asks, total, gpus or 1)
+        or _spread_fault(requests, total, gpus or 1)
         or _policy_fault(policy, topology)
         or _burst_fault(pod, total, burst)
         or gang_fault(pod),
@@ -177,12 +177,14 @@ def _fault(total: ContainerRequest, gpus: int | None, isolation: str) -> str:
     return ""
 
 
-def _spread_fault(asks: tuple[ContainerRequest, ...], total: ContainerRequest, gpus: int) -> str:
+def _spread_fault(
+    requests: tuple[ContainerRequest, ...], total: ContainerRequest, gpus: int
+) -> str:
     """The annotations name a GPU by what a container has of it, and no init container."""
     if gpus == 1:
         return ""
     for words, name in (("memory", "mem"), ("compute", "core")):
-        parts = sum(getattr(ask, name) for ask in asks)
+        parts = sum(getattr(ask, name) for ask in requests)
         if parts < gpus and parts < getattr(total, name):
             return (
                 f"over {gpus} GPUs its containers request {words} of {parts}, less than 1 on each"
