@@ -10,7 +10,7 @@ _OPENED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 class FakeDeafServer:
-    """Says no farewell when a client says one; use as an async context.
+    """Sends no closing message when a client sends one; use as an async context.
 
     Attributes:
         hung_up: set when a client has closed its socket.

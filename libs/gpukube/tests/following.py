@@ -24,7 +24,7 @@ UNCHECKED = Collection("nodes", "/api/v1/nodes", decode_nodes, decode_node_event
 
 
 class FakeHandler:
-    """Keeps what it is told, and how."""
+    """Keeps the objects that it gets, and how."""
 
     def __init__(self) -> None:
         self.items: set[str] = set()

@@ -133,7 +133,7 @@ def test_long_lists_come_compressed(client: BlockingClient, server: FakeServer) 
 
 
 def test_an_unverified_server_causes_no_warning(server: FakeServer, tmp_path: Path) -> None:
-    """A kubeconfig that asks for no verification gets none, without a warning a request."""
+    """A kubeconfig that requests no verification gets none, without a warning a request."""
     make_certificate(tmp_path, "fake")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")

@@ -48,7 +48,7 @@ class Caller:
         connection = self.gate.admit(Mock(socket.socket), peer)
         assert connection is not None
         connection.transport = transport = Transport()
-        self.gate.asked(connection)
+        self.gate.request_received(connection)
         return transport
 
     async def call(
@@ -67,7 +67,7 @@ class Caller:
 
 
 def arriving(parts: tuple[bytes | None, ...]) -> Callable[[], Any]:
-    """Receives the parts one by one; None is one that never comes, END says that all came."""
+    """Receives the parts one by one; None is one that never comes, END means that all came."""
     left = list(parts)
 
     async def receive() -> Message:
@@ -103,7 +103,7 @@ async def test_a_body_that_grows_over_the_limit_is_refused() -> None:
 
 
 async def test_a_body_that_does_not_come_is_refused() -> None:
-    """Its time is over at once here; what is waiting is told, and the connection ends."""
+    """Its time is over at once here; what is waiting is reported, and the connection ends."""
     assert await Caller(BodyLimits(each=100, together=150, seconds=0)).call(b"a", None) == 408
 
 
@@ -135,7 +135,7 @@ async def test_the_largest_body_goes_where_all_are_too_much() -> None:
 
 
 async def test_the_applications_own_answer_to_a_broken_off_body_is_dropped() -> None:
-    """Frameworks answer every exception with 500; the client is told that its body is too large."""
+    """Frameworks answer every exception with 500; the client learns that its body is too large."""
 
     async def framework(scope: Any, receive: Any, send: Any) -> None:
         try:

@@ -53,7 +53,7 @@ async def connect(cluster: FakeApiServer, folder: Path) -> HttpKubeClient:
         (503, ServerError),
     ],
 )
-async def test_failures_are_told_apart_by_status(
+async def test_failures_are_distinguished_by_status(
     cluster: FakeApiServer, tmp_path: Path, code: int, kind: type[StatusError]
 ) -> None:
     """Each status is an error of its own kind, with the server's words and its Retry-After."""
@@ -96,7 +96,7 @@ async def test_nobody_there_is_unreachable(cluster: FakeApiServer, tmp_path: Pat
 
 
 async def test_expired_credentials_are_read_again(cluster: FakeApiServer, tmp_path: Path) -> None:
-    """A 401 makes the next try use what the kubeconfig says now."""
+    """A 401 makes the next try use what the kubeconfig specifies now."""
     await cluster.put("nodes", node("n"))
     seen: list[str] = []
 
@@ -115,13 +115,15 @@ async def test_expired_credentials_are_read_again(cluster: FakeApiServer, tmp_pa
     assert seen == ["Bearer t", "Bearer fresh"]
 
 
-async def test_what_was_asked_ahead_is_taken_once(cluster: FakeApiServer, tmp_path: Path) -> None:
-    """The next get of the same takes that answer, or its failure; the one after asks again."""
+async def test_what_was_requested_ahead_is_taken_once(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """The next get of the same takes that answer, or its failure; the one after sends a request."""
     params = {"resourceVersion": "0"}
     await cluster.put("nodes", node("n"))
     async with await connect(cluster, tmp_path) as api:
         api.prefetch("/api/v1/nodes", params)
-        await until("asked", lambda: cluster.lists("nodes") == 1)
+        await until("requested", lambda: cluster.lists("nodes") == 1)
         assert b'"n"' in await api.get("/api/v1/nodes", params=params)
         assert cluster.lists("nodes") == 1
         assert b'"n"' in await api.get("/api/v1/nodes", params=params)
@@ -132,7 +134,7 @@ async def test_what_was_asked_ahead_is_taken_once(cluster: FakeApiServer, tmp_pa
             await api.get("/api/v1/nodes", params=params)
 
 
-async def test_what_was_asked_ahead_and_never_taken_ends_with_the_rest(
+async def test_what_was_requested_ahead_and_never_taken_ends_with_the_rest(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
     """Neither a task nor a connection is left behind."""
@@ -140,13 +142,13 @@ async def test_what_was_asked_ahead_and_never_taken_ends_with_the_rest(
     cluster.fail_next("list", lambda _: release.wait())
     async with await connect(cluster, tmp_path) as api:
         api.prefetch("/api/v1/nodes", {})
-        await until("asked", lambda: cluster.lists("nodes") == 1)
+        await until("requested", lambda: cluster.lists("nodes") == 1)
     release.set()
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("prefetch")]
 
 
 async def test_a_silent_watch_is_an_error(cluster: FakeApiServer, tmp_path: Path) -> None:
-    """Silence is told apart from a clean end, which is none."""
+    """Silence is distinguished from a clean end, which is none."""
     release = asyncio.Event()
 
     async def say_nothing(request: web.Request) -> web.StreamResponse:
@@ -197,7 +199,7 @@ def test_lines_survive_any_cut(lines: list[bytes], cuts: list[int]) -> None:
 
 
 async def test_a_watch_left_in_the_middle_is_hung_up_at_the_end(tmp_path: Path) -> None:
-    """TLS would wait half a minute for the farewell of a server that says none."""
+    """TLS would wait half a minute for the closing message of a server that sends none."""
     make_certificate(tmp_path, "localhost")
     async with FakeDeafServer(tmp_path) as server:
         (tmp_path / "kubeconfig").write_text(server.kubeconfig())
@@ -234,7 +236,7 @@ async def test_a_refused_watch_makes_credentials_be_read_again(
 async def test_only_expired_credentials_are_read_again(
     cluster: FakeApiServer, tmp_path: Path, code: int
 ) -> None:
-    """Another failure says nothing about the token, and the file is left alone."""
+    """Another failure states nothing about the token, and the file is left alone."""
     seen: list[str] = []
     cluster.fail_next("get", lambda _: status(code, "no"))
     cluster.fail_next("get", lambda r: seen.append(r.headers["Authorization"]))

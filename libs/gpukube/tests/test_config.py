@@ -1,4 +1,4 @@
-"""Where the API server is: a pod's account, or what a kubeconfig says."""
+"""Where the API server is: a pod's account, or what a kubeconfig specifies."""
 
 import ssl
 from pathlib import Path
@@ -72,8 +72,8 @@ def test_what_a_pod_lacks_is_named(missing: str, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t")
     if missing == "token":
         (tmp_path / "token").unlink()
-    says = "no kubeconfig" if missing == "environment" else f"{missing}"
-    with pytest.raises(ConfigError, match=says):
+    sentence = "no kubeconfig" if missing == "environment" else f"{missing}"
+    with pytest.raises(ConfigError, match=sentence):
         in_cluster({} if missing == "environment" else POD, tmp_path)
 
 

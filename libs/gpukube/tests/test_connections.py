@@ -53,7 +53,7 @@ class Clients:
             return False
         connection.transport = self.transports[address, port] = Transport()
         if phase is not ConnectionPhase.HEAD:
-            self.gate.asked(connection)
+            self.gate.request_received(connection)
         if phase is ConnectionPhase.IDLE:
             self.gate.answered((address, port))
         return True
@@ -85,7 +85,7 @@ def test_a_full_listener_closes_the_oldest_connection_of_the_address_with_most(
 
 
 def test_a_request_that_is_being_answered_outlives_those_that_wait(clients: Clients) -> None:
-    """A verb in flight is not given up for a client that has not even asked."""
+    """A verb in flight is not given up for a client that has not even sent a request."""
     for port in (1, 2, 3):
         clients.open("10.0.0.1", port, ConnectionPhase.BUSY)
     clients.open("10.0.0.2", 1, ConnectionPhase.IDLE)
@@ -152,9 +152,9 @@ def test_later_requests_count_where_they_are_to() -> None:
     clients = Clients(Limits(connections=9, rate=0.001, burst=4, each_request=True))
     clients.open("10.0.0.66", 1)
     connection = clients.gate._open["10.0.0.66", 1]
-    assert clients.gate.asked(connection)
-    assert clients.gate.asked(connection, 3)
-    assert not clients.gate.asked(connection)
+    assert clients.gate.request_received(connection)
+    assert clients.gate.request_received(connection, 3)
+    assert not clients.gate.request_received(connection)
     assert clients.closed == [("10.0.0.66", 1)]
     assert clients.gate.closed == {"rate": 1}
 

@@ -26,7 +26,7 @@ def one_clock(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
 
 
 class FakeClient:
-    """Takes events, or fails as it is told."""
+    """Takes events, or fails as configured."""
 
     def __init__(self) -> None:
         self.posted: list[Any] = []
@@ -63,14 +63,14 @@ def recorder_of(client: FakeClient, *, may_patch: bool = True) -> EventRecorder:
 
 
 async def written(recorder: EventRecorder) -> None:
-    """Let the recorder write what was said so far."""
+    """Let the recorder write what was reported so far."""
     task = asyncio.create_task(recorder.run())
     await recorder.flush(seconds=45)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_what_is_said_again_later_is_counted_into_the_same_event(
+async def test_what_is_recorded_again_later_is_counted_into_the_same_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One event a pod and reason: the second writing is a patch with the count."""
@@ -102,7 +102,7 @@ async def test_what_is_repeated_without_the_right_to_patch_is_another_event_with
 
 
 async def test_repetitions_are_aggregated_by_topic() -> None:
-    """One event for what is said again at once, one for each topic of the same reason."""
+    """One event for what is reported again at once, one for each topic of the same reason."""
     api = FakeClient()
     recorder = recorder_of(api)
     node = ObjectReference("Node", "n1", uid="n1")

@@ -31,9 +31,9 @@ async def test_the_first_list_comes_from_memory_and_later_ones_are_consistent(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
     """Only a process that knows nothing yet takes what the API server remembers."""
-    asked: list[dict[str, str]] = []
+    requested: list[dict[str, str]] = []
     for _ in range(2):
-        cluster.fail_next("list", lambda request: asked.append(dict(request.query)))
+        cluster.fail_next("list", lambda request: requested.append(dict(request.query)))
     async with following(cluster, tmp_path) as (handler, _):
         await until("watching", lambda: cluster.watching("nodes"))
         async with cluster.silent_watches():
@@ -41,7 +41,7 @@ async def test_the_first_list_comes_from_memory_and_later_ones_are_consistent(
             cluster.compact()
             cluster.drop_watches()
         await until("listed again", lambda: handler.lists == 1)
-    assert asked == [{"resourceVersion": "0", "limit": "1000"}, {"limit": "1000"}]
+    assert requested == [{"resourceVersion": "0", "limit": "1000"}, {"limit": "1000"}]
 
 
 async def test_a_later_list_comes_in_pages_and_arrives_whole(
@@ -61,7 +61,7 @@ async def test_a_later_list_comes_in_pages_and_arrives_whole(
 async def test_a_first_list_that_breaks_off_leaves_nothing_stale(
     cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the first pieces told is corrected by the whole list that follows."""
+    """What the first pieces reported is corrected by the whole list that follows."""
     monkeypatch.setattr(lister, "PIECE", 1)
     await cluster.put("nodes", node("b"))
     broken = {"metadata": {"resourceVersion": "1"}, "items": [node("a"), {"metadata": 7}]}

@@ -122,7 +122,7 @@ def error(code: int) -> bytes:
 
 
 async def test_it_lists_then_watches_from_the_version_of_the_list() -> None:
-    """The watch asks for bookmarks and a time-out, and is given up after the silence."""
+    """The watch requests bookmarks and a time-out, and is given up after the silence."""
     bench = Bench(a_list(5, "a"), QUIET)
     assert bench.informer.age == float("inf")
     assert not bench.informer.confirmed
@@ -187,7 +187,7 @@ async def test_a_pause_ends_once_something_shows_that_the_server_answers() -> No
         assert bench.informer.confirmed
 
 
-async def test_a_pause_that_the_server_asked_for_is_kept() -> None:
+async def test_a_pause_that_the_server_requested_is_kept() -> None:
     """A hurry does not burden a server that limits its clients."""
     bench = Bench(a_list(5), failure(429, retry_after="7"), a_list(9), QUIET)
     async with bench.running():

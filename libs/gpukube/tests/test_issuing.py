@@ -227,7 +227,7 @@ def test_a_plan_that_cannot_be_read_is_refused(text: str) -> None:
 async def test_the_command_fills_the_secrets(
     server: FakeApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As the Job of the chart calls it; a second call says that all are valid."""
+    """As the Job of the chart calls it; a second call states that all are valid."""
     config = server.write_kubeconfig(tmp_path)
     arguments = [
         *("--kubeconfig", str(config), "--namespace", "ns", "--authorities", "authorities"),
@@ -236,9 +236,9 @@ async def test_the_command_fills_the_secrets(
     ]
     assert await asyncio.to_thread(main, arguments) == 0
     assert await asyncio.to_thread(main, arguments) == 0
-    said = capsys.readouterr().out
-    assert "4 objects written" in said
-    assert "all are valid" in said
+    output = capsys.readouterr().out
+    assert "4 objects written" in output
+    assert "all are valid" in output
 
 
 def test_a_client_of_no_server_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 class Greets(asyncio.Protocol):
-    """Answers each chunk that ends a head, and tells the gate as a server would."""
+    """Answers each chunk that ends a head, and notifies the gate as a server would."""
 
     def __init__(self, gate: ConnectionGate) -> None:
         self._gate = gate
@@ -294,7 +294,7 @@ async def test_a_listener_without_descriptors_looks_away_for_a_moment(
 async def test_closed_connections_are_reported_once_a_minute(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, clock: FakeClock
 ) -> None:
-    """The log tells of an attack without becoming a part of it; a quiet listener writes nothing."""
+    """The log reports an attack without becoming a part of it; a quiet listener writes nothing."""
     gate = ConnectionGate(Limits(connections=1), clock.now)
     listener = Listener(gate, lambda: Greets(gate), [])
     listener.start()

@@ -47,7 +47,7 @@ def test_time_that_passed_pays_for_turns() -> None:
     assert turns(one, 0.2, 3) == pytest.approx([0, 0, 0.1])
 
 
-def test_who_waited_as_told_waits_as_long_for_the_next_turn() -> None:
+def test_who_waited_as_instructed_waits_as_long_for_the_next_turn() -> None:
     """The rate holds for as long as there is something to write."""
     one, now, waits = limiter(), 0.0, list[float]()
     turns(one, now, 3)

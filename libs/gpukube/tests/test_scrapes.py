@@ -28,7 +28,7 @@ async def test_those_who_wait_share_one_text() -> None:
 
 
 async def test_a_text_is_never_older_than_the_question() -> None:
-    """Who asks while a text is being made gets the one after it."""
+    """A request while a text is being made gets the one after it."""
     begun, go_on = asyncio.Event(), asyncio.Event()
     figures = Figures()
 

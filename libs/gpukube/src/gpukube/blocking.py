@@ -165,7 +165,7 @@ def _server(found: ClientConfig, seconds: float) -> PoolManager:
     }
     if found.tls is not None:
         options |= {"ssl_context": found.tls, "server_hostname": found.server_name}
-        disable_warnings(InsecureRequestWarning)  # the kubeconfig says whether to verify
+        disable_warnings(InsecureRequestWarning)  # the kubeconfig specifies whether to verify
     proxy = found.proxy or environment_proxy(found.host)
     return ProxyManager(proxy, **options) if proxy else PoolManager(**options)
 

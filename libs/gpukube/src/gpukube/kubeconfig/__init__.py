@@ -1,1 +1,1 @@
-"""Kubeconfig files: which one kubectl would use, and what it says."""
+"""Kubeconfig files: which one kubectl would use, and its content."""

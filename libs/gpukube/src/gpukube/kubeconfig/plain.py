@@ -96,7 +96,7 @@ class PlainKubeconfig:
 
 
 def read(kubeconfig: Path, context: str = "") -> PlainKubeconfig | None:
-    """What the file says; None where the official client has to read it.
+    """Settings of the file; None where the official client has to read it.
 
     Args:
         kubeconfig: the file.

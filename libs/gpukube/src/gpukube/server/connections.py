@@ -162,7 +162,7 @@ class ConnectionGate:
         if connection.phase is ConnectionPhase.IDLE:
             self._enter(connection, ConnectionPhase.HEAD)
 
-    def asked(self, connection: Connection, requests: int = 1) -> bool:
+    def request_received(self, connection: Connection, requests: int = 1) -> bool:
         """The heads of requests are complete; false where its address sends too many per second."""
         more = requests - (connection.requests == 0)  # accepting it has counted for the first
         connection.requests += requests

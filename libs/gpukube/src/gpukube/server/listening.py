@@ -61,7 +61,7 @@ class Guarded(asyncio.Protocol):
         if heads := known.count(END_OF_HEAD):
             rest = known[known.rindex(END_OF_HEAD) + len(END_OF_HEAD) :]
             self._size, self._tail = 0, rest[-len(END_OF_HEAD) + 1 :]
-            return self._gate.asked(self._connection, heads)
+            return self._gate.request_received(self._connection, heads)
         self._size += len(data)
         self._tail = known[-len(END_OF_HEAD) + 1 :]
         if self._size > HEAD_BYTES:
