@@ -21,7 +21,7 @@ BUILD_SECONDS = 120
 
 
 class BuildError(Exception):
-    """The library could not be built; the message ends with what the compiler said."""
+    """The library could not be built; the message ends with what the compiler reported."""
 
 
 def ensure() -> Path:

@@ -120,18 +120,18 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, unsigned i
         return answer;
     if (!info || profile >= GPU_PROFILES)
         return session_leave(NVML_ERROR_INVALID_ARGUMENT);
-    nvmlGpuInstanceProfileInfo_t told = {.id = profile};
+    nvmlGpuInstanceProfileInfo_t reported = {.id = profile};
     for (const struct mig_device *mig = found.gpu->mig_devices; mig < end_of(found.gpu); mig++) {
         if (profile_of(mig->gpu_slices) != profile || !opens_instance(found.gpu, mig))
             continue;
-        told.sliceCount = told.copyEngineCount = mig->gpu_slices;
-        told.multiprocessorCount = mig->multiprocessors;
-        told.memorySizeMB = mig->memory_mib;
-        told.instanceCount++;
+        reported.sliceCount = reported.copyEngineCount = mig->gpu_slices;
+        reported.multiprocessorCount = mig->multiprocessors;
+        reported.memorySizeMB = mig->memory_mib;
+        reported.instanceCount++;
     }
-    if (profile >= PLAIN_PROFILES || !told.instanceCount)
+    if (profile >= PLAIN_PROFILES || !reported.instanceCount)
         return session_leave(NVML_ERROR_NOT_SUPPORTED);
-    *info = told;
+    *info = reported;
     return session_leave(NVML_SUCCESS);
 }
 
@@ -182,19 +182,19 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(nvmlGpuInstance_t inst
         return answer;
     if (!info || profile >= COMPUTE_PROFILES || engine_profile)
         return session_leave(NVML_ERROR_INVALID_ARGUMENT);
-    nvmlComputeInstanceProfileInfo_t told = {.id = profile};
+    nvmlComputeInstanceProfileInfo_t reported = {.id = profile};
     for (const struct mig_device *mig = found.gpu->mig_devices; mig < end_of(found.gpu); mig++) {
         bool within = mig->gpu_instance == found.mig->gpu_instance;
         if (!within || profile_of(mig->compute_slices) != profile)
             continue;
-        told.sliceCount = mig->compute_slices;
-        told.multiprocessorCount = mig->multiprocessors;
-        told.sharedCopyEngineCount = mig->gpu_slices;
-        told.instanceCount++;
+        reported.sliceCount = mig->compute_slices;
+        reported.multiprocessorCount = mig->multiprocessors;
+        reported.sharedCopyEngineCount = mig->gpu_slices;
+        reported.instanceCount++;
     }
-    if (profile >= PLAIN_PROFILES || !told.instanceCount)
+    if (profile >= PLAIN_PROFILES || !reported.instanceCount)
         return session_leave(NVML_ERROR_NOT_SUPPORTED);
-    *info = told;
+    *info = reported;
     return session_leave(NVML_SUCCESS);
 }
 

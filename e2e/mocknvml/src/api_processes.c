@@ -50,7 +50,7 @@ static bool wanted(const struct process *process, const struct device *device,
     return process->kind == (unsigned int)kind && session_process_on(process, device);
 }
 
-/* Writes as many as fit and counts all; a caller asks for the count with room for none. */
+/* Writes as many as fit and counts all; a caller requests the count with room for none. */
 static nvmlReturn_t list(const struct device *device, enum process_kind kind, unsigned int *count,
                          nvmlProcessInfo_t *infos)
 {

@@ -13,7 +13,7 @@ enum { POLL_NANOSECONDS = 10 * 1000 * 1000 };
 struct registration {
     unsigned long long types; /* 0: not registered */
     size_t from;              /* XIDs before this place in the log are history */
-    unsigned int losses;      /* those already told */
+    unsigned int losses;      /* those already reported */
 };
 
 struct event_set {
@@ -136,7 +136,7 @@ static bool take_xid(struct event_set *set, const struct xid_list *log, nvmlEven
     return false;
 }
 
-/* Is a registered GPU lost, and was this set not told yet? Each loss is told once. */
+/* Is a registered GPU lost, and was this set not reported yet? Each loss is reported once. */
 static bool take_loss(struct event_set *set, const struct gpu_state *gpus)
 {
     for (unsigned int gpu = 0; gpu < MAX_GPUS; gpu++) {

@@ -1,5 +1,5 @@
 /*
- * A machine as its description file tells it: driver, GPUs, links and processes.
+ * A machine as its description file has it: driver, GPUs, links and processes.
  *
  * A machine does not change after it is loaded; what changes while it runs is in state.h.
  */

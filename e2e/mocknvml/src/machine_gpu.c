@@ -149,7 +149,7 @@ bool gpu_open(const struct source *at, struct loading *loading)
     gpu->declared = true;
     gpu->line = at->line;
     gpu->index = loading->number;
-    gpu->minor = loading->number; /* what a machine has unless it says otherwise */
+    gpu->minor = loading->number; /* what a machine has unless the file specifies otherwise */
     loading->machine->gpu_count++;
     loading->gpu = gpu;
     return true;

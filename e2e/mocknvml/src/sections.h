@@ -13,7 +13,7 @@ struct loading {
     const struct section *section; /* NULL before the first header */
     struct gpu *gpu;               /* the GPU, or the defaults, that the lines fill */
     unsigned int number;           /* N of the header */
-    struct gpu gpu_defaults;       /* what "[gpu *]" said so far */
+    struct gpu gpu_defaults;       /* what "[gpu *]" has set so far */
     struct link link_default;
 };
 

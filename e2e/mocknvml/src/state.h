@@ -72,7 +72,7 @@ struct state {
 /* First reading; false, with the reason on stderr, when the file is there but wrong. */
 bool state_open(struct state *state, const char *path, const struct machine *machine);
 
-/* Reads the file again if it was edited. A wrong edit is told on stderr and changes nothing. */
+/* Reads the file again if it was edited. A wrong edit is reported on stderr and changes nothing. */
 void state_refresh(struct state *state);
 
 /* Adds a line to the file, so that other processes see it too; false when it cannot be written. */

@@ -72,7 +72,7 @@ class NvmlProcess:
         self._stdin = os.fdopen(stdin, "wb", buffering=0)
         self._stdout = os.fdopen(stdout, "rb", buffering=0)
         self._stderr = os.fdopen(stderr, "rb", buffering=0)
-        self._said = b""
+        self._output = b""
         try:
             self._pid = starter.start(environment, theirs)
         finally:
@@ -127,19 +127,19 @@ class NvmlProcess:
         """End the worker and return what it wrote to stderr; again, the same."""
         if not self._stderr.closed:
             self._stdin.close()
-            self._said = self._rest()
+            self._output = self._rest()
             self._stdout.close()
             self._stderr.close()
-        return self._said.decode()
+        return self._output.decode()
 
     def _rest(self) -> bytes:
         """What comes on stderr until the worker has ended, which it is made to if it does not."""
-        said, deadline = b"", time.monotonic() + ANSWER_SECONDS
+        output, deadline = b"", time.monotonic() + ANSWER_SECONDS
         while True:
             left = max(deadline - time.monotonic(), 0.0)
             if not select.select([self._stderr], [], [], left)[0]:
                 os.kill(self._pid, signal.SIGKILL)
             part = self._stderr.read(65536)
             if not part:
-                return said
-            said += part
+                return output
+            output += part

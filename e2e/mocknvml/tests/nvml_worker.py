@@ -48,7 +48,7 @@ class NvmlWorker:
 
     @staticmethod
     def _struct(item: Any) -> Any:
-        """Return an empty struct where a test asks for one, with the version it asks for."""
+        """Return an empty struct where a test requests one, with the version it requests."""
         if not isinstance(item, dict) or "struct" not in item:
             return None
         struct = getattr(pynvml, item["struct"])()
@@ -58,7 +58,7 @@ class NvmlWorker:
 
     @staticmethod
     def _passed(item: dict[str, Any], struct: Any) -> Any:
-        """Return the struct, filled as the test says, or else its address."""
+        """Return the struct, filled as the test specifies, or else its address."""
         if "fields" not in item:
             return ctypes.byref(struct)
         for name, value in item["fields"].items():

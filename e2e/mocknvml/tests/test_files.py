@@ -65,7 +65,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_machine_file_is_told_by_line(start: Start, case: str) -> None:
+def test_wrong_machine_file_is_reported_by_line(start: Start, case: str) -> None:
     """A wrong description makes nvmlInit fail and names file, line and fault on stderr."""
     text, line, sentence = WRONG[case]
     worker = start(text=text)
@@ -73,7 +73,7 @@ def test_wrong_machine_file_is_told_by_line(start: Start, case: str) -> None:
     assert worker.close().startswith(f"mocknvml: {worker.machine}:{line}: {sentence}")
 
 
-def test_missing_machine_file_is_told(start: Start) -> None:
+def test_missing_machine_file_is_reported(start: Start) -> None:
     """A path that leads nowhere is named too."""
     worker = start("no-such-machine")
     assert worker.failure("nvmlInit") == "NVMLError_Unknown"

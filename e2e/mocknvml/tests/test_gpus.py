@@ -1,4 +1,4 @@
-"""What a GPU tells of itself beyond its identity: memory, processes, MIG, modes, places."""
+"""What a GPU reports beyond its identity: memory, processes, MIG, modes, places."""
 
 from mocknvml.tests.conftest import Start
 from mocknvml.tests.nvml_process import MIB
@@ -23,7 +23,7 @@ def test_processes_and_their_memory_agree(nvml: Start) -> None:
     assert worker.failure("nvmlDeviceGetProcessUtilization", idle, 0) == "NVMLError_NotFound"
 
 
-def test_kinds_of_processes_are_told_apart(nvml: Start) -> None:
+def test_kinds_of_processes_are_distinguished(nvml: Start) -> None:
     """Compute, graphics and MPS processes are listed each by its own function."""
     worker = nvml(
         text="""[gpu 0]
@@ -94,7 +94,7 @@ def test_mig_devices(nvml: Start) -> None:
 
 
 def test_mig_handles_know_what_they_are(nvml: Start) -> None:
-    """A MIG device is found by uuid, leads to its GPU, and is refused where GPUs are asked."""
+    """A MIG device is found by uuid, leads to its GPU, and is refused in queries of GPUs."""
     worker = nvml("a100-mig-2x40")
     cut = worker.gpus()[0]
     mig = worker.call("nvmlDeviceGetMigDeviceHandleByIndex", cut, 2)

@@ -47,7 +47,7 @@ def listen(worker: NvmlProcess, *gpus: Handle) -> Handle:
 
 @pytest.mark.parametrize("question", ON_ONE_GPU, ids=lambda question: str(question[0]))
 def test_lost_gpu_answers_so(nvml: Start, question: tuple[str, *tuple[int, ...]]) -> None:
-    """Whatever is asked of a lost GPU, the answer is that it is lost."""
+    """Whatever is queried of a lost GPU, the answer is that it is lost."""
     worker = nvml("a100-pcie-4x40")
     gpu = worker.gpus()[1]
     worker.append("gpu 1 lost")
@@ -119,7 +119,7 @@ def test_rewritten_state_file_brings_only_news(nvml: Start) -> None:
     fresh.write_text("# edited\nxid 48 gpu 0\ngpu 1 lost")
     fresh.replace(worker.state)
     assert worker.failure("nvmlDeviceGetHandleByIndex", 1) == LOST
-    assert worker.failure("nvmlEventSetWait", events, 0) == LOST  # told once: a GPU went
+    assert worker.failure("nvmlEventSetWait", events, 0) == LOST  # reported once: a GPU went
     assert worker.failure("nvmlEventSetWait", events, 0) == "NVMLError_Timeout"
 
     worker.state.write_text("")
@@ -128,7 +128,7 @@ def test_rewritten_state_file_brings_only_news(nvml: Start) -> None:
     assert worker.call("nvmlEventSetWait", events, SOON_MS)["eventData"] == 48
 
 
-def test_wrong_edit_is_told_and_changes_nothing(nvml: Start) -> None:
+def test_wrong_edit_is_reported_and_changes_nothing(nvml: Start) -> None:
     """A state line nobody understands is reported with its place; the last good state holds."""
     worker = nvml("t4-2x16")
     worker.append("gpu 1 lost")

@@ -156,7 +156,7 @@ def test_a_lost_gpu_answers_nothing(nvml: Start, cgroup: Path) -> None:
 @pytest.mark.parametrize(
     "words", ["memory_limit 1 /a", "memory_limit 1 x /a", "memory_used /a", "memory_limit 1 2 a"]
 )
-def test_a_wrong_line_of_the_ledger_is_told(start: Start, words: str) -> None:
+def test_a_wrong_line_of_the_ledger_is_reported(start: Start, words: str) -> None:
     """Initialization fails, and the message names the line."""
     worker = start(NEW, state=f"gpu 0 {words}\n")
     assert worker.failure("nvmlInit") == "NVMLError_Unknown"

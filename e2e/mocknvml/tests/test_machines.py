@@ -108,7 +108,7 @@ def test_every_machine_has_an_expectation() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_machine_round_trips(nvml: Start, name: str) -> None:
-    """What the description says of GPUs and driver is what pynvml reports."""
+    """What the description has of GPUs and driver is what pynvml reports."""
     worker = nvml(name)
     gpus = worker.gpus()
     expected = EXPECTED[name]
@@ -121,7 +121,7 @@ def test_machine_round_trips(nvml: Start, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_gpus_are_told_apart(nvml: Start, name: str) -> None:
+def test_gpus_are_distinguished(nvml: Start, name: str) -> None:
     """UUID, minor, PCI address and serial differ from GPU to GPU, and lead back to their GPU."""
     worker = nvml(name)
     gpus = worker.gpus()

@@ -82,7 +82,7 @@ SUCCESS, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND = 0, 2, 3, 6
 class Layout(ctypes.Structure):
     """A structure whose fields a test can compare at once."""
 
-    def told(self) -> dict[str, int]:
+    def reported(self) -> dict[str, int]:
         """Value of each field."""
         return {name: getattr(self, name) for name, *_ in self._fields_}
 
@@ -176,13 +176,13 @@ def test_a_gpu_instance_names_its_gpu_its_profile_and_its_slices(mock: ctypes.CD
     info = GpuInstance()
     assert mock.nvmlGpuInstanceGetInfo(gpu_instance(mock, 3), ctypes.byref(info)) == SUCCESS
     expected = {"device": gpu(mock, 0).value, "id": 3, "profile": 1, "start": 3, "size": 2}
-    assert info.told() == expected
+    assert info.reported() == expected
     missing = mock.nvmlDeviceGetGpuInstanceById(gpu(mock, 0), 7, ctypes.byref(ctypes.c_void_p()))
     assert missing == NOT_FOUND
 
 
 def test_a_compute_instance_is_found_in_its_gpu_instance(mock: ctypes.CDLL) -> None:
-    """Its profile is the one that the GPU instance tells of."""
+    """Its profile is the one that the GPU instance reports."""
     instance, handle = gpu_instance(mock, 2), ctypes.c_void_p()
     find = mock.nvmlGpuInstanceGetComputeInstanceById
     assert find(instance, 0, ctypes.byref(handle)) == SUCCESS

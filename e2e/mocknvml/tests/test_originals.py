@@ -85,13 +85,13 @@ XID = 8
 
 
 class FirstProcess(ctypes.Structure):
-    """A process as the first version of the calls tells it."""
+    """A process as the first version of the calls reports it."""
 
     _fields_ = (("pid", ctypes.c_uint), ("memory", ctypes.c_ulonglong))
 
 
 class FirstEvent(ctypes.Structure):
-    """An event as the first version of the wait tells it."""
+    """An event as the first version of the wait reports it."""
 
     _fields_ = (
         ("device", ctypes.c_void_p),

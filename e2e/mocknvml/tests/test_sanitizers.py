@@ -1,4 +1,4 @@
-"""The library under the compiler's sanitizers: no race, leak or overrun, whatever the file says."""
+"""The library under the compiler's sanitizers: no race, leak or overrun, whatever the file has."""
 
 import os
 import random
