@@ -76,7 +76,7 @@ class FakeDriver:
     def usage(self, uuid: str) -> Usage:
         self.probe(uuid)
         if uuid not in self.usages:
-            raise DriverError("not told")
+            raise DriverError("not reported")
         return self.usages[uuid]
 
     def memory_limit(self, uuid: str, cgroup: str) -> MemoryLimit:
@@ -85,7 +85,7 @@ class FakeDriver:
         return self.limits.get((uuid, cgroup), NO_LIMIT)
 
     def memory_used(self, uuid: str, cgroup: str) -> int:
-        """What a test says, by GPU and cgroup."""
+        """What a test specifies, by GPU and cgroup."""
         self.probe(uuid)
         return self.cgroup_use.get((uuid, cgroup), 0)
 
@@ -100,7 +100,7 @@ class FakeDriver:
         self._deaf = set(self.lost)
 
     def next_xid(self, timeout_ms: int) -> Xid | None:
-        """As with NVML, a GPU that was lost tells nothing until somebody subscribes anew."""
+        """As with NVML, a GPU that was lost reports nothing until somebody subscribes anew."""
         self._deaf |= self.lost
         try:
             event = self.xids.get(timeout=min(timeout_ms, 50) / 1000)

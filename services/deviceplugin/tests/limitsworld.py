@@ -29,7 +29,7 @@ def share(units: int) -> MemoryLimit:
 
 
 class World:
-    """A node with two GPUs in mode driver; pods have shares as a test says."""
+    """A node with two GPUs in mode driver; pods have shares as a test specifies."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -87,7 +87,7 @@ class World:
         for name, counts in self._held.items():
             taken = [free[device].pop() for device, count in counts.items() for _ in range(count)]  # type: ignore[index]
             held.append(Held("team", name, {"c0": {Resource.MEM: tuple(taken)}}))
-        self.state.sync_from_kubelet(held, asked_at=matcher.holdings.turn)
+        self.state.sync_from_kubelet(held, requested_at=matcher.holdings.turn)
 
     def cgroup(self, name: str) -> Path:
         """Of a burstable pod, with kubelet's driver cgroupfs."""

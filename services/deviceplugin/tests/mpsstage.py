@@ -25,19 +25,19 @@ CURT = Timing(check=0.05, answer=30, start=60, first_pause=0.01, longest_pause=0
 
 
 class MpsStage:
-    """A GPU's daemon, its directories, and what its supervisor said of it."""
+    """A GPU's daemon, its directories, and what its supervisor reported of it."""
 
     def __init__(self, root: Path, program: Program, timing: Timing) -> None:
         self.folders = Folders(root / UUID / "pipe", root / UUID / "log")
         self.control = Control(str(PROGRAM), self.folders)
         self.supervisor = Supervisor(UUID, program, self.folders, timing)
-        self.said: list[tuple[MpsDaemonPhase, str]] = []
+        self.transitions: list[tuple[MpsDaemonPhase, str]] = []
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.supervisor.on_change = self._heard
 
     def _heard(self, _before: MpsDaemonPhase, after: MpsDaemonPhase) -> None:
-        self.said.append((after, self.supervisor.why))
+        self.transitions.append((after, self.supervisor.why))
         self._news.set()
 
     def run(self) -> None:
@@ -57,7 +57,7 @@ class MpsStage:
             self._task = None
 
     async def until(self, what: Callable[[], object]) -> None:
-        """Until the supervisor has said something that makes ``what`` true."""
+        """Until the supervisor has reported something that makes ``what`` true."""
         async with asyncio.timeout(SECONDS):
             while not what():
                 self._news.clear()
@@ -66,13 +66,15 @@ class MpsStage:
     async def serving(self, times: int = 1) -> None:
         """Until it has come to serve so many times."""
         await self.until(
-            lambda: [phase for phase, _ in self.said].count(MpsDaemonPhase.SERVING) >= times
+            lambda: [phase for phase, _ in self.transitions].count(MpsDaemonPhase.SERVING) >= times
         )
 
     async def failure(self) -> str:
         """Until it fails; returns why."""
-        await self.until(lambda: any(phase is MpsDaemonPhase.FAILED for phase, _ in self.said))
-        return next(why for phase, why in self.said if phase is MpsDaemonPhase.FAILED)
+        await self.until(
+            lambda: any(phase is MpsDaemonPhase.FAILED for phase, _ in self.transitions)
+        )
+        return next(why for phase, why in self.transitions if phase is MpsDaemonPhase.FAILED)
 
     def faults(self, *words: str) -> None:
         """These things go wrong from now on."""
@@ -82,7 +84,7 @@ class MpsStage:
 
     @property
     def pid(self) -> int:
-        """Process of the daemon, as its own file says."""
+        """Process of the daemon, from its own file."""
         return int((self.folders.pipe / "nvidia-cuda-mps-control.pid").read_text())
 
     def kill(self) -> None:

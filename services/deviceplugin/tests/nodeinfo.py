@@ -1,4 +1,4 @@
-"""What a Node's status says of its kubelet and its container runtime."""
+"""What a Node's status reports of its kubelet and its container runtime."""
 
 from fakecluster.objects import Object
 

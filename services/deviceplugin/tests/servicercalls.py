@@ -67,17 +67,17 @@ def pod(name: str, limits: dict[str, int], gpu: int) -> Pod:
 def preferred(state: NodeState, *amounts: int) -> api.PreferredAllocationRequest:
     """Kubelet requests so many ids for each container; all ids are available."""
     ids = list(state.matcher.tables[Resource.MEM].owner)
-    asked = [
+    container_requests = [
         api.ContainerPreferredAllocationRequest(available_deviceIDs=ids, allocation_size=amount)
         for amount in amounts
     ]
-    return api.PreferredAllocationRequest(container_requests=asked)
+    return api.PreferredAllocationRequest(container_requests=container_requests)
 
 
 def allocation(*containers: list[str]) -> api.AllocateRequest:
     """Kubelet has taken these ids for each container."""
-    asked = [api.ContainerAllocateRequest(devicesIDs=ids) for ids in containers]
-    return api.AllocateRequest(container_requests=asked)
+    container_requests = [api.ContainerAllocateRequest(devicesIDs=ids) for ids in containers]
+    return api.AllocateRequest(container_requests=container_requests)
 
 
 def ids(state: NodeState, gpu: int, count: int, resource: Resource = Resource.MEM) -> list[str]:

@@ -79,7 +79,7 @@ class Stage:
         self._running = None
 
     async def informed(self) -> None:
-        """Until the plugin knows the pods of the node, and what kubelet says they hold."""
+        """Until the plugin knows the pods of the node, and what kubelet reports they hold."""
         assert self.plugin is not None
         async with asyncio.timeout(SECONDS):
             await self.plugin._pods.synced.wait()
@@ -141,7 +141,7 @@ class Stage:
     def inventory(self) -> dict[str, Any]:
         """The published inventory; without any GPU before there is one.
 
-        Another task publishes than the one that registers with kubelet: wait for what it says.
+        Another task publishes than the one that registers with kubelet: wait for what it reports.
         """
         text = self.node()["metadata"]["annotations"].get("gpushare/inventory", '{"gpus": []}')
         found: dict[str, Any] = json.loads(text)

@@ -112,18 +112,18 @@ async def world(clock: FakeClock) -> World:
         Held("team", name, {"c0": {Resource.MEM: ids[index][:2]}})  # type: ignore[index]
         for index, name in enumerate("ab")
     ]
-    made.state.sync_from_kubelet(held, asked_at=0)
+    made.state.sync_from_kubelet(held, requested_at=0)
     return made
 
 
 @pytest.fixture
 def logs() -> Iterator[list[Any]]:
     """What was logged."""
-    with capture_logs() as said:
-        yield said
+    with capture_logs() as found:
+        yield found
 
 
-async def told(world: World) -> list[tuple[str, str, str, str]]:
+async def events_of(world: World) -> list[tuple[str, str, str, str]]:
     """Write the events of all notices; name, reason, message and kind of each."""
     telling = asyncio.create_task(world.announcer.tell_pods())
     await asyncio.sleep(1)
@@ -132,11 +132,11 @@ async def told(world: World) -> list[tuple[str, str, str, str]]:
     return [(subject.name, *rest) for subject, *rest in world.events]  # type: ignore[misc]
 
 
-async def test_a_verdict_is_told_to_the_node_and_to_the_pods_on_the_gpu(world: World) -> None:
+async def test_a_verdict_is_reported_to_the_node_and_to_the_pods_on_the_gpu(world: World) -> None:
     """To no other pod, one of the same name in another namespace included."""
     world.announcer.announce([HealthStatus(FIRST, healthy=False, why="XID 79")])
     message = f"GPU 0 ({FIRST}) is unhealthy: XID 79"
-    assert await told(world) == [
+    assert await events_of(world) == [
         ("n1", "GpuUnhealthy", message, WARNING),
         ("a", "GpuUnhealthy", message, WARNING),
     ]
@@ -146,7 +146,7 @@ async def test_a_verdict_is_told_to_the_node_and_to_the_pods_on_the_gpu(world: W
     ]
 
 
-async def test_a_return_is_told_as_good_news(world: World) -> None:
+async def test_a_return_is_reported_as_good_news(world: World) -> None:
     """Verdicts are delivered in their order."""
     world.announcer.announce(
         [
@@ -154,28 +154,28 @@ async def test_a_return_is_told_as_good_news(world: World) -> None:
             HealthStatus(SECOND, healthy=True, why="3 successful probes after XID 79"),
         ]
     )
-    said = await told(world)
-    assert [(name, reason, kind) for name, reason, _, kind in said] == [
+    found = await events_of(world)
+    assert [(name, reason, kind) for name, reason, _, kind in found] == [
         ("n1", "GpuUnhealthy", WARNING),
         ("b", "GpuUnhealthy", WARNING),
         ("n1", "GpuRecovered", NORMAL),
         ("b", "GpuRecovered", NORMAL),
     ]
-    assert said[2][2] == f"GPU 1 ({SECOND}) is healthy again: 3 successful probes after XID 79"
+    assert found[2][2] == f"GPU 1 ({SECOND}) is healthy again: 3 successful probes after XID 79"
 
 
 async def test_a_notice_about_no_gpu_is_the_nodes_alone(world: World) -> None:
     """Its words are the message."""
     world.announcer.notify(Notice("GpuIsolation", "the label is wrong"))
     world.announcer.notify(Notice("GpuIsolation", "of a GPU that left", uuid="GPU-gone"))
-    assert await told(world) == [("n1", "GpuIsolation", "the label is wrong", WARNING)]
+    assert await events_of(world) == [("n1", "GpuIsolation", "the label is wrong", WARNING)]
 
 
-async def test_pods_that_have_ended_are_told_nothing(world: World) -> None:
+async def test_pods_that_have_ended_get_no_events(world: World) -> None:
     """Kubelet still lists what they had."""
     world.state.pods[PodUid("uid-team-a")] = pod("a", phase="Succeeded")
     world.announcer.announce([HealthStatus(FIRST, healthy=False, why="XID 79")])
-    assert [name for name, *_ in await told(world)] == ["n1"]
+    assert [name for name, *_ in await events_of(world)] == ["n1"]
 
 
 async def test_unhealthy_gpus_are_listed_in_a_config_map_of_ours(world: World) -> None:

@@ -26,7 +26,7 @@ class World:
         self.state = NodeState(GrantPolicy())
         self.state.api = ""
         self.watch = NodeWatch(self.state.outlook_changed)
-        self.asked: list[dict[str, Any]] = []
+        self.requested: list[dict[str, Any]] = []
         self.refused: list[str] = []
         self.drops: tuple[str, ...] = ()
         self.failure: Exception | None = None
@@ -42,7 +42,7 @@ class World:
     async def dry_run(self, path: str, body: Any) -> bytes:
         """As the API server's."""
         assert path.endswith("/resourceslices")
-        self.asked.append(body)
+        self.requested.append(body)
         if self.failure is not None:
             raise self.failure
         stored = msgspec.json.decode(msgspec.json.encode(body))
@@ -57,7 +57,7 @@ class World:
         self.watch.on_update(Node(NodeName("n1"), labels=found), b"")
 
     async def api(self) -> str:
-        """What is offered once the API server was asked, where that is needed."""
+        """What is offered once the API server was queried, where that is needed."""
         if self.switch._needed():
             await self.switch._ask()
         self.switch.decide()
@@ -70,8 +70,8 @@ async def test_auto_asks_the_api_server_with_a_slice_of_this_node() -> None:
     world.state.certain.set()
     world.label()
     assert await world.api() == "claims"
-    (asked,) = world.asked
-    assert (asked["spec"]["nodeName"], asked["spec"]["driver"]) == ("n1", "gpu.gpushare.io")
+    (requested,) = world.requested
+    assert (requested["spec"]["nodeName"], requested["spec"]["driver"]) == ("n1", "gpu.gpushare.io")
 
 
 @pytest.mark.parametrize("field", ["allowMultipleAllocations", "capacity"])
@@ -113,10 +113,10 @@ async def test_devices_need_no_question() -> None:
     assert await world.api() == "devices"
     world.label(gpushare_api="devices")
     assert await world.api() == "devices"
-    assert world.asked == []
+    assert world.requested == []
 
 
-async def test_a_refusal_is_told_once() -> None:
+async def test_a_refusal_is_reported_once() -> None:
     """And again only where the sentence is another one."""
     world = World(default="devices", enabled=False)
     world.label(gpushare_api="claims")

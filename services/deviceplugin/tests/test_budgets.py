@@ -77,10 +77,10 @@ async def fill(serve: Servicer, state: NodeState) -> tuple[list[float], list[flo
     free = set(state.matcher.tables[Resource.MEM].owner)
     preferred, allocated = [], []
     while free:
-        asked = api.ContainerPreferredAllocationRequest(
+        container_request = api.ContainerPreferredAllocationRequest(
             available_deviceIDs=free, allocation_size=POD_UNITS
         )
-        request = api.PreferredAllocationRequest(container_requests=[asked])
+        request = api.PreferredAllocationRequest(container_requests=[container_request])
         start = time.thread_time()
         answer = await serve.GetPreferredAllocation(request, CONTEXT)
         middle = time.thread_time()
@@ -176,8 +176,8 @@ async def test_answers_over_the_socket_are_quick(tmp_path: Path) -> None:
         path = stage.kubelet.directory / "gpushare-gpu-mem.sock"
         async with grpc.aio.insecure_channel(f"unix:{path}") as channel:
             stub = DevicePluginStub(channel)  # type: ignore[no-untyped-call]
-            asked = api.ContainerAllocateRequest(devicesIDs=ids)
-            request = api.AllocateRequest(container_requests=[asked])
+            container_request = api.ContainerAllocateRequest(devicesIDs=ids)
+            request = api.AllocateRequest(container_requests=[container_request])
             start = time.process_time()
             for _ in range(CALLS):
                 await stub.Allocate(request)

@@ -1,4 +1,4 @@
-"""A plugin that is told to end at the worst moment: it ends, and leaves nothing behind."""
+"""A plugin that is instructed to end at the worst moment: it ends, and leaves nothing behind."""
 
 import asyncio
 import gc
@@ -58,13 +58,13 @@ class DeafKubelet(FakeKubelet):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, FakeApiServer())
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
 
     async def Register(  # noqa: N802 - the protocol's name
         self, request: api.RegisterRequest, context: Any
     ) -> api.Empty:
         """Takes it, and that is all."""
-        self.asked.set()
+        self.requested.set()
         await asyncio.Event().wait()
         return api.Empty()
 
@@ -88,7 +88,7 @@ async def test_a_registration_that_is_cancelled_leaves_nothing_served(tmp_path: 
         waiting = endpoint(kubelet.directory)
         starting = asyncio.create_task(waiting.start())
         async with asyncio.timeout(SECONDS):
-            await kubelet.asked.wait()
+            await kubelet.requested.wait()
             assert waiting.socket.exists()
             starting.cancel()
             await asyncio.wait({starting})

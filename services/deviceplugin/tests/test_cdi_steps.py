@@ -80,10 +80,10 @@ def test_a_device_that_was_removed_is_written_when_it_is_held_again(tmp_path: Pa
     files.sync(held(3, 4), [])
     assert names(tmp_path) == {name_of(3), name_of(4)}
     (tmp_path / name_of(3)).unlink()
-    with capture_logs() as said:
+    with capture_logs() as logged:
         files.sync(held(4), [])
         files.sync(held(4), [])
-    assert said == []
+    assert logged == []
     assert set(files._known()) == set(held(4)), "what is remembered stays as small as the folder"
     files.sync(held(3, 4), [])
     assert names(tmp_path) == {name_of(3), name_of(4)}
@@ -109,9 +109,9 @@ def test_a_grant_keeps_its_file_for_a_minute_without_kubelets_account(tmp_path: 
 def test_a_directory_that_cannot_be_written_is_logged_and_no_end(tmp_path: Path) -> None:
     """The account of kubelet is believed all the same."""
     files = CdiFiles(tmp_path / "missing", "on")
-    with capture_logs() as said:
+    with capture_logs() as logged:
         files.sync(held(3), [])
-    (line,) = said
+    (line,) = logged
     assert line["event"] == "cannot bring the CDI files up to date"
     assert line["log_level"] == "warning"
 

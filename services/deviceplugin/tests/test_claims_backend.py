@@ -209,12 +209,12 @@ async def test_devices_in_use_keep_the_node_from_claims(tmp_path: Path) -> None:
         stage.label(**CLAIMS)
         await stage.eventually(lambda: "GpuApiNotChanged" in stage.reasons("n1"), "an event")
         events = stage.cluster.stores["events"].objects.values()
-        (said,) = [each["message"] for each in events if each["reason"] == "GpuApiNotChanged"]
-        assert said == (
+        (message,) = [each["message"] for each in events if each["reason"] == "GpuApiNotChanged"]
+        assert message == (
             "pods hold GPUs 0 through the device plugin: drain the node to offer claims"
         )
         assert not stage.slices()
-        assert stage.inventory()["serving"] is True
+        await stage.eventually(lambda: stage.inventory().get("serving") is True, "the inventory")
         stage.cluster.pods.delete("default", "p")
         await stage.claims_offered()
 
@@ -301,7 +301,7 @@ async def test_auto_takes_claims_where_the_api_server_has_them(tmp_path: Path) -
         await stage.offered(30)
 
 
-async def test_a_label_without_the_back_end_changes_nothing_and_is_told(tmp_path: Path) -> None:
+async def test_a_label_without_the_back_end_changes_nothing_and_is_reported(tmp_path: Path) -> None:
     """The chart gives the permissions that claims need only where they are enabled."""
     stage = ClaimStage(tmp_path, claims=False)
     stage.labels = CLAIMS

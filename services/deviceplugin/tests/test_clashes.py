@@ -37,7 +37,7 @@ async def test_pods_of_different_sizes_are_never_swapped(tmp_path: Path) -> None
 
 
 async def test_a_watch_that_is_behind_is_waited_for(tmp_path: Path) -> None:
-    """Kubelet asks before the plugin has heard of the pod: a bounded wait finds its plan."""
+    """Kubelet calls before the plugin has heard of the pod: a bounded wait finds its plan."""
     async with Stage(tmp_path, match_patience=5.0) as stage:
         await stage.offered(30)
         stage.cluster.watch_delay = 0.2
@@ -61,7 +61,7 @@ async def test_a_pod_that_never_shows_is_placed_by_best_fit_and_adopted(tmp_path
         await stage.eventually(lambda: stage.reasons("p") == ["GpuShareCorrected"])
 
 
-async def test_the_loser_of_a_clash_is_placed_anew_and_told(tmp_path: Path) -> None:
+async def test_the_loser_of_a_clash_is_placed_anew_and_notified(tmp_path: Path) -> None:
     """Two schedulers gave GPU 0 away twice: the second pod gets GPU 1, its annotation follows."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
@@ -76,7 +76,7 @@ async def test_the_loser_of_a_clash_is_placed_anew_and_told(tmp_path: Path) -> N
 
 
 async def test_a_pod_that_fits_nowhere_is_refused_in_words(tmp_path: Path) -> None:
-    """B5: no GPU has room: the pod's status says how much each GPU has, and no poison value."""
+    """B5: no GPU has room: the pod's status reports how much each GPU has, and no poison value."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         stage.create("a", {"gpu-mem": 9}, annotations=planned(0, 9))
@@ -88,7 +88,7 @@ async def test_a_pod_that_fits_nowhere_is_refused_in_words(tmp_path: Path) -> No
 
 
 async def test_the_last_units_of_a_node_on_two_gpus_are_no_share(tmp_path: Path) -> None:
-    """Exactly as many units as asked are left, on two GPUs: the pod is refused, not torn apart."""
+    """Exactly the requested units are left, on two GPUs: the pod is refused, not torn apart."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         stage.create("a", {"gpu-mem": 13}, annotations=planned(0, 13))
@@ -124,8 +124,8 @@ async def test_a_pod_that_kubelet_turns_away_unseen_leaves_no_ghost(tmp_path: Pa
             await stage.eventually(
                 lambda name=name: stage.annotations(name)["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
             )
-            told = stage.annotations(name)["ALIYUN_COM_GPU_MEM_IDX"]
-            assert {int(told)} == stage.gpus_of(name)
+            annotated = stage.annotations(name)["ALIYUN_COM_GPU_MEM_IDX"]
+            assert {int(annotated)} == stage.gpus_of(name)
         assert stage.annotations("a")["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "false"
 
 

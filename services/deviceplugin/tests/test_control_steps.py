@@ -26,13 +26,13 @@ def control(folder: Path, *lines: str) -> Control:
     return Control(str(program), FOLDERS)
 
 
-async def test_a_command_is_a_line_and_the_answer_what_was_said(tmp_path: Path) -> None:
+async def test_a_command_is_a_line_and_the_answer_what_was_printed(tmp_path: Path) -> None:
     """Without the white space around it; the daemon is that of the folders."""
     made = control(tmp_path, "read line", 'echo " $line of $CUDA_MPS_PIPE_DIRECTORY "')
     assert await made.ask("ps", seconds=SECONDS) == "ps of /mps/pipe"
 
 
-async def test_a_command_that_fails_has_the_last_of_what_was_said(tmp_path: Path) -> None:
+async def test_a_command_that_fails_has_the_last_of_what_was_printed(tmp_path: Path) -> None:
     """Any status but 0; without words the status itself."""
     with pytest.raises(ControlError, match=r"^ps failed: Cannot find MPS control daemon process$"):
         await control(tmp_path, "echo 'Cannot find MPS control daemon process' >&2", "exit 1").ask(

@@ -132,7 +132,7 @@ async def test_a_daemon_is_started_in_folders_that_were_cleared(world: World) ->
 
 
 async def test_pipes_of_another_daemon_are_cleared_only_after_it_left(world: World) -> None:
-    """It is asked to, and looked at until it is gone."""
+    """It is instructed to, and looked at until it is gone."""
     world.holds = 3
     await world.daemon.start()
     effects = [effect[1] for effect in world.effects]
@@ -167,10 +167,10 @@ async def test_a_program_that_is_missing_is_named(world: World) -> None:
         (-9, b"x" * 500, f"it was killed by signal 9: {'x' * 400}"),
     ],
 )
-async def test_how_a_daemon_ended_is_told_with_its_last_words(
+async def test_how_a_daemon_ended_is_reported_with_its_last_words(
     world: World, status: int, words: bytes, why: str
 ) -> None:
-    """All that it said before its end is read."""
+    """All that it reported before its end is read."""
     await world.daemon.start()
     world.process.stdout.feed_data(words)
     world.process.end(status)

@@ -30,19 +30,19 @@ class Node:
         self.waiting: list[Any] = []
         self.pods_changed = Signal()
         self.matcher = SimpleNamespace(queue=self)
-        self.told = asyncio.Event()
-        self.asked = asyncio.Event()
+        self.notified = asyncio.Event()
+        self.listed = asyncio.Event()
         self.error: Exception | None = None
 
     def unserved(self) -> list[Any]:
         self.calls.append(f"waiting {len(self.waiting)}")
         if self.waiting:
-            self.asked.set()
+            self.listed.set()
         return self.waiting
 
     async def withdraw(self) -> None:
         self.calls.append("withdraw")
-        self.told.set()
+        self.notified.set()
         if self.error is not None:
             raise self.error
 
@@ -55,10 +55,10 @@ async def test_a_pod_that_is_bound_while_schedulers_learn_is_waited_for() -> Non
     """It arrives after the news was sent, and the drain ends once it has its devices."""
     node = Node()
     drain = node.drain(settle=0.2)
-    await node.told.wait()
+    await node.notified.wait()
     node.waiting = [BOUND]
     async with asyncio.timeout(60):
-        await node.asked.wait()
+        await node.listed.wait()
     assert not drain.done()
     node.waiting = []
     node.pods_changed.fire()
@@ -81,7 +81,7 @@ async def test_a_pod_that_kubelet_never_asks_for_does_not_hold_up_the_stop(
 
 @pytest.mark.parametrize("serving", [True, False])
 async def test_a_plugin_that_nobody_can_need_stops_at_once(serving: bool) -> None:
-    """It does not serve, or schedulers cannot be told."""
+    """It does not serve, or schedulers cannot be notified."""
     node = Node()
     node.serving, node.error = serving, UnreachableError("no answer")
     async with asyncio.timeout(60):
@@ -90,7 +90,7 @@ async def test_a_plugin_that_nobody_can_need_stops_at_once(serving: bool) -> Non
 
 
 class SlowKubelet(api_grpc.RegistrationServicer):
-    """It takes a registration and fetches the device list when it is told to."""
+    """It takes a registration and fetches the device list when it is instructed to."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

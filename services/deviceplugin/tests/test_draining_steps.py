@@ -19,8 +19,8 @@ class World:
     """State and publisher in one.
 
     Attributes:
-        slow: seconds that schedulers take to be told.
-        served_after: seconds after which kubelet has asked for every pod; ``None`` for never.
+        slow: seconds that schedulers take to be notified.
+        served_after: seconds after which kubelet has requested every pod; ``None`` for never.
     """
 
     def __init__(self, clock: FakeClock, *, served_after: float | None = 0.0) -> None:
@@ -32,14 +32,14 @@ class World:
         self.served_after = served_after
         self.pods_changed = Signal()
         self.matcher = SimpleNamespace(queue=self)
-        self.asked: list[float] = []
+        self.requested: list[float] = []
 
     def now(self) -> float:
         return round(self.clock.seconds - self.began, 3)
 
     def unserved(self) -> list[Any]:
         """As that of the queue."""
-        self.asked.append(self.now())
+        self.requested.append(self.now())
         waiting = self.served_after is None or self.now() < self.served_after
         return [BOUND] if waiting else []
 
@@ -62,10 +62,10 @@ async def test_schedulers_are_given_their_time_before_pods_are_looked_at(
     """A pod may be bound until they have acted upon the news."""
     world = World(clock)
     assert await world.drain() == 1.0
-    assert world.asked == [1.0]
+    assert world.requested == [1.0]
 
 
-async def test_pods_that_were_bound_are_looked_at_until_kubelet_has_asked_for_them(
+async def test_pods_that_were_bound_are_looked_at_until_kubelet_has_requested_them(
     clock: FakeClock,
 ) -> None:
     """Also without an event: an allocation changes no pod."""
@@ -78,21 +78,21 @@ async def test_a_pod_that_kubelet_never_asks_for_is_waited_for_five_seconds(
 ) -> None:
     """The log names it."""
     world = World(clock, served_after=None)
-    with capture_logs() as said:
+    with capture_logs() as logged:
         assert await world.drain() == pytest.approx(1.0 + WAITING_SECONDS)
-    (line,) = said
+    (line,) = logged
     assert line["event"] == "stopping before kubelet has called Allocate for every pod"
     assert (line["log_level"], line["pods"]) == ("warning", ["team/p"])
 
 
 @pytest.mark.parametrize(("slow", "error", "took"), [(60, None, TELL_SECONDS), (1, "no answer", 1)])
-async def test_where_schedulers_cannot_be_told_nobody_is_waited_for(
+async def test_where_schedulers_cannot_be_notified_nobody_is_waited_for(
     clock: FakeClock, slow: float, error: str | None, took: float
 ) -> None:
     """They go on binding pods, so a wait would change nothing."""
     world = World(clock, served_after=None)
     world.slow, world.error = slow, UnreachableError(error) if error else None
-    with capture_logs() as said:
+    with capture_logs() as logged:
         assert await world.drain() == took
-    assert world.asked == []
-    assert [line["event"] for line in said] == ["cannot exclude the node from scheduling"]
+    assert world.requested == []
+    assert [line["event"] for line in logged] == ["cannot exclude the node from scheduling"]

@@ -269,7 +269,7 @@ async def test_a_restarted_plugin_restores_a_limit(node: Node) -> None:
         await stage.eventually(lambda: node.in_force(0, cgroup) == SHARE, "the limit again")
 
 
-async def test_a_limit_that_somebody_takes_off_is_told_and_set_again(node: Node) -> None:
+async def test_a_limit_that_somebody_takes_off_is_reported_and_set_again(node: Node) -> None:
     """The event names the GPU; the mode is back once the limit is found in force."""
     async with node.stage(isolation="driver") as stage:
         await stage.eventually(lambda: modes(stage) == ["driver", "driver"])
@@ -277,8 +277,8 @@ async def test_a_limit_that_somebody_takes_off_is_told_and_set_again(node: Node)
         await stage.eventually(lambda: metric("p", 0) == 1, "the limit")
         node.happens(f"gpu 0 memory_limit 0 5 {cgroup}")
         await stage.eventually(lambda: messages(stage, "GpuLimitNotInForce"))
-        (told,) = messages(stage, "GpuLimitNotInForce")
-        assert told.startswith("the driver's memory limit of its share of GPU 0 is off: ")
+        (message,) = messages(stage, "GpuLimitNotInForce")
+        assert message.startswith("the driver's memory limit of its share of GPU 0 is off: ")
         await stage.eventually(lambda: node.in_force(0, cgroup) == SHARE, "the limit again")
         await stage.eventually(lambda: metric("p", 0) == 1 and modes(stage) == ["driver"] * 2)
 
@@ -317,7 +317,7 @@ async def test_a_gpu_whose_limits_do_not_hold_is_offered_without_the_mode(node: 
 
 @pytest.mark.parametrize("machine", ["a100-pcie-4x40"])
 async def test_an_old_driver_refuses_the_mode(node: Node) -> None:
-    """The GPUs stay without it, the node's event says why, and a pod that demands it fails."""
+    """The GPUs stay without it, the node's event states why, and a pod that demands it fails."""
     async with node.stage() as stage:
         await stage.offered(4 * 39)
         stage.label(gpushare="true", **DRIVER)
@@ -330,7 +330,7 @@ async def test_an_old_driver_refuses_the_mode(node: Node) -> None:
 
 
 async def test_with_default_settings_the_label_changes_nothing(node: Node) -> None:
-    """No GPU is asked for limits, and none has the mode."""
+    """No GPU is queried for limits, and none has the mode."""
     async with node.stage(driver_limits=False) as stage:
         stage.label(gpushare="true", **DRIVER)
         await stage.offered(2 * UNITS)

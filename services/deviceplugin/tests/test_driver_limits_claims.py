@@ -88,7 +88,7 @@ async def test_no_container_starts_without_its_limit(world: World) -> None:
 
 
 async def test_gpus_in_another_mode_need_no_limit(world: World) -> None:
-    """Nothing is asked of their driver."""
+    """Their driver is not queried."""
     world.limits.want([])
     await enforce(world, claim(), "p")
     assert world.in_force("p") == NO_LIMIT

@@ -60,7 +60,7 @@ async def test_a_gpu_has_the_mode_only_once_its_limits_were_looked_at(world: Wor
 
 
 async def test_a_gpu_that_is_not_enumerated_yet_keeps_its_word(world: World) -> None:
-    """A restarted plugin looks before the driver has told of its GPUs."""
+    """A restarted plugin looks before the driver has reported its GPUs."""
     inventory = world.state.inventory
     world.state.equip(replace(inventory, gpus=()))
     world.limits.want([FIRST, SECOND], [FIRST])
@@ -79,15 +79,15 @@ async def test_a_pod_whose_cgroup_is_not_made_yet_is_pending(world: World) -> No
     assert world.in_force("a") == share(3)
 
 
-async def test_a_running_pod_without_a_cgroup_is_told_and_its_gpu_loses_the_mode(
+async def test_a_running_pod_without_a_cgroup_is_reported_and_its_gpu_loses_the_mode(
     world: World,
 ) -> None:
     """The plugin looks in the wrong place; the other GPU goes on."""
     world.pod("a", cgroup=False, gpu0=3)
     assert await world.limits.look() == {Finding.BROKEN}
-    (told,) = world.events
-    assert told[:2] == ("a", "GpuLimitNotInForce")
-    assert "cgroup was not found" in told[2]
+    (event,) = world.events
+    assert event[:2] == ("a", "GpuLimitNotInForce")
+    assert "cgroup was not found" in event[2]
     assert (world.limits.holds(FIRST), world.limits.holds(SECOND)) == (False, True)
     assert metric("a") == 0
 
@@ -115,7 +115,7 @@ async def test_a_pod_that_has_ended_needs_no_limit_though_its_successor_has_its_
     assert world.in_force("a") == share(3)
 
 
-async def test_a_limit_that_somebody_took_off_is_told_and_set_again(world: World) -> None:
+async def test_a_limit_that_somebody_took_off_is_reported_and_set_again(world: World) -> None:
     """The GPU loses the mode at that look, and has it again once the limit is found in force."""
     world.pod("a", gpu0=3)
     await world.limits.look()
@@ -124,14 +124,14 @@ async def test_a_limit_that_somebody_took_off_is_told_and_set_again(world: World
     assert world.in_force("a") == share(3)
     assert metric("a") == 0
     assert not world.limits.holds(FIRST)
-    assert [told[:2] for told in world.events] == [("a", "GpuLimitNotInForce")]
+    assert [event[:2] for event in world.events] == [("a", "GpuLimitNotInForce")]
     assert await world.limits.look() == {Finding.HOLDS}
     assert metric("a") == 1
     assert world.limits.holds(FIRST)
     assert world.changes == 3
 
 
-async def test_what_happens_again_at_once_is_told_once(world: World) -> None:
+async def test_what_happens_again_at_once_is_reported_once(world: World) -> None:
     """An event each second would be no news."""
     world.pod("a", gpu0=3)
     await world.limits.look()
@@ -155,7 +155,7 @@ async def test_a_limit_that_cannot_be_set_keeps_the_gpu_without_the_mode(world: 
     assert world.limits.holds(FIRST)
 
 
-async def test_use_is_told_of_pods_whose_limit_was_found_in_force(world: World) -> None:
+async def test_use_is_reported_for_pods_whose_limit_was_found_in_force(world: World) -> None:
     """Exact, by the cgroup; a GPU that does not answer has no figures."""
     world.pod("a", gpu0=3)
     world.pod("b", phase="Pending", cgroup=False, gpu0=3)
@@ -196,7 +196,7 @@ async def test_another_share_of_the_same_pod_is_no_difference(world: World) -> N
     assert world.in_force("a") == share(5)
 
 
-async def test_a_grant_of_which_kubelet_has_not_told_changes_no_limit(world: World) -> None:
+async def test_a_grant_that_kubelet_has_not_reported_changes_no_limit(world: World) -> None:
     """Whose it is, is a guess: the pod that runs keeps the limit of what it is known to hold."""
     world.pod("a", gpu0=3)
     await world.limits.look()
@@ -212,7 +212,7 @@ async def test_a_pod_whose_devices_kubelet_has_lost_keeps_its_limit(world: World
     world.pod("a", gpu0=3)
     await world.limits.look()
     ids = tuple(world.state.matcher.holdings.held_by(Resource.MEM, "team", "a"))
-    world.state.sync_from_kubelet([], asked_at=world.state.matcher.holdings.turn)
+    world.state.sync_from_kubelet([], requested_at=world.state.matcher.holdings.turn)
     world.state.lost = [Held("team", "a", {"c0": {Resource.MEM: ids}})]
     assert await world.limits.look() == {Finding.HOLDS}
     assert world.in_force("a") == share(3)
@@ -227,7 +227,7 @@ async def test_a_pod_that_has_gone_loses_its_limit(world: World) -> None:
     world.gone("b")
     assert await world.limits.look() == set()
     assert world.in_force("a") == NO_LIMIT
-    assert world.in_force("b") == share(3)  # of a cgroup that is no more: not asked
+    assert world.in_force("b") == share(3)  # of a cgroup that is no more: not queried
     assert metric("a") is None
 
 

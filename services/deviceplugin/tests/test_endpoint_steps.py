@@ -146,7 +146,7 @@ def registrations(outcome: str) -> float:
     return REGISTRY.get_sample_value(name, labels) or 0.0
 
 
-async def test_the_socket_is_served_before_kubelet_is_told_of_it(world: World) -> None:
+async def test_the_socket_is_served_before_kubelet_is_notified_of_it(world: World) -> None:
     """Kubelet calls back at once; the start is over when it was sent the devices."""
     before = registrations("ok")
     await world.endpoint.start()

@@ -39,8 +39,8 @@ async def test_the_patch_of_a_pod_that_was_replaced_is_not_applied(tmp_path: Pat
         await stage.eventually(
             lambda: stage.annotations("web-0")["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
         )
-        told = int(stage.annotations("web-0")["ALIYUN_COM_GPU_MEM_IDX"])
-        assert {told} == stage.gpus_of("web-0")
+        annotated = int(stage.annotations("web-0")["ALIYUN_COM_GPU_MEM_IDX"])
+        assert {annotated} == stage.gpus_of("web-0")
         assert stage.annotations("web-0")["ALIYUN_COM_GPU_MEM_POD"] == "5"
 
 

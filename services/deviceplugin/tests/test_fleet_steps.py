@@ -170,7 +170,7 @@ async def test_a_gpu_without_a_daemon_has_no_series(world: World) -> None:
 
 
 async def test_a_place_that_cannot_be_made_does_not_end_the_others(world: World) -> None:
-    """Each daemon says so as its own failure."""
+    """Each daemon reports it as its own failure."""
     world.fault = FolderError("read-only file system")
     world.fleet.want(["GPU-a"])
     assert [effect for _, effect in await world.until(1)] == ["lay out /mps", "run GPU-a"]

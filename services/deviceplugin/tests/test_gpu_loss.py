@@ -21,7 +21,7 @@ CONFIG_MAP = ("kube-system", "unhealthy-gpu-n1")
 
 
 def heard(stage: Stage, resource: str) -> bool:
-    """The plugin's own watch has told it of a resource that it wrote: it has nothing to write."""
+    """The plugin's own watch has shown a resource that it wrote: it has nothing to write."""
     assert stage.plugin is not None
     node = stage.plugin._node.node
     return node is not None and resource in node.allocatable
@@ -51,7 +51,7 @@ async def test_a_fatal_xid_withdraws_one_gpu_everywhere(tmp_path: Path) -> None:
 
 
 async def test_every_inventory_comes_with_its_label(tmp_path: Path) -> None:
-    """A scheduler asks again when it sees the label: the annotation must be there by then."""
+    """A scheduler tries again when it sees the label: the annotation must be there by then."""
     async with Stage(tmp_path, clean_probes=NEVER) as stage:
         await stage.eventually(lambda: stage.gpus("healthy") == [(True,), (True,)])
         stage.driver.xids.put(Xid(79, stage.driver.gpus[0].uuid))
@@ -150,7 +150,7 @@ async def test_pods_with_a_wrong_command_leave_the_gpu_offered(tmp_path: Path) -
 
 
 async def test_the_published_gpus_are_written_once(tmp_path: Path) -> None:
-    """No write loop: after all is said, further looks write nothing."""
+    """No write loop: after all is published, further looks write nothing."""
     async with Stage(tmp_path, refresh_seconds=0.05) as stage:
         await stage.offered(30)
         await stage.eventually(lambda: "GPU_TOPOLOGY" in stage.node()["metadata"]["annotations"])
@@ -190,7 +190,7 @@ async def test_the_type_of_the_machine_comes_from_its_label(tmp_path: Path) -> N
         )
 
 
-async def test_a_driver_that_is_reloaded_is_asked_again(tmp_path: Path) -> None:
+async def test_a_driver_that_is_reloaded_is_queried_again(tmp_path: Path) -> None:
     """The driver goes away under the plugin: all GPUs are withdrawn, and return with it."""
     async with Stage(tmp_path, refresh_seconds=0.2, driver_retry_seconds=0.1) as stage:
         await stage.offered(30)

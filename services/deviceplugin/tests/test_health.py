@@ -63,7 +63,7 @@ class Watched:
         probing.cancel()
         await asyncio.wait({probing})
 
-    async def told(self, condition: Callable[[], bool]) -> None:
+    async def reported(self, condition: Callable[[], bool]) -> None:
         """Listen, from now on, until something is true."""
         if self.listening is None:
             self.listening = asyncio.create_task(self.health.listen())
@@ -95,7 +95,7 @@ def pod(name: str, namespace: str) -> Pod:
 async def test_a_lost_gpu_is_unhealthy_and_back_after_three_clean_probes(
     watched: Watched,
 ) -> None:
-    """Two are too few; on its return its events are subscribed to before anybody is told."""
+    """Two are too few; on its return its events are subscribed to before anybody is notified."""
     watched.driver.lost.add(GPU.uuid)
     await watched.probes(1)
     assert watched.effects == ["unhealthy"]
@@ -116,12 +116,12 @@ async def test_a_second_xid_on_a_recovered_gpu_withdraws_it_again(watched: Watch
     """NVML drops a lost GPU from the event set: without a new subscription it would be silent."""
     watched.driver.lost.add(GPU.uuid)
     await watched.probes(1)
-    await watched.told(lambda: GPU.uuid in watched.driver._deaf)
+    await watched.reported(lambda: GPU.uuid in watched.driver._deaf)
     watched.driver.lost.clear()
     await watched.probes(3)
     assert watched.health.healthy(GPU.uuid)
     watched.driver.xids.put(Xid(79, GPU.uuid))
-    await watched.told(lambda: not watched.health.healthy(GPU.uuid))
+    await watched.reported(lambda: not watched.health.healthy(GPU.uuid))
     assert watched.effects == ["unhealthy", "resubscribe", "healthy", "unhealthy"]
 
 
@@ -129,7 +129,7 @@ async def test_an_application_xid_is_no_sign(watched: Watched) -> None:
     """Code 31 is the program's fault; the fatal one after it is read."""
     watched.driver.xids.put(Xid(31, GPU.uuid))
     watched.driver.xids.put(Xid(79, GPU.uuid))
-    await watched.told(lambda: watched.driver.xids.empty() and bool(watched.effects))
+    await watched.reported(lambda: watched.driver.xids.empty() and bool(watched.effects))
     assert watched.effects == ["unhealthy"]
 
 
@@ -155,7 +155,7 @@ async def test_a_pod_that_runs_clears_the_failures_before(watched: Watched) -> N
     assert watched.effects == []
 
 
-async def test_a_driver_without_events_is_asked_again_less_and_less_often(
+async def test_a_driver_without_events_is_queried_again_less_and_less_often(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first new try is at once, since events are not kept; the pauses double to a limit."""
@@ -164,6 +164,6 @@ async def test_a_driver_without_events_is_asked_again_less_and_less_often(
         raise DriverError("not supported")
 
     monkeypatch.setattr(watched.patient, "next_xid", refused)
-    await watched.told(lambda: len(watched.clock.slept) > 9)
+    await watched.reported(lambda: len(watched.clock.slept) > 9)
     assert watched.clock.slept[:4] == [0.0, FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
     assert max(watched.clock.slept) == LONGEST_PAUSE

@@ -96,8 +96,8 @@ async def world(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> World:
 @pytest.fixture
 def logs() -> Iterator[list[Any]]:
     """What was logged."""
-    with capture_logs() as said:
-        yield said
+    with capture_logs() as logged:
+        yield logged
 
 
 def pod(name: str, namespace: str) -> Pod:

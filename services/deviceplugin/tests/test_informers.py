@@ -51,7 +51,7 @@ async def test_a_watch_that_keeps_answering_410_lists_ever_more_rarely(tmp_path:
 
 
 async def test_the_first_lists_come_from_the_cache_of_the_api_server(tmp_path: Path) -> None:
-    """A rollout of the DaemonSet asks etcd for nothing."""
+    """A rollout of the DaemonSet sends no request to etcd."""
     stage = Stage(tmp_path)
     queries: list[dict[str, str]] = []
     for _ in range(2):

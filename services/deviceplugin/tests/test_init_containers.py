@@ -1,4 +1,4 @@
-"""Pods of which only an init container or a sidecar asks, over a whole plugin."""
+"""Pods of which only an init container or a sidecar requests GPUs, over a whole plugin."""
 
 from pathlib import Path
 from typing import Any

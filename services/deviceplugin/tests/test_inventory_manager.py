@@ -52,7 +52,7 @@ class Kept:
         self.health.on_verdicts = lambda _: self.manager.publish()
 
     async def enumerated(self) -> None:
-        """The driver was asked once more."""
+        """The driver was queried once more."""
         self.manager._take(await self.manager._driver.machine())
 
     def gpus(self) -> list[tuple[int, int, bool]]:
@@ -65,7 +65,7 @@ class Kept:
 
 
 async def test_a_silent_gpu_stays_in_the_inventory_and_is_unhealthy() -> None:
-    """Who holds a part of it is still told of it, and its links stay known."""
+    """Who holds a part of it is still notified of it, and its links stay known."""
     kept = Kept(FakeDriver(t4(0), t4(1)))
     await kept.enumerated()
     kept.driver.lost.add(t4(1).uuid)
@@ -133,7 +133,7 @@ async def test_a_unit_that_kubelet_could_not_read_offers_nothing() -> None:
     assert "the smallest unit that fits these GPUs is" in kept.manager.trouble
 
 
-async def test_a_driver_that_is_away_is_tried_again_and_said(
+async def test_a_driver_that_is_away_is_tried_again_and_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The pause is the setting; what was known stays known."""

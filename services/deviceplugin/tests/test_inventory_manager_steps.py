@@ -131,8 +131,8 @@ async def world(clock: FakeClock) -> World:
 @pytest.fixture
 def logs() -> Iterator[list[Any]]:
     """What was logged."""
-    with capture_logs() as said:
-        yield said
+    with capture_logs() as logged:
+        yield logged
 
 
 async def test_gpus_are_enumerated_at_the_start_and_after_every_pause(world: World) -> None:
@@ -310,11 +310,11 @@ async def test_memory_that_a_driver_may_keep_is_mentioned_once_a_driver(
     world: World, logs: list[Any]
 ) -> None:
     """Only for GPUs of which it does not tell; none at all is an answer too."""
-    told = replace(SECOND, reserved_mib=0)
-    world.take(NodeHardware("535.1", (FIRST, told)), NodeHardware("535.1", (FIRST, told)))
+    reported = replace(SECOND, reserved_mib=0)
+    world.take(NodeHardware("535.1", (FIRST, reported)), NodeHardware("535.1", (FIRST, reported)))
     assert [(line["driver"], line["gpus"]) for line in logs] == [("535.1", [FIRST.uuid])]
     assert logs[0]["event"].startswith("the driver does not report the memory that it reserves;")
     assert logs[0]["event"].endswith("set reserve-mib to reserve memory")
     assert logs[0]["log_level"] == "warning"
-    world.take(NodeHardware("570.1", (FIRST,)), NodeHardware("580.1", (told,)))
+    world.take(NodeHardware("570.1", (FIRST,)), NodeHardware("580.1", (reported,)))
     assert [line["driver"] for line in logs] == ["535.1", "570.1"]

@@ -92,14 +92,14 @@ async def test_a_gpu_is_withdrawn_while_its_daemon_is_down(tmp_path: Path, root:
         kill_daemon(root, first)
         await stage.offered(15)
         await stage.eventually(lambda: messages(stage, "MpsDaemonFailed", "on0"))
-        (said, *_) = messages(stage, "MpsDaemonFailed", "n1")
-        assert said.startswith(f"GPU 0 ({first}) accepts no new pods: its MPS daemon fails: ")
+        (message, *_) = messages(stage, "MpsDaemonFailed", "n1")
+        assert message.startswith(f"GPU 0 ({first}) accepts no new pods: its MPS daemon fails: ")
         await stage.eventually(lambda: stage.gpus("healthy") == [(False,), (True,)])
         (root / first / "faults").unlink()
         await stage.offered(30)
         await stage.eventually(lambda: messages(stage, "MpsDaemonServes", "n1"))
-        assert messages(stage, "MpsDaemonFailed", "n1") == [said]
-        assert second not in said
+        assert messages(stage, "MpsDaemonFailed", "n1") == [message]
+        assert second not in message
 
 
 async def test_a_gpu_changes_its_mode_only_when_it_is_empty(tmp_path: Path, root: Path) -> None:
@@ -110,8 +110,8 @@ async def test_a_gpu_changes_its_mode_only_when_it_is_empty(tmp_path: Path, root
         await stage.admitted("p")
         stage.label(gpushare="true", **{MPS: "mps"})
         await stage.eventually(lambda: modes(stage) == ["none", "mps"])
-        told = "GPU 0 keeps isolation mode none until no pod uses it, then changes to mps"
-        await stage.eventually(lambda: told in messages(stage, "GpuIsolation", "n1"))
+        expected = "GPU 0 keeps isolation mode none until no pod uses it, then changes to mps"
+        await stage.eventually(lambda: expected in messages(stage, "GpuIsolation", "n1"))
         stage.cluster.pods.delete("default", "p")
         await stage.eventually(lambda: modes(stage) == ["mps", "mps"])
 
@@ -169,7 +169,7 @@ async def test_the_flags_of_2019_look_at_the_operators_daemon(tmp_path: Path, ro
         assert not pipe.exists()
 
 
-async def test_over_use_is_told_to_the_pod(tmp_path: Path) -> None:
+async def test_over_use_is_reported_to_the_pod(tmp_path: Path) -> None:
     """A pod that takes more than its share gets one event; its neighbour and the plugin none."""
     proc = tmp_path / "proc"
     stage = Stage(tmp_path, host_proc=proc, usage_seconds=0.05)
@@ -187,12 +187,12 @@ async def test_over_use_is_told_to_the_pod(tmp_path: Path) -> None:
         await stage.eventually(lambda: messages(stage, "GpuMemoryOverused", "greedy"))
         probes = stage.driver.probes
         await stage.eventually(lambda: stage.driver.probes > probes + 20)
-        said = messages(stage, "GpuMemoryOverused", "greedy")
-        assert said == ["uses 3072 MiB of GPU 0, but its share is 2048"]
+        message = messages(stage, "GpuMemoryOverused", "greedy")
+        assert message == ["uses 3072 MiB of GPU 0, but its share is 2048"]
         assert stage.reasons("modest") == []
 
 
-async def test_a_pod_that_replaces_its_limit_is_told(tmp_path: Path) -> None:
+async def test_a_pod_that_replaces_its_limit_is_notified(tmp_path: Path) -> None:
     """Where no CDI delivers the limit, a variable that admission let through takes it off."""
     async with Stage(tmp_path, usage_seconds=0.05) as stage:
         await stage.offered(30)
@@ -202,8 +202,10 @@ async def test_a_pod_that_replaces_its_limit_is_told(tmp_path: Path) -> None:
             stage.cluster.pods.put(pod)
             await stage.admitted(name)
         await stage.eventually(lambda: messages(stage, "GpuLimitOverridden", "liar"))
-        (said,) = messages(stage, "GpuLimitOverridden", "liar")
-        assert said.startswith("container c0 sets CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, which replaces")
+        (message,) = messages(stage, "GpuLimitOverridden", "liar")
+        assert message.startswith(
+            "container c0 sets CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, which replaces"
+        )
         assert stage.reasons("honest") == []
         assert overridden("liar", "environment") == 1
         stage.cluster.pods.delete("default", "liar")
@@ -231,7 +233,7 @@ async def test_where_cdi_replaces_the_variable_nothing_is_overridden(tmp_path: P
         assert messages(stage, "GpuLimitOverridden", "p") == []
 
 
-async def test_a_process_past_the_daemon_is_told_to_its_pod(tmp_path: Path, root: Path) -> None:
+async def test_a_process_past_the_daemon_is_reported_to_its_pod(tmp_path: Path, root: Path) -> None:
     """However it got there, the driver does not list it among the clients of MPS."""
     proc = tmp_path / "proc"
     stage = mps_stage(tmp_path, root, mps=True, host_proc=proc, usage_seconds=0.05)
@@ -254,13 +256,13 @@ async def test_a_process_past_the_daemon_is_told_to_its_pod(tmp_path: Path, root
             assert messages(stage, "GpuLimitOverridden", name) == []
 
 
-async def test_a_gpu_before_volta_keeps_its_mode_and_the_node_is_told(
+async def test_a_gpu_before_volta_keeps_its_mode_and_the_node_is_notified(
     tmp_path: Path, root: Path
 ) -> None:
-    """MPS limits nothing there, so the GPU never says that it does."""
+    """MPS limits nothing there, so the GPU never publishes that it does."""
     old = t4(0).__class__(0, t4(0).uuid, "Tesla P40", 22919, capability=(6, 1))
     async with mps_stage(tmp_path, root, driver=FakeDriver(old, t4(1)), mps=True) as stage:
         await stage.eventually(lambda: modes(stage) == ["none", "mps"])
         await stage.eventually(lambda: messages(stage, "GpuIsolation", "n1"))
-        (said,) = messages(stage, "GpuIsolation", "n1")
-        assert said.startswith("GPU 0 cannot use isolation mode mps: compute capability 6.1")
+        (message,) = messages(stage, "GpuIsolation", "n1")
+        assert message.startswith("GPU 0 cannot use isolation mode mps: compute capability 6.1")

@@ -60,7 +60,7 @@ class World:
         self.watch.on_update(Node(NodeName("n1"), labels, annotations), b"")
 
     def gpus(self) -> None:
-        """The driver has told of two GPUs, and they are offered."""
+        """The driver has reported two GPUs, and they are offered."""
         self.isolation.equip(INVENTORY, {})
         self.state.equip(INVENTORY)
 
@@ -68,7 +68,9 @@ class World:
         """Kubelet's account: a pod has a share of these GPUs."""
         ids = self.state.matcher.tables[Resource.MEM].ids
         row = {Resource.MEM: tuple(ids[device][0] for device in gpus)}  # type: ignore[index]
-        self.state.sync_from_kubelet([Held("team", "p", {"c0": row})] if gpus else [], asked_at=0)
+        self.state.sync_from_kubelet(
+            [Held("team", "p", {"c0": row})] if gpus else [], requested_at=0
+        )
 
     def look(self, *, trusted: bool = True) -> bool:
         """One look."""
@@ -131,8 +133,8 @@ async def test_a_gpu_in_use_keeps_its_mode_and_the_node_gets_one_event(world: Wo
     assert world.look()
     assert (world.modes, world.wanted[-1]) == ([MPS, NONE], [FIRST])
     assert not world.look()
-    told = "GPU 0 keeps isolation mode mps until no pod uses it, then changes to none"
-    assert world.faults == [(told,)]
+    reported = "GPU 0 keeps isolation mode mps until no pod uses it, then changes to none"
+    assert world.faults == [(reported,)]
     world.node("bad")
     world.look()
     (news,) = world.faults[1]
@@ -144,7 +146,7 @@ async def test_a_gpu_in_use_keeps_its_mode_and_the_node_gets_one_event(world: Wo
     assert world.faults[2:] == [()]
 
 
-async def test_before_kubelet_has_told_every_gpu_counts_as_used(world: World) -> None:
+async def test_before_kubelet_has_reported_every_gpu_counts_as_used(world: World) -> None:
     """Nobody could say yet that it is empty."""
     world.gpus()
     world.node("none")
@@ -193,19 +195,19 @@ async def test_a_gpu_that_cannot_limit_stays_open_and_is_named() -> None:
     assert fault.startswith("GPU 0 cannot use isolation mode mps: compute capability 6.1")
 
 
-@pytest.mark.parametrize(("driver", "told"), [("470.57", 1), ("495.29", 0)])
-async def test_a_driver_that_limits_no_memory_is_named(driver: str, told: int) -> None:
+@pytest.mark.parametrize(("driver", "reported"), [("470.57", 1), ("495.29", 0)])
+async def test_a_driver_that_limits_no_memory_is_named(driver: str, reported: int) -> None:
     """Only where a GPU is in mode mps."""
     world = World()
     world.node("mps")
     world.isolation.equip(replace(INVENTORY, driver=driver), {})
-    assert [len(each) for each in world.faults] == [1] * told
-    if told:
+    assert [len(each) for each in world.faults] == [1] * reported
+    if reported:
         assert world.faults[0][0].startswith(f"driver {driver} is older than 495")
     world.node("none")
     world.state.equip(INVENTORY)
     world.look()
-    assert world.faults[-1:] == [()] * told
+    assert world.faults[-1:] == [()] * reported
 
 
 async def test_a_look_follows_every_change_and_every_two_seconds(
@@ -238,7 +240,7 @@ async def test_without_daemons_nothing_is_followed() -> None:
 
 
 class Limits:
-    """The driver's limits, which are only wanted; a test says where they hold."""
+    """The driver's limits, which are only wanted; a test specifies where they hold."""
 
     def __init__(self, *, ready: bool = True) -> None:
         self.cgroups = ready
@@ -332,7 +334,7 @@ def _auto(limits: Limits, *, fleet: bool) -> list[IsolationMode]:
 
 
 def test_a_mode_that_the_plugin_was_not_started_for_is_a_fault() -> None:
-    """A label asks for MPS where there are no daemons, or for the driver where it is off."""
+    """A label requests MPS where there are no daemons, or for the driver where it is off."""
     without_daemons = limited(Limits(), mode="mps")
     without_limits = World()
     without_limits.node(mode="driver")

@@ -1,4 +1,4 @@
-"""Pods without the limit of their share: which are found, told and counted, round by round."""
+"""Pods without the limit of their share: which are found, reported and counted, round by round."""
 
 import pytest
 from fakedriver import t4
@@ -48,7 +48,7 @@ class World:
         self.limits = LimitWatch(self.state, self, lambda: self.replaced)  # type: ignore[arg-type]
         ids = self.state.matcher.tables[Resource.MEM].ids[self.gpu().index][:2]
         held = [Held("team", each.name, {"c0": {Resource.MEM: ids}}) for each in pods]
-        self.state.sync_from_kubelet(held[:1], asked_at=0)
+        self.state.sync_from_kubelet(held[:1], requested_at=0)
 
     async def tell(self, subject: Subject, reason: str, message: str, *, kind: str) -> None:
         """As the event recorder's."""
@@ -153,17 +153,17 @@ async def test_a_pod_that_has_ended_overrides_nothing() -> None:
     assert overridden("a", ENVIRONMENT) is None
 
 
-async def test_what_goes_on_is_told_again_after_ten_minutes(
+async def test_what_goes_on_is_reported_again_after_ten_minutes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And at once where it had stopped meanwhile; the metric is there all the while."""
     now = [1000.0]
     monkeypatch.setattr("gpudeviceplugin.isolation.limits.time.monotonic", lambda: now[0])
     world = World(pod("a", ENV_MPS_MEMORY))
-    for seconds, told in ((0, 1), (AGAIN_SECONDS - 1, 1), (AGAIN_SECONDS, 2)):
+    for seconds, expected in ((0, 1), (AGAIN_SECONDS - 1, 1), (AGAIN_SECONDS, 2)):
         now[0] = 1000.0 + seconds
         await world.limits.publish()
-        assert len(world.events) == told
+        assert len(world.events) == expected
         assert overridden("a", ENVIRONMENT) == 1
     world.replaced = True
     await world.limits.publish()

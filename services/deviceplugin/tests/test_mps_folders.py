@@ -50,8 +50,8 @@ async def test_a_client_gets_through_pipes_that_it_cannot_change(tmp_path: Path)
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         async with asyncio.timeout(SECONDS):
-            said, _ = await client.communicate(CLIENT.encode())
-        first, *rest = said.decode().splitlines()
+            output, _ = await client.communicate(CLIENT.encode())
+        first, *rest = output.decode().splitlines()
         assert first.startswith("server")
         assert rest == ["Read-only file system"] * 2
 

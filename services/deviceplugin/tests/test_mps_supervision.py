@@ -65,10 +65,10 @@ async def test_a_daemon_is_started_for_its_gpu_and_ends_cleanly() -> None:
         assert not alive(pid)
         assert not alive(server)
         assert not held(stage.folders.pipe)
-        assert stage.said == [(MpsDaemonPhase.SERVING, "")]
+        assert stage.transitions == [(MpsDaemonPhase.SERVING, "")]
 
 
-async def test_a_daemon_that_dies_is_told_at_once_and_replaced() -> None:
+async def test_a_daemon_that_dies_is_reported_at_once_and_replaced() -> None:
     """SIGKILL leaves sockets behind; the next daemon takes over the very same directory."""
     async with mps_stage() as stage:
         stage.run()
@@ -82,7 +82,7 @@ async def test_a_daemon_that_dies_is_told_at_once_and_replaced() -> None:
 
 
 class LateDaemon(Daemon):
-    """Its end is told much later than a question to it fails."""
+    """Its end is reported much later than a question to it fails."""
 
     async def ended(self) -> str:
         """Late."""
@@ -91,10 +91,10 @@ class LateDaemon(Daemon):
         return why
 
 
-async def test_why_a_daemon_died_is_told_though_it_gave_no_answer_before(
+async def test_why_a_daemon_died_is_reported_though_it_gave_no_answer_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A question may fail a moment before its end is known, and a signal says more than silence."""
+    """A question may fail a moment before its end is known; a signal explains more than silence."""
     monkeypatch.setattr(supervisor, "Daemon", LateDaemon)
     monkeypatch.setattr(supervisor, "NEWS_SECONDS", SECONDS)
     async with mps_stage() as stage:
@@ -104,7 +104,7 @@ async def test_why_a_daemon_died_is_told_though_it_gave_no_answer_before(
         assert await stage.failure() == "its MPS daemon fails: it was killed by signal 9"
 
 
-async def test_a_daemon_that_hangs_is_told_and_replaced() -> None:
+async def test_a_daemon_that_hangs_is_reported_and_replaced() -> None:
     """It lives, but gives no answer in time: it is killed, and the next one works."""
     async with mps_stage(
         timing=Timing(check=0.05, answer=2, start=60, grace=1, first_pause=0.01)
@@ -125,7 +125,7 @@ async def test_a_daemon_that_cannot_start_says_why_and_is_tried_again() -> None:
         stage.faults("crash")
         stage.run()
         why = await stage.failure()
-        assert "exited with status 1: Failed to start: a fault was asked for" in why
+        assert "exited with status 1: Failed to start: a fault was requested" in why
         stage.faults()
         await stage.serving()
         assert stage.supervisor.starts > 1
@@ -178,7 +178,7 @@ async def test_a_stop_that_is_hurried_leaves_nothing_behind() -> None:
         assert not alive(pid)
 
 
-async def test_a_daemon_of_an_earlier_plugin_is_asked_to_leave() -> None:
+async def test_a_daemon_of_an_earlier_plugin_is_instructed_to_leave() -> None:
     """One that lives on in the directories quits, and ours serves."""
     async with mps_stage() as stage, leftover(stage) as other:
         stage.run()
@@ -208,7 +208,7 @@ async def test_a_daemon_that_leaves_is_given_the_time_to() -> None:
 
 
 async def test_pipes_of_a_daemon_that_stays_are_never_removed() -> None:
-    """Two daemons in one directory would lose each other's clients, so ours waits and says so."""
+    """Two daemons in one directory would lose each other's clients: ours waits and reports it."""
     async with mps_stage(timing=CURT) as stage, leftover(stage) as other:
         stage.faults("deaf")
         stage.run()
@@ -218,7 +218,7 @@ async def test_pipes_of_a_daemon_that_stays_are_never_removed() -> None:
 
 
 async def test_a_daemon_of_the_operator_is_looked_at_and_never_touched() -> None:
-    """With --mps-pipe it is neither started nor stopped; its death is told, its return too."""
+    """With --mps-pipe it is neither started nor stopped; its death is reported, its return too."""
     async with mps_stage(foreign=True) as stage:
         async with leftover(stage) as theirs:
             stage.run()
@@ -257,7 +257,7 @@ async def test_a_client_of_any_user_gets_through_and_can_break_nothing() -> None
 
 
 async def test_a_command_has_a_deadline_and_leaves_no_process() -> None:
-    """A daemon that hangs does not hang who asks it."""
+    """A daemon that hangs does not block its callers."""
     async with mps_stage() as stage, leftover(stage):
         stage.faults("mute")
         with pytest.raises(ControlError, match=r"no response to ps in 0\.3 s"):

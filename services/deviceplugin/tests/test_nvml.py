@@ -55,7 +55,7 @@ def kinds(found: NodeHardware) -> set[tuple[str, ...]]:
         ("h200-8x141", [139] * 8),
     ],
 )
-def test_every_gpu_of_a_machine_is_told_with_its_units(
+def test_every_gpu_of_a_machine_is_reported_with_its_units(
     machine: Open, name: str, units: list[int]
 ) -> None:
     """Memory less what the driver reserves, identity and order, for drivers old and new."""
@@ -70,20 +70,20 @@ def test_every_gpu_of_a_machine_is_told_with_its_units(
 
 
 @pytest.mark.parametrize(("name", "reserved"), [("h200-8x141", 610), ("t4-2x16", -1)])
-def test_the_memory_that_the_driver_reserves_is_told(
+def test_the_memory_that_the_driver_reserves_is_reported(
     machine: Open, name: str, reserved: int
 ) -> None:
     """By NVML's memory info v2; a driver that lacks it (T4 of 2019) leaves it unknown."""
     assert {gpu.reserved_mib for gpu in machine(name).machine().gpus} == {reserved}
 
 
-def test_instances_are_told_what_they_reserve(machine: Open) -> None:
+def test_instances_report_what_they_reserve(machine: Open) -> None:
     """A MIG instance answers memory info v2 as well."""
     cut, _ = machine("a100-mig-2x40").machine().gpus
     assert {instance.reserved_mib for instance in cut.instances} == {0}
 
 
-def test_links_are_told_by_kind_and_number(machine: Open) -> None:
+def test_links_are_reported_by_kind_and_number(machine: Open) -> None:
     """DGX-1 Volta: the reference's table, pair by pair."""
     links = machine("dgx1-volta").machine().links
     assert links["0-1"] == ("PIX", "NV1")
@@ -161,7 +161,7 @@ def test_a_lost_gpu_fails_alone(machine: Open, tmp_path: Path) -> None:
         nvml.usage(second.uuid)
 
 
-def test_an_xid_is_told_with_the_uuid_of_its_gpu(machine: Open, tmp_path: Path) -> None:
+def test_an_xid_is_reported_with_the_uuid_of_its_gpu(machine: Open, tmp_path: Path) -> None:
     """An event comes once; without one the wait ends empty."""
     nvml = machine("t4-2x16")
     gpus = nvml.machine().gpus
@@ -173,7 +173,7 @@ def test_an_xid_is_told_with_the_uuid_of_its_gpu(machine: Open, tmp_path: Path) 
     assert nvml.next_xid(1) is None
 
 
-def test_an_xid_between_two_subscriptions_is_told(machine: Open, tmp_path: Path) -> None:
+def test_an_xid_between_two_subscriptions_is_reported(machine: Open, tmp_path: Path) -> None:
     """Before the set of events is made anew for a GPU that came back, another GPU fails."""
     nvml = machine("t4-2x16")
     first, _ = nvml.machine().gpus
@@ -185,7 +185,7 @@ def test_an_xid_between_two_subscriptions_is_told(machine: Open, tmp_path: Path)
     assert nvml.next_xid(1) is None
 
 
-def test_an_xid_beside_a_lost_gpu_is_told(machine: Open, tmp_path: Path) -> None:
+def test_an_xid_beside_a_lost_gpu_is_reported(machine: Open, tmp_path: Path) -> None:
     """A lost GPU spoils the set of events, but not what was in it about the others."""
     nvml = machine("t4-2x16")
     first, _ = nvml.machine().gpus
@@ -220,7 +220,7 @@ def test_a_driver_tells_whether_it_limits_memory(
     assert [gpu.memory_limits for gpu in machine(name).machine().gpus] == limits
 
 
-def test_no_gpu_is_asked_for_limits_without_a_cgroup(machine: Open) -> None:
+def test_no_gpu_is_queried_for_limits_without_a_cgroup(machine: Open) -> None:
     """As the plugin is by default."""
     machine("h100-r615-2x80")
     assert [gpu.memory_limits for gpu in Nvml().machine().gpus] == [False, False]

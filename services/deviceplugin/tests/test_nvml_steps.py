@@ -111,7 +111,7 @@ def test_a_driver_without_the_list_of_mps_clients_says_nothing_of_them(
 
 
 def one_gpu(patch: Patch, **more: Any) -> Any:
-    """A machine of one GPU, of which the driver tells what is needed and ``more``."""
+    """A machine of one GPU, of which the driver reports what is needed and ``more``."""
     missing = failure(pynvml.NVML_ERROR_NOT_SUPPORTED)
     silent = dict.fromkeys(
         (
@@ -153,12 +153,12 @@ def test_a_gpu_that_is_lost_in_the_middle_of_its_questions_is_silent(
     assert (machine.gpus, machine.silent) == ((), (0,))
 
 
-@pytest.mark.parametrize(("reserved", "told"), [(0, 0), (1, 1), (MIB, 1), (MIB + 1, 2)])
-def test_reserved_memory_is_rounded_up(monkeypatch: Patch, reserved: int, told: int) -> None:
+@pytest.mark.parametrize(("reserved", "expected"), [(0, 0), (1, 1), (MIB, 1), (MIB + 1, 2)])
+def test_reserved_memory_is_rounded_up(monkeypatch: Patch, reserved: int, expected: int) -> None:
     """A unit that is counted from it must exist to the last byte."""
     memory = SimpleNamespace(total=16 * MIB + 5, reserved=reserved)
     (gpu,) = one_gpu(monkeypatch, DeviceGetMemoryInfo=memory).gpus
-    assert (gpu.memory_mib, gpu.reserved_mib) == (16, told)
+    assert (gpu.memory_mib, gpu.reserved_mib) == (16, expected)
 
 
 @pytest.mark.parametrize(

@@ -98,30 +98,30 @@ async def test_answers_and_errors_are_the_drivers(driver: Driver, patient: Patie
     assert driver.calls[-1] == f"wait {EVENT_WAIT_MS}"
 
 
-async def test_a_wait_for_events_may_take_longer_than_the_driver_is_told_to_wait(
+async def test_a_wait_for_events_may_take_longer_than_the_driver_is_instructed_to_wait(
     patient: PatientDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A quiet machine must not be taken for one that hangs; questions have names of their own."""
-    asked: list[tuple[str, float]] = []
+    seen: list[tuple[str, float]] = []
 
     async def ask(about: str, seconds: float, *_: object) -> None:
-        asked.append((about, seconds))
+        seen.append((about, seconds))
 
     monkeypatch.setattr(patient, "_ask", ask)
     await patient.next_xid()
     await patient.probe(FIRST)
     await patient.usage(SECOND)
     await patient.machine()
-    names, seconds = zip(*asked, strict=True)
+    names, seconds = zip(*seen, strict=True)
     assert names == ("events", FIRST, SECOND, "driver")
     assert seconds == (EVENT_WAIT_MS / 1000 + 0.5, 0.5, 0.5, ENUMERATE_SECONDS)
 
 
 @pytest.mark.slow
-async def test_a_gpu_that_hangs_is_asked_nothing_more_until_it_answered(
+async def test_a_gpu_that_hangs_is_not_queried_until_it_answered(
     driver: Driver, patient: PatientDriver
 ) -> None:
-    """The others answer meanwhile, and afterwards it is asked as before."""
+    """The others answer meanwhile, and afterwards it is queried as before."""
     driver.let_go.clear()
     with pytest.raises(DriverTimeoutError, match=rf"{FIRST} did not return within 0\.5 s"):
         await patient.probe(FIRST)
@@ -181,7 +181,7 @@ async def test_a_connection_with_a_question_that_hangs_is_left_as_it_is(driver: 
 async def test_a_process_that_stood_still_asks_for_more_time(
     driver: Driver, patient: PatientDriver
 ) -> None:
-    """A machine that stops the whole plugin longer than the deadline tells nothing of the GPU."""
+    """A machine that stops the whole plugin longer than the deadline reports nothing of the GPU."""
     driver.let_go.clear()
     question = asyncio.create_task(patient.probe(FIRST))
     await asyncio.sleep(0)

@@ -34,25 +34,25 @@ class Kubelet:
 
     def __init__(self) -> None:
         self.answer = api.ListPodResourcesResponse()
-        self.asked: list[Any] = []
+        self.calls: list[Any] = []
         self.away = False
 
     def channel(self, socket: Path, *, receive_limit: int) -> Self:
         """As a channel to it."""
-        self.asked.append((socket, receive_limit))
+        self.calls.append((socket, receive_limit))
         return self
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.asked.append("closed")
+        self.calls.append("closed")
 
     async def list(
         self, request: api.ListPodResourcesRequest, *, timeout: float
     ) -> api.ListPodResourcesResponse:
         """As its answer."""
-        self.asked.append(timeout)
+        self.calls.append(timeout)
         if self.away:
             raise Unavailable
         return self.answer
@@ -76,8 +76,8 @@ def kubelet(monkeypatch: pytest.MonkeyPatch) -> Kubelet:
     return made
 
 
-async def test_ids_are_told_by_pod_container_and_resource(kubelet: Kubelet) -> None:
-    """Kubelet tells one resource in parts, and those of other plugins as well."""
+async def test_ids_are_reported_by_pod_container_and_resource(kubelet: Kubelet) -> None:
+    """Kubelet reports one resource in parts, and those of other plugins as well."""
     kubelet.row("p", "c0", of=[(MEM, ["a", "b"]), (CORE, ["x"]), (MEM, ["c"]), ("cpu", ["0"])])
     kubelet.row("p", "c1", of=[("nvidia.com/gpu", ["GPU-0"])])
     kubelet.row("q", "c0")
@@ -89,7 +89,7 @@ async def test_ids_are_told_by_pod_container_and_resource(kubelet: Kubelet) -> N
 async def test_the_answer_may_be_long_and_must_come_in_time(kubelet: Kubelet) -> None:
     """A node with many pods has more than gRPC takes by default."""
     await PodResourcesClient(Path("/k.sock"), DEFAULT_NAMES).list()
-    assert kubelet.asked == [(Path("/k.sock"), RECEIVE_LIMIT), LIST_SECONDS, "closed"]
+    assert kubelet.calls == [(Path("/k.sock"), RECEIVE_LIMIT), LIST_SECONDS, "closed"]
 
 
 async def test_a_kubelet_that_does_not_answer_is_an_error_with_its_socket(
@@ -99,4 +99,4 @@ async def test_a_kubelet_that_does_not_answer_is_an_error_with_its_socket(
     kubelet.away = True
     with pytest.raises(TruthError, match=r"/k\.sock: no such socket"):
         await PodResourcesClient(Path("/k.sock"), DEFAULT_NAMES).list()
-    assert kubelet.asked[-1] == "closed"
+    assert kubelet.calls[-1] == "closed"

@@ -143,10 +143,12 @@ async def test_an_xid_and_a_lost_gpu_of_the_library_are_noticed(tmp_path: Path) 
         await plugin.offered(15)
 
 
-async def test_over_use_that_the_library_tells_is_told_within_ten_seconds(tmp_path: Path) -> None:
+async def test_over_use_that_the_library_reports_is_recorded_within_ten_seconds(
+    tmp_path: Path,
+) -> None:
     """A process of the pod has more memory than its share: one event, by the default settings.
 
-    What is told in the next round is told in time where rounds are not ten seconds apart; a busy
+    What the next round reports is in time where rounds are not ten seconds apart; a busy
     machine may make each of them longer.
     """
     assert DevicePluginSettings(node_name="n1").usage_seconds < 10
@@ -164,9 +166,9 @@ async def test_over_use_that_the_library_tells_is_told_within_ten_seconds(tmp_pa
         events = plugin.cluster.stores["events"]
         plugin.health.write_text("gpu 1 process pid 77 used_mib 4096 type mps name greedy\n")
         async with asyncio.timeout(SECONDS):
-            while not (told := _messages(events.objects.values(), "GpuMemoryOverused")):
+            while not (messages := _messages(events.objects.values(), "GpuMemoryOverused")):
                 await events.wait_beyond(events.version)
-        assert told == ["uses 4096 MiB of GPU 1, but its share is 2048"]
+        assert messages == ["uses 4096 MiB of GPU 1, but its share is 2048"]
 
 
 async def test_signals_reread_and_end(tmp_path: Path) -> None:
@@ -183,7 +185,7 @@ async def test_signals_reread_and_end(tmp_path: Path) -> None:
 
 
 async def test_health_and_metrics_are_served(tmp_path: Path) -> None:
-    """The endpoint tells readiness, GPUs, and memory used by processes of no pod."""
+    """The endpoint reports readiness, GPUs, and memory used by processes of no pod."""
     async with process(tmp_path, "t4-2x16") as plugin:
         await plugin.offered(30)
         url = f"http://127.0.0.1:{await _port(plugin)}"

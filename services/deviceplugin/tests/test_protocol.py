@@ -17,7 +17,7 @@ async def test_two_gpus_of_sixteen_gib_are_thirty_devices(tmp_path: Path) -> Non
             lambda: stage.node()["status"]["capacity"].get("aliyun.com/gpu-count") == "2"
         )
         assert stage.node()["status"]["allocatable"]["aliyun.com/gpu-count"] == "2"
-        assert stage.gpus("units") == [(15,), (15,)]
+        await stage.eventually(lambda: stage.gpus("units") == [(15,), (15,)], "the inventory")
 
 
 async def test_a_planned_pod_gets_its_gpu_and_the_original_environment(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ async def test_a_new_kubelet_is_registered_with_and_disturbs_no_pod(tmp_path: Pa
 
 
 async def test_a_node_of_one_gpu_gives_it_to_a_pod_that_nobody_planned(tmp_path: Path) -> None:
-    """B6: no plan and one GPU: that GPU, by its uuid, and the annotation says so afterwards."""
+    """B6: no plan and one GPU: that GPU, by its uuid, and the annotation reports it afterwards."""
     driver = FakeDriver(t4(0))
     async with Stage(tmp_path, driver) as stage:
         await stage.offered(15)

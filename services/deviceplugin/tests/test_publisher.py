@@ -24,7 +24,7 @@ SECONDS = 60.0
 
 
 class World:
-    """A node and its API server: what is written is what the node says afterwards."""
+    """A node and its API server: what is written is what the node has afterwards."""
 
     def __init__(self, labels: dict[str, str] | None = None) -> None:
         self.state = NodeState(GrantPolicy())

@@ -29,7 +29,7 @@ COUNT = "aliyun.com/gpu-count"
 
 
 class World:
-    """A node and its API server; the watch tells of every write after it.
+    """A node and its API server; the watch reports every write after it.
 
     Attributes:
         fails: how the next writes end; further ones are accepted.
@@ -92,8 +92,8 @@ async def world(clock: FakeClock) -> World:
 @pytest.fixture
 def logs() -> Iterator[list[Any]]:
     """What was logged."""
-    with capture_logs() as said:
-        yield said
+    with capture_logs() as logged:
+        yield logged
 
 
 async def test_a_node_is_written_once_and_again_after_a_change(world: World) -> None:

@@ -111,7 +111,7 @@ async def test_a_pod_whose_plan_was_kept_is_confirmed_without_an_event() -> None
     assert NAMES.mem_idx not in metadata["annotations"]
 
 
-async def test_the_account_is_known_once_kubelet_has_told_it() -> None:
+async def test_the_account_is_known_once_kubelet_has_reported_it() -> None:
     """Until then nothing is believed, and holders stay as they were."""
     world = World()
     world.error = TruthError("no such socket")
@@ -124,7 +124,7 @@ async def test_the_account_is_known_once_kubelet_has_told_it() -> None:
     assert world.state.matcher.gpus_held("default", "p") == {1}
 
 
-async def test_a_grant_that_kubelet_has_yet_to_note_is_asked_for_again() -> None:
+async def test_a_grant_that_kubelet_has_yet_to_note_is_requested_again() -> None:
     """Its silence about a new grant takes nothing back."""
     world = World()
     world.state.on_replace((replace(POD, phase="Pending"),))

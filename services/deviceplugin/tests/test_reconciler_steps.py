@@ -40,7 +40,7 @@ POD = Pod(
 
 
 class World:
-    """kubelet and API server in one: an accepted patch changes the pod, and the watch tells it.
+    """kubelet and API server in one: an accepted patch changes the pod, and the watch reports it.
 
     Attributes:
         held: kubelet's answer; an error is raised instead.
@@ -117,8 +117,8 @@ async def world(clock: FakeClock) -> World:
 @pytest.fixture
 def logs() -> Iterator[list[Any]]:
     """What was logged."""
-    with capture_logs() as said:
-        yield said
+    with capture_logs() as logged:
+        yield logged
 
 
 def figure(name: str, **labels: str) -> float:
@@ -181,7 +181,7 @@ async def test_a_grant_during_a_look_is_looked_at_next(world: World) -> None:
 async def test_an_answer_takes_nothing_back_that_was_granted_after_the_question(
     clock: FakeClock,
 ) -> None:
-    """However long kubelet took: it was asked before."""
+    """However long kubelet took: it was queried before."""
     world = World(clock, replace(POD, phase="Pending"))
     ids = world.row(1).containers["c0"][Resource.MEM]
 
@@ -200,7 +200,7 @@ async def test_an_answer_takes_nothing_back_that_was_granted_after_the_question(
 async def test_a_kubelet_that_does_not_answer_changes_nothing(
     world: World, logs: list[Any]
 ) -> None:
-    """It is asked again after the interval, and what was known stays known."""
+    """It is queried again after the interval, and what was known stays known."""
     world.held = [world.row(1)]
     await world.reconciler.look()
     world.held = TruthError("no such socket")
@@ -213,7 +213,7 @@ async def test_a_kubelet_that_does_not_answer_changes_nothing(
     }
 
 
-async def test_a_correction_is_counted_logged_and_told_to_its_pod(
+async def test_a_correction_is_counted_logged_and_reported_to_its_pod(
     world: World, logs: list[Any]
 ) -> None:
     """The event, the log and the metric have the same reason."""
@@ -240,7 +240,9 @@ async def test_disagreements_are_counted_until_they_are_gone(world: World) -> No
     assert not world.patches[1:]
 
 
-async def test_a_confirmation_is_neither_counted_nor_told(world: World, logs: list[Any]) -> None:
+async def test_a_confirmation_is_neither_counted_nor_reported(
+    world: World, logs: list[Any]
+) -> None:
     """The plan was kept: ASSIGNED becomes true, and that is all."""
     world.held = [world.row(0)]
     assert not await world.reconciler.look()
@@ -250,7 +252,7 @@ async def test_a_confirmation_is_neither_counted_nor_told(world: World, logs: li
     assert await world.reconciler.look()
 
 
-async def test_a_patch_that_is_refused_is_neither_counted_nor_told(
+async def test_a_patch_that_is_refused_is_neither_counted_nor_reported(
     world: World, logs: list[Any]
 ) -> None:
     """The log has the reason, and the next look makes it again."""

@@ -1,4 +1,4 @@
-"""Registration with kubelet, settlement by settlement: who is started, and what is said of it."""
+"""Registration with kubelet, settlement by settlement: who is started, and what is logged."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from gpudeviceplugin.kubelet.registration import Registrar
 
 
 class World:
-    """kubelet's directory, endpoints that are only noted, and what the registrar said."""
+    """kubelet's directory, endpoints that are only noted, and what the registrar reported."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -67,7 +67,7 @@ def world(tmp_path: Path) -> World:
 
 
 async def test_a_registration_that_is_refused_is_no_readiness(world: World) -> None:
-    """Neither at first nor after kubelet had taken it: it is said, and tried again."""
+    """Neither at first nor after kubelet had taken it: it is reported, and tried again."""
     world.registrar.want([Resource.GPU])
     world.refuses = {Resource.GPU}
     assert await world.settle() == ["start gpu", "serving False"]

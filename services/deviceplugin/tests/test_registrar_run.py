@@ -130,8 +130,8 @@ async def world(tmp_path: Path, clock: FakeClock) -> AsyncIterator[World]:
 @pytest.fixture(autouse=True)
 def logs() -> Iterator[list[Any]]:
     """What was logged."""
-    with capture_logs() as said:
-        yield said
+    with capture_logs() as logged:
+        yield logged
 
 
 async def test_what_is_registered_is_looked_at_every_five_seconds(world: World) -> None:

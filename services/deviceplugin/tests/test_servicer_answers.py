@@ -80,9 +80,9 @@ async def test_a_list_as_long_as_kubelet_reads_is_offered_and_a_longer_one_is_no
     monkeypatch.setattr("gpudeviceplugin.kubelet.servicer.MESSAGE_LIMIT", size)
     assert len(made.devices().devices) == 30
     monkeypatch.setattr("gpudeviceplugin.kubelet.servicer.MESSAGE_LIMIT", size - 1)
-    with capture_logs() as said:
+    with capture_logs() as logged:
         assert made.devices() == api.ListAndWatchResponse()
-    (line,) = said
+    (line,) = logged
     assert (line["log_level"], line["bytes"]) == ("error", size)
     assert line["event"] == "too many devices for kubelet; none is advertised"
 
@@ -134,7 +134,7 @@ async def test_a_server_that_begins_again_keeps_its_streams_open() -> None:
         assert len((await waiting).devices) == 15
 
 
-async def test_streams_end_as_soon_as_they_are_told_to() -> None:
+async def test_streams_end_as_soon_as_they_are_stopped() -> None:
     """A stop of the server need not wait for kubelet."""
     made = servicer(node())
     async with stream(made) as answers:
@@ -185,11 +185,11 @@ async def test_a_preference_that_no_gpu_can_serve_is_refused_with_its_reason() -
     """More than a GPU has: kubelet shows the sentence in the status of the pod."""
     state = node()
     with (
-        capture_logs() as said,
+        capture_logs() as logged,
         pytest.raises(RefusedError, match=r"^FAILED_PRECONDITION: ."),
     ):
         await servicer(state).GetPreferredAllocation(preferred(state, 16), CONTEXT)
-    refusal = said[-1]
+    refusal = logged[-1]
     assert (refusal["event"], refusal["log_level"]) == ("refused", "warning")
     assert (refusal["resource"], refusal["code"]) == ("gpu-mem", "NoGpuFits")
     assert refusal["why"]
@@ -200,13 +200,13 @@ async def test_a_pod_that_is_not_known_is_waited_for_and_then_served(clock: Fake
     """The wait is the setting, and the log has what was requested."""
     state = node()
     began = clock.seconds
-    with capture_logs() as said:
+    with capture_logs() as logged:
         answer = await servicer(state, patience=0.3).GetPreferredAllocation(
             preferred(state, 3), CONTEXT
         )
     assert clock.seconds == pytest.approx(began + 0.3)
     assert len(answer.container_responses[0].deviceIDs) == 3
-    (line,) = said
+    (line,) = logged
     assert line == {
         "event": "no known pod matches this call",
         "log_level": "info",
@@ -223,13 +223,13 @@ async def test_an_allocation_for_a_known_pod_names_it_in_log_and_metric() -> Non
     known = sample("allocations_total", resource="gpu-mem", known="true")
     unknown = sample("allocations_total", resource="gpu-mem", known="false")
     calls = sample("call_seconds_count", call="Allocate", resource="gpu-mem")
-    with capture_logs() as said:
+    with capture_logs() as logged:
         await made.Allocate(allocation(ids(state, 1, 3)), CONTEXT)
         await made.Allocate(allocation(ids(state, 0, 2)), CONTEXT)
-    assert [line["event"] for line in said] == ["granted", "granted"]
-    assert [line["pod"] for line in said] == ["default/p", ""]
-    assert [line["gpus"] for line in said] == [{1: 3}, {0: 2}]
-    assert {line["resource"] for line in said} == {Resource.MEM}
+    assert [line["event"] for line in logged] == ["granted", "granted"]
+    assert [line["pod"] for line in logged] == ["default/p", ""]
+    assert [line["gpus"] for line in logged] == [{1: 3}, {0: 2}]
+    assert {line["resource"] for line in logged} == {Resource.MEM}
     assert sample("allocations_total", resource="gpu-mem", known="true") == known + 1
     assert sample("allocations_total", resource="gpu-mem", known="false") == unknown + 1
     assert sample("call_seconds_count", call="Allocate", resource="gpu-mem") == calls + 2

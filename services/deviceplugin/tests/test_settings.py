@@ -64,7 +64,7 @@ def test_a_wrong_value_is_refused(name: str, value: object) -> None:
 def test_a_wrong_flag_ends_with_status_two_and_a_sentence(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The exit status tells wrong settings from a failure."""
+    """The exit status distinguishes wrong settings from a failure."""
     monkeypatch.delenv("NODE_NAME", raising=False)
     assert main(["--memory-unit", "GB", "--node-name", "n"]) == 2
     assert "is not a unit of memory" in capsys.readouterr().err

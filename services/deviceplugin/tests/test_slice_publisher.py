@@ -126,7 +126,7 @@ async def test_changes_of_gpus_are_new_generations_of_the_same_slice(world: Worl
 
 
 async def test_devices_are_listed_in_the_order_of_the_policy(world: World) -> None:
-    """Binpack puts the fullest GPU first; the node's label asks for another policy."""
+    """Binpack puts the fullest GPU first; the node's label requests another policy."""
     async with world.agent() as agent:
         agent.claim(1, gpu=2, gib=5)
         await until("fullest first", lambda: world.order() == ["gpu-2", "gpu-0", "gpu-1"])
@@ -163,7 +163,7 @@ async def test_a_slice_that_kubelet_removed_is_published_again(world: World) -> 
 
 
 async def test_a_removal_that_overtakes_the_answer_to_the_creation_counts(world: World) -> None:
-    """The watch tells that the slice went, and only then the creation is answered."""
+    """The watch reports that the slice went, and only then the creation is answered."""
 
     async def overtaken(request: web.Request) -> web.Response:
         created = await world.cluster.put("resourceslices", await request.json())
@@ -259,7 +259,7 @@ async def test_failures_are_retried(world: World) -> None:
 
 
 async def test_pauses_after_failures_grow_to_a_minute(world: World) -> None:
-    """An API server that refuses is asked less and less often."""
+    """An API server that refuses is called less and less often."""
     world.cluster.fail["POST", "/resourceslices"] = 503
     async with world.agent() as agent:
         await until("tried", lambda: len(agent.writes) >= 14)

@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.e2e, LONG]
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    """A control plane with a kube-scheduler that asks no extender."""
+    """A control plane with a kube-scheduler that calls no extender."""
     with control_plane() as one:
         one.scheduler(None, name=SCHEDULER)
         yield one

@@ -42,10 +42,10 @@ class Gated:
         if self.account is None:
             raise TruthError("no answer")
         state = self.world.state
-        state.sync_from_kubelet(self.account, asked_at=state.matcher.holdings.turn)
+        state.sync_from_kubelet(self.account, requested_at=state.matcher.holdings.turn)
 
     def lists(self) -> None:
-        """Kubelet's account is what the world says."""
+        """Kubelet's account is what the world has."""
         self.account = self.world.state.account()
 
     def ids(self, name: str) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ async def test_the_limit_of_every_gpu_is_in_force_when_the_container_may_start(
 
 
 async def test_gpus_in_other_modes_hold_nobody_up(gated: Gated) -> None:
-    """Kubelet is not asked either, where no turns are used."""
+    """Kubelet is not queried either, where no turns are used."""
     gated.gate._turns = None
     gated.world.limits.want([SECOND])
     gated.world.pod("a", phase="Pending", cgroup=False, gpu0=3)
@@ -197,7 +197,7 @@ async def test_of_two_pods_with_one_name_the_newer_one_starts(gated: Gated) -> N
     assert world.in_force("a") == share(3)
 
 
-async def test_kubelet_is_told_to_call_and_gets_the_sentence() -> None:
+async def test_kubelet_is_instructed_to_call_and_gets_the_sentence() -> None:
     """Only where somebody decides about starts."""
 
     async def check(ids: tuple[str, ...]) -> str:

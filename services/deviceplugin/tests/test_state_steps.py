@@ -74,8 +74,8 @@ class World:
         return Held("team", name, rows)
 
     def sync_from_kubelet(self, *held: Held) -> bool:
-        """Kubelet's account, asked for now."""
-        return self.state.sync_from_kubelet(held, asked_at=self.state.settled_turn())
+        """Kubelet's account, requested now."""
+        return self.state.sync_from_kubelet(held, requested_at=self.state.settled_turn())
 
     def certain(self) -> "World":
         """Kubelet's memory is known: no pod of before."""
@@ -150,7 +150,7 @@ async def test_oversell_changes_the_devices_and_nothing_else_does(world: World) 
 async def test_cdi_that_is_switched_on_writes_the_files_of_running_containers(
     world: World,
 ) -> None:
-    """Once kubelet has told which; not before, and not again without a switch."""
+    """Once kubelet has reported which; not before, and not again without a switch."""
     accounts: list[int] = []
     world.state.on_held = lambda held: accounts.append(len(held))
     world.state.follow(cgpu_disable=False, oversell=1, cdi=True)
@@ -311,7 +311,7 @@ async def test_a_pod_that_kubelet_empties_later_is_about_to_end(world: World) ->
 
 
 async def test_a_kubelet_that_restarted_gives_nobody_what_running_pods_had(world: World) -> None:
-    """Until it has told: the ids are reserved at once, and the account is fetched at once."""
+    """Until it has reported: the ids are reserved at once, and the account is fetched at once."""
     world.certain().state.on_update(RUNNING, b"")
     world.state.on_update(pod("waiting", creation="2026-01-02"), b"")
     world.sync_from_kubelet(world.held("p", *world.ids(0)))
@@ -348,7 +348,7 @@ async def test_forgotten_devices_are_not_counted_among_those_of_another_pod(worl
 
 
 async def test_a_kubelet_that_restarted_takes_pods_in_order_of_creation(world: World) -> None:
-    """Not in the order in which the watch told of them."""
+    """Not in the order in which the watch reported them."""
     for name, creation in (("late", "2026-01-02"), ("early", "2026-01-01")):
         world.state.on_update(pod(name, creation=creation), b"")
     assert [each.name for each in world.state.matcher.queue] == ["late", "early"]
@@ -384,7 +384,7 @@ async def test_gpus_are_in_use_while_any_part_of_them_is_held(world: World) -> N
 
 
 async def test_a_node_that_offers_claims_hands_out_no_devices(world: World) -> None:
-    """Also where kubelet asks in the moment of the change; its memory may be allocated by now."""
+    """Also where kubelet calls in the moment of the change; its memory may be allocated by now."""
     world.certain().state.offer("claims")
     answer = world.state.grant(Resource.MEM, world.ids(0))
     assert isinstance(answer, AllocationError)

@@ -20,7 +20,7 @@ SECONDS = 60.0
 
 
 class Lives:
-    """A supervisor whose daemon lives as long as the test says, then fails."""
+    """A supervisor whose daemon lives as long as the test specifies, then fails."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *lives: float) -> None:
         self.clock = Clock()
@@ -57,7 +57,7 @@ async def test_a_daemon_that_served_for_long_starts_over(monkeypatch: pytest.Mon
     assert await Lives(monkeypatch, *lives).run() == [1.0, 2.0, 1.0, 2.0]
 
 
-async def test_a_failure_is_told_before_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failure_is_reported_before_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """New pods must not get the GPU while its daemon is down."""
     made = Lives(monkeypatch, 0.0)
     seen: list[MpsDaemonPhase] = []

@@ -1,4 +1,4 @@
-"""One life of an MPS daemon, step by step: what is started, asked and stopped, and when."""
+"""One life of an MPS daemon, step by step: what is started, queried and stopped, and when."""
 
 import asyncio
 from collections.abc import Iterator
@@ -155,8 +155,8 @@ async def operators(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> World:
 @pytest.fixture
 def logs() -> Iterator[list[Any]]:
     """What was logged."""
-    with capture_logs() as said:
-        yield said
+    with capture_logs() as logged:
+        yield logged
 
 
 async def test_a_daemon_that_answers_serves_and_is_checked_from_then_on(world: World) -> None:
@@ -274,7 +274,7 @@ async def test_how_a_daemon_ended_says_more_than_a_question_that_failed(world: W
     await world.end()
 
 
-async def test_nothing_is_asked_of_a_daemon_that_has_failed(world: World) -> None:
+async def test_a_daemon_that_has_failed_is_not_queried(world: World) -> None:
     """The tasks around it end with it."""
     before = asyncio.all_tasks()
     await world.until(2)
@@ -310,7 +310,7 @@ async def test_a_stop_is_carried_to_its_end_when_it_is_cancelled_again(world: Wo
     assert world.running.cancelled()
 
 
-async def test_an_operators_daemon_is_only_asked(operators: World) -> None:
+async def test_an_operators_daemon_is_only_queried(operators: World) -> None:
     """Nothing is started, stopped or trimmed."""
     assert await operators.until(5.5) == [
         (0, "answer"),
@@ -322,7 +322,7 @@ async def test_an_operators_daemon_is_only_asked(operators: World) -> None:
 
 
 async def test_an_operators_daemon_that_does_not_answer_fails_at_once(operators: World) -> None:
-    """It is no new one: it is asked again after the pause, and serves when it answers."""
+    """It is no new one: it is queried again after the pause, and serves when it answers."""
     operators.silent = True
     assert await operators.until(1) == [(0, "no answer"), (0, "starting to failed")]
     operators.silent = False
@@ -345,9 +345,9 @@ async def test_failures_count_from_one_after_a_calm_time_and_not_before(
         raise MpsError("it ended")
 
     monkeypatch.setattr(operators.supervisor, "_live", live)
-    with capture_logs() as said:
+    with capture_logs() as logged:
         await operators.until(2000)
-    assert [line["again_in"] for line in said] == [8.0, 16.0, 8.0, 16.0]
+    assert [line["again_in"] for line in logged] == [8.0, 16.0, 8.0, 16.0]
     begun = [round(at - operators.began) for at in starts]
     assert begun == [0, 8, 8 + 300 + 16, 324 + 301 + 8, 633 + 16]
     await operators.end()

@@ -12,13 +12,13 @@ pytestmark = pytest.mark.slow
 def as_the_original_left_it(stage: Stage, name: str, gpu: int, units: int) -> dict[str, str]:
     """Rewrite a pod's annotations: on ``gpu`` by the original's word; returns them."""
     pod = stage.cluster.pods.objects["default", name]
-    said = planned(gpu, units) | {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
-    stage.cluster.pods.put(pod | {"metadata": pod["metadata"] | {"annotations": said}})
-    return said
+    written = planned(gpu, units) | {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
+    stage.cluster.pods.put(pod | {"metadata": pod["metadata"] | {"annotations": written}})
+    return written
 
 
 async def test_the_word_of_the_original_stands_against_kubelets_ids(tmp_path: Path) -> None:
-    """Ten units on GPU 1 that kubelet counts on GPU 0: GPU 1 has five left, and is not told ten.
+    """Ten units on GPU 1 that kubelet counts on GPU 0: GPU 1 has five left, not minus ten.
 
     A new process of the plugin stands for the one that takes over: it has given nobody anything.
     """
@@ -29,7 +29,7 @@ async def test_the_word_of_the_original_stands_against_kubelets_ids(tmp_path: Pa
         assert stage.gpus_of("old") == {0}
         await stage.stop_plugin()
         await stage.offered(0)
-        said = as_the_original_left_it(stage, "old", 1, 10)
+        written = as_the_original_left_it(stage, "old", 1, 10)
         await stage.start_plugin()
         await stage.informed()
         await stage.offered(30)
@@ -41,7 +41,7 @@ async def test_the_word_of_the_original_stands_against_kubelets_ids(tmp_path: Pa
         assert stage.gpus_of("rest") == {1}
         confirmed = "ALIYUN_COM_GPU_MEM_ASSIGNED"
         await stage.eventually(lambda: stage.annotations("rest")[confirmed] == "true")
-        assert stage.annotations("old") == said
+        assert stage.annotations("old") == written
         assert stage.reasons("old") == []
 
 

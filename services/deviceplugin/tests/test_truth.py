@@ -29,7 +29,7 @@ def disagreements(stage: Stage) -> list[str]:
         gpus = {GpuIndex(gpu) for gpu in stage.gpus_of(name)}
         if set(allocation.placement.mem) != gpus or allocation.state != "confirmed":
             wrong.append(
-                f"{name}: says {dict(allocation.placement.mem)}, has {gpus}, {allocation.state}"
+                f"{name}: states {dict(allocation.placement.mem)}, has {gpus}, {allocation.state}"
             )
     return wrong
 

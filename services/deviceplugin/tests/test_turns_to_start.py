@@ -19,7 +19,7 @@ def set_status(stage: Stage, name: str, *, ready: bool) -> None:
 
 
 async def test_the_second_server_starts_once_the_first_is_ready(tmp_path: Path) -> None:
-    """Meanwhile its pod says whose turn it is; a pod without the annotation is not held up."""
+    """Meanwhile its pod states whose turn it is; a pod without the annotation is not held up."""
     async with Stage(tmp_path, start_turns=True) as stage:
         await stage.offered(30)
         stage.create("first", {"gpu-mem": 3}, annotations=planned(0, 3) | TURN)
@@ -58,7 +58,7 @@ async def test_a_turn_survives_the_plugin(tmp_path: Path) -> None:
         await stage.admitted("second")
 
 
-async def test_without_turns_and_limits_kubelet_is_not_told_to_call(tmp_path: Path) -> None:
+async def test_without_turns_and_limits_kubelet_is_not_instructed_to_call(tmp_path: Path) -> None:
     """A stopped plugin then keeps nobody from starting."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)

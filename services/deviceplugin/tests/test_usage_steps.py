@@ -76,7 +76,7 @@ class World:
             ids = self.state.matcher.tables[resource].ids[gpu]  # type: ignore[index]
             taken = ids[first : first + 2]
             held.append(Held("team", name, {"c0": {resource: taken}}))
-        self.state.sync_from_kubelet(held, asked_at=self.state.settled_turn())
+        self.state.sync_from_kubelet(held, requested_at=self.state.settled_turn())
 
     def process(self, pid: int, owner: int | None) -> None:
         """A process of the host; without an owner it is in no pod."""
@@ -192,7 +192,7 @@ async def test_the_limits_are_measured_gpu_by_gpu_and_published_once(world: Worl
     assert world.effects[-1] == "publish"
 
 
-async def test_who_uses_more_than_its_share_is_told(world: World) -> None:
+async def test_a_pod_that_uses_more_than_its_share_is_notified(world: World) -> None:
     """A pod that uses exactly its share gets no event, and neither does its neighbour."""
     before = REGISTRY.get_sample_value("gpushare_plugin_overuses_total")
     world.used(FIRST, p11=2 * GI, p21=2 * GI)
@@ -208,17 +208,17 @@ async def test_who_uses_more_than_its_share_is_told(world: World) -> None:
     assert REGISTRY.get_sample_value("gpushare_plugin_overuses_total") == (before or 0) + 1
 
 
-async def test_over_use_that_goes_on_is_told_again_after_ten_minutes(
+async def test_over_use_that_goes_on_is_reported_again_after_ten_minutes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its metric stays meanwhile; over-use that ended and began again is news."""
     now = [1000.0]
     monkeypatch.setattr("gpudeviceplugin.gpus.usage.time.monotonic", lambda: now[0])
     world.used(FIRST, p11=3 * GI)
-    for seconds, told in ((0, 1), (AGAIN_SECONDS - 1, 1), (AGAIN_SECONDS, 2)):
+    for seconds, expected in ((0, 1), (AGAIN_SECONDS - 1, 1), (AGAIN_SECONDS, 2)):
         now[0] = 1000.0 + seconds
         await world.meter.measure()
-        assert len(world.events) == told
+        assert len(world.events) == expected
         assert of_pod("over_bytes", "a") == GI
     world.used(FIRST)
     await world.meter.measure()
@@ -251,7 +251,7 @@ async def test_a_pod_on_another_gpu_than_its_own_was_given_nothing_there(world: 
     ]
 
 
-async def test_pods_without_a_share_of_memory_are_not_told(world: World) -> None:
+async def test_pods_without_a_share_of_memory_are_not_notified(world: World) -> None:
     """One with the whole GPU, one with compute alone, and this plugin's own pod."""
     world.state.on_replace((pod(1, "a"), pod(2, "b"), pod(3, "plugin")))
     world.holds(a=(0, 0, Resource.GPU), b=(0, 2, Resource.CORE))
@@ -270,7 +270,9 @@ async def test_a_pod_with_one_whole_gpu_and_a_share_of_another_has_no_share_of_t
         "c0": {Resource.GPU: tables[Resource.GPU].ids[GpuIndex(0)]},
         "c1": {Resource.MEM: tables[Resource.MEM].ids[GpuIndex(1)][:2]},
     }
-    world.state.sync_from_kubelet([Held("team", "a", rows)], asked_at=world.state.settled_turn())
+    world.state.sync_from_kubelet(
+        [Held("team", "a", rows)], requested_at=world.state.settled_turn()
+    )
     world.used(FIRST, p11=9 * GI)
     world.used(SECOND, p12=2 * GI)
     await world.meter.measure()
@@ -287,8 +289,8 @@ async def test_what_claims_hold_is_granted_like_devices(world: World) -> None:
     await world.meter.measure()
     assert (of_pod("granted_units", "c", 1), of_gpu("granted_units", 1)) == (3, 3)
     assert of_pod("over_bytes", "c", 1) == 2 * GI
-    (told,) = [event for event in world.events if event[0].name == "c"]
-    assert "its share is 3072" in told[2]
+    (notified,) = [event for event in world.events if event[0].name == "c"]
+    assert "its share is 3072" in notified[2]
 
 
 async def test_a_claim_of_a_whole_gpu_is_exempt_from_limits(world: World) -> None:
@@ -350,7 +352,7 @@ async def test_the_drivers_own_figure_of_a_pod_replaces_the_sum_of_its_processes
     assert REGISTRY.get_sample_value("gpushare_card_unattributed_bytes", labels) == GI
 
 
-async def test_a_pod_that_may_use_more_than_its_share_is_not_told_before(world: World) -> None:
+async def test_a_pod_that_may_use_more_than_its_share_is_not_notified_before(world: World) -> None:
     """Its limit is what counts, where the driver holds it to that."""
     first, second = world.state.inventory.gpus
     gpus = (replace(first, isolation=IsolationMode.DRIVER), second)

@@ -65,7 +65,7 @@ async def shown(port: int) -> bytes:
     _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=anybody())
     found: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.close()
-    with suppress(OSError):  # the other end may be gone before it has said good-bye
+    with suppress(OSError):  # the other end may be gone before it has closed
         await writer.wait_closed()
     return found
 
@@ -92,10 +92,10 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) 
     renew(tmp_path)
     async with serving(tmp_path) as port:
         first = await shown(port)
-        with structlog.testing.capture_logs() as said:
+        with structlog.testing.capture_logs() as logged:
             (tmp_path / "tls.key").write_text("no key")
             async with asyncio.timeout(SECONDS):
-                while not any(line["event"] == "certificates not loaded" for line in said):
+                while not any(line["event"] == "certificates not loaded" for line in logged):
                     assert await shown(port) == first
         assert await shown(port) == first
         renew(tmp_path, RSA)  # which a context would keep beside the first and never show

@@ -62,7 +62,7 @@ async def test_other_pages_are_not_found() -> None:
         assert [(await world.get(path)).status_code for path in ("/", "/debug")] == [404, 404]
 
 
-async def test_the_gate_is_told_of_every_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_gate_is_notified_of_every_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a refusal as well; a request that is never counted down would use up the limit."""
     answered: list[Any] = []
     async with serving() as world:

@@ -1,4 +1,4 @@
-"""What one part of the plugin tells another: the composition, without anything that runs."""
+"""Calls between the parts of the plugin: the composition, without anything that runs."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -41,7 +41,7 @@ class Client(ScriptedClient):
 
 
 class World:
-    """A plugin whose parts note what they are told, in order."""
+    """A plugin whose parts note their calls, in order."""
 
     def __init__(self, root: Path, **settings: Any) -> None:
         self.effects: list[Any] = []
@@ -93,7 +93,7 @@ async def test_a_verdict_is_published_before_it_is_announced(world: World) -> No
     assert world.taken() == [("publish",), ("announce", verdicts)]
 
 
-async def test_a_daemon_that_fails_withdraws_its_gpu_and_is_told(with_mps: World) -> None:
+async def test_a_daemon_that_fails_withdraws_its_gpu_and_is_reported(with_mps: World) -> None:
     """Its first start is no news, its return is."""
     plugin = with_mps.plugin
     with_mps.noted(plugin._keeper, "publish")
@@ -110,7 +110,7 @@ async def test_a_daemon_that_fails_withdraws_its_gpu_and_is_told(with_mps: World
     assert with_mps.taken() == [("publish",), ("notify", good)]
 
 
-async def test_a_change_of_isolation_is_published_and_its_faults_are_told(
+async def test_a_change_of_isolation_is_published_and_its_faults_are_reported(
     with_mps: World,
 ) -> None:
     """Each fault is a notice of the node."""
@@ -172,7 +172,7 @@ async def test_a_hangup_enumerates_and_registers_anew(world: World) -> None:
 async def test_a_kubelet_that_restarted_makes_the_state_suspicious(world: World) -> None:
     """The registrar is the one that notices."""
     world.state.on_replace(())
-    world.state.sync_from_kubelet((), asked_at=0)
+    world.state.sync_from_kubelet((), requested_at=0)
     assert not world.state.suspicious
     world.plugin.registrar._kubelet_restarted()
     assert world.state.suspicious
@@ -209,7 +209,7 @@ async def test_the_runtimes_failures_are_held_against_the_gpus_of_the_pod(world:
     pod = Pod(PodUid("uid-p"), "team", "p", NodeName("n1"), phase="Pending")
     world.state.on_replace((pod,))
     ids = world.state.matcher.tables[Resource.MEM].ids[GpuIndex(1)][:2]
-    world.state.sync_from_kubelet([Held("team", "p", {"c0": {Resource.MEM: ids}})], asked_at=0)
+    world.state.sync_from_kubelet([Held("team", "p", {"c0": {Resource.MEM: ids}})], requested_at=0)
     for text in (line(NO_DRIVER), line("no such file"), line(running=True)):
         world.state.on_update(pod, text)
     assert world.taken() == [("start_failed", {1}, pod), ("started", {1})]
@@ -226,7 +226,7 @@ async def test_shared_memory_is_swept_while_no_pod_has_a_share_with_mps(with_mps
     for gpu, swept in ((second, []), (first, [("unused",)])):
         ids = with_mps.state.matcher.tables[Resource.MEM].ids[gpu.index][:2]
         held = [Held("team", "p", {"c0": {Resource.MEM: ids}})]
-        with_mps.state.sync_from_kubelet(held, asked_at=0)
+        with_mps.state.sync_from_kubelet(held, requested_at=0)
         assert with_mps.taken() == swept
 
 
@@ -235,7 +235,7 @@ async def test_cdi_files_follow_kubelets_account_where_the_node_uses_them(world:
     world.noted(world.plugin._cdi, "sync")
     ids = world.state.matcher.tables[Resource.MEM].ids[GpuIndex(1)][:2]
     held = [Held("team", "p", {"c0": {Resource.MEM: ids}})]
-    world.state.sync_from_kubelet(held, asked_at=0)
+    world.state.sync_from_kubelet(held, requested_at=0)
     assert world.taken() == []
     world.state.follow(cgpu_disable=False, oversell=1, cdi=True)
     ((name, shares, initialized),) = world.taken()
@@ -302,7 +302,7 @@ async def test_settings_reach_the_parts_that_they_are_about(tmp_path: Path) -> N
 
 
 async def test_a_share_and_its_socket_have_the_name_of_the_resource(world: World) -> None:
-    """Kubelet is told the full name; the socket is short."""
+    """Kubelet is notified of the full name; the socket is short."""
     endpoint = world.plugin._endpoint(Resource.CORE)
     assert endpoint._full_name == "aliyun.com/gpu-core.percentage"
     assert endpoint.socket == world.settings.kubelet_dir / "gpushare-gpu-core.sock"
@@ -362,7 +362,7 @@ async def test_the_first_part_that_breaks_ends_all(
 async def test_isolation_waits_for_kubelets_account_and_runs_beside_its_daemons(
     with_mps: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before kubelet has told, no GPU counts as empty."""
+    """Before kubelet has reported, no GPU counts as empty."""
     plugin = with_mps.plugin
     started: list[Any] = []
 

@@ -256,7 +256,7 @@ class Plugin:
             self._announcer.notify(Notice(ISOLATION, fault))
 
     def _started(self, pod: Pod, raw: bytes) -> None:
-        """What the container runtime tells about the GPUs of a pod counts like a probe."""
+        """What the container runtime reports about the GPUs of a pod counts like a probe."""
         if self._gate is not None:
             self._gate.seen(pod, raw)
         indexes = self.state.matcher.gpus_held(pod.namespace, pod.name)

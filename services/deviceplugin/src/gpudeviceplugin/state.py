@@ -63,7 +63,7 @@ class NodeState:
         forgotten: running pods whose devices kubelet has lost its record of.
         lost: what those hold; after a restart also what the running pods hold that kubelet has yet
             to list.
-        serving: kubelet takes devices from this plugin; schedulers are told.
+        serving: kubelet takes devices from this plugin; schedulers are notified.
         claims: the ResourceClaims that are prepared on this node.
         api: ``devices`` or ``claims``, what the node offers; empty while that is not decided.
     """
@@ -79,7 +79,7 @@ class NodeState:
         self.inherited = Inherited()
         self._held: list[Held] = []
         self.lost: list[Held] = []
-        self._told = False
+        self._synced = False
         self.pods_changed = Signal()
         self.inventory_changed = Signal()
         self.outlook_changed = Signal()
@@ -108,7 +108,7 @@ class NodeState:
         """Take over the settings of the Node object."""
         switched = cdi != self.policy.cdi
         self.policy = msgspec.structs.replace(self.policy, cgpu_disable=cgpu_disable, cdi=cdi)
-        if switched and self._told:
+        if switched and self._synced:
             self.on_held(self._held)
         if oversell != self._oversell:
             self._oversell = oversell
@@ -144,7 +144,7 @@ class NodeState:
             self.grant_made.fire()
         return answer
 
-    def sync_from_kubelet(self, held: Iterable[Held], *, asked_at: int) -> bool:
+    def sync_from_kubelet(self, held: Iterable[Held], *, requested_at: int) -> bool:
         """Take kubelet's account for the truth; false while it owes an account of some grant."""
         live = [each for each in held if not self._ended(each.namespace, each.name)]
         lost = self._lost(live)
@@ -154,9 +154,9 @@ class NodeState:
             for container in each.containers
         }
         holding, unlisted = [*live, *lost], self._unlisted() - listed
-        self.matcher.sync_from_kubelet(holding, asked_at=asked_at, unlisted=unlisted)
+        self.matcher.sync_from_kubelet(holding, requested_at=requested_at, unlisted=unlisted)
         self.matcher.reserve(lost)
-        self._held, self.lost, self._told = live, lost, True
+        self._held, self.lost, self._synced = live, lost, True
         self._inherit()
         self.on_held(live)
         listed_ids = {pair for each in live for pair in each.ids()}

@@ -33,7 +33,7 @@ class DraKubelet:
     """One kubelet; make another one for a restart.
 
     Attributes:
-        drivers: what registered drivers said of themselves, by name.
+        drivers: what registered drivers reported of themselves, by name.
     """
 
     def __init__(self, registry: Path, *, version: str = "v1") -> None:

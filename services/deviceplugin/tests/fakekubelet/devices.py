@@ -1,4 +1,4 @@
-"""kubelet's device manager, rule by rule: what is taken, reused, asked for and written down.
+"""kubelet's device manager, rule by rule: what is taken, reused, requested and written down.
 
 Devices of a resource are sets, and sets have no order: where the real one walks a map, this one
 draws lots, so that a plugin cannot lean on an order that is not promised.
@@ -19,7 +19,7 @@ class AdmissionError(Exception):
 
 
 class Plugin:
-    """What a registered plugin can be asked. Subclassed by the one that speaks gRPC."""
+    """Calls of a registered plugin. Subclassed by the one that speaks gRPC."""
 
     wants_preference = True
     wants_start = False

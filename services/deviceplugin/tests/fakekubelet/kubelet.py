@@ -36,12 +36,12 @@ class GrpcPlugin(Plugin):
         self.stub = api_grpc.DevicePluginStub(self.channel)
 
     async def preferred(self, available: Ids, must: Ids, size: int) -> list[str]:
-        asked = api.ContainerPreferredAllocationRequest(
+        container_request = api.ContainerPreferredAllocationRequest(
             available_deviceIDs=list(available),
             must_include_deviceIDs=list(must),
             allocation_size=size,
         )
-        request = api.PreferredAllocationRequest(container_requests=[asked])
+        request = api.PreferredAllocationRequest(container_requests=[container_request])
         try:
             answer = await self.stub.GetPreferredAllocation(request, timeout=CALL_SECONDS)
         except grpc.aio.AioRpcError as error:
@@ -49,8 +49,8 @@ class GrpcPlugin(Plugin):
         return list(answer.container_responses[0].deviceIDs)
 
     async def call_allocate(self, ids: Ids) -> dict[str, str]:
-        asked = api.ContainerAllocateRequest(devicesIDs=list(ids))
-        request = api.AllocateRequest(container_requests=[asked])
+        container_request = api.ContainerAllocateRequest(devicesIDs=list(ids))
+        request = api.AllocateRequest(container_requests=[container_request])
         try:
             answer = await self.stub.Allocate(request, timeout=CALL_SECONDS)
         except grpc.aio.AioRpcError as error:

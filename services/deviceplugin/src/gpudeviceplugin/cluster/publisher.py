@@ -123,12 +123,12 @@ class Publisher:
         count = str(len(self._state.inventory.gpus))
         wrong = [
             field
-            for field, said in (("capacity", node.capacity), ("allocatable", node.allocatable))
-            if said.get(name) != count
+            for field, current in (("capacity", node.capacity), ("allocatable", node.allocatable))
+            if current.get(name) != count
         ]
         return {field: {name: count} for field in wrong}
 
 
-def differing(said: dict[str, str], wanted: dict[str, str]) -> dict[str, str]:
+def differing(current: dict[str, str], wanted: dict[str, str]) -> dict[str, str]:
     """The part of ``wanted`` that the Node does not have yet."""
-    return {key: text for key, text in wanted.items() if said.get(key) != text}
+    return {key: text for key, text in wanted.items() if current.get(key) != text}

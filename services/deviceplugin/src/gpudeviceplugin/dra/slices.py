@@ -41,7 +41,7 @@ class SliceWatch:
         slices: by name.
         known: the first list is complete.
         generation: the largest generation of the pool that was ever seen.
-        removals: how often the watch or a list has told that slices went.
+        removals: how often the watch or a list has reported that slices went.
     """
 
     def __init__(self, changed: Signal) -> None:
@@ -108,8 +108,8 @@ def wanted_slice(
         policy: name of the policy where the node's label names none.
         unhealthy: effect of the taint of a GPU that is not healthy.
     """
-    said = capacity_of(node, names, frozenset())
-    shape = msgspec.structs.replace(said, inventory=inventory, offers_shares=True, oversell=1)
+    capacity = capacity_of(node, names, frozenset())
+    shape = msgspec.structs.replace(capacity, inventory=inventory, offers_shares=True, oversell=1)
     node_info = NodeInfo(node.name, shape)
     for allocation in allocations:
         node_info.put(allocation)

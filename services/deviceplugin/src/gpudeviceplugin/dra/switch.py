@@ -17,7 +17,7 @@ from gpukube.errors import KubeError
 log = structlog.get_logger()
 
 LOOK_SECONDS: Final = 2.0
-"""Nothing tells that the last pod of the device plugin has ended."""
+"""Nothing reports that the last pod of the device plugin has ended."""
 PROBE_SECONDS: Final = 300.0
 """Between two questions to an API server that has no consumable capacity."""
 RETRY_SECONDS: Final = 5.0
@@ -107,6 +107,6 @@ class ApiSwitch:
             log.warning("cannot find out whether the cluster has claims", why=str(error))
             return
         if supported != self._supported:
-            log.info("the API server was asked for consumable capacity", supported=supported)
+            log.info("the API server was queried for consumable capacity", supported=supported)
             self._supported = supported
             self._state.outlook_changed.fire()

@@ -111,7 +111,7 @@ async def _wait(future: "asyncio.Future[T]", seconds: float) -> None:
     """Wait for an answer; a second time where this process itself stood still meanwhile.
 
     A machine that gives this process no time for seconds stops the driver's thread as well: that
-    tells nothing about the GPU.
+    reports nothing about the GPU.
     """
     loop = asyncio.get_running_loop()
     for _ in range(2):

@@ -31,8 +31,8 @@ def node_hardware(cgroup: Callable[[], str]) -> NodeHardware:
     """Enumerate the GPUs; those that do not answer are listed as silent.
 
     Args:
-        cgroup: returns a cgroup for which the driver is asked whether it limits memory; while it
-            is empty no GPU is asked.
+        cgroup: returns a cgroup for which the driver is queried for memory limits; while it
+            is empty no GPU is queried.
     """
     handles: dict[int, Any] = {}
     gpus: list[DriverGpu] = []

@@ -155,11 +155,11 @@ class Isolation:
 
     def _busy(self, *, trusted: bool) -> set[str]:
         """GPUs in use, and those whose use is not known yet."""
-        told = {gpu.uuid for gpu in self._state.inventory.gpus} if trusted else set[str]()
+        reported = {gpu.uuid for gpu in self._state.inventory.gpus} if trusted else set[str]()
         return {
             gpu.uuid
             for gpu in self._inventory.gpus
-            if gpu.uuid not in told or self._state.in_use(gpu.index)
+            if gpu.uuid not in reported or self._state.in_use(gpu.index)
         }
 
     def _tell(self, requested: RequestedModes, isolations: Mapping[str, IsolationMode]) -> None:

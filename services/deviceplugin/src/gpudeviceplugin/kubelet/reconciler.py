@@ -61,7 +61,7 @@ class Reconciler:
         state = self._state
         known = set(state.forgotten)
         try:
-            told = await self.read()
+            reported = await self.read()
         except TruthError as error:
             log.warning("cannot read kubelet's allocations", why=str(error))
             return True
@@ -77,7 +77,7 @@ class Reconciler:
         found = corrections(state.account(), state.pods.values(), truth)
         telemetry.DISAGREEMENTS.set(sum(bool(each.reason) for each in found))
         await asyncio.gather(*map(self._correct, found))
-        return told and not found
+        return reported and not found
 
     async def read(self) -> bool:
         """Read kubelet's allocations into the state; false while one that was granted is missing.
@@ -88,9 +88,9 @@ class Reconciler:
             TruthError: kubelet does not answer.
         """
         async with self._reading:
-            asked_at = self._state.settled_turn()
+            requested_at = self._state.settled_turn()
             held = await self._kubelet.list()
-            return self._state.sync_from_kubelet(held, asked_at=asked_at)
+            return self._state.sync_from_kubelet(held, requested_at=requested_at)
 
     async def _correct(self, correction: Correction) -> None:
         path = f"/api/v1/namespaces/{correction.namespace}/pods/{correction.name}"

@@ -56,14 +56,14 @@ class Control:
             raise ControlError(f"cannot run {self._program}: {error.strerror}") from error
         try:
             async with asyncio.timeout(seconds):
-                said, _ = await process.communicate(f"{command}\n".encode())
+                output, _ = await process.communicate(f"{command}\n".encode())
         except TimeoutError as error:
             raise ControlError(f"no response to {command} in {seconds:g} s") from error
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        text = said.decode(errors="replace").strip()
+        text = output.decode(errors="replace").strip()
         if process.returncode:
             raise ControlError(f"{command} failed: {text[-200:] or process.returncode}")
         return text
