@@ -177,8 +177,8 @@ def measure(
     for turn, pod in enumerate(pods):
         counted = names if turn >= WARM_UP else 0
         first = turn * 137 % NODES
-        asked = [f"node-{(first + i) % NODES:05}" for i in range(names)]
-        args = {"Pod": pod, "Nodes": None, "NodeNames": asked}
+        node_names = [f"node-{(first + i) % NODES:05}" for i in range(names)]
+        args = {"Pod": pod, "Nodes": None, "NodeNames": node_names}
         fits = extender.call("filter", args, counted)["NodeNames"]
         scores = extender.call("prioritize", args, counted)
         assert len(scores) == names

@@ -40,7 +40,7 @@ def whole_node(name: str, gpus: int) -> Object:
 
 
 def pod(name: str, *mem: int, uid: str = "", gpus: int = 0, core: int = 0, **more: Any) -> Object:
-    """A pod with a container for each of ``mem``, or one that asks ``gpus`` exclusive GPUs."""
+    """A pod with a container for each of ``mem``, or one that requests ``gpus`` exclusive GPUs."""
     limits = [{"aliyun.com/gpu-mem": str(amount)} for amount in mem] or [{}]
     if gpus:
         limits[0]["aliyun.com/gpu"] = str(gpus)

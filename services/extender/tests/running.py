@@ -75,7 +75,7 @@ class Running:
             return reply.status, await reply.text()
 
     async def filter(self, pod: Object, *names: str) -> Object:
-        """What the scheduler is told about ``names``."""
+        """What the scheduler gets for ``names``."""
         body = {"Pod": pod, "Nodes": None, "NodeNames": list(names)}
         status, answer = await self.post("/gpushare-scheduler/filter", body)
         assert status == 200

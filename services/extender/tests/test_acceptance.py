@@ -176,7 +176,7 @@ async def test_a10_malformed_input_is_answered_and_never_a_stack_trace(
 async def test_a11_names_go_before_nodes_and_neither_is_an_error(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """A11: both given uses the names; none given, or no pod, is said in the original's words."""
+    """A11: both given uses the names; none given, or no pod, gives the original's message."""
     for name in ("n1", "n2"):
         await fill(cluster, extender, name, 0, total=15, unit="GiB")
     item, path = pod("p", 2), "/gpushare-scheduler/filter"
@@ -227,7 +227,7 @@ async def test_a13_a_finished_pod_gives_its_share_back(
 async def test_a14_gpus_of_the_legacy_config_map_are_not_used(
     cluster: FakeApiServer, legacy: Running
 ) -> None:
-    """A14: unhealthy-gpu-n says 0,2 of 4; only 1 and 3 are given, all again when it is deleted."""
+    """A14: unhealthy-gpu-n has 0,2 of 4; only 1 and 3 are given, all again when it is deleted."""
     await fill(cluster, legacy, "n", 0, 0, 0, 0, total=15, unit="GiB")
     metadata = {"name": "unhealthy-gpu-n", "namespace": "kube-system"}
     await cluster.put("configmaps", {"metadata": metadata, "data": {"gpus": "0,2"}})
@@ -239,7 +239,7 @@ async def test_a14_gpus_of_the_legacy_config_map_are_not_used(
     await until("given back", lambda: legacy.state.ledger.node("n").devices[0].healthy)
 
 
-async def test_config_maps_of_kube_system_are_not_read_unless_asked(
+async def test_config_maps_of_kube_system_are_not_read_unless_requested(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """They hold what is not the extender's business, and the legacy list is rarely used."""

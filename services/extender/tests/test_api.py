@@ -53,7 +53,7 @@ async def test_nodes_show_every_gpu_and_who_is_on_it(
 async def test_a_waiting_pod_is_explained_node_by_node(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """Every node says why not, GPU by GPU, or how well."""
+    """Every node has the reason, GPU by GPU, or how well."""
     await two_gpus(cluster, extender)
     await cluster.put("nodes", node("big", 40, unit="GiB"))
     await extender.knows_node("big")
@@ -67,7 +67,7 @@ async def test_a_waiting_pod_is_explained_node_by_node(
     assert [score["node"] for score in answer["scores"]] == ["big"]
     [refusal] = answer["refusals"]
     assert (refusal["node"], refusal["code"]) == ("n", "InsufficientMemory")
-    assert [(gpu["free"], gpu["asked"]) for gpu in refusal["cards"]] == [(6, 12), (11, 12)]
+    assert [(gpu["free"], gpu["requested"]) for gpu in refusal["cards"]] == [(6, 12), (11, 12)]
 
 
 async def test_the_rules_of_the_scheduler_count_too(
@@ -96,7 +96,7 @@ async def test_the_rules_of_the_scheduler_count_too(
 async def test_a_pod_that_the_api_server_does_not_give_is_not_explained(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """Its constraints are read when somebody asks; 503 says why they could not be."""
+    """Its constraints are read on each request; 503 states why they could not be."""
     await cluster.put("pods", pod("wants", 12))
     await until("known", lambda: extender.state.find("default", "wants"))
     cluster.fail_next("get", lambda _: web.Response(status=403, text="forbidden"))
@@ -162,7 +162,7 @@ async def test_a_placed_pod_is_explained_by_its_place(
 
 
 @pytest.mark.parametrize("path", ["nodes/ghost", "pods/default/ghost/explain"])
-async def test_what_is_not_there_is_said_so(extender: Running, path: str) -> None:
+async def test_what_is_not_there_is_reported(extender: Running, path: str) -> None:
     """404 with a sentence."""
     code, answer = await get(extender, f"/api/v1/{path}")
     assert code == 404
@@ -202,7 +202,7 @@ async def test_whatif_places_in_order_and_changes_nothing(
 async def test_a_question_that_makes_no_sense_is_answered_with_400(
     extender: Running, question: object, words: str
 ) -> None:
-    """The sentence says what to change."""
+    """The sentence states what to change."""
     code, answer = await extender.post("/api/v1/whatif", question)
     assert code == 400
     assert words in answer["error"]
@@ -249,20 +249,20 @@ async def test_metrics_tell_latency_refusals_binds_gpus_and_the_watch(
     item = await cluster.put("pods", pod("q", 2))
     await extender.bind(item, "n")
     await cluster.put("pods", pod("waits", 14))
-    await until("the watch told of it", lambda: extender.state.find("default", "waits"))
+    await until("the watch reported it", lambda: extender.state.find("default", "waits"))
     _, text = await extender.get("/metrics")
     for line in (
         'gpushare_extender_verb_seconds_count{verb="filter"}',
         'gpushare_extender_refusals_total{code="TooLarge"}',
         'gpushare_extender_binds_total{outcome="bound"}',
-        'gpushare_extender_card_units{node="n",card="0",kind="used"} 11',
-        'gpushare_extender_card_units{node="n",card="0",kind="total"} 15',
+        'gpushare_extender_card_units{card="0",kind="used",node="n"} 11.0',
+        'gpushare_extender_card_units{card="0",kind="total",node="n"} 15.0',
         'gpushare_extender_claims{state="confirmed"} 2',
         'gpushare_extender_reflector_age_seconds{collection="pods"}',
         "gpushare_extender_ready 1.0",
         "gpushare_extender_overfull_cards 0",
-        "gpushare_extender_waiting_pods 1\n",
-        "gpushare_extender_waiting_units 14\n",
+        "gpushare_extender_waiting_pods 1.0\n",
+        "gpushare_extender_waiting_units 14.0\n",
     ):
         assert line in text, line
     assert "held-0" not in text
@@ -271,7 +271,7 @@ async def test_metrics_tell_latency_refusals_binds_gpus_and_the_watch(
 async def test_nothing_is_decided_before_the_first_list(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
-    """Until nodes and pods are listed it is alive, not ready, and says why to everyone."""
+    """Until nodes and pods are listed it is alive, not ready, and states why to everyone."""
     release = asyncio.Event()
 
     async def wait(_: object) -> None:

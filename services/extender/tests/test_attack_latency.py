@@ -19,7 +19,7 @@ import aiohttp
 import pytest
 from objects import node, pod
 from running import WAIT_SECONDS
-from test_attacks import FILTER, Attacked, asked, attacked
+from test_attacks import FILTER, Attacked, attacked, status_of
 
 from gpukube.testing.apiserver import FakeApiServer
 from gpukube.testing.processes import kill_and_reap
@@ -84,8 +84,8 @@ async def probe(extender: Attacked) -> list[int]:
     statuses: list[int] = []
     try:
         while True:
-            statuses.append(await asked(f"{extender.metrics}/healthz"))
-            statuses.append(await asked(f"{extender.metrics}/readyz"))
+            statuses.append(await status_of(f"{extender.metrics}/healthz"))
+            statuses.append(await status_of(f"{extender.metrics}/readyz"))
             await asyncio.sleep(0.5)
     except asyncio.CancelledError:
         return statuses

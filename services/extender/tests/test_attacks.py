@@ -76,7 +76,7 @@ async def attacked(cluster: FakeApiServer, folder: Path) -> AsyncIterator[Attack
     extender = Attacked(process, *urls, f"https://127.0.0.1:{webhook}")
     try:
         async with asyncio.timeout(WAIT_SECONDS):
-            while await asked(f"{extender.metrics}/readyz") != 200:
+            while await status_of(f"{extender.metrics}/readyz") != 200:
                 assert process.returncode is None
                 await asyncio.sleep(0.02)
         yield extender
@@ -84,7 +84,7 @@ async def attacked(cluster: FakeApiServer, folder: Path) -> AsyncIterator[Attack
         await kill_and_reap(process)
 
 
-async def asked(url: str, body: object = None) -> int:
+async def status_of(url: str, body: object = None) -> int:
     """Status of a request over a new connection; 0 where there was no answer."""
     timeout = aiohttp.ClientTimeout(total=WAIT_SECONDS)
     method = "GET" if body is None else "POST"
@@ -130,10 +130,10 @@ async def test_half_open_requests_stop_neither_verbs_nor_probes(
         await asyncio.to_thread(attacking.__enter__)
         try:
             for _ in range(5):
-                assert await asked(f"{extender.metrics}/healthz") == 200
-                assert await asked(f"{extender.metrics}/readyz") == 200
-                assert await asked(f"{extender.verbs}{FILTER}", body) == 200
-                assert await asked(f"{extender.webhook}/admit", {}) == 400
+                assert await status_of(f"{extender.metrics}/healthz") == 200
+                assert await status_of(f"{extender.metrics}/readyz") == 200
+                assert await status_of(f"{extender.verbs}{FILTER}", body) == 200
+                assert await status_of(f"{extender.webhook}/admit", {}) == 400
         finally:
             attacking.__exit__(None, None, None)
 
@@ -159,7 +159,7 @@ async def test_a_review_that_is_too_large_costs_no_memory(
             except (aiohttp.ClientError, ConnectionError):
                 pass  # the connection is closed while the client still sends
         assert extender.memory() - before < 40 << 20
-        assert await asked(f"{extender.webhook}/admit", {}) == 400
+        assert await status_of(f"{extender.webhook}/admit", {}) == 400
 
 
 async def test_scrapers_share_one_pace(cluster: FakeApiServer, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ async def test_scrapers_share_one_pace(cluster: FakeApiServer, tmp_path: Path) -
 
         async def scrape() -> None:
             for _ in range(3):
-                assert await asked(f"{extender.metrics}/metrics") == 200
+                assert await status_of(f"{extender.metrics}/metrics") == 200
 
         began = asyncio.get_running_loop().time()
         await asyncio.gather(*(scrape() for _ in range(8)))

@@ -46,7 +46,7 @@ def cluster(**used: int) -> State:
 
 
 async def candidates(state: State, item: Object, limit: int = 1, policy: str = "binpack") -> Any:
-    """Names in the reply of filter that is asked about all nodes."""
+    """Names in the reply of filter to a call with all nodes."""
     cache = NodeCache(state.ledger)
     gangs = Gangs(state, Rules())
     requeue = Requeue(state, ScriptedClient(), gangs)

@@ -89,9 +89,9 @@ async def test_reservations_that_nothing_confirms_expire(
 
         cluster.fail_next("bind", hang)
         expired = {"event": "reservations expired", "uids": [item["metadata"]["uid"]]}
-        with structlog.testing.capture_logs() as said:
+        with structlog.testing.capture_logs() as logged:
             assert (await extender.bind(item, "n"))[0] == 500
-            await until("expired", lambda: any(expired.items() <= line.items() for line in said))
+            await until("expired", lambda: any(expired.items() <= line.items() for line in logged))
         assert used(extender) == 0
         release.set()
 
@@ -164,7 +164,7 @@ async def test_compute_and_whole_gpus_are_bound_too(
     assert "GPU 0 is shared" in answer["FailedNodes"]["n"]
 
 
-async def test_the_pod_is_told_where_it_went_and_why_it_did_not(
+async def test_events_report_where_a_pod_went_and_why_it_did_not(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """A Normal event for the placement; failures are one Warning, counted, not one each."""

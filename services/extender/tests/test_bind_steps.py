@@ -137,7 +137,7 @@ async def test_a_pod_that_is_not_known_is_read_and_remembered(clock: FakeClock) 
 
 
 async def test_a_plain_pod_that_was_read_once_is_not_read_again(clock: FakeClock) -> None:
-    """It is not among the waiting pods, so it is remembered as one that a scheduler asked for."""
+    """It is not among the waiting pods, so it is remembered as one of a scheduler's request."""
     plain = encoded(pod("q", uid="q"))
     bench = Bench(clock, plain, failure(403, "no"), plain, b"{}")
     assert (await bench.run_bind(uid="q", name="q")).fate == "rejected"
@@ -294,7 +294,7 @@ async def test_a_reservation_stays_where_the_binding_may_have_been_stored(clock:
 
 
 async def test_a_server_that_was_only_busy_leaves_no_reservation(clock: FakeClock) -> None:
-    """429 says that nothing was done: the pod is read, and its memory is free again."""
+    """429 means that nothing was done: the pod is read, and its memory is free again."""
     bench = Bench(clock, failure(429, "busy", retry_after="60"), encoded(ITEM))
     assert await bench.run_bind() == BindResult("rejected", "REQUEST: 429 busy")
     assert bench.sent() == [("POST", "binding"), ("GET", "p")]
@@ -453,7 +453,7 @@ class TestAfterSilence:
         assert (bench.used("n"), bench.used("m")) == (0, 4)
 
     async def test_a_pod_that_is_bound_elsewhere_is_lost(self, clock: FakeClock) -> None:
-        """The error says that the earlier bind may be the cause."""
+        """The error states that the earlier bind may be the cause."""
         bench = await self.bench(clock, bound("n"))
         assert await bench.run_bind("m") == BindResult(
             "lost", "the outcome of an earlier bind is unknown"

@@ -111,7 +111,7 @@ async def test_a_write_that_may_have_been_done_stays_silent_whatever_follows(
 
 
 async def test_a_request_without_a_reply_is_given_up_at_the_deadline(clock: FakeClock) -> None:
-    """The Binding may have been stored; the error says what happened."""
+    """The Binding may have been stored; the error states what happened."""
     began = clock.now()
     found = await write(ScriptedClient(no_reply))
     assert found == WriteResult(silent=True, error="the API server is silent")
@@ -130,7 +130,7 @@ async def test_the_deadline_is_that_of_all_requests_together(clock: FakeClock) -
 @pytest.mark.parametrize("code", [400, 403, 404, 409, 410])
 @pytest.mark.parametrize("before", [(), (failure(500),)])
 async def test_a_refusal_is_final(code: int, before: tuple[Reply, ...]) -> None:
-    """A 4xx ends the attempt, and does not count as silence: the pod tells what happened."""
+    """A 4xx ends the attempt, and does not count as silence: the pod reports what happened."""
     api = ScriptedClient(*before, failure(code, "no"))
     assert await write(api) == WriteResult(error=f"REQUEST: {code} no")
 

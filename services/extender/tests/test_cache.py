@@ -165,12 +165,12 @@ async def test_ratings_of_a_larger_gpu_leave_those_of_other_nodes() -> None:
     state = state_of(a_node("a", 4))
     cache = NodeCache(state.ledger)
     state.add_event_handler(cache.node_changed)
-    asked = NodeNames(cache, [A, B, NodeName("x")])
+    requested = NodeNames(cache, [A, B, NodeName("x")])
 
     async def ratings(mem: int) -> list[float]:
         request = pod_request_of(a_pod(pod("p", mem)), DEFAULT_NAMES)
         assert request is not None
-        return await cache.share_ratings(request, asked, "binpack")
+        return await cache.share_ratings(request, requested, "binpack")
 
     assert await ratings(4) == [1.0, UNRATED, UNRATED]
     state.node_changed(a_node("b", 8))
@@ -287,7 +287,7 @@ async def _compare(
 def _pod(mem: int, core: int, gpus: str, policy: str) -> Object:
     labels = {"aliyun.com/gpu-count": gpus} if gpus else {}
     annotations = {"gpushare/policy": policy} if policy else {}
-    return pod("asked", mem, core=core, labels=labels, annotations=annotations)
+    return pod("pending", mem, core=core, labels=labels, annotations=annotations)
 
 
 def _apply(state: State, uid: str, change: Change) -> None:

@@ -81,14 +81,14 @@ def state() -> State:
 
 @pytest.fixture
 def touched(state: State) -> Touched:
-    """The nodes of which the state tells."""
+    """The nodes that the state reports."""
     found = Touched()
     state.add_event_handler(found)
     found.taken()
     return found
 
 
-async def test_claims_are_in_the_ledger_and_every_change_is_told(
+async def test_claims_are_in_the_ledger_and_every_change_is_reported(
     state: State, touched: Touched
 ) -> None:
     """Lists, events and deletions; metrics are written again for the nodes that changed."""
@@ -126,11 +126,11 @@ async def test_over_commitment_raises_the_figure_of_the_alert(state: State) -> N
     slices.on_replace(decode_slices(listed(resource_slice())).items)
     claims.on_replace(decode_claims(listed(claim("a", "8Gi"), claim("b", "7Gi"))).items)
     gauges = LedgerMetrics(state.ledger, lambda: ())
-    assert "gpushare_extender_overfull_cards 0" in await gauges.render()
+    assert "gpushare_extender_overfull_cards 0" in (await gauges.render()).decode()
     claims.on_replace(decode_claims(listed(claim("a", "8Gi"), claim("b", "8Gi"))).items)
     gauges.node_changed(N1)
-    assert "gpushare_extender_overfull_cards 1" in await gauges.render()
-    assert 'state="bound"' not in await gauges.render(), "the alert of unconfirmed pods"
+    assert "gpushare_extender_overfull_cards 1" in (await gauges.render()).decode()
+    assert 'state="bound"' not in (await gauges.render()).decode(), "the alert of unconfirmed pods"
 
 
 def test_only_slices_of_our_driver_are_requested() -> None:

@@ -188,7 +188,7 @@ def pod(name: str, gib: int, **more: Any) -> Pod:
 
 
 async def test_the_best_node_by_the_policy_is_nominated_and_reserved() -> None:
-    """Before the claim exists: its template says what it requests."""
+    """Before the claim exists: its template specifies what it requests."""
     bench = Bench("a", "b")
     bench.comes("one", 4)
     bench.comes("two", 8)

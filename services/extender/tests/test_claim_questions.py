@@ -109,13 +109,13 @@ async def test_a_pending_claim_is_explained(extender: Running) -> None:
     assert (code, found["kind"], found["state"]) == (200, "PodExplanation", "Waiting")
     [refusal] = found["refusals"]
     assert (refusal["node"], refusal["code"]) == ("n1", "InsufficientMemory")
-    assert [(card["free"], card["asked"]) for card in refusal["cards"]] == [(7, 8)]
+    assert [(card["free"], card["requested"]) for card in refusal["cards"]] == [(7, 8)]
     assert any("request at most 7 GiB" in each for each in found["helps"])
     assert any("team/runs has ended" in each for each in found["helps"])
 
 
 async def test_a_pod_that_holds_a_claim_says_where(extender: Running) -> None:
-    """An allocated claim says what it requested, too."""
+    """An allocated claim states what it requested, too."""
     code, found = await explained(extender, "runs")
     assert (code, found["state"]) == (200, "Placed")
     assert "8 GiB on GPU 0" in found["where"]

@@ -109,7 +109,7 @@ async def test_a_pod_gets_its_template_once(
 async def test_another_replica_may_have_been_first(
     server: TemplateServer, templates: ClaimTemplates
 ) -> None:
-    """A template that exists is the one that is needed: its name says so."""
+    """A template that exists is the one that is needed: its name is recorded."""
     server.items["team", name_of(7)] = {}
     templates.on_update(sized("a", 7), b"")
     await templates.create_due()

@@ -106,7 +106,7 @@ async def test_a_pod_that_another_scheduler_bound_is_a_conflict(
     assert extender.state.ledger.node("node-00000").used_units == 0
 
 
-async def test_a_pod_that_is_gone_is_said_so(calls: ApiCalls, extender: Running) -> None:
+async def test_a_pod_that_is_gone_is_reported(calls: ApiCalls, extender: Running) -> None:
     """404 of the real API server."""
     item = await create(calls, "gone", 4)
     await extender.filter(item, "node-00000")
@@ -120,13 +120,13 @@ async def test_a_pod_that_is_gone_is_said_so(calls: ApiCalls, extender: Running)
 async def test_a_gpu_that_recovers_is_given_to_a_pod_that_waits(
     plane: ControlPlane, calls: ApiCalls, extender: Running
 ) -> None:
-    """Its kubelet may never have told; a scheduler that heard nothing would wait a minute."""
+    """Its kubelet may never have reported; a scheduler that heard nothing would wait a minute."""
     await _publish(calls, healthy=False)
     url = f"{extender.url}/gpushare-scheduler"
     process = await asyncio.to_thread(plane.scheduler, url, name="patient")
     try:
         item = await create(calls, "waits", 4, scheduler="patient")
-        await _told(calls, "waits", "unhealthy")
+        await _until_reported(calls, "waits", "unhealthy")
         await _publish(calls, healthy=True)
         async with asyncio.timeout(FLUSH_SECONDS / 2):
             await extender.knows_pod(item["metadata"]["uid"])
@@ -147,8 +147,8 @@ async def _publish(calls: ApiCalls, *, healthy: bool) -> None:
         await calls.call("PATCH", path, {"metadata": metadata}, kind=MERGE_PATCH)
 
 
-async def _told(calls: ApiCalls, name: str, word: str) -> None:
-    """Until the scheduler says of a pod that it waits, with this word."""
+async def _until_reported(calls: ApiCalls, name: str, word: str) -> None:
+    """Until the scheduler reports that a pod waits, with this word."""
     async with asyncio.timeout(FLUSH_SECONDS):
         while True:
             status = (await read(calls, name))["status"]

@@ -198,7 +198,7 @@ async def until_bound(calls: ApiCalls, team: str, count: int) -> set[str]:
 async def condition(calls: ApiCalls, team: str, name: str, kind: str, reason: str = "") -> str:
     """The message of a condition of the job's workload, once it is there with that reason."""
 
-    def told(found: Object) -> str:
+    def message_of(found: Object) -> str:
         for item in found["items"]:
             owner = item["metadata"].get("ownerReferences", [{}])[0].get("name")
             for one in item.get("status", {}).get("conditions", ()) if owner == name else ():
@@ -207,7 +207,7 @@ async def condition(calls: ApiCalls, team: str, name: str, kind: str, reason: st
         return ""
 
     path = f"{QUEUES}/namespaces/{team}/workloads"
-    return told(await waited(calls, path, told))
+    return message_of(await waited(calls, path, message_of))
 
 
 async def end(calls: ApiCalls, cohort: Cohort) -> None:
@@ -233,14 +233,14 @@ async def test_a_team_borrows_and_the_owner_gets_its_quota_back(
     await submit(calls, cohort, borrower, ("one", 8), ("two", 8), ("three", 8))
     assert await until_bound(calls, borrower, 3) == {"one", "two", "three"}
     await submit(calls, cohort, borrower, ("large", 16))
-    said = await condition(calls, borrower, "large", "QuotaReserved")
-    assert f"insufficient unused quota for {GPU_MEM} in flavor gpus, 8 more needed" in said
+    message = await condition(calls, borrower, "large", "QuotaReserved")
+    assert f"insufficient unused quota for {GPU_MEM} in flavor gpus, 8 more needed" in message
     await submit(calls, cohort, owner, ("four", 8), ("five", 8))
     assert await until_bound(calls, owner, 2) == {"four", "five"}
     left = await until_bound(calls, borrower, 2)
     (evicted,) = {"one", "two", "three"} - left
-    said = await condition(calls, borrower, evicted, "Preempted", "InCohortReclamation")
-    assert "reclamation within the cohort" in said
+    message = await condition(calls, borrower, evicted, "Preempted", "InCohortReclamation")
+    assert "reclamation within the cohort" in message
     await end(calls, cohort)
 
 
@@ -278,8 +278,8 @@ async def test_claims_of_a_class_are_counted_where_pods_name_templates(
     await submit(calls, COUNTED, borrower, ("one", 7), ("two", 7))
     await until_bound(calls, borrower, 2)
     await submit(calls, COUNTED, borrower, ("three", 7))
-    said = await condition(calls, borrower, "three", "QuotaReserved")
-    assert f"insufficient unused quota for {CLAIMS} in flavor gpus, 1 more needed" in said
+    message = await condition(calls, borrower, "three", "QuotaReserved")
+    assert f"insufficient unused quota for {CLAIMS} in flavor gpus, 1 more needed" in message
     await submit(calls, COUNTED, owner, ("four", 7))
     await until_bound(calls, owner, 1)
     await until_bound(calls, borrower, 1)

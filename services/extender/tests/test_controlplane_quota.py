@@ -56,7 +56,7 @@ def pod(name: str, units: int, **more: Any) -> Object:
 
 
 async def refused(calls: ApiCalls, path: str, item: Object) -> str:
-    """What the API server says to a request that it forbids."""
+    """What the API server replies to a request that it forbids."""
     answer = msgspec.json.decode(await calls.call("POST", path, item, fine=(403,)))
     return str(answer["message"])
 
@@ -70,9 +70,9 @@ async def test_a_quota_counts_units_and_its_refusal_names_it(calls: ApiCalls) ->
     path = f"{space}/resourcequotas/gpu-memory"
     await waited(calls, path, lambda found: found.get("status", {}).get("hard") == hard)
     await create(calls, f"{space}/pods", pod("first", 8))
-    said = await refused(calls, f"{space}/pods", pod("second", 8))
-    assert "exceeded quota: gpu-memory" in said
-    assert f"requested: requests.{GPU_MEM}=8, used: requests.{GPU_MEM}=8" in said
+    message = await refused(calls, f"{space}/pods", pod("second", 8))
+    assert "exceeded quota: gpu-memory" in message
+    assert f"requested: requests.{GPU_MEM}=8, used: requests.{GPU_MEM}=8" in message
     await create(calls, f"{space}/pods", pod("third", 4))
     used = (await read(calls, path))["status"]["used"]
     assert used == {f"requests.{GPU_MEM}": "12"}
@@ -89,10 +89,10 @@ async def test_a_limit_range_bounds_one_share_and_gives_none_to_other_pods(
     limit = {"type": "Container", "max": {GPU_MEM: "8"}, "min": {GPU_MEM: "2"}}
     limits = {"metadata": {"name": "share-size"}, "spec": {"limits": [limit]}}
     await create(calls, f"{space}/limitranges", limits)
-    said = await refused(calls, f"{space}/pods", pod("large", 9))
-    assert f"maximum {GPU_MEM} usage per Container is 8" in said
-    said = await refused(calls, f"{space}/pods", pod("small", 1))
-    assert f"minimum {GPU_MEM} usage per Container is 2" in said
+    message = await refused(calls, f"{space}/pods", pod("large", 9))
+    assert f"maximum {GPU_MEM} usage per Container is 8" in message
+    message = await refused(calls, f"{space}/pods", pod("small", 1))
+    assert f"minimum {GPU_MEM} usage per Container is 2" in message
     made = await create(calls, f"{space}/pods", pod("fits", 8))
     assert made["spec"]["containers"][0]["resources"]["limits"][GPU_MEM] == "8"
 

@@ -80,7 +80,7 @@ def deployment(pod: Object, replicas: int) -> Object:
     return {"kind": "Deployment", "metadata": {"name": pod["metadata"]["name"]}, "spec": spec}
 
 
-async def foretold(extender: Running, manifest: Object) -> list[tuple[Place, bool]]:
+async def predicted(extender: Running, manifest: Object) -> list[tuple[Place, bool]]:
     """Where the pods of a manifest would go by /api/v1/whatif, and whether that is certain."""
     code, found = await extender.post("/api/v1/whatif", {"manifests": [manifest]})
     assert code == 200, found
@@ -133,28 +133,28 @@ async def cluster(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[tuple[Ap
 
 
 async def one_by_one(calls: ApiCalls, extender: Running, pods: Iterable[Object]) -> int:
-    """How many of the pods get the place that was foretold right before."""
+    """How many of the pods get the place that was predicted right before."""
     right = 0
     for pod in pods:
-        ((told, certain),) = await foretold(extender, pod)
+        ((expected, certain),) = await predicted(extender, pod)
         (found,) = await placed(calls, pod["metadata"]["name"], [pod])
         assert certain, pod
-        right += told == found
-        if told != found:
-            print(f"{pod}: what-if {told}, cluster {found}")
+        right += expected == found
+        if expected != found:
+            print(f"{pod}: what-if {expected}, cluster {found}")
     return right
 
 
 async def replicas(calls: ApiCalls, extender: Running, pod: Object, count: int) -> int:
-    """How many pods of a Deployment get one of the places that were foretold for it."""
-    told = [one for one, _ in await foretold(extender, deployment(pod, count))]
+    """How many pods of a Deployment get one of the places that were predicted for it."""
+    expected = [one for one, _ in await predicted(extender, deployment(pod, count))]
     name = pod["metadata"]["name"]
     names = [f"{name}-{number}" for number in range(count)]
     pods = [{**pod, "metadata": {**pod["metadata"], "name": each}} for each in names]
     found = await placed(calls, f"{name}-", pods)
-    if sorted(told) != sorted(found):
-        print(f"{pod} x {count}: what-if {sorted(told)}, cluster {sorted(found)}")
-    return (Counter(told) & Counter(found)).total()
+    if sorted(expected) != sorted(found):
+        print(f"{pod} x {count}: what-if {sorted(expected)}, cluster {sorted(found)}")
+    return (Counter(expected) & Counter(found)).total()
 
 
 async def test_what_if_agrees_with_the_cluster(cluster: tuple[ApiCalls, Running]) -> None:

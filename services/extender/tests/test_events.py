@@ -18,7 +18,7 @@ POD = decode_pod(json.dumps(pod("p", 2, uid="u")).encode())
 async def test_an_event_names_its_pod_and_its_recorder(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
-    """Warnings are told from what went as it should, and each fate is counted."""
+    """Warnings are distinguished from what went as it should, and each fate is counted."""
     before = metrics.EVENTS.labels("written")._value.get()
     path = cluster.write_kubeconfig(tmp_path)
     async with await HttpKubeClient.connect(path, user_agent="test") as api:

@@ -19,7 +19,7 @@ from gpukube.testing.clock import FakeClock
 
 
 def openssl(*words: str) -> str:
-    """What openssl says."""
+    """What openssl reports."""
     done = subprocess.run(
         ["openssl", *words], check=True, capture_output=True, text=True, timeout=60
     )

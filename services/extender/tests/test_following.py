@@ -67,7 +67,7 @@ async def test_each_collection_is_listed_watched_and_checked(
 
 
 async def test_only_a_list_of_pods_shows_which_bindings_were_lost() -> None:
-    """A list of nodes says nothing about pods; all lists are counted."""
+    """A list of nodes is no news of pods; all lists are counted."""
     found, _ = following()
     before = metrics.REFLECTOR_LISTS.labels("nodes")._value.get()
     found.listed("nodes")

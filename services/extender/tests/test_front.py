@@ -18,12 +18,12 @@ async def answers(cluster: FakeApiServer, folder: Path) -> list[tuple[int, Any]]
     """Status and body of every verb, good requests and bad ones."""
     async with Running(cluster, folder) as extender:
         await extender.ready()
-        asked = {"Pod": pod("p", 2, uid="u"), "Nodes": None, "NodeNames": ["n", "x"]}
+        arguments = {"Pod": pod("p", 2, uid="u"), "Nodes": None, "NodeNames": ["n", "x"]}
         binding = {"PodName": "none", "PodNamespace": "default", "PodUID": "u", "Node": "n"}
         return [
             await extender.post(f"/gpushare-scheduler/{verb}", body)
             for verb in ("filter", "prioritize", "sort", "preempt", "bind")
-            for body in (asked, binding, b"{", b"")
+            for body in (arguments, binding, b"{", b"")
         ]
 
 
@@ -39,7 +39,9 @@ async def test_front_and_framework_say_the_same(
     assert {status for status, _ in quick} == {200, 500}
 
 
-async def asked(front: DirectRoutes, scope: dict[str, Any], *messages: dict[str, Any]) -> list[Any]:
+async def responses(
+    front: DirectRoutes, scope: dict[str, Any], *messages: dict[str, Any]
+) -> list[Any]:
     """What is sent for a request that comes in these messages."""
     sent: list[Any] = []
     coming = iter(messages)
@@ -61,7 +63,7 @@ async def echo(body: bytes) -> JsonReply:
 
 
 async def behind(scope: Any, receive: Any, send: Any) -> None:
-    """Says that it was asked."""
+    """Reports that it was called."""
     await send({"behind": scope["path"]})
 
 
@@ -71,7 +73,7 @@ VERB = {"type": "http", "method": "POST", "path": "/v"}
 async def test_a_body_comes_in_parts() -> None:
     """Thousands of names are more than one read."""
     part = {"type": "http.request", "body": b"12", "more_body": True}
-    sent = await asked(
+    sent = await responses(
         DirectRoutes({"/v": echo}, behind), VERB, part, part, {"type": "http.request"}
     )
     assert sent[1]["body"] == b"4"
@@ -81,7 +83,7 @@ async def test_a_body_comes_in_parts() -> None:
 async def test_nobody_is_answered_who_is_gone() -> None:
     """A scheduler that gave up does not have its question decided."""
     gone = {"type": "http.disconnect"}
-    assert await asked(DirectRoutes({"/v": echo}, behind), VERB, gone) == []
+    assert await responses(DirectRoutes({"/v": echo}, behind), VERB, gone) == []
 
 
 @pytest.mark.parametrize(
@@ -89,4 +91,4 @@ async def test_nobody_is_answered_who_is_gone() -> None:
 )
 async def test_all_else_is_the_frameworks(scope: dict[str, Any]) -> None:
     """Other methods, other paths, and what is no request."""
-    assert await asked(DirectRoutes({"/v": echo}, behind), scope) == [{"behind": scope["path"]}]
+    assert await responses(DirectRoutes({"/v": echo}, behind), scope) == [{"behind": scope["path"]}]

@@ -1,4 +1,4 @@
-"""Whatever is sent, the service answers as its OpenAPI document says and never breaks."""
+"""Whatever is sent, the service answers as its OpenAPI document defines and never breaks."""
 
 import asyncio
 from collections.abc import Coroutine, Iterator

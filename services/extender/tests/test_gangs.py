@@ -40,7 +40,7 @@ class Bench:
         self.gangs = Gangs(self.state, Rules(), clock=self.clock)
 
     def come(self, *items: Object) -> UnscheduledPod:
-        """The watch brings pods; the first one is asked about."""
+        """The watch brings pods; filter is called for the first one."""
         for item in items:
             self.state.pod_changed(a_pod(item))
         return self.state.saw(a_pod(items[0]))
@@ -173,7 +173,7 @@ def test_a_gang_without_room_for_all_gets_nothing() -> None:
 
 
 def test_whether_a_gang_could_go_reserves_nothing() -> None:
-    """The answer follows the nodes that are asked about."""
+    """The answer follows the nodes of the request."""
     bench = Bench()
     pending = bench.come(member("g0"), member("g1"))
     assert bench.gangs.could_go(pending, NODES)
@@ -188,16 +188,16 @@ def test_filter_names_the_places_of_the_gang() -> None:
     bench.gangs.admit(pending, [A, B])
     found = bench.gangs.filter(pending, [C, B, A])
     assert found is not None
-    fits, said = found
+    fits, statuses = found
     assert fits == [B, A]
     text = "the gang of pod g0 has reserved places on a, b"
-    assert said.failed == {"c": text}
-    assert said.unresolvable == {"c": text}
-    assert said.counts == {Code.GANG: 1}
+    assert statuses.failed == {"c": text}
+    assert statuses.unresolvable == {"c": text}
+    assert statuses.counts == {Code.GANG: 1}
 
 
 def test_filter_of_nodes_without_a_place() -> None:
-    """A member whose only node is not offered is told so."""
+    """A member whose only node is not offered is notified."""
     bench = Bench()
     pending = bench.come(member("g0"), member("g1"))
     bench.gangs.admit(pending, [A, B])

@@ -44,14 +44,14 @@ class Bench:
 
 
 class FakeVerb:
-    """A verb that keeps what it was asked, and answers with what it was given."""
+    """A verb that keeps its requests, and answers with what it was given."""
 
     def __init__(self, found: Any) -> None:
         self.found = found
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
 
     async def bind(self, request: Any) -> Any:
-        self.asked.append(request)
+        self.requests.append(request)
         return self.found
 
     filter = bind
@@ -164,7 +164,7 @@ class TestVerbs:
         return verbs, filter_, bind
 
     async def test_filter_and_bind_are_refused_while_unready(self, clock: FakeClock) -> None:
-        """Filter with status 200, bind with 500, both with the reason, and nothing is asked."""
+        """Filter with status 200, bind with 500, both with the reason, and nothing is called."""
         bench = Bench()
         verbs, filter_, bind = self.verbs(bench)
         bench.pods.age = float("inf")
@@ -176,7 +176,7 @@ class TestVerbs:
             reply = await handler(b"{}")
             assert reply.status == status
             assert json.loads(reply.body)["Error"] == "pods are not listed yet"
-        assert filter_.asked == bind.asked == []
+        assert filter_.requests == bind.requests == []
 
     async def test_only_a_bind_needs_a_confirmation(self, clock: FakeClock) -> None:
         """A filter gives nothing away."""
@@ -184,16 +184,16 @@ class TestVerbs:
         verbs, filter_, bind = self.verbs(bench)
         bench.pods.event.clear()
         assert json.loads((await verbs.filter(b"{}")).body)["Error"] == ""
-        assert len(filter_.asked) == 1
+        assert len(filter_.requests) == 1
         reply = await verbs.bind(b"{}")
-        assert (reply.status, bind.asked) == (500, [])
+        assert (reply.status, bind.requests) == (500, [])
         assert "has not confirmed pods" in json.loads(reply.body)["Error"]
 
     async def test_a_bind_that_cannot_be_read_is_refused(self, clock: FakeClock) -> None:
         """The error is that of the decoder; nothing is bound."""
         verbs, _, bind = self.verbs(Bench())
         reply = await verbs.bind(b"[")
-        assert (reply.status, bind.asked) == (500, [])
+        assert (reply.status, bind.requests) == (500, [])
         assert json.loads(reply.body)["Error"]
 
     async def test_the_answer_of_a_bind_is_its_error(self, clock: FakeClock) -> None:
@@ -202,7 +202,7 @@ class TestVerbs:
         body = json.dumps({"PodName": "p", "PodNamespace": "d", "PodUID": "u", "Node": "n"})
         reply = await verbs.bind(body.encode())
         assert (reply.status, json.loads(reply.body)) == (200, {"Error": ""})
-        [args] = bind.asked
+        [args] = bind.requests
         assert (args.pod_name, args.pod_namespace, args.pod_uid, args.node) == ("p", "d", "u", "n")
         bind.found = BindResult("lost", "too late")
         reply = await verbs.bind(body.encode())

@@ -60,7 +60,7 @@ async def running(job: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[
 
 
 def reserve(state: State, clock: FakeClock, name: str) -> Callable[[], bool]:
-    """Reserve for a pod now; the function tells whether that stands."""
+    """Reserve for a pod now; the function reports whether that stands."""
     assume(state, a_pod(pod(name, 2, uid=name)), "n", now_ns=clock.now_ns())
     return lambda: state.ledger.allocation(PodUid(name)) is not None
 

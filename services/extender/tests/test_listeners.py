@@ -56,7 +56,7 @@ async def test_probes_and_metrics_have_a_port_of_their_own(
         assert await text(f"{url}/readyz") == (200, "ok")
         status, figures = await text(f"{url}/metrics")
         assert status == 200
-        assert 'gpushare_extender_card_units{node="n",card="0",kind="total"} 15' in figures
+        assert 'gpushare_extender_card_units{card="0",kind="total",node="n"} 15.0' in figures
         for path in ("/gpushare-scheduler/filter", "/gpushare-scheduler/inspect", "/api/v1/nodes"):
             assert (await text(url + path))[0] == 404
         assert await extender.get("/readyz") == (200, "ok")
@@ -89,10 +89,12 @@ async def test_a_broken_certificate_changes_nothing(cluster: FakeApiServer, tmp_
     folder = tmp_path / "metrics"
     async with over_tls(cluster, tmp_path, folder) as probes:
         good = await shown(probes.port)
-        with structlog.testing.capture_logs() as said:
+        with structlog.testing.capture_logs() as logged:
             (folder / "tls.key").write_text("no key")
             refused = {"event": "certificates not loaded", "folder": str(folder)}
-            await until("it was looked at", lambda: any(refused.items() <= x.items() for x in said))
+            await until(
+                "it was looked at", lambda: any(refused.items() <= x.items() for x in logged)
+            )
         assert await shown(probes.port) == good
 
 
@@ -110,7 +112,9 @@ async def test_a_certificate_that_changes_while_it_is_being_read_is_read_again(
 
 
 @pytest.mark.slow
-async def test_unready_is_told_on_the_metrics_port(cluster: FakeApiServer, tmp_path: Path) -> None:
+async def test_unready_is_reported_on_the_metrics_port(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
     """Both ports say the same of readiness, for kubelet may ask either."""
     async with Running(cluster, tmp_path, metrics_port=0, metrics_host="127.0.0.1") as extender:
         await extender.ready()
@@ -192,9 +196,9 @@ async def test_only_the_named_clients_of_an_authority_are_let_in(
         for name in ("scheduler", "somebody", "san"):
             client = trusting(folder)
             client.load_cert_chain(tmp_path / name / "tls.crt", tmp_path / name / "tls.key")
-            statuses[name], said = await text(url, ssl=client)
+            statuses[name], reason = await text(url, ssl=client)
             if name == "somebody":
-                assert said == "client certificate of somebody: not among tls-client-names"
+                assert reason == "client certificate of somebody: not among tls-client-names"
     assert statuses == {"scheduler": 200, "somebody": 403, "san": 200}
 
 

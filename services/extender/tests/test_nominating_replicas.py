@@ -99,7 +99,7 @@ async def test_a_nomination_of_the_scheduler_is_never_changed_after_a_restart(
 async def test_a_preemption_that_comes_between_is_not_overwritten(
     cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The scheduler wrote after the watch last told of the pod: the API server answers 409."""
+    """The scheduler wrote after the watch last reported the pod: the API server answers 409."""
     async with replica(cluster, tmp_path, "first") as extender:
         await nodes(cluster, extender, ready("a", 16), ready("b", 16))
         await known(cluster, extender, pending("p", 16))

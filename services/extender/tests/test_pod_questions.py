@@ -105,8 +105,8 @@ async def test_any_history_ends_in_the_answer_of_a_list(seed: int) -> None:
         questions = PodQuestions(state, cast("KubeClient", OnePod(item)), POLICY)
         metadata = item["metadata"]
         found = await questions.explain(metadata["namespace"], metadata["name"], TimeSlices())
-        asks = pod_request_of(decode_pod(encoded(item)), DEFAULT_NAMES) is not None
-        assert found == (expected(item, pods, cluster) if asks else None)
+        requests_gpus = pod_request_of(decode_pod(encoded(item)), DEFAULT_NAMES) is not None
+        assert found == (expected(item, pods, cluster) if requests_gpus else None)
     body = {"pods": odd_question(random), "manifests": [odd_manifest(random)]}
     question = read_question(encoded(body), DEFAULT_NAMES)
     outcome = complete(answers(cluster.nodes, question.whatif_pods, POLICY))

@@ -43,7 +43,7 @@ async def ask(extender: Running, pending: Object, victims: Object) -> Object:
 
 
 async def test_a_victim_on_another_gpu_is_spared(cluster: FakeApiServer, extender: Running) -> None:
-    """Ten units are free over two GPUs and 12 are asked: only GPU 1's pod makes room."""
+    """Ten units are free over two GPUs and 12 are requested: only GPU 1's pod makes room."""
     await run(cluster, extender, ("a", 10, 0, 9), ("b", 4, 0, 0), ("c", 6, 1, 0))
     answer = await ask(extender, pod("p", 12, priority=10), {"n": meta("a", "b", "c")})
     assert answer == {"n": ["c"]}

@@ -18,7 +18,7 @@ GANG = {"gpu-topology": "train", "gpu-topology-replica": "2"}
 async def test_a_pod_of_a_gang_evicts_nobody(
     cluster: FakeApiServer, extender: Running, labels: dict[str, str], evicted: dict[str, list[str]]
 ) -> None:
-    """Room for one of its pods says nothing about the others; the same pod alone evicts."""
+    """Room for one of its pods does not mean room for the others; the same pod alone evicts."""
     await cluster.put("nodes", node("n", 15, unit="GiB"))
     await extender.knows_node("n")
     await cluster.put("pods", placed(pod("a", 10, uid="a", priority=0), "n", 0))

@@ -56,7 +56,7 @@ async def answers(url: str) -> int:
 
 
 async def where(process: Process) -> tuple[str, list[bytes]]:
-    """The URL that the process says it listens on, and its lines until then."""
+    """The URL that the process reports it listens on, and its lines until then."""
     assert process.stderr is not None
     lines = []
     async with asyncio.timeout(START_SECONDS):

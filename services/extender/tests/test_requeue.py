@@ -119,7 +119,7 @@ async def test_a_gang_goes_back_when_its_last_pod_is_created(
 async def test_a_gang_that_becomes_complete_goes_back_to_report_what_it_lacks(
     cluster: FakeApiServer, requeue_only: Running
 ) -> None:
-    """The scheduler's message said that pods were missing; once, not again and again."""
+    """The scheduler's message was that pods were missing; once, not again and again."""
     await cluster.put("nodes", whole_node("n", 2))
     await requeue_only.knows_node("n")
     labels = {"gpu-topology": "train", "gpu-topology-replica": "3"}

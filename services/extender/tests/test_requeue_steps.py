@@ -53,7 +53,7 @@ class Bench:
         self.requeue.refused(pending, pending.pod_request, names, judged=change)
 
     def create(self, *items: Object) -> None:
-        """Pods that the watch has shown, and that no filter was asked about."""
+        """Pods that the watch has shown, and that no filter was called for."""
         for item in items:
             self.state.pod_changed(a_pod(item))
 
@@ -338,7 +338,7 @@ async def test_a_gang_goes_back_when_its_last_member_comes(clock: FakeClock) -> 
 
 
 async def test_one_gang_is_planned_at_a_time(clock: FakeClock) -> None:
-    """The look tells that there is more to do, and the next one goes on."""
+    """The look reports that there is more to do, and the next one goes on."""
     bench = Bench(clock, "a", "b")
     other = {"gpu-topology": "h", "gpu-topology-replica": "2"}
     bench.create(member("g0"), member("g1"))

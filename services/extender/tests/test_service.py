@@ -41,20 +41,20 @@ async def test_a_change_is_seen_by_verbs_and_metrics(
     """What was answered before is not answered again once the node has changed."""
     await cluster.put("nodes", node("n", 16, unit="GiB"))
     await extender.knows_node("n")
-    asked = pod("asked", 10)
-    assert (await extender.filter(asked, "n"))["NodeNames"] == ["n"]
+    pending = pod("pending", 10)
+    assert (await extender.filter(pending, "n"))["NodeNames"] == ["n"]
     line = "gpushare_extender_card_units{"
     before = [each for each in await metrics(extender) if each.startswith(line)]
     holder = placed(pod("holder", 9, uid="holder"), "n", 0)
     await cluster.put("pods", holder)
     await extender.knows_pod("holder")
-    assert (await extender.filter(asked, "n"))["NodeNames"] == []
+    assert (await extender.filter(pending, "n"))["NodeNames"] == []
     after = [each for each in await metrics(extender) if each.startswith(line)]
     assert before
     assert before != after
     await cluster.delete("pods", "holder", "default")
     await until("the pod is gone", lambda: not extender.state.ledger.allocations())
-    assert (await extender.filter(asked, "n"))["NodeNames"] == ["n"]
+    assert (await extender.filter(pending, "n"))["NodeNames"] == ["n"]
 
 
 async def metrics(extender: Running) -> list[str]:

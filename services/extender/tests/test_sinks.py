@@ -103,7 +103,7 @@ def test_a_config_map_that_was_deleted_is_not_looked_for_in_lists() -> None:
 
 
 def test_other_config_maps_are_not_read() -> None:
-    """The name says which ones count; one without the key, or of our plugin, lists no GPU."""
+    """The name selects which ones count; one without the key, or of our plugin, lists no GPU."""
     state = state_of(a_node("n", 8))
     sink = ConfigMapHandler(state)
     other = ConfigMap("kube-root-ca.crt", {}, {"gpus": "0"}, "1")

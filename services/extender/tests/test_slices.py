@@ -74,16 +74,16 @@ def questions(state: State, item: dict[str, Any]) -> PodQuestions:
 
 async def explain(state: State) -> msgspec.Struct:
     """Why a pod waits: no node has room, so that all suggestions are worked out."""
-    item = pod("asked", 40, core=10)
-    found = await questions(state, item).explain("default", "asked", TimeSlices())
+    item = pod("pending", 40, core=10)
+    found = await questions(state, item).explain("default", "pending", TimeSlices())
     assert found is not None
     return found
 
 
 async def whole(state: State) -> msgspec.Struct:
     """The same for exclusive GPUs."""
-    item = pod("asked", gpus=8)
-    found = await questions(state, item).explain("default", "asked", TimeSlices())
+    item = pod("pending", gpus=8)
+    found = await questions(state, item).explain("default", "pending", TimeSlices())
     assert found is not None
     return found
 
@@ -114,7 +114,7 @@ async def inspect(state: State) -> msgspec.Struct:
 async def test_others_are_answered_meanwhile(
     state: State, question: Callable[[State], Awaitable[msgspec.Struct]]
 ) -> None:
-    """While nodes are asked and the answer is written nobody waits longer than a filter's bar."""
+    """While nodes are evaluated and the answer is written no call waits longer than a filter."""
 
     async def written() -> tuple[msgspec.Struct, bytes]:
         view = await question(state)

@@ -8,7 +8,7 @@ import pytest
 
 @pytest.mark.slow
 def test_a_start_does_not_wait_for_what_it_can_do_without() -> None:
-    """Neither the official client nor the framework is loaded before the API server is asked."""
+    """Neither the official client nor the framework is loaded before the API server is queried."""
     code = (
         "import sys, gpuextender.__main__;"
         "print(sorted({'kubernetes', 'fastapi'} & sys.modules.keys()))"

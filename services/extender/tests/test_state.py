@@ -39,16 +39,16 @@ def test_only_nodes_that_changed_are_touched() -> None:
     assert touched.taken() == {"a", "b"}
 
 
-def test_what_changed_before_anybody_asked_is_told_once() -> None:
-    """A node that changed with each of its pods is told of once, and later ones as they change."""
-    state, told = State(DEFAULT_NAMES), list[str]()
+def test_what_changed_before_the_first_handler_is_reported_once() -> None:
+    """A node that changed with each of its pods is reported once, and later ones as they change."""
+    state, reported = State(DEFAULT_NAMES), list[str]()
     state.relist_nodes([a_node("a", 15), a_node("b", 15)])
     for number in range(3):
         state.pod_changed(a_pod(placed(pod(f"p{number}", 4, uid=f"u{number}"), "a", 0)))
-    state.add_event_handler(told.append)
-    assert told == ["a", "b"]
+    state.add_event_handler(reported.append)
+    assert reported == ["a", "b"]
     state.pod_changed(a_pod(placed(pod("late", 2, uid="late"), "b", 0)))
-    assert told == ["a", "b", "b"]
+    assert reported == ["a", "b", "b"]
 
 
 def test_waiting_pods_are_found_by_name_and_uid() -> None:
@@ -66,7 +66,7 @@ def test_waiting_pods_are_found_by_name_and_uid() -> None:
 
 
 def test_memory_of_seen_pods_is_bounded(monkeypatch: Any) -> None:
-    """Pods that a scheduler asked about long ago are forgotten, the oldest first."""
+    """Pods of scheduler requests long ago are forgotten, the oldest first."""
     monkeypatch.setattr(pending_pods, "SEEN_LIMIT", 2)
     state = State(DEFAULT_NAMES)
     for name in "abc":

@@ -57,7 +57,7 @@ def gang_states(state: State) -> list[str]:
 
 
 def test_waiting_pods_that_vanish_during_a_relist_are_forgotten() -> None:
-    """A list without them is all that tells of their deletion."""
+    """A list without them is all that reports their deletion."""
     state, _ = two_nodes()
     state.relist_pods([a_pod(pod(name, 4, uid=name)) for name in ("p", "q")])
     assert waiting(state) == ["p", "q"]
@@ -180,7 +180,7 @@ def test_a_deleted_pod_does_not_take_its_successor_along() -> None:
 
 
 def test_a_pod_without_a_request_does_not_wait() -> None:
-    """It is remembered only where a scheduler asked about it."""
+    """It is remembered only where a scheduler sent it."""
     state, _ = two_nodes()
     plain = a_pod(pod("plain", uid="plain"))
     state.pod_changed(plain)

@@ -96,7 +96,7 @@ def kept(extender: Running) -> int:
 async def test_a_volta_is_filled_group_by_group_and_then_says_no(
     cluster: FakeApiServer, extender: Running, gpus: int, groups: Sequence[str]
 ) -> None:
-    """NVIDIA's sequences over HTTP; the pod that comes too late is told the figures."""
+    """NVIDIA's sequences over HTTP; the pod that comes too late is notified of the figures."""
     await nodes(cluster, extender, volta("n"))
     for number, group in enumerate(groups):
         found = await schedule(cluster, extender, pod(f"p{number}", gpus=gpus), "n")

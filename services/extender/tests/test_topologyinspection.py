@@ -105,7 +105,7 @@ def test_the_original_spelling_of_the_policy_is_accepted() -> None:
 
 @pytest.mark.slow
 async def test_profiles_of_go_are_answered_with_where_to_look(extender: Running) -> None:
-    """The original served pprof; a tool that asks for it gets a sentence."""
+    """The original served pprof; a tool that requests it gets a sentence."""
     for path in ("", "heap", "goroutine"):
         code, text = await extender.get(f"/debug/pprof/{path}")
         assert (code, "/metrics" in text) == (404, True)

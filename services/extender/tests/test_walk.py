@@ -49,7 +49,7 @@ def recorded() -> Iterator[Calls]:
 
 ROOT = Path(__file__).parents[3]
 OBSERVERS = "gpuextender/nomination/"
-"""Observers hear of every pod that filter is asked about; they add nothing to the answer."""
+"""Observers receive every pod that filter is called for; they add nothing to the answer."""
 BYTES = "gpukube/server/"
 """Reads and writes the bytes of a request: routes call it back for them, as ASGI has it."""
 

@@ -40,13 +40,13 @@ async def review(
 ) -> Object:
     """Send a pod for admission as the API server would; answers the response."""
     server = extender.service.listeners.admission
-    asked = {"uid": "r1", "namespace": namespace, "operation": "CREATE", "object": item}
+    request = {"uid": "r1", "namespace": namespace, "operation": "CREATE", "object": item}
     if sub_resource:
-        asked["subResource"] = sub_resource
+        request["subResource"] = sub_resource
     body = {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
-        "request": asked,
+        "request": request,
     }
     url = f"https://127.0.0.1:{server.port}/admit"
     async with (
@@ -76,10 +76,10 @@ def answered(item: object, namespace: str = "default", sub_resource: str = "") -
     health = Readiness([Known()], stale_after=60)
     health.loaded = True
     hook = AdmissionWebhook(state_of(a_node("n", 15)), health, scheduler="gpushare-scheduler")
-    asked = {"uid": "r1", "namespace": namespace, "operation": "CREATE", "object": item}
+    request = {"uid": "r1", "namespace": namespace, "operation": "CREATE", "object": item}
     if sub_resource:
-        asked["subResource"] = sub_resource
-    found: Object = hook.review(json.dumps({"request": asked}).encode())["response"]
+        request["subResource"] = sub_resource
+    found: Object = hook.review(json.dumps({"request": request}).encode())["response"]
     return found
 
 
@@ -274,8 +274,8 @@ def claimed(item: object, namespace: str = "default") -> Object:
     state = state_of(a_node("n", 15))
     how = ClaimRequests(state.names, GIB)
     hook = AdmissionWebhook(state, health, scheduler="gpushare-scheduler", claims=how)
-    asked = {"uid": "r1", "namespace": namespace, "operation": "CREATE", "object": item}
-    found: Object = hook.review(json.dumps({"request": asked}).encode(), how)["response"]
+    request = {"uid": "r1", "namespace": namespace, "operation": "CREATE", "object": item}
+    found: Object = hook.review(json.dumps({"request": request}).encode(), how)["response"]
     return found
 
 

@@ -104,8 +104,8 @@ class ConfigMapHandler:
         node = unhealthy_node(item.name)
         if node is not None:
             self._named.add(node)
-            said = "" if kept_by_plugin(item.labels) else item.data.get(UNHEALTHY_KEY, "")
-            self._state.unhealthy_changed(node, said)
+            unhealthy = "" if kept_by_plugin(item.labels) else item.data.get(UNHEALTHY_KEY, "")
+            self._state.unhealthy_changed(node, unhealthy)
 
     def on_delete(self, item: ConfigMap) -> None:
         node = unhealthy_node(item.name)

@@ -224,7 +224,7 @@ class ExtenderService:
         await self._informers.synced()
         self.state.add_event_handler(self._node_changed, self.requeue.pod_came)
         if self._settings.nominate != "off" and await evaluates_nominated_first(self._api):
-            self.state.asked = self._nominator.asked
+            self.state.filter_called = self._nominator.scheduler_called
             self.state.candidates.on_change = self._candidate_changed
             self.requeue.on_refused = self._nominator.refused
         self.health.loaded = True

@@ -40,7 +40,7 @@ class State:
         reservation_time: for how long incomplete gangs reserved GPUs, by namespace.
         nominations: waiting pods for which others are evicted, by node.
         candidates: the nodes as kube-scheduler's filters see them.
-        asked: called with each pod of a filter request.
+        filter_called: called with each pod of a filter request.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class State:
         self._member_added: Callable[[], object] = lambda: None
         self.nominations = Nominations()
         self.candidates = CandidateNodes(names)
-        self.asked: Callable[[Pod], object] = lambda _: None
+        self.filter_called: Callable[[Pod], object] = lambda _: None
         self._pending = PendingPods()
         self._priorities: dict[PodUid, int] = {}
         self._passing: dict[PodUid, NodeName] = {}  # what may expire; cleared of the rest then
@@ -118,7 +118,7 @@ class State:
     def saw(self, pod: Pod) -> UnscheduledPod:
         """Store a pod of a scheduler's request: its bind may arrive before the watch event."""
         pending = UnscheduledPod(pod, pod_request_of(pod, self.names))
-        self.asked(pod)
+        self.filter_called(pod)
         self._pending.saw(pending)
         return pending
 

@@ -112,8 +112,10 @@ def review_debug_containers(pod: Pod, *, namespace: str, names: Names) -> Admiss
     """
     if namespace == EXEMPT:
         return AdmissionAnswer()
-    asks = pod_request_of(pod, names) is not None
-    return AdmissionAnswer(refusal=override_refusal(pod.ephemeral_containers, requests_gpus=asks))
+    requests_gpus = pod_request_of(pod, names) is not None
+    return AdmissionAnswer(
+        refusal=override_refusal(pod.ephemeral_containers, requests_gpus=requests_gpus)
+    )
 
 
 def override_refusal(containers: Iterable[Container], *, requests_gpus: bool) -> str:
@@ -164,7 +166,7 @@ def review_claims(
 
     Args:
         raw: the object of the pod.
-        answer: what :func:`review_pod` said.
+        answer: of :func:`review_pod`.
         how: pods are converted.
 
     Raises:

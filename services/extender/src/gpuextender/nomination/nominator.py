@@ -8,8 +8,8 @@ A write pays only where it comes before the scheduler does. The pods at the head
 queue are therefore left alone; nominated are those behind them, and those that the scheduler
 refused by a sample of nodes although another node admits them.
 
-It nominates only for schedulers that called lately. :mod:`gpuextender.nomination.rounds` says when
-a round begins, and that only the extender beside the leading scheduler has rounds.
+It nominates only for schedulers that called lately. :mod:`gpuextender.nomination.rounds` decides
+when a round begins, and that only the extender beside the leading scheduler has rounds.
 """
 
 import asyncio
@@ -105,11 +105,11 @@ class Nominator:
 
     # What happens, as the rest of the process reports it.
 
-    def asked(self, pod: Pod) -> None:
+    def scheduler_called(self, pod: Pod) -> None:
         """The scheduler of this pod calls filter here: it leads."""
         self._due.called(pod.scheduler_name)
-        self._order.asked(pod.uid, self._state.ledger.nominations())
-        self._writes.asked(pod.uid)
+        self._order.scheduler_called(pod.uid, self._state.ledger.nominations())
+        self._writes.scheduler_called(pod.uid)
         if self._after is not None:
             self.woken.set()
 

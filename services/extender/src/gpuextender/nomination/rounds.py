@@ -107,7 +107,7 @@ class Adoption:
     """Nominations that are on the API server when this process begins to nominate.
 
     They are of an extender that led before, of this one before a restart, or of kube-scheduler,
-    which nominates a node where it evicts pods. ``metadata.managedFields`` says who wrote the
+    which nominates a node where it evicts pods. ``metadata.managedFields`` names the writer of the
     field; a tenant cannot write the status of a pod. What an extender wrote is adopted: reserved
     again where it still fits, cleared where it does not. All others stay as they are.
 

@@ -31,7 +31,7 @@ AT_ONCE: Final = 8
 BURST: Final = 200
 PER_SECOND: Final = 500
 MANAGER: Final = "gpushare-nominator"
-"""Name of the field manager: ``metadata.managedFields`` says by it who wrote a nomination."""
+"""Name of the field manager: ``metadata.managedFields`` names by it the writer of a nomination."""
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +81,7 @@ class NominationWrites:
     def __init__(self, state: State, api: KubeClient, requeue: Requeue) -> None:
         self._state, self.api, self._requeue = state, api, requeue
         self._queue: deque[tuple[Pod, NodeName]] = deque()
-        self._asked: set[PodUid] = set()
+        self._called: set[PodUid] = set()
         self._work = asyncio.Event()
         self._rate = RateLimiter(burst=BURST, quiet=PER_SECOND, busy=PER_SECOND)
         self.written: dict[PodUid, Written] = {}
@@ -97,10 +97,10 @@ class NominationWrites:
         self._queue.append((pod, node))
         self._work.set()
 
-    def asked(self, uid: PodUid) -> None:
+    def scheduler_called(self, uid: PodUid) -> None:
         """The scheduler is placing the pod: a nomination that is not written yet comes too late."""
         if uid in self._state.ledger.nominations() and uid not in self.written:
-            self._asked.add(uid)
+            self._called.add(uid)
 
     async def run(self) -> None:
         """Send for ever."""
@@ -128,8 +128,8 @@ class NominationWrites:
     def _needed(self, pod: Pod, node: NodeName) -> bool:
         if not node:
             return True
-        asked = pod.uid in self._asked
-        self._asked.discard(pod.uid)
+        scheduler_called = pod.uid in self._called
+        self._called.discard(pod.uid)
         reserved = self._state.ledger.nomination(pod.uid)
         if reserved is None or reserved.placement.node != node:
             return False
@@ -137,7 +137,7 @@ class NominationWrites:
         if known is not None and known.pod.nominated:
             self._state.forget_nomination(pod.uid)
             return False
-        if asked and not self._requeue.is_refused(pod.uid):
+        if scheduler_called and not self._requeue.is_refused(pod.uid):
             metrics.NOMINATIONS.labels("overtaken").inc()
             return False
         return True
@@ -165,7 +165,7 @@ class NominationWrites:
             self.failed(pod.uid)  # given back while the patch was on its way
 
     def _not_sent(self, pod: Pod, node: NodeName, error: KubeError) -> None:
-        """A pod that changed meanwhile keeps what its status says; a clear is tried again."""
+        """A pod that changed meanwhile keeps its status; a clear is tried again."""
         if not node and isinstance(error, ConflictError):
             self.written[pod.uid] = Written(pod, pod.nominated, pod.resource_version)
         elif node:

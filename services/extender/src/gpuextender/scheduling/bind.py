@@ -7,8 +7,8 @@
     place ──refused──► say why, GPU by GPU
          │
     reserve ──► Binding (UID precondition, annotations) ──► done: keep until the watch confirms
-                  │ 409, 404, 4xx: read the pod: bound as asked is done, anything else is forgotten
-                  ▼ no answer in time: the reservation stays until the watch or its TTL tells
+                  │ 409, 404, 4xx: read the pod: bound as requested is done, others are forgotten
+                  ▼ no answer in time: the reservation stays until the watch or its TTL reports
 
 No lock is held during the write: other requests see the reservation in the ledger. Concurrent
 requests for one UID share one attempt, which continues when they disconnect.
