@@ -13,7 +13,7 @@ KINDS = {
     "triton": ("triton-serving", "nvidia-triton-server"),
     "custom": ("custom-serving", "custom-serving"),
 }
-"""What was asked for -> label of the kind, and of the app."""
+"""What was requested -> label of the kind, and of the app."""
 VERSION = "202611210900"
 
 

@@ -34,7 +34,7 @@ class FakeCluster:
         ready: bool = True,
         resources: Mapping[str, str] | None = None,
     ) -> "FakeCluster":
-        """A node with an original plugin (``total``, ``count``), or one that says its ``gpus``."""
+        """A node with an original plugin (``total``, ``count``), or one with its ``gpus``."""
         total = total or sum(gpu.units for gpu in gpus)
         have = {"aliyun.com/gpu-mem": str(total), "aliyun.com/gpu-count": str(len(gpus) or count)}
         have = dict(resources) if resources is not None else have
@@ -76,7 +76,7 @@ class FakeCluster:
         """A pod whose containers ask for ``units``, placed on GPU ``index`` of ``node``."""
         amounts = [units] if isinstance(units, int) else list(units)
         placed = {} if index is None else {"ALIYUN_COM_GPU_MEM_IDX": str(index)}
-        asked = [{"aliyun.com/gpu-mem": str(n)} if n else {} for n in amounts]
+        per_container = [{"aliyun.com/gpu-mem": str(n)} if n else {} for n in amounts]
         self.items.append(
             {
                 "apiVersion": "v1",
@@ -94,7 +94,7 @@ class FakeCluster:
                     "schedulerName": "gpushare-scheduler",
                     "containers": [
                         {"name": f"c{i}", "resources": {"limits": {**ask, **(limits or {})}}}
-                        for i, ask in enumerate(asked)
+                        for i, ask in enumerate(per_container)
                     ],
                     **fields.pop("spec", {}),
                 },

@@ -84,7 +84,7 @@ class FakeApiServer:
             return 200, self.objects[path]
         status = self.statuses.get(path, 200 if path in self.lists else 404)
         if status != 200:
-            return status, {"message": "the fake says no"}
+            return status, {"message": "the fake refuses"}
         start = int(query.get("continue", ["0"])[0])
         end = start + self.page
         more = {"continue": str(end)} if end < len(self.lists[path]) else {}

@@ -1,4 +1,4 @@
-"""A helm on PATH that keeps releases in a file: what it was told is what the tests look at."""
+"""A helm on PATH that keeps releases in a file: its arguments are what the tests look at."""
 
 import json
 import os

@@ -19,26 +19,26 @@ def served(*flags: str) -> Iterator[str]:
     line = [sys.executable, "-m", "gpuinspect", "dashboard", "--port=0", *flags]
     ours = {key: text for key, text in os.environ.items() if not key.startswith("GPUSHARE_")}
     with TemporaryDirectory() as folder:
-        said = Path(folder) / "said"
-        with said.open("w") as stderr:
+        log = Path(folder) / "log"
+        with log.open("w") as stderr:
             service = subprocess.Popen(line, stderr=stderr, env=ours)
         try:
-            yield _place(service, said)
+            yield _place(service, log)
         finally:
             service.terminate()
             service.wait(SECONDS)
 
 
-def _place(service: subprocess.Popen[bytes], said: Path) -> str:
-    """Where it says that it listens; fails when it has ended or takes too long."""
+def _place(service: subprocess.Popen[bytes], log: Path) -> str:
+    """Where it listens, from its output; fails when it has ended or takes too long."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
-        for line in said.read_text().splitlines(keepends=True):
+        for line in log.read_text().splitlines(keepends=True):
             if "://" in line and line.endswith("\n"):
                 return line.partition("://")[2].partition("/")[0]
-        assert service.poll() is None, said.read_text()
+        assert service.poll() is None, log.read_text()
         try:
             service.wait(0.1)
         except subprocess.TimeoutExpired:
             continue
-    raise AssertionError(f"it does not listen: {said.read_text()}")
+    raise AssertionError(f"it does not listen: {log.read_text()}")

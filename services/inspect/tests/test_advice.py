@@ -86,8 +86,8 @@ def test_nodes_whose_taint_is_not_tolerated(run: Run, cluster: FakeCluster, tmp_
     out = run("explain", "pod", "p", on=cluster).out
     assert "2      TaintNotTolerated  taint dedicated=ml:NoSchedule" in out
     assert "n1 has enough GPU memory; the pod is blocked by taint dedicated=ml:NoSchedule" in out
-    asked = run("whatif", "-f", manifest(tmp_path), on=cluster).out
-    assert "fits no node: 2 nodes: taint dedicated=ml:NoSchedule\n" in asked
+    output = run("whatif", "-f", manifest(tmp_path), on=cluster).out
+    assert "fits no node: 2 nodes: taint dedicated=ml:NoSchedule\n" in output
     tolerating = manifest(tmp_path, tolerations=[{"key": "dedicated", "operator": "Exists"}])
     assert run("whatif", "-f", tolerating, on=cluster).code == 0
 
@@ -125,8 +125,8 @@ def test_more_compute_than_a_gpu_has(run: Run, cluster: FakeCluster, tmp_path: P
         "Request at most 100 percent, or spread the pod over GPUs with the label gpu-count."
     ]
     box = {"container": {"resources": {"limits": {"aliyun.com/gpu-mem": 4, **limits}}}}
-    asked = run("whatif", "-f", manifest(tmp_path, **box), on=cluster).out
-    assert "fits no node: 1 node: a GPU has 100 percent, requested 150\n" in asked
+    output = run("whatif", "-f", manifest(tmp_path, **box), on=cluster).out
+    assert "fits no node: 1 node: a GPU has 100 percent, requested 150\n" in output
 
 
 def test_more_whole_gpus_than_any_node_has(run: Run, cluster: FakeCluster) -> None:
@@ -151,13 +151,15 @@ def test_an_unhealthy_gpu_is_not_moved_free(run: Run, cluster: FakeCluster) -> N
 
 
 def test_an_amount_in_bytes(run: Run, cluster: FakeCluster, tmp_path: Path) -> None:
-    """``8Gi`` of a resource that counts GiB: the answer says what to write."""
+    """``8Gi`` of a resource that counts GiB: the answer states what to write."""
     cluster.node("n", gpus=[Gpu(15)])
     cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu-mem": "8Gi"})
     assert "amounts are whole numbers of GiB: write 8" in helps(run, cluster)[0]
     assert "Requests:   8Gi of memory" in run("explain", "pod", "p", on=cluster).out
-    asked = run("whatif", "-f", manifest(tmp_path, "8Gi"), on=cluster).out
-    assert "largest GPU 15 GiB, requested 8Gi; amounts are whole numbers of GiB: write 8\n" in asked
+    output = run("whatif", "-f", manifest(tmp_path, "8Gi"), on=cluster).out
+    assert (
+        "largest GPU 15 GiB, requested 8Gi; amounts are whole numbers of GiB: write 8\n" in output
+    )
 
 
 @pytest.mark.parametrize(
@@ -216,8 +218,8 @@ def test_cpu_that_is_requested_elsewhere(run: Run, cluster: FakeCluster, tmp_pat
     assert "1      InsufficientResources  cpu: requested 2, 1 of 4 free" in out
     assert "n has enough GPU memory; the pod is blocked by insufficient cpu" in out
     box = {"container": {"resources": {"limits": limits}}}
-    asked = run("whatif", "-f", manifest(tmp_path, **box), on=cluster).out
-    assert "fits no node: 1 node: cpu: requested 2, 1 of 4 free\n" in asked
+    output = run("whatif", "-f", manifest(tmp_path, **box), on=cluster).out
+    assert "fits no node: 1 node: cpu: requested 2, 1 of 4 free\n" in output
 
 
 def test_the_end_of_a_pod_counts_its_cpu_too(run: Run, cluster: FakeCluster) -> None:
@@ -258,7 +260,7 @@ def configured(cluster: FakeCluster) -> None:
 
 
 def test_a_scheduling_gate(run: Run, cluster: FakeCluster, tmp_path: Path) -> None:
-    """No scheduler tries a pod with gates, whatever its condition says."""
+    """No scheduler tries a pod with gates, whatever its condition states."""
     two_nodes(cluster, schedulingGates=[{"name": "example.com/quota"}])
     cluster.items[2]["status"]["conditions"] = [GATED]
     found = explained(run, cluster)
@@ -275,7 +277,7 @@ def test_a_scheduling_gate(run: Run, cluster: FakeCluster, tmp_path: Path) -> No
 
 
 def test_an_uneven_split_is_helped(run: Run, cluster: FakeCluster) -> None:
-    """What the JSON says to do, the text says too."""
+    """What the JSON suggests, the text suggests too."""
     cluster.node("n", gpus=[Gpu(15), Gpu(15)])
     cluster.pod("p", 7, phase="Pending", metadata={"labels": {"aliyun.com/gpu-count": "2"}})
     out = run("explain", "pod", "p", on=cluster).out
@@ -292,7 +294,7 @@ def test_unhealthy_gpus_are_not_schedulable(run: Run, cluster: FakeCluster) -> N
     assert document["schedulable"] == {"allocated": 4, "total": 15}
 
 
-def test_constraints_that_are_not_evaluated_are_said(
+def test_constraints_that_are_not_evaluated_are_reported(
     run: Run, cluster: FakeCluster, tmp_path: Path
 ) -> None:
     """A pod with a rule that only the scheduler evaluates is not promised a place."""
@@ -309,7 +311,7 @@ def test_constraints_that_are_not_evaluated_are_said(
 
 
 def test_room_that_there_is(run: Run, cluster: FakeCluster) -> None:
-    """A pod that every evaluated rule lets in is said to fit, and no reason is invented."""
+    """A pod that every evaluated rule lets in is reported to fit, and no reason is invented."""
     two_nodes(cluster)
     out = run("explain", "pod", "p", on=cluster).out
     assert "It fits on 2 nodes: n1, n2" in out
@@ -336,7 +338,7 @@ def test_a_manifest_without_a_scheduler(run: Run, cluster: FakeCluster, tmp_path
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_nothing_is_said_where_the_webhook_may_steer(
+def test_nothing_is_reported_where_the_webhook_may_steer(
     run: Run, cluster: FakeCluster, tmp_path: Path, *, ours: bool
 ) -> None:
     """Our webhook names the scheduler; where webhooks are unknown, nothing is concluded."""

@@ -98,7 +98,9 @@ def test_a_snapshot_has_the_claims(
     assert any("fieldSelector=spec.driver%3D" in each for each in server.requests)
 
 
-def test_without_the_api_nothing_is_said(run: Run, server: FakeApiServer, tmp_path: Path) -> None:
+def test_without_the_api_nothing_is_reported(
+    run: Run, server: FakeApiServer, tmp_path: Path
+) -> None:
     """Older clusters have no resource.k8s.io/v1."""
     for name in ("resourceslices", "resourceclaims"):
         server.statuses[f"{RESOURCE_API}/{name}"] = 404
@@ -114,5 +116,5 @@ def test_without_the_right_the_gap_is_named_once(
     server.statuses[f"{RESOURCE_API}/resourceclaims"] = 403
     found = run("inspect", f"--kubeconfig={server.kubeconfig(tmp_path)}")
     assert found.code == 0
-    said = " ".join(found.err.split())
-    assert said.count("ResourceClaims cannot be read, so what claims hold is missing") == 1
+    output = " ".join(found.err.split())
+    assert output.count("ResourceClaims cannot be read, so what claims hold is missing") == 1

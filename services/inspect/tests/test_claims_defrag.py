@@ -1,4 +1,4 @@
-"""``gpushare defrag`` beside claims: it moves no pod with claims, and says so."""
+"""``gpushare defrag`` beside claims: it moves no pod with claims, and reports it."""
 
 import pytest
 from claimobjects import allocated, claim, device, request, resource_slice, uses

@@ -36,7 +36,7 @@ def waits(cluster: FakeCluster, spec: dict[str, Any], **fields: Any) -> FakeClus
     return cluster.pod("w", phase="Pending", spec=body)
 
 
-def said(run: Run, cluster: FakeCluster, pod: str = "w") -> str:
+def explained(run: Run, cluster: FakeCluster, pod: str = "w") -> str:
     """The explanation in one line."""
     found = run("explain", "pod", pod, "-n", "default", on=cluster)
     assert found.code == 0, found.err
@@ -45,7 +45,7 @@ def said(run: Run, cluster: FakeCluster, pod: str = "w") -> str:
 
 def test_a_pod_with_a_claim_has_its_gpu(run: Run, shared: FakeCluster) -> None:
     """Where, beside whom, and who chose it."""
-    text = said(run, shared, "a")
+    text = explained(run, shared, "a")
     assert (
         "9 GiB on GPU 0, 40 percent of compute on GPU 0 of node n1 (claim a-gpu)"
         in text.replace(" and ", ", ")
@@ -56,7 +56,7 @@ def test_a_pod_with_a_claim_has_its_gpu(run: Run, shared: FakeCluster) -> None:
 
 def test_a_pending_claim_has_figures_for_each_gpu(run: Run, shared: FakeCluster) -> None:
     """What is free, what is unhealthy, and what would help, the smallest step first."""
-    text = said(run, waits(shared, request("8Gi")))
+    text = explained(run, waits(shared, request("8Gi")))
     assert "8 GiB of one GPU (DeviceClass gpushare)" in text
     assert "InsufficientMemory largest free block 6 GiB, requested 8" in text
     assert "GPU 0 has 6 of 15 free, GPU 1 is unhealthy" in text
@@ -69,18 +69,20 @@ def test_a_pending_claim_has_figures_for_each_gpu(run: Run, shared: FakeCluster)
 
 def test_a_request_rounds_up_to_the_step(run: Run, shared: FakeCluster) -> None:
     """6.5 GiB need 7 of them."""
-    assert "largest free block 6 GiB, requested 7" in said(run, waits(shared, request("6656Mi")))
+    assert "largest free block 6 GiB, requested 7" in explained(
+        run, waits(shared, request("6656Mi"))
+    )
 
 
 def test_compute_is_judged_as_well(run: Run, shared: FakeCluster) -> None:
     """60 percent are left."""
-    text = said(run, waits(shared, request("2Gi", "70")))
+    text = explained(run, waits(shared, request("2Gi", "70")))
     assert "GPU 0 has 60 of 100 percent of compute free, requested 70" in text
 
 
 def test_a_claim_that_fits_says_so(run: Run, shared: FakeCluster) -> None:
     """Then the scheduler's own message matters."""
-    text = said(run, waits(shared, request("6Gi")))
+    text = explained(run, waits(shared, request("6Gi")))
     assert "It fits on 1 node: n1" in text
 
 
@@ -88,7 +90,7 @@ def test_a_selector_that_excludes_all_gpus_is_named(run: Run, shared: FakeCluste
     """With its text."""
     expression = "device.attributes['gpu.gpushare.io'].productName == 'NVIDIA A100'"
     spec = request("1Gi", selectors=[{"cel": {"expression": expression}}])
-    text = said(run, waits(shared, spec))
+    text = explained(run, waits(shared, spec))
     assert "SelectorMismatch" in text
     assert f"selector {expression}" in text
 
@@ -99,7 +101,7 @@ def test_a_selector_that_is_not_understood_is_named_and_not_guessed(
     """It never makes a pod look impossible."""
     expression = "device.attributes['gpu.gpushare.io'].productName.startsWith('Tesla')"
     spec = request("1Gi", selectors=[{"cel": {"expression": expression}}])
-    text = said(run, waits(shared, spec))
+    text = explained(run, waits(shared, spec))
     assert f"selector {expression} is not evaluated here" in text
     assert "It fits on 1 node" in text
 
@@ -108,19 +110,19 @@ def test_a_toleration_opens_an_unhealthy_gpu(run: Run, shared: FakeCluster) -> N
     """As kube-scheduler reads it."""
     toleration = {"key": "gpu.gpushare.io/unhealthy", "operator": "Exists"}
     spec = request("8Gi", tolerations=[toleration])
-    assert "It fits on 1 node: n1" in said(run, waits(shared, spec))
+    assert "It fits on 1 node: n1" in explained(run, waits(shared, spec))
 
 
 def test_a_share_over_several_gpus_needs_distinct_ones(run: Run, shared: FakeCluster) -> None:
     """Two shares fit one GPU, but not with distinctAttribute."""
     rule = [{"requests": ["gpu"], "distinctAttribute": "gpu.gpushare.io/uuid"}]
-    text = said(run, waits(shared, request("3Gi", count=2, constraints=rule)))
+    text = explained(run, waits(shared, request("3Gi", count=2, constraints=rule)))
     assert "DeviceConstraint distinctAttribute gpu.gpushare.io/uuid" in text
 
 
 def test_the_same_share_without_the_rule_fits(run: Run, shared: FakeCluster) -> None:
     """Both on one GPU."""
-    assert "It fits on 1 node" in said(run, waits(shared, request("3Gi", count=2)))
+    assert "It fits on 1 node" in explained(run, waits(shared, request("3Gi", count=2)))
 
 
 def test_a_missing_template_is_the_reason(run: Run, shared: FakeCluster) -> None:
@@ -128,7 +130,7 @@ def test_a_missing_template_is_the_reason(run: Run, shared: FakeCluster) -> None
     body = uses(template_name="gpushare-mem-7")
     shared.add(template("other", request("1Gi")))
     shared.pod("w", phase="Pending", spec=body)
-    text = said(run, shared)
+    text = explained(run, shared)
     assert "create ResourceClaimTemplate gpushare-mem-7 in namespace default" in text
 
 
@@ -136,24 +138,24 @@ def test_a_missing_class_is_the_reason(run: Run, shared: FakeCluster) -> None:
     """The chart creates it."""
     shared.items = [item for item in shared.items if item["kind"] != "DeviceClass"]
     shared.add(device_class("other", "device.driver == 'nic.example.com'"))
-    assert "DeviceClass gpushare does not exist" in said(run, waits(shared, request("1Gi")))
+    assert "DeviceClass gpushare does not exist" in explained(run, waits(shared, request("1Gi")))
 
 
 def test_rules_of_the_node_are_named_before_gpus(run: Run, shared: FakeCluster) -> None:
     """A nodeSelector that no node has."""
-    text = said(run, waits(shared, request("1Gi"), nodeSelector={"disk": "ssd"}))
+    text = explained(run, waits(shared, request("1Gi"), nodeSelector={"disk": "ssd"}))
     assert "NodeAffinityMismatch nodeSelector disk=ssd" in text
 
 
 def test_nodes_without_slices_are_a_group(run: Run, shared: FakeCluster) -> None:
     """They do not offer GPUs as claims."""
     shared.node("n2", resources=NOTHING)
-    assert "1 NoResourceSlice" in said(run, waits(shared, request("8Gi")))
+    assert "1 NoResourceSlice" in explained(run, waits(shared, request("8Gi")))
 
 
 def test_exclusive_gpus_need_an_untouched_one(run: Run, shared: FakeCluster) -> None:
     """A claim without an amount takes all memory."""
-    text = said(run, waits(shared, request()))
+    text = explained(run, waits(shared, request()))
     assert "all memory of one GPU" in text
     assert "InsufficientMemory" in text
 
@@ -162,7 +164,7 @@ def test_claims_of_other_drivers_are_not_ours(run: Run, shared: FakeCluster) -> 
     """A pod with a NIC requests no GPU."""
     shared.add(device_class("nic", "device.driver == 'nic.example.com'"))
     waits(shared, request(device_class="nic"))
-    assert "requests no GPU" in said(run, shared)
+    assert "requests no GPU" in explained(run, shared)
 
 
 def test_a_gpu_beside_a_device_of_another_driver(run: Run, shared: FakeCluster) -> None:
@@ -171,7 +173,7 @@ def test_a_gpu_beside_a_device_of_another_driver(run: Run, shared: FakeCluster) 
     spec = request("1Gi")
     nic = {"name": "nic", "exactly": {"deviceClassName": "nic"}}
     spec["devices"]["requests"].append(nic)
-    assert "It fits on 1 node" in said(run, waits(shared, spec))
+    assert "It fits on 1 node" in explained(run, waits(shared, spec))
 
 
 def nic_slice(node: str, *roots: str) -> dict[str, Any]:
@@ -199,7 +201,7 @@ def test_a_constraint_with_another_driver_is_named(
     rule = {"requests": ["gpu", "nic"], "matchAttribute": "resource.kubernetes.io/pcieRoot"}
     spec = request("3Gi", constraints=[rule])
     spec["devices"]["requests"].append({"name": "nic", "exactly": {"deviceClassName": "nic"}})
-    text = said(run, waits(cluster, spec))
+    text = explained(run, waits(cluster, spec))
     named = "matchAttribute resource.kubernetes.io/pcieRoot with devices of another driver"
     assert ("It fits on 1 node" in text) == fits
     assert (named in text) == (not fits)
@@ -227,7 +229,7 @@ def test_the_document_of_a_claim(run: Run, shared: FakeCluster) -> None:
         "code": "InsufficientMemory",
         "free": 6,
         "total": 15,
-        "asked": 8,
+        "requested": 8,
     }
 
 
@@ -239,7 +241,7 @@ def test_a_pod_with_an_extended_resource_is_placed_by_its_claim(
     extended = {"extendedResourceClaimStatus": {"resourceClaimName": "x-ext"}}
     shared.pod("x", node="n1", limits={"aliyun.com/gpu": "1"}, status=extended)
     shared.add(claim("x-ext", allocated("n1", 0), pods=["x"], spec=request()))
-    assert "GPU 0 of node n1, exclusive (claim x-ext)" in said(run, shared, "x")
+    assert "GPU 0 of node n1, exclusive (claim x-ext)" in explained(run, shared, "x")
     assert "15/15" in run("inspect", on=shared).out
 
 

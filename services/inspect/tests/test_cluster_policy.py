@@ -1,4 +1,4 @@
-"""The policy of the cluster's extender: read, said in the answer, and overridden by a flag."""
+"""The policy of the cluster's extender: read, reported in the answer, and overridden by a flag."""
 
 import json
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ def manifest(tmp_path: Path) -> str:
     return str(path)
 
 
-def asked(run: Run, cluster: FakeCluster, manifest: str, *flags: str) -> Mapping[str, Any]:
+def whatif(run: Run, cluster: FakeCluster, manifest: str, *flags: str) -> Mapping[str, Any]:
     """The answer of whatif as JSON."""
     out = run("whatif", "-f", manifest, "-o", "json", *flags, on=cluster).out
     return dict(json.loads(out))
@@ -55,9 +55,9 @@ def asked(run: Run, cluster: FakeCluster, manifest: str, *flags: str) -> Mapping
 def test_whatif_places_by_the_policy_of_the_extender(
     run: Run, halves: FakeCluster, manifest: str
 ) -> None:
-    """Spread on the extender means the emptier GPU, and the answer says where that was read."""
+    """Spread on the extender means the emptier GPU, and the answer states where that was read."""
     extender(halves, "--port=12345", "--policy=spread")
-    found = asked(run, halves, manifest)
+    found = whatif(run, halves, manifest)
     assert found["items"][0]["gpus"] == {"1": 2}
     assert (found["policy"], found["policySource"]) == (
         "spread",
@@ -70,16 +70,16 @@ def test_whatif_places_by_the_policy_of_the_extender(
 def test_the_flag_overrides_the_extender(run: Run, halves: FakeCluster, manifest: str) -> None:
     """``--policy`` is for what would be if the extender were configured otherwise."""
     extender(halves, "--policy=spread")
-    found = asked(run, halves, manifest, "--policy=binpack")
+    found = whatif(run, halves, manifest, "--policy=binpack")
     assert found["items"][0]["gpus"] == {"0": 2}
     assert (found["policy"], found["policySource"]) == ("binpack", "given by --policy")
 
 
-def test_without_an_extender_the_default_is_assumed_and_said(
+def test_without_an_extender_the_default_is_assumed_and_reported(
     run: Run, halves: FakeCluster, manifest: str
 ) -> None:
-    """Nothing says the policy: the answer says what it assumes."""
-    found = asked(run, halves, manifest)
+    """Nothing defines the policy: the answer states what it assumes."""
+    found = whatif(run, halves, manifest)
     assert (found["policy"], found["policySource"]) == (
         "binpack",
         "assumed: no extender was found",
@@ -100,14 +100,14 @@ def test_arguments_are_read_as_the_extender_reads_them(
 ) -> None:
     """Both spellings count, the last of a repeated flag holds, and a name must exist."""
     extender(halves, *args)
-    assert asked(run, halves, manifest)["policy"] == policy
+    assert whatif(run, halves, manifest)["policy"] == policy
 
 
-def test_extenders_that_differ_are_said(run: Run, halves: FakeCluster, manifest: str) -> None:
+def test_extenders_that_differ_are_reported(run: Run, halves: FakeCluster, manifest: str) -> None:
     """During an upgrade, or with a pod that only looks like one, the oldest counts."""
     extender(halves, "--policy=spread", creationTimestamp="2026-01-02T00:00:00Z")
     extender(halves, "--policy=binpack", name="other", creationTimestamp="2026-01-03T00:00:00Z")
-    found = asked(run, halves, manifest)
+    found = whatif(run, halves, manifest)
     assert (found["policy"], found["policySource"]) == (
         "spread",
         "set on pod gpushare/extender-0; extenders differ",
@@ -123,7 +123,7 @@ def test_pods_that_are_no_extender_say_nothing(
     halves.items[-1]["status"]["phase"] = "Failed"
     extender(halves, "--policy=spread", name="bare")
     halves.items[-1]["spec"]["containers"].pop()
-    assert asked(run, halves, manifest)["policySource"] == "assumed: no extender was found"
+    assert whatif(run, halves, manifest)["policySource"] == "assumed: no extender was found"
 
 
 def test_explain_asks_the_policy_of_the_extender(run: Run, halves: FakeCluster) -> None:
@@ -182,7 +182,7 @@ def test_whatif_chooses_among_the_configured_sets(
     mounting(typed, '{"box": {"2": [[2, 1]]}}')
     path = tmp_path / "pod.yaml"
     path.write_text(POD.replace("gpu-mem: 2", "gpu: 2"))
-    found = asked(run, typed, str(path))
+    found = whatif(run, typed, str(path))
     assert found["items"][0]["wholeGpus"] == [2, 1]
     assert found["policySource"].endswith("; sets of ConfigMap gpushare/gpushare-topology")
 
@@ -190,10 +190,10 @@ def test_whatif_chooses_among_the_configured_sets(
 @pytest.mark.parametrize(
     ("text", "namespace"), [("{", "gpushare"), ('{"box": {"2": [[2, 1]]}}', "tenant")]
 )
-def test_sets_that_cannot_be_read_are_said(
+def test_sets_that_cannot_be_read_are_reported(
     run: Run, typed: FakeCluster, manifest: str, text: str, namespace: str
 ) -> None:
     """Broken text, or a ConfigMap of the same name in another namespace, changes nothing."""
     mounting(typed, text, namespace=namespace)
-    source = asked(run, typed, manifest)["policySource"]
+    source = whatif(run, typed, manifest)["policySource"]
     assert source == "set on pod gpushare/extender-0; its configured sets cannot be read"

@@ -188,7 +188,7 @@ def test_kinds_that_were_requested_come_with_the_rest(kube: BlockingClient) -> N
     assert found.forbidden == frozenset()
 
 
-def test_the_cache_is_asked_for_only_where_it_will_do(
+def test_the_cache_is_requested_only_where_it_will_do(
     kube: BlockingClient, server: FakeApiServer
 ) -> None:
     """A command that runs once shows the cluster as it is."""

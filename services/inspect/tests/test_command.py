@@ -24,7 +24,7 @@ def test_help_lists_every_command(run: Run) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(run: Run, name: str) -> None:
-    """Each command can be imported and says what it does."""
+    """Each command can be imported and describes itself."""
     outcome = run(name, "-h")
     assert (outcome.code, f"Usage: gpushare {name}" in outcome.out) == (0, True)
 

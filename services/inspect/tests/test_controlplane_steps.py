@@ -105,7 +105,7 @@ def test_the_while_begins_anew_after_a_failure(clock: Clock) -> None:
         ),
     ],
 )
-def test_what_is_missing_is_said_at_the_end(clock: Clock, reply: Any, sentence: str) -> None:
+def test_what_is_missing_is_reported_at_the_end(clock: Clock, reply: Any, sentence: str) -> None:
     """After the time that was given, not before."""
     with pytest.raises(ControlPlaneError) as caught:
         wait(Kube(reply), seconds=10)
@@ -113,7 +113,7 @@ def test_what_is_missing_is_said_at_the_end(clock: Clock, reply: Any, sentence: 
     assert clock.now == 110.0
 
 
-def test_too_short_a_time_is_said(clock: Clock) -> None:
+def test_too_short_a_time_is_reported(clock: Clock) -> None:
     """It runs, but nobody can tell yet whether it stays."""
     with pytest.raises(ControlPlaneError, match="not run for long enough"):
         wait(Kube(mirror(f"--config={OURS}")), seconds=3)
@@ -155,7 +155,7 @@ PLAN = ChangePlan(
 
 
 def carried(files: Recorder, *errors: Exception | None, before: str = "") -> Any:
-    """Carry out a plan with a scheduler that answers so; what it was asked."""
+    """Carry out a plan with a scheduler that answers so; the requests it got."""
     waited: list[str] = []
     left = list(errors)
 

@@ -72,7 +72,7 @@ def test_the_unit_is_that_of_the_manifest(run: Run, tmp_path: Path) -> None:
 def test_what_is_not_converted_is_printed_unchanged_with_the_reason(
     run: Run, tmp_path: Path
 ) -> None:
-    """And the exit code says that nothing was."""
+    """And the exit code states that nothing was."""
     text = DEPLOYMENT.replace("gpu-mem: 7", "gpu-core.percentage: 7")
     found = run("convert", "-f", written(tmp_path, text))
     assert found.code == 1

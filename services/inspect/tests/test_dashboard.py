@@ -48,7 +48,7 @@ def reader(cluster: FakeCluster) -> FakeReader:
 
 @pytest.fixture
 def feed(reader: FakeReader) -> Feed:
-    """A feed that reads when it is told to."""
+    """A feed that reads when it is instructed to."""
     return Feed(reader, DEFAULT_NAMES, interval=3600, began=1.0)
 
 
@@ -150,7 +150,7 @@ def test_nothing_can_be_changed(browser: TestClient, method: str) -> None:
 
 
 def test_text_is_never_markup(browser: TestClient, feed: Feed, cluster: FakeCluster) -> None:
-    """What a cluster or an address says is escaped."""
+    """Texts of a cluster or an address are escaped."""
     text = "<script>alert(1)</script>"
     cluster.pod("odd", 1, phase="Pending", spec={"schedulerName": text})
     asyncio.run(feed.refresh())
@@ -168,7 +168,7 @@ def test_headers_forbid_what_the_page_does_not_need(browser: TestClient) -> None
 
 
 def test_the_live_part_alone(browser: TestClient) -> None:
-    """What the script asks for is the content without what is around it."""
+    """What the script requests is the content without what is around it."""
     text = browser.get("/", headers={"X-Part": "main"}).text
     assert text.startswith("<div>")
     assert "<nav aria-label" not in text
@@ -189,7 +189,7 @@ def test_large_clusters_are_paged() -> None:
 
 
 def test_before_the_first_read(reader: FakeReader) -> None:
-    """A page before the cluster was read says so, and the service is not ready."""
+    """A page before the cluster was read reports it, and the service is not ready."""
     browser = TestClient(make_app(Feed(reader, DEFAULT_NAMES, interval=3600)))
     assert browser.get("/").status_code == 503
     assert browser.get("/readyz").status_code == 503
@@ -218,7 +218,7 @@ def test_slow_reads_are_rare(took: float, expected: float) -> None:
     assert pause(5.0, after=took) == expected
 
 
-def test_what_is_gone_is_said_to_the_script(browser: TestClient) -> None:
+def test_what_is_gone_is_reported_to_the_script(browser: TestClient) -> None:
     """The part of a page that is no more is a sentence with status 404, not an empty answer."""
     answer = browser.get("/pods/default/none", headers={"X-Part": "main"})
     assert answer.status_code == 404
@@ -226,7 +226,7 @@ def test_what_is_gone_is_said_to_the_script(browser: TestClient) -> None:
 
 
 def test_the_window_is_named_after_what_it_shows(browser: TestClient) -> None:
-    """Tabs of several nodes and pods can be told apart."""
+    """Tabs of several nodes and pods can be distinguished."""
     assert "<title>n1 - gpushare</title>" in browser.get("/nodes/n1").text
     assert "<title>team/large - gpushare</title>" in browser.get("/pods/team/large").text
 

@@ -32,16 +32,16 @@ from gpukube.errors import InvalidReplyError, UnreachableError
 
 
 class FakeReviewer:
-    """Knows one token, and counts how often it is asked."""
+    """Knows one token, and counts how often it is called."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.reviewed = 0
         self.down = False
         self.right = "right"
 
     def may_look(self, token: str) -> bool:
         """The token is the right one."""
-        self.asked += 1
+        self.reviewed += 1
         if self.down:
             raise UnreachableError("POST /tokenreviews: refused")
         return token == self.right
@@ -96,7 +96,7 @@ def test_a_good_token_opens_a_session(browser: TestClient) -> None:
 
 @pytest.mark.parametrize(("scheme", "secure"), [("https", True), ("http", False)])
 def test_behind_tls_the_session_stays_there(browser: TestClient, scheme: str, secure: bool) -> None:
-    """An ingress says how it was reached; such a session is sent under TLS alone."""
+    """An ingress forwards how it was reached; such a session is sent under TLS alone."""
     head = {"X-Forwarded-Proto": scheme}
     answer = browser.post("/login", data={"token": "right"}, headers=head)
     assert ("; secure" in answer.headers["set-cookie"].lower()) is secure
@@ -104,7 +104,7 @@ def test_behind_tls_the_session_stays_there(browser: TestClient, scheme: str, se
 
 @pytest.mark.parametrize("token", ["", "wrong", "x" * 100_000])
 def test_a_bad_token_opens_nothing(browser: TestClient, token: str) -> None:
-    """The form comes again and says why."""
+    """The form comes again and states why."""
     answer = browser.post("/login", data={"token": token})
     assert (answer.status_code, COOKIE in answer.headers.get("set-cookie", "")) == (401, False)
     assert browser.get("/").status_code == 303
@@ -114,7 +114,7 @@ def test_programs_show_their_token(browser: TestClient, reviewer: FakeReviewer) 
     """A bearer token is reviewed once a minute, and a wrong one is refused."""
     for _ in range(3):
         assert browser.get("/", headers={"Authorization": "Bearer right"}).status_code == 200
-    assert reviewer.asked == 1
+    assert reviewer.reviewed == 1
     assert browser.get("/", headers={"Authorization": "Bearer wrong"}).status_code == 403
 
 
@@ -129,7 +129,7 @@ def test_a_refused_token_is_refused_again(
         else:
             head = {"Authorization": "Bearer wrong"}
             assert browser.get("/", headers=head).status_code == 403
-        assert reviewer.asked == tries
+        assert reviewer.reviewed == tries
     assert browser.get("/").status_code == 303
 
 
@@ -148,7 +148,7 @@ def test_an_empty_token_is_refused_without_a_review(
     """Nothing that is no token goes to the API server."""
     assert browser.get("/", headers={"Authorization": "Bearer "}).status_code == 403
     assert browser.get("/", headers={"Authorization": "Basic right"}).status_code == 303
-    assert reviewer.asked == 0
+    assert reviewer.reviewed == 0
 
 
 def gate(reviewer: FakeReviewer, clock: Callable[[], float]) -> TestClient:
@@ -165,7 +165,7 @@ def test_a_good_token_is_reviewed_again_after_a_minute(reviewer: FakeReviewer) -
         assert client.get("/", headers=head).text == "inside"
         now[0] = REMEMBERED_SECONDS - 1.0
         assert client.get("/", headers=head).text == "inside"
-        assert reviewer.asked == 1
+        assert reviewer.reviewed == 1
         now[0] = float(REMEMBERED_SECONDS)
         reviewer.right = "another"
         assert client.get("/", headers=head).status_code == 403
@@ -246,7 +246,7 @@ def reviews(*, authenticated: Any = True, allowed: Any = True, user: Any = USER)
 
 
 def test_reviews_are_those_of_the_api() -> None:
-    """The token goes into a TokenReview; all that it says of its user into the second review."""
+    """The token goes into a TokenReview; all that it reports of its user into the second review."""
     server = reviews()
     assert TokenReviewer(server).may_look("a-token")
     assert server.sent == [
@@ -301,14 +301,14 @@ def test_an_answer_that_cannot_be_read_is_an_error(path: str) -> None:
 
 @pytest.mark.parametrize("authenticated", [True, False])
 @pytest.mark.parametrize("allowed", [True, False])
-def test_the_api_server_is_asked(tmp_path: Path, authenticated: bool, allowed: bool) -> None:
+def test_the_api_server_is_queried(tmp_path: Path, authenticated: bool, allowed: bool) -> None:
     """Only a token that is genuine and whose user may list pods everywhere is good."""
     with FakeApiServer({}).serving() as server:
         server.reviews = review(authenticated=authenticated, allowed=allowed)
         config = server.kubeconfig(tmp_path)
         with BlockingClient.connect(config, user_agent="test", seconds=60) as kube:
             assert TokenReviewer(kube).may_look("t") is (authenticated and allowed)
-        asked = server.bodies[-1]["spec"]
+        spec = server.bodies[-1]["spec"]
     if authenticated:
-        assert (asked["user"], asked["groups"]) == ("ann", ["dev"])
-        assert asked["resourceAttributes"] == {"verb": "list", "resource": "pods"}
+        assert (spec["user"], spec["groups"]) == ("ann", ["dev"])
+        assert spec["resourceAttributes"] == {"verb": "list", "resource": "pods"}

@@ -111,7 +111,7 @@ CLAIMS = (*CLAIM_LISTS, DEVICE_CLASSES, claim_templates(""))
         (("--unhealthy-configmaps",), (CONFIG_MAPS, FAILED_SCHEDULING, GPU_HEALTH, *CLAIMS)),
     ],
 )
-def test_config_maps_are_read_only_where_asked(
+def test_config_maps_are_read_only_where_requested(
     run: Run, served: Served, tmp_path: Path, flags: tuple[str, ...], wanted: Any
 ) -> None:
     """The account of the dashboard may not have the right."""

@@ -55,7 +55,7 @@ def test_the_page_is_served_over_tls_alone(tmp_path: Path) -> None:
             get(f"http://{place}/healthz", trusting(tmp_path))
 
 
-def test_what_is_no_certificate_is_said_at_once(
+def test_what_is_no_certificate_is_reported_at_once(
     run: Run, cluster: FakeCluster, tmp_path: Path
 ) -> None:
     """A page that was to be encrypted is never served in the clear."""
@@ -106,5 +106,5 @@ async def shown(port: int) -> bytes:
 async def part(_: object, writer: asyncio.StreamWriter) -> None:
     """End a connection, and wait for its end: what is left open fails another test."""
     writer.close()
-    with suppress(OSError):  # the other end may be gone before it has said good-bye
+    with suppress(OSError):  # the other end may be gone before it has closed
         await writer.wait_closed()

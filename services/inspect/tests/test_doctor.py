@@ -46,7 +46,7 @@ FAULTS: list[tuple[str, Break]] = [
     ("inventory-readable", lambda c: inventory(c, '"version": 1', '"version": 9')),
     ("inventory-agrees", lambda c: capacity(c, gpu_mem="29")),
     ("gpu-count-agrees", lambda c: capacity(c, gpu_count="3")),
-    ("unit-said", lambda c: original(c, 140)),
+    ("unit-published", lambda c: original(c, 140)),
     ("one-unit", lambda c: inventory(c, '"unit": "GiB"', '"unit": "256MiB"')),
     ("message-size", lambda c: inventory(c, '"units": 15', '"units": 81559')),
     ("gpus-healthy", lambda c: inventory(c, '"healthy": true', '"healthy": false')),
@@ -156,7 +156,7 @@ def test_a_sound_installation_passes(run: Run) -> None:
 
 @pytest.mark.parametrize(("name", "break_it"), FAULTS, ids=[name for name, _ in FAULTS])
 def test_a_fault_is_found(run: Run, name: str, break_it: Break) -> None:
-    """The check that is made for a fault finds it and says what to do."""
+    """The check that is made for a fault finds it and states what to do."""
     broken = copy.deepcopy(sound())
     break_it(broken)
     check = verdicts(run, broken)[name]
@@ -236,7 +236,7 @@ def test_a_plugin_pod_that_ends_is_no_second_one(run: Run, end: Break) -> None:
 
 @pytest.mark.parametrize("end", ["Failed", "Succeeded"])
 def test_a_plugin_pod_that_has_ended_does_not_run(run: Run, end: str) -> None:
-    """What it says of being ready is of the past."""
+    """What it reports of being ready is of the past."""
     cluster = sound()
     phase(cluster, "plugin-n1", phase=end)
     assert verdicts(run, cluster)["plugin-runs"]["findings"] == ["n1"]

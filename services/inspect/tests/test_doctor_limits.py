@@ -239,7 +239,7 @@ FOUND: list[tuple[str, Change, list[str]]] = [
         ["default/x on n1"],
     ),
     (
-        "unit-said",
+        "unit-published",
         lambda c: original(c, 101),
         ["n1: GPUs of 101 units, assumed to be MiB"],
     ),
@@ -264,7 +264,7 @@ FOUND: list[tuple[str, Change, list[str]]] = [
 
 
 @pytest.mark.parametrize(("name", "change", "findings"), FOUND, ids=[each[0] for each in FOUND])
-def test_what_is_found_is_said_in_full(
+def test_what_is_found_is_reported_in_full(
     run: Run, name: str, change: Change, findings: list[str]
 ) -> None:
     """The sentence has the object, the figure and the limit."""

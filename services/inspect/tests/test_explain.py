@@ -31,7 +31,7 @@ def event(reason: str, message: str, *, pod: str = "waits") -> dict[str, Any]:
 
 
 def test_refusing_nodes_are_grouped(run: Run, crowded: FakeCluster) -> None:
-    """Nodes with one reason are one row with the largest free block and what is asked."""
+    """Nodes with one reason are one row with the largest free block and what is requested."""
     out = run("explain", "pod", "default/waits", on=crowded).out
     assert "pending: it fits no node now" in out
     assert "2      InsufficientMemory  largest free block 6 GiB, requested 8" in out
@@ -91,19 +91,19 @@ def test_pods_behind_a_nominated_pod_are_listed_so(run: Run, cluster: FakeCluste
 
 
 def test_a_scheduler_that_never_looked(run: Run, crowded: FakeCluster) -> None:
-    """Events at hand, and none from a scheduler: it is named and asked for."""
+    """Events at hand, and none from a scheduler: it is named."""
     crowded.add(event("Pulled", "image is here", pod="a"))
     out = run("explain", "pod", "waits", on=crowded).out
     assert "gpushare-scheduler, which has not handled it" in out
 
 
 def test_nothing_is_claimed_without_events(run: Run, crowded: FakeCluster) -> None:
-    """A snapshot without events says that nothing is known of the scheduler."""
+    """A snapshot without events states that nothing is known of the scheduler."""
     assert "no events of it are available" in run("explain", "pod", "waits", on=crowded).out
 
 
 def test_the_scheduler_is_quoted(run: Run, crowded: FakeCluster) -> None:
-    """What the scheduler said last is shown as it said it."""
+    """What the scheduler reported last is shown as it reported it."""
     crowded.add(event("FailedScheduling", "0/3 nodes are available: 3 are full."))
     out = run("explain", "pod", "waits", on=crowded).out
     assert "which has tried to place it" in out
@@ -116,11 +116,11 @@ def test_the_condition_of_the_pod_counts_too(run: Run, cluster: FakeCluster) -> 
     cluster.node("n", total=15).pod("p", 16, phase="Pending", status={"conditions": [condition]})
     document = json.loads(run("explain", "pod", "p", "-o", "json", on=cluster).out)
     assert document["schedulerSawIt"] is True
-    assert document["schedulerSays"] == "0/1 nodes are available"
+    assert document["schedulerMessage"] == "0/1 nodes are available"
 
 
 def test_a_unit_mistake_is_named(run: Run, cluster: FakeCluster) -> None:
-    """An amount in MiB on a node in GiB is larger than every GPU, and the hint says so."""
+    """An amount in MiB on a node in GiB is larger than every GPU, and the hint reports it."""
     cluster.node("n", gpus=[Gpu(15)]).pod("p", 8138, phase="Pending")
     out = run("explain", "pod", "p", on=cluster).out
     assert "if you meant MiB, request 8" in out
@@ -134,14 +134,14 @@ def test_a_gpu_that_is_too_small_is_named_by_its_size(run: Run, cluster: FakeClu
 
 
 def test_a_pod_that_fits_waits_for_something_else(run: Run, cluster: FakeCluster) -> None:
-    """Where a node admits it by every rule that is evaluated, the answer says so."""
+    """Where a node admits it by every rule that is evaluated, the answer reports it."""
     cluster.node("n", total=15).pod("p", 4, phase="Pending")
     out = run("explain", "pod", "p", on=cluster).out
     assert "pending, although it fits a node" in out
     assert "n can take it now" in out
 
 
-def test_room_on_a_cordoned_node_is_said(run: Run, cluster: FakeCluster) -> None:
+def test_room_on_a_cordoned_node_is_reported(run: Run, cluster: FakeCluster) -> None:
     """A node that would fit but takes no new pods is named as such."""
     cluster.node("n", total=15, cordoned=True).pod("p", 4, phase="Pending")
     out = run("explain", "pod", "p", on=cluster).out
@@ -158,7 +158,7 @@ def test_a_placed_pod_has_its_gpus_and_neighbours(run: Run, crowded: FakeCluster
 
 
 def test_why_a_pod_sits_on_its_gpu(run: Run, cluster: FakeCluster) -> None:
-    """The choice is taken again: the same GPU with its rule, or another that is said."""
+    """The choice is taken again: the same GPU with its rule, or another that is reported."""
     cluster.node("n", gpus=[Gpu(15), Gpu(15)])
     cluster.pod("first", 6, node="n", index=1).pod("second", 4, node="n", index=1)
     same = run("explain", "pod", "second", on=cluster).out
@@ -168,7 +168,7 @@ def test_why_a_pod_sits_on_its_gpu(run: Run, cluster: FakeCluster) -> None:
     assert "binpack would choose 2 GiB on GPU 1 of node n now" in other
 
 
-def test_the_policy_of_the_pod_is_the_one_that_is_asked(run: Run, cluster: FakeCluster) -> None:
+def test_the_policy_of_the_pod_is_the_one_that_is_used(run: Run, cluster: FakeCluster) -> None:
     """An annotation of the pod overrules the default."""
     cluster.node("n", gpus=[Gpu(15), Gpu(15)]).pod("a", 6, node="n", index=0)
     cluster.pod("b", 2, node="n", index=1, annotations={"gpushare/policy": "spread"})
@@ -177,7 +177,7 @@ def test_the_policy_of_the_pod_is_the_one_that_is_asked(run: Run, cluster: FakeC
 
 
 def test_a_terminating_pod_counts(run: Run, cluster: FakeCluster) -> None:
-    """Until its containers are gone it holds its GPU, and the answer says so."""
+    """Until its containers are gone it holds its GPU, and the answer reports it."""
     leaving = {"deletionTimestamp": "2026-01-02T03:04:05Z"}
     cluster.node("n", total=15).pod("p", 4, node="n", index=0, metadata=leaving)
     assert "terminating, it counts until" in run("explain", "pod", "p", on=cluster).out
@@ -194,7 +194,7 @@ def test_a_bound_pod_without_a_gpu_was_not_placed_by_the_extender(
 
 
 def test_a_faulty_request_is_quoted(run: Run, cluster: FakeCluster) -> None:
-    """A request that no node can take says what is wrong with it, once."""
+    """A request that no node can take states what is wrong with it, once."""
     limits = {"aliyun.com/gpu": "1"}
     cluster.node("n", total=15).pod("p", 4, phase="Pending", limits=limits)
     helps = json.loads(run("explain", "pod", "p", "-o", "json", on=cluster).out)["helps"]
@@ -204,14 +204,14 @@ def test_a_faulty_request_is_quoted(run: Run, cluster: FakeCluster) -> None:
 
 @pytest.mark.parametrize("name", ["default/none", "none", "x/waits"])
 def test_no_such_pod(run: Run, crowded: FakeCluster, name: str) -> None:
-    """A pod that does not exist is an error, said as kubectl says it."""
+    """A pod that does not exist is an error, printed as kubectl does."""
     outcome = run("explain", "pod", name, on=crowded)
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err.startswith("error: pods ")
 
 
 def test_pods_without_gpus(run: Run, cluster: FakeCluster) -> None:
-    """A pod that asks nothing is told apart from one that waits."""
+    """A pod that requests nothing is distinguished from one that waits."""
     cluster.pod("p", phase="Pending")
     assert "requests no GPU" in run("explain", "pod", "p", on=cluster).out
 
@@ -223,7 +223,7 @@ def test_a_finished_pod(run: Run, cluster: FakeCluster) -> None:
 
 
 def test_exclusive_gpus(run: Run, cluster: FakeCluster) -> None:
-    """For exclusive GPUs the figures are GPUs, and the shortage is said."""
+    """For exclusive GPUs the figures are GPUs, and the shortage is reported."""
     have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
     cluster.node("n", gpus=[Gpu(15), Gpu(15)], resources=have)
     cluster.pod("share", 1, node="n", index=0)
@@ -249,7 +249,7 @@ def test_a_gang_without_room_for_all(run: Run, cluster: FakeCluster) -> None:
 
 
 def test_a_gang_whose_pods_do_not_exist_yet(run: Run, cluster: FakeCluster) -> None:
-    """The answer says how many pods are missing, not that there is no room."""
+    """The answer states how many pods are missing, not that there is no room."""
     have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
     cluster.node("n", gpus=[Gpu(15), Gpu(15)], resources=have)
     gang = {"labels": {"gpu-topology": "train", "gpu-topology-replica": "2"}}
@@ -260,7 +260,7 @@ def test_a_gang_whose_pods_do_not_exist_yet(run: Run, cluster: FakeCluster) -> N
 
 
 def test_a_gang_with_room_for_all(run: Run, cluster: FakeCluster) -> None:
-    """Where all fit, the answer says where they would go."""
+    """Where all fit, the answer states where they would go."""
     have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
     cluster.node("n", gpus=[Gpu(15), Gpu(15)], resources=have)
     gang = {"labels": {"gpu-topology": "train", "gpu-topology-replica": "2"}}

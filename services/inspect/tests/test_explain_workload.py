@@ -88,7 +88,7 @@ def test_a_pod_with_a_slash(run: Run, cluster: FakeCluster) -> None:
 
 
 def test_no_pod_of_it(run: Run, cluster: FakeCluster) -> None:
-    """A name without pods is an error that says where to look."""
+    """A name without pods is an error that states where to look."""
     outcome = run("explain", "deploy/none", on=fill(cluster))
     assert (outcome.code, outcome.out) == (1, "")
     assert 'no pod of deployment "none" found in namespace "default"' in outcome.err
@@ -117,7 +117,7 @@ def test_pods_that_could_not_be_created(run: Run, server: FakeApiServer, tmp_pat
 def test_the_rights_of_a_namespace_are_enough(
     run: Run, server: FakeApiServer, tmp_path: Path
 ) -> None:
-    """Placed pods are known from their annotations; the missing rights are said."""
+    """Placed pods are known from their annotations; the missing rights are reported."""
     outcome = run("explain", "deploy/web", f"--kubeconfig={server.kubeconfig(tmp_path)}")
     assert outcome.code == 0
     assert "2 pods placed" in outcome.out

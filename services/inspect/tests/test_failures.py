@@ -78,7 +78,7 @@ REPLIES = {
     ),
     "TLS wanted": Case(
         http("400 Bad Request", "Client sent an HTTP request to an HTTPS server.\n"),
-        "the port speaks TLS, but the kubeconfig says http: GET /api/v1/nodes: 400 Client sent",
+        "the port speaks TLS, but the kubeconfig uses http: GET /api/v1/nodes: 400 Client sent",
         "write https://",
     ),
     "no HTTP": Case(b"SSH-2.0-x\r\n", "the port does not speak HTTP", "address and port"),
@@ -140,7 +140,7 @@ def written(tmp_path: Path) -> Callable[..., Path]:
 
 
 def check(run: Run, config: Path, *, what: str, step: str, server: str, words: str) -> None:
-    """The command fails with the three lines, and tells no secret."""
+    """The command fails with the three lines, and reports no secret."""
     outcome = run(*words.split(), f"--kubeconfig={config}", "--request-timeout=60")
     assert (outcome.code, outcome.out) == (1, "")
     first, place, last = outcome.err.splitlines()
@@ -165,7 +165,7 @@ def test_missing_rights(run: Run, written: Callable[..., Path], name: str, words
 
 @pytest.mark.parametrize("name", REPLIES)
 def test_replies(run: Run, written: Callable[..., Path], name: str) -> None:
-    """Each reply that is no list is told apart, with where it came from and what to do."""
+    """Each reply that is no list is distinguished, with where it came from and what to do."""
     case = REPLIES[name]
     with answering(case.reply) as port:
         server = f"http://127.0.0.1:{port}"
@@ -174,7 +174,7 @@ def test_replies(run: Run, written: Callable[..., Path], name: str) -> None:
 
 
 def test_a_refused_port(run: Run, written: Callable[..., Path]) -> None:
-    """Nothing listens: said in plain words."""
+    """Nothing listens: reported in plain words."""
     what, step = "nothing listens at the address", "check that the cluster runs"
     with refusing() as port:
         server = f"https://127.0.0.1:{port}"
@@ -188,7 +188,7 @@ def test_an_unknown_name(run: Run, written: Callable[..., Path]) -> None:
 
 
 def test_tls_to_a_port_without(run: Run, written: Callable[..., Path]) -> None:
-    """The kubeconfig says https, the port speaks http."""
+    """The kubeconfig specifies https, the port speaks http."""
     with answering(http("400 Bad Request", "")) as port:
         server = f"https://127.0.0.1:{port}"
         what, step = "the port does not speak TLS", "write http://"

@@ -47,7 +47,7 @@ def reader(cluster: FakeCluster) -> Reader:
 
 @pytest.fixture
 def feed(reader: Reader) -> Feed:
-    """Reads when the test says so."""
+    """Reads when the test specifies it."""
     return Feed(reader, DEFAULT_NAMES, interval=3600, began=1.0)
 
 

@@ -74,11 +74,11 @@ def everything() -> FakeCluster:
     cluster.pod("web-0", 3, node="gpu-a", index=0).pod("web-1", 9, node="gpu-a", index=1)
     cluster.pod("web-2", (2, 4), node="gpu-b", index=1).pod("stray", 2, node="old")
     cluster.pod("odd", 2, node="old", index="x", namespace="research")
-    said = {"type": "PodScheduled", "status": "False", "message": "0/5 nodes are available"}
+    condition = {"type": "PodScheduled", "status": "False", "message": "0/5 nodes are available"}
     owner = {"kind": "ReplicaSet", "name": "web-7f8d", "controller": True}
     owned = {"ownerReferences": [owner], "labels": {"pod-template-hash": "7f8d", "team": "vision"}}
-    asked = {"status": {"conditions": [said]}, "metadata": owned}
-    cluster.pod("large", 40, phase="Pending", namespace="research", **asked)
+    pending = {"status": {"conditions": [condition]}, "metadata": owned}
+    cluster.pod("large", 40, phase="Pending", namespace="research", **pending)
     return cluster
 
 

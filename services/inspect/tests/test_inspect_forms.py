@@ -134,7 +134,7 @@ def test_nodes_with_two_units_are_shown_in_mib(run: Run, cluster: FakeCluster) -
 def test_the_unit_of_an_original_plugin_is_guessed_as_the_original_did(
     run: Run, cluster: FakeCluster, units: int, unit: str
 ) -> None:
-    """More than 100 units a GPU are taken for MiB, where the node says nothing."""
+    """More than 100 units a GPU are taken for MiB, where the node states nothing."""
     cluster.node("n", total=units)
     assert run("inspect", on=cluster).out.splitlines()[0].endswith(f"GPU Memory({unit})")
 

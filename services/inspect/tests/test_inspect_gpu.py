@@ -9,7 +9,7 @@ from invoking import Run
 
 @pytest.fixture
 def four(cluster: FakeCluster) -> FakeCluster:
-    """Four GPUs, all joined through a host bridge as the 2019 plugin says it, one in use."""
+    """Four GPUs, all joined through a host bridge as the 2019 plugin reports it, one in use."""
     have = {"aliyun.com/gpu": "4"}
     cluster.node("n", gpus=[Gpu(15)] * 4, resources=have)
     pairs = [(a, b) for a in range(4) for b in range(a + 1, 4)]

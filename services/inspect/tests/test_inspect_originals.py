@@ -75,7 +75,7 @@ def test_first_generation_annotation_names_the_gpu(run: Run, cluster: FakeCluste
 
 
 def test_second_generation_map_sums_containers(run: Run, cluster: FakeCluster) -> None:
-    """Two containers on one GPU are one amount there, whatever the first generation says."""
+    """Two containers on one GPU are one amount there, whatever the first generation states."""
     spread = json.dumps({"0": {"1": 1}, "1": {"1": 7}})
     cluster.node("n", total=30, count=2)
     cluster.pod(

@@ -361,7 +361,7 @@ def test_the_dry_run_shows_all_and_changes_nothing(
 def test_an_extender_without_tls_is_called_as_it_is(
     run: Run, node: FakeNode, server: FakeApiServer, tmp_path: Path
 ) -> None:
-    """Where the chart was told to do without, no secret is asked for."""
+    """Where the chart was configured to do without, no secret is requested."""
     (path,) = server.lists
     entry = {"urlPrefix": "http://gpushare-extender.gpushare.svc:39999/gpushare-scheduler"}
     config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "extenders": [entry]}

@@ -67,7 +67,7 @@ def test_unhealthy_config_map_is_noted(run: Run, flag: str) -> None:
 def test_the_plugins_own_config_map_is_not_another_opinion(
     run: Run, server: FakeApiServer, flag: str
 ) -> None:
-    """The extender goes by the node's inventory, which says the same; so does what is shown."""
+    """The extender goes by the node's inventory, which holds the same; so does what is shown."""
     (written,) = server.lists[CONFIG_MAPS]
     written["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "gpushare-device-plugin"}
     assert "unhealthy" not in run("inspect", flag).err
@@ -89,7 +89,7 @@ def test_a_refusal_is_a_sentence(run: Run, server: FakeApiServer, flag: str, sta
     assert (outcome.code, outcome.out) == (1, "")
     first, where, step = outcome.err.splitlines()
     assert first.startswith("error: ")
-    assert first.endswith(f": GET {PODS}: {status} the fake says no")
+    assert first.endswith(f": GET {PODS}: {status} the fake refuses")
     assert where.startswith(f"  where: server {server.url}, context here, user me, kubeconfig ")
     assert step.startswith("  next: ")
 
@@ -102,7 +102,7 @@ def test_the_context_chooses_the_user(run: Run, flag: str) -> None:
 
 
 def test_no_server_is_a_sentence(run: Run, tmp_path: Path) -> None:
-    """Where nobody listens, the command says so and ends with exit code 1."""
+    """Where nobody listens, the command reports it and ends with exit code 1."""
     with FakeApiServer({}).serving() as gone:
         path = gone.kubeconfig(tmp_path)
     with socket.socket() as silent:  # has a port that nobody else can take, and does not listen
@@ -123,5 +123,5 @@ def test_no_kubeconfig_is_a_sentence(run: Run, tmp_path: Path) -> None:
 
 
 def test_unknown_node_is_a_sentence(run: Run, flag: str) -> None:
-    """A node that does not exist is said as kubectl says it."""
+    """A node that does not exist is printed as kubectl does."""
     assert run("inspect", "n9", flag) == (1, "", 'error: nodes "n9" not found\n')

@@ -22,15 +22,15 @@ PROBLEM = "The cluster does not know this token, or it may not list pods."
 
 
 class Reviewer:
-    """Knows the token ``right``, and keeps what it was asked about."""
+    """Knows the token ``right``, and keeps the tokens it was called with."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.reviewed: list[str] = []
         self.error = ""
 
     def may_look(self, token: str) -> bool:
         """The token is the right one."""
-        self.asked.append(token)
+        self.reviewed.append(token)
         if self.error:
             raise InvalidReplyError(self.error)
         return token == "right"
@@ -105,7 +105,7 @@ def test_the_form_asks_for_a_token(browser: TestClient, reviewer: Reviewer) -> N
     )
     assert "<p>kubectl create token NAME creates a token for a service account.</p>" in answer.text
     assert "alert" not in answer.text
-    assert reviewer.asked == []
+    assert reviewer.reviewed == []
 
 
 def test_a_wrong_token_is_answered_with_the_form_and_the_reason(browser: TestClient) -> None:
@@ -150,12 +150,12 @@ def test_a_session_that_began_under_tls_is_sent_under_tls_alone(
 
 
 def test_the_longest_form_that_is_read(browser: TestClient, reviewer: Reviewer) -> None:
-    """Sixteen KiB; what is longer is no token, and nobody is asked about it."""
+    """Sixteen KiB; what is longer is no token, and the reviewer is not called."""
     body = "token=".ljust(LIMIT, "x")
     assert log_in(browser, body).status_code == 401
-    assert reviewer.asked == ["x" * (LIMIT - len("token="))]
+    assert reviewer.reviewed == ["x" * (LIMIT - len("token="))]
     assert log_in(browser, body + "x").status_code == 401
-    assert len(reviewer.asked) == 1
+    assert len(reviewer.reviewed) == 1
 
 
 def test_a_form_that_comes_in_pieces_is_read_whole(browser: TestClient) -> None:
@@ -171,7 +171,7 @@ def test_a_form_without_a_token_is_refused_without_a_review(
 ) -> None:
     """The API server is spared what cannot be a token."""
     assert log_in(browser, body).status_code == 401
-    assert reviewer.asked == []
+    assert reviewer.reviewed == []
 
 
 @pytest.mark.parametrize("body", ["token=right", "token=+right%0A", "token=right&token=wrong"])
@@ -184,14 +184,14 @@ def test_bytes_that_are_no_text_are_no_token(browser: TestClient, reviewer: Revi
     """They are replaced, not a failure of the page."""
     answer = browser.post("/login", content=b"token=\xff", headers={"Content-Type": FORM})
     assert answer.status_code == 401
-    assert reviewer.asked == ["\ufffd"]
+    assert reviewer.reviewed == ["\ufffd"]
 
 
 def test_a_session_is_as_good_as_a_token(browser: TestClient, reviewer: Reviewer) -> None:
     """Until it ends, without any further review."""
     browser.post("/login", data={"token": "right"})
     assert [browser.get(path).text for path in ("/", "/events")] == ["inside /", "inside /events"]
-    assert reviewer.asked == ["right"]
+    assert reviewer.reviewed == ["right"]
 
 
 def test_a_token_goes_before_a_session(browser: TestClient) -> None:
@@ -220,7 +220,7 @@ def test_programs_get_a_status_and_people_the_form(browser: TestClient) -> None:
 def test_probes_and_styles_are_open(browser: TestClient, path: str, reviewer: Reviewer) -> None:
     """They show nothing of the cluster."""
     assert browser.get(path).status_code == 200
-    assert reviewer.asked == []
+    assert reviewer.reviewed == []
 
 
 def test_a_name_like_an_open_folder_is_not_open(browser: TestClient) -> None:
@@ -229,13 +229,13 @@ def test_a_name_like_an_open_folder_is_not_open(browser: TestClient) -> None:
 
 
 def test_what_is_no_request_is_passed_on(browser: TestClient) -> None:
-    """There is no route for it; the application behind says so."""
+    """There is no route for it; the application behind reports it."""
     with browser.websocket_connect("/socket") as connection:
         assert connection.receive_text() == "open"
 
 
 @pytest.mark.parametrize("way", ["form", "bearer"])
-def test_a_review_that_fails_is_told(browser: TestClient, reviewer: Reviewer, way: str) -> None:
+def test_a_review_that_fails_is_reported(browser: TestClient, reviewer: Reviewer, way: str) -> None:
     """The person at the browser learns that the cluster does not answer."""
     reviewer.error = "no route to host"
     if way == "form":
@@ -277,7 +277,7 @@ def test_the_gate_remembers_by_its_own_clock(reviewer: Reviewer) -> None:
     with TestClient(AuthMiddleware(app, reviewer), follow_redirects=False) as client:
         for _ in range(2):
             assert client.get("/", headers={"Authorization": "Bearer right"}).status_code == 200
-    assert reviewer.asked == ["right"]
+    assert reviewer.reviewed == ["right"]
 
 
 def test_tokens_are_not_kept(reviewer: Reviewer, clock: Clock) -> None:

@@ -50,7 +50,7 @@ def test_karpenter(run: Run, cluster: FakeCluster) -> None:
 
 
 def test_json_has_what_an_autoscaler_needs(run: Run, cluster: FakeCluster) -> None:
-    """One document for both autoscalers; Karpenter's objects are in it where they are asked for."""
+    """One document for both autoscalers; Karpenter's objects are in it where they are requested."""
     document = json.loads(run("node-template", "n", "-o", "json", on=group(cluster)).out)
     assert (document["kind"], document["node"]) == ("NodeTemplate", "n")
     assert document["instanceType"] == "g5.12xlarge"

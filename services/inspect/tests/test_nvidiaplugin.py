@@ -290,12 +290,14 @@ def test_commands_show_first_and_then_change(
             assert one is other or path == PODS or same(one, other)
 
 
-def test_what_no_patch_can_hold_is_said(run: Run, server: FakeApiServer, tmp_path: Path) -> None:
+def test_what_no_patch_can_hold_is_reported(
+    run: Run, server: FakeApiServer, tmp_path: Path
+) -> None:
     """Static pods, and running pods whose GPUs could be allocated a second time."""
-    told = run("hold-nvidia-plugin", "--kubeconfig", str(server.kubeconfig(tmp_path))).err
-    assert "kube-system/nvidia-device-plugin-a on a is a static pod" in told
-    assert told.count("team/trainer on a keeps its GPUs") == 1
-    assert "trainer on b" not in told
+    output = run("hold-nvidia-plugin", "--kubeconfig", str(server.kubeconfig(tmp_path))).err
+    assert "kube-system/nvidia-device-plugin-a on a is a static pod" in output
+    assert output.count("team/trainer on a keeps its GPUs") == 1
+    assert "trainer on b" not in output
 
 
 def test_a_change_in_between_is_an_error(run: Run, server: FakeApiServer, tmp_path: Path) -> None:

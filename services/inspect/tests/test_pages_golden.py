@@ -115,8 +115,10 @@ def everything(*, many: bool = True) -> FakeCluster:
     cluster.pod("web-2", (2, 4), node="gpu-b", index=1).pod("stray", 2, node="old")
     cluster.pod("full", 16, node="gpu-a", index=1)
     cluster.pod("odd", 2, node="old", index="x", namespace="research")
-    said = {"type": "PodScheduled", "status": "False", "message": f"0/5 nodes {HOSTILE}"}
-    cluster.pod("large", 40, phase="Pending", namespace="research", status={"conditions": [said]})
+    condition = {"type": "PodScheduled", "status": "False", "message": f"0/5 nodes {HOSTILE}"}
+    cluster.pod(
+        "large", 40, phase="Pending", namespace="research", status={"conditions": [condition]}
+    )
     return cluster
 
 
@@ -187,8 +189,10 @@ def attacked() -> Iterator[TestClient]:
     cluster.node(HOSTILE, address=HOSTILE, gpus=[gpu, gpu])
     cluster.pod(HOSTILE, 3, node=HOSTILE, index=0, namespace=HOSTILE)
     cluster.pod("known", 3, node=HOSTILE, index=HOSTILE)
-    said = {"type": "PodScheduled", "status": "False", "message": HOSTILE}
-    cluster.pod("waiting", 40, phase="Pending", namespace=HOSTILE, status={"conditions": [said]})
+    condition = {"type": "PodScheduled", "status": "False", "message": HOSTILE}
+    cluster.pod(
+        "waiting", 40, phase="Pending", namespace=HOSTILE, status={"conditions": [condition]}
+    )
     gates = {"schedulingGates": [{"name": HOSTILE}], "schedulerName": HOSTILE}
     cluster.pod("gated", 4, phase="Pending", spec=gates)
     yield from served(cluster)

@@ -16,7 +16,7 @@ from gpuinspect.terminal import ages
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 OWN_PODS = "/api/v1/namespaces/team/pods"
 CONDITION = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available: full"}
-SAID = {"conditions": [CONDITION]}
+MESSAGE = {"conditions": [CONDITION]}
 NOW = datetime(2026, 1, 2, 5, 4, 5, tzinfo=UTC)
 
 
@@ -30,7 +30,7 @@ def at_five(monkeypatch: pytest.MonkeyPatch) -> None:
 def server(cluster: FakeCluster) -> Iterator[FakeApiServer]:
     """A full node, and a pod of each of two namespaces that waits."""
     cluster.node("n", gpus=[Gpu(15)]).pod("full", 15, node="n", index=0, namespace="other")
-    cluster.pod("mine", 4, phase="Pending", namespace="team", status=SAID)
+    cluster.pod("mine", 4, phase="Pending", namespace="team", status=MESSAGE)
     cluster.pod("theirs", 4, phase="Pending", namespace="other")
     node, *pods = cluster.items
     own = [pod for pod in pods if pod["metadata"]["namespace"] == "team"]
@@ -78,7 +78,7 @@ def test_other_namespaces(
 def test_the_rights_of_a_namespace_are_enough(
     run: Run, server: FakeApiServer, tmp_path: Path
 ) -> None:
-    """The scheduler's words are the reason; what cannot be read is said, with the role."""
+    """The scheduler's words are the reason; what cannot be read is reported, with the role."""
     server.statuses |= {NODES: 403, PODS: 403}
     outcome = run("pending", context_in(server, tmp_path, "team"))
     assert outcome.code == 0
@@ -107,7 +107,7 @@ def test_without_pods_there_is_no_answer(
 
 
 def test_nothing_waits(run: Run, cluster: FakeCluster) -> None:
-    """An empty list is said, with the namespace that was looked at."""
+    """An empty list is reported, with the namespace that was looked at."""
     cluster.node("n", total=15).pod("p", 1, node="n", index=0).pod("idle", phase="Pending")
     outcome = run("pending", on=cluster)
     assert (outcome.code, outcome.out) == (0, "")
@@ -120,7 +120,7 @@ def test_nothing_waits(run: Run, cluster: FakeCluster) -> None:
         ({"units": 40}, "1 node: largest GPU 15 GiB, requested 40"),
         ({"units": 4, "spec": {"schedulingGates": [{"name": "g"}]}}, "its scheduling gate g keeps"),
         ({"units": 4}, "no scheduler has recorded an attempt"),
-        ({"units": 4, "status": SAID}, "the scheduler said: 0/1 nodes are available: full"),
+        ({"units": 4, "status": MESSAGE}, "the scheduler reported: 0/1 nodes are available: full"),
         ({"units": 4, "node": "n"}, "bound to n, but on no known GPU"),
         ({"units": 4, "spec": {"nodeSelector": {"a": "b"}}}, "1 node: nodeSelector a=b"),
         (
@@ -130,7 +130,7 @@ def test_nothing_waits(run: Run, cluster: FakeCluster) -> None:
     ],
 )
 def test_reasons(run: Run, cluster: FakeCluster, pod: dict[str, object], reason: str) -> None:
-    """Each situation is one line that says what is in the way."""
+    """Each situation is one line that states what is in the way."""
     cluster.node("n", gpus=[Gpu(15)])
     fields = {"units": 4, "phase": "Pending", **pod}
     cluster.pod("p", **fields)  # type: ignore[arg-type]
@@ -139,7 +139,7 @@ def test_reasons(run: Run, cluster: FakeCluster, pod: dict[str, object], reason:
 
 
 def test_order(run: Run, cluster: FakeCluster) -> None:
-    """Oldest first, unless --sort-by says otherwise."""
+    """Oldest first, unless --sort-by specifies otherwise."""
     young = {"creationTimestamp": "2026-01-02T04:04:05Z"}
     cluster.node("n", gpus=[Gpu(15)]).pod("a", 20, phase="Pending", metadata=young)
     cluster.pod("b", 20, phase="Pending")

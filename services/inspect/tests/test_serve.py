@@ -35,7 +35,7 @@ def test_a_release_is_installed(run: Run, helm: FakeHelm) -> None:
 
 @pytest.mark.parametrize("flag", ["--enable-istio", "--enableIstio", "--exposeService"])
 def test_what_needs_a_mesh_is_refused(run: Run, helm: FakeHelm, flag: str) -> None:
-    """The sentence says what to use, and nothing is installed."""
+    """The sentence states what to use, and nothing is installed."""
     outcome = run("serve", "tensorflow", *SHARE, flag, *NAMESPACE)
     assert outcome.code == 1
     assert "need Istio" in outcome.err
@@ -45,7 +45,7 @@ def test_what_needs_a_mesh_is_refused(run: Run, helm: FakeHelm, flag: str) -> No
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_arena_serves_through_other_systems_is_refused(run: Run, command: str) -> None:
-    """Whatever the flags are, one sentence says what to use, with exit code 1."""
+    """Whatever the flags are, one sentence states what to use, with exit code 1."""
     outcome = run("serve", command, "--name", "m", "--gpus=1", "-n", "team", "more")
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err == f"error: serve {command} {COMMANDS[command]}\n"
@@ -84,10 +84,10 @@ def test_both_modes_are_refused_as_arena_refuses_them(run: Run) -> None:
         ("custom", ("--name", "m", "--gpumemory", "1", "--image", "a"), "--command is missing"),
     ],
 )
-def test_what_cannot_be_served_is_told_by_its_flag(
+def test_what_cannot_be_served_is_reported_by_its_flag(
     run: Run, helm: FakeHelm, server: str, flags: tuple[str, ...], words: str
 ) -> None:
-    """A sentence names the flag, exit code 1, and Helm is not asked."""
+    """A sentence names the flag, exit code 1, and Helm is not queried."""
     outcome = run("serve", server, *flags)
     assert (outcome.code, outcome.out) == (1, "")
     assert words in outcome.err
@@ -95,7 +95,7 @@ def test_what_cannot_be_served_is_told_by_its_flag(
 
 
 def test_a_name_that_is_taken_is_refused(run: Run, helm: FakeHelm) -> None:
-    """Nothing that runs is changed; the way out is said."""
+    """Nothing that runs is changed; the way out is reported."""
     outcome = run("serve", "tensorflow", "--name", "other", *SHARE[2:], *NAMESPACE)
     assert outcome.code == 1
     assert "there is a release other in namespace team already" in outcome.err
@@ -147,7 +147,7 @@ def test_the_clusters_flags_reach_helm(run: Run, helm: FakeHelm, tmp_path: Path)
 
 
 def test_dry_run_changes_nothing(run: Run, helm: FakeHelm) -> None:
-    """It asks helm for manifests, and no cluster for anything."""
+    """It gets manifests from helm, and calls no cluster for anything."""
     outcome = run("serve", "tensorflow", *SHARE, "--dry-run", *NAMESPACE)
     assert (outcome.code, outcome.out) == (0, "---\nname: mnist\nchart: gpu-serving\n")
     assert [call["args"][0] for call in helm.calls] == ["template"]
@@ -155,7 +155,7 @@ def test_dry_run_changes_nothing(run: Run, helm: FakeHelm) -> None:
 
 @pytest.mark.usefixtures("no_helm")
 def test_the_library_renders_where_there_is_no_helm(run: Run) -> None:
-    """The manifests of ``--dry-run`` are objects that kubectl takes, in the namespace asked for."""
+    """The manifests of ``--dry-run`` are objects that kubectl takes, in the namespace requested."""
     outcome = run("serve", "vllm", *SHARE, "--dry-run", *NAMESPACE)
     assert (outcome.code, outcome.err) == (0, "")
     objects = list(yaml.safe_load_all(outcome.out))
@@ -168,7 +168,7 @@ def test_the_library_renders_where_there_is_no_helm(run: Run) -> None:
 
 @pytest.mark.usefixtures("no_helm")
 def test_the_charts_refusals_are_sentences(run: Run) -> None:
-    """What only the chart knows to be wrong is told in its words."""
+    """What only the chart knows to be wrong is reported in its words."""
     outcome = run("serve", "vllm", *SHARE, "--cpu", "much", "--dry-run", *NAMESPACE)
     assert outcome.code == 1
     assert "/cpu" in outcome.err

@@ -50,7 +50,7 @@ def test_limits_are_the_demand(server: str, limits: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("server", arena.KINDS)
 def test_gpus_of_other_plugins_are_none_of_ours(server: str) -> None:
-    """``--gpus`` asks NVIDIA's own plugin; no share is counted for it."""
+    """``--gpus`` requests GPUs of NVIDIA's own plugin; no share is counted for it."""
     assert demand(server, {"nvidia.com/gpu": 1}) is None
 
 

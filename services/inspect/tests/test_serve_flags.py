@@ -131,7 +131,7 @@ def test_the_chart_takes_what_the_flags_make(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_file_of_values_stands_below_the_flags(run: Run, helm: FakeHelm, tmp_path: Path) -> None:
-    """What no flag says comes from the file; flags that are left at their default say nothing."""
+    """What no flag specifies comes from the file; flags at their default change nothing."""
     path = tmp_path / "values.yaml"
     file = {"replicas": 4, "image": "file:1", "memoryFraction": {"processes": 2}, "cpu": 1}
     file["labels"] = {"of": "file", "more": "file"}

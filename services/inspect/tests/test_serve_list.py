@@ -46,7 +46,7 @@ def flag(server: FakeApiServer, tmp_path: Path) -> str:
 
 
 def test_list_has_arenas_columns(run: Run, server: FakeApiServer, flag: str) -> None:
-    """One line a served model, sorted; amounts are those of a pod; asked by arena's labels."""
+    """One line a served model, sorted; amounts are those of a pod; selected by arena's labels."""
     outcome = run("serve", "list", flag)
     assert (outcome.code, outcome.err) == (0, "")
     head, mnist, own = [line.split() for line in outcome.out.splitlines()]
@@ -94,8 +94,8 @@ def test_get_tells_of_the_pods_and_their_gpus(run: Run, server: FakeApiServer, f
     assert ["Name:", "mnist"] in lines
     assert ["Address:", "10.0.0.7"] in lines
     assert lines[-1][1:] == ["Running", "1/1", "2", "n1", "gpu1(16000)"]
-    (asked,) = [request for request in server.requests if request.startswith(PODS)]
-    assert "app%3Dtensorflow-serving%2Crelease%3Dmnist-" in asked
+    (query,) = [request for request in server.requests if request.startswith(PODS)]
+    assert "app%3Dtensorflow-serving%2Crelease%3Dmnist-" in query
 
 
 def test_get_for_programs(run: Run, server: FakeApiServer, flag: str) -> None:
@@ -118,11 +118,11 @@ def test_get_of_nothing_is_an_error(run: Run, server: FakeApiServer, flag: str) 
 
 
 def test_a_refusal_of_the_cluster_is_a_sentence(run: Run, server: FakeApiServer, flag: str) -> None:
-    """Without the right to list Deployments, the path and the server's words are told."""
+    """Without the right to list Deployments, the path and the server's words are reported."""
     server.statuses[DEPLOYMENTS] = 403
     outcome = run("serve", "list", flag)
     assert outcome.code == 1
-    assert outcome.err == f"error: GET {DEPLOYMENTS}: 403 the fake says no\n"
+    assert outcome.err == f"error: GET {DEPLOYMENTS}: 403 the fake refuses\n"
 
 
 def test_pods_that_wait_for_their_turn_are_shown(run: Run, tmp_path: Path) -> None:

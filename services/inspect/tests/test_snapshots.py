@@ -42,8 +42,8 @@ def test_a_kind_with_odd_letters_is_kept() -> None:
     [b"", b"[", b"[]", b"{}", b'{"kind": "Node"}', b'{"items": [3]}', b"\xff", b"[" * 100_000],
     ids=["empty", "cut off", "a list", "no items", "one object", "a number", "bytes", "deep"],
 )
-def test_what_is_no_snapshot_is_said_with_its_path(tmp_path: Path, raw: bytes) -> None:
-    """Whatever is in the file, the sentence says what should be."""
+def test_what_is_no_snapshot_is_reported_with_its_path(tmp_path: Path, raw: bytes) -> None:
+    """Whatever is in the file, the sentence states what should be."""
     path = tmp_path / "file.json"
     path.write_bytes(raw)
     with pytest.raises(SnapshotError) as caught:
@@ -52,7 +52,7 @@ def test_what_is_no_snapshot_is_said_with_its_path(tmp_path: Path, raw: bytes) -
     assert str(caught.value).startswith(f"{path} is not {wanted}: ")
 
 
-def test_a_file_that_cannot_be_read_is_said_with_its_path(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported_with_its_path(tmp_path: Path) -> None:
     """And with the reason of the system."""
     with pytest.raises(SnapshotError) as caught:
         read(tmp_path / "none")

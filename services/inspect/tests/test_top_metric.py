@@ -95,7 +95,7 @@ def test_documents_have_bytes(
 
 
 def test_an_address_is_needed(run: Run, cluster: FakeCluster) -> None:
-    """Without one the command says how to give it."""
+    """Without one the command states how to give it."""
     outcome = run("top", "node", "--metric", on=cluster)
     assert outcome.code == 1
     assert "--prometheus URL or set GPUSHARE_PROMETHEUS" in " ".join(outcome.err.split())

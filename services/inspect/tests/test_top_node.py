@@ -40,7 +40,7 @@ def test_share_nodes_in_detail(run: Run, arena: FakeCluster) -> None:
 
 
 def test_summary_has_a_shareable_column(run: Run, arena: FakeCluster) -> None:
-    """A share node says so; its allocation is a fraction of its GPUs; all nodes are shown."""
+    """A share node is marked; its allocation is a fraction of its GPUs; all nodes are shown."""
     arena.node("zcpu", resources={"cpu": "4"}, labels={"node-role.kubernetes.io/master": ""})
     lines = run("top", "node", on=arena).out.splitlines()
     assert lines[0].split() == [

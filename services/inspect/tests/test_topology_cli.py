@@ -86,7 +86,7 @@ def test_what_cannot_be_is_one_sentence(tmp_path: Path, name: str, output: str) 
 
 
 def test_people_get_the_links_of_the_group(tmp_path: Path) -> None:
-    """Without -o the chosen GPUs are drawn, and a sentence says what the others can still make."""
+    """Without -o the chosen GPUs are drawn, and a sentence has what the others can still make."""
     result = plan(tmp_path, "--count", "2")
     assert result.exit_code == 0
     assert result.stdout == (
@@ -110,7 +110,7 @@ def test_a_matrix_may_come_from_standard_input() -> None:
 
 
 def test_odd_links_are_noted_beside_the_answer(tmp_path: Path) -> None:
-    """An unknown link is said on stderr and counts as none."""
+    """An unknown link is reported on stderr and counts as none."""
     machine = '{"gpus": 2, "links": {"0-1": ["WARP"]}}'
     result = plan(tmp_path, "--count", "2", "-o", "json", machine=machine)
     assert json.loads(result.stdout)["score"] == 0
@@ -199,7 +199,7 @@ def test_a_node_without_gpus(cluster: FakeCluster) -> None:
 
 
 def test_a_broken_annotation_is_noted(cluster: FakeCluster) -> None:
-    """The GPUs are drawn without links, and stderr says why."""
+    """The GPUs are drawn without links, and stderr reports why."""
     topology_node(cluster, "gpu-0", GPU_TOPOLOGY="{")
     result = show(cluster, "gpu-0")
     assert result.exit_code == 0

@@ -78,7 +78,7 @@ def test_gpus(run: Run, teams: FakeCluster, by: str, figures: dict[str, Any]) ->
 
 
 def test_memory_in_use(run: Run, teams: FakeCluster) -> None:
-    """Prometheus says it for pods and for GPUs; what it does not know is a dash."""
+    """Prometheus reports it for pods and for GPUs; what it does not know is a dash."""
     answers = {
         POD_USED_BYTES: {"default/a": str(2 * GIB), "default/b": str(GIB)},
         USED_BYTES: {"GPU-n-0": str(3 * GIB)},
@@ -121,7 +121,7 @@ def server(teams: FakeCluster) -> Iterator[FakeApiServer]:
 def test_the_rights_of_a_namespace_are_enough(
     run: Run, server: FakeApiServer, tmp_path: Path
 ) -> None:
-    """What the pods request is counted, the quota is shown, and what is missing is said."""
+    """What the pods request is counted, the quota is shown, and what is missing is reported."""
     outcome = run("usage", f"--kubeconfig={server.kubeconfig(tmp_path)}")
     head, line = outcome.out.splitlines()
     assert head.split()[:3] == ["NAMESPACE", "PODS", "GRANTED(units)"]

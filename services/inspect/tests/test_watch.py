@@ -62,17 +62,17 @@ def test_frames_follow_each_other_without_a_terminal(
     assert all("resourceVersion=0" in request for request in server.requests)
 
 
-def test_a_server_that_stops_answering_is_said(
+def test_a_server_that_stops_answering_is_reported(
     run: Run, server: FakeApiServer, tmp_path: Path
 ) -> None:
-    """The frame says why it is old, and the command goes on."""
+    """The frame states why it is old, and the command goes on."""
     server.statuses[PODS] = 503
     config = server.kubeconfig(tmp_path)
     outcome = run("watch", "-d", "--count=2", "--interval=0.1", f"--kubeconfig={config}")
     assert outcome.code == 0
-    assert outcome.out.count("503 the fake says no; showing the last known state") == 2
+    assert outcome.out.count("503 the fake refuses; showing the last known state") == 2
 
 
 def test_a_snapshot_is_not_watched(run: Run, cluster: FakeCluster) -> None:
-    """A file does not change, so the command says what to use instead."""
+    """A file does not change, so the command states what to use instead."""
     assert run("watch", on=cluster).err == "error: a snapshot does not change: use inspect\n"

@@ -55,7 +55,7 @@ def test_pods_are_placed_as_the_extender_would(
 
 
 def test_added_nodes_are_empty_copies(run: Run, two_gpus: FakeCluster, manifest: Path) -> None:
-    """With one more node like n everything fits, and the name says that it is not there yet."""
+    """With one more node like n everything fits, and the name shows that it is not there yet."""
     manifest.write_text(DEPLOYMENT)
     outcome = run("whatif", "-f", str(manifest), "--add-nodes=1", "--like=n", on=two_gpus)
     assert outcome.code == 0
@@ -64,11 +64,11 @@ def test_added_nodes_are_empty_copies(run: Run, two_gpus: FakeCluster, manifest:
 
 
 def test_replicas_override_the_manifest(run: Run, two_gpus: FakeCluster, manifest: Path) -> None:
-    """``--replicas`` says how many."""
+    """``--replicas`` gives how many."""
     manifest.write_text(POD)
     outcome = run("whatif", "-f", str(manifest), "--replicas", "2", "-o", "json", on=two_gpus)
     document = json.loads(outcome.out)
-    assert (document["asked"], document["fits"]) == (2, 2)
+    assert (document["requested"], document["fits"]) == (2, 2)
     assert [item["gpus"] for item in document["items"]] == [{"1": 8}, {"0": 8}]
 
 
@@ -115,7 +115,7 @@ def test_the_node_selector_is_obeyed(run: Run, cluster: FakeCluster, manifest: P
 def test_useless_manifests(
     run: Run, two_gpus: FakeCluster, manifest: Path, text: str, sentence: str
 ) -> None:
-    """A file without a pod that asks for GPUs is an error in one line."""
+    """A file without a pod that requests GPUs is an error in one line."""
     manifest.write_text(text)
     outcome = run("whatif", "-f", str(manifest), on=two_gpus)
     assert (outcome.code, outcome.out) == (1, "")

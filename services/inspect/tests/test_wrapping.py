@@ -39,7 +39,7 @@ def test_colours_are_for_terminals_that_want_them(tmp_path: Path, no_color: bool
     line = [sys.executable, "-m", "gpuinspect", "doctor", "--snapshot", str(path)]
     subprocess.run(line, stdout=side, env=environment, timeout=60, check=False)
     os.close(side)
-    said = os.read(main, 65536).decode()
+    output = os.read(main, 65536).decode()
     os.close(main)
-    assert "FAIL" in said
-    assert ("\x1b[31m" in said) is not no_color
+    assert "FAIL" in output
+    assert ("\x1b[31m" in output) is not no_color

@@ -44,7 +44,7 @@ _UNREACHABLE: Final = (
     ),
     (
         r"WRONG_VERSION_NUMBER|RECORD_LAYER|HTTP_REQUEST",
-        "the port does not speak TLS, but the kubeconfig says https",
+        "the port does not speak TLS, but the kubeconfig uses https",
         "check the port; write http:// in the kubeconfig if the server is meant to have no TLS",
     ),
     (
@@ -156,7 +156,7 @@ def _is_page(text: str) -> bool:
 def _stranger(error: Exception) -> Diagnosis:
     if _TLS_WANTED in str(error):
         return Diagnosis(
-            f"the port speaks TLS, but the kubeconfig says http: {error}",
+            f"the port speaks TLS, but the kubeconfig uses http: {error}",
             "write https:// in the kubeconfig",
         )
     page = "; it is a web page, as of a proxy or a login" if _is_page(str(error)) else ""
@@ -181,7 +181,7 @@ def _refusal(error: StatusError, place: Place) -> Diagnosis:
     if isinstance(error, ThrottledError | ServerError):
         return Diagnosis(
             f"the API server failed: {error}",
-            "try again in a minute; 'kubectl get --raw /readyz?verbose' says what is wrong",
+            "try again in a minute; 'kubectl get --raw /readyz?verbose' states what is wrong",
         )
     if error.status in {301, 302, 303, 307, 308, 400}:
         return _stranger(error)

@@ -45,7 +45,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def serving() -> Callable[..., Any]:
-    """Runs ``gpushare dashboard`` with some flags until a block ends, and says where."""
+    """Runs ``gpushare dashboard`` with some flags until a block ends, and states where."""
     return _serving
 
 
@@ -115,7 +115,9 @@ def window(chromium: Any) -> Iterator[Callable[..., Any]]:
         )
         contexts.append(context)
         page = _page(context, routes)
-        page.on("console", lambda said: complain(said.text) if said.type == "error" else None)
+        page.on(
+            "console", lambda message: complain(message.text) if message.type == "error" else None
+        )
         page.on("pageerror", lambda error: complain(str(error)))
         for _ in range(VISITS):
             interruptions.clear()

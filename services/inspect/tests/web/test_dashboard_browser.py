@@ -44,7 +44,7 @@ def address(tmp_path_factory: pytest.TempPathFactory, serving: Callable[..., Any
 
 
 def test_the_map(window: Callable[..., Any], address: str, keep: Callable[..., None]) -> None:
-    """GPUs say their figures in words, and the page says that it is live."""
+    """GPUs have their figures in words, and the page shows that it is live."""
     page = window(address)
     page.get_by_text("Live", exact=True).wait_for()
     assert page.get_by_text("GPU0 7/15").count() == 1
@@ -116,7 +116,7 @@ CONTRAST = """() => {
 def test_text_stands_out(
     window: Callable[..., Any], address: str, keep: Callable[..., None], scheme: str
 ) -> None:
-    """All text has the contrast of 4.5 that WCAG 2 asks for at level AA, by day and by night."""
+    """All text has the contrast of 4.5 that WCAG 2 requires at level AA, by day and by night."""
     seen = []
     for path in ("/", "/nodes/gpu-a100", "/pods/research/tune"):
         page = window(address + path, width=1000, scheme=scheme)

@@ -56,7 +56,7 @@ def test_log_in_and_watch(
 ) -> None:
     """A token opens the page, and a pod that comes appears on it without a reload.
 
-    The keyboard's place is kept, and a failing API server is said with the last state still there.
+    The keyboard's place is kept, and a failing API server is reported beside the last state.
     """
     page = window(address)
     keep(page, "login")
@@ -124,7 +124,7 @@ def test_a_refresh_that_fails_is_repeated(
 def test_a_pod_that_goes(
     open_address: str, window: Callable[..., Any], server: FakeApiServer
 ) -> None:
-    """The page of a pod that is deleted while it is looked at says that it is gone."""
+    """The page of a pod that is deleted while it is looked at states that it is gone."""
     page = window(f"{open_address}/pods/default/web", forgiving="404")
     page.get_by_text("Live", exact=True).wait_for()
     revision = page.locator("main").get_attribute("data-revision")

@@ -1,4 +1,4 @@
-"""The page of a large cluster: what is sent and asked stays small."""
+"""The page of a large cluster: what is sent and requested stays small."""
 
 import asyncio
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def test_a_long_list_of_waiting_pods_is_counted(browser: TestClient) -> None:
 
 
 def test_a_large_question_is_cut_and_says_so(browser: TestClient) -> None:
-    """Placing many pods on many nodes takes long, so the page asks for some of them."""
+    """Placing many pods on many nodes takes long, so the page requests some of them."""
     text = browser.get("/whatif", params={"mem": "20", "replicas": "100"}).text
     assert "20 of 20 pods fit" in text
     assert "Simulated 20 of 100 pods: the cluster has 1000 nodes" in text

@@ -48,7 +48,7 @@ class TokenReviewer:
         Raises:
             KubeError: the API server does not respond, or this service lacks the right to check.
         """
-        review = self._asked(TOKEN_REVIEWS, "authentication", "TokenReview", {"token": token})
+        review = self._review(TOKEN_REVIEWS, "authentication", "TokenReview", {"token": token})
         return review.authenticated and self._may_list(review.user)
 
     def _may_list(self, user: _User) -> bool:
@@ -59,9 +59,9 @@ class TokenReviewer:
             "extra": user.extra or {},
             "resourceAttributes": {"verb": "list", "resource": "pods"},
         }
-        return self._asked(ACCESS_REVIEWS, "authorization", "SubjectAccessReview", spec).allowed
+        return self._review(ACCESS_REVIEWS, "authorization", "SubjectAccessReview", spec).allowed
 
-    def _asked(self, path: str, group: str, kind: str, spec: dict[str, Any]) -> _Status:
+    def _review(self, path: str, group: str, kind: str, spec: dict[str, Any]) -> _Status:
         body = {"apiVersion": f"{group}.k8s.io/v1", "kind": kind, "spec": spec}
         try:
             return msgspec.json.decode(self._kube.post(path, body), type=_Review).status

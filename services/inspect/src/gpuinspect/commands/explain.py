@@ -85,9 +85,9 @@ def pod(
     check_policy(policy)
     lists = (*_lists(where), _events(where, name))
     snapshot = read(reader.source, where, *lists)
-    asked = find(snapshot, namespace=where, name=name)
+    target = find(snapshot, namespace=where, name=name)
     standings = Standings(snapshot, reader.names, policy=policy)
-    found = _explanation(snapshot, asked, standings)
+    found = _explanation(snapshot, target, standings)
     if output.is_document:
         emit(complete(pod_explanation(found, standings.cluster)), output)
     elif output is Format.NAME:
@@ -99,15 +99,15 @@ def pod(
         note(f"note: {sentence}")
 
 
-def _explanation(snapshot: Snapshot, asked: Pod, standings: Standings) -> Explanation:
-    raw = raw_pod(snapshot, asked)
-    facts = standings.claims_of(asked, raw)
+def _explanation(snapshot: Snapshot, target: Pod, standings: Standings) -> Explanation:
+    raw = raw_pod(snapshot, target)
+    facts = standings.claims_of(target, raw)
     if facts is not None:
         return standings.explained_claims(facts)
-    pod_request = pod_request_of(asked, standings.ledger.names)
+    pod_request = pod_request_of(target, standings.ledger.names)
     if pod_request is None or not is_partial(snapshot):
-        return explain_pod(snapshot, asked, standings.cluster)
-    return standings.standing(asked, pod_request, raw).found
+        return explain_pod(snapshot, target, standings.cluster)
+    return standings.standing(target, pod_request, raw).found
 
 
 def _workload(kind: str) -> Callable[..., None]:
@@ -122,29 +122,29 @@ def _workload(kind: str) -> Callable[..., None]:
     ) -> None:
         where, name = _named(reader, namespace, name, kind)
         check_policy(policy)
-        asked = WorkloadRef(KINDS[kind], where, name)
+        ref = WorkloadRef(KINDS[kind], where, name)
         lists = (*_lists(where), _failed_creations(where))
         snapshot = read(reader.source, where, *lists)
-        uids = uids_of(snapshot, asked)
+        uids = uids_of(snapshot, ref)
         standings = Standings(snapshot, reader.names, policy=policy)
         groups = alike(standings.of(where, only=uids))
-        _show(asked, groups, refused_pods(snapshot, asked), list(gaps(snapshot, REASONS)), output)
+        _show(ref, groups, refused_pods(snapshot, ref), list(gaps(snapshot, REASONS)), output)
 
     workload.__doc__ = f"Explain the pods of a {KINDS[kind]} in groups by reason."
     return workload
 
 
 def _show(
-    asked: WorkloadRef, groups: Sequence[Alike], refused: str, unread: Sequence[str], output: Format
+    ref: WorkloadRef, groups: Sequence[Alike], refused: str, unread: Sequence[str], output: Format
 ) -> None:
     if output.is_document:
-        emit(workload_explanation(asked, groups, not_created=refused, gaps=unread), output)
+        emit(workload_explanation(ref, groups, not_created=refused, gaps=unread), output)
         return
     if output is Format.NAME:
         names_only("pod", (each.pod.name for group in groups for each in group.pods))
     else:
         wide, width = output is Format.WIDE, terminal.width()
-        sys.stdout.write(blocks(asked, groups, not_created=refused, wide=wide, width=width))
+        sys.stdout.write(blocks(ref, groups, not_created=refused, wide=wide, width=width))
         sys.stdout.flush()
     for sentence in unread:
         note(f"note: {sentence}")

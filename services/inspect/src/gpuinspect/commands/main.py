@@ -47,7 +47,7 @@ COMMANDS: Final = {
     ),
     "node-template": Lazy(
         "admin.node_template:node_template",
-        "what a node group tells an autoscaler, so that it grows from zero",
+        "the template of a node group for an autoscaler that grows it from zero",
     ),
     "doctor": Lazy("admin.doctor:doctor", "check the installation; every finding has a remedy"),
     "serve": Lazy("serving.serve:app", "a model server on a share of a GPU (arena serve)"),
@@ -144,8 +144,8 @@ def version() -> None:
     print(f"gpushare {found.version}")
 
 
-def _print_version(asked: bool) -> None:  # noqa: FBT001 - the signature is typer's
-    if asked:
+def _print_version(requested: bool) -> None:  # noqa: FBT001 - the signature is typer's
+    if requested:
         version()
         raise typer.Exit
 

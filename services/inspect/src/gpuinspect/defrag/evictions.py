@@ -59,9 +59,11 @@ def announce(kube: PostClient, plan: EvictionPlan, eviction: Eviction) -> None:
         )
     for each in about:
         _record(kube, each, EVICTED, text)
-    asks = ObjectReference("Pod", waiting.name, waiting.namespace, waiting.uid)
+    reference = ObjectReference("Pod", waiting.name, waiting.namespace, waiting.uid)
     room = placement_sentence(plan.placement, None)
-    _record(kube, asks, MAKES_ROOM, f"evicted a pod from node {plan.node} so that it fits {room}")
+    _record(
+        kube, reference, MAKES_ROOM, f"evicted a pod from node {plan.node} so that it fits {room}"
+    )
 
 
 def _record(kube: PostClient, about: ObjectReference, reason: str, message: str) -> None:

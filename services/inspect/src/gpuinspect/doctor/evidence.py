@@ -53,8 +53,8 @@ class Evidence:
     @cached_property
     def pod_requests(self) -> tuple[tuple[Pod, PodRequest], ...]:
         """Pods that request a gpushare resource and have not ended."""
-        asked = ((pod, pod_request_of(pod, self.names)) for pod in self.snapshot.pods)
-        return tuple((pod, d) for pod, d in asked if d is not None and not pod.finished)
+        requested = ((pod, pod_request_of(pod, self.names)) for pod in self.snapshot.pods)
+        return tuple((pod, d) for pod, d in requested if d is not None and not pod.finished)
 
     @cached_property
     def waiting(self) -> tuple[tuple[Pod, PodRequest], ...]:

@@ -61,10 +61,10 @@ def _readable(evidence: Evidence) -> Iterator[str]:
 )
 def _total_agrees(evidence: Evidence) -> Iterator[str]:
     for node, node_info in _explicit(evidence):
-        said = sum(gpu.units for gpu in node_info.inventory.gpus) if node_info.inventory else 0
+        published = sum(gpu.units for gpu in node_info.inventory.gpus) if node_info.inventory else 0
         offered = amount(node.capacity.get(evidence.names.gpu_mem, "0"))
-        if node_info.shape.offers_shares and said != offered:
-            yield f"{node.name}: GPUs of {said} units in total, kubelet has {offered}"
+        if node_info.shape.offers_shares and published != offered:
+            yield f"{node.name}: GPUs of {published} units in total, kubelet has {offered}"
 
 
 @check(
@@ -82,7 +82,7 @@ def _count_agrees(evidence: Evidence) -> Iterator[str]:
 
 
 @check(
-    "unit-said",
+    "unit-published",
     Level.WARN,
     "every node with large GPUs publishes its memory unit",
     do="run gpushare's device plugin on the node, which publishes its unit",
@@ -205,6 +205,6 @@ def _unhealthy_maps(evidence: Evidence) -> Iterator[str]:
         if node_info is None or not node_info.present:
             yield f"{config_map.metadata.name} names a node that does not exist"
             continue
-        said = unhealthy_indexes((config_map.data or {}).get(UNHEALTHY_KEY, ""))
-        for index in sorted(said - node_info.devices.keys()):
+        published = unhealthy_indexes((config_map.data or {}).get(UNHEALTHY_KEY, ""))
+        for index in sorted(published - node_info.devices.keys()):
             yield f"{config_map.metadata.name} names GPU {index}, which the node does not have"

@@ -35,9 +35,9 @@ def _faulty(evidence: Evidence) -> Iterator[str]:
 def _too_large(evidence: Evidence) -> Iterator[str]:
     largest = max((node_info.shape.largest_gpu for _, node_info in evidence.sharing), default=0)
     for pod, pod_request in evidence.waiting:
-        asked = per_device(pod_request)[0]
-        if asked > largest:
-            yield f"{called(pod)} requests {asked} units, the largest GPU has {largest}"
+        requested = per_device(pod_request)[0]
+        if requested > largest:
+            yield f"{called(pod)} requests {requested} units, the largest GPU has {largest}"
 
 
 @check(

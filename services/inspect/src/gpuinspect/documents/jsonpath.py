@@ -23,7 +23,7 @@ Step = str | int | slice | None
 
 
 class JsonPathError(ValueError):
-    """The expression is not supported; the text says where."""
+    """The expression is not supported; the text states where."""
 
 
 def select(path: str, value: Any) -> list[Any]:

@@ -17,7 +17,7 @@ class PendingPodDoc(msgspec.Struct, frozen=True, rename="camel"):
     uid: str
     since: str
     state: str
-    asks: str
+    request_summary: str
     reason: str
     helps: list[str]
     scheduler: str
@@ -53,7 +53,7 @@ def _pod(standing: Standing) -> PendingPodDoc:
         uid=pod.uid,
         since=pod.creation,
         state=standing.state.label,
-        asks=found.asks,
+        request_summary=found.request_summary,
         reason=standing.reason,
         helps=list(found.helps),
         scheduler=pod.scheduler_name,

@@ -13,7 +13,7 @@ class AlikeDoc(msgspec.Struct, frozen=True, rename="camel"):
 
     state: str
     reason: str
-    asks: str
+    request_summary: str
     pods: list[str]
     helps: list[str]
 
@@ -35,15 +35,15 @@ class WorkloadExplanation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def workload_explanation(
-    asked: WorkloadRef, groups: Iterable[Alike], *, not_created: str, gaps: Sequence[str]
+    ref: WorkloadRef, groups: Iterable[Alike], *, not_created: str, gaps: Sequence[str]
 ) -> WorkloadExplanation:
     """The document of one workload."""
     return WorkloadExplanation(
         api_version=API_VERSION,
         kind="WorkloadExplanation",
-        workload=asked.kind,
-        namespace=asked.namespace,
-        name=asked.name,
+        workload=ref.kind,
+        namespace=ref.namespace,
+        name=ref.name,
         not_created=not_created,
         gaps=list(gaps),
         groups=[_group(group) for group in groups],
@@ -55,7 +55,7 @@ def _group(group: Alike) -> AlikeDoc:
     return AlikeDoc(
         state=group.state.label,
         reason=group.reason,
-        asks=first.found.asks,
+        request_summary=first.found.request_summary,
         pods=[each.pod.name for each in group.pods],
         helps=list(first.found.helps),
     )

@@ -42,7 +42,7 @@ def explanation(found: Explanation, *, wide: bool = False, width: int | None = N
 def _head(found: Explanation) -> Iterator[str]:
     pod = found.pod
     yield f"Pod:\t{pod.namespace}/{pod.name}\n"
-    yield f"Requests:\t{found.asks or '-'}\n"
+    yield f"Requests:\t{found.request_summary or '-'}\n"
     yield f"State:\t{found.state}{_LEAVING if pod.terminating else ''}\n"
     if found.where:
         yield f"Where:\t{found.where}\n"
@@ -113,7 +113,7 @@ _WORKLOAD_HEAD: Final = len("Controller:  ")
 
 
 def workload(
-    asked: WorkloadRef,
+    ref: WorkloadRef,
     groups: Sequence[Alike],
     *,
     not_created: str = "",
@@ -123,23 +123,23 @@ def workload(
     """A head with the counts, then a block for each group.
 
     Args:
-        asked: the workload.
+        ref: the workload.
         groups: those that wait first.
         not_created: why its controller could not create pods; empty for none.
         wide: name every pod instead of counting them.
         width: of the terminal, for sentences; ``None`` does not wrap.
     """
-    head = align("".join(_workload_head(asked, groups, one_line(not_created)))).splitlines()
+    head = align("".join(_workload_head(ref, groups, one_line(not_created)))).splitlines()
     parts = [wrapped(line, width, indent=_WORKLOAD_HEAD) for line in head]
     for group in groups:
         parts += ["\n", *_block(group, wide=wide, width=width)]
     return "".join(parts)
 
 
-def _workload_head(asked: WorkloadRef, groups: Sequence[Alike], not_created: str) -> Iterator[str]:
+def _workload_head(ref: WorkloadRef, groups: Sequence[Alike], not_created: str) -> Iterator[str]:
     count = sum(len(group.pods) for group in groups)
     waiting = sum(len(group.pods) for group in groups if group.pods[0].waits)
-    yield f"Workload:\t{asked}\n"
+    yield f"Workload:\t{ref}\n"
     yield f"Pods:\t{count} with GPU requests, of which {waiting} wait\n"
     if not_created:
         yield f"Controller:\tcould not create a pod: {not_created}\n"
@@ -149,7 +149,7 @@ def _block(group: Alike, *, wide: bool, width: int | None) -> Iterator[str]:
     first = group.pods[0]
     yield wrapped(f"{_pods(len(group.pods))} {group.state.value}", width, indent=2)
     yield wrapped(f"  Pods:      {_pod_names(group.pods, wide=wide)}", width, indent=13)
-    yield wrapped(f"  Requests:  {first.found.asks}", width, indent=13)
+    yield wrapped(f"  Requests:  {first.found.request_summary}", width, indent=13)
     if group.reason:
         yield wrapped(f"  Reason:    {one_line(group.reason)}", width, indent=13)
     if first.waits and first.found.helps:

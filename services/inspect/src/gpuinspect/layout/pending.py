@@ -26,5 +26,5 @@ def pending(
 def _row(standing: Standing, at: datetime, *, wide: bool) -> tuple[str, ...]:
     pod = standing.pod
     more = (standing.state.label, pod.scheduler_name or "-", pod.creation or "-") if wide else ()
-    first = (pod.namespace, pod.name, age(pod.creation, at), standing.found.asks)
+    first = (pod.namespace, pod.name, age(pod.creation, at), standing.found.request_summary)
     return (*first, *more, one_line(standing.reason))

@@ -173,7 +173,7 @@ def _wide_row(node: NodeSummary, width: int) -> str:
 
 
 def _status(node: NodeSummary) -> str:
-    """As kubectl says it."""
+    """As kubectl prints it."""
     return ("Ready" if node.ready else "NotReady") + (
         ",SchedulingDisabled" if node.cordoned else ""
     )

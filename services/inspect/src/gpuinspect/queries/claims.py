@@ -1,4 +1,4 @@
-"""What a snapshot tells about pods with ResourceClaims, and the core's explanation of them."""
+"""What a snapshot contains about pods with ResourceClaims, and the core's explanation of them."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -107,8 +107,13 @@ class PodClaims:
             return explain_claims(facts, self.nodes, candidates)
         kind = (facts.rules.specs, facts.missing, facts.constraints)
         if kind not in self._alike and len(self._alike) >= KINDS:
-            asks = claims_sentence(facts.rules.specs)
-            return Explanation(facts.pod, PodState.UNDECIDED, asks=asks, sightings=facts.sightings)
+            request_summary = claims_sentence(facts.rules.specs)
+            return Explanation(
+                facts.pod,
+                PodState.UNDECIDED,
+                request_summary=request_summary,
+                sightings=facts.sightings,
+            )
         if kind not in self._alike:
             self._alike[kind] = explain_claims(facts, self.nodes, candidates)
         found = self._alike[kind]

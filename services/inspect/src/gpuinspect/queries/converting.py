@@ -35,7 +35,7 @@ def convert_manifest(documents: Iterable[Any], how: ClaimRequests) -> ConvertedM
     """Convert the pods of decoded YAML documents, and those of workloads.
 
     Raises:
-        WireError: an object is not what its kind says.
+        WireError: an object is not what its kind requires.
     """
     templates: dict[tuple[str, str], Document] = {}
     found: list[Document] = []

@@ -108,12 +108,12 @@ class Standings:
 
     def standing(self, pod: Pod, pod_request: PodRequest, raw: msgspec.Raw) -> Standing:
         """The state of one pod."""
-        said = sightings(raw, self._snapshot.all("Event"), complete=self._snapshot.knows("Event"))
-        found = self._partly(pod, pod_request, raw, said)
+        seen = sightings(raw, self._snapshot.all("Event"), complete=self._snapshot.knows("Event"))
+        found = self._partly(pod, pod_request, raw, seen)
         if found.state in WAITING and not is_partial(self._snapshot):
             found = self._explained(pod, pod_request, raw)
         unseen = "" if pod.node else self._schedulers.misses(pod.scheduler_name)
-        reason = _reason(found, pod, said, unseen)
+        reason = _reason(found, pod, seen, unseen)
         return Standing(pod, pod_request, found.state, reason, found)
 
     def _explained(self, pod: Pod, pod_request: PodRequest, raw: msgspec.Raw) -> Explanation:
@@ -128,17 +128,17 @@ class Standings:
         return self._alike[kind]
 
     def _partly(
-        self, pod: Pod, pod_request: PodRequest, raw: msgspec.Raw, said: Sightings
+        self, pod: Pod, pod_request: PodRequest, raw: msgspec.Raw, seen: Sightings
     ) -> Explanation:
         allocation = self.ledger.allocation(pod.uid)
         gates = () if pod.node else pod_constraints(raw, self._names).gates
         return Explanation(
             pod,
             _state(pod, allocation),
-            asks=request_sentence(pod_request),
+            request_summary=request_sentence(pod_request),
             where=_where(allocation),
             faults=allocation.faults if allocation else (),
-            sightings=said,
+            sightings=seen,
             pod_request=pod_request,
             gates=gates,
             helps=(gated(gates),) if gates else (),
@@ -164,7 +164,7 @@ def _where(allocation: Allocation | None) -> str:
     return placement_sentence(allocation.placement, allocation.unit)
 
 
-def _reason(found: Explanation, pod: Pod, said: Sightings, unseen: str) -> str:
+def _reason(found: Explanation, pod: Pod, seen: Sightings, unseen: str) -> str:
     if found.state is PodState.PENDING:
         return UNPLACED.format(pod.node)
     if found.state not in WAITING:
@@ -172,11 +172,11 @@ def _reason(found: Explanation, pod: Pod, said: Sightings, unseen: str) -> str:
     if found.state is PodState.GATED or unseen:
         return found.helps[0] if found.helps else unseen
     if found.state is PodState.FITS:
-        tried = f"the scheduler said: {said.last_words}" if said.last_words else _unseen(pod)
+        tried = f"the scheduler reported: {seen.last_words}" if seen.last_words else _unseen(pod)
         return "; ".join([*found.helps[:1], tried])
     if found.state in {PodState.GANG_WAITS, PodState.GANG_INCOMPLETE}:
         return found.helps[0]
-    return refusals(found) or said.last_words or next(iter(found.helps), "") or _unseen(pod)
+    return refusals(found) or seen.last_words or next(iter(found.helps), "") or _unseen(pod)
 
 
 def _reason_of_claims(found: Explanation) -> str:

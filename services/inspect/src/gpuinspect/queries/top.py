@@ -121,9 +121,11 @@ def top_nodes(
 def _nvidia_pods(pods: Iterable[Pod]) -> Mapping[NodeName, list[TopPod]]:
     found: dict[NodeName, list[TopPod]] = {}
     for pod in pods:
-        asked = sum(amount(box.limits.get(NVIDIA_GPU, "0")) for box in pod.containers)
-        if asked and pod.node and not pod.finished:
-            found.setdefault(pod.node, []).append(TopPod(pod.namespace, pod.name, Fraction(asked)))
+        requested = sum(amount(box.limits.get(NVIDIA_GPU, "0")) for box in pod.containers)
+        if requested and pod.node and not pod.finished:
+            found.setdefault(pod.node, []).append(
+                TopPod(pod.namespace, pod.name, Fraction(requested))
+            )
     return found
 
 

@@ -89,7 +89,7 @@ def kind_of(word: str) -> str:
     return ""
 
 
-def uids_of(snapshot: Snapshot, asked: WorkloadRef) -> frozenset[str]:
+def uids_of(snapshot: Snapshot, ref: WorkloadRef) -> frozenset[str]:
     """UIDs of the pods of a workload.
 
     Raises:
@@ -98,47 +98,47 @@ def uids_of(snapshot: Snapshot, asked: WorkloadRef) -> frozenset[str]:
     found = frozenset(
         pod.uid
         for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True)
-        if pod.namespace == asked.namespace and _owned(raw, asked)
+        if pod.namespace == ref.namespace and _owned(raw, ref)
     )
-    if not found and not refused_pods(snapshot, asked):
+    if not found and not refused_pods(snapshot, ref):
         raise MissingObjectError(
-            f'no pod of {asked.word} "{asked.name}" found in namespace "{asked.namespace}":'
-            f" compare 'kubectl get {asked.word} -n {asked.namespace}'"
+            f'no pod of {ref.word} "{ref.name}" found in namespace "{ref.namespace}":'
+            f" compare 'kubectl get {ref.word} -n {ref.namespace}'"
         )
     return found
 
 
-def _owned(raw: msgspec.Raw, asked: WorkloadRef) -> bool:
+def _owned(raw: msgspec.Raw, ref: WorkloadRef) -> bool:
     metadata = msgspec.json.decode(raw, type=_Object).metadata
     owner = next((one for one in metadata.owner_references or () if one.controller), None)
     if owner is None:
         return False
-    if asked.kind == "Deployment":
+    if ref.kind == "Deployment":
         hashed = (metadata.labels or {}).get(_HASH)
-        named = f"{asked.name}-{hashed}"
+        named = f"{ref.name}-{hashed}"
         return owner.kind == "ReplicaSet" and bool(hashed) and owner.name == named
-    if asked.kind == "CronJob":
-        return owner.kind == "Job" and re.fullmatch(_timed(asked.name), owner.name) is not None
-    return owner.kind == asked.kind and owner.name == asked.name
+    if ref.kind == "CronJob":
+        return owner.kind == "Job" and re.fullmatch(_timed(ref.name), owner.name) is not None
+    return owner.kind == ref.kind and owner.name == ref.name
 
 
 def _timed(name: str) -> str:
     return rf"{re.escape(name)}-\d+"
 
 
-def refused_pods(snapshot: Snapshot, asked: WorkloadRef) -> str:
+def refused_pods(snapshot: Snapshot, ref: WorkloadRef) -> str:
     """Why the controller could not create a pod, by its last event; empty without one."""
     events = (msgspec.json.decode(raw, type=_Event) for raw in snapshot.all("Event"))
-    found = [e for e in events if e.reason == "FailedCreate" and _about(e.involved_object, asked)]
+    found = [e for e in events if e.reason == "FailedCreate" and _about(e.involved_object, ref)]
     found.sort(key=lambda event: event.last_timestamp or event.event_time or "")
     return found[-1].message if found else ""
 
 
-def _about(about: _Metadata, asked: WorkloadRef) -> bool:
-    name = re.escape(asked.name)
-    patterns = {"Deployment": rf"{name}-[a-z0-9]{{1,10}}", "CronJob": _timed(asked.name)}
-    pattern = patterns.get(asked.kind, name)
-    return about.namespace == asked.namespace and re.fullmatch(pattern, about.name) is not None
+def _about(about: _Metadata, ref: WorkloadRef) -> bool:
+    name = re.escape(ref.name)
+    patterns = {"Deployment": rf"{name}-[a-z0-9]{{1,10}}", "CronJob": _timed(ref.name)}
+    pattern = patterns.get(ref.kind, name)
+    return about.namespace == ref.namespace and re.fullmatch(pattern, about.name) is not None
 
 
 class Alike(msgspec.Struct, frozen=True):

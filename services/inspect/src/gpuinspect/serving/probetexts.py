@@ -29,20 +29,20 @@ def probe(
     Raises:
         FlagError: an unknown action, one without what it needs, or options without an action.
     """
-    asked = _options(f"--{kind}-probe-action-option", action_options)
+    given = _options(f"--{kind}-probe-action-option", action_options)
     rest = _options(f"--{kind}-probe-option", options)
     flag = f"--{kind}-probe-action"
     if not action:
-        if asked or rest:
+        if given or rest:
             raise FlagError(f"{flag} is missing: its options say how, not what")
         return {}
     needed = ACTIONS.get(action)
     if needed is None:
         raise FlagError(f"{flag} is '{action}': write {', '.join(ACTIONS)}")
-    if needed not in asked:
+    if needed not in given:
         form = COMMAND if needed == "command" else f"{needed}: "
         raise FlagError(f"{flag} is {action}: give {flag}-option '{form}...'")
-    return {action: asked, **rest}
+    return {action: given, **rest}
 
 
 def _options(flag: str, texts: Iterable[str]) -> dict[str, Any]:

@@ -104,8 +104,8 @@ class ServingRequest(msgspec.Struct, frozen=True, kw_only=True):
             "image": self.image,
             "command": self.command,
         }
-        said = {key: value for key, value in own.items() if value}
-        return {**self.more, "server": str(self.server), "servingName": self.name, **said}
+        given = {key: value for key, value in own.items() if value}
+        return {**self.more, "server": str(self.server), "servingName": self.name, **given}
 
     def _fraction(self) -> dict[str, Any]:
         found = {

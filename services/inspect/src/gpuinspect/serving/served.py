@@ -145,9 +145,9 @@ def _serving(deployment: Deployment, service: Service | None, names: Names) -> S
         available=deployment.status.available_replicas,
         address=service.spec.cluster_ip if service else "",
         ports=tuple(f"{port.name}:{port.port}" if port.name else str(port.port) for port in ports),
-        gpu_memory=_asked(containers, names.gpu_mem),
-        gpu_core=_asked(containers, names.gpu_core),
-        gpu_count=_asked(containers, names.gpu) + _asked(containers, WHOLE),
+        gpu_memory=_requested(containers, names.gpu_mem),
+        gpu_core=_requested(containers, names.gpu_core),
+        gpu_count=_requested(containers, names.gpu) + _requested(containers, WHOLE),
         selector=spec.selector.match_labels,
     )
 
@@ -162,7 +162,7 @@ def _waiting(serving: Serving, pods: Sequence[PodStatusObject]) -> int:
     )
 
 
-def _asked(containers: Sequence[TemplateContainer], resource: str) -> int:
+def _requested(containers: Sequence[TemplateContainer], resource: str) -> int:
     return sum(amount(str(container.resources.limits.get(resource, 0))) for container in containers)
 
 

@@ -71,12 +71,12 @@ class Frame:
     def waiting(self) -> tuple[tuple[Pod, PodRequest], ...]:
         """Pending pods that request GPUs, oldest first."""
         pods = zip(self.snapshot.pods, self.snapshot.all("Pod"), strict=True)
-        asked = (
+        requested = (
             (pod, self._requested(pod, raw))
             for pod, raw in pods
             if not pod.node and not pod.finished
         )
-        pairs = [(pod, pod_request) for pod, pod_request in asked if pod_request is not None]
+        pairs = [(pod, pod_request) for pod, pod_request in requested if pod_request is not None]
         return tuple(sorted(pairs, key=lambda pair: (pair[0].creation, pair[0].name)))
 
     def _requested(self, pod: Pod, raw: msgspec.Raw) -> PodRequest | None:

@@ -1,4 +1,4 @@
-"""``gpushare node-template``: what a node group tells an autoscaler, so that it grows from zero."""
+"""``gpushare node-template``: the template of a group for an autoscaler that grows it from zero."""
 
 import re
 import sys

@@ -60,11 +60,11 @@ def extras(
     for name, count in devices.items():
         if not count.isdecimal() or not int(count):
             raise FlagError(f"--device is '{name}={count}': write RESOURCE=COUNT, from 1")
-    said = {
+    given = {
         "devices": devices,
         "envsFromSecret": pairs("--env-from-secret", env_from_secret),
         "labels": {MODEL_VERSION: model_version} if model_version else {},
         "loadModels": list(load_model),
         "backend": backend,
     }
-    return {name: value for name, value in said.items() if value}
+    return {name: value for name, value in given.items() if value}

@@ -218,7 +218,7 @@ def request(
     Raises:
         FlagError: a text or a file cannot be read.
     """
-    said = {
+    given = {
         "replicas": replicas,
         "extraArgs": [*arguments, *words("--extend-command", extend_command)],
         "port": port,
@@ -241,7 +241,7 @@ def request(
         "schedulerName": scheduler,
         "runtimeClassName": runtime_class,
     }
-    chosen = {k: v for k, v in said.items() if v != _DEFAULTS.get(k, type(v)())}
+    chosen = {k: v for k, v in given.items() if v != _DEFAULTS.get(k, type(v)())}
     return ServingRequest(
         server=server,
         name=name,

@@ -26,7 +26,7 @@ def parameters() -> list[inspect.Parameter]:
     return [parameter for parameter in every if parameter.name != "server"]
 
 
-def asked(server: ServerKind, flags: Mapping[str, Any]) -> ServingRequest:
+def serving_request(server: ServerKind, flags: Mapping[str, Any]) -> ServingRequest:
     """The request that all flags together describe.
 
     Raises:

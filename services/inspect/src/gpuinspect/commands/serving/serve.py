@@ -18,7 +18,7 @@ from gpucore.wire.names import Names
 from gpuinspect.cluster.collect import ClusterSource
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Context, Domain, Kubeconfig, Timeout, fail, note
-from gpuinspect.commands.serving.request import asked, parameters
+from gpuinspect.commands.serving.request import parameters, serving_request
 from gpuinspect.errors import FAILURES, MissingObjectError
 from gpuinspect.layout import serving as layout
 from gpuinspect.serving.documents import serving_list
@@ -105,7 +105,7 @@ def create(
     Raises:
         InspectError: the request is invalid, or Helm or the cluster refuses it.
     """
-    wanted = asked(server, flags)
+    wanted = serving_request(server, flags)
     if refusal := wanted.refusal():
         raise RefusedError(refusal)
     helm = Helm.at(_place(namespace, kubeconfig, context))
@@ -232,13 +232,13 @@ def get_serving(
     found = servings(kube, names, chosen, name)
     if not found:
         raise MissingObjectError(f"{name} is not served in namespace {chosen}")
-    told_of = [(each, instances(kube, names, each)) for each in found]
+    served = [(each, instances(kube, names, each)) for each in found]
     if output.is_document:
-        emit(serving_list(told_of), output)
+        emit(serving_list(served), output)
     elif output is Format.NAME:
-        names_only("pod", (pod.name for _, pods in told_of for pod in pods))
+        names_only("pod", (pod.name for _, pods in served for pod in pods))
     else:
-        sys.stdout.write("\n".join(layout.serving(each, pods) for each, pods in told_of))
+        sys.stdout.write("\n".join(layout.serving(each, pods) for each, pods in served))
 
 
 @app.command("delete")

@@ -87,7 +87,7 @@ def upkeep(
     """
     if enable_istio:
         raise RefusedError(ISTIO)
-    asked = {
+    requested = {
         "liveness": (liveness_probe_action, liveness_probe_action_option, liveness_probe_option),
         "readiness": (
             readiness_probe_action,
@@ -96,8 +96,8 @@ def upkeep(
         ),
         "startup": (startup_probe_action, startup_probe_action_option, startup_probe_option),
     }
-    probes = {kind: found for kind, words in asked.items() if (found := probe(kind, *words))}
+    probes = {kind: found for kind, words in requested.items() if (found := probe(kind, *words))}
     limits = {"maxSurge": max_surge, "maxUnavailable": max_unavailable}
     strategy = {name: amount for name, amount in limits.items() if amount}
-    said = {"probes": probes, "strategy": strategy}
-    return {name: value for name, value in said.items() if value}
+    given = {"probes": probes, "strategy": strategy}
+    return {name: value for name, value in given.items() if value}

@@ -79,7 +79,7 @@ def volumes(
     """
     claims = mounts("--data", "claim", data)
     empty = mounts("--empty-dir", "name", empty_dir)
-    said = {
+    given = {
         "data": with_expressions("--data-subpath-expr", "claim", claims, data_subpath_expr),
         "dataDirs": mounts("--data-dir", "hostPath", data_dir),
         "emptyDirs": with_expressions(
@@ -88,4 +88,4 @@ def volumes(
         "configFiles": config_files("--config-file", config_file),
         "sharedMemory": share_memory,
     }
-    return {name: value for name, value in said.items() if value}
+    return {name: value for name, value in given.items() if value}

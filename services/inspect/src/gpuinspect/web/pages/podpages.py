@@ -18,7 +18,7 @@ def waiting(frame: Frame) -> View:
         found = frame.reason(pod, pod_request)
         link = pod_link(pod.namespace, pod.name)
         since = Moment(pod.creation) if pod.creation else "unknown"
-        rows.append((link, found.asks, _short(found), since))
+        rows.append((link, found.request_summary, _short(found), since))
     heads = ("Pod", "Request", "Reason", "Since")
     shown = table(heads, rows, caption="Pods with GPU requests", stacks=True)
     return View("pods.html", {"waiting": shown, "rest": len(frame.waiting) - len(rows)})
@@ -32,19 +32,19 @@ def _short(found: Explanation) -> str:
 
 def pod(found: Explanation) -> View:
     """Its GPUs, or why it is pending in groups of nodes, and suggestions."""
-    asked, words = found.pod, found.sightings.last_words
+    pod, words = found.pod, found.sightings.last_words
     facts = (
         ("State", found.state.value),
-        ("Request", found.asks),
+        ("Request", found.request_summary),
         ("Placement", found.where),
         ("Reason for the placement", found.why),
         ("Policy", str(found.policy) if found.pod_request is not None else ""),
-        ("Node", Link(asked.node, f"/nodes/{asked.node}") if asked.node else ""),
-        ("Scheduler", asked.scheduler_name),
-        ("Scheduler message", "" if asked.node else words),
+        ("Node", Link(pod.node, f"/nodes/{pod.node}") if pod.node else ""),
+        ("Scheduler", pod.scheduler_name),
+        ("Scheduler message", "" if pod.node else words),
     )
     values = {
-        "name": f"{asked.namespace}/{asked.name}",
+        "name": f"{pod.namespace}/{pod.name}",
         "facts": [(name, value) for name, value in facts if value],
         "neighbours": found.neighbours,
         "faults": found.faults,

@@ -79,8 +79,8 @@ def _amount(text: str, low: int, high: int) -> int:
 
 def _pod(amounts: Mapping[str, int], ledger: Ledger) -> Pod:
     names = ledger.names
-    asked = ((names.gpu_mem, "mem"), (names.gpu_core, "core"), (names.gpu, "gpus"))
-    limits = {resource: str(amounts[key]) for resource, key in asked if amounts[key]}
+    resources = ((names.gpu_mem, "mem"), (names.gpu_core, "core"), (names.gpu, "gpus"))
+    limits = {resource: str(amounts[key]) for resource, key in resources if amounts[key]}
     return Pod(PodUid("what-if"), "", "pod", containers=(Container("c", limits=limits),))
 
 
