@@ -1,4 +1,4 @@
-"""Writes the Grafana dashboards of the chart from helm/panels: what each panel asks, and says.
+"""Writes the Grafana dashboards of the chart from helm/panels: queries and titles of each panel.
 
 Places, ids and all that Grafana wants besides follow from the order there. The JSON is committed
 with the chart, so that nothing needs to be run to install it; a test fails when it is out of date.

@@ -1,4 +1,4 @@
-"""Admission rules of the chart, asked about a request as the API server asks them.
+"""Admission rules of the chart, evaluated for a request as the API server does.
 
 The expressions are evaluated by a CEL implementation of its own, over plain objects; the API
 server's type checker is not part of it.
@@ -67,7 +67,7 @@ class Policy:
 
 
 def request(user: str, *, node: str = "", resource: str = "pods", verb: str = "UPDATE") -> Object:
-    """Who asks for what."""
+    """The user, the verb and the object."""
     extra = {"authentication.kubernetes.io/node-name": [node]} if node else {}
     info = {"username": user, "extra": extra}
     return {"operation": verb, "resource": {"resource": resource}, "userInfo": info}

@@ -1,7 +1,7 @@
 """Series on which the alert rules are tried: a healthy cluster, and what is wrong with it in each.
 
 A value is in promtool's notation: ``1x80`` is 1 and 80 more of it, ``0+3x80`` counts up by 3. One
-sample is taken every minute, and everything is asked after the last of them.
+sample is taken every minute, and everything is queried after the last of them.
 """
 
 from collections.abc import Mapping

@@ -20,7 +20,7 @@ CHART = Path(__file__).resolve().parents[1] / "gpushare"
 SERVING = Path(__file__).resolve().parents[1] / "gpu-serving"
 RELEASE = "gpushare"
 REGISTRY = "registry.example.com"
-"""Where the images come from unless a test says otherwise; the chart has no default."""
+"""Where the images come from unless a test specifies otherwise; the chart has no default."""
 NAMESPACE = "gpu-system"
 
 Object = dict[str, Any]
@@ -104,7 +104,7 @@ def _pickled(version: str, values: str, chart: Path, release: str) -> bytes:
 
 def _rendered(version: str, values: str, chart: Path, release: str) -> dict[str, str]:
     """Files by name."""
-    # The library's render() cannot be told the cluster's version; the call below it can.
+    # The library's render() cannot be given the cluster's version; the call below it can.
     options = {"name": release, "namespace": NAMESPACE, "kube_version": f"v{version}"}
     with helm.Chart.load(chart) as loaded:
         loaded.validate_schema(json.loads(values))

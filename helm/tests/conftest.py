@@ -15,7 +15,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1] / "docs" / "gen
 
 @pytest.fixture(scope="session")
 def promtool_path() -> Path:
-    """Debian's promtool; where there is none, that fails with CI=true and is said else."""
+    """Debian's promtool; where there is none, that fails with CI=true and is reported otherwise."""
     try:
         return offline.ensure_prometheus().promtool
     except SetupError as reason:

@@ -1,4 +1,4 @@
-"""Which metrics a PromQL expression asks for: enough of the language to leave out all else."""
+"""Which metrics a PromQL expression requests: enough of the language to leave out all else."""
 
 import re
 

@@ -45,7 +45,7 @@ def test_the_plugin_alone_is_exempt() -> None:
 
 @pytest.mark.slow
 def test_users_named_in_values_are_exempt_too() -> None:
-    """A backup tool may restore pods with their annotations where the operator says so."""
+    """A backup tool may restore pods with their annotations where the operator specifies it."""
     user = "system:serviceaccount:velero:velero"
     values: Object = {"admissionPolicy": {"exemptUsers": [user]}}
     policy = Policy(render("1.33.0", values), "-allocation")
@@ -76,7 +76,7 @@ def test_policies_are_installed_by_default_where_the_cluster_has_them(
 
 
 @pytest.mark.slow
-def test_older_cluster_is_told_so() -> None:
+def test_older_cluster_is_notified() -> None:
     """Where the cluster has no such policies the install stops with the version that has."""
     with pytest.raises(helm.HelmError, match=r"needs Kubernetes 1\.30"):
         render("1.29.9", ENABLED)
@@ -114,16 +114,16 @@ def test_nobody_is_born_with_an_allocation(
     rendered: Rendered, annotations: dict[str, str], *, refused: bool
 ) -> None:
     """A new pod has no GPU, so that it cannot pass for one that has."""
-    asked = request(TENANT, verb="CREATE")
-    answer = Policy(rendered, "-allocation").refuses(asked, None, pod(**annotations))
+    admission_request = request(TENANT, verb="CREATE")
+    answer = Policy(rendered, "-allocation").refuses(admission_request, None, pod(**annotations))
     assert bool(answer) is refused
 
 
-def test_the_plugin_may_correct_and_is_asked_by_its_own_policy(rendered: Rendered) -> None:
+def test_the_plugin_may_correct_and_is_checked_by_its_own_policy(rendered: Rendered) -> None:
     """What is forbidden to tenants is the plugin's work, on its own node."""
-    asked = request(SELF, node="n1")
+    admission_request = request(SELF, node="n1")
     for policy in ("-allocation", "-device-plugin"):
-        assert Policy(rendered, policy).refuses(asked, pod(), pod(**IDX)) == ""
+        assert Policy(rendered, policy).refuses(admission_request, pod(), pod(**IDX)) == ""
 
 
 @pytest.mark.parametrize(
@@ -158,17 +158,17 @@ def test_a_stolen_plugin_token_runs_nothing_elsewhere(
 def test_labels_that_the_scheduler_reads_are_final_at_bind(rendered: Rendered, key: str) -> None:
     """A waiting pod may still change them; they stay as they are on a pod that has a node."""
     policy = Policy(rendered, "-allocation")
-    asked = request(TENANT)
+    admission_request = request(TENANT)
     requesting = labelled(pod(), key)
     for before, after in [
         (pod(), requesting),
         (requesting, pod()),
         (requesting, labelled(pod(), key, "2")),
     ]:
-        assert "when it binds" in policy.refuses(asked, before, after)
-    assert policy.refuses(asked, requesting, labelled(requesting, "team")) != ""
-    assert policy.refuses(asked, pod(), labelled(pod(), "team")) == ""
-    assert policy.refuses(asked, pod(node=""), labelled(pod(node=""), key)) == ""
+        assert "when it binds" in policy.refuses(admission_request, before, after)
+    assert policy.refuses(admission_request, requesting, labelled(requesting, "team")) != ""
+    assert policy.refuses(admission_request, pod(), labelled(pod(), "team")) == ""
+    assert policy.refuses(admission_request, pod(node=""), labelled(pod(node=""), key)) == ""
     assert policy.refuses(request(TENANT, verb="CREATE"), None, requesting) == ""
 
 
@@ -179,12 +179,12 @@ def test_labels_that_the_scheduler_reads_are_final_at_bind(rendered: Rendered, k
 def test_a_memory_limit_is_final_at_bind(rendered: Rendered, key: str) -> None:
     """No tenant raises the limit of a pod that runs; the pod's author writes it before."""
     policy = Policy(rendered, "-allocation")
-    asked = request(TENANT)
+    admission_request = request(TENANT)
     limited = pod(**{key: "12"})
     for before, after in [(pod(), limited), (limited, pod()), (limited, pod(**{key: "40"}))]:
-        assert "cannot change on a bound pod" in policy.refuses(asked, before, after)
-    assert policy.refuses(asked, limited, pod(**{key: "12", "team": "a"})) == ""
-    assert policy.refuses(asked, pod(node=""), pod(node="", **{key: "12"})) == ""
+        assert "cannot change on a bound pod" in policy.refuses(admission_request, before, after)
+    assert policy.refuses(admission_request, limited, pod(**{key: "12", "team": "a"})) == ""
+    assert policy.refuses(admission_request, pod(node=""), pod(node="", **{key: "12"})) == ""
     assert policy.refuses(request(TENANT, verb="CREATE"), None, limited) == ""
 
 

@@ -59,7 +59,7 @@ def _series(labels: Mapping[str, str]) -> str:
 
 
 def promtool(program: Path, *words: str | Path) -> None:
-    """Run it; what it says is the failure."""
+    """Run it; its output is the failure."""
     done = subprocess.run(
         [program, *words], capture_output=True, text=True, timeout=100, check=False
     )
@@ -96,7 +96,7 @@ def test_nothing_fires_while_all_is_well(promtool_path: Path, tmp_path: Path) ->
 def test_every_alert_is_silent_without_any_target_but_the_one_for_that(
     promtool_path: Path, tmp_path: Path
 ) -> None:
-    """Where nothing at all is asked, one alert says so and two dozen do not echo it."""
+    """Where nothing at all is scraped, one alert fires and two dozen do not echo it."""
     nothing = dict.fromkeys(HEALTHY, SILENT)
     run_blocks(promtool_path, tmp_path, block("nothing", nothing, {"GpushareExtenderDown": {}}))
 
@@ -199,7 +199,7 @@ def test_alerts_link_to_the_dashboard_where_its_address_is_set() -> None:
 
 @pytest.mark.slow
 def test_rules_can_be_left_out() -> None:
-    """Nothing is made unasked, and monitors can be had without rules."""
+    """Nothing is made by default, and monitors can be had without rules."""
     assert render().of("PrometheusRule") == []
     values = {"monitoring": {"enabled": True, "alerts": {"enabled": False}}}
     rendered = render(values=values)

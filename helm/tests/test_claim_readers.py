@@ -34,7 +34,7 @@ def test_by_default_nothing_reads_or_converts_claims() -> None:
     assert (hook["clientConfig"]["service"]["path"], selected(hook)) == ("/admit", [])
 
 
-def test_the_extender_reads_claims_where_asked() -> None:
+def test_the_extender_reads_claims_where_requested() -> None:
     """It can list and watch, and write nothing; templates and classes to nominate nodes."""
     rendered = render(NEWEST, {"extender": {"claims": True, "nominate": "off"}})
     assert rules(rendered, "-extender")[0]["resources"] == ["resourceslices", "resourceclaims"]

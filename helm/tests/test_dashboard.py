@@ -1,4 +1,4 @@
-"""The page in the cluster: absent unless asked for, reached on one port, able to read alone."""
+"""The page in the cluster: absent unless requested, reached on one port, able to read alone."""
 
 import ssl
 from pathlib import Path
@@ -49,15 +49,15 @@ def rights(rendered: Rendered) -> dict[tuple[str, str], set[str]]:
     }
 
 
-def test_it_is_not_there_unasked() -> None:
+def test_it_is_not_there_by_default() -> None:
     """It shows pods of all namespaces, so somebody must want it."""
     names = {item["metadata"]["name"] for item in render().objects}
     assert not [name for name in names if "dashboard" in name]
 
 
 @pytest.mark.slow
-def test_tokens_are_asked_for_by_default() -> None:
-    """The page asks for a token, and may review tokens but change nothing else."""
+def test_tokens_are_required_by_default() -> None:
+    """The page requires a token, and may review tokens but change nothing else."""
     rendered = with_page()
     assert "--require-token" in container(rendered)["args"]
     assert rights(rendered) == {
@@ -100,8 +100,8 @@ def test_the_service_leads_to_the_port_that_is_open(name: str, number: int) -> N
     assert (port["name"], port["port"], port["targetPort"]) == (name, number, name)
     assert rule == {"ports": [{"port": 8181}]}
     probes = ("startupProbe", "livenessProbe", "readinessProbe")
-    asked = [found[probe]["httpGet"] for probe in probes]
-    assert {(each["scheme"], each["port"]) for each in asked} == {(name.upper(), name)}
+    probed = [found[probe]["httpGet"] for probe in probes]
+    assert {(each["scheme"], each["port"]) for each in probed} == {(name.upper(), name)}
 
 
 def test_its_certificate_is_good_for_the_service_and_for_a_forwarded_port(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_the_policy_can_name_who_may_come() -> None:
 
 @pytest.mark.slow
 def test_names_of_the_cluster_reach_the_page() -> None:
-    """Another resource domain and annotation prefix are told to it."""
+    """Another resource domain and annotation prefix are passed to it."""
     values = {
         "dashboard": {"enabled": True},
         "resourceDomain": "example.com",

@@ -27,7 +27,7 @@ def load(name: str) -> dict[str, Any]:
 
 
 def queries(name: str) -> Iterator[str]:
-    """All that it asks, its variables included where they name a metric."""
+    """All that it queries, its variables included where they name a metric."""
     content = load(name)
     for panel in content["panels"]:
         yield from (target["expr"] for target in panel["targets"])
@@ -122,9 +122,9 @@ def test_every_variable_is_defined_and_used(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_queries_ask_only_for_metrics_and_labels_that_exist(name: str) -> None:
     """A panel on a metric that nobody publishes would be empty for ever."""
-    asked = {metric for query in queries(name) for metric in metrics_of(query)}
-    assert len(asked) >= 5
-    assert asked <= metricpage.known()
+    queried = {metric for query in queries(name) for metric in metrics_of(query)}
+    assert len(queried) >= 5
+    assert queried <= metricpage.known()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -170,7 +170,7 @@ def test_the_chart_puts_them_where_grafana_looks() -> None:
         assert json.loads(found["data"][f"gpushare-{name}.json"]) == load(name)
 
 
-def test_they_are_not_made_unasked() -> None:
+def test_they_are_not_made_by_default() -> None:
     """Without the value there is no ConfigMap of a dashboard."""
     names = [item["metadata"]["name"] for item in render().of("ConfigMap")]
     assert [name for name in names if "dashboard" in name] == []

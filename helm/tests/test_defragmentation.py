@@ -1,4 +1,4 @@
-"""The CronJob of defragmentation: off by default, reads by default, evicts only where asked."""
+"""The CronJob of defragmentation: off by default, reads by default, evicts only where requested."""
 
 from typing import Any
 

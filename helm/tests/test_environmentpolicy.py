@@ -48,9 +48,9 @@ def prefixed(prefix: str) -> Object:
         pod(prefixed("NVIDIA_")),
     ],
     ids=[
-        "asks",
+        "requesting",
         "sibling",
-        "asks nothing",
+        "requests nothing",
         "second",
         "init",
         "from",
@@ -69,15 +69,15 @@ def test_no_pod_chooses_its_gpus(policy: Policy, item: Object) -> None:
 @pytest.mark.parametrize("resource", ["gpu-mem", "gpu-core.percentage", "gpu"])
 def test_no_pod_replaces_a_limit(policy: Policy, name: str, resource: str) -> None:
     """Also where another container of the pod requests the share."""
-    asks: Object = {"resources": {"limits": {f"aliyun.com/{resource}": "1"}}}
+    requesting: Object = {"resources": {"limits": {f"aliyun.com/{resource}": "1"}}}
     sets: Object = {"env": [{"name": name, "value": "1"}]}
     for item in (
-        pod({**asks, **sets}),
-        pod(asks, sets),
-        pod(sets, initContainers=[{"name": "i", **asks}]),
+        pod({**requesting, **sets}),
+        pod(requesting, sets),
+        pod(sets, initContainers=[{"name": "i", **requesting}]),
     ):
         assert name in made(policy, item)
-    assert "choose another prefix" in made(policy, pod({**asks, **prefixed(name[:5])}))
+    assert "choose another prefix" in made(policy, pod({**requesting, **prefixed(name[:5])}))
     assert made(policy, pod(sets)) == ""
 
 
@@ -100,14 +100,14 @@ def test_other_variables_pass(policy: Policy, item: Object) -> None:
 
 def test_a_debug_container_chooses_no_gpu_either(policy: Policy) -> None:
     """An ephemeral container is checked; what the pod had before is not judged again."""
-    asked = request(TENANT, resource="pods")
+    admission_request = request(TENANT, resource="pods")
     before = pod({**SHARE, "env": [VISIBLE]})
     harmless = pod({**SHARE, "env": [VISIBLE]}, ephemeralContainers=[{"name": "d"}])
-    assert policy.refuses(asked, before, harmless) == ""
+    assert policy.refuses(admission_request, before, harmless) == ""
     toolkit = {"name": "NVIDIA_GPU_MEMORY_LIMIT", "value": "81920"}
     for item in (VISIBLE, {"name": "CUDA_MPS_PIPE_DIRECTORY", "value": "/x"}, toolkit):
         debug = pod(SHARE, ephemeralContainers=[{"name": "d", "env": [item]}])
-        assert item["name"] in policy.refuses(asked, pod(SHARE), debug)
+        assert item["name"] in policy.refuses(admission_request, pod(SHARE), debug)
 
 
 @pytest.mark.slow
@@ -131,11 +131,11 @@ def exempt(rendered: Rendered) -> list[str]:
 def test_the_policy_covers_ephemeral_containers() -> None:
     """They are added through a subresource of their own."""
     rules = render("1.33.0").one("ValidatingAdmissionPolicy", "-environment")["spec"]
-    asked = [
+    admission_request = [
         (rule["resources"], rule["operations"])
         for rule in rules["matchConstraints"]["resourceRules"]
     ]
-    assert asked == [(["pods"], ["CREATE"]), (["pods/ephemeralcontainers"], ["UPDATE"])]
+    assert admission_request == [(["pods"], ["CREATE"]), (["pods/ephemeralcontainers"], ["UPDATE"])]
 
 
 def test_the_policy_knows_every_limiting_variable(policy: Policy) -> None:

@@ -25,14 +25,14 @@ PROGRAMS = {
 
 @functools.cache
 def known(program: str) -> str:
-    """What a program says of its flags."""
+    """The help of a program on its flags."""
     (command,) = entry_points(group="console_scripts", name=program)
-    said = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said):
+    output = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(output):
         patch.setattr(sys, "argv", [program, "--help"])
         with pytest.raises(SystemExit, match=r"^0$"):
             command.load()()
-    return said.getvalue()
+    return output.getvalue()
 
 
 @pytest.mark.slow

@@ -61,7 +61,7 @@ def test_local_images_are_never_pulled() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("host", ["registry.example.com", "localhost:5000", "localhost"])
 def test_a_repository_with_a_registry_is_used_as_it_is(host: str) -> None:
-    """An image may come from another registry than the rest, and is pulled as its policy says."""
+    """An image may come from another registry than the rest, and is pulled by its policy."""
     own = {"extender": {"image": {"repository": f"{host}/mine/extender", "tag": "7"}}}
     found = images(render(values={**own, "image": {"registry": "local"}}))
     assert found[f"{host}/mine/extender:7"] == "IfNotPresent"
@@ -79,5 +79,5 @@ def test_a_registry_that_is_no_host_is_refused(registry: str) -> None:
 
 @pytest.mark.slow
 def test_lint_needs_no_registry() -> None:
-    """Helm's linter renders the defaults, and says what is to be set as a warning at most."""
+    """Helm's linter renders the defaults, and reports what is to be set as a warning at most."""
     assert helm.lint(CHART, strict=True, kube_version="v1.30.0")["errors"] == []

@@ -41,11 +41,11 @@ def test_names_of_metrics_are_found_in_queries(expression: str, expected: set[st
 def test_rules_ask_only_for_metrics_that_exist() -> None:
     """A rule on a metric that nobody publishes could never fire, and nobody would notice."""
     groups = yaml.safe_load(RULES.read_text())["groups"]
-    asked = {
+    used = {
         name for group in groups for rule in group["rules"] for name in metrics_of(rule["expr"])
     }
-    assert len(asked) > 20
-    assert asked <= metricpage.known()
+    assert len(used) > 20
+    assert used <= metricpage.known()
 
 
 @pytest.mark.slow
@@ -60,8 +60,8 @@ def test_rules_ask_only_for_jobs_that_the_monitors_make() -> None:
         for relabeling in end["relabelings"]
         if relabeling["targetLabel"] == "job"
     }
-    asked = set(re.findall(r'job=~?"([^"]+)"', RULES.read_text()))
-    assert len(asked) >= 4
-    for pattern in asked:
+    used = set(re.findall(r'job=~?"([^"]+)"', RULES.read_text()))
+    assert len(used) >= 4
+    for pattern in used:
         assert any(re.fullmatch(pattern, job) for job in made), pattern
     assert len(made) == 4

@@ -30,7 +30,7 @@ def containers(rendered: Rendered) -> dict[str, tuple[Object, Object]]:
 
 
 def endpoints(rendered: Rendered) -> list[Object]:
-    """How each monitor has its pods asked."""
+    """How each monitor scrapes its pods."""
     found = [*rendered.of("PodMonitor"), *rendered.of("ServiceMonitor")]
     return [
         end
@@ -54,8 +54,8 @@ def test_every_metrics_port_has_the_certificate(mode: str, names: set[str]) -> N
             for each in container["volumeMounts"]
             if each["name"] == "metrics-certificate"
         )
-        told = [*container.get("args", ()), *container.get("command", ())]
-        assert {flag.format(folder) for flag in SERVING[name]} <= set(told)
+        arguments = [*container.get("args", ()), *container.get("command", ())]
+        assert {flag.format(folder) for flag in SERVING[name]} <= set(arguments)
         volumes = {volume["name"]: volume.get("secret") for volume in pod["volumes"]}
         assert volumes["metrics-certificate"] == filled(SECRET)
 
@@ -64,7 +64,7 @@ def test_every_metrics_port_has_the_certificate(mode: str, names: set[str]) -> N
 @pytest.mark.parametrize("mode", ["second", "extender"])
 @pytest.mark.parametrize("enabled", [True, False])
 def test_probes_speak_as_the_port_does(mode: str, enabled: bool) -> None:
-    """The kubelet asks over TLS where the port speaks it; else no pod would ever be ready."""
+    """The kubelet probes over TLS where the port speaks it; else no pod would ever be ready."""
     found = containers(stack(mode, enabled=enabled))
     names = ("extender", "webhook", "device-plugin")
     schemes = {
@@ -101,13 +101,15 @@ def test_an_own_secret_replaces_the_generated_one() -> None:
         assert "mine" in {each.get("secret", {}).get("secretName") for each in pod["volumes"]}
 
 
-def test_plain_metrics_must_be_asked_for() -> None:
+def test_plain_metrics_must_be_requested() -> None:
     """Without TLS nothing of it is left but kube-scheduler's own, which nobody can check."""
     rendered = stack(enabled=False)
     assert SECRET not in {item["metadata"]["name"] for item in rendered.of("Secret")}
     for pod, container in containers(rendered).values():
-        told = [*container.get("args", ()), *container.get("command", ())]
-        assert not [flag for flag in told if "metrics-certificates" in flag or "tls-cert-f" in flag]
+        arguments = [*container.get("args", ()), *container.get("command", ())]
+        assert not [
+            flag for flag in arguments if "metrics-certificates" in flag or "tls-cert-f" in flag
+        ]
         assert "metrics-certificate" not in {each["name"] for each in pod.get("volumes", ())}
     secured = [end for end in endpoints(rendered) if "tlsConfig" in end]
     assert [end["tlsConfig"] for end in secured] == [{"insecureSkipVerify": True}]

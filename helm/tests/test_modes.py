@@ -86,12 +86,12 @@ def test_extender_mode_offers_the_clusters_scheduler_its_configuration(
         ({"webhook": {"enabled": True, "port": 39999}}, "are the same"),
         ({"extender": {"metricsPort": 39999}}, "are the same"),
         ({"extender": {"tls": {"secretName": "mine"}}}, "set both or none"),
-        ({"webhook": {"enabled": True, "certificate": {"secretName": "s"}}}, "whom to trust"),
+        ({"webhook": {"enabled": True, "certificate": {"secretName": "s"}}}, "no CA to trust"),
         ({"webhook": {"enabled": True, "certificate": {"caBundle": "YQ=="}}}, "set both or none"),
     ],
 )
 def test_impossible_combination_is_refused_with_a_sentence(values: Object, sentence: str) -> None:
-    """Values that are right alone and wrong together are refused, and the message says why."""
+    """Values that are right alone and wrong together are refused, and the message states why."""
     with pytest.raises(helm.HelmError, match=sentence):
         render(values=values)
 

@@ -22,7 +22,7 @@ def test_without_mps_the_plugin_has_no_part_of_it() -> None:
 
 
 def test_with_mps_the_plugin_can_run_daemons_for_containers_of_others() -> None:
-    """Pipes at the path that clients are told, one /dev/shm for all, servers of any user."""
+    """Pipes at the path that clients get, one /dev/shm for all, servers of any user."""
     pod = plugin(enabled=True, root="/run/somewhere")
     (container,) = pod["containers"]
     assert pod["hostPID"] is True
@@ -58,7 +58,7 @@ def test_with_mps_the_plugin_can_run_daemons_for_containers_of_others() -> None:
     ],
 )
 def test_values_become_flags(value: dict[str, Any], flags: set[str]) -> None:
-    """Each value has its flag, and none is there unasked."""
+    """Each value has its flag, and none is there by default."""
     (container,) = plugin(enabled=True, **value)["containers"]
     found = {flag for flag in container["args"] if "mps" in flag}
     assert flags <= found

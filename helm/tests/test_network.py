@@ -105,7 +105,7 @@ def test_monitors_point_at_ports_that_exist(mode: str, names: set[str]) -> None:
         assert {end["port"] for end in ends} <= ports
 
 
-def test_monitors_are_not_made_unasked() -> None:
+def test_monitors_are_not_made_by_default() -> None:
     """A cluster without the Prometheus operator does not know these kinds."""
     rendered = render()
     assert rendered.of("PodMonitor") == rendered.of("ServiceMonitor") == []

@@ -28,7 +28,7 @@ def test_the_originals_files_find_the_extender_at_their_ports() -> None:
     assert 39999 in {port["port"] for port in service["spec"]["ports"]}
 
 
-def test_no_node_port_is_open_unless_asked_for() -> None:
+def test_no_node_port_is_open_unless_requested() -> None:
     """Who reaches such a port can bind pods."""
     for service in render(values={"scheduler": {"mode": "extender"}}).of("Service"):
         assert service["spec"].get("type", "ClusterIP") == "ClusterIP"

@@ -51,7 +51,7 @@ def plugin(found: Rendered) -> Object:
 
 
 def test_every_platform_has_values_a_version_and_a_page() -> None:
-    """No example is left out of these tests, and a page says how far it was tried."""
+    """No example is left out of these tests, and a page states how far it was tried."""
     assert {path.stem for path in EXAMPLES} == set(VERSIONS)
     pages = {path: path.read_text() for path in PAGES.glob("*.md")}
     for name in VERSIONS:

@@ -53,8 +53,10 @@ def test_of_its_node_a_stolen_token_changes_the_inventory_alone(
 ) -> None:
     """Other annotations, finalizers and owners of the Node stay as they are."""
     before: Object = {"metadata": {"name": "n1"}, "spec": {}}
-    asked = request(SELF, node="n1", resource="nodes")
-    answer = Policy(rendered, "-device-plugin").refuses(asked, before, held_by(before, **change))
+    admission_request = request(SELF, node="n1", resource="nodes")
+    answer = Policy(rendered, "-device-plugin").refuses(
+        admission_request, before, held_by(before, **change)
+    )
     assert (sentence in answer) if sentence else not answer
 
 
@@ -80,9 +82,9 @@ def test_of_its_nodes_status_the_plugin_changes_the_number_of_gpus_alone(
         "addresses": [{"type": "InternalIP", "address": "192.0.2.1"}],
     }
     before: Object = {"metadata": {"name": "n1"}, "spec": {}, "status": old}
-    asked = request(SELF, node="n1", resource="nodes")
+    admission_request = request(SELF, node="n1", resource="nodes")
     answer = Policy(rendered, "-device-plugin").refuses(
-        asked, before, before | {"status": old | status}
+        admission_request, before, before | {"status": old | status}
     )
     assert not answer if allowed else "only aliyun.com/gpu-count" in answer
 
@@ -95,8 +97,10 @@ def test_the_plugins_own_correction_passes_its_policy(rendered: Rendered) -> Non
     (found,) = corrections([held], [asking], Truth(INVENTORY, names.DEFAULT_NAMES, 1))
     written = {key: text for key, text in found.annotations.items() if text is not None}
     assert names.UNIT in written
-    asked = request(SELF, node="n1")
-    assert Policy(rendered, "-device-plugin").refuses(asked, pod(), pod(**written)) == ""
+    admission_request = request(SELF, node="n1")
+    assert (
+        Policy(rendered, "-device-plugin").refuses(admission_request, pod(), pod(**written)) == ""
+    )
 
 
 @pytest.mark.slow
@@ -105,13 +109,17 @@ def test_the_plugin_publishes_its_own_node_alone(rendered: Rendered) -> None:
     policy = Policy(rendered, "-device-plugin")
     before = {"metadata": {"name": "n1"}, "spec": {}}
     after = {"metadata": {"name": "n1", "annotations": {"gpushare/inventory": "{}"}}, "spec": {}}
-    told = labelled(after, INVENTORY_HASH)
+    notified = labelled(after, INVENTORY_HASH)
     wrong = labelled(after, "gpushare")
     tainted = {**after, "spec": {"taints": [{"key": "x"}]}}
-    asked = request(SELF, node="n1", resource="nodes")
-    for old, new in [(before, after), (before, told), (told, labelled(told, INVENTORY_HASH, "2"))]:
-        assert policy.refuses(asked, old, new) == ""
-    for old, new in [(before, tainted), (before, wrong), (wrong, after), (told, wrong)]:
-        assert "changes annotations" in policy.refuses(asked, old, new)
+    admission_request = request(SELF, node="n1", resource="nodes")
+    for old, new in [
+        (before, after),
+        (before, notified),
+        (notified, labelled(notified, INVENTORY_HASH, "2")),
+    ]:
+        assert policy.refuses(admission_request, old, new) == ""
+    for old, new in [(before, tainted), (before, wrong), (wrong, after), (notified, wrong)]:
+        assert "changes annotations" in policy.refuses(admission_request, old, new)
     other = request(SELF, node="n2", resource="nodes")
     assert "its own node" in policy.refuses(other, before, after)

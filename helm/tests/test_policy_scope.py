@@ -81,7 +81,7 @@ def test_policies_are_about_the_accounts_of_the_chart() -> None:
             assert condition["expression"] == f"request.userInfo.username == '{user}'"
 
 
-def test_the_webhook_is_asked_about_new_pods_and_debug_containers(rendered: Rendered) -> None:
+def test_the_webhook_is_called_for_new_pods_and_debug_containers(rendered: Rendered) -> None:
     """Updates of pods cannot change what it judges; it has no side effects."""
     (hook,) = rendered.of("MutatingWebhookConfiguration")[0]["webhooks"]
     assert hook["rules"] == [

@@ -1,4 +1,4 @@
-"""Every probe asks for what its program serves, and every port is one that a program listens on."""
+"""Every probe requests what its program serves, and every port is one that a program listens on."""
 
 from urllib.parse import urlsplit
 
@@ -50,7 +50,7 @@ def test_every_declared_port_is_listened_on(mode: str, values: str, version: str
 
 @pytest.mark.parametrize(("mode", "values", "version"), CASES)
 def test_every_probe_asks_for_what_its_program_serves(mode: str, values: str, version: str) -> None:
-    """Path, port and scheme; readiness is asked of /readyz, which a program of ours has."""
+    """Path, port and scheme; readiness is requested of /readyz, which a program of ours has."""
     served = routes()
     for _, container in containers(rendered(mode, values, version)):
         name = container["name"]

@@ -45,8 +45,8 @@ def sample(name: str, labels: str, value: float) -> Any:
 def test_rules_ask_only_for_metrics_that_exist() -> None:
     """Of ours, of dcgm-exporter, and of the rules themselves."""
     rules = [r for g in yaml.safe_load(RULES.read_text())["groups"] for r in g["rules"]]
-    asked = {name for rule in rules for name in metrics_of(rule["expr"])}
-    assert asked <= metricpage.known() | {rule["record"] for rule in rules}
+    queried = {name for rule in rules for name in metrics_of(rule["expr"])}
+    assert queried <= metricpage.known() | {rule["record"] for rule in rules}
 
 
 @pytest.mark.slow
@@ -82,7 +82,7 @@ def _plain(one: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_the_chart_installs_them_where_asked() -> None:
+def test_the_chart_installs_them_where_requested() -> None:
     """As a PrometheusRule, or as a ConfigMap; neither by default."""
     rules = {"recordingRules": {"enabled": True, "configMap": True}}
     rendered = render(values={"monitoring": {"enabled": True, **rules}})

@@ -65,17 +65,17 @@ def test_roles_grant_the_listed_verbs_and_nothing_else() -> None:
 
 
 @pytest.mark.slow
-def test_config_maps_of_kube_system_are_read_only_where_asked() -> None:
+def test_config_maps_of_kube_system_are_read_only_where_requested() -> None:
     """Extender, webhook and dashboard have neither right nor flag without the value."""
     parts = {"webhook": {"enabled": True}, "dashboard": {"enabled": True}}
     names = ("extender-unhealthy-gpus", "dashboard-listed-gpus")
-    for asked in (False, True):
-        rendered = render(values={**parts, "unhealthyConfigMaps": asked})
+    for enabled in (False, True):
+        rendered = render(values={**parts, "unhealthyConfigMaps": enabled})
         roles = {role["metadata"]["name"] for role in rendered.of("Role")}
         bindings = {item["metadata"]["name"] for item in rendered.of("RoleBinding")}
         for name in (f"gpushare-{name}" for name in names):
-            assert (name in roles, name in bindings) == (asked, asked)
-        assert ("gpushare-webhook-unhealthy-gpus" in bindings) == asked
+            assert (name in roles, name in bindings) == (enabled, enabled)
+        assert ("gpushare-webhook-unhealthy-gpus" in bindings) == enabled
         for part, container in (("scheduler", "extender"), ("webhook", ""), ("dashboard", "")):
             pod = rendered.one("Deployment", f"-{part}")["spec"]["template"]["spec"]
             args = [
@@ -84,7 +84,7 @@ def test_config_maps_of_kube_system_are_read_only_where_asked() -> None:
                 if not container or item["name"] == container
                 for arg in item["args"]
             ]
-            assert any("--unhealthy-configmaps" in arg for arg in args) == asked
+            assert any("--unhealthy-configmaps" in arg for arg in args) == enabled
 
 
 def test_bindings_refer_to_own_roles_or_the_schedulers() -> None:
@@ -136,7 +136,7 @@ def test_containers_cannot_gain_anything() -> None:
 
 
 @pytest.mark.slow
-def test_plugin_changes_config_maps_only_where_asked() -> None:
+def test_plugin_changes_config_maps_only_where_requested() -> None:
     """A GPU node that was taken over must not be able to rewrite the cluster's own settings."""
     values = {"devicePlugin": {"unhealthyConfigMap": True}}
     role = render(values=values).one("Role", "-device-plugin-unhealthy-gpus")

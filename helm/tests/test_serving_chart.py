@@ -110,7 +110,7 @@ def test_labels_are_arenas() -> None:
 
 
 def test_a_users_label_never_parts_pods_from_their_deployment() -> None:
-    """A label of the chart's own keeps its value whatever the release asks for."""
+    """A label of the chart's own keeps its value whatever the release requests."""
     (deployment,) = serve(labels={"release": "other"}).of("Deployment")
     assert deployment["spec"]["template"]["metadata"]["labels"]["release"] == "mnist"
 
@@ -135,8 +135,8 @@ def test_probes_and_metrics_ask_where_the_server_answers(
     assert found["readinessProbe"]["httpGet"] == {"path": ready, "port": "http"}
     assert found["startupProbe"]["httpGet"] == {"path": ready, "port": "http"}
     assert found["startupProbe"]["failureThreshold"] * 2 == 600
-    asks = found["livenessProbe"]
-    assert asks["httpGet"]["path"] == live if live else asks["tcpSocket"] == {"port": "http"}
+    probe = found["livenessProbe"]
+    assert probe["httpGet"]["path"] == live if live else probe["tcpSocket"] == {"port": "http"}
     (deployment,) = rendered.of("Deployment")
     notes = deployment["spec"]["template"]["metadata"]["annotations"]
     assert notes["prometheus.io/port"] + notes["prometheus.io/path"] == metrics
@@ -192,8 +192,8 @@ def test_variables_are_the_releases_and_arenas() -> None:
     }
 
 
-def test_volumes_are_read_only_unless_said() -> None:
-    """A model is mounted where it was asked to be; a server cannot change it."""
+def test_volumes_are_read_only_unless_configured() -> None:
+    """A model is mounted where it was requested; a server cannot change it."""
     rendered = serve(
         data=[{"claim": "models", "mountPath": "/models"}],
         dataDirs=[{"hostPath": "/srv/cache", "mountPath": "/cache", "readOnly": False}],
@@ -225,7 +225,7 @@ def test_changed_configuration_restarts_the_server() -> None:
     assert digest() != digest(memoryFraction={"processes": 2})
 
 
-def test_servers_on_shares_take_turns_to_start_unless_told_otherwise() -> None:
+def test_servers_on_shares_take_turns_to_start_unless_configured_otherwise() -> None:
     """For as long as they may take to load; exclusive GPUs have nobody to wait for."""
 
     def turn(**values: Any) -> str | None:

@@ -63,7 +63,7 @@ def test_folders_and_shared_memory_have_volumes() -> None:
 
 @pytest.mark.parametrize("limit", [None, "12"])
 def test_the_server_learns_that_it_may_use_more_than_its_share(limit: str | None) -> None:
-    """By the annotation that raises its limit; the start script then asks CUDA what it sees."""
+    """By the annotation that raises its limit; the start script then reads it from CUDA."""
     notes = {"gpushare/memory-limit": limit} if limit else {}
     env = {each["name"]: each.get("value") for each in container(serve(annotations=notes))["env"]}
     assert env.get("GPUSHARE_MAY_BURST") == limit
@@ -141,7 +141,7 @@ def test_an_update_needs_no_more_shares_than_it_may_have() -> None:
     ],
 )
 def test_impossible_options_are_refused(values: Object, complaint: str) -> None:
-    """A sentence says what to set, before anything reaches a cluster."""
+    """A sentence states what to set, before anything reaches a cluster."""
     with pytest.raises(helm.HelmError, match=complaint):
         render(values={**MODEL, **values}, chart=SERVING, release="mnist")
 

@@ -68,7 +68,7 @@ def variables(output: str) -> dict[str, str]:
 
 
 def with_torch(folder: Path, version: str) -> str:
-    """A PATH whose Python says that it has PyTorch of this version."""
+    """A PATH whose Python reports that it has PyTorch of this version."""
     python = folder / "python3"
     python.write_text(f"#!/bin/sh\necho {version}\n")
     python.chmod(0o755)
@@ -137,7 +137,7 @@ def test_the_default_rule_needs_no_program_but_the_server(tmp_path: Path) -> Non
 
 
 def test_an_image_without_awk_cannot_have_the_quotient(tmp_path: Path) -> None:
-    """It is told so instead of being started without a limit."""
+    """It gets an error instead of being started without a limit."""
     shell = [str(shutil.which("sh"))]
     done = start("tensorflow", SHARE, shell=shell, rule="quotient", path=str(tmp_path))
     assert (done.returncode, done.stdout) == (REFUSED, "")
@@ -155,7 +155,7 @@ def test_an_image_without_awk_cannot_have_the_quotient(tmp_path: Path) -> None:
         ("custom", ""),
     ],
 )
-def test_each_server_is_told_in_its_own_way(server: str, option: str) -> None:
+def test_each_server_is_configured_in_its_own_way(server: str, option: str) -> None:
     """Options follow the server's own arguments; the variable is there for all."""
     done = start(server, SHARE, command=[*SHOW, "--own"])
     assert done.stdout.splitlines()[0] == f"--own {option}".strip()
@@ -163,7 +163,7 @@ def test_each_server_is_told_in_its_own_way(server: str, option: str) -> None:
 
 
 @pytest.mark.slow
-def test_jax_is_limited_unless_the_user_has_said_how() -> None:
+def test_jax_is_limited_unless_the_user_has_configured_how() -> None:
     """JAX fails on both of its variables at once, so a user's is never joined by ours."""
     old, new = "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION"
     assert variables(start("custom", SHARE).stdout)[old] == "0.150878"
@@ -241,7 +241,7 @@ LIMITED = {**SHARE, "GPUSHARE_MEM_LIMIT_MIB": "3072", "NVIDIA_GPU_MEMORY_LIMIT":
 def test_the_fraction_is_one_of_the_memory_that_a_limited_program_sees(
     tmp_path: Path, shell: str
 ) -> None:
-    """A driver's limit may be all that CUDA tells of; where nobody can be asked, it is the GPU."""
+    """A driver's limit may be all that CUDA reports; without CUDA it is the GPU."""
     line = SHELLS[shell]
     limited = start("tensorflow", LIMITED, shell=line, path=with_torch(tmp_path, "3072"))
     expected = f"{(3072 - 600) * 1_000_000 // 3073 / 1_000_000:.6f}"

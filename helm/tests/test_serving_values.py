@@ -48,7 +48,7 @@ def test_objects_are_what_the_api_takes(server: str, version: str) -> None:
     ],
 )
 def test_impossible_values_are_refused(values: Object, complaint: str) -> None:
-    """A sentence says what to set, before anything reaches a cluster."""
+    """A sentence states what to set, before anything reaches a cluster."""
     with pytest.raises(helm.HelmError, match=complaint):
         render(values={**MODEL, **values}, chart=SERVING, release="mnist")
 

@@ -62,8 +62,8 @@ def test_a_stranger_is_not_let_in(rendered: Rendered, tmp_path: Path) -> None:
         shake_hands(server_side(server), stranger, host=HOST)
 
 
-def test_the_extender_is_told_of_its_certificates(rendered: Rendered) -> None:
-    """Flags and mount agree, and probes go to the port that asks for no certificate."""
+def test_the_extender_gets_its_certificates(rendered: Rendered) -> None:
+    """Flags and mount agree, and probes go to the port that requests no certificate."""
     pod = dict(rendered.pods())["extender"]
     (container,) = pod["containers"]
     mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
@@ -112,7 +112,7 @@ def test_own_certificates_are_not_accepted_without_a_name() -> None:
         render(values={"scheduler": {"mode": "extender"}, "extender": {"tls": tls}})
 
 
-def test_plain_calls_must_be_asked_for() -> None:
+def test_plain_calls_must_be_requested() -> None:
     """Without TLS nothing of it is left: no secret, no flag, no mount."""
     plain = {"tls": {"enabled": False}}
     values = {"scheduler": {"mode": "extender"}, "extender": plain, "monitoring": plain}

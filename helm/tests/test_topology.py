@@ -46,7 +46,7 @@ def test_the_extender_reads_the_sets_that_the_values_say(mode: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["second", "extender"])
-def test_nothing_is_there_unasked(mode: str) -> None:
+def test_nothing_is_there_by_default(mode: str) -> None:
     """Without sets there is no ConfigMap, no flag and no mount of them."""
     rendered = with_sets(mode, {})
     _, container = extender(rendered)

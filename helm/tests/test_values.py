@@ -88,7 +88,7 @@ def test_schema_accepts(values: Object) -> None:
 
 
 def test_resource_domain_reaches_every_part() -> None:
-    """Another domain is told to scheduler, extender and plugin alike."""
+    """Another domain is passed to scheduler, extender and plugin alike."""
     rendered = render(values={"resourceDomain": "example.com"})
     pods = dict(rendered.pods())
     (called,) = rendered.scheduler_config()["extenders"]
@@ -170,7 +170,7 @@ def test_notes_say_what_to_do_next() -> None:
 
 
 def test_notes_of_extender_mode_lead_to_the_configuration() -> None:
-    """Who runs the cluster's own scheduler is told which object holds its configuration."""
+    """The notes for the cluster's own scheduler name the object that holds its configuration."""
     rendered = render(values={"scheduler": {"mode": "extender"}})
     (config,) = rendered.of("ConfigMap")
     assert config["metadata"]["name"] in rendered.notes

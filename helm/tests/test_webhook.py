@@ -57,7 +57,7 @@ def test_configuration_calls_the_service(rendered: Rendered) -> None:
 
 
 def test_it_never_stops_the_cluster_from_starting(rendered: Rendered) -> None:
-    """It is not asked about system pods or its own, and its absence lets pods pass."""
+    """It is not called for system pods or its own, and its absence lets pods pass."""
     (hook,) = rendered.of("MutatingWebhookConfiguration")[0]["webhooks"]
     named, labelled = hook["namespaceSelector"]["matchExpressions"]
     assert (named["key"], named["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
@@ -125,9 +125,9 @@ ANOTHER = pod(schedulerName="volcano")
 @pytest.mark.parametrize("mode", ["second", "extender"])
 def test_only_pods_that_request_shares_are_sent(mode: str) -> None:
     """From 1.28 the API server decides by the conditions; no other pod waits for the webhook."""
-    asked = Conditions(render(values={"scheduler": {"mode": mode}}))
-    assert [asked(item) for item in SENT] == [True] * len(SENT)
-    assert [asked(item) for item in NOT_SENT] == [False] * len(NOT_SENT)
+    sent = Conditions(render(values={"scheduler": {"mode": mode}}))
+    assert [sent(item) for item in SENT] == [True] * len(SENT)
+    assert [sent(item) for item in NOT_SENT] == [False] * len(NOT_SENT)
 
 
 @pytest.mark.slow
@@ -143,10 +143,10 @@ def test_pods_that_choose_gpus_by_a_variable_are_always_sent(where: str) -> None
     """Another scheduler's name, or no request at all, is no way around the check."""
     chooser = {"name": "x", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
     harmless = {"name": "y", "env": [{"name": "PATH", "value": "/bin"}]}
-    asked = Conditions(render())
+    sent = Conditions(render())
     spec = {"schedulerName": "volcano", "containers": [{"name": "plain"}]}
-    assert asked({"metadata": {}, "spec": {**spec, where: [chooser]}})
-    assert not asked({"metadata": {}, "spec": {**spec, where: [harmless]}})
+    assert sent({"metadata": {}, "spec": {**spec, where: [chooser]}})
+    assert not sent({"metadata": {}, "spec": {**spec, where: [harmless]}})
 
 
 def test_pods_of_other_schedulers_are_left_to_them() -> None:
@@ -158,9 +158,9 @@ def test_pods_of_other_schedulers_are_left_to_them() -> None:
 def test_conditions_follow_the_values() -> None:
     """Another resource domain and another scheduler name are those that the conditions look for."""
     values = {"resourceDomain": "example.com", "scheduler": {"name": "shares"}}
-    asked = Conditions(render(values=values))
-    assert asked(pod("example.com/gpu-mem", schedulerName="shares"))
-    assert not asked(pod())
+    sent = Conditions(render(values=values))
+    assert sent(pod("example.com/gpu-mem", schedulerName="shares"))
+    assert not sent(pod())
 
 
 @pytest.mark.slow

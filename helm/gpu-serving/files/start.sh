@@ -29,7 +29,7 @@ millionths() {
 }
 
 # seen_memory: MiB of the GPU as a program here sees it. Under a memory limit of the driver this may
-# be the limit and not the GPU; a large number where nothing limits or nobody can be asked. A pod
+# be the limit and not the GPU; a large number where nothing limits or CUDA cannot be queried. A pod
 # whose limit is above its share has GPUSHARE_MAY_BURST, from the chart, and not the plugin's limit.
 seen_memory() {
   if [ -z "${NVIDIA_GPU_MEMORY_LIMIT-}${GPUSHARE_MAY_BURST-}" ]; then

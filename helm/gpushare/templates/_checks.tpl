@@ -86,7 +86,7 @@
 {{- end -}}
 {{- $certificate := $values.webhook.certificate -}}
 {{- if and $certificate.secretName (not $certificate.caBundle) (not $values.webhook.annotations) -}}
-{{- fail "webhook.certificate.secretName is set, but nothing tells the API server whom to trust: set webhook.certificate.caBundle, or webhook.annotations for something that injects it" -}}
+{{- fail "webhook.certificate.secretName is set, but the API server has no CA to trust: set webhook.certificate.caBundle, or webhook.annotations for something that injects it" -}}
 {{- end -}}
 {{- if and $certificate.caBundle (not $certificate.secretName) -}}
 {{- fail "webhook.certificate.caBundle is set without webhook.certificate.secretName: the generated certificate has its own authority; set both or none" -}}
