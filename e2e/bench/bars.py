@@ -1,6 +1,6 @@
 """The bars of the extender: budgets for what it spends, ratios for what it does to the cluster.
 
-A budget is a figure of its own: latency, start, memory. A rate says more about the machine than
+A budget is a figure of its own: latency, start, memory. A rate reveals more about the machine than
 about the extender, so its bar is a ratio to the same run without the extender, taken in turns on
 the same machine: binds to two writes sent straight to the API server, pods and CPU to
 kube-scheduler alone.

@@ -27,6 +27,6 @@ def argv(plane: ControlPlane, command: Sequence[str]) -> list[str]:
 
 
 def environ(plane: ControlPlane) -> Mapping[str, str]:
-    """Where a pod is told that the API server is."""
+    """Where a pod finds the API server."""
     _, _, port = plane.url.rpartition(":")
     return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": port}

@@ -15,16 +15,16 @@ def measure(subject: Subject, names: int, nodes: int) -> dict[str, list[float]]:
     """Milliseconds of each call by verb, the first with ``names`` of ``nodes`` node names.
 
     Verbs take turns as they do for a scheduler. Filter answers with the best node only; prioritize
-    is asked about all of these names, as for a pod with preferences of its own. Every pod is
-    another one and asks about another stretch of the nodes, so that nothing is measured that an
+    is called with all of these names, as for a pod with preferences of its own. Every pod is
+    another one and passes another stretch of the nodes, so that nothing is measured that an
     answer remembered from the pod before would give away.
     """
     connection = ExtenderConnection(subject.url)
     times: dict[str, list[float]] = {"filter": [], "prioritize": []}
     for number in range(WARM_UP + CALLS):
-        pod, asked = _pod(number), _stretch(number, names, nodes)
+        pod, offered = _pod(number), _stretch(number, names, nodes)
         for verb, series in times.items():
-            seconds, answer = connection.post(verb, _arguments(pod, asked))
+            seconds, answer = connection.post(verb, _arguments(pod, offered))
             _check(verb, answer)
             series.append(seconds * 1000)
     return {verb: series[WARM_UP:] for verb, series in times.items()}
@@ -48,7 +48,7 @@ def _arguments(pod: dict[str, Any], names: Sequence[str]) -> bytes:
 
 
 def _check(verb: str, answer: object) -> None:
-    """An answer has names; one that says nothing would be quick and worthless."""
+    """An answer has names; one without content would be quick and worthless."""
     if verb == "filter":
         assert isinstance(answer, dict)
         assert not answer.get("Error")

@@ -122,7 +122,7 @@ class ExtenderConnection:
         return True
 
     def ready(self, process: ChildProcess) -> bool:
-        """Whether ``/readyz`` says 200."""
+        """Whether ``/readyz`` returns 200."""
         process.demand_alive()
         try:
             self._http.request("GET", "/readyz")

@@ -18,7 +18,7 @@ RETRY = "gpushare/retry"
 TENANT = "tenant"
 DRY_RUN = "?dryRun=All"
 REFUSED = "only the gpushare scheduler and device plugin write annotations"
-# Patches of a pod's status, and what the refusal says; empty: allowed.
+# Patches of a pod's status, and what the refusal states; empty: allowed.
 SCHEDULER_PATCHES: tuple[tuple[Object, str], ...] = (
     ({"metadata": {"annotations": {RETRY: "1"}}}, ""),
     ({"metadata": {"annotations": {"team": "theirs"}}}, "no annotation but"),
@@ -74,7 +74,7 @@ def tenant(case: Case) -> None:
 
 
 def as_tenant(case: Case, *args: str, stdin: str | None = None) -> str:
-    """What kubectl says to the tenant."""
+    """What kubectl reports to the tenant."""
     return case.kubectl(*args, "-n", case.name, f"--as={TENANT}", stdin=stdin)
 
 

@@ -33,11 +33,11 @@ def disagreements(environment: Environment, case: Case, grants: Grants) -> list[
         for held in grants[node]:
             if held.namespace != case.name or held.pod not in pods:
                 continue
-            said = pods[held.pod]
-            gpu = int(said.get("ALIYUN_COM_GPU_MEM_IDX", "-1"))
+            annotations = pods[held.pod]
+            gpu = int(annotations.get("ALIYUN_COM_GPU_MEM_IDX", "-1"))
             if set(held.gpus) != {uuid.get(gpu)}:
                 wrong.append(f"{held.pod}: annotation {gpu}, kubelet {held.gpus}")
-            elif said.get("ALIYUN_COM_GPU_MEM_ASSIGNED") != "true":
+            elif annotations.get("ALIYUN_COM_GPU_MEM_ASSIGNED") != "true":
                 wrong.append(f"{held.pod}: not marked as assigned")
     return wrong
 

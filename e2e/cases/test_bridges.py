@@ -33,7 +33,7 @@ def end(slot):
 links = sum(end(slot) == other for slot in slots)
 print(*[nvml.nvmlDeviceGetIndex(gpu) for gpu in gpus], f"NV{links}")
 """
-"""Prints the GPUs of the container and how NVML says they are joined."""
+"""Prints the GPUs of the container and how NVML reports they are joined."""
 
 
 @pytest.fixture(scope="module")

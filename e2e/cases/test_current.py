@@ -151,7 +151,7 @@ def test_kubelet_lists_one_pod_as_it_lists_all(
 
 
 def test_the_plugins_tokens_name_their_nodes(environment: Environment) -> None:
-    """A token that is stolen from a node says so, and the admission policy goes by it."""
+    """A token that is stolen from a node names the node, and the admission policy goes by it."""
     for node in environment.nodes:
         where = ("-n", environment.namespace, podresources.plugin_pod(environment, node), "--")
         found = environment.kubectl("exec", *where, "python3", "-c", READ_TOKEN)

@@ -57,10 +57,10 @@ def test_the_demo_runs_on_a_local_official_image_and_names_it(
 ) -> None:
     """It is taken before one that was built here; its pods find Services by name."""
     try:
-        said = demo(prepared, "up")
-        assert f"node image {local_image} (local or pulled)" in said
-        assert f"Kubernetes {prepared.version[0]}.{prepared.version[1]}." in said
-        assert "Allocated/Total GPU Memory In Cluster:\n59/186 (31%)" in said
+        printed = demo(prepared, "up")
+        assert f"node image {local_image} (local or pulled)" in printed
+        assert f"Kubernetes {prepared.version[0]}.{prepared.version[1]}." in printed
+        assert "Allocated/Total GPU Memory In Cluster:\n59/186 (31%)" in printed
         world = KindEnvironment(NAME)
         name = "kubernetes.default.svc.cluster.local"
         kubectl = [str(world.folder / "bin" / "kubectl"), "--kubeconfig", str(world.kubeconfig)]

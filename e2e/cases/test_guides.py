@@ -1,4 +1,4 @@
-"""Every page of docs/ that says it runs on kind does what it shows."""
+"""Every page of docs/ that is marked to run on kind does what it shows."""
 
 import json
 from pathlib import Path

@@ -111,7 +111,7 @@ def test_the_figures_of_a_share_are_those_of_its_pod(
 def test_a_lost_gpu_raises_its_alert_and_the_alert_ends_when_it_is_back(
     environment: KindEnvironment, prometheus: Prometheus, small: str, breaking: int
 ) -> None:
-    """The rule fires for the very GPU, says so in words, and is silent again afterwards."""
+    """The rule fires for the very GPU, has a message, and is silent again afterwards."""
     where = {"node": small, "gpu": str(breaking)}
     until("no GPU is unhealthy", lambda: prometheus.firing("GpushareCardUnhealthy") is None)
     environment.break_gpus(small, f"gpu {breaking} lost")

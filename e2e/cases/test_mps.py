@@ -101,8 +101,8 @@ def test_a_share_is_limited_and_reaches_its_daemon_as_any_user(
     assert env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == str(100 * 3 // first.units)
     assert env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == f"0={3 * 1024}M"
     assert env["CUDA_MPS_PIPE_DIRECTORY"] == f"{ROOT}/{first.uuid}/pipe"
-    said = case.kubectl("exec", "limited", "-n", case.name, "--", "python3", "-c", CLIENT)
-    user, word, server = said.split()
+    message = case.kubectl("exec", "limited", "-n", case.name, "--", "python3", "-c", CLIENT)
+    user, word, server = message.split()
     assert (int(user), word) == (USER, "server")
     owner = environment.on_node(isolated, f"stat -c %u /proc/{server} || true")
     assert owner.strip() in {str(USER), ""}, "a server runs as the user of its clients"
@@ -132,7 +132,7 @@ def test_a_dead_daemon_withdraws_its_gpu_until_it_is_back(
     )
 
 
-def test_a_pod_that_uses_more_than_its_share_is_told(
+def test_a_pod_that_uses_more_than_its_share_is_notified(
     environment: KindEnvironment, case: Case, isolated: str, first: MachineGpu
 ) -> None:
     """The driver reports a process with too much memory: an event on its pod, and nothing else."""
@@ -144,9 +144,9 @@ def test_a_pod_that_uses_more_than_its_share_is_told(
     )
     pid = min(int(path.split("/")[2]) for path in pids.split())
     environment.break_gpus(isolated, f"gpu 0 process pid {pid} used_mib 4096 name greedy")
-    (said,) = until(
+    (message,) = until(
         "the pod has an event about its over-use",
         lambda: case.events("GpuMemoryOverused", "greedy"),
     )
-    assert said == "uses 4096 MiB of GPU 0, but its share is 2048"
+    assert message == "uses 4096 MiB of GPU 0, but its share is 2048"
     assert case.ready("greedy"), "it gets an event and is not ended"

@@ -75,14 +75,14 @@ def test_sixteen_halves_at_once_end_two_on_each_of_eight_gpus(
 
     def agree() -> bool:
         held = {h.pod: set(h.gpus) for h in podresources.allocated(environment, large)}
-        said = case.gpus()
-        return all(held.get(name) == {uuid[said[name]]} for name in names)
+        indexes = case.gpus()
+        return all(held.get(name) == {uuid[indexes[name]]} for name in names)
 
     until("annotations agree with kubelet", agree)
     assert Counter(case.gpus().values()) == {gpu.index: 2 for gpu in gpus}
 
 
-def test_a_lost_gpu_is_withdrawn_its_pods_are_told_and_it_comes_back(
+def test_a_lost_gpu_is_withdrawn_its_pods_are_notified_and_it_comes_back(
     environment: KindEnvironment, case: Case, small: str, losing: Callable[[int], None]
 ) -> None:
     """One GPU falls off the bus: the other goes on as before, new pods avoid the lost one.

@@ -41,7 +41,7 @@ def changes(case: Case) -> bool:
 
 
 def create(case: Case, name: str, node: str | None = None) -> None:
-    """Apply a workload of the originals; on one node where the case says so."""
+    """Apply a workload of the originals; on one node where the case requires it."""
     found = originals.objects(name, image=case.environment.image, namespace=case.name)
     if node:
         found[0]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
@@ -96,7 +96,7 @@ def test_a_pod_that_fits_the_node_and_no_gpu_waits_and_is_not_refused_again_and_
     def reported() -> bool:
         return any(refusal in text for text in case.events("FailedScheduling", name))
 
-    until("an event says why it waits", reported)
+    until("an event states why it waits", reported)
     pod = case.get(name)
     assert (pod["status"]["phase"], pod["spec"].get("nodeName")) == ("Pending", None)
     assert case.events("UnexpectedAdmissionError", name) == []

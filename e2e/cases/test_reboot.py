@@ -16,7 +16,7 @@ CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 
 
 def entries(environment: KindEnvironment, node: str, uid: str) -> list[Any]:
-    """What kubelet's checkpoint on the node's disk says that a pod was given."""
+    """What kubelet's checkpoint on the node's disk states that a pod was given."""
     text = environment.read_stopped(node, CHECKPOINT)
     found = json.loads(text)["Data"]["PodDeviceEntries"] or []
     return [(each["ContainerName"], each["DeviceIDs"]) for each in found if each["PodUID"] == uid]

@@ -32,7 +32,7 @@ def turns(environment: KindEnvironment) -> Iterator[None]:
 
 
 def server(case: Case, name: str, node: str, *, seconds: int = 600) -> Object:
-    """A pod that is ready once somebody says so, on the GPU that a packed node fills first."""
+    """A pod that is ready once a file exists, on the GPU that a packed node fills first."""
     pod = case.pod(name, 2, node=node)
     notes = {"gpushare/start-turn": str(seconds), "gpushare/policy": "binpack"}
     pod["metadata"]["annotations"] = notes

@@ -74,8 +74,8 @@ def lives(case: Case, name: str) -> list[tuple[str, int]]:
 
 def confirmed(case: Case, *names: str) -> bool:
     """The plugin has compared what kubelet gave these pods with their annotations."""
-    said = (case.annotations(name) for name in names)
-    return all(each.get("ALIYUN_COM_GPU_MEM_ASSIGNED") == "true" for each in said)
+    written = (case.annotations(name) for name in names)
+    return all(each.get("ALIYUN_COM_GPU_MEM_ASSIGNED") == "true" for each in written)
 
 
 @pytest.mark.usefixtures("taken_back")
@@ -89,8 +89,8 @@ def test_the_guide_takes_a_cluster_over_and_pods_stay_and_count(
     size = environment.nodes[small][0].units
     old = case.pod("old", UNITS)
     old["spec"]["nodeName"] = small
-    said = original.annotations(gpu=GPU, units=UNITS, size=size)
-    old["metadata"]["annotations"] = said
+    written = original.annotations(gpu=GPU, units=UNITS, size=size)
+    old["metadata"]["annotations"] = written
     case.create_running(old)
     before = lives(case, "old")
     assert case.env("old")["NVIDIA_VISIBLE_DEVICES"] == str(GPU)
@@ -107,6 +107,6 @@ def test_the_guide_takes_a_cluster_over_and_pods_stay_and_count(
     until("both are confirmed", lambda: confirmed(case, "beside", "elsewhere"))
     shown = rows(inspect(environment))[small].gpus
     assert [gpu for gpu in shown if gpu[1]] == [(rest, size), (size, size)]
-    assert case.annotations("old").items() >= said.items()
+    assert case.annotations("old").items() >= written.items()
     assert not [key for key in case.annotations("old") if key.startswith("scheduler.framework")]
     assert lives(case, "old") == before

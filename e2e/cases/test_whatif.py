@@ -74,7 +74,7 @@ class Manifests:
             pod["metadata"]["annotations"] = {"gpushare/policy": policy}
 
 
-def foretold(environment: Environment, manifest: Object, folder: Path) -> list[Any]:
+def predicted(environment: Environment, manifest: Object, folder: Path) -> list[Any]:
     """The answers of `gpushare whatif` for the pods of a manifest."""
     path = folder / "manifest.json"
     path.write_text(json.dumps(manifest), encoding="utf-8")
@@ -91,7 +91,7 @@ def foretold(environment: Environment, manifest: Object, folder: Path) -> list[A
     return items
 
 
-def told(answer: Any) -> Place:
+def place_of(answer: Any) -> Place:
     """Node and GPUs of an answer."""
     return answer["node"], tuple(sorted(map(int, answer["gpus"])))
 
@@ -113,8 +113,8 @@ class World:
         self.make = Manifests(case, 18)
 
     def create(self, manifest: Object, names: Sequence[str]) -> tuple[int, int]:
-        """Ask, create, compare: the pods placed as foretold, and the pods foretold to fit."""
-        answers = foretold(self._environment, manifest, self._folder)
+        """Ask, create, compare: the pods placed as predicted, and the pods predicted to fit."""
+        answers = predicted(self._environment, manifest, self._folder)
         if not all(answer["fits"] for answer in answers):
             return 0, 0
         self._case.kubectl.apply(manifest)
@@ -127,7 +127,7 @@ class World:
             return phases == ["Running"] * len(names)
 
         until(f"the pods of {name} running", running)
-        expected, actual = Counter(map(told, answers)), Counter(map(found, pods))
+        expected, actual = Counter(map(place_of, answers)), Counter(map(found, pods))
         if expected != actual:
             print(f"{manifest}: what-if {expected}, cluster {actual}")
         return (expected & actual).total(), len(names)
@@ -151,7 +151,7 @@ class World:
 
 @pytest.fixture
 def world(environment: Environment, case: Case, tmp_path: Path) -> World:
-    """A case that asks before it creates."""
+    """A case that evaluates what-if before it creates."""
     return World(environment, case, tmp_path)
 
 

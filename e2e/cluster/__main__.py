@@ -1,6 +1,6 @@
 """`python -m cluster`: each part of a test cluster on its own, or the whole.
 
-Standard output holds only the value asked for, one per line; everything else goes to stderr. Exit
+Standard output holds only the value requested, one per line; everything else goes to stderr. Exit
 status 1 with one sentence when something is missing.
 """
 

@@ -2,7 +2,7 @@
 
 An engine that already answers is used as it is. One that we start outlives this process, writes
 to `dockerd.log` in the cache folder and is never stopped by us. Only Debian and its relatives,
-with root or passwordless sudo, are set up; elsewhere the error says what to install.
+with root or passwordless sudo, are set up; elsewhere the error states what to install.
 """
 
 import os
@@ -88,7 +88,7 @@ def _install() -> None:
     if not installed("docker"):
         # A package of its own from Debian trixie on.
         _install_package("docker-cli")
-    # Asked as root: an ordinary user lacks every capability, which says nothing of the host.
+    # Requested as root: an ordinary user lacks every capability, which is no proof.
     if lacks_capability(as_root(["cat", "/proc/self/status"], timeout_s=20)):
         _install_wrapper()
 

@@ -104,7 +104,7 @@ def wait_ready(kubeconfig: Path, *, kubectl: Path, timeout_s: float) -> None:
                 )
             except SetupError as error:
                 raise SetupError(
-                    f"the cluster is not ready within {timeout_s:g} s, `kind export logs` tells "
+                    f"the cluster is not ready within {timeout_s:g} s, `kind export logs` shows "
                     f"more: {error}"
                 ) from error
 

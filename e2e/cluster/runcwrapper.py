@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -IS
 """An OCI runtime that is runc without CAP_SYS_RESOURCE, for hosts that were not given it.
 
-Docker asks for every capability when a container is privileged, and runc then fails with
+Docker requests every capability when a container is privileged, and runc then fails with
 "unable to apply caps". This file is copied next to the daemon and named there as its runtime: it
 edits the container's description and becomes runc. It stands alone and imports nothing of ours.
 It does not check that the capability is missing; whoever installs it does.
@@ -39,7 +39,7 @@ def description(arguments: list[str]) -> Path | None:
 
 
 def without_capability(spec: dict[str, Any]) -> dict[str, Any]:
-    """A container (or, for exec, process) description that asks for what this host can give.
+    """A container (or, for exec, process) description that requests what this host can give.
 
     Lowering an OOM score below 0 needs the same capability, so a negative score becomes 0.
     """

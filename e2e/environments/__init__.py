@@ -1,1 +1,1 @@
-"""Where the cases run: each environment brings a cluster with the stack on it, or says why not."""
+"""Where the cases run: each environment brings a cluster with the stack, or states why not."""

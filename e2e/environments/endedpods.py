@@ -49,7 +49,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 def seen(line: str) -> Seen:
-    """What a line of the watch says."""
+    """What a line of the watch reports."""
     namespace, name, uid, deleted, containers, running, codes = line.split("|")
     over = len(codes.split()) == len(containers.split())
     return Seen(namespace, name, uid, deleted=bool(deleted), runs=bool(running), over=over)

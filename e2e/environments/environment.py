@@ -10,7 +10,7 @@ from environments.objects import Objects
 
 
 class UnavailableError(RuntimeError):
-    """This machine cannot carry the environment; says what is missing and how to get it."""
+    """This machine cannot carry the environment; states what is missing and how to get it."""
 
 
 class MachineGpu(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class Environment(Protocol):
 
     Attributes:
         namespace: where the stack lives.
-        nodes: GPUs of each GPU node, by node name, independent of what the stack says of them.
+        nodes: GPUs of each GPU node, by node name, independent of what the stack reports of them.
         image: a small image for the pods of a case (has sh, env, sleep).
         modelserver: an image that stands in for TensorFlow Serving's.
     """

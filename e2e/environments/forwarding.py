@@ -17,7 +17,7 @@ def forwarded(kubectl: Kubectl, namespace: str, service: str, port: int) -> Iter
     """Host and port that lead to a Service while the block runs.
 
     Raises:
-        RuntimeError: kubectl ended, or said no port in time.
+        RuntimeError: kubectl ended, or reported no port in time.
     """
     line = [str(kubectl.binary), "port-forward", "-n", namespace, f"service/{service}", f":{port}"]
     with subprocess.Popen(
@@ -33,11 +33,11 @@ def _port(running: subprocess.Popen[str]) -> int:
     late = Timer(START_SECONDS, running.kill)
     late.start()
     try:
-        said: list[str] = []
+        lines: list[str] = []
         for text in running.stdout or ():
-            said.append(text)
+            lines.append(text)
             if found := _SAID.search(text):
                 return int(found[1])
     finally:
         late.cancel()
-    raise RuntimeError(f"kubectl port-forward: {''.join(said).strip() or 'no word in time'}")
+    raise RuntimeError(f"kubectl port-forward: {''.join(lines).strip() or 'no word in time'}")

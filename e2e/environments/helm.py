@@ -21,7 +21,7 @@ _ABSENT = "release: not found"
 
 
 class HelmActionError(RuntimeError):
-    """An action failed; carries what Helm said."""
+    """An action failed; carries what Helm reported."""
 
 
 class HelmClient:
@@ -127,7 +127,7 @@ def install(
     """Install or upgrade a release with the Helm of this machine.
 
     Raises:
-        HelmActionError: Helm refused; the message says why.
+        HelmActionError: Helm refused; the message states why.
     """
     HelmClient(kubeconfig, namespace, binary=shutil.which("helm")).install(release, chart, values)
 
@@ -136,7 +136,7 @@ def rollback(release: str, namespace: str, kubeconfig: Path) -> None:
     """Go back to the revision before the present one, with the Helm of this machine.
 
     Raises:
-        HelmActionError: Helm refused; the message says why.
+        HelmActionError: Helm refused; the message states why.
     """
     HelmClient(kubeconfig, namespace, binary=shutil.which("helm")).rollback(release)
 
@@ -145,7 +145,7 @@ def uninstall(release: str, namespace: str, kubeconfig: Path) -> None:
     """Remove a release with the Helm of this machine.
 
     Raises:
-        HelmActionError: Helm refused; the message says why.
+        HelmActionError: Helm refused; the message states why.
     """
     HelmClient(kubeconfig, namespace, binary=shutil.which("helm")).uninstall(release)
 

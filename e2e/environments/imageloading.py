@@ -21,7 +21,7 @@ def load(kind: Path, cluster: str, *, workers: Sequence[str], images: Sequence[s
     """Put images into workers, where all pods run; kind skips those that are there.
 
     Raises:
-        SetupError: kind failed; says how.
+        SetupError: kind failed; states how.
     """
     where = ["--name", cluster, "--nodes", ",".join(workers)]
     with step("load the images into the nodes"):

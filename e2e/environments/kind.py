@@ -81,7 +81,7 @@ class KindEnvironment:
         """Engine and node image, which tell the version of a cluster before there is one.
 
         Raises:
-            SetupError: this machine lacks something; the sentence says what.
+            SetupError: this machine lacks something; the sentence states what.
         """
         engine.ensure()
         self.node_image = nodeimage.ensure()
@@ -91,7 +91,7 @@ class KindEnvironment:
         """Bring all of it up, or find it up already.
 
         Raises:
-            UnavailableError: this machine lacks something; the sentence says what.
+            UnavailableError: this machine lacks something; the sentence states what.
         """
         try:
             node_image = self.prepare()
@@ -143,7 +143,7 @@ class KindEnvironment:
         helm.uninstall(RELEASE, NAMESPACE, self.kubeconfig)
 
     def forget(self) -> None:
-        """Take off the nodes what an uninstall leaves, as the page about it says."""
+        """Take off the nodes what an uninstall leaves, as the page about it describes."""
         left = ("gpushare/inventory-", "GPU_TOPOLOGY-", "NODE_TYPE-")
         self.kubectl("annotate", "node", *self.nodes, *left)
         self.kubectl("label", "node", *self.nodes, "gpushare/inventory-hash-")
@@ -175,7 +175,7 @@ class KindEnvironment:
         (self.folder / node / "state").write_text("".join(f"{line}\n" for line in lines))
 
     def on_node(self, node: str, script: str) -> str:
-        """What a shell script on a worker says, as its administrator would run it."""
+        """What a shell script on a worker reports, as its administrator would run it."""
         return run_command(["docker", "exec", node, "sh", "-c", script], timeout_s=300)
 
     def restart_kubelet(self, node: str) -> None:

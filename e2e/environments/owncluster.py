@@ -11,7 +11,7 @@ def own_cluster(name: str, workers: Sequence[str] = MACHINES) -> Iterator[KindEn
     """A new cluster with the stack on it; removed at the end, also where it did not come up.
 
     Raises:
-        UnavailableError: this machine lacks something; the sentence says what.
+        UnavailableError: this machine lacks something; the sentence states what.
     """
     world = KindEnvironment(name, workers, reuse=False)
     try:

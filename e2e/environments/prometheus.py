@@ -153,7 +153,7 @@ class Prometheus:
         return found
 
     def _authority(self) -> str:
-        """A file with the authority that the chart made for metrics, as the page says to get it."""
+        """A file with the authority that the chart made for metrics, read as the page describes."""
         secret = self._kubectl.json("get", "secret", SECRET, "-n", self._namespace)
         return self._file("ca.crt", secret["data"]["ca.crt"])
 

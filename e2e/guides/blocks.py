@@ -1,12 +1,12 @@
-"""Reads from a page what its reader would type, and what the page says comes back.
+"""Reads from a page what its reader would type, and what the page shows as output.
 
-A page that is to be run says where, in a comment of its own line: ``<!-- runs: kind -->`` on a
+A page that is to be run specifies where, in a comment of its own line: ``<!-- runs: kind -->`` on a
 cluster with the stack, ``<!-- runs: claims -->`` on one whose nodes may offer claims,
 ``<!-- runs: original -->`` on one with the stack of 2019, ``<!-- runs: offline -->`` without one,
 ``<!-- runs: controlplane -->`` with an API server and no nodes, ``<!-- runs: kueue -->`` on the
 same with Kueue. In it a fence ``console`` holds a
 terminal: a line that begins with ``$`` and a space is a command, one with ``>`` and a space goes
-on with it, and the lines after are its output. ``# exit 1`` at the end of a command says that it
+on with it, and the lines after are its output. ``# exit 1`` at the end of a command means that it
 ends so. A fence with ``title="name"`` is a file that the reader saves under that name.
 
 ``<!-- differs: node at [10.0.0.1] -->``, on a line of its own and as often as needed, repeats words
@@ -36,7 +36,7 @@ _COMMAND, _MORE = "$ ", "> "
 
 
 class GuideError(ValueError):
-    """A page cannot be run as it is written; says where and why."""
+    """A page cannot be run as it is written; states where and why."""
 
 
 class GuideTarget(StrEnum):
@@ -108,7 +108,7 @@ def found(folder: Path, place: GuideTarget) -> list[Guide]:
     """The guides of a place anywhere below ``folder``, by path.
 
     Raises:
-        GuideError: a page that says it runs cannot.
+        GuideError: a page that is marked to run cannot.
     """
     pages = (guide(path) for path in sorted(folder.rglob("*.md")))
     return [page for page in pages if page is not None and page.place is place]
@@ -133,7 +133,7 @@ def guide(path: Path) -> Guide | None:
         for step in _steps(path, fence)
     )
     if not any(isinstance(step, Command) for step in steps):
-        raise GuideError(f"{path}: says that it runs and has no command")
+        raise GuideError(f"{path}: is marked to run and has no command")
     return Guide(path, GuideTarget(place[1]), steps)
 
 

@@ -1,8 +1,8 @@
 """Runs the steps of a guide as its reader would, in a folder of its own.
 
-Each command is a shell of its own in that folder, with the files the page told to save; its output
+Each command is a shell of its own in that folder, with the files the page has saved; its output
 is what a terminal shows, both streams in one. A command that only looks (`kubectl get`,
-`gpushare inspect` and their like) is run again until it shows what the page says, as a person
+`gpushare inspect` and their like) is run again until it shows what the page shows, as a person
 would, for as long as ``patience_s``; all others are run once. Nothing is cleaned up: a guide does
 that itself.
 """
@@ -20,9 +20,9 @@ from guides.matching import matches
 from host.waiting import DeadlineError, until
 
 COMMAND_SECONDS = 150
-"""Longer than any wait that a page tells its reader to make."""
+"""Longer than any wait that a page requires of its reader."""
 LATE = 124
-"""What `timeout` of coreutils says of a command that it ended."""
+"""What `timeout` of coreutils returns for a command that it ended."""
 _LOOKS = re.compile(
     r"(kubectl (get|describe|logs|top|inspect|auth)"
     r"|gpushare (inspect|gpu|top|explain|whatif|defrag|doctor|topology|serve (list|get))) "
@@ -30,7 +30,7 @@ _LOOKS = re.compile(
 
 
 class StepError(AssertionError):
-    """A command did not do what its page says; shows the page's place, both outputs."""
+    """A command did not do what its page specifies; shows the page's place, both outputs."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class GuideSession:
         """Every step of the page.
 
         Raises:
-            StepError: at the first command that does otherwise than the page says.
+            StepError: at the first command that does otherwise than the page specifies.
         """
         for step in guide.steps:
             if isinstance(step, File):
@@ -114,6 +114,6 @@ def _report(guide: Guide, command: Command, *, status: int, output: str) -> str:
     expected = "\n".join(command.expected) or "(anything)"
     return (
         f"{guide.path}:{command.line}: $ {command.text}\n"
-        f"--- the page says (exit {command.status})\n{expected}\n"
+        f"--- the page specifies (exit {command.status})\n{expected}\n"
         f"--- what came (exit {status})\n{output}"
     )

@@ -19,12 +19,12 @@ OVERUSED: Final = "GpuMemoryOverused"
 
 
 def seen(node: BareNode, gpu: PublishedGpu) -> dict[str, Any]:
-    """Hold memory in one client and look at what is told of it.
+    """Hold memory in one client and look at what is reported of it.
 
     Returns:
-        ``held_mib``; ``listed_mib``: what nvidia-smi says of the process; ``others_listed``:
+        ``held_mib``; ``listed_mib``: what nvidia-smi reports of the process; ``others_listed``:
         processes it lists beside (a server of MPS); ``metric_mib``: what the plugin's metrics say
-        of the pod. What is not told is None.
+        of the pod. What is not reported is None.
     """
     with node.client(whole(node), gpu=gpu.index) as client:
         client.ask("fill", mib=HELD_MIB)
@@ -48,13 +48,13 @@ def _metric(node: BareNode, pod: str) -> int | None:
 
 
 def overused(node: BareNode, gpu: PublishedGpu) -> float:
-    """Take more than was granted; seconds until an event on the pod says so."""
+    """Take more than was granted; seconds until an event on the pod reports it."""
     share = whole(node)
     with node.client(share, gpu=gpu.index) as client:
         client.ask("fill", mib=(share.units + 1) * node.unit_mib)
         begin = time.monotonic()
         until(
-            "an event tells of the over-use",
+            "an event reports the over-use",
             lambda: events(node.events(), client.pod, OVERUSED),
             seconds=SEEN_SECONDS,
         )

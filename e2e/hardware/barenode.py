@@ -111,7 +111,7 @@ class BareNode:
 
     @property
     def log(self) -> str:
-        """What the plugin has said so far."""
+        """What the plugin has reported so far."""
         return (self.root / "plugin.log").read_text(errors="replace")
 
     def gpus(self) -> tuple[PublishedGpu, ...]:
@@ -138,7 +138,7 @@ class BareNode:
         """Take a share as one pod, and give it back at the end.
 
         Raises:
-            hardware.fakedevicemanager.RefusedError: kubelet or the plugin says no.
+            hardware.fakedevicemanager.RefusedError: kubelet or the plugin refuses.
         """
         name = f"share-{uuid.uuid4().hex[:8]}"
         path = f"/api/v1/namespaces/default/pods/{name}"

@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="make bench-gpu", description=__doc__, formatter_class=form
     )
     parser.add_argument("--seconds", type=float, default=3.0, help="of every run")
-    parser.add_argument("--runs", type=int, default=3, help="of every figure; medians are told")
+    parser.add_argument("--runs", type=int, default=3, help="of every figure; medians are reported")
     parser.add_argument("--clients", type=int, nargs="+", default=COUNTS, help="at a time")
     parser.add_argument("--out", type=Path, default=OUT, help="folder of the page")
     return parser

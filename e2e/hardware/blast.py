@@ -47,7 +47,7 @@ def radius(
     Returns:
         names of errors or ``fine``: of ``offender``, ``neighbour`` (the work it was at),
         ``neighbour_afterwards``, ``newcomer`` (who comes while the neighbour is there),
-        ``after_all_left``; and ``gpu_healthy``, what kubelet was told at the end.
+        ``after_all_left``; and ``gpu_healthy``, what was reported to kubelet at the end.
     """
     share = whole(site, core=30)
     with site.client(share, gpu=gpu.index) as neighbour:

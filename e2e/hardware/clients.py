@@ -1,4 +1,4 @@
-"""CUDA programs as the suite runs them: started with a grant, told what to do, ended.
+"""CUDA programs as the suite runs them: started with a grant, given commands, ended.
 
 The same client speaks to a child process and, through ``kubectl exec``, to one in a pod: both are
 a command whose input and output are lines. Every answer has a deadline.
@@ -20,7 +20,7 @@ from hardware.grants import PIPES
 HOME: Final = Path(__file__).parents[1]
 PROGRAM: Final = (sys.executable, "-m", "hardware.cuda")
 NO_PIPES: Final = "/nonexistent/mps"
-"""CUDA looks for a daemon in /tmp/nvidia-mps unless it is told of another place."""
+"""CUDA looks for a daemon in /tmp/nvidia-mps unless another place is configured."""
 ANSWER_SECONDS: Final = 120.0
 END_SECONDS: Final = 10.0
 
@@ -28,7 +28,7 @@ Answer = dict[str, Any]
 
 
 class CudaRefusedError(Exception):
-    """CUDA said no.
+    """CUDA refused.
 
     Attributes:
         name: such as ``CUDA_ERROR_OUT_OF_MEMORY``.
@@ -51,7 +51,7 @@ class Client:
         env: its whole environment.
 
     Attributes:
-        gpu: what it said of its GPU when it started.
+        gpu: what it reported of its GPU when it started.
         pod: whose share it has, empty for none.
     """
 
@@ -120,7 +120,7 @@ class Client:
         try:
             line = self._lines.get(timeout=within)
         except queue.Empty:
-            raise LostError(f"client {self.pid} said nothing for {within:g} s") from None
+            raise LostError(f"client {self.pid} reported nothing for {within:g} s") from None
         if not line:
             raise LostError(f"client {self.pid} has ended")
         return reply(line)
@@ -152,11 +152,11 @@ class Client:
 
 def reply(line: str) -> Answer:
     """The answer in a line of the program; its refusals become RefusedError."""
-    said = json.loads(line)
-    if "error" in said:
-        error = said["error"]
+    parsed = json.loads(line)
+    if "error" in parsed:
+        error = parsed["error"]
         raise CudaRefusedError(error["name"], f"{error['call']}: {error['name']} ({error['code']})")
-    answer: Answer = said["ok"]
+    answer: Answer = parsed["ok"]
     return answer
 
 

@@ -1,4 +1,4 @@
-"""An API server for a machine that has none: the pods and the node that one plugin asks about.
+"""An API server for a machine that has none: the pods and the node that one plugin requests.
 
 A fake, over plain HTTP on the loopback: list, watch, get, create, merge patch and delete of core
 objects, by their paths. It keeps no history, so a watch begins with what changes after it was
@@ -176,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-        """Requests are the plugin's business; its own log tells of them."""
+        """Requests are the plugin's business; its own log reports them."""
 
 
 def _kind(path: str) -> str:

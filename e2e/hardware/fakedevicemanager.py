@@ -45,7 +45,7 @@ class FakeDeviceManager:
     Attributes:
         directory: where plugins find it and put their sockets.
         pod_resources: its other socket.
-        devices: health of every device id, by resource; changes are told by ``changed``.
+        devices: health of every device id, by resource; changes are reported by ``changed``.
     """
 
     def __init__(self, root: Path) -> None:
@@ -135,12 +135,12 @@ class FakeDeviceManager:
         """Take devices for the one container of ``namespace/name`` and ask what it is given.
 
         Raises:
-            DeviceRefusedError: too few are free, or the plugin says no.
+            DeviceRefusedError: too few are free, or the plugin refuses.
         """
         busy = {one for each in self._taken if each.resource == resource for one in each.ids}
         free = sorted(self.healthy(resource) - busy)
         if len(free) < amount:
-            raise DeviceRefusedError(f"{resource}: {amount} asked, {len(free)} available")
+            raise DeviceRefusedError(f"{resource}: {amount} requested, {len(free)} available")
         container = {"available_deviceIDs": free, "allocation_size": amount}
         answer = self._ask(resource, "GetPreferredAllocation", "PreferredAllocation", container)
         ids = tuple(answer.deviceIDs) or tuple(free[:amount])

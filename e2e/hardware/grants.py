@@ -22,7 +22,7 @@ LIMIT_MIB: Final = "GPUSHARE_MEM_LIMIT_MIB"
 
 
 class ShareSize(NamedTuple):
-    """What a container asks for: units of memory, and percent of compute (0: not asked)."""
+    """What a container requests: units of memory, and percent of compute (0: not requested)."""
 
     units: int
     core: int = 0

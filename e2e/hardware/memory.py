@@ -16,7 +16,7 @@ def limits(site: Site, gpu: PublishedGpu) -> dict[str, Any]:
 
     Returns:
         ``unit_mib``, and for ``small`` and ``large`` each ``granted_mib``, ``reached_mib``,
-        ``told_total_mib``, ``refusal`` and ``neighbour_intact``.
+        ``reported_total_mib``, ``refusal`` and ``neighbour_intact``.
     """
     small, large = shares(gpu)
     with site.client(small, gpu=gpu.index) as first, site.client(large, gpu=gpu.index) as other:
@@ -43,7 +43,7 @@ def _fill(client: Client, neighbour: Client, granted_mib: int) -> dict[str, Any]
     return {
         "granted_mib": granted_mib,
         "reached_mib": found["held_mib"],
-        "told_total_mib": client.gpu["told_total_bytes"] // (1024 * 1024),
+        "reported_total_mib": client.gpu["reported_total_bytes"] // (1024 * 1024),
         "refusal": found["refusal"],
         "neighbour_intact": bool(intact and neighbour_works),
     }

@@ -1,4 +1,4 @@
-"""What ``nvidia-smi`` says: the yardstick that the plugin's own view of the GPUs is held to.
+"""What ``nvidia-smi`` reports: the yardstick that the plugin's own view of the GPUs is held to.
 
 Only queries are made; nothing on a GPU is ever set.
 """
@@ -71,7 +71,7 @@ def parse_gpus(text: str) -> tuple[SmiGpu, ...]:
 
 
 def parse_processes(text: str, uuid: str) -> dict[int, int]:
-    """MiB by process id on one GPU; memory that is not told counts as none."""
+    """MiB by process id on one GPU; memory that is not reported counts as none."""
     found = [(int(pid), used) for gpu, pid, used in _rows(text) if gpu == uuid]
     return {pid: int(used) if used.isdecimal() else 0 for pid, used in found}
 

@@ -67,7 +67,7 @@ class PodSite:
         self.kubectl("apply", "-n", self.namespace, "-f", "-", stdin=json.dumps(item))
 
     def gpus(self) -> tuple[PublishedGpu, ...]:
-        """As the node's annotation says them now."""
+        """The node's annotation has them now."""
         node = json.loads(self.kubectl("get", "node", self.node, "-o", "json"))
         return gpus(node["metadata"]["annotations"][INVENTORY])
 

@@ -94,5 +94,5 @@ def demand_host_processes() -> None:
     """
     if not host_processes():
         raise NoGpuError(
-            "processes are numbered apart from the host's here, and the driver tells host numbers"
+            "processes are numbered apart from the host's here, and the driver reports host numbers"
         )

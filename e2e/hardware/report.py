@@ -99,7 +99,7 @@ figure of a real driver exists for them.
 
 
 def page(figures: Figures | None) -> str:
-    """The whole page; without figures it says that there are none."""
+    """The whole page; without figures it reports that there are none."""
     if figures is None:
         return f"{_HEAD}\n{_NOT_YET}\n{_questions()}"
     parts = [_HEAD, _machine(figures["machine"]), _memory(figures), _threads(figures)]
@@ -192,11 +192,17 @@ def _attribution(figures: Figures) -> str:
             str(found["held_mib"]),
             "not listed" if found["listed_mib"] is None else str(found["listed_mib"]),
             str(found["others_listed"]),
-            "not told" if found["metric_mib"] is None else str(found["metric_mib"]),
+            "not reported" if found["metric_mib"] is None else str(found["metric_mib"]),
         ]
         for mode, found in figures["attribution"].items()
     ]
-    head = ["Mode", "Held MiB", "Told by nvidia-smi", "Other processes", "Told by the metrics"]
+    head = [
+        "Mode",
+        "Held MiB",
+        "Reported by nvidia-smi",
+        "Other processes",
+        "Reported by the metrics",
+    ]
     return f"## Whose memory it is\n\n{table(head, rows)}"
 
 

@@ -5,4 +5,4 @@ It promises a sentence a person can act on; it does not carry a machine-readable
 
 
 class SetupError(Exception):
-    """What a cluster or an image needs is missing or failed; `str()` says what to do about it."""
+    """What a cluster or an image needs is missing or failed; `str()` states what to do about it."""

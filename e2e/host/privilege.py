@@ -1,6 +1,6 @@
 """Root for the few steps that need it: as root itself or through passwordless sudo.
 
-Never asks for a password: a test run cannot type one.
+Never requests a password: a test run cannot type one.
 """
 
 import os

@@ -8,7 +8,7 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def end_on_signals() -> None:
-    """Cancel the current task when the process is asked to end; its ``finally`` blocks run."""
+    """Cancel the current task when the process is instructed to end; its ``finally`` blocks run."""
     task = asyncio.current_task()
     assert task is not None
     for one in SIGNALS:

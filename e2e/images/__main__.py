@@ -5,8 +5,8 @@ materials (CycloneDX) go to artifacts/sbom, progress to stderr. Exit status 1 wi
 something is missing.
 
 `python -m images verify` builds every image anew, without anything that the engine remembers of
-earlier builds, and says whether it is the same image, id and all; minutes. Exit status 1 when one
-is not.
+earlier builds, and reports whether it is the same image, id and all; minutes. Exit status 1 when
+one is not.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """What a base image offers: its interpreter and the wheels that fit it.
 
-Asked by running the image once without a network. Nothing is remembered between runs.
+Found by running the image once without a network. Nothing is remembered between runs.
 """
 
 import json

@@ -19,7 +19,7 @@ from images.base import Base
 from images.catalogue import Image
 
 EPOCH = 1_767_225_600
-"""The time of every file in our images, in seconds: 2026-01-01. What is new is told by the tag."""
+"""The time of every file in our images, in seconds: 2026-01-01. The tag distinguishes versions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ def ensure(base: str | None = None) -> Built:
     """Build what is missing on this base image, the cluster's own choice where none is named.
 
     Raises:
-        SetupError: the engine, the package index or a Dockerfile failed; says which command.
+        SetupError: the engine, the package index or a Dockerfile failed; states which command.
     """
     ground = bases.probe(base or baseimage.ensure())
     missing = [
@@ -115,8 +115,12 @@ def members_file(own: Iterable[Path]) -> str:
 
 
 def arguments(image: Image, base: Base) -> dict[str, str]:
-    """What the Dockerfile is told: its grounds, the time of its files, the version it bears."""
-    told = {"BASE": base.name, "EPOCH": str(EPOCH), "VERSION": image.tag(base).rpartition(":")[2]}
+    """Build arguments: its grounds, the time of its files, the version it bears."""
+    build_args = {
+        "BASE": base.name,
+        "EPOCH": str(EPOCH),
+        "VERSION": image.tag(base).rpartition(":")[2],
+    }
     if image.ground is not None:
-        told["RUNTIME"] = image.ground.tag(base)
-    return told
+        build_args["RUNTIME"] = image.ground.tag(base)
+    return build_args

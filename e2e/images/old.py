@@ -1,8 +1,8 @@
-"""Lets go of images of ours that nothing has asked for lately: every edit makes a new one.
+"""Lets go of images of ours that nothing has requested lately: every edit makes a new one.
 
 The engine knows when an image was given its name, and `build` gives it anew at every use. Only
 repositories of the catalogue are looked at, and what a container runs is left alone. Stages of
-builds, which have no name, are told from those of others by a label.
+builds, which have no name, are distinguished from those of others by a label.
 """
 
 from collections.abc import Iterable

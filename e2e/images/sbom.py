@@ -1,6 +1,6 @@
 """The bill of materials of an image: what is really in it, as CycloneDX JSON.
 
-The image is asked, not the lock: Debian's packages from dpkg's list, Python's from the metadata of
+The image is read, not the lock: Debian's packages from dpkg's list, Python's from the metadata of
 what is installed. Equal images give equal documents: the serial number follows from the image's
 tag and the time is that of its files.
 """

@@ -1,7 +1,7 @@
 """Gives an image the id that follows from its content: equal inputs make equal images.
 
 The engine's builder writes into an image's configuration when and in which container each step ran,
-so that equal layers bear another id every time. An image is taken out, told of one time and of no
+so that equal layers bear another id every time. An image is exported, given one time and no
 container, and put back. Layers are carried over as they are: that these are equal is the
 Dockerfiles' own work.
 """
@@ -30,7 +30,7 @@ def settle(image: str, name: str, epoch: int) -> None:
     """Give the engine an image `name` that is `image` with `epoch` seconds as its only time.
 
     Raises:
-        SetupError: the engine failed; says which command.
+        SetupError: the engine failed; states which command.
     """
     with tempfile.TemporaryDirectory(dir=cachedir.root(), prefix="settled-") as folder:
         built, settled = Path(folder) / "built.tar", Path(folder) / "settled.tar"
@@ -57,8 +57,8 @@ def rewrite(built: Path, settled: Path, name: str, epoch: int) -> None:
             found = _found(old, source)
             _add(new, layer, found.size, old.extractfile(found))
         own = f"{hashlib.sha256(text).hexdigest()}.json"
-        told = _json([{"Config": own, "RepoTags": [name], "Layers": layers}])
-        for file, content in ((own, text), (_MANIFEST, told)):
+        manifest_json = _json([{"Config": own, "RepoTags": [name], "Layers": layers}])
+        for file, content in ((own, text), (_MANIFEST, manifest_json)):
             _add(new, file, len(content), io.BytesIO(content))
 
 

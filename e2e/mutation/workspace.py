@@ -92,7 +92,7 @@ class Workspace:
         ).returncode
 
     def results(self) -> str:
-        """What mutmut says of each mutant, a line each."""
+        """What mutmut reports of each mutant, a line each."""
         command = [sys.executable, "-m", "mutmut", "results", "--all", "true"]
         return subprocess.run(
             command, cwd=self._work, check=True, capture_output=True, text=True, timeout=120

@@ -48,6 +48,21 @@ and the API server it counts from the API server's readiness. The limit is 10 s.
 {code}; load average {load}.
 """
 
+_CHAOS_KIND: Final = """\
+## Kills at random on a kind cluster
+
+`make chaos ARGS='--kind --rounds {kills} --seed {seed}'`: the same with the chart on a kind cluster
+of Kubernetes {kubernetes}: real kubelets, containerd and containers on two nodes with {gpus} GPUs
+(mock driver). kubelet starts containers again and systemd starts kubelet again; kubelet's limit of
+the time between restarts of a container (`crashLoopBackOff.maxContainerRestartPeriod`) is 1 s, as
+it would otherwise wait for up to five minutes before it starts a part that is killed repeatedly.
+Scheduler and extender have two replicas, of which one is killed. A leader that is killed keeps its
+lease for up to 15 s, the default of the chart, and nobody schedules meanwhile; recovery counts from
+the moment at which a scheduler leads.
+What containers have is read from the environment of their processes and from kubelet's checkpoint.
+{machine}; commit {code}; load average {load}.
+"""
+
 _OUTCOME: Final = """\
 {pods:,} pods were created, {refused} of them refused by their kubelet and created anew.
 At {pauses} pauses the accounts were equal within {settled_seconds:g} s. Violations: {count}.
@@ -70,7 +85,9 @@ def text(recorded: Mapping[str, Any]) -> str:
     if "limits" in recorded:
         parts += [*_limits(recorded["limits"])]
     if "chaos" in recorded:
-        parts += [*_chaos(recorded["chaos"])]
+        parts += [*_chaos(_CHAOS, recorded["chaos"])]
+    if "chaos-kind" in recorded:
+        parts += [*_chaos(_CHAOS_KIND, recorded["chaos-kind"])]
     if "soak" in recorded:
         parts += [*_soak(recorded["soak"])]
     return "\n".join(parts)
@@ -129,11 +146,11 @@ def _slowest_filter(found: Mapping[str, Any]) -> float:
     return median
 
 
-def _chaos(found: Mapping[str, Any]) -> list[str]:
+def _chaos(head: str, found: Mapping[str, Any]) -> list[str]:
     outcome = [_OUTCOME.format(**found, count=len(found["violations"]))]
     outcome += [f"- {sentence}" for sentence in found["violations"]]
     outcome += ["", found["note"]] if found.get("note") else []
-    return [_CHAOS.format(**found), "\n".join(found["table"]) + "\n", "\n".join(outcome) + "\n"]
+    return [head.format(**found), "\n".join(found["table"]) + "\n", "\n".join(outcome) + "\n"]
 
 
 def _soak(found: Mapping[str, Any]) -> list[str]:

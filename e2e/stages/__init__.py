@@ -1,1 +1,1 @@
-"""The stages of `make test`: each is timed, and a table at the end says where the time went."""
+"""The stages of `make test`: each is timed, and a table at the end states where the time went."""

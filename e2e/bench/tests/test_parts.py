@@ -11,30 +11,30 @@ from bench.creation import Delays
 
 
 class FakeMeasures:
-    """Remembers what was asked of it."""
+    """Remembers what was measured."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.measured: list[str] = []
         self.last = object()
         self.loads = [("start of the extender", 0.1)]
 
     async def started(self) -> tuple[object, list[float], list[float]]:
         """Two starts."""
-        self.asked.append("start")
+        self.measured.append("start")
         return self.last, [3.0, 4.0], [100.0, 110.0]
 
     async def binds(self, subject: object) -> dict[str, Any]:
         """One rate."""
         assert subject is self.last
-        self.asked.append("binds")
+        self.measured.append("binds")
         return {"8": 700}
 
 
-async def test_only_what_was_asked_is_measured() -> None:
+async def test_only_what_was_requested_is_measured() -> None:
     """The extender of the last start is the one whose binds are measured."""
     measures = FakeMeasures()
     found = await parts.measure(["binds", "start"], None, measures, nodes=5)  # type: ignore[arg-type]
-    assert measures.asked == ["start", "binds"]
+    assert measures.measured == ["start", "binds"]
     assert found["ready_seconds"] == {"min": 3.0, "median": 3.5, "max": 4.0}
     assert found["binds"] == {"8": 700}
     assert sorted(found) == ["binds", "load_average", "ready_seconds", "resident_mib"]
@@ -53,7 +53,7 @@ def test_commands_are_measured_by_whole_runs(
         commands.measure(tmp_path / "kubeconfig", runs=1)
 
 
-def test_delays_are_told_by_their_middle_and_their_end() -> None:
+def test_delays_are_reported_by_their_middle_and_their_end() -> None:
     """Percentiles of the pods in order."""
     delays = Delays([float(number) for number in range(1, 201)], {"extender": 0.123})
     assert digest.creation(delays) == {"p50": 101.0, "p99": 199.0, "cpu_ms": {"extender": 0.12}}

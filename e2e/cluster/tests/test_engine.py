@@ -1,4 +1,4 @@
-"""An engine that answers is left alone; where none can be set up the error says what to do."""
+"""An engine that answers is left alone; where none can be set up the error states what to do."""
 
 import os
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_an_engine_that_answers_is_used_as_it_is(programs: FakePrograms) -> None
 
 
 def test_without_docker_and_apt_the_error_says_what_to_install(programs: FakePrograms) -> None:
-    """On a system without apt-get the person is asked to install Docker."""
+    """On a system without apt-get the user is instructed to install Docker."""
     programs.add("docker", "exit 1")
     with pytest.raises(SetupError, match=r"install Docker \(package docker.io"):
         engine.ensure()

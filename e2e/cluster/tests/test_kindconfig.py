@@ -33,7 +33,7 @@ def test_each_worker_gets_its_own_mounts_and_labels() -> None:
     [(NEW, "1", True), (NEW, "2", False), (BUILT, "1", False)],
     ids=["new on v1", "new on v2", "old on v1"],
 )
-def test_a_kubelet_that_refuses_cgroup_v1_is_told_to_run_on_it(
+def test_a_kubelet_that_refuses_cgroup_v1_is_configured_to_run_on_it(
     programs: FakePrograms, image: NodeImage, cgroup: str, *, patched: bool
 ) -> None:
     """Only where the host has nothing else: an old kubelet does not know the setting."""

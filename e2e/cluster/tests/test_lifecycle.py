@@ -8,7 +8,7 @@ from cluster import lifecycle
 from host.errors import SetupError
 from host.testing.fakeprograms import FakePrograms
 
-# A fake kind whose clusters are files; its nodes run when the fake docker says so.
+# A fake kind whose clusters are files; its nodes run when the fake docker reports them.
 KIND = """
 case "$1 $2" in
   "get clusters") [ -e "{made}" ] && echo demo; exit 0 ;;
@@ -32,7 +32,7 @@ FRESH = {"running": "true", "started": "00:00:02", "tag": "v1.32.2"}
 
 @pytest.fixture(autouse=True)
 def kubectl_from_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fake image holds no program, and no version is asked for."""
+    """The fake image holds no program, and no version is requested."""
     monkeypatch.setattr("platform.system", lambda: "Darwin")
     monkeypatch.delenv("KUBERNETES", raising=False)
 

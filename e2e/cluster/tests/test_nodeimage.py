@@ -38,7 +38,7 @@ def test_a_local_official_image_wins_and_nothing_is_pulled(programs: FakeProgram
     assert not [call for call in programs.calls() if "pull" in call]
 
 
-def test_a_local_official_image_of_another_version_is_not_the_one_asked_for(
+def test_a_local_official_image_of_another_version_is_not_the_one_requested(
     programs: FakePrograms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With KUBERNETES set an image of that minor version is taken, or the one built of it."""

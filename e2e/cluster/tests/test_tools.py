@@ -55,7 +55,7 @@ def test_a_kind_that_is_too_old_for_the_newest_is_left_alone(
 
 @pytest.mark.usefixtures("no_root")
 def test_without_kind_and_root_the_error_names_kind(programs: FakePrograms) -> None:
-    """A person without root is asked to put kind on PATH."""
+    """A person without root is instructed to put kind on PATH."""
     programs.add("sudo", "exit 1")
     with pytest.raises(SetupError, match="kind is not on PATH and installing it needs root"):
         tools.kind(offline.OLDEST)

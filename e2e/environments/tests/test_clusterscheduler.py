@@ -64,7 +64,7 @@ def test_the_first_question_comes_sooner_and_the_last_when_it_did(manifest: Path
     assert [path.name for path in manifest.parent.glob(".*")] == []
 
 
-def test_kubeadm_is_told_of_a_lease_that_a_leader_can_keep() -> None:
+def test_kubeadm_gets_a_lease_that_a_leader_can_keep() -> None:
     """Renewing ends before the lease does, and tries come more often than that."""
     flags = json.loads(clusterscheduler.kubeadm_patches()[0])["scheduler"]["extraArgs"]
     seconds = {name.removeprefix("leader-elect-"): int(text[:-1]) for name, text in flags.items()}

@@ -43,7 +43,7 @@ def test_before_the_first_release_there_is_none(git: Git) -> None:
 
 
 @pytest.mark.usefixtures("git")
-def test_a_commit_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_commit_that_is_not_there_is_reported(tmp_path: Path) -> None:
     """With the words of git, before anything is built."""
     with pytest.raises(SetupError, match="nosuch"):
         earlier.build("nosuch", tmp_path)

@@ -48,7 +48,7 @@ def read(path: Path) -> list[str]:
         pytest.param([f"|{DELETED}|c0||"], id="may be starting"),
     ],
 )
-def test_a_pod_that_may_run_or_was_not_asked_to_go_stays(
+def test_a_pod_that_may_run_or_was_not_deleted_stays(
     kubectl: Kubectl, tmp_path: Path, reported: list[str]
 ) -> None:
     """Only what comes after it in the same watch is taken away."""
@@ -74,7 +74,7 @@ def test_a_pod_that_has_ended_is_taken_away_by_its_uid(
 
 
 def lines(name: str, reported: list[str]) -> list[str]:
-    """What a watch says of a pod."""
+    """What a watch reports of a pod."""
     return [f"case|{name}|uid-of-{name}{each.replace('%s', DELETED)}" for each in reported]
 
 

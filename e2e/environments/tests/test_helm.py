@@ -85,14 +85,14 @@ def test_uninstall_of_nothing_is_fine(fake: FakeHelmProgram) -> None:
     assert verbs(fake) == ["status"]
 
 
-def test_refusal_of_the_binary_is_told(fake: FakeHelmProgram) -> None:
+def test_refusal_of_the_binary_is_reported(fake: FakeHelmProgram) -> None:
     """A cluster that does not answer is an error with helm's words, not a missing release."""
     fake.binary.write_text("#!/bin/sh\necho 'Error: cluster unreachable' >&2; exit 1\n")
     with pytest.raises(HelmActionError, match="cluster unreachable"):
         made(fake).status("release")
 
 
-def test_refusal_of_the_library_is_told(tmp_path: Path) -> None:
-    """Without a binary the library in its own process says what is wrong."""
+def test_refusal_of_the_library_is_reported(tmp_path: Path) -> None:
+    """Without a binary the library in its own process reports what is wrong."""
     with pytest.raises(HelmActionError, match=r"no-such-kubeconfig"):
         HelmClient(tmp_path / "no-such-kubeconfig", "spaces", binary=None).status("release")

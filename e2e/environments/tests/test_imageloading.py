@@ -57,7 +57,7 @@ def probed(folder: Path) -> str:
 
 
 @pytest.mark.usefixtures("docker")
-def test_a_creation_that_fails_is_told_and_nobody_is_fed() -> None:
+def test_a_creation_that_fails_is_reported_and_nobody_is_fed() -> None:
     """There are no workers then."""
     fed = Event()
 

@@ -79,7 +79,7 @@ def test_a_server_that_stays_away_is_an_error(
 def test_a_command_that_does_not_end_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is ended, and the error says after what time."""
+    """It is ended, and the error states after what time."""
     program = tmp_path / "kubectl"
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""What is read without kubectl is what the API server says."""
+"""What is read without kubectl is what the API server reports."""
 
 import json
 import threading

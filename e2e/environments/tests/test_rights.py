@@ -13,7 +13,7 @@ HERE = Right("gpushare-scheduler", "kube-system", "", "configmaps", "list", "ext
 
 
 def use(**more: str) -> Use:
-    """A use of that right, but for what is said otherwise."""
+    """A use of that right, but for what is specified."""
     known = {
         "account": "gpushare-scheduler",
         "agent": "gpushare-extender",
@@ -81,5 +81,5 @@ class FakeKubectl:
 
 
 def test_rights_are_those_of_own_roles_where_they_are_bound() -> None:
-    """A role of the cluster's own is not looked at; the binding says where a right holds."""
+    """A role of the cluster's own is not looked at; the binding specifies where a right holds."""
     assert granted(FakeKubectl(), "gpushare") == {HERE}  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A workload is complete by its pods, whatever its status says."""
+"""A workload is complete by its pods, whatever its status reports."""
 
 from typing import Any
 
@@ -34,5 +34,5 @@ DEPLOYMENT = {"kind": "Deployment", "spec": {"replicas": 2}, "status": {"readyRe
 def test_pods_decide_and_not_the_status(
     workload: dict[str, Any], pods: list[dict[str, Any]], expected: bool
 ) -> None:
-    """The status says that both pods are ready in every example."""
+    """The status reports that both pods are ready in every example."""
     assert complete(workload, pods) is expected

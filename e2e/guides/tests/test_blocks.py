@@ -86,7 +86,7 @@ def test_a_page_that_does_not_say_that_it_runs_is_no_guide(tmp_path: Path) -> No
     [
         (PAGE.replace("offline", "mars"), "runs on 'mars', not on one of kind, original, offline"),
         (PAGE.replace("$ first", "first"), r"page.md:14: a console begins with a command"),
-        (PAGE[: PAGE.index("```sh")], "says that it runs and has no command"),
+        (PAGE[: PAGE.index("```sh")], "is marked to run and has no command"),
         (PAGE.removesuffix("```\n"), "page.md:13: the fence is not closed"),
     ],
 )

@@ -42,7 +42,7 @@ def test_files_are_saved_where_commands_run_and_both_streams_are_output(tmp_path
 def test_the_first_command_that_does_otherwise_ends_the_guide_with_its_place(
     tmp_path: Path, wrong: Command, sentence: str
 ) -> None:
-    """The report shows the page's line, what it says and what came."""
+    """The report shows the page's line, what it reports and what came."""
     with pytest.raises(StepError, match=sentence):
         GuideSession(tmp_path).follow(page(wrong, command("touch after")))
     assert not (tmp_path / "after").exists()
@@ -50,7 +50,7 @@ def test_the_first_command_that_does_otherwise_ends_the_guide_with_its_place(
 
 @pytest.mark.slow
 def test_a_command_that_looks_is_run_again_and_one_that_acts_is_not(tmp_path: Path) -> None:
-    """The program counts its calls: the third shows what the page says."""
+    """The program counts its calls: the third shows what the page specifies."""
     program = tmp_path / "gpushare"
     program.write_text("#!/bin/sh\necho x >>calls; wc -l <calls\n")
     program.chmod(0o755)

@@ -29,7 +29,7 @@ def test_the_thread_percentage_changes_throughput(mps: BareNode, gpu: PublishedG
 
 
 def test_the_percentage_is_that_of_the_grant(mps: BareNode, gpu: PublishedGpu) -> None:
-    """CUDA is told the percent of compute that the container asked for."""
+    """CUDA is given the percent of compute that the container requested."""
     with mps.share(compute.whole(mps, 30), gpu=gpu.index) as held:
         assert held.envs[THREADS] == "30"
 

@@ -19,9 +19,9 @@ def test_the_inventory_agrees_with_nvidia_smi(slicing: BareNode) -> None:
     published = [each for each in slicing.gpus() if each.mode != "mig"]
     assert sorted(each.uuid for each in published) == sorted(listed)
     for each in published:
-        told = listed[each.uuid]
-        assert (each.index, each.model) == (told.index, told.model)
-        assert abs(each.memory_mib - told.memory_mib) <= 1
+        reported = listed[each.uuid]
+        assert (each.index, each.model) == (reported.index, reported.model)
+        assert abs(each.memory_mib - reported.memory_mib) <= 1
 
 
 def test_kubelet_is_offered_every_unit_of_a_gpu(slicing: BareNode, gpu: PublishedGpu) -> None:

@@ -24,7 +24,7 @@ def test_unequal_shares_end_where_they_were_granted(mps: BareNode, gpu: Publishe
 
 
 def test_the_limit_is_that_of_the_grant(mps: BareNode, gpu: PublishedGpu) -> None:
-    """The variable that CUDA reads says the MiB that the share's own variables say."""
+    """The variable that CUDA reads has the MiB of the share's own variables."""
     small, _ = memory.shares(gpu)
     with mps.share(small, gpu=gpu.index) as held:
         assert held.envs[MEMORY_LIMIT] == f"0={held.envs[LIMIT_MIB]}M"

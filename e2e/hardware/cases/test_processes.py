@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
 @pytest.fixture
 def host_processes() -> None:
-    """Process ids here are those that the driver tells."""
+    """Process ids here are those that the driver reports."""
     try:
         presence.demand_host_processes()
     except NoGpuError as reason:
@@ -34,8 +34,8 @@ def test_memory_is_attributed_to_the_pod(slicing: BareNode, gpu: PublishedGpu) -
 
 
 @pytest.mark.usefixtures("host_processes")
-def test_over_use_is_told_within_ten_seconds(slicing: BareNode, gpu: PublishedGpu) -> None:
-    """Where nothing stops a process that takes more than its share, an event on its pod tells."""
+def test_over_use_is_reported_within_ten_seconds(slicing: BareNode, gpu: PublishedGpu) -> None:
+    """Where nothing stops a process that takes more than its share, an event reports it."""
     assert attribution.overused(slicing, gpu) < 10
 
 
@@ -55,7 +55,7 @@ def test_clients_are_behind_the_daemon(mps: BareNode, gpu: PublishedGpu) -> None
     with mps.share(whole(mps), gpu=gpu.index) as held:
         environment = process_environment(held.envs)
         with Client.local(environment):
-            asked = subprocess.run(
+            result = subprocess.run(
                 [presence.MPS_CONTROL],
                 env=os.environ | environment,
                 input="get_server_list\n",
@@ -64,7 +64,7 @@ def test_clients_are_behind_the_daemon(mps: BareNode, gpu: PublishedGpu) -> None
                 check=True,
                 timeout=30,
             )
-    assert asked.stdout.split()
+    assert result.stdout.split()
 
 
 @pytest.mark.parametrize("crash", [blast.fault, blast.killed])

@@ -2,7 +2,7 @@
 
 ``{"do": "fill", "mib": 512}`` is answered by ``{"ok": {...}}`` or by
 ``{"error": {"name": "CUDA_ERROR_OUT_OF_MEMORY", "code": 2, "call": "cuMemAlloc_v2"}}``. The first
-line comes unasked: whether the gpu could be opened. An error of CUDA never ends the program.
+line comes by itself: whether the gpu could be opened. An error of CUDA never ends the program.
 """
 
 import json
@@ -36,7 +36,7 @@ def answered(worker: CudaWorker, command: dict[str, Any]) -> dict[str, Any]:
 
 
 def refused(error: CudaError) -> dict[str, Any]:
-    """The reply that tells an error."""
+    """The reply that reports an error."""
     return {"error": {"name": error.name, "code": error.code, "call": error.call}}
 
 

@@ -116,7 +116,7 @@ class CudaDevice:
         return value.value
 
     def describe(self) -> dict[str, Any]:
-        """What the driver says of the gpu: names, versions, sizes in bytes."""
+        """What the driver reports of the gpu: names, versions, sizes in bytes."""
         version, count, total = c_int(), c_int(), c_size_t()
         name = ctypes.create_string_buffer(256)
         self._call("cuDriverGetVersion", byref(version))
@@ -141,7 +141,7 @@ class CudaDevice:
         return spelled(bytes(raw))
 
     def memory(self) -> tuple[int, int]:
-        """Free and total bytes, as this context is told."""
+        """Free and total bytes, as reported to this context."""
         free, total = c_size_t(), c_size_t()
         self._call("cuMemGetInfo_v2", byref(free), byref(total))
         return free.value, total.value

@@ -1,4 +1,4 @@
-"""What the CUDA program does when it is told: take memory, work for a while, or crash.
+"""What the CUDA program does on a command: take memory, work for a while, or crash.
 
 Timing is by the host's monotonic clock around launches that were waited for: what a user of the
 gpu sees, waiting for other users included.
@@ -34,7 +34,7 @@ class CudaWorker:
     def describe(self) -> Answer:
         """The GPU, and the memory that the driver reports to this process, in bytes."""
         free, total = self._gpu.memory()
-        return self._gpu.describe() | {"free_bytes": free, "told_total_bytes": total}
+        return self._gpu.describe() | {"free_bytes": free, "reported_total_bytes": total}
 
     def fill(self, mib: int) -> Answer:
         """Take so many MiB more and write a pattern to all of them; what cannot be written goes.

@@ -20,7 +20,7 @@ static const uint64_t MIB = 1024 * 1024;
 static struct { uint64_t at, size; uint32_t word; } pieces[PIECES];
 static uint64_t next_address = 0x700000000000, held;
 static double pending;  /* seconds of work that nobody has waited for */
-static int spoiled, told;
+static int spoiled, reported;
 
 static uint64_t number(const char *name, uint64_t without) {
     const char *text = getenv(name);
@@ -43,7 +43,7 @@ static void tell(uint64_t size) {
     const char *folder = getenv("FAKECUDA_PROCESSES"), *uuid = getenv("CUDA_VISIBLE_DEVICES");
     char path[4096];
     FILE *file;
-    if (!folder || !uuid || size < 1024 * MIB || told++)
+    if (!folder || !uuid || size < 1024 * MIB || reported++)
         return;
     snprintf(path, sizeof path, "%s/machine.state", folder);
     if ((file = fopen(path, "a"))) {

@@ -41,7 +41,7 @@ def test_gpus_are_published(node: BareNode) -> None:
     assert {gpu.units for gpu in node.gpus()} == {15}
 
 
-def test_a_share_is_on_the_gpu_that_was_asked_for(node: BareNode) -> None:
+def test_a_share_is_on_the_gpu_that_was_requested(node: BareNode) -> None:
     """The plugin follows the plan in the pod's annotations, for memory and compute alike."""
     with node.share(ShareSize(4, core=30), gpu=1) as held:
         assert held.envs["NVIDIA_VISIBLE_DEVICES"] == SECOND_UUID
@@ -64,7 +64,7 @@ def test_a_share_is_given_back(node: BareNode) -> None:
 
 
 def test_memory_is_attributed_to_the_pod_of_a_client(node: BareNode) -> None:
-    """A process that the driver tells of is found in its client's pod, by list and by metric."""
+    """A process that the driver reports is found in its client's pod, by list and by metric."""
     assert attribution.seen(node, node.gpus()[0]) == {
         "held_mib": 1024,
         "listed_mib": 1024,
@@ -73,8 +73,8 @@ def test_memory_is_attributed_to_the_pod_of_a_client(node: BareNode) -> None:
     }
 
 
-def test_over_use_is_told(node: BareNode) -> None:
-    """A client that takes more than its share is told by an event."""
+def test_over_use_is_reported(node: BareNode) -> None:
+    """A client that takes more than its share is reported by an event."""
     assert attribution.overused(node, node.gpus()[0]) > 0  # and DeadlineError if never
 
 
@@ -106,7 +106,7 @@ def test_work_is_measured(node: BareNode) -> None:
 
 
 def test_crashes_are_measured(node: BareNode) -> None:
-    """An illegal access and a kill are told of who crashed, and of nobody else."""
+    """An illegal access and a kill are reported for the client that crashed alone."""
     gpu = node.gpus()[0]
     size = compute.settle(node, gpu)
     words = {blast.fault: "CUDA_ERROR_ILLEGAL_ADDRESS", blast.killed: ENDED}

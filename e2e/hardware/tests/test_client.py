@@ -46,7 +46,7 @@ def test_it_says_which_gpu_it_has(start: StartClient) -> None:
 
 
 def test_memory_is_taken_up_to_the_limit(start: StartClient) -> None:
-    """It takes all that its limit leaves, to the size of a page, and says what refused more."""
+    """It takes all that its limit leaves, to the size of a page, and states what refused more."""
     limits = {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=301M", "FAKECUDA_CONTEXT_MIB": "8"}
     with start(**limits) as client:
         assert client.ask("exhaust", step_mib=128, most_mib=1024) == {
@@ -57,15 +57,15 @@ def test_memory_is_taken_up_to_the_limit(start: StartClient) -> None:
         assert client.ask("release") == {"held_mib": 0}
 
 
-def test_memory_is_not_taken_beyond_what_was_asked(start: StartClient) -> None:
-    """Where nothing refuses, it stops at the most it was told to hold."""
+def test_memory_is_not_taken_beyond_what_was_requested(start: StartClient) -> None:
+    """Where nothing refuses, it stops at the most it was instructed to hold."""
     with start() as client:
         found = client.ask("exhaust", step_mib=64, most_mib=256)
         assert found == {"held_mib": 256, "refusal": ""}
 
 
 def test_a_refusal_does_not_end_it(start: StartClient) -> None:
-    """An allocation that CUDA refuses is told by name, and the program goes on."""
+    """An allocation that CUDA refuses is reported by name, and the program goes on."""
     with start() as client:
         with pytest.raises(CudaRefusedError) as refused:
             client.ask("fill", mib=4096)
@@ -85,7 +85,7 @@ def test_work_is_counted(start: StartClient) -> None:
         assert client.ask("copy", mib=8, seconds=0.02)["bytes"] >= 2 * 8 * 1024 * 1024
 
 
-def test_a_crash_is_told_and_lasts(start: StartClient) -> None:
+def test_a_crash_is_reported_and_lasts(start: StartClient) -> None:
     """After an illegal access every call fails, as a context on a GPU is spoiled for good."""
     with start() as client:
         for _ in range(2):
@@ -104,8 +104,8 @@ def test_it_runs_as_one_file(fake_cuda: Path, tmp_path: Path) -> None:
     assert program.archive() == program.archive()
 
 
-def test_no_gpu_is_told_by_name(start: StartClient) -> None:
-    """A program that cannot open its GPU says why before it ends."""
+def test_a_missing_gpu_is_reported_by_name(start: StartClient) -> None:
+    """A program that cannot open its GPU states why before it ends."""
     with (
         pytest.raises(CudaRefusedError, match="CUDA_ERROR_NO_DEVICE"),
         start(FAKECUDA_NONE="1"),
@@ -113,7 +113,7 @@ def test_no_gpu_is_told_by_name(start: StartClient) -> None:
         pytest.fail("it has no GPU")
 
 
-def test_no_driver_is_told(tmp_path: Path) -> None:
+def test_a_missing_driver_is_reported(tmp_path: Path) -> None:
     """Without the driver's library the answer is a refusal that names the library."""
     with suppress(OSError):
         ctypes.CDLL("libcuda.so.1")

@@ -21,7 +21,7 @@ GPU = SmiGpu(0, "GPU-a", "Tesla T4", 15360, "535.161.08", "Default", mig=False)
 
 
 def test_gpus_are_read_from_csv() -> None:
-    """Names with blanks are whole, and MIG is on only where it says so."""
+    """Names with blanks are whole, and MIG is on only where the output has it."""
     first, second = nvidiasmi.parse_gpus(CSV)
     assert (first.index, first.model, first.memory_mib, first.mig) == (0, "Tesla T4", 15360, False)
     assert (second.uuid[:12], second.driver, second.mig) == ("GPU-bbbbbbbb", "535.161.08", True)
@@ -61,7 +61,7 @@ def test_no_gpu_is_a_reason_too() -> None:
 
 
 def test_missing_nvidia_smi_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without the program on PATH the reason says so."""
+    """Without the program on PATH the reason names it."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(nvidiasmi.SmiError, match="not on PATH"):
         nvidiasmi.listed()
@@ -81,7 +81,7 @@ def test_mps_needs_its_program_and_volta(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_other_process_ids_are_noticed(tmp_path: Path) -> None:
-    """A process namespace that is not the kernel's own is told by its number."""
+    """A process namespace that is not the kernel's own is reported by its number."""
     link = tmp_path / "pid"
     link.symlink_to("pid:[4026532999]")
     assert not presence.host_processes(link)

@@ -23,7 +23,7 @@ def _filled(refusal: str) -> dict[str, Any]:
     return {
         "granted_mib": 4096,
         "reached_mib": 3600,
-        "told_total_mib": 16000,
+        "reported_total_mib": 16000,
         "refusal": refusal,
         "neighbour_intact": True,
     }
@@ -50,7 +50,7 @@ def figures() -> dict[str, Any]:
 
 
 def test_the_page_in_docs_is_the_one_that_is_written() -> None:
-    """docs/isolation.md follows from the figures beside it, and says so where there are none."""
+    """docs/isolation.md follows from the figures beside it, and states where there are none."""
     beside = DOCS / "isolation" / "figures.json"
     found = json.loads(beside.read_text()) if beside.exists() else None
     assert (DOCS / "isolation.md").read_text() == report.page(found)

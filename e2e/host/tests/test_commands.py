@@ -28,7 +28,7 @@ def test_a_failure_carries_the_status_and_the_tail() -> None:
 
 
 def test_a_missing_program_is_named() -> None:
-    """The sentence says which program is not installed."""
+    """The sentence states which program is not installed."""
     with pytest.raises(SetupError, match="`no-such-program` is not installed"):
         run_command(["no-such-program"], timeout_s=5)
 

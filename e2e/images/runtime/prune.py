@@ -14,7 +14,7 @@ GENERATED = (
     "kubernetes/client/api",
     "kubernetes/client/models",
 )
-"""Packages of which only ``__init__`` is kept, which names the others and loads them when asked."""
+"""Packages of which only ``__init__`` is kept, which names the others and loads them on use."""
 UNUSED = ("kubernetes/aio",)
 """Packages that are removed as a whole."""
 

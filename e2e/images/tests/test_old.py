@@ -56,7 +56,7 @@ def test_an_image_that_a_container_holds_stops_nothing(engine: FakePrograms) -> 
 def test_an_image_that_another_build_removes_meanwhile_stops_nothing(
     engine: FakePrograms,
 ) -> None:
-    """Listed, and gone when the engine is asked about it: the build goes on."""
+    """Listed, and gone when the engine is queried about it: the build goes on."""
     gone = "echo 'No such image: gpushare/extender:free' >&2; exit 1"
     engine.add(
         "docker", ENGINE.replace('"image inspect") for', f'"image inspect") {gone} ;; _) for')
@@ -65,7 +65,7 @@ def test_an_image_that_another_build_removes_meanwhile_stops_nothing(
     assert not [call for call in engine.calls() if " image rm " in call]
 
 
-def test_nothing_is_asked_about_no_images(engine: FakePrograms) -> None:
-    """An engine without images of ours is not asked a question that it would refuse."""
+def test_no_images_need_no_query(engine: FakePrograms) -> None:
+    """An engine without images of ours is not sent a request that it would refuse."""
     assert docker.last_used([]) == []
     assert engine.calls() == []

@@ -1,4 +1,4 @@
-"""The bill of materials: what an image says of itself, in the words of CycloneDX."""
+"""The bill of materials: what an image reports of itself, in the words of CycloneDX."""
 
 import json
 from typing import Any

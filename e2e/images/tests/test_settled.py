@@ -120,7 +120,7 @@ def test_there_is_one_time(rewritten: Path) -> None:
 
 
 def test_a_changed_layer_or_command_is_another_image(tmp_path: Path, rewritten: Path) -> None:
-    """What tells images apart still does."""
+    """What distinguishes images still does."""
     other = config(second=1)
     other["config"]["User"] = "0:0"
     result = tmp_path / "other.tar"

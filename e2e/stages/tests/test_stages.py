@@ -14,7 +14,7 @@ def python(script: str) -> list[str]:
 
 @pytest.mark.parametrize(("status", "outcome"), [(0, "passed"), (3, "failed")])
 def test_the_status_is_the_commands(tmp_path: Path, status: int, outcome: str) -> None:
-    """Make stops at a stage that fails, and the table says which it was."""
+    """Make stops at a stage that fails, and the table states which it was."""
     file = tmp_path / "build/stages"
     assert stages.main(["run", str(file), "unit", *python(f"raise SystemExit({status})")]) == status
     name, seconds, noted = file.read_text().rstrip("\n").split("\t")

@@ -1,7 +1,7 @@
 """Stands for a CUDA program that allocates GPU memory: the mock library decides and keeps account.
 
 It runs in a container with a share, where the mock library, its state and the cgroups of the node
-are mounted. Each argument is an amount in MiB; a line tells whether it was allocated.
+are mounted. Each argument is an amount in MiB; a line reports whether it was allocated.
 """
 
 import ctypes

@@ -22,7 +22,7 @@ class ModelServer(ThreadingHTTPServer):
 
     Args:
         model: its name.
-        fraction: of the GPU, that it was told.
+        fraction: of the GPU, that it was given.
     """
 
     def __init__(self, port: int, *, model: str, fraction: float) -> None:
@@ -32,7 +32,7 @@ class ModelServer(ThreadingHTTPServer):
 
 
 def main() -> None:
-    """Check, then serve until told to end."""
+    """Check, then serve until instructed to end."""
     options = _parser().parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     fraction = options.per_process_gpu_memory_fraction
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers for one model; the server says which."""
+    """Answers for one model; the server has its name."""
 
     server: ModelServer
 
@@ -70,8 +70,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.path != f"/v1/models/{self.server.model}:predict":
             self.reply(404, json.dumps({"error": f"Malformed request: POST {self.path}"}))
             return
-        asked = json.loads(self.body())
-        found = [number / 2 + 2 for number in asked["instances"]]
+        parsed = json.loads(self.body())
+        found = [number / 2 + 2 for number in parsed["instances"]]
         self.reply(200, json.dumps({"predictions": found}))
 
     def body(self) -> bytes:

@@ -40,7 +40,7 @@ def answered(request: bytes, _context: Context) -> bytes:
 
 
 def noted(_request: bytes, _context: Context) -> bytes:
-    """What kubelet says about the registration."""
+    """What kubelet reports about the registration."""
     return b""
 
 

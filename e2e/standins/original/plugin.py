@@ -53,8 +53,8 @@ def answer_allocate(request: bytes, _context: Context) -> bytes:
     gpu = os.environ["GPU"]
     envs = {"NVIDIA_VISIBLE_DEVICES": gpu, "ALIYUN_COM_GPU_MEM_IDX": gpu}
     response = message(*((ENVS, message((KEY, key), (VALUE, envs[key]))) for key in envs))
-    asked = [number for number, _ in fields(request) if number == REQUESTS]
-    return message(*((RESPONSES, response) for _ in asked))
+    requests = [number for number, _ in fields(request) if number == REQUESTS]
+    return message(*((RESPONSES, response) for _ in requests))
 
 
 def handlers() -> grpc.GenericRpcHandler:

@@ -32,8 +32,8 @@ def test_every_container_is_given_the_gpu_of_the_annotation(channel: grpc.Channe
     ids = message((1, "GPU-a-_-0"))
     call: Callable[..., bytes] = channel.unary_unary("/v1beta1.DevicePlugin/Allocate")
     reply = call(message((1, ids), (1, ids)), timeout=30)
-    told = [dict(_entry(raw) for _, raw in fields(one)) for _, one in fields(reply)]
-    assert told == [{"NVIDIA_VISIBLE_DEVICES": "1", "ALIYUN_COM_GPU_MEM_IDX": "1"}] * 2
+    granted = [dict(_entry(raw) for _, raw in fields(one)) for _, one in fields(reply)]
+    assert granted == [{"NVIDIA_VISIBLE_DEVICES": "1", "ALIYUN_COM_GPU_MEM_IDX": "1"}] * 2
 
 
 def test_no_later_call_is_wanted(channel: grpc.Channel) -> None:

@@ -58,7 +58,7 @@ def test_a_fraction_that_is_not_of_the_share_is_refused(tmp_path: Path, fraction
 
 
 def test_it_answers_as_the_real_one(port: int) -> None:
-    """Status, prediction and metrics; a request in chunks is read whole; ends when told to."""
+    """Status, prediction and metrics; a request in chunks is read whole; ends on request."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
 
     def ask(method: str, path: str, body: bytes | Iterator[bytes] | None = None) -> str:
@@ -67,9 +67,9 @@ def test_it_answers_as_the_real_one(port: int) -> None:
 
     status = json.loads(ask("GET", "/v1/models/half"))["model_version_status"]
     assert [version["state"] for version in status] == ["AVAILABLE"]
-    asked = b'{"instances": [1.0, 5.0]}'
-    whole = ask("POST", "/v1/models/half:predict", asked)
-    chunks = ask("POST", "/v1/models/half:predict", iter([asked[:9], asked[9:]]))
+    payload = b'{"instances": [1.0, 5.0]}'
+    whole = ask("POST", "/v1/models/half:predict", payload)
+    chunks = ask("POST", "/v1/models/half:predict", iter([payload[:9], payload[9:]]))
     assert json.loads(whole) == json.loads(chunks) == {"predictions": [2.5, 4.5]}
     assert ask("GET", "/monitoring/prometheus/metrics") == "standin_memory_fraction 0.150878\n"
-    assert "error" in json.loads(ask("POST", "/v1/models/other:predict", asked))
+    assert "error" in json.loads(ask("POST", "/v1/models/other:predict", payload))

@@ -1,7 +1,7 @@
 """The commands of the control program, as NVIDIA's manual lists them.
 
 Answers of commands that set something are empty; what the real one would refuse is refused here
-with a sentence. Limits are kept and told, and enforce nothing: there is no GPU.
+with a sentence. Limits are kept and reported, and enforce nothing: there is no GPU.
 """
 
 import re
@@ -13,7 +13,7 @@ MOST_PERCENT = 100
 _LIMIT = re.compile(r"\d+[GM]")
 
 
-class CommandRefusal(Exception):  # noqa: N818 - what the daemon says, not what went wrong in here
+class CommandRefusal(Exception):  # noqa: N818 - an answer of the daemon, not a failure
     """The daemon does not do this; the message is its answer."""
 
 
@@ -21,7 +21,7 @@ class Commands:
     """What one daemon answers.
 
     Attributes:
-        quits: it was told to end.
+        quits: it was instructed to end.
     """
 
     def __init__(self, servers: Servers, device: str) -> None:

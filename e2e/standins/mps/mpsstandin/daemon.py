@@ -1,6 +1,6 @@
 """The daemon: its files, its two sockets, and one loop over whoever speaks on them.
 
-On `control` a client of any user says `client`, is given a server, and keeps the connection for as
+On `control` a client of any user sends `client`, is given a server, and keeps the connection for as
 long as it lives. On `control_privileged` the control program sends a line a message.
 """
 
@@ -53,9 +53,9 @@ class StandInDaemon:
         return lock
 
     def serve(self) -> None:
-        """Until told to quit."""
+        """Until instructed to quit."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._told_to_end)
+            signal.signal(number, self._end_requested)
         with suppress(FileExistsError):
             os.mkfifo(self._place.fifo)
         self._place.fifo.chmod(0o777)
@@ -68,7 +68,7 @@ class StandInDaemon:
                 key.data(key.fileobj)
         self._end()
 
-    def _told_to_end(self, *_: object) -> None:
+    def _end_requested(self, *_: object) -> None:
         if "deaf" not in faults.words(self._place.pipe):
             self._end()
             os._exit(0)

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     if not words <= known or len(words & _START) != 1:
         return _refuse(f"nvidia-cuda-mps-control: unknown option in {' '.join(arguments)}")
     if "crash" in broken:
-        return _refuse("Failed to start: a fault was asked for")
+        return _refuse("Failed to start: a fault was requested")
     return _daemon(place, multi_user=bool(words & _MULTI_USER), background="-d" in words)
 
 

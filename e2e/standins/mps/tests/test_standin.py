@@ -1,4 +1,4 @@
-"""The stand-in behaves as NVIDIA's manual says of the real program, as far as others rely on it."""
+"""The stand-in behaves as NVIDIA's manual describes, as far as others rely on it."""
 
 import fcntl
 import os
@@ -53,7 +53,7 @@ class Stand:
         return done.stdout.strip()
 
     def quit(self, *options: str) -> None:
-        """Told to end, and gone: it answers before that. Its lock goes with its process."""
+        """Stopped, and gone: it answers before that. Its lock goes with its process."""
         self.ask(" ".join(["quit", *options]))
         until("the daemon has ended", self._unlocked, seconds=SECONDS)
 
@@ -145,7 +145,7 @@ def test_in_multi_user_mode_one_server_serves_all() -> None:
 
 
 def test_a_directory_has_one_daemon(stand: Stand) -> None:
-    """The second one says so and ends; after quit the directory is free again."""
+    """The second one reports it and ends; after quit the directory is free again."""
     stand.start()
     again = stand.run("-f")
     assert (again.returncode, again.stderr.strip()) == (
