@@ -98,11 +98,11 @@ def _rows(command: TyperCommand) -> list[str]:
 def _command(path: str, command: TyperCommand, rows: Sequence[str], reading: Sequence[str]) -> str:
     """A section: how it is called, what it does, the flags of its own."""
     usage = " ".join(command.collect_usage_pieces(typer.Context(command)))
-    said = " ".join((command.help or "").split("\f")[0].split())
+    summary = " ".join((command.help or "").split("\f")[0].split())
     own = [row for row in rows if row not in reading]
     table = f"\n{TABLE}{''.join(own)}" if own else ""
     more = f"\n{READING}\n" if len(rows) > len(own) else ""
-    return f"## {path}\n\n`{path} {usage}`\n\n{said}\n{table}{more}"
+    return f"## {path}\n\n`{path} {usage}`\n\n{summary}\n{table}{more}"
 
 
 def _option(option: TyperOption, context: typer.Context) -> str:

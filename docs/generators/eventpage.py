@@ -1,8 +1,8 @@
 """Writes docs/reference/events.md: events on pods and nodes, and what a node answers kubelet.
 
-Event reasons and codes come from the code that uses them; what is said of each stands here. Reasons
-are found as constants of the services, so one that is new and has no words is an error. Why a
-scheduler refuses is on another page, written from the core's catalogue.
+Event reasons and codes come from the code that uses them; their descriptions are in this file.
+Reasons are found as constants of the services, so one that is new and has no words is an error. Why
+a scheduler refuses is on another page, written from the core's catalogue.
 """
 # ruff: noqa: INP001 - a script beside the page, no package
 

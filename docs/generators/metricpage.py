@@ -1,6 +1,6 @@
 """Writes docs/metrics.md: every metric that a program of the stack publishes, read from it.
 
-The words are those that Prometheus is told as help. Figures that the extender writes from its
+The words are the HELP texts of the metrics. Figures that the extender writes from its
 ledger are taken from what it writes for a node with one pod. What Python itself adds to each
 process (``process_*``, ``python_*``) is named once; its details are Prometheus' own.
 """
@@ -62,7 +62,7 @@ class Metric(msgspec.Struct, frozen=True, order=True):
     """One metric.
 
     Attributes:
-        name: as it is asked for; of a histogram without its endings.
+        name: as in a query; of a histogram without its endings.
     """
 
     name: str
@@ -129,7 +129,7 @@ def _declared(module: ModuleType) -> Iterator[Metric]:
 
 def _of_ledger() -> Iterator[Metric]:
     """Those that the extender writes itself, as it writes them."""
-    text = asyncio.run(LedgerMetrics(_ledger(), tuple).render())
+    text = asyncio.run(LedgerMetrics(_ledger(), tuple).render()).decode()
     for family in text_string_to_metric_families(text):
         labels = dict.fromkeys(label for sample in family.samples for label in sample.labels)
         yield Metric(family.name, family.type, tuple(labels), family.documentation)

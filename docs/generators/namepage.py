@@ -1,6 +1,6 @@
 """Writes docs/reference/names.md: every name that the stack reads or writes on the cluster.
 
-The names come from :mod:`gpucore.wire.names`, the only place that spells them; what is said of each
+The names come from :mod:`gpucore.wire.names`, the only place that spells them; descriptions of each
 stands here. A name without a word, or a word without a name, is an error.
 """
 # ruff: noqa: INP001 - a script beside the page, no package
@@ -167,11 +167,11 @@ def page() -> str:
     """The page as it should be.
 
     Raises:
-        KeyError: the names and what is said of them differ; carries the difference.
+        KeyError: the names and their descriptions differ; carries the difference.
     """
-    said = {key for section in SECTIONS.values() for key in section}
-    if said ^ set(spelled()):
-        raise KeyError(*sorted(said ^ set(spelled())))
+    described = {key for section in SECTIONS.values() for key in section}
+    if described ^ set(spelled()):
+        raise KeyError(*sorted(described ^ set(spelled())))
     return HEAD + "".join(_section(title, rows) for title, rows in SECTIONS.items()) + TAIL
 
 

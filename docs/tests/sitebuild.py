@@ -11,7 +11,7 @@ def build(config: Path, into: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict"]
     return subprocess.run(
         [*command, "--config-file", str(config), "--site-dir", str(into)],
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},  # mkdocs.yml says what is known of it
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},  # see mkdocs.yml
         capture_output=True,
         text=True,
         timeout=280,

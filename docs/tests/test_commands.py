@@ -61,8 +61,8 @@ def complaint(words: list[str]) -> str | None:
             return None if GENERIC.search(words[0]) else f"no command {words[0]}"
         command, words = below, words[1:]
     known = {flag for option in command.params for flag in option.opts} | HELP
-    asked = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
-    unknown = sorted(asked - known)
+    used = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+    unknown = sorted(used - known)
     return f"no flags {', '.join(unknown)}" if unknown else None
 
 
@@ -85,9 +85,9 @@ def test_every_target_of_make_on_a_page_is_one() -> None:
     """``make`` and a word, in code."""
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
-    asked = {(page.name, word) for page in PAGES for word in _targets(page)}
-    assert len(asked) > 5
-    assert [pair for pair in sorted(asked) if pair[1] not in targets] == []
+    used = {(page.name, word) for page in PAGES for word in _targets(page)}
+    assert len(used) > 5
+    assert [pair for pair in sorted(used) if pair[1] not in targets] == []
 
 
 def _targets(page: Path) -> Iterator[str]:

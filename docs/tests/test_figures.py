@@ -14,7 +14,7 @@ UNMEASURED = re.compile(
 
 
 def test_the_gain_over_binpack_is_the_range_of_the_table() -> None:
-    """What the comparison says of the fragmentation policy follows from every mix replayed."""
+    """What the comparison reports of the fragmentation policy follows from every mix replayed."""
     table = (DOCS / "benchmarks-core.md").read_text().partition("## Replay of a trace")[2]
     gains = [-float(text) for text in re.findall(r"\| (-\d+\.\d) % \|", table)]
     stated = re.search(r"leaves (\S+) to (\S+) % fewer", (DOCS / "comparison.md").read_text())
@@ -41,13 +41,13 @@ def extender() -> dict[str, Any]:
 
 
 def test_the_start_time_of_the_decision_is_the_measured_one() -> None:
-    """The decision for Python says what a start takes."""
+    """The decision for Python states what a start takes."""
     text = (DOCS / "adr" / "0005-python-with-narrow-decoders.md").read_text()
     assert f"{extender()['ready_seconds']['median']:.1f} s with 5,000 nodes" in text
 
 
 def test_the_latencies_of_the_runbook_are_the_measured_ones() -> None:
-    """The runbook of a slow extender says what is usual."""
+    """The runbook of a slow extender states what is usual."""
     text = (DOCS / "runbooks" / "GpushareExtenderSlow.md").read_text()
     usual = extender()["latency_ms"]
     for verb in ("filter", "prioritize"):

@@ -1,4 +1,4 @@
-"""Every page that says it runs offline does what it shows."""
+"""Every page that is marked to run offline does what it shows."""
 
 import os
 import shutil

@@ -29,7 +29,7 @@ def test_every_event_and_every_answer_of_a_node_is_on_its_page() -> None:
 
 
 def test_no_event_of_the_services_is_without_words() -> None:
-    """Reasons are told by their form: Gpu or Mps and what happened, as a constant in a module."""
+    """Reasons have the form Gpu or Mps and what happened, as a constant in a module."""
     folders = (
         "services/deviceplugin/src",
         "services/extender/src",
