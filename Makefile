@@ -117,11 +117,11 @@ e2e-oldest: ## The short run on the oldest supported Kubernetes: the cases marke
 	@$(MAKE) --no-print-directory e2e KUBERNETES=1.20 CASES=e2e MARK="e2e and oldest"
 
 .PHONY: bench
-bench: $(READY) ## Measure the extender on a real API server (ARGS=--help tells more)
+bench: $(READY) ## Measure the extender on a real API server (ARGS=--help lists the options)
 	@$(E2E) bench $(ARGS)
 
 .PHONY: chaos
-chaos: $(READY) ## Kill the parts of a running stack at random, 1,000 times (ARGS=--help tells more)
+chaos: $(READY) ## Kill the parts of a running stack at random, 1,000 times (ARGS=--help lists the options)
 	@$(E2E) chaos $(ARGS)
 
 .PHONY: scale
@@ -137,7 +137,7 @@ bench-core: $(READY) ## Measure the core
 	@$(BIN)/python -m pytest libs/gpucore/bench -q -o python_files='bench_*.py' -o timeout=900 $(ARGS)
 
 .PHONY: bench-calls
-bench-calls: $(READY) ## Measure filter, prioritize and bind, beside other checkouts (ARGS=--help tells more)
+bench-calls: $(READY) ## Measure filter, prioritize and bind, beside other checkouts (ARGS=--help lists the options)
 	@PYTHONPATH=libs/gpucore/bench $(BIN)/python services/extender/bench/calls.py $(ARGS)
 
 .PHONY: bench-gpu
