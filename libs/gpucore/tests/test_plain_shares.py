@@ -13,7 +13,11 @@ from gpucore.model import Code, ContainerRequest, Placement, PodRequest
 from gpucore.scheduling.filter import fit
 from gpucore.scheduling.plain_shares import (
     MAX_AMOUNT,
+    NO_RATINGS,
+    UNFIT,
+    UNRATED,
     is_plain_share,
+    ratings_for,
     share_ratings,
     share_refusal,
     share_scores,
@@ -90,9 +94,7 @@ def test_scores_by_amount_are_those_of_the_policy(
 ) -> None:
     """Every amount up to the largest GPU scores the same, but for the rounding of exact halves."""
     node_info = account_of(units, holders, unhealthy)
-    ratings = share_ratings(node_info, SHARE, policy)
-    assert ratings is not None
-    scores = share_scores(ratings)
+    scores = share_scores(share_ratings(node_info, SHARE, policy))
     assert len(scores) == max(units) + 1
     for amount in range(1, len(scores)):
         pod_request = PodRequest((ContainerRequest(amount),), mem=amount)
@@ -114,7 +116,6 @@ def test_the_policy_of_the_pod_precedes_that_of_the_node(
     node_info = account_of([8, 8], [(0, 4, 0)], label=label)
     pod_request = PodRequest((ContainerRequest(2),), mem=2, policy=own)
     ratings = share_ratings(node_info, pod_request, default)
-    assert ratings is not None
     assert (
         share_scores(ratings)[2]
         == score(node_info, pod_request, default)
@@ -144,9 +145,17 @@ def test_only_plain_shares_have_scores_by_amount() -> None:
 
 def test_fragmentation_and_small_units_have_no_scores_by_amount() -> None:
     """The formula does not hold for the first, and the second has too many amounts."""
-    assert share_ratings(account_of([15]), SHARE, "fragmentation") is None
-    assert share_ratings(account_of([MAX_AMOUNT + 1]), SHARE, "binpack") is None
-    assert share_ratings(account_of([MAX_AMOUNT]), SHARE, "binpack") is not None
+    assert share_ratings(account_of([15]), SHARE, "fragmentation") is NO_RATINGS
+    assert share_ratings(account_of([MAX_AMOUNT + 1]), SHARE, "binpack") is NO_RATINGS
+    assert share_ratings(account_of([MAX_AMOUNT]), SHARE, "binpack")[MAX_AMOUNT] == 1.0
+
+
+def test_an_amount_has_a_rating_on_every_node() -> None:
+    """Also one that is larger than any GPU with ratings."""
+    nodes = [share_ratings(account_of([units]), SHARE, "binpack") for units in (8, MAX_AMOUNT + 1)]
+    assert ratings_for(4, nodes) == [0.5, UNRATED]
+    assert ratings_for(9, nodes) == [UNFIT, UNRATED]
+    assert ratings_for(MAX_AMOUNT + 1, nodes) == [UNFIT, UNRATED]
 
 
 @given(

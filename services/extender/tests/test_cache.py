@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Sequence
 from time import perf_counter
 
@@ -24,7 +25,7 @@ from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.nodes import decode_node
 from gpucore.wire.pods import pod_request_of
 from gpuextender.scheduling import cache as cache_module
-from gpuextender.scheduling.cache import REQUESTS, NodeCache, NodeNames
+from gpuextender.scheduling.cache import REQUESTS, NodeCache
 from gpuextender.scheduling.filter import Filter
 from gpuextender.scheduling.gangs import Gangs
 from gpuextender.scheduling.messages import FilterResult, MessageError, names_of
@@ -77,37 +78,33 @@ def cache_of(*names: str, limit: int = REQUESTS) -> NodeCache:
 
 
 class Results:
-    """Asks a cache for results that tell how often something was computed.
-
-    Attributes:
-        computed: names in the order of computation.
-    """
+    """Reads results from a cache: the node's name with how often its result was computed."""
 
     def __init__(self, cache: NodeCache) -> None:
         self.cache = cache
-        self.computed: list[str] = []
+        self._computed = Counter[str]()
 
     async def of(self, request: str, *names: str) -> list[str]:
         """Results of nodes for a request."""
         return await self.cache.results(
             request,
-            NodeNames(self.cache, [NodeName(name) for name in names]),
+            [NodeName(name) for name in names],
             self._compute,
             unknown="?",
         )
 
     def _compute(self, node_info: NodeInfo) -> str:
-        self.computed.append(node_info.name)
-        return f"{node_info.name}{len(self.computed)}"
+        self._computed[node_info.name] += 1
+        return f"{node_info.name}{self._computed[node_info.name]}"
 
 
 async def test_only_a_changed_node_is_computed_again() -> None:
     """The results of other nodes are kept, in whatever order they are requested."""
     results = Results(cache_of("a", "b", "c"))
-    assert await results.of("r", "a", "b", "c") == ["a1", "b2", "c3"]
-    assert await results.of("r", "c", "b", "a") == ["c3", "b2", "a1"]
+    assert await results.of("r", "a", "b", "c") == ["a1", "b1", "c1"]
+    assert await results.of("r", "c", "b", "a") == ["c1", "b1", "a1"]
     results.cache.node_changed(B)
-    assert await results.of("r", "a", "b", "c") == ["a1", "b4", "c3"]
+    assert await results.of("r", "a", "b", "c") == ["a1", "b2", "c1"]
 
 
 async def test_requests_are_kept_apart() -> None:
@@ -146,18 +143,16 @@ async def test_names_that_are_no_node_are_not_kept() -> None:
     assert len(results.cache) == 1
 
 
-async def test_a_new_node_takes_the_place_of_a_removed_one_and_none_of_its_results() -> None:
-    """Nodes that come and go do not make the tables grow."""
+async def test_a_removed_node_leaves_no_result() -> None:
+    """Nodes that come and go fill no memory, and a new one has results of its own."""
     state = state_of(a_node("a", 8), a_node("b", 8))
     results = Results(NodeCache(state.ledger))
     state.add_event_handler(results.cache.node_changed)
-    assert await results.of("r", "a", "b") == ["a1", "b2"]
-    names = NodeNames(results.cache, [A, B, C])
-    before = max(names.places)
+    assert await results.of("r", "a", "b") == ["a1", "b1"]
     state.node_gone(A)
+    assert len(results.cache) == 1
     state.node_changed(a_node("c", 8))
-    assert await results.of("r", "a", "b", "c") == ["?", "b2", "c3"]
-    assert max(names.places) == before
+    assert await results.of("r", "a", "b", "c") == ["?", "b1", "c1"]
 
 
 async def test_ratings_of_a_larger_gpu_leave_those_of_other_nodes() -> None:
@@ -165,7 +160,7 @@ async def test_ratings_of_a_larger_gpu_leave_those_of_other_nodes() -> None:
     state = state_of(a_node("a", 4))
     cache = NodeCache(state.ledger)
     state.add_event_handler(cache.node_changed)
-    requested = NodeNames(cache, [A, B, NodeName("x")])
+    requested = [A, B, NodeName("x")]
 
     async def ratings(mem: int) -> list[float]:
         request = pod_request_of(a_pod(pod("p", mem)), DEFAULT_NAMES)
@@ -191,7 +186,7 @@ async def test_slow_results_leave_room_for_others(monkeypatch: pytest.MonkeyPatc
             pass
         return version
 
-    task = asyncio.create_task(cache.results("r", NodeNames(cache, names), compute, unknown="?"))
+    task = asyncio.create_task(cache.results("r", names, compute, unknown="?"))
     await asyncio.sleep(0)
     assert not task.done()
     version = "new"

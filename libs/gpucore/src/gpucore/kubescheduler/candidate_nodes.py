@@ -5,11 +5,18 @@ until it has finished or is gone. Of a pod that was read without constraints the
 GPUs count: the ledger counts GPUs.
 """
 
-from collections.abc import Callable, ItemsView, Iterable, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Mapping, Sequence
 
 import msgspec
 
-from gpucore.kubescheduler.constraints import PODS, PREFER_NO_SCHEDULE, CandidateNode, Resources
+from gpucore.kubescheduler.constraints import (
+    PODS,
+    PREFER_NO_SCHEDULE,
+    CandidateNode,
+    PodConstraints,
+    Resources,
+)
+from gpucore.kubescheduler.node_fit import least_avoided
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.constraints import candidate_node, pod_requests
 from gpucore.wire.errors import WireError
@@ -69,6 +76,16 @@ class CandidateNodes:
     def version(self, name: NodeName) -> CandidateNode | None:
         """The node without its pods: another value each time the node itself changes."""
         return self._nodes.get(name)
+
+    def least_avoided(self, names: Sequence[NodeName], pod: PodConstraints) -> Sequence[NodeName]:
+        """Those with the fewest PreferNoSchedule taints that the pod does not tolerate.
+
+        Where none has such a taint, ``names`` itself is returned.
+        """
+        tainted = self.avoided.intersection(names) if self.avoided else ()
+        if not tainted:
+            return names
+        return least_avoided(names, filter(None, map(self.version, tainted)), pod)
 
     def oversubscribed(self, name: NodeName) -> bool:
         """Pods and reservations on the node request more than it offers, or it is gone."""

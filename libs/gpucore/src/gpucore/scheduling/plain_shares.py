@@ -27,10 +27,14 @@ UNFIT: Final = -1.0
 """Rating of an amount that a node cannot take."""
 UNRATED: Final = -2.0
 """Rating where a node has none for all amounts."""
+NO_RATINGS: Final[Sequence[float]] = (UNRATED,)
+"""Ratings of a node whose ratings do not follow from the amount alone."""
 _MARK: Final = 987_654_321_987
 """An amount that no sentence contains otherwise."""
 _STATES: Final = 4096
 """States of nodes whose rows are kept; most nodes of a cluster are in one of few states."""
+_shared: Final = lru_cache(1 << 16)(float)
+"""Equal ratings are one object, so those of thousands of nodes stay in the processor's caches."""
 _BY_FULLNESS: Final = frozenset({"binpack", "spread"})
 
 
@@ -59,9 +63,7 @@ def is_plain_share(pod_request: PodRequest) -> bool:
     return bool(pod_request.mem) and not pod_request.gpus and is_plain(pod_request)
 
 
-def share_ratings(
-    node_info: NodeInfo, pod_request: PodRequest, policy: str
-) -> Sequence[float] | None:
+def share_ratings(node_info: NodeInfo, pod_request: PodRequest, policy: str) -> Sequence[float]:
     """Ratings by amount of memory, from 0 to the units of the largest GPU; the higher the better.
 
     The rating is the part of the node's GPUs that is in use afterwards
@@ -73,11 +75,19 @@ def share_ratings(
         policy: name of the default policy.
 
     Returns:
-        :data:`UNFIT` for amounts that the node cannot take, the amount 0 among them. ``None`` where
-        the ratings do not follow from the amount alone.
+        :data:`UNFIT` for amounts that the node cannot take, the amount 0 among them;
+        :data:`NO_RATINGS` where the ratings do not follow from the amount alone.
     """
     state = _state(node_info, pod_request, policy)
-    return None if state is None else _ratings(state)
+    return NO_RATINGS if state is None else _ratings(state)
+
+
+def ratings_for(amount: int, nodes: Sequence[Sequence[float]]) -> list[float]:
+    """The rating of one amount on each node, whose ratings :func:`share_ratings` gave."""
+    try:
+        return [ratings[amount] for ratings in nodes]
+    except IndexError:
+        return [ratings[amount if amount < len(ratings) else 0] for ratings in nodes]
 
 
 def share_scores(ratings: Sequence[float]) -> list[int]:
@@ -168,4 +178,4 @@ def _ratings(state: _NodeState) -> Sequence[float]:
         in_uses = [others + max(least, part) for part in parts]
         ratings[first : last + 1] = ratings_of(in_uses, len(gpus), spread=spread)
         first = max(first, gpu.free + 1)
-    return ratings
+    return tuple(map(_shared, ratings))

@@ -7,6 +7,7 @@ maps: newer schedulers then do not try it, older ones read the only map they hav
 
 import asyncio
 from collections.abc import Container, Mapping, Sequence
+from itertools import compress
 from operator import attrgetter
 from typing import Any, Final
 
@@ -14,8 +15,6 @@ import msgspec
 
 from gpucore.accounting.template_nodes import template_nodes, template_refusals
 from gpucore.explain.sentences import sentence
-from gpucore.kubescheduler.constraints import PodConstraints
-from gpucore.kubescheduler.node_fit import least_avoided
 from gpucore.model import Code, PodRequest
 from gpucore.scheduling.best_nodes import best_nodes, node_rating
 from gpucore.scheduling.filter import is_plain
@@ -29,7 +28,7 @@ from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pods import decode_pod
 from gpuextender import metrics
 from gpuextender.scheduling import messages
-from gpuextender.scheduling.cache import NodeCache, NodeNames
+from gpuextender.scheduling.cache import NodeCache
 from gpuextender.scheduling.gangs import Gangs
 from gpuextender.scheduling.messages import (
     ExtenderArgs,
@@ -41,6 +40,8 @@ from gpuextender.scheduling.messages import (
 )
 from gpuextender.scheduling.requeue import Requeue
 from gpuextender.state import State
+
+NodeNames = Sequence[NodeName]
 
 BIND_SECONDS: Final = 0.02
 MISSED: Final = 3
@@ -71,43 +72,37 @@ class BestNodes:
     async def warm(self) -> None:
         """Compute beforehand what is requested for pods without a policy."""
         if self._limit:
-            await self._ratings(ANY_SHARE, NodeNames(self._cache, list(self._state.ledger.nodes())))
+            await self.share_ratings(ANY_SHARE, list(self._state.ledger.nodes()))
 
     async def of(
-        self, pending: UnscheduledPod, raw: msgspec.Raw, fits: NodeNames
-    ) -> Sequence[NodeName]:
-        """The candidates among the nodes that fit a pod, ``raw`` as its scheduler sent it."""
-        names = fits.names
+        self, pending: UnscheduledPod, raw: msgspec.Raw, names: NodeNames, ratings: Sequence[float]
+    ) -> NodeNames:
+        """The candidates among the nodes that fit a pod, ``raw`` as its scheduler sent it.
+
+        Args:
+            ratings: of these nodes, as :meth:`share_ratings` gave them.
+        """
         if not self._limit or len(names) <= self._limit or pending.pod_request is None:
             return names
         constraints = self._state.constraints_of(pending.pod) or all_constraints(raw)
         if constraints.preferences:
             return names
-        left = self._not_avoided(constraints, names)
-        if left is not names:
-            fits = NodeNames(self._cache, left)
-        return best_nodes(left, await self._ratings(pending.pod_request, fits), self._limit)
-
-    def _not_avoided(
-        self, constraints: PodConstraints, names: Sequence[NodeName]
-    ) -> Sequence[NodeName]:
-        """The nodes with the fewest PreferNoSchedule taints that the pod does not tolerate."""
-        known = self._state.candidates.avoided
-        tainted = known.intersection(names) if known else known
-        if not tainted:
-            return names
-        nodes = (self._state.candidates.version(name) for name in tainted)
-        return least_avoided(names, filter(None, nodes), constraints)
+        left = self._state.candidates.least_avoided(names, constraints)
+        if left is not names or min(ratings) == UNRATED:
+            return best_nodes(left, await self._ratings(pending.pod_request, left), self._limit)
+        return best_nodes(names, ratings, self._limit)
 
     async def share_ratings(self, request: PodRequest, names: NodeNames) -> Sequence[float]:
-        """The ratings of a plain share by the policy that holds."""
+        """The ratings of a plain share by the policy that holds; of another request UNRATED."""
+        if not is_plain_share(request):
+            return [UNRATED] * len(names)
         return await self._cache.share_ratings(request, names, self._policy)
 
     async def _ratings(self, request: PodRequest, names: NodeNames) -> Sequence[Any]:
-        if is_plain_share(request):
-            ratings = await self.share_ratings(request, names)
-            if min(ratings, default=0) > UNRATED:
-                return ratings
+        """Ratings of any request."""
+        ratings = await self.share_ratings(request, names)
+        if min(ratings, default=0) > UNRATED:
+            return ratings
         return await self._cache.results(
             ("rating", request),
             names,
@@ -209,7 +204,7 @@ class Filter:
 
     async def _full(
         self, pending: UnscheduledPod, raw: msgspec.Raw, items: Mapping[NodeName, msgspec.Raw]
-    ) -> tuple[Sequence[NodeName], FilterStatuses]:
+    ) -> tuple[NodeNames, FilterStatuses]:
         """The same for full nodes; an unknown one is judged by its object, and not kept."""
         templates = template_nodes(self._state.ledger, items)
         names = [name for name in items if name not in templates]
@@ -221,8 +216,8 @@ class Filter:
         return fits, found[1].plus({name: FailedNode.of(one) for name, one in failed.items()})
 
     async def _filter(
-        self, pending: UnscheduledPod, raw: msgspec.Raw, names: Sequence[NodeName]
-    ) -> tuple[Sequence[NodeName], FilterStatuses]:
+        self, pending: UnscheduledPod, raw: msgspec.Raw, names: NodeNames
+    ) -> tuple[NodeNames, FilterStatuses]:
         """The best nodes that can take the pod, and the reasons of those that cannot."""
         if pending.pod_request is None:
             return names, FilterStatuses()
@@ -233,9 +228,7 @@ class Filter:
         judged = self._requeue.change
         found = self._gangs.filter(pending, names) if gang_of(pending.pod) else None
         if found is None:
-            nodes = NodeNames(self._cache, names)
-            fitting, statuses = await self._alone(pending, pending.pod_request, nodes)
-            fits = await self._best.of(pending, raw, fitting)
+            fits, statuses = await self._alone(pending, raw, pending.pod_request, names)
         else:
             fits, statuses = found
         if fits:
@@ -247,9 +240,7 @@ class Filter:
             metrics.REFUSALS.labels(code.value).inc(count)
         return fits, statuses
 
-    def _nominated(
-        self, pending: UnscheduledPod, names: Sequence[NodeName]
-    ) -> Sequence[NodeName] | None:
+    def _nominated(self, pending: UnscheduledPod, names: NodeNames) -> NodeNames | None:
         """The node that is reserved for a nominated pod, where the scheduler offers it.
 
         Where it does not, its own filters have rejected the node: the reservation ends.
@@ -264,54 +255,59 @@ class Filter:
         return names if len(names) == 1 else [reserved.placement.node]
 
     async def _alone(
-        self, pending: UnscheduledPod, pod_request: PodRequest, nodes: NodeNames
+        self, pending: UnscheduledPod, raw: msgspec.Raw, pod_request: PodRequest, names: NodeNames
     ) -> tuple[NodeNames, FilterStatuses]:
-        """The same for a pod of no gang: all nodes that can take it."""
-        failed = await self._failed(pod_request, await self._doubtful(pod_request, nodes))
+        """The same for a pod of no gang."""
+        ratings = await self._best.share_ratings(pod_request, names)
+        failed = await self._failed(pod_request, await self._doubtful(pod_request, names, ratings))
         if self._state.nominations:
-            failed |= self._reserved_for_nominated(pending, pod_request, nodes.names, failed)
-        fits = nodes.only([name not in failed for name in nodes.names]) if failed else nodes
-        return fits, FilterStatuses.of(failed)
+            failed |= self._reserved_for_nominated(pending, pod_request, names, failed)
+        if failed:
+            fits = [name not in failed for name in names]
+            names, ratings = list(compress(names, fits)), list(compress(ratings, fits))
+        best = await self._best.of(pending, raw, names, ratings)
+        return best, FilterStatuses.of(failed)
 
-    async def _doubtful(self, pod_request: PodRequest, nodes: NodeNames) -> NodeNames:
+    async def _doubtful(
+        self, pod_request: PodRequest, names: NodeNames, ratings: Sequence[float]
+    ) -> NodeNames:
         """The nodes of which no figure shows that they can take the pod."""
         if is_plain_share(pod_request):
-            ratings = await self._best.share_ratings(pod_request, nodes)
-            return nodes.only([one < 0 for one in ratings] if min(ratings, default=0) < 0 else ())
+            return list(compress(names, [rating < 0 for rating in ratings]))
         if not is_plain(pod_request):
-            return nodes
-        free = await self._cache.results("free", nodes, attrgetter("free_gpus"), unknown=-1)
-        return nodes.only([gpus < pod_request.gpus for gpus in free])
+            return names
+        free = await self._cache.results("free", names, attrgetter("free_gpus"), unknown=-1)
+        return list(compress(names, [gpus < pod_request.gpus for gpus in free]))
 
     async def _failed(
-        self, pod_request: PodRequest, nodes: NodeNames
+        self, pod_request: PodRequest, names: NodeNames
     ) -> dict[NodeName, FailedNode]:
         """Those of the nodes that cannot take the pod."""
         failed: dict[NodeName, FailedNode] = {}
         if is_plain_share(pod_request):
             refusals = await self._cache.results(
-                "share refusal", nodes, share_refusal, unknown=None
+                "share refusal", names, share_refusal, unknown=None
             )
             texts = [one.sentence(pod_request.mem) if one else "" for one in refusals]
             failed = {
                 name: FailedNode(text, Code.INSUFFICIENT_MEMORY)
-                for name, text in zip(nodes.names, texts, strict=True)
+                for name, text in zip(names, texts, strict=True)
                 if text
             }
-            nodes = nodes.only([not text for text in texts])
+            names = [name for name in names if name not in failed]
         errors: list[FailedNode | None] = await self._cache.results(
             ("fit", pod_request),
-            nodes,
+            names,
             lambda node: FailedNode.on(node, pod_request),
             unknown=FailedNode.unknown(NodeName("")),
         )
-        return failed | {name: one for name, one in zip(nodes.names, errors, strict=True) if one}
+        return failed | {name: one for name, one in zip(names, errors, strict=True) if one}
 
     def _reserved_for_nominated(
         self,
         pending: UnscheduledPod,
         pod_request: PodRequest,
-        names: Sequence[NodeName],
+        names: NodeNames,
         failed: Container[NodeName],
     ) -> dict[NodeName, FailedNode]:
         """Reasons of nodes with free memory that is kept for pods which are nominated for them."""

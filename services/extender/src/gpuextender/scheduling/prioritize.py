@@ -18,7 +18,7 @@ from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod
 from gpuextender.scheduling import messages
-from gpuextender.scheduling.cache import NodeCache, NodeNames
+from gpuextender.scheduling.cache import NodeCache
 from gpuextender.scheduling.gangs import Gangs
 from gpuextender.scheduling.messages import ExtenderArgs, HostPriority, MessageError
 from gpuextender.state import State
@@ -68,25 +68,25 @@ class Prioritize:
             return [marks[name] for name in names]
         if pending.pod_request is None:
             return [0] * len(names)
-        nodes = NodeNames(self._cache, names)
         if is_plain_share(pending.pod_request):
-            return await self._plain(pending.pod_request, nodes)
-        return await self._exact(pending.pod_request, nodes)
+            return await self._plain(pending.pod_request, names)
+        return await self._exact(pending.pod_request, names)
 
-    async def _plain(self, pod_request: PodRequest, nodes: NodeNames) -> Sequence[int]:
+    async def _plain(self, pod_request: PodRequest, names: Sequence[NodeName]) -> Sequence[int]:
         """Scores of a plain share, out of the ratings of all amounts."""
-        ratings = await self._cache.share_ratings(pod_request, nodes, self._policy)
+        ratings = await self._cache.share_ratings(pod_request, names, self._policy)
         scores = share_scores(ratings)
         if UNRATED in ratings:
-            unrated = [rating == UNRATED for rating in ratings]
-            exact = iter(await self._exact(pod_request, nodes.only(unrated)))
-            scores = [next(exact) if so else one for one, so in zip(scores, unrated, strict=True)]
+            unrated = [place for place, rating in enumerate(ratings) if rating == UNRATED]
+            exact = await self._exact(pod_request, [names[place] for place in unrated])
+            for place, one in zip(unrated, exact, strict=True):
+                scores[place] = one
         return scores
 
-    async def _exact(self, pod_request: PodRequest, nodes: NodeNames) -> list[int]:
+    async def _exact(self, pod_request: PodRequest, names: Sequence[NodeName]) -> list[int]:
         """Scores as the core gives them, one node at a time."""
         return await self._cache.results(
-            ("score", pod_request), nodes, lambda node: self._score(node, pod_request), unknown=0
+            ("score", pod_request), names, lambda node: self._score(node, pod_request), unknown=0
         )
 
     def _score(self, node: NodeInfo, pod_request: PodRequest) -> int:
