@@ -31,7 +31,7 @@ def test_three_pods_of_two_units_share_the_fullest_gpu_that_fits(
         assert env["ALIYUN_COM_GPU_MEM_DEV"] == str(gpus[home].units)
 
 
-def test_a_request_that_fits_the_node_but_no_gpu_waits_says_why_and_starts_when_a_pod_ends(
+def test_a_request_that_fits_the_node_but_no_gpu_waits_with_a_reason_and_starts_when_a_pod_ends(
     environment: Environment, case: Case, small: str
 ) -> None:
     """Upstream's second demo: the total is not enough, one GPU must have the units free."""

@@ -75,7 +75,7 @@ def test_each_pod_gets_the_best_group_that_is_free(
     assert_really_on(environment, case, names, empty)
 
 
-def test_a_pod_that_finds_too_few_free_gpus_waits_and_says_how_many_are(
+def test_a_pod_that_finds_too_few_free_gpus_waits_and_reports_how_many_are(
     case: Case, empty: str
 ) -> None:
     """A share on a GPU makes it no GPU to have whole: seven are left for a pod of eight."""
@@ -144,7 +144,7 @@ def test_a_gang_takes_one_node_group_by_group(
     assert_really_on(environment, case, names, empty)
 
 
-def test_a_gang_that_does_not_fit_places_nobody_and_says_so(
+def test_a_gang_that_does_not_fit_places_no_pod_and_reports_it(
     environment: Environment, case: Case, empty: str
 ) -> None:
     """Three pods of four GPUs on eight: all wait, nothing is taken, and others may have it."""

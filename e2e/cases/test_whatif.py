@@ -155,7 +155,7 @@ def world(environment: Environment, case: Case, tmp_path: Path) -> World:
     return World(environment, case, tmp_path)
 
 
-def test_pods_that_come_one_by_one_go_where_what_if_says(world: World) -> None:
+def test_pods_that_come_one_by_one_go_where_what_if_places_them(world: World) -> None:
     """Random sizes, compute and policies on whatever the pods before left."""
     right = created = number = 0
     while created < COUNT // 2:
@@ -167,7 +167,7 @@ def test_pods_that_come_one_by_one_go_where_what_if_says(world: World) -> None:
     assert right >= ONE_BY_ONE * created
 
 
-def test_pods_of_deployments_go_where_what_if_says(world: World) -> None:
+def test_pods_of_deployments_go_where_what_if_places_them(world: World) -> None:
     """The pods of a Deployment come at once, from its controller."""
     right = created = number = 0
     while created < COUNT // 2:

@@ -121,7 +121,7 @@ def test_each_alert_has_a_case_and_each_case_an_alert() -> None:
 
 
 @pytest.mark.parametrize("name", ALERTS)
-def test_an_alert_says_all_it_should(name: str) -> None:
+def test_an_alert_has_all_its_fields(name: str) -> None:
     """Severity, what is wrong, what it means, where to read on; labels it speaks of are there."""
     rule, case = ALERTS[name], CASES[name]
     assert rule["labels"]["severity"] in {"critical", "warning"}

@@ -82,7 +82,7 @@ def test_grafana_refuses_what_its_schema_does_not_have(field: str, value: Any) -
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_panel_says_what_it_shows(name: str) -> None:
+def test_every_panel_explains_what_it_shows(name: str) -> None:
     """Title, description and unit on each, no title twice, and a legend for each query."""
     panels = load(name)["panels"]
     assert len(panels) >= 8

@@ -73,7 +73,7 @@ def test_a_policy_is_offered_to_schedulers_that_read_one(version: str, expected:
     assert "policy.json" not in own["data"]
 
 
-def test_the_policy_says_what_the_configuration_says() -> None:
+def test_the_policy_agrees_with_the_configuration() -> None:
     """In the spelling of the policy: enableHttps, and the time-out in nanoseconds."""
     (config,) = render("1.22.17", {"scheduler": {"mode": "extender"}}).of("ConfigMap")
     policy = json.loads(config["data"]["policy.json"])

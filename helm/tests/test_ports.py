@@ -49,7 +49,7 @@ def test_every_declared_port_is_listened_on(mode: str, values: str, version: str
 
 
 @pytest.mark.parametrize(("mode", "values", "version"), CASES)
-def test_every_probe_asks_for_what_its_program_serves(mode: str, values: str, version: str) -> None:
+def test_every_probe_requests_what_its_program_serves(mode: str, values: str, version: str) -> None:
     """Path, port and scheme; readiness is requested of /readyz, which a program of ours has."""
     served = routes()
     for _, container in containers(rendered(mode, values, version)):

@@ -95,7 +95,7 @@ def test_schema_refuses(sets: Object, complaint: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_set_of_another_size_than_it_says_is_refused() -> None:
+def test_a_set_of_another_size_than_its_key_is_refused() -> None:
     """The sentence names the set, since the extender would end at start for it."""
     complaint = r"\[0 1 2\] of node type t is no set of 2 GPUs"
     with pytest.raises(helm.HelmError, match=complaint):

@@ -55,7 +55,7 @@ def test_an_engine_that_answers_is_used_as_it_is(programs: FakePrograms) -> None
     engine.ensure()
 
 
-def test_without_docker_and_apt_the_error_says_what_to_install(programs: FakePrograms) -> None:
+def test_without_docker_and_apt_the_error_names_what_to_install(programs: FakePrograms) -> None:
     """On a system without apt-get the user is instructed to install Docker."""
     programs.add("docker", "exit 1")
     with pytest.raises(SetupError, match=r"install Docker \(package docker.io"):

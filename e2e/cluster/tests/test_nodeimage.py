@@ -51,7 +51,7 @@ def test_a_local_official_image_of_another_version_is_not_the_one_requested(
     assert nodeimage.ensure() == NodeImage("kindest/node:v1.20.15", "1.20.15", built_here=False)
 
 
-def test_an_image_built_before_is_used_without_asking_a_registry(programs: FakePrograms) -> None:
+def test_an_image_built_before_is_used_without_a_registry(programs: FakePrograms) -> None:
     """A second run is quick and needs no network."""
     fake_engine(programs, images=built())
     assert nodeimage.ensure() == NodeImage(built(), offline.NEWEST, built_here=True)
@@ -72,7 +72,7 @@ def built(version: str = offline.NEWEST) -> str:
 
 
 @pytest.mark.parametrize("version", [offline.NEWEST, offline.OLDEST])
-def test_the_built_name_tells_what_it_is_made_of(version: str) -> None:
+def test_the_built_name_depends_on_what_it_is_made_of(version: str) -> None:
     """The tag carries the Kubernetes version and a content key, and is never an official name."""
     assert built(version).startswith(f"gpushare/kind-node:v{version}-")
     assert built(version) != f"gpushare/kind-node:v{version}-"

@@ -59,7 +59,7 @@ def _kubeconfig(url: str) -> str:
 
 
 @pytest.mark.slow
-def test_every_look_asks_for_what_it_names(objects: Objects) -> None:
+def test_every_look_requests_what_it_names(objects: Objects) -> None:
     """One object by its name, lists of a namespace or of all, and what a selector takes."""
     for found in (objects.node("n"), objects.pod("p", "a")):
         assert found["nodeName"] == "n"

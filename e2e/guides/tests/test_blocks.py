@@ -90,7 +90,7 @@ def test_a_page_that_does_not_say_that_it_runs_is_no_guide(tmp_path: Path) -> No
         (PAGE.removesuffix("```\n"), "page.md:13: the fence is not closed"),
     ],
 )
-def test_a_page_that_cannot_run_is_an_error_that_says_where(
+def test_a_page_that_cannot_run_is_an_error_that_names_the_place(
     tmp_path: Path, text: str, sentence: str
 ) -> None:
     """A typo in a page must not take its commands out of the tests unseen."""

@@ -35,8 +35,6 @@ def test_an_output_fits_up_to_spaces_dashes_and_what_is_left_out(
 
 
 @pytest.mark.parametrize(("expected", "output"), OTHER)
-def test_an_output_that_says_something_else_does_not_fit(
-    expected: tuple[str, ...], output: str
-) -> None:
+def test_an_output_with_something_else_does_not_fit(expected: tuple[str, ...], output: str) -> None:
     """Missing, added and changed text is seen; a dot is a dot."""
     assert not matches(expected, output)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 STANDIN = HOME / "standins" / "mps"
 
 
-def test_without_hardware_it_says_why(
+def test_without_hardware_it_reports_why(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing is written, the status is 3, and one sentence names what is missing."""

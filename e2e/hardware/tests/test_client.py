@@ -36,7 +36,7 @@ def start(fake_cuda: Path) -> StartClient:
 
 
 @pytest.mark.slow
-def test_it_says_which_gpu_it_has(start: StartClient) -> None:
+def test_it_names_the_gpu_it_has(start: StartClient) -> None:
     """The first line names the GPU as NVML does, and the versions of what drives it."""
     with start() as client:
         assert client.gpu["uuid"] == UUID

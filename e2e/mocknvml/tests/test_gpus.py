@@ -109,7 +109,7 @@ def test_mig_handles_know_what_they_are(nvml: Start) -> None:
     assert worker.failure("nvmlDeviceGetUtilizationRates", cut) == NOT_SUPPORTED
 
 
-def test_gpu_without_mig_or_nvlink_says_so(nvml: Start) -> None:
+def test_a_gpu_without_mig_or_nvlink_reports_that(nvml: Start) -> None:
     """What a T4 cannot do is not supported, or counted as none."""
     worker = nvml("mixed-t4-a100")
     gpu = worker.gpus()[0]

@@ -19,7 +19,7 @@ def listed(programs: FakePrograms) -> list[Component]:
     return componentimages.components(programs.folder, "1.37.1")
 
 
-def test_component_images_carry_the_names_kubeadm_asks_for(programs: FakePrograms) -> None:
+def test_component_images_carry_the_names_kubeadm_requests(programs: FakePrograms) -> None:
     """What no program is there for, CoreDNS of an old version, has no image."""
     assert {component.image for component in listed(programs)} == {
         "registry.k8s.io/kube-apiserver:v1.37.1",

@@ -147,7 +147,7 @@ def test_an_isolation_mode_is_a_selector() -> None:
         (pod({MEM: "99999999999"}), "more than 16777215 MiB"),
     ],
 )
-def test_what_is_not_converted_says_why(item: Object, words: str) -> None:
+def test_what_is_not_converted_has_a_reason(item: Object, words: str) -> None:
     """The pod stays as it is."""
     found = converted(item)
     assert (found.template, found.changes) == (None, ())

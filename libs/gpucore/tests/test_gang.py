@@ -128,7 +128,7 @@ def test_the_fewest_nodes_then_the_best_linked_then_the_tightest() -> None:
     assert nodes_of(requested(book, member(0, 2, gpus=2), "cd")) == ["d", "d"]
 
 
-def test_a_gang_that_does_not_fit_takes_nothing_and_says_what_fits() -> None:
+def test_a_gang_that_does_not_fit_takes_nothing_and_reports_what_fits() -> None:
     """Room for three of four: nobody is placed and nothing is kept."""
     quad = joined_gpus(BRIDGED)
     book = ledger(

@@ -85,7 +85,7 @@ def test_pending_amounts_follow_the_unit() -> None:
     assert books(book).used_units == 3
 
 
-def test_an_assumed_claim_says_whose_it_is() -> None:
+def test_an_assumed_allocation_names_its_pod() -> None:
     """Identity, unit of the node, time and exclusiveness are in the reservation."""
     book = ledger(node(10, 10))
     allocation = assumed(book, "n", pod("p", 4, labels=WHOLE), at=77)

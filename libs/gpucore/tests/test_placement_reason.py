@@ -136,7 +136,7 @@ def test_a_gang_that_is_short_names_the_roomiest_nodes() -> None:
     ]
 
 
-def test_a_gang_that_fits_says_where_each_would_go() -> None:
+def test_a_gang_that_fits_lists_where_each_pod_would_go() -> None:
     """Node by node, with every member's GPUs and their score; shares in a word."""
     book = ledger(linked_node("n", BRIDGED))
     assert of_gang(book, pod("p", gpus=2), 2, ["n"]) == [

@@ -100,7 +100,7 @@ def test_a_pod_that_bypassed_the_extender_is_pending() -> None:
     )
 
 
-def test_a_map_that_says_less_than_the_limits_is_counted_in_full() -> None:
+def test_a_map_with_less_than_the_limits_is_counted_in_full() -> None:
     """The larger of the map and an even share of the specification, and a fault."""
     allocation = allocated(8, {V2: '{"0":{"0":1,"1":7}}'})
     assert allocation.placement.mem == {0: 1, 1: 7}
@@ -110,7 +110,7 @@ def test_a_map_that_says_less_than_the_limits_is_counted_in_full() -> None:
     assert short.pending == 0
 
 
-def test_a_map_that_says_more_than_the_limits_is_counted_as_it_says() -> None:
+def test_a_map_with_more_than_the_limits_is_counted_as_it_is() -> None:
     """More is possible (an older specification cannot be known), less is not."""
     allocation = allocated(8, {V2: '{"0":{"0":20}}'})
     assert allocation.placement.mem == {0: 20}
@@ -238,7 +238,7 @@ def test_any_generation_confirms(key: str) -> None:
         NAMES.group_assume_time,
     ],
 )
-def test_any_generation_says_the_time(key: str) -> None:
+def test_every_generation_of_the_protocol_has_the_time(key: str) -> None:
     """The time of the decision is the first that can be read."""
     assert allocated(8, {key: "1700000000000000000"}).assume_time == 1_700_000_000_000_000_000
     assert allocated(8, {key: "yesterday"}).assume_time == 0

@@ -62,7 +62,7 @@ def test_each_resource_has_its_own_maximum() -> None:
     assert (requested.mem, requested.core) == (9, 90)
 
 
-def test_a_pod_without_gpus_asks_nothing() -> None:
+def test_a_pod_without_gpus_requests_nothing() -> None:
     """No limit, or a limit of zero, is no demand."""
     zero = Container(limits={NAMES.gpu_mem: "0"})
     assert pod_request_of(pod("p"), NAMES) is None

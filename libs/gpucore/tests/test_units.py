@@ -39,7 +39,7 @@ def test_a_unit_prints_in_its_largest_scale(unit: MemoryUnit, text: str) -> None
     assert str(unit) == text
 
 
-def test_rounding_says_which_way() -> None:
+def test_rounding_names_its_direction() -> None:
     """A GPU's units round down, units to hold an amount round up, and neither is negative."""
     assert GIB.units_in(16130) == 15
     assert GIB.units_for(16130) == 16

@@ -273,7 +273,7 @@ async def served(heads: Heads) -> AsyncIterator[str]:
     await runner.cleanup()
 
 
-async def test_every_request_says_who_sends_it_and_what_it_carries(
+async def test_every_request_has_its_sender_and_content_type(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
     """Credentials, a name for the audit log, no compression, and the kind of patch."""

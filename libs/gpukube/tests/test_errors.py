@@ -42,7 +42,7 @@ def reply(status: int, retry_after: str = "", **body: object) -> StatusError:
         (reply(500, **TOO_LARGE), True, True),
     ],
 )
-def test_what_a_failure_says_about_the_watch(
+def test_a_failure_decides_how_the_watch_goes_on(
     error: KubeError, *, lists: bool, restored: bool
 ) -> None:
     """Whether only a new list helps, and whether the server has other objects than before."""

@@ -207,7 +207,7 @@ async def test_two_runs_at_once_leave_one_authority(
     assert data(server, "client")["ca.crt"] == data(server, "authorities")["server.crt"]
 
 
-def test_certificates_last_as_long_as_the_chart_says() -> None:
+def test_certificates_last_as_long_as_the_chart_sets() -> None:
     """And an authority signs none for longer than it lives."""
     authority = Authority.create("ca", NOW)
     request = CertificateRequest(("a",), valid_days=30)

@@ -64,7 +64,7 @@ class World:
         return self.state.api
 
 
-async def test_auto_asks_the_api_server_with_a_slice_of_this_node() -> None:
+async def test_auto_queries_the_api_server_with_a_slice_of_this_node() -> None:
     """By a dry run, so that nothing is published; an admission policy sees the node's own name."""
     world = World()
     world.state.certain.set()

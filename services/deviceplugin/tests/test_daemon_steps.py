@@ -227,7 +227,7 @@ async def test_servers_are_ended_by_their_session(world: World) -> None:
     assert world.effects[-1][1:] == ("killpg", 4711, signal.SIGKILL)
 
 
-async def test_what_a_daemon_says_is_read_while_it_lives(world: World) -> None:
+async def test_the_output_of_a_daemon_is_read_while_it_lives(world: World) -> None:
     """A pipe that nobody reads would stop it; after a stop nobody reads."""
     await world.daemon.start()
     for _ in range(100):

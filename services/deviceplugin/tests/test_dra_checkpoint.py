@@ -42,7 +42,7 @@ def prepared(files: ClaimFiles) -> set[str]:
     return {each.uid for each in files.prepared()}
 
 
-def test_the_cdi_file_is_complete_before_the_checkpoint_says_so(tmp_path: Path) -> None:
+def test_the_cdi_file_is_complete_before_the_checkpoint_is_written(tmp_path: Path) -> None:
     """Both appear by a rename; no step waits for the disk, see the module's head."""
     files = files_in(tmp_path)
     with recorded() as disk:

@@ -68,7 +68,7 @@ async def test_a_pod_that_is_bound_while_schedulers_learn_is_waited_for() -> Non
     assert node.calls[-1] == "waiting 0"
 
 
-async def test_a_pod_that_kubelet_never_asks_for_does_not_hold_up_the_stop(
+async def test_a_pod_that_kubelet_never_allocates_for_does_not_hold_up_the_stop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The wait is bounded."""

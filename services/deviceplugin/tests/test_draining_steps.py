@@ -73,7 +73,7 @@ async def test_pods_that_were_bound_are_looked_at_until_kubelet_has_requested_th
     assert await world.drain() == 3.0
 
 
-async def test_a_pod_that_kubelet_never_asks_for_is_waited_for_five_seconds(
+async def test_a_pod_that_kubelet_never_allocates_for_is_waited_for_five_seconds(
     clock: FakeClock,
 ) -> None:
     """The log names it."""

@@ -119,7 +119,7 @@ async def test_a_daemon_that_hangs_is_reported_and_replaced() -> None:
         assert not alive(pid)
 
 
-async def test_a_daemon_that_cannot_start_says_why_and_is_tried_again() -> None:
+async def test_a_daemon_that_cannot_start_reports_why_and_is_tried_again() -> None:
     """Its last words are in the reason; when the cause is gone, it serves."""
     async with mps_stage() as stage:
         stage.faults("crash")
@@ -131,7 +131,7 @@ async def test_a_daemon_that_cannot_start_says_why_and_is_tried_again() -> None:
         assert stage.supervisor.starts > 1
 
 
-async def test_a_driver_without_multi_user_mode_says_so() -> None:
+async def test_a_driver_without_multi_user_mode_is_reported() -> None:
     """The flag that it does not know is in the reason."""
     async with mps_stage("-M") as stage:
         stage.faults("old")

@@ -134,7 +134,7 @@ def test_clients_of_mps_are_processes_of_the_gpu(machine: Open, tmp_path: Path) 
     assert used == {7: 100, 8: 30}
 
 
-def test_the_driver_tells_clients_of_mps_from_other_processes(
+def test_the_driver_distinguishes_clients_of_mps_from_other_processes(
     machine: Open, tmp_path: Path
 ) -> None:
     """A process in NVML's list of MPS clients is one, and any other is not."""
@@ -213,7 +213,7 @@ def test_a_driver_that_is_not_loaded_is_unavailable(machine: Open, tmp_path: Pat
         ("a100-mig-2x40", [False] * 2),
     ],
 )
-def test_a_driver_tells_whether_it_limits_memory(
+def test_a_driver_reports_whether_it_limits_memory(
     machine: Open, name: str, limits: list[bool]
 ) -> None:
     """An old driver has no such call, which is no error."""

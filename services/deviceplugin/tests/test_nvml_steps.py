@@ -96,7 +96,7 @@ def test_a_process_in_both_lists_counts_once_with_the_larger_figure(monkeypatch:
     assert found == {7: (5, True), 8: (0, False)}
 
 
-def test_a_driver_without_the_list_of_mps_clients_says_nothing_of_them(
+def test_a_driver_without_the_list_of_mps_clients_reports_none(
     monkeypatch: Patch,
 ) -> None:
     """Nobody is called a client or an escape by it."""

@@ -178,7 +178,7 @@ async def test_a_connection_with_a_question_that_hangs_is_left_as_it_is(driver: 
 
 
 @pytest.mark.slow
-async def test_a_process_that_stood_still_asks_for_more_time(
+async def test_a_process_that_stood_still_needs_more_time(
     driver: Driver, patient: PatientDriver
 ) -> None:
     """A machine that stops the whole plugin longer than the deadline reports nothing of the GPU."""

@@ -119,7 +119,7 @@ async def process(root: Path, machine: str) -> AsyncIterator[Process]:
     ("machine", "units"),
     [("t4-2x16", 30), ("a100-mig-2x40", 19 + 9 + 4 + 39)],
 )
-async def test_a_machine_is_offered_as_its_driver_tells_it(
+async def test_a_machine_is_offered_as_its_driver_reports_it(
     tmp_path: Path, machine: str, units: int
 ) -> None:
     """An old driver and one with MIG, through the unmodified binding."""

@@ -31,7 +31,7 @@ def rewritten(text: str) -> str:
     return f"{before}{START}{table()}{END}{after}"
 
 
-def test_the_readme_tells_the_settings_as_they_are() -> None:
+def test_the_readme_lists_the_settings_as_they_are() -> None:
     """A new or changed setting without its line in the README fails here."""
     text = README.read_text()
     assert START in text

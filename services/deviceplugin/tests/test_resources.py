@@ -98,7 +98,7 @@ async def test_gpus_that_come_later_are_offered(tmp_path: Path) -> None:
         await stage.eventually(lambda: plugin.missing() == "")
 
 
-async def test_without_a_driver_the_plugin_stays_up_and_says_so(tmp_path: Path) -> None:
+async def test_without_a_driver_the_plugin_stays_up_and_reports_it(tmp_path: Path) -> None:
     """No driver: not ready, with the reason; nothing is registered and nothing crashes."""
     driver = FakeDriver()
     driver.absent = True

@@ -119,7 +119,7 @@ async def test_what_is_allocated_is_held_before_kubelet_is_answered() -> None:
     assert container.envs["ALIYUN_COM_GPU_MEM_IDX"] == "1"
 
 
-async def test_a_refusal_takes_nothing_and_says_why() -> None:
+async def test_a_refusal_takes_nothing_and_has_a_reason() -> None:
     """Ids of two GPUs for a share of one: an error with a sentence, and no holder."""
     state = node()
     both = [*ids(state, 0, 1), *ids(state, 1, 1)]

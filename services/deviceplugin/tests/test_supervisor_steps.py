@@ -263,7 +263,7 @@ async def test_the_end_of_a_daemon_is_noticed_at_once(world: World) -> None:
     await world.end()
 
 
-async def test_how_a_daemon_ended_says_more_than_a_question_that_failed(world: World) -> None:
+async def test_the_end_of_a_daemon_is_reported_before_a_request_that_failed(world: World) -> None:
     """The news of its end may come a moment later."""
     await world.until(4)
     world.silent = True

@@ -71,7 +71,7 @@ async def test_a3_three_small_pods_share_the_first_gpu(
     assert extender.state.ledger.node("n").devices[0].used == 6
 
 
-async def test_a4_an_amount_in_the_wrong_unit_never_passes_and_says_so(
+async def test_a4_an_amount_in_the_wrong_unit_never_passes_and_is_explained(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """A4: 16276 on a node in GiB is a mistake that eviction cannot cure."""

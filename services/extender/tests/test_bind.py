@@ -133,7 +133,7 @@ async def test_a_pod_that_a_filter_saw_needs_no_read(
     assert cluster.count("GET", "/pods/p") == 0
 
 
-async def test_a_pod_that_asks_nothing_is_simply_bound(
+async def test_a_pod_that_requests_no_gpu_is_simply_bound(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """The extender binds for the whole scheduler, also pods of an ordinary kind."""

@@ -114,7 +114,7 @@ async def test_a_pending_claim_is_explained(extender: Running) -> None:
     assert any("team/runs has ended" in each for each in found["helps"])
 
 
-async def test_a_pod_that_holds_a_claim_says_where(extender: Running) -> None:
+async def test_a_pod_that_holds_a_claim_shows_where(extender: Running) -> None:
     """An allocated claim states what it requested, too."""
     code, found = await explained(extender, "runs")
     assert (code, found["state"]) == (200, "Placed")

@@ -60,7 +60,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         loop.close()
 
 
-def test_every_route_answers_as_its_document_says(url: str) -> None:
+def test_every_route_answers_as_its_document_describes(url: str) -> None:
     """No undocumented status, no other shape; a 500 only from bind, whose contract it is."""
     document = schemathesis.openapi.from_url(f"{url}/openapi.json")
     tried = set()

@@ -92,7 +92,7 @@ async def test_the_node_with_the_better_group_scores_higher(
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"GPU_NV2_9_9": "x"}'])
-async def test_a_node_that_says_nothing_of_links_gives_its_lowest_gpus(
+async def test_a_node_without_links_gives_its_lowest_gpus(
     cluster: FakeApiServer, extender: Running, text: str
 ) -> None:
     """No links, or a broken annotation of 2019: as the original did."""

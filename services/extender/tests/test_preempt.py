@@ -159,7 +159,7 @@ async def test_what_cannot_be_read_evicts_nobody(extender: Running, body: bytes)
     assert await extender.post(PATH, body) == (200, {"NodeNameToMetaVictims": {}})
 
 
-async def test_a_pod_that_asks_nothing_keeps_the_schedulers_choice(
+async def test_a_pod_that_requests_no_gpu_keeps_the_schedulers_choice(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """Not our resources, not our judgement."""

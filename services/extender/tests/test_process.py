@@ -130,7 +130,7 @@ async def test_while_it_drains_it_still_decides(cluster: FakeApiServer, tmp_path
         extender.service.listeners.close()  # as at the end of the hour
 
 
-async def test_without_an_api_server_it_says_so_and_exits_two(tmp_path: Path) -> None:
+async def test_without_an_api_server_it_reports_that_and_exits_two(tmp_path: Path) -> None:
     """Neither a kubeconfig nor a service account: one sentence, no stack trace."""
     async with command("--kubeconfig", str(tmp_path / "none")) as process:
         _, stderr = await asyncio.wait_for(process.communicate(), START_SECONDS)

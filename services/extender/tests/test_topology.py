@@ -93,10 +93,10 @@ def kept(extender: Running) -> int:
         (8, ["0,1,2,3,4,5,6,7"]),
     ],
 )
-async def test_a_volta_is_filled_group_by_group_and_then_says_no(
+async def test_a_volta_is_filled_group_by_group_and_then_refuses(
     cluster: FakeApiServer, extender: Running, gpus: int, groups: Sequence[str]
 ) -> None:
-    """NVIDIA's sequences over HTTP; the pod that comes too late is notified of the figures."""
+    """NVIDIA's sequences over HTTP; the refusal of the pod that comes too late has the figures."""
     await nodes(cluster, extender, volta("n"))
     for number, group in enumerate(groups):
         found = await schedule(cluster, extender, pod(f"p{number}", gpus=gpus), "n")
@@ -194,7 +194,7 @@ async def test_a_gang_lands_on_one_node_and_nobody_gets_between(
     )
 
 
-async def test_a_gang_that_does_not_fit_places_nobody_and_says_so(
+async def test_a_gang_that_does_not_fit_places_no_pod_and_reports_it(
     cluster: FakeApiServer, extender: Running
 ) -> None:
     """The sentence has the figures, is final for preemption, and nothing stays reserved."""

@@ -80,7 +80,7 @@ def test_compute_is_judged_as_well(run: Run, shared: FakeCluster) -> None:
     assert "GPU 0 has 60 of 100 percent of compute free, requested 70" in text
 
 
-def test_a_claim_that_fits_says_so(run: Run, shared: FakeCluster) -> None:
+def test_a_claim_that_fits_is_reported(run: Run, shared: FakeCluster) -> None:
     """Then the scheduler's own message matters."""
     text = explained(run, waits(shared, request("6Gi")))
     assert "It fits on 1 node: n1" in text

@@ -126,7 +126,7 @@ def test_pods_that_are_no_extender_say_nothing(
     assert whatif(run, halves, manifest)["policySource"] == "assumed: no extender was found"
 
 
-def test_explain_asks_the_policy_of_the_extender(run: Run, halves: FakeCluster) -> None:
+def test_explain_reads_the_policy_of_the_extender(run: Run, halves: FakeCluster) -> None:
     """Why a pod sits on its GPU is judged by the policy that placed it."""
     extender(halves, "--policy=spread")
     out = run("explain", "pod", "b", on=halves).out
@@ -137,7 +137,7 @@ def test_explain_asks_the_policy_of_the_extender(run: Run, halves: FakeCluster) 
     assert run("explain", "pod", "b", "--policy=best", on=halves).code == 2
 
 
-def test_explain_asks_the_topology_policy_of_the_extender(run: Run, cluster: FakeCluster) -> None:
+def test_explain_reads_the_topology_policy_of_the_extender(run: Run, cluster: FakeCluster) -> None:
     """Whole GPUs are judged by the extender's choice of several GPUs."""
     cluster.node("n", gpus=[Gpu(15)] * 3, resources=WHOLE)
     placed = {"ALIYUN_COM_GPU_GROUP": "0,1"}

@@ -103,7 +103,7 @@ def test_one_namespace(run: Run, mixed: FakeCluster) -> None:
     assert ("team" in out, "default" in out) == (True, False)
 
 
-def test_a_node_that_says_no_number_of_gpus(run: Run, cluster: FakeCluster) -> None:
+def test_a_node_without_a_number_of_gpus(run: Run, cluster: FakeCluster) -> None:
     """Memory without GPUs has a total and no columns, and changes no other node's unit."""
     cluster.node("n1", total=30, count=0).node("n2", total=32260, count=2)
     outcome = run("inspect", on=cluster)
@@ -139,7 +139,9 @@ def test_the_unit_of_an_original_plugin_is_guessed_as_the_original_did(
     assert run("inspect", on=cluster).out.splitlines()[0].endswith(f"GPU Memory({unit})")
 
 
-def test_a_large_gpu_that_says_its_unit_is_not_guessed(run: Run, cluster: FakeCluster) -> None:
+def test_the_unit_of_a_large_gpu_that_names_it_is_not_guessed(
+    run: Run, cluster: FakeCluster
+) -> None:
     """140 GiB are 140 GiB."""
     cluster.node("n", gpus=[Gpu(140, "NVIDIA H200")])
     assert run("inspect", on=cluster).out.splitlines()[0].endswith("GPU Memory(GiB)")

@@ -175,7 +175,7 @@ def test_version_follows_the_tag_and_else_the_charts_word(image: str, version: s
     assert yaml.safe_load(text)["apiVersion"] == f"kubescheduler.config.k8s.io/{version}"
 
 
-def test_a_present_configuration_keeps_what_it_says() -> None:
+def test_a_present_configuration_keeps_its_settings() -> None:
     """Profiles and other extenders stay; an entry of ours is replaced and not added again."""
     old = {"urlPrefix": "http://127.0.0.1:32766/gpushare-scheduler", "bindVerb": "bind"}
     present = {
@@ -373,7 +373,7 @@ def test_an_extender_without_tls_is_called_as_it_is(
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_kubelet_never_tells_of_is_put_back(
+def test_a_scheduler_that_kubelet_never_reports_is_put_back(
     run: Run, node: FakeNode, server: FakeApiServer, tmp_path: Path, impatient: None
 ) -> None:
     """The API server knows no such pod, so the command waits, restores, and ends with 1."""
@@ -403,7 +403,7 @@ def test_apply_waits_for_the_scheduler_to_run_with_the_new_configuration(
     assert run("install-scheduler", *access).err == "nothing to do\n"
 
 
-def test_without_a_chart_in_mode_extender_it_says_so(
+def test_without_a_chart_in_mode_extender_it_reports_that(
     run: Run, node: FakeNode, server: FakeApiServer, tmp_path: Path
 ) -> None:
     """A namespace without the extender's objects is a sentence and exit code 1."""

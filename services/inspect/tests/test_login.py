@@ -92,7 +92,7 @@ def log_in(browser: TestClient, body: str) -> Response:
     return found
 
 
-def test_the_form_asks_for_a_token(browser: TestClient, reviewer: Reviewer) -> None:
+def test_the_form_requests_a_token(browser: TestClient, reviewer: Reviewer) -> None:
     """A password field that no browser fills in, posted to where it came from."""
     answer = browser.get("/login")
     assert answer.status_code == 200

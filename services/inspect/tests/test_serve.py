@@ -175,7 +175,7 @@ def test_the_charts_refusals_are_sentences(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("no_helm")
-def test_without_any_helm_it_says_what_to_install(
+def test_without_any_helm_it_names_what_to_install(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither program nor library: one sentence with both ways out."""

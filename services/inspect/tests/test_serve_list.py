@@ -85,7 +85,7 @@ def test_an_empty_list_is_a_note(run: Run, server: FakeApiServer, flag: str) -> 
     assert outcome.err == "nothing is served in namespace default\n"
 
 
-def test_get_tells_of_the_pods_and_their_gpus(run: Run, server: FakeApiServer, flag: str) -> None:
+def test_get_lists_the_pods_and_their_gpus(run: Run, server: FakeApiServer, flag: str) -> None:
     """The address, then each pod with its node and what it holds of which GPU."""
     server.lists[DEPLOYMENTS] = server.lists[DEPLOYMENTS][1:]
     outcome = run("serve", "get", "mnist", flag)

@@ -61,7 +61,7 @@ def test_a_file_that_cannot_be_read_is_reported_with_its_path(tmp_path: Path) ->
     )
 
 
-def test_a_list_of_one_kind_says_it_once() -> None:
+def test_a_list_of_one_kind_names_it_once() -> None:
     """Its items have no kind of their own."""
     found = decode(b'{"kind": "NodeList", "items": [{"metadata": {"name": "n"}}]}')
     assert [node.name for node in found.nodes] == ["n"]

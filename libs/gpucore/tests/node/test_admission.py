@@ -94,7 +94,7 @@ def test_a_pod_that_runs_or_is_gone_is_no_candidate() -> None:
     assert name(made, 2) == ""
 
 
-def test_what_kubelet_says_puts_a_wrong_guess_right() -> None:
+def test_the_list_of_kubelet_corrects_a_wrong_guess() -> None:
     """Kubelet turned a away unseen and b got its ids: the account frees a and settles b."""
     made = queue(expected("a", {"gpu-mem": 2}), expected("b", {"gpu-mem": 2}))
     give(made, 2, at=1)  # thought to be a; it was b

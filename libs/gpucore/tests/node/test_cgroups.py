@@ -65,7 +65,7 @@ def test_two_pods_share_no_path(one: PodUid, other: PodUid) -> None:
 
 
 @given(st.text(), PARENTS)
-def test_whatever_a_uid_says_its_paths_are_below_kubepods(uid: str, parent: str) -> None:
+def test_whatever_a_uid_contains_its_paths_are_below_kubepods(uid: str, parent: str) -> None:
     """No uid leads out of the directory of the pods, and every path is one pod deep."""
     above = pods_cgroups(parent)
     for path in pod_cgroups(PodUid(uid), parent):

@@ -26,7 +26,7 @@ def test_a_first_generation_index_is_the_plan_of_every_container() -> None:
     assert pod.steps[1].plan == {Resource.MEM: {1: 1}}
 
 
-def test_a_map_puts_each_container_where_it_says() -> None:
+def test_each_container_gets_the_gpus_of_its_map() -> None:
     """The V2 map is followed container by container, over several GPUs where it has several."""
     text = '{"0": {"0": 2, "3": 2}, "1": {"3": 1}}'
     pod = expected(

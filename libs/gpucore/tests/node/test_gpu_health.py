@@ -55,7 +55,7 @@ def test_a_gpu_returns_after_clean_probes_in_a_row() -> None:
     assert made.why("GPU-a") == ""
 
 
-def test_the_return_says_what_was_wrong() -> None:
+def test_the_return_explains_what_was_wrong() -> None:
     """The verdict of a recovery names the trouble that is over."""
     made = book(clean_probes=1)
     made.bad("GPU-a", "lost", 1.0)

@@ -77,7 +77,7 @@ def test_whole_gpus_are_the_group() -> None:
     assert envs == {"NVIDIA_VISIBLE_DEVICES": "3,1", "ALIYUN_COM_GPU_GROUP": "3,1"}
 
 
-def test_compute_says_nothing_that_memory_says_otherwise() -> None:
+def test_the_compute_plugin_contradicts_the_memory_plugin_in_nothing() -> None:
     """Kubelet merges both answers of a container: they never disagree on a variable."""
     memory = grant(MEM, on((1, 3)), machine(15, 15), BY_INDEX, core_follows=True).envs
     compute = grant(CORE, on((1, 30)), machine(15, 15), BY_INDEX).envs

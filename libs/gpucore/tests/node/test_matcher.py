@@ -157,7 +157,7 @@ def test_ids_of_an_init_container_are_taken_again_on_the_same_gpu() -> None:
     assert set(init.ids) < set(answer.ids)
 
 
-def test_ids_taken_without_asking_are_for_the_pod_in_progress() -> None:
+def test_ids_taken_without_a_preference_are_for_the_pod_in_progress() -> None:
     """All of a container's ids are reused: kubelet allocates without a question."""
     pod = expected("p", {"gpu-mem": 4}, {"gpu-mem": 2}, inits=[{"gpu-mem": 4}])
     state = matcher(machine(15, 15), pod)
@@ -255,7 +255,7 @@ def test_a_mig_instance_serves_one_pod_at_a_time() -> None:
     assert make_gpus(kubelet.take(1)) == {1: 1}
 
 
-def test_what_a_pod_held_is_free_again_when_kubelet_no_longer_tells_it() -> None:
+def test_what_a_pod_held_is_free_again_when_kubelet_no_longer_lists_it() -> None:
     """Kubelet's account releases: an exclusive GPU without a pod can be shared again."""
     state = matcher(machine(15), expected("w", {"gpu": 1}))
     Kubelet(state).take(1, GPU)

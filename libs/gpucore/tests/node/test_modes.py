@@ -67,14 +67,14 @@ def test_an_unknown_word_changes_nothing_and_is_reported(gpus: str) -> None:
     assert "gpushare/card-isolation" in faults[0]
 
 
-def test_a_label_that_says_nothing_sensible_leaves_the_setting() -> None:
+def test_an_invalid_label_leaves_the_setting() -> None:
     """The same for the label."""
     isolations, faults = requested(default=MPS, isolation="yes")
     assert isolations == [MPS, MPS]
     assert faults == ("the label gpushare/isolation=yes is none of none, mps, driver, driver-mps",)
 
 
-def test_a_gpu_that_cannot_enforce_anything_never_says_that_it_does() -> None:
+def test_a_gpu_that_cannot_enforce_anything_never_reports_that_it_does() -> None:
     """The isolation mode stays none, and a sentence reports why."""
     isolations, faults = requested(default=MPS, unable={GPUS[1].uuid: "it is old"})
     assert isolations == [MPS, NONE]

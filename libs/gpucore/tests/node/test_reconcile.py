@@ -64,7 +64,7 @@ def test_a_group_keeps_its_order() -> None:
     assert changed.annotations[DEFAULT_NAMES.group] == "2,1"
 
 
-def test_a_swapped_pod_is_corrected_and_the_event_says_how() -> None:
+def test_a_swapped_pod_is_corrected_and_an_event_explains_it() -> None:
     """Planned for GPU 1, on GPU 0: the index and the map follow, and the event reports it."""
     pod = make_pod("p", {"gpu-mem": 3}, annotations=plan(1, 3))
     correction = only(corrections([held("p", {0: 3})], [pod], truth()))

@@ -62,7 +62,7 @@ def line(reason: str, message: str, *, last: bool = False) -> bytes:
 
 @pytest.mark.parametrize("message", PROGRAM_FAULTS + FORGED)
 @pytest.mark.parametrize("reason", REASONS)
-def test_a_fault_of_the_program_says_nothing_about_the_gpu(reason: str, message: str) -> None:
+def test_a_fault_of_the_program_leaves_the_gpu_healthy(reason: str, message: str) -> None:
     """Wrong command, missing subPath, bad environment, or a command that imitates the hook."""
     assert start_of(line(reason, message), [GPU]) is Start.UNDECIDED
     assert start_of(line(reason, message, last=True), [GPU]) is Start.UNDECIDED

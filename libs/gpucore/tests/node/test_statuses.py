@@ -39,7 +39,7 @@ def line(*states: dict[str, object], last: dict[str, object] | None = None) -> b
     ],
     ids=["runs", "runtime", "crash", "start error", "image", "program", "no status", "garbage"],
 )
-def test_only_what_the_runtime_says_blames_the_gpu(raw: bytes, start: Start) -> None:
+def test_only_a_message_of_the_runtime_blames_the_gpu(raw: bytes, start: Start) -> None:
     """A failing GPU hook counts against the GPU; a failing program or image does not."""
     assert start_of(raw, ()) is start
 

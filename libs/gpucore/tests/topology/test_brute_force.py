@@ -74,7 +74,7 @@ def test_bandwidth_is_what_enumeration_finds(
 
 @settings(max_examples=100, deadline=None)
 @given(questions())
-def test_simple_is_what_it_says(question: tuple[Matrix, list[int], int, list[int]]) -> None:
+def test_simple_takes_the_lowest_gpus(question: tuple[Matrix, list[int], int, list[int]]) -> None:
     """Required GPUs, then the lowest free ones, with the scores of that group."""
     matrix, free, count, require = question
     expected = tuple([*require, *(gpu for gpu in free if gpu not in require)][:count])

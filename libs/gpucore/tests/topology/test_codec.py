@@ -109,7 +109,7 @@ def test_pairs_that_are_not_named_have_no_link() -> None:
     assert json.loads(encode_annotation(matrix))["GPU_N-A_0_2"] == "N/A"
 
 
-def test_the_description_tells_what_the_abbreviation_cannot() -> None:
+def test_the_description_explains_what_the_abbreviation_cannot() -> None:
     """The 2019 writer abbreviated five NVLinks as N-A; the description still has five."""
     assert decode_annotation('{"GPU_N-A_0_1": "Five NVLinks"}').between(0, 1) == ("NV5",)
     assert decode_annotation('{"GPU_N-A_0_1": "N/A"}').between(0, 1) == ()
@@ -199,7 +199,7 @@ INVENTORY = json.dumps(
 )
 
 
-def test_a_node_says_its_links_in_our_inventory_first() -> None:
+def test_the_links_in_our_inventory_come_first() -> None:
     """The inventory has both links of a pair and goes before the 2019 annotation."""
     annotations = {"gpushare/inventory": INVENTORY, "GPU_TOPOLOGY": '{"GPU_SYS_0_1": ""}'}
     matrix = node_matrix(decode_node(node(annotations)), DEFAULT_NAMES)
@@ -207,7 +207,7 @@ def test_a_node_says_its_links_in_our_inventory_first() -> None:
     assert matrix.between(0, 1) == ("NV2", "PIX")
 
 
-def test_a_node_of_2019_says_them_in_its_annotation() -> None:
+def test_a_node_of_2019_has_its_links_in_an_annotation() -> None:
     """Without our inventory the GPUs are those of the capacity, the links those annotated."""
     matrix = node_matrix(decode_node(node({"GPU_TOPOLOGY": '{"GPU_NV1_0_1": ""}'})), DEFAULT_NAMES)
     assert matrix is not None

@@ -55,8 +55,8 @@ def test_a_long_list_of_waiting_pods_is_counted(browser: TestClient) -> None:
     assert "and 100 more" in text
 
 
-def test_a_large_question_is_cut_and_says_so(browser: TestClient) -> None:
-    """Placing many pods on many nodes takes long, so the page requests some of them."""
+def test_a_large_question_is_cut_and_marked(browser: TestClient) -> None:
+    """Placing many pods on many nodes takes long, so the page simulates some of them."""
     text = browser.get("/whatif", params={"mem": "20", "replicas": "100"}).text
     assert "20 of 20 pods fit" in text
     assert "Simulated 20 of 100 pods: the cluster has 1000 nodes" in text
