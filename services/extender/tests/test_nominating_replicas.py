@@ -10,8 +10,9 @@ from objects import Object
 from running import Running, until
 
 from gpuextender.nomination import due_pods, rounds
-from gpuextender.nomination.rounds import Leadership
+from gpuextender.nomination.rounds import Leadership, NominationRounds
 from gpuextender.nomination.writes import MANAGER
+from gpukube.testing.answers import status
 from gpukube.testing.apiserver import FakeApiServer
 
 
@@ -76,6 +77,47 @@ async def test_own_nominations_that_no_longer_fit_are_cleared_after_a_restart(
     await cluster.put("pods", by(MANAGER, pending("p", 16), "gone"))
     async with replica(cluster, tmp_path, "second") as second:
         await nodes(cluster, second, ready("a", 16))
+        await call(second)
+        await until("it is nominated anew", lambda: nominated(cluster, "p") == "a")
+
+
+@pytest.mark.slow
+async def test_a_pod_whose_nomination_was_cleared_is_nominated_once_the_watch_shows_it(
+    cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watch may be late; no call of the scheduler and no change of a node is needed."""
+    rounds_seen = 0
+    real_round = NominationRounds.round
+
+    async def counted(self: NominationRounds) -> float:
+        nonlocal rounds_seen
+        rounds_seen += 1
+        return await real_round(self)
+
+    monkeypatch.setattr(NominationRounds, "round", counted)
+    await cluster.put("pods", by(MANAGER, pending("p", 16), "gone"))
+    async with replica(cluster, tmp_path, "second") as second:
+        await nodes(cluster, second, ready("a", 16))
+        async with cluster.silent_watches():
+            await call(second)
+            await until("it is cleared", lambda: not nominated(cluster, "p"))
+            before = rounds_seen
+            await until("rounds see the old pod", lambda: rounds_seen > before + 3)
+        await until("it is nominated anew", lambda: nominated(cluster, "p") == "a")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["get", "patch"])
+async def test_a_nomination_that_could_not_be_cleared_is_cleared_later(
+    cluster: FakeApiServer, tmp_path: Path, verb: str
+) -> None:
+    """Nothing reserves memory for a nomination for ever because one request failed."""
+    await cluster.put("pods", by(MANAGER, pending("p", 16), "gone"))
+    async with replica(cluster, tmp_path, "second") as second:
+        await nodes(cluster, second, ready("a", 16))
+        if verb == "get":
+            cluster.fail_next(verb, lambda _: None)  # the one that finds whose nomination it is
+        cluster.fail_next(verb, lambda _: status(500, "injected"))
         await call(second)
         await until("it is nominated anew", lambda: nominated(cluster, "p") == "a")
 

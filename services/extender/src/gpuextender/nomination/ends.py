@@ -7,6 +7,8 @@ server too, unless the pod is bound or the API server shows another nomination.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+import msgspec
+
 from gpucore.accounting.ledger import reaches
 from gpucore.kubescheduler.candidates import PodRequirements
 from gpucore.nomination.pauses import NominationPauses
@@ -154,9 +156,14 @@ class NominationEnds:
             return float("inf")
         if not reaches(known.pod.resource_version, written.version):
             return UNSEEN_SECONDS
-        del self._writes.written[uid]
-        self._pauses.lost(uid, self._now())
-        if known.pod.nominated == written.node:
+        if known.pod.nominated != written.node:
+            del self._writes.written[uid]
+        elif written.clearing == "sent":
+            return UNSEEN_SECONDS
+        elif not written.clearing or self._pauses.left(uid, self._now()) <= 0:
+            self._writes.written[uid] = msgspec.structs.replace(written, clearing="sent")
             self._writes.put(known.pod, NodeName(""))
             metrics.NOMINATIONS.labels("given up").inc()
+        if not written.clearing:
+            self._pauses.lost(uid, self._now())
         return self._pauses.left(uid, self._now())

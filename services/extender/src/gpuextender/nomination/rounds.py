@@ -142,8 +142,15 @@ class Adoption:
                 continue
             key = one.uid, pending.pod.nominated
             if key not in self._seen:
+                try:
+                    ours = await version_written_by_us(self._api, pending.pod)
+                except KubeError as error:
+                    log.info(
+                        "nomination not read", pod=f"{one.namespace}/{one.name}", error=str(error)
+                    )
+                    continue
                 self._seen.add(key)
-                if await version_written_by_us(self._api, pending.pod):
+                if ours:
                     self._adopt(pending, pending.pod.nominated)
 
 

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from time import time_ns
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 import structlog
@@ -24,7 +24,7 @@ from gpuextender.scheduling.binding import pod_path
 from gpuextender.scheduling.requeue import Requeue
 from gpuextender.state import State
 from gpukube.client import KubeClient
-from gpukube.errors import ConflictError, KubeError
+from gpukube.errors import KubeError, NotFoundError
 from gpukube.rate_limiter import RateLimiter
 
 AT_ONCE: Final = 8
@@ -61,18 +61,20 @@ class Written(msgspec.Struct, frozen=True):
 
     Attributes:
         version: of the pod as it was written.
+        clearing: the patch that clears it is on its way, or failed; empty while it stands.
     """
 
     pod: Pod
     node: NodeName
     version: str
+    clearing: Literal["", "sent", "failed"] = ""
 
 
 class NominationWrites:
     """The queue of patches and the workers that send them.
 
     Attributes:
-        written: nominations that this process wrote, by UID, until they are cleared.
+        written: nominations that this process wrote, by UID, until the watch shows other ones.
         api: the API server.
         failed: called with the UID of a pod whose patch failed or came too late.
         leads: whether this process is the one that nominates.
@@ -124,6 +126,8 @@ class NominationWrites:
             if leads and self._needed(pod, node):
                 await self._send(pod, node)
                 return
+            if not node:
+                self._clear_again(pod)
 
     def _needed(self, pod: Pod, node: NodeName) -> bool:
         if not node:
@@ -144,17 +148,17 @@ class NominationWrites:
 
     async def _send(self, pod: Pod, node: NodeName) -> None:
         path = f"{pod_path(pod.namespace, pod.name)}/status?fieldManager={MANAGER}"
-        version = self._version(pod) if node else await version_written_by_us(self.api, pod)
-        if not node and not version:
-            return
-        body = self._body(pod, node, version)
         try:
+            version = self._version(pod) if node else await version_written_by_us(self.api, pod)
+            if not node and not version:
+                self.written.pop(pod.uid, None)
+                return
+            body = self._body(pod, node, version)
             reply = await self.api.patch(path, msgspec.json.encode(body))
         except KubeError as error:
             self._not_sent(pod, node, error)
             return
         if not node:
-            self.written.pop(pod.uid, None)
             metrics.NOMINATIONS.labels("cleared").inc()
             return
         version = msgspec.json.decode(reply, type=_Object).metadata.resource_version
@@ -166,13 +170,19 @@ class NominationWrites:
 
     def _not_sent(self, pod: Pod, node: NodeName, error: KubeError) -> None:
         """A pod that changed meanwhile keeps its status; a clear is tried again."""
-        if not node and isinstance(error, ConflictError):
-            self.written[pod.uid] = Written(pod, pod.nominated, pod.resource_version)
-        elif node:
+        if node:
             self._state.forget_nomination(pod.uid)
+        else:
+            self._clear_again(pod)
         metrics.NOMINATIONS.labels("failed").inc()
         self.failed(pod.uid)
         log.info("not nominated", pod=f"{pod.namespace}/{pod.name}", error=str(error))
+
+    def _clear_again(self, pod: Pod) -> None:
+        """Its nomination was not cleared; after a resignation it is the next leader's."""
+        written = self.written.get(pod.uid)
+        if written is not None:
+            self.written[pod.uid] = msgspec.structs.replace(written, clearing="failed")
 
     def _version(self, pod: Pod) -> str:
         """Of the pod as it is known; empty where it is not."""
@@ -196,10 +206,13 @@ async def version_written_by_us(api: KubeClient, pod: Pod) -> str:
     """The version of a pod whose nomination an extender wrote; empty where it is somebody else's.
 
     A scheduler that nominates for a preemption writes the same field.
+
+    Raises:
+        KubeError: the API server did not return the pod.
     """
     try:
         found = msgspec.json.decode(await api.get(pod_path(pod.namespace, pod.name)), type=_Object)
-    except (KubeError, msgspec.MsgspecError):
+    except (NotFoundError, msgspec.MsgspecError):
         return ""
     same = found.metadata.uid == pod.uid and found.status.nominated_node_name == pod.nominated
     ours = any(
