@@ -4,6 +4,7 @@ import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,15 @@ def test_no_module_imports_itself_over_others(source: Path) -> None:
         if FILES[file] == source and file.name != "__init__.py":
             order.add(name, *(one for one in imported(file, known) if one in known and one != name))
     order.prepare()
+
+
+@pytest.mark.parametrize("folder", ["e2e", "helm", "libs", "services"])
+def test_no_fixture_of_a_whole_session_changes_the_environment(folder: str) -> None:
+    """Tests of other folders run in the same process and reach servers with real certificates."""
+    files = list((ROOT / folder).rglob("conftest.py"))
+    assert files
+    for node in chain.from_iterable(ast.walk(ast.parse(file.read_text())) for file in files):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            decorators = " ".join(map(ast.unparse, node.decorator_list))
+            if "scope='session'" in decorators:
+                assert "setenv" not in ast.unparse(node), node.name

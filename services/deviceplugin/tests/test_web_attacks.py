@@ -4,7 +4,6 @@ A liveness probe that fails restarts the plugin, and with it every MPS client of
 """
 
 import asyncio
-import resource
 import socket
 import sys
 from asyncio.subprocess import PIPE
@@ -15,7 +14,7 @@ import httpx2
 import pytest
 
 from gpudeviceplugin.web import Web
-from gpukube.testing.processes import kill_and_reap
+from gpukube.testing.processes import kill_and_reap, limited
 
 SECONDS = 60.0
 FILES = 256
@@ -36,9 +35,8 @@ asyncio.run(main())
 async def with_few_files() -> AsyncIterator[int]:
     """The endpoint in a process that may open few files; its port."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", PROGRAM),
+        *limited(FILES, sys.executable, "-c", PROGRAM),
         stdout=PIPE,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES)),
     )
     assert process.stdout is not None
     try:

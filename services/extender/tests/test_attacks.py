@@ -9,7 +9,7 @@ import os
 import resource
 import socket
 import sys
-from asyncio.subprocess import DEVNULL, Process
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -23,7 +23,7 @@ from running import WAIT_SECONDS
 
 from environments.processes import free_port
 from gpukube.testing.apiserver import FakeApiServer
-from gpukube.testing.processes import kill_and_reap
+from gpukube.testing.processes import kill_and_reap, limited
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -65,12 +65,11 @@ async def attacked(cluster: FakeApiServer, folder: Path) -> AsyncIterator[Attack
     make_certificate(folder / "webhook", "webhook")
     verbs, metrics, webhook = (free_port() for _ in range(3))
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gpuextender", "--host=127.0.0.1", f"--port={verbs}"),
+        *limited(FILES, sys.executable, "-m", "gpuextender"),
+        *("--host=127.0.0.1", f"--port={verbs}"),
         *("--metrics-host=127.0.0.1", f"--metrics-port={metrics}"),
         *(f"--webhook-port={webhook}", f"--webhook-certificates={folder / 'webhook'}"),
         env={**os.environ, "KUBECONFIG": str(folder / "kubeconfig")},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES)),
-        stderr=DEVNULL,
     )
     urls = (f"{scheme}://127.0.0.1:{port}" for scheme, port in (("http", verbs), ("http", metrics)))
     extender = Attacked(process, *urls, f"https://127.0.0.1:{webhook}")

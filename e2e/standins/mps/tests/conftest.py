@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def same_python() -> Iterator[None]:
     """What `python3` means to the program; it may be a script that takes long to find one."""
     with pytest.MonkeyPatch.context() as patch:

@@ -1,7 +1,15 @@
-"""Ends of programs that a test started."""
+"""Programs that a test starts, and their ends."""
 
 import asyncio
 from contextlib import suppress
+
+
+def limited(files: int, *command: str) -> tuple[str, ...]:
+    """The command that runs ``command`` with so many file descriptors at most.
+
+    A shell sets the limit: Python code between fork and exec is not safe beside other threads.
+    """
+    return ("sh", "-c", f'ulimit -n {files} && exec "$@"', "sh", *command)
 
 
 async def kill_and_reap(process: asyncio.subprocess.Process) -> None:
