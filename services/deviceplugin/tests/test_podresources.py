@@ -1,5 +1,6 @@
 """What is made of kubelet's answer about the devices of its pods."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -76,19 +77,26 @@ def kubelet(monkeypatch: pytest.MonkeyPatch) -> Kubelet:
     return made
 
 
+def client(
+    socket: Path, *, kubelet_restarted: Callable[[], None] = lambda: None
+) -> PodResourcesClient:
+    """As the plugin makes it."""
+    return PodResourcesClient(socket, DEFAULT_NAMES, kubelet_restarted=kubelet_restarted)
+
+
 async def test_ids_are_reported_by_pod_container_and_resource(kubelet: Kubelet) -> None:
     """Kubelet reports one resource in parts, and those of other plugins as well."""
     kubelet.row("p", "c0", of=[(MEM, ["a", "b"]), (CORE, ["x"]), (MEM, ["c"]), ("cpu", ["0"])])
     kubelet.row("p", "c1", of=[("nvidia.com/gpu", ["GPU-0"])])
     kubelet.row("q", "c0")
-    held = await PodResourcesClient(Path("/k.sock"), DEFAULT_NAMES).list()
+    held = await client(Path("/k.sock")).list()
     row = {Resource.MEM: ("a", "b", "c"), Resource.CORE: ("x",)}
     assert held == [Held("team", "p", {"c0": row}), Held("team", "q", {})]
 
 
 async def test_the_answer_may_be_long_and_must_come_in_time(kubelet: Kubelet) -> None:
     """A node with many pods has more than gRPC takes by default."""
-    await PodResourcesClient(Path("/k.sock"), DEFAULT_NAMES).list()
+    await client(Path("/k.sock")).list()
     assert kubelet.calls == [(Path("/k.sock"), RECEIVE_LIMIT), LIST_SECONDS, "closed"]
 
 
@@ -98,5 +106,42 @@ async def test_a_kubelet_that_does_not_answer_is_an_error_with_its_socket(
     """And the connection is closed."""
     kubelet.away = True
     with pytest.raises(TruthError, match=r"/k\.sock: no such socket"):
-        await PodResourcesClient(Path("/k.sock"), DEFAULT_NAMES).list()
+        await client(Path("/k.sock")).list()
     assert kubelet.calls[-1] == "closed"
+
+
+async def test_a_restart_is_reported_once_before_the_first_reply_of_the_new_kubelet(
+    kubelet: Kubelet, tmp_path: Path
+) -> None:
+    """It lists no pods yet, and the socket that plugins register at may be missing still."""
+    restarts: list[int] = []
+    socket = tmp_path / "kubelet.sock"
+    socket.touch()
+    reader = client(socket, kubelet_restarted=lambda: restarts.append(len(kubelet.calls)))
+    await reader.list()
+    await reader.list()
+    assert restarts == []
+    socket.rename(tmp_path / "old")
+    socket.touch()
+    await reader.list()
+    await reader.list()
+    assert restarts == [9], "after the third of four calls, which are three entries each"
+
+
+async def test_a_reply_during_which_kubelet_restarted_is_not_used(
+    kubelet: Kubelet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows which of the two processes it came from."""
+    socket = tmp_path / "kubelet.sock"
+    socket.touch()
+    answer = kubelet.list
+
+    async def replaced(*args: Any, **kwargs: Any) -> api.ListPodResourcesResponse:
+        socket.rename(tmp_path / "old")
+        socket.touch()
+        return await answer(*args, **kwargs)
+
+    stub = type("Stub", (), {"List": staticmethod(replaced)})
+    monkeypatch.setattr(f"{MODULE}.PodResourcesListerStub", lambda _: stub)
+    with pytest.raises(TruthError, match="kubelet restarted during the call"):
+        await client(socket).list()

@@ -99,7 +99,8 @@ async def listed(folder: Path, *pods: bytes) -> list[Held]:
     """What the plugin reads of these pods."""
     socket = folder / "pod-resources.sock"
     async with kubelet(socket, b"".join(pods)):
-        return await PodResourcesClient(socket, DEFAULT_NAMES).list()
+        client = PodResourcesClient(socket, DEFAULT_NAMES, kubelet_restarted=lambda: None)
+        return await client.list()
 
 
 async def test_devices_are_read_beside_resource_claims(tmp_path: Path) -> None:

@@ -43,6 +43,28 @@ async def test_pods_that_came_while_kubelet_was_down_get_their_gpus(tmp_path: Pa
         assert (stage.gpus_of("early"), stage.gpus_of("late")) == ({1}, {0})
 
 
+async def test_a_kubelet_that_starts_lists_no_pods_and_they_keep_their_ids_all_the_same(
+    tmp_path: Path,
+) -> None:
+    """The plugin reads that list before it can know of the restart from kubelet's other socket."""
+    async with Stage(tmp_path, reconcile_seconds=30) as stage:
+        await stage.offered(30)
+        stage.create("old", {"gpu-mem": 11}, annotations=planned(0, 11))
+        await stage.admitted("old")
+        await stage.eventually(
+            lambda: stage.annotations("old")["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
+        )
+        assert stage.plugin is not None
+        assert await stage.plugin._reconciler.look()
+        await stage.kubelet.stop()
+        await stage.kubelet.start(
+            after_offered="aliyun.com/gpu-mem", listing=stage.plugin._reconciler.look
+        )
+        stage.create("new", {"gpu-mem": 4}, annotations=planned(0, 4))
+        await stage.admitted("new")
+        assert stage.gpus_of("new") == {0}
+
+
 async def test_a_removed_plugin_socket_is_made_again(tmp_path: Path) -> None:
     """Somebody cleans kubelet's directory: the plugin notices and registers again."""
     async with Stage(tmp_path) as stage:

@@ -93,7 +93,9 @@ class Plugin:
             every=settings.refresh_seconds,
             retry=settings.driver_retry_seconds,
         )
-        kubelet = PodResourcesClient(settings.pod_resources_socket, names)
+        kubelet = PodResourcesClient(
+            settings.pod_resources_socket, names, kubelet_restarted=self.state.kubelet_restarted
+        )
         self._reconciler = Reconciler(
             self.state, kubelet, kube, self._events, every=settings.reconcile_seconds
         )

@@ -6,7 +6,7 @@ holders of devices. The API server's view of a kubelet is ``e2e/environments/fak
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -114,22 +114,30 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def start(self, *, after_offered: str = "") -> None:
+    async def start(
+        self, *, after_offered: str = "", listing: Callable[[], Awaitable[object]] | None = None
+    ) -> None:
         """Come up: every socket in the directory goes, as the real one does it.
 
-        With ``after_offered`` pods wait until a plugin has offered that resource.
+        PodResources is served first, and lists no pods before they are read from the API server;
+        ``listing`` is awaited then. With ``after_offered`` pods wait until a plugin has offered
+        that resource.
         """
+        self._servers = [
+            await self._serve(
+                self.pod_resources, truth_grpc.add_PodResourcesListerServicer_to_server
+            )
+        ]
+        if listing is not None:
+            await listing()
         for socket in self.directory.glob("*.sock"):
             socket.unlink()
         self.manager = self._manager()
-        self._servers = [
+        self._servers.append(
             await self._serve(
                 self.directory / "kubelet.sock", api_grpc.add_RegistrationServicer_to_server
-            ),
-            await self._serve(
-                self.pod_resources, truth_grpc.add_PodResourcesListerServicer_to_server
-            ),
-        ]
+            )
+        )
         self._tasks = []
         if after_offered:
             await self.wait_for(lambda: self.manager.healthy.get(after_offered))

@@ -117,3 +117,12 @@ def kubelet_channel(socket: Path, *, receive_limit: int = RECEIVE_LIMIT) -> grpc
         ("grpc.max_receive_message_length", receive_limit),
     ]
     return grpc.aio.insecure_channel(f"unix:{socket}", options=options)
+
+
+def socket_identity(socket: Path) -> tuple[int, int] | None:
+    """What distinguishes the sockets of two kubelet processes; ``None`` without a socket."""
+    try:
+        found = socket.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns

@@ -1,5 +1,6 @@
 """Reads kubelet's allocations from its PodResources API."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -8,7 +9,7 @@ import grpc.aio
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.holdings import Held
 from gpucore.wire.names import Names
-from gpudeviceplugin.kubelet.endpoint import kubelet_channel
+from gpudeviceplugin.kubelet.endpoint import kubelet_channel, socket_identity
 from gpudeviceplugin.proto import podresources_pb2 as api
 from gpudeviceplugin.proto.podresources_pb2_grpc import PodResourcesListerStub
 
@@ -21,24 +22,40 @@ class TruthError(Exception):
 
 
 class PodResourcesClient:
-    """kubelet's PodResources service on its own socket."""
+    """kubelet's PodResources service on its own socket.
 
-    def __init__(self, socket: Path, names: Names) -> None:
+    Args:
+        kubelet_restarted: is called before :meth:`list` returns the first reply of another kubelet
+            process. That one serves this socket before the one that plugins register at, and lists
+            no pods for about a second.
+    """
+
+    def __init__(
+        self, socket: Path, names: Names, *, kubelet_restarted: Callable[[], None]
+    ) -> None:
         self._socket = socket
+        self._kubelet_restarted = kubelet_restarted
+        self._kubelet: tuple[int, int] | None = None
         self._resources = {each.full_name(names): each for each in Resource}
 
     async def list(self) -> list[Held]:
         """What every pod holds of our resources, pods that hold nothing included.
 
         Raises:
-            TruthError: kubelet does not answer.
+            TruthError: kubelet does not answer, or restarts meanwhile.
         """
+        kubelet = socket_identity(self._socket)
         try:
             async with kubelet_channel(self._socket, receive_limit=RECEIVE_LIMIT) as channel:
                 stub = PodResourcesListerStub(channel)  # type: ignore[no-untyped-call]
                 answer = await stub.List(api.ListPodResourcesRequest(), timeout=LIST_SECONDS)
         except grpc.aio.AioRpcError as error:
             raise TruthError(f"{self._socket}: {error.details()}") from error
+        if kubelet != socket_identity(self._socket):
+            raise TruthError(f"{self._socket}: kubelet restarted during the call")
+        if self._kubelet not in {None, kubelet}:
+            self._kubelet_restarted()
+        self._kubelet = kubelet
         return [self._held(pod) for pod in answer.pod_resources]
 
     def _held(self, pod: api.PodResources) -> Held:

@@ -14,7 +14,12 @@ import structlog
 from watchfiles import awatch
 
 from gpucore.node.allocation.device_ids import Resource
-from gpudeviceplugin.kubelet.endpoint import KUBELET_SOCKET, Endpoint, RegistrationError
+from gpudeviceplugin.kubelet.endpoint import (
+    KUBELET_SOCKET,
+    Endpoint,
+    RegistrationError,
+    socket_identity,
+)
 
 log = structlog.get_logger()
 
@@ -97,7 +102,7 @@ class Registrar:
         for resource in set(self._serving) - self._wanted:
             await self._serving[resource].withdraw()
             del self._serving[resource]
-        kubelet = _identity(self._directory / KUBELET_SOCKET)
+        kubelet = socket_identity(self._directory / KUBELET_SOCKET)
         if kubelet is None:
             return False
         if kubelet != self._kubelet and self._kubelet is not None:
@@ -123,12 +128,3 @@ class Registrar:
             self.registered.set()
             self._on_serving(serving=True)
         return True
-
-
-def _identity(socket: Path) -> tuple[int, int] | None:
-    """What distinguishes the sockets of two kubelet processes."""
-    try:
-        found = socket.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_ctime_ns
