@@ -54,7 +54,7 @@ class Bench:
             self.state,
             self.api,
             self.recorder,  # type: ignore[arg-type] - as far as a bind uses it
-            BindingWriter(self.api, deadline=DEADLINE),
+            BindingWriter(self.api, deadline=DEADLINE, pending=lambda: 0),
             Gangs(self.state, Rules(), clock=clock.now_ns),
             policy=policy,
             grouping=BY_LINKS,

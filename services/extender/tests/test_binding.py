@@ -29,7 +29,9 @@ def one_clock(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
 
 async def write(api: ScriptedClient, deadline: float = DEADLINE) -> WriteResult:
     """Write a Binding with one annotation."""
-    return await BindingWriter(api, deadline=deadline).write(POD, NODE, {"key": "value"})
+    return await BindingWriter(api, deadline=deadline, pending=lambda: 0).write(
+        POD, NODE, {"key": "value"}
+    )
 
 
 def pauses(api: ScriptedClient) -> list[float]:

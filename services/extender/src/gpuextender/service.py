@@ -96,7 +96,7 @@ class ExtenderService:
         self._warm = best.warm
         self._gauges = LedgerMetrics(self.state.ledger, self.state.waiting_requests)
         self._tables = TopologyTables(self.state.ledger, self._node_changed)
-        writer = BindingWriter(api, deadline=settings.bind_deadline)
+        writer = BindingWriter(api, deadline=settings.bind_deadline, pending=self.state.pending)
         self._bind = Bind(
             self.state,
             api,

@@ -96,6 +96,10 @@ class State:
         """All pods that request something of ours and that a scheduler may place."""
         return (pending for pending in self._pending.waiting() if not pending.pod.gated)
 
+    def pending(self) -> int:
+        """Number of pods that request something of ours and are not bound."""
+        return len(self._pending)
+
     def waiting_requests(self) -> Iterable[PodRequest]:
         """Their requests."""
         return (

@@ -35,6 +35,10 @@ class PendingPods:
         self._waiting: dict[tuple[str, str], UnscheduledPod] = {}
         self._seen: OrderedDict[PodUid, UnscheduledPod] = OrderedDict()
 
+    def __len__(self) -> int:
+        """Number of pods that the watch has."""
+        return len(self._waiting)
+
     def get(self, namespace: str, name: str, uid: PodUid) -> UnscheduledPod | None:
         """The pod with this very UID: as the watch has it, else as a request last had it."""
         waiting = self._waiting.get((namespace, name))

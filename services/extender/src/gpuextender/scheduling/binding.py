@@ -8,7 +8,7 @@ Events are recorded by :mod:`gpukube.events`, in the background: a bind never wa
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Final
 
@@ -20,6 +20,7 @@ from gpucore.units import NodeName
 from gpucore.wire.names import Names
 from gpucore.wire.pods import Pod, annotations_of
 from gpuextender import metrics
+from gpuextender.scheduling.bind_batches import BindBatches
 from gpukube.backoff import Backoff
 from gpukube.client import KubeClient
 from gpukube.errors import KubeError, ServerError, ThrottledError, UnreachableError
@@ -48,11 +49,13 @@ class BindingWriter:
 
     Args:
         deadline: seconds after which no further try begins and a running one is given up.
+        pending: number of pods that are not bound.
     """
 
-    def __init__(self, api: KubeClient, *, deadline: float) -> None:
+    def __init__(self, api: KubeClient, *, deadline: float, pending: Callable[[], int]) -> None:
         self._api = api
         self._deadline = deadline
+        self._batches = BindBatches(pending)
 
     async def write(self, pod: Pod, node: NodeName, annotations: Mapping[str, str]) -> WriteResult:
         """Send until it is done, refused, or late."""
@@ -61,6 +64,7 @@ class BindingWriter:
         backoff = Backoff(first=FIRST_PAUSE, last=LAST_PAUSE)
         until = monotonic() + self._deadline
         silent = False
+        await self._batches.turn()
         while True:
             metrics.BIND_WRITES.inc()
             try:
