@@ -24,7 +24,7 @@ from environments.processes import free_port
 
 LIMIT_SECONDS: Final = 300
 UNITS: Final = 20
-RATES: Final[Mapping[int, int]] = {1: 15, 10: 100, 100: 600}
+RATES: Final[Mapping[int, int]] = {1: 15, 10: 100, 20: 200, 50: 500, 100: 600}
 """Pods a second, and how many are created."""
 WARM_UP: Final = 10
 POLICY_PROFILE: Final[Mapping[str, Any]] = {
@@ -68,6 +68,7 @@ CREATION_ROWS: Final[Mapping[str, CreationRow]] = {
     "scheduler alone": CreationRow(),
     "all candidates, sample of nodes": CreationRow(("--nominate=off", "--candidates=0")),
     "best node of a sample": CreationRow(("--nominate=refused",), profile=POLICY_PROFILE),
+    "best of 100 nodes": CreationRow(("--nominate=refused",), 1, POLICY_PROFILE),
     "best node of all (default)": CreationRow(("--nominate=refused",), 100, POLICY_PROFILE),
     "best node of all, backlog nominated": CreationRow(
         ("--nominate=backlog",), 100, POLICY_PROFILE

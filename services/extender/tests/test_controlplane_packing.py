@@ -2,7 +2,8 @@
 
 ``GPUSHARE_TRACE`` names a folder with the node list and the default pod list of the public trace of
 2023 (``openb_*.csv``): 2,000 of its pods with GPUs then go to nodes of it that can hold ten in
-eleven of them. Without it, nodes and pods are drawn here.
+eleven of them. Without it, nodes and pods are drawn here. ``GPUSHARE_PERCENTAGE`` is the
+percentage of nodes that kube-scheduler evaluates for a pod; without it the chart's.
 """
 
 import asyncio
@@ -34,6 +35,7 @@ Object = dict[str, Any]
 ENVIRONMENT: Final = dict(os.environ)  # before a fixture takes our settings away
 TRACE: Final = ENVIRONMENT.get("GPUSHARE_TRACE", "")
 PODS: Final = "/api/v1/namespaces/default/pods"
+PERCENTAGE: Final = ENVIRONMENT.get("GPUSHARE_PERCENTAGE", "")
 UNITS: Final = 1000
 """Of a GPU, as in the trace."""
 COUNT: Final = 2000 if TRACE else 150
@@ -123,7 +125,8 @@ def pod_object(pod: TracePod) -> Object:
 async def calls(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[ApiCalls]:
     """An API server with an extender, and a scheduler as the chart configures it."""
     async with ApiCalls.to(plane) as session:
-        config = await chart_config(plane, session)
+        scheduler = {"percentageOfNodesToScore": int(PERCENTAGE)} if PERCENTAGE else {}
+        config = await chart_config(plane, session, scheduler=scheduler)
         await session.create("/api/v1/nodes", map(node_object, cluster()[0]))
         async with Running(Source(plane), tmp_path, bind_deadline=30) as extender:
             await extender.ready()
