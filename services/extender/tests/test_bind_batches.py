@@ -9,30 +9,51 @@ from gpuextender.scheduling.bind_batches import BACKLOG, SECONDS, BindBatches
 from gpukube.testing.clock import FakeClock
 
 MANY = BACKLOG + 1
+WRITE_MS = 5
 
 
-async def written(clock: FakeClock, pending: int, arrivals: Iterable[float]) -> list[float]:
-    """When binds that arrive at these times are written, in ms from the first second on."""
-    batches, begin = BindBatches(lambda: pending), clock.seconds
+class Bench:
+    """Binds of which each takes five milliseconds to write; times are in ms from the start."""
 
-    async def one(arrives: float) -> float:
-        await asyncio.sleep(arrives / 1000)
-        await batches.turn()
-        return round((clock.seconds - begin) * 1000, 3)
+    def __init__(self, clock: FakeClock, pending: int = MANY) -> None:
+        self.pending = pending
+        self.batches = BindBatches(lambda: self.pending)
+        self._clock, self._begin = clock, clock.seconds
 
-    return await asyncio.gather(*map(one, arrivals))
+    def now(self) -> float:
+        """The time."""
+        return round((self._clock.seconds - self._begin) * 1000, 3)
+
+    async def bind(self) -> float:
+        """Bind a pod; returns when its write began."""
+        async with self.batches.turn():
+            began = self.now()
+            await asyncio.sleep(WRITE_MS / 1000)
+        return began
+
+    async def written(self, arrivals: Iterable[float]) -> list[float]:
+        """When binds that arrive then are written; each is followed by a filter call after 1 ms."""
+
+        async def one(arrives: float) -> float:
+            await asyncio.sleep(arrives / 1000)
+            bind = asyncio.create_task(self.bind())
+            await asyncio.sleep(0.001)
+            self.batches.filter_called("next")
+            return await bind
+
+        return await asyncio.gather(*map(one, arrivals))
 
 
 async def test_the_binds_of_a_backlog_are_written_together(clock: FakeClock) -> None:
     """The first at once; each batch a tenth of a second after the one before."""
     assert SECONDS == 0.1
-    found = await written(clock, MANY, (0, 10, 40, 99, 110, 150, 201, 290))
+    found = await Bench(clock).written((0, 10, 40, 99, 110, 150, 201, 290))
     assert found == [0, 100, 100, 100, 200, 200, 300, 300]
 
 
 async def test_a_bind_of_a_backlog_that_comes_alone_is_written_at_once(clock: FakeClock) -> None:
     """Pods that no node can take may be pending for ever: they delay nobody."""
-    assert await written(clock, MANY, (0, 101, 500, 601)) == [0, 101, 500, 601]
+    assert await Bench(clock).written((0, 101, 500, 601)) == [0, 101, 500, 601]
 
 
 @pytest.mark.parametrize("pending", [0, BACKLOG])
@@ -40,19 +61,30 @@ async def test_without_a_backlog_every_bind_is_written_at_once(
     clock: FakeClock, pending: int
 ) -> None:
     """However quickly they follow each other."""
-    assert await written(clock, pending, (0, 1, 2, 3)) == [0, 1, 2, 3]
+    assert await Bench(clock, pending).written((0, 2, 4, 6)) == [0, 2, 4, 6]
+
+
+async def test_a_scheduler_that_waits_for_each_bind_is_not_delayed(clock: FakeClock) -> None:
+    """It filters no pod while one is bound."""
+    bench = Bench(clock)
+    for number in range(4):
+        bench.batches.filter_called("pod")
+        assert await bench.bind() == number * WRITE_MS
+
+
+async def test_a_scheduler_that_begins_to_wait_is_not_delayed_for_long(clock: FakeClock) -> None:
+    """That it went on during a bind counts for as long as a batch."""
+    bench = Bench(clock)
+    assert await bench.written((0, 10)) == [0, 100]
+    assert await bench.bind() == 200, "the last filter call was 94 ms before"
+    assert await bench.bind() == 205
 
 
 async def test_a_backlog_that_ends_delays_no_further_bind(clock: FakeClock) -> None:
     """The batch that waits is written when it is due; the next bind at once."""
-    pending = [MANY]
-    batches, begin = BindBatches(lambda: pending[0]), clock.seconds
-    await batches.turn()
-    waiting = asyncio.create_task(batches.turn())
-    await asyncio.sleep(0.01)
-    pending[0] = BACKLOG
-    await batches.turn()
-    assert clock.seconds - begin == pytest.approx(0.01)
-    assert not waiting.done()
-    await waiting
-    assert clock.seconds - begin == pytest.approx(SECONDS)
+    bench = Bench(clock)
+    waiting = asyncio.create_task(bench.written((0, 10)))
+    await asyncio.sleep(0.02)
+    bench.pending = BACKLOG
+    assert await bench.bind() == 20
+    assert await waiting == [0, 100]

@@ -10,6 +10,7 @@ from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES
 from gpuextender import metrics
 from gpuextender.scheduling import binding
+from gpuextender.scheduling.bind_batches import BindBatches
 from gpuextender.scheduling.binding import BindingWriter, WriteResult
 from gpukube.errors import UnreachableError
 from gpukube.testing.clock import FakeClock
@@ -29,7 +30,7 @@ def one_clock(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
 
 async def write(api: ScriptedClient, deadline: float = DEADLINE) -> WriteResult:
     """Write a Binding with one annotation."""
-    return await BindingWriter(api, deadline=deadline, pending=lambda: 0).write(
+    return await BindingWriter(api, deadline=deadline, batches=BindBatches(lambda: 0)).write(
         POD, NODE, {"key": "value"}
     )
 

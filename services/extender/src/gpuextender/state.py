@@ -60,7 +60,7 @@ class State:
         self._member_added: Callable[[], object] = lambda: None
         self.nominations = Nominations()
         self.candidates = CandidateNodes(names)
-        self.filter_called: Callable[[Pod], object] = lambda _: None
+        self.filter_called: list[Callable[[Pod], object]] = []
         self._pending = PendingPods()
         self._priorities: dict[PodUid, int] = {}
         self._passing: dict[PodUid, NodeName] = {}  # what may expire; cleared of the rest then
@@ -122,7 +122,8 @@ class State:
     def saw(self, pod: Pod) -> UnscheduledPod:
         """Store a pod of a scheduler's request: its bind may arrive before the watch event."""
         pending = UnscheduledPod(pod, pod_request_of(pod, self.names))
-        self.filter_called(pod)
+        for called in self.filter_called:
+            called(pod)
         self._pending.saw(pending)
         return pending
 

@@ -8,7 +8,7 @@ Events are recorded by :mod:`gpukube.events`, in the background: a bind never wa
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from time import monotonic
 from typing import Final
 
@@ -49,22 +49,27 @@ class BindingWriter:
 
     Args:
         deadline: seconds after which no further try begins and a running one is given up.
-        pending: number of pods that are not bound.
+        batches: when each is written.
     """
 
-    def __init__(self, api: KubeClient, *, deadline: float, pending: Callable[[], int]) -> None:
+    def __init__(self, api: KubeClient, *, deadline: float, batches: BindBatches) -> None:
         self._api = api
         self._deadline = deadline
-        self._batches = BindBatches(pending)
+        self._batches = batches
 
     async def write(self, pod: Pod, node: NodeName, annotations: Mapping[str, str]) -> WriteResult:
         """Send until it is done, refused, or late."""
+        until = monotonic() + self._deadline
+        async with self._batches.turn():
+            return await self._send(pod, node, annotations, until=until)
+
+    async def _send(
+        self, pod: Pod, node: NodeName, annotations: Mapping[str, str], *, until: float
+    ) -> WriteResult:
         path = pod_path(pod.namespace, pod.name) + "/binding"
         body = _body(pod, node, annotations)
         backoff = Backoff(first=FIRST_PAUSE, last=LAST_PAUSE)
-        until = monotonic() + self._deadline
         silent = False
-        await self._batches.turn()
         while True:
             metrics.BIND_WRITES.inc()
             try:
