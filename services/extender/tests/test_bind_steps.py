@@ -16,8 +16,7 @@ from gpucore.wire.pods import Pod
 from gpuextender import metrics
 from gpuextender.scheduling import binding
 from gpuextender.scheduling.bind import Bind, BindResult
-from gpuextender.scheduling.bind_batches import BindBatches
-from gpuextender.scheduling.binding import BindingWriter
+from gpuextender.scheduling.binding import BindBatches, BindingWriter
 from gpuextender.scheduling.gangs import Gangs
 from gpuextender.scheduling.messages import BindingArgs
 from gpukube.errors import UnreachableError
@@ -55,7 +54,7 @@ class Bench:
             self.state,
             self.api,
             self.recorder,  # type: ignore[arg-type] - as far as a bind uses it
-            BindingWriter(self.api, deadline=DEADLINE, batches=BindBatches(lambda: 0)),
+            BindingWriter(self.api, deadline=DEADLINE, batches=BindBatches(lambda: 0, lambda: 0)),
             Gangs(self.state, Rules(), clock=clock.now_ns),
             policy=policy,
             grouping=BY_LINKS,

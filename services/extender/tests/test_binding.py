@@ -10,8 +10,7 @@ from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES
 from gpuextender import metrics
 from gpuextender.scheduling import binding
-from gpuextender.scheduling.bind_batches import BindBatches
-from gpuextender.scheduling.binding import BindingWriter, WriteResult
+from gpuextender.scheduling.binding import BindBatches, BindingWriter, WriteResult
 from gpukube.errors import UnreachableError
 from gpukube.testing.clock import FakeClock
 from gpukube.testing.scripted import Reply, ScriptedClient, failure, no_reply
@@ -30,9 +29,9 @@ def one_clock(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
 
 async def write(api: ScriptedClient, deadline: float = DEADLINE) -> WriteResult:
     """Write a Binding with one annotation."""
-    return await BindingWriter(api, deadline=deadline, batches=BindBatches(lambda: 0)).write(
-        POD, NODE, {"key": "value"}
-    )
+    batches = BindBatches(lambda: 0, lambda: 0)
+    writer = BindingWriter(api, deadline=deadline, batches=batches)
+    return await writer.write(POD, NODE, {"key": "value"})
 
 
 def pauses(api: ScriptedClient) -> list[float]:

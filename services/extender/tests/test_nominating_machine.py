@@ -150,7 +150,7 @@ class Replica:
             self.nominator, _Healthy(), self, adoption, now=now,  # type: ignore[arg-type]
         )  # fmt: skip
         self.leads, self.term = leading, 0
-        self.state.filter_called.append(self.nominator.scheduler_called)
+        self.state.filter_called = self.nominator.scheduler_called
         self.state.candidates.on_change = self.nominator.node_changed
         self.state.add_event_handler(self.nominator.node_changed)
 

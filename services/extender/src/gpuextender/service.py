@@ -41,8 +41,7 @@ from gpuextender.nomination.rounds import (
 )
 from gpuextender.nomination.writes import NominationWrites
 from gpuextender.scheduling.bind import Bind
-from gpuextender.scheduling.bind_batches import BindBatches
-from gpuextender.scheduling.binding import BindingWriter, Recorder
+from gpuextender.scheduling.binding import BindBatches, BindingWriter, Recorder
 from gpuextender.scheduling.cache import NodeCache
 from gpuextender.scheduling.filter import BestNodes, Filter
 from gpuextender.scheduling.gangs import Gangs
@@ -97,8 +96,7 @@ class ExtenderService:
         self._warm = best.warm
         self._gauges = LedgerMetrics(self.state.ledger, self.state.waiting_requests)
         self._tables = TopologyTables(self.state.ledger, self._node_changed)
-        batches = BindBatches(self.state.pending)
-        self.state.filter_called.append(batches.filter_called)
+        batches = BindBatches(self.state.pending, lambda: self.state.filtered)
         writer = BindingWriter(api, deadline=settings.bind_deadline, batches=batches)
         self._bind = Bind(
             self.state,
@@ -227,7 +225,7 @@ class ExtenderService:
         await self._informers.synced()
         self.state.add_event_handler(self._node_changed, self.requeue.pod_came)
         if self._settings.nominate != "off" and await evaluates_nominated_first(self._api):
-            self.state.filter_called.append(self._nominator.scheduler_called)
+            self.state.filter_called = self._nominator.scheduler_called
             self.state.candidates.on_change = self._candidate_changed
             self.requeue.on_refused = self._nominator.refused
         self.health.loaded = True

@@ -7,7 +7,7 @@ drops the results of that node.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from time import time_ns
+from time import monotonic, time_ns
 from typing import Final
 
 from gpucore.accounting.ledger import Ledger
@@ -40,7 +40,8 @@ class State:
         reservation_time: for how long incomplete gangs reserved GPUs, by namespace.
         nominations: waiting pods for which others are evicted, by node.
         candidates: the nodes as kube-scheduler's filters see them.
-        filter_called: called with each pod of a filter request.
+        filter_called: called with each pod of a scheduler's request.
+        filtered: when a scheduler last asked about a pod, in seconds of the monotonic clock.
     """
 
     def __init__(
@@ -60,7 +61,8 @@ class State:
         self._member_added: Callable[[], object] = lambda: None
         self.nominations = Nominations()
         self.candidates = CandidateNodes(names)
-        self.filter_called: list[Callable[[Pod], object]] = []
+        self.filter_called: Callable[[Pod], object] = lambda _: None
+        self.filtered = 0.0
         self._pending = PendingPods()
         self._priorities: dict[PodUid, int] = {}
         self._passing: dict[PodUid, NodeName] = {}  # what may expire; cleared of the rest then
@@ -122,8 +124,8 @@ class State:
     def saw(self, pod: Pod) -> UnscheduledPod:
         """Store a pod of a scheduler's request: its bind may arrive before the watch event."""
         pending = UnscheduledPod(pod, pod_request_of(pod, self.names))
-        for called in self.filter_called:
-            called(pod)
+        self.filtered = monotonic()
+        self.filter_called(pod)
         self._pending.saw(pending)
         return pending
 

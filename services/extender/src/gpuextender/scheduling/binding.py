@@ -1,14 +1,22 @@
-"""The writes of a bind: a Binding, and an event with the node and the GPUs.
+"""The writes of a bind: a Binding, when it is due, and an event with the node and the GPUs.
 
 The Binding has the node, a UID precondition and every annotation. The API server merges the
 annotations into the pod in the same update that sets its node, so there is no half state to clean
 up. Sending it again is safe: a bound pod answers 409.
 
 Events are recorded by :mod:`gpukube.events`, in the background: a bind never waits for one.
+
+A write wakes the API server, etcd, and every client that watches pods. While a backlog is placed,
+waking them for each pod takes more CPU than the writes; docs/nomination.md has figures. So while
+more than :data:`BACKLOG` pods are pending, the binds of :data:`BATCH_SECONDS` are written together.
+
+kube-scheduler filters the next pod while the last one is bound, so it loses no time. A scheduler
+that waits for each bind would; it filters no pod meanwhile, so its binds are written at once.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Final
 
@@ -20,7 +28,6 @@ from gpucore.units import NodeName
 from gpucore.wire.names import Names
 from gpucore.wire.pods import Pod, annotations_of
 from gpuextender import metrics
-from gpuextender.scheduling.bind_batches import BindBatches
 from gpukube.backoff import Backoff
 from gpukube.client import KubeClient
 from gpukube.errors import KubeError, ServerError, ThrottledError, UnreachableError
@@ -28,6 +35,9 @@ from gpukube.events import EventRecorder, EventSource, ObjectReference, Outcome
 
 FIRST_PAUSE: Final = 0.05
 LAST_PAUSE: Final = 1.0
+BATCH_SECONDS: Final = 0.1
+BACKLOG: Final = 64
+"""Pending pods; the binds that are under way count, so it is more than a quick stream has."""
 
 
 class WriteResult(msgspec.Struct, frozen=True):
@@ -42,6 +52,44 @@ class WriteResult(msgspec.Struct, frozen=True):
     written: bool = False
     silent: bool = False
     error: str = ""
+
+
+class BindBatches:
+    """When binds are written.
+
+    Args:
+        pending: number of pods that are not bound.
+        filtered: when a scheduler last asked about a pod, in seconds of a monotonic clock.
+    """
+
+    def __init__(self, pending: Callable[[], int], filtered: Callable[[], float]) -> None:
+        self._pending = pending
+        self._filtered = filtered
+        self._under_way = 0
+        self._ended = self._overlapped = self._written = float("-inf")
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Write one bind: at once, but in a backlog :data:`BATCH_SECONDS` after another."""
+        now = monotonic()
+        if self._under_way or self._ended > self._filtered():
+            self._overlapped = now
+        self._under_way += 1
+        try:
+            await self._wait(now)
+            yield
+        finally:
+            self._under_way -= 1
+            self._ended = monotonic()
+
+    async def _wait(self, now: float) -> None:
+        due = max(now, self._written + BATCH_SECONDS)
+        goes_on = now - self._overlapped < BATCH_SECONDS
+        if due > now and goes_on and self._pending() > BACKLOG:
+            await asyncio.sleep(due - now)
+        else:
+            due = now
+        self._written = max(self._written, due)
 
 
 class BindingWriter:
