@@ -84,6 +84,14 @@ async def test_a_scheduler_that_waits_for_each_bind_is_not_delayed(clock: FakeCl
         assert await bench.bind() == number * WRITE_MS
 
 
+async def test_binds_without_a_filter_call_between_them_are_not_delayed(clock: FakeClock) -> None:
+    """Nothing says that their sender goes on while it waits; eight at a time are not either."""
+    bench = Bench(clock)
+    bench.filter_called()
+    for number in range(4):
+        assert await asyncio.gather(*(bench.bind() for _ in range(8))) == [number * WRITE_MS] * 8
+
+
 async def test_a_scheduler_that_begins_to_wait_is_not_delayed_for_long(clock: FakeClock) -> None:
     """That it went on during a bind counts for as long as a batch."""
     bench = Bench(clock)

@@ -12,6 +12,7 @@ more than :data:`BACKLOG` pods are pending, the binds of :data:`BATCH_SECONDS` a
 
 kube-scheduler filters the next pod while the last one is bound, so it loses no time. A scheduler
 that waits for each bind would; it filters no pod meanwhile, so its binds are written at once.
+So are binds without filter calls between them.
 """
 
 import asyncio
@@ -66,14 +67,16 @@ class BindBatches:
         self._pending = pending
         self._filtered = filtered
         self._under_way = 0
-        self._ended = self._overlapped = self._written = float("-inf")
+        self._began = self._ended = self._overlapped = self._written = float("-inf")
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Write one bind: at once, but in a backlog :data:`BATCH_SECONDS` after another."""
         now = monotonic()
-        if self._under_way or self._ended > self._filtered():
+        if self._began < self._filtered() < (now if self._under_way else self._ended):
             self._overlapped = now
+        if not self._under_way:
+            self._began = now
         self._under_way += 1
         try:
             await self._wait(now)
