@@ -46,6 +46,9 @@ ROWS: Final[Mapping[str, BacklogRow]] = {
     "best candidate of a sample, backlog nominated": BacklogRow(("--nominate=backlog",)),
     "best candidate of 100 nodes": BacklogRow(("--nominate=refused",), percentage=1),
     "best candidate of all nodes": BacklogRow(("--nominate=refused",), percentage=100),
+    "best candidate of all nodes, backlog nominated": BacklogRow(
+        ("--nominate=backlog",), percentage=100
+    ),
 }
 
 
