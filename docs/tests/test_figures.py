@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 DOCS = Path(__file__).parents[1]
 UNMEASURED = re.compile(
     r"(not|not been|been) measured\s+(on\s+hardware|by\s+this\s+project|here)\s+yet"
@@ -52,6 +54,35 @@ def test_the_latencies_of_the_runbook_are_the_measured_ones() -> None:
     usual = extender()["latency_ms"]
     for verb in ("filter", "prioritize"):
         assert f"{usual[verb]['5000']['p99']['median']:.1f} ms for `{verb}`" in text
+
+
+ROWS = {
+    "kube-scheduler alone": "scheduler alone",
+    "`nominate: off`, `candidates: 0`, a sample of nodes": "all candidates, no nominations",
+    "a sample of nodes": "best candidate of a sample",
+    "a sample of nodes, `nominate: backlog`": "best candidate of a sample, backlog nominated",
+    "100 nodes (`percentageOfNodesToScore: 1`)": "best candidate of 100 nodes",
+    "all nodes (default)": "best candidate of all nodes",
+    "all nodes, `nominate: backlog`": "best candidate of all nodes, backlog nominated",
+}
+"""The first cell of a row of the table in nomination.md, and the name of its measurement."""
+
+
+def backlog_line(shown: str, name: str) -> str:
+    """The row of the table: for 1,000 and 5,000 nodes pods/s, the ratio, and CPU."""
+    cells = [shown]
+    for nodes in ("1000", "5000"):
+        rows = extender()["backlog"][nodes]
+        rate, alone = (rows[each]["per_second"]["median"] for each in (name, "scheduler alone"))
+        cpu = sum(used for process, used in rows[name]["cpu_ms"].items() if process != "rig")
+        cells += [f"{rate:.0f}", f"{rate / alone:.2f}", f"{cpu:.1f}"]
+    return f"| {' | '.join(cells)} |"
+
+
+@pytest.mark.parametrize(("shown", "name"), ROWS.items())
+def test_the_figures_of_a_backlog_are_the_measured_ones(shown: str, name: str) -> None:
+    """The page about nominations compares the ways to place a backlog."""
+    assert backlog_line(shown, name) in (DOCS / "nomination.md").read_text().splitlines()
 
 
 def test_pages_call_isolation_unmeasured_as_long_as_it_is() -> None:

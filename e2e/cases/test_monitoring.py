@@ -101,11 +101,11 @@ def test_the_figures_of_a_share_are_those_of_its_pod(
     pod = f'exported_namespace="{case.name}",exported_pod="holder"'
     granted = f'gpushare_pod_granted_units{{node="{small}",gpu="{gpu}",{pod}}}'
     until("the plugin reports the share", lambda: prometheus.value(granted) == SHARE)
-    used = f'max(gpushare_extender_card_units{{node="{small}",card="{gpu}",kind="used"}})'
+    used = f'max(gpushare_extender_gpu_units{{node="{small}",gpu="{gpu}",kind="used"}})'
     until("the extender reports it", lambda: prometheus.value(used) == SHARE)
-    handed_out = f'gpushare_card_granted_units{{node="{small}",gpu="{gpu}"}}'
+    handed_out = f'gpushare_gpu_granted_units{{node="{small}",gpu="{gpu}"}}'
     until("nothing else is on the GPU", lambda: prometheus.value(handed_out) == SHARE)
-    assert prometheus.value("max(gpushare_extender_overfull_cards)") == 0
+    assert prometheus.value("max(gpushare_extender_overfull_gpus)") == 0
 
 
 def test_a_lost_gpu_raises_its_alert_and_the_alert_ends_when_it_is_back(
@@ -113,14 +113,14 @@ def test_a_lost_gpu_raises_its_alert_and_the_alert_ends_when_it_is_back(
 ) -> None:
     """The rule fires for the very GPU, has a message, and is silent again afterwards."""
     where = {"node": small, "gpu": str(breaking)}
-    until("no GPU is unhealthy", lambda: prometheus.firing("GpushareCardUnhealthy") is None)
+    until("no GPU is unhealthy", lambda: prometheus.firing("GpushareGpuUnhealthy") is None)
     environment.break_gpus(small, f"gpu {breaking} lost")
-    alert = until("the alert fires", lambda: prometheus.firing("GpushareCardUnhealthy", **where))
+    alert = until("the alert fires", lambda: prometheus.firing("GpushareGpuUnhealthy", **where))
     assert alert["labels"]["uuid"] == environment.nodes[small][breaking].uuid
     assert alert["annotations"]["summary"] == f"GPU {breaking} of {small} is unhealthy"
-    assert alert["annotations"]["runbook_url"].endswith("GpushareCardUnhealthy.md")
+    assert alert["annotations"]["runbook_url"].endswith("GpushareGpuUnhealthy.md")
     mend(environment, small, breaking)
-    until("the alert ends", lambda: prometheus.firing("GpushareCardUnhealthy") is None)
+    until("the alert ends", lambda: prometheus.firing("GpushareGpuUnhealthy") is None)
 
 
 def test_metrics_are_answered_over_tls_alone(prometheus: Prometheus) -> None:

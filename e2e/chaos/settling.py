@@ -85,7 +85,7 @@ def extender_holders(text: str) -> set[GpuHolder]:
     return {
         GpuHolder(node["name"], gpu["uuid"], pod["name"], pod["units"], pod["core"], pod["whole"])
         for node in msgspec.json.decode(text)["nodes"]
-        for gpu in node["cards"]
+        for gpu in node["gpus"]
         for pod in gpu["pods"]
     }
 

@@ -59,7 +59,7 @@ async def _measured(plan: ScalePlan, plane: ControlPlane, calls: ApiCalls) -> di
         rate = await throughput.measure(calls, SCHEDULER, pods=plan.schedule, pids=pids)
     return {
         "nodes": plan.nodes,
-        "cards": fakenodes.GPUS,
+        "gpus": fakenodes.GPUS,
         "pods": plan.pods,
         "schedule": plan.schedule,
         "runs": plan.runs,

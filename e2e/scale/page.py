@@ -18,7 +18,7 @@ chaos` and `make soak` write their part of this page.
 _SCALE: Final = """\
 ## {nodes:,} nodes and {pods:,} pods
 
-`make scale`: {nodes:,} nodes x {cards} GPUs, {pods:,} running pods with shares of 1 to 8 units;
+`make scale`: {nodes:,} nodes x {gpus} GPUs, {pods:,} running pods with shares of 1 to 8 units;
 medians of {runs} runs. Kubernetes {kubernetes} on {machine}, shared by all processes; commit
 {code}; load average {load}.
 """

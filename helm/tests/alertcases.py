@@ -41,8 +41,8 @@ def binds(outcome: str) -> str:
 
 def units(kind: str, gpu: int = 0) -> str:
     """Series of a GPU's units by the extender."""
-    labels = f'{EXTENDER},node="gpu-1",card="{gpu}",kind="{kind}"'
-    return f"gpushare_extender_card_units{{{labels}}}"
+    labels = f'{EXTENDER},node="gpu-1",gpu="{gpu}",kind="{kind}"'
+    return f"gpushare_extender_gpu_units{{{labels}}}"
 
 
 def of(name: str, labels: str, more: str = "") -> str:
@@ -56,15 +56,15 @@ AGE = of("gpushare_extender_reflector_age_seconds", EXTENDER, 'collection="pods"
 FAILURES = of("gpushare_extender_reflector_failures_total", EXTENDER, 'collection="pods"')
 EXPIRY = of("gpushare_extender_certificate_expiry_timestamp_seconds", EXTENDER, TLS)
 WORKING_SET = of("container_memory_working_set_bytes", BOX)
-OVERFULL = of("gpushare_extender_overfull_cards", EXTENDER)
+OVERFULL = of("gpushare_extender_overfull_gpus", EXTENDER)
 PENDING = of("gpushare_extender_pending_units", EXTENDER)
 BOUND = of("gpushare_extender_claims", EXTENDER, 'state="bound"')
 WAITING = of("gpushare_extender_waiting_units", EXTENDER)
 LEADS = of("leader_election_master_status", SCHEDULER, 'name="gpushare-scheduler"')
 ATTEMPTS = of("scheduler_schedule_attempts_total", SCHEDULER, 'result="error"')
 DISAGREEMENTS = of("gpushare_plugin_disagreements", PLUGIN)
-HEALTHY_GPU = of("gpushare_card_healthy", GPU)
-GPU_UNITS = of("gpushare_card_units", GPU)
+HEALTHY_GPU = of("gpushare_gpu_healthy", GPU)
+GPU_UNITS = of("gpushare_gpu_units", GPU)
 MPS = of("gpushare_mps_serving", PLUGIN, 'uuid="GPU-a"')
 DAY = 86_400
 
@@ -96,7 +96,7 @@ HEALTHY: Mapping[str, str] = {
     DISAGREEMENTS: always(0),
     HEALTHY_GPU: always(1),
     GPU_UNITS: always(15),
-    of("gpushare_card_xid_total", PLUGIN, 'gpu="GPU-a",xid="31"'): growing(1),
+    of("gpushare_gpu_xid_total", PLUGIN, 'gpu="GPU-a",xid="31"'): growing(1),
     of("gpushare_plugin_registrations_total", PLUGIN, 'resource="mem",outcome="failed"'): always(1),
     of("gpushare_plugin_refusals_total", PLUGIN, 'resource="mem",code="Unhealthy"'): always(1),
     of("gpushare_plugin_corrections_total", PLUGIN, 'reason="GpuShareAdopted"'): growing(1),
@@ -141,8 +141,8 @@ CASES: Mapping[str, Case] = {
         {**_POD, "job": "gpushare-extender", "folder": "/etc/gpushare/tls"},
     ),
     "GpushareMemoryNearLimit": Case({WORKING_SET: always(950)}, {**_POD, "container": "extender"}),
-    "GpushareCardOverfull": Case({OVERFULL: always(1)}),
-    "GpushareUnitsOnUnknownCard": Case({PENDING: always(4)}),
+    "GpushareGpuOverfull": Case({OVERFULL: always(1)}),
+    "GpushareUnitsOnUnknownGpu": Case({PENDING: always(4)}),
     "GpushareSharesUnconfirmed": Case({BOUND: always(2), binds("bound"): always(30)}),
     "GpushareRoomScattered": Case({WAITING: always(6)}),
     "GpushareSchedulerNoLeader": Case({LEADS: always(0)}),
@@ -150,10 +150,10 @@ CASES: Mapping[str, Case] = {
     "GpusharePluginDown": Case(
         {DISAGREEMENTS: SILENT, HEALTHY_GPU: SILENT, GPU_UNITS: SILENT, MPS: SILENT}, _NODE
     ),
-    "GpushareCardUnhealthy": Case({HEALTHY_GPU: always(0)}, {**_NODE, "gpu": "0", "uuid": "GPU-a"}),
-    "GpushareCardErrors": Case(
+    "GpushareGpuUnhealthy": Case({HEALTHY_GPU: always(0)}, {**_NODE, "gpu": "0", "uuid": "GPU-a"}),
+    "GpushareGpuErrors": Case(
         # A counter that begins with its first event has no increase yet.
-        {of("gpushare_card_xid_total", PLUGIN, 'gpu="GPU-a",xid="79"'): "_x75 1x4"},
+        {of("gpushare_gpu_xid_total", PLUGIN, 'gpu="GPU-a",xid="79"'): "_x75 1x4"},
         {**_NODE, "gpu": "GPU-a", "xid": "79"},
     ),
     "GpushareRegistrationFails": Case(

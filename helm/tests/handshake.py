@@ -60,7 +60,7 @@ def issue(rendered: Rendered) -> RenderedObjects:
     assert container["command"] == ["python3", "-m", "gpukube.issuing"]
     plan = plan_of(parser().parse_args(container["args"]))
     client: Any = found
-    asyncio.run(CertificateIssuer(client, plan, datetime.now(UTC)).run())
+    asyncio.run(CertificateIssuer(client, plan, datetime.now(UTC)).renew())
     return found
 
 

@@ -153,7 +153,7 @@ def test_a_stolen_plugin_token_runs_nothing_elsewhere(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "key", ["ack.gpushare.placement", "aliyun.com/gpu-count"], ids=["exclusive", "cards"]
+    "key", ["ack.gpushare.placement", "aliyun.com/gpu-count"], ids=["exclusive", "gpus"]
 )
 def test_labels_that_the_scheduler_reads_are_final_at_bind(rendered: Rendered, key: str) -> None:
     """A waiting pod may still change them; they stay as they are on a pod that has a node."""

@@ -51,8 +51,8 @@ def series() -> dict[str, str]:
     }
     for gpu, (size, busy) in enumerate(((16, 20), (32, 60))):
         where = f'{JOB},node="n1",gpu="{gpu}",uuid="GPU-{gpu}"'
-        found[f"gpushare_card_memory_bytes{{{where}}}"] = f"{size * GIB}x60"
-        found[f"gpushare_card_units{{{where}}}"] = f"{size}x60"
+        found[f"gpushare_gpu_memory_bytes{{{where}}}"] = f"{size * GIB}x60"
+        found[f"gpushare_gpu_units{{{where}}}"] = f"{size}x60"
         found[f'DCGM_FI_DEV_GPU_UTIL{{UUID="GPU-{gpu}"}}'] = f"{busy}x60"
     return found
 

@@ -29,9 +29,9 @@ SERIES = {
     pod("gpushare_pod_granted_gpus", 0, "blue", "quarter"): "0.25x120",
     pod("gpushare_pod_used_bytes", 0, "red", "half"): f"{4 * GIB}x120",
     pod("gpushare_pod_used_bytes", 0, "blue", "quarter"): f"{2 * GIB}x120",
-    f'gpushare_card_memory_bytes{{{JOB},gpu="0",uuid="GPU-a"}}': f"{16 * GIB}x120",
-    f'gpushare_card_units{{{JOB},gpu="0",uuid="GPU-a"}}': "16x120",
-    f'gpushare_card_units{{{JOB},gpu="1",uuid="GPU-b"}}': "16x120",
+    f'gpushare_gpu_memory_bytes{{{JOB},gpu="0",uuid="GPU-a"}}': f"{16 * GIB}x120",
+    f'gpushare_gpu_units{{{JOB},gpu="0",uuid="GPU-a"}}': "16x120",
+    f'gpushare_gpu_units{{{JOB},gpu="1",uuid="GPU-b"}}': "16x120",
     'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-b",job="dcgm"}': "40x120",
 }
 """Two hours of two GPUs: the pod ``half`` ends after the first of them."""

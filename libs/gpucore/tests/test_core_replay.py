@@ -105,7 +105,7 @@ def test_parts_of_several_gpus() -> None:
 
 def test_fragmentation_leaves_cpu_where_gpus_are() -> None:
     """Work that eats CPU goes where no usable GPU is stranded by it."""
-    nodes = [node("cards", 4, cpu=10), node("spare", 1, cpu=10)]
+    nodes = [node("gpus", 4, cpu=10), node("spare", 1, cpu=10)]
     pods = [work(0, 0, cpu=9), *[work(cpu=2)] * 5]
     assert played(nodes, pods, "binpack").failed == 4
     assert played(nodes, pods, "fragmentation").failed == 1

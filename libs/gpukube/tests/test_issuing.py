@@ -98,7 +98,7 @@ async def test_empty_secrets_are_filled_with_pairs_that_trust_each_other(
     server: FakeApiServer, client: HttpKubeClient, tmp_path: Path
 ) -> None:
     """The client's pair opens a connection to the server, under the server's name alone."""
-    assert await CertificateIssuer(client, PLAN, datetime.now(UTC)).run() == 5
+    assert await CertificateIssuer(client, PLAN, datetime.now(UTC)).renew() == 5
     serving = context(server, "server", tmp_path / "s", ssl.PROTOCOL_TLS_SERVER)
     calling = context(server, "client", tmp_path / "c", ssl.PROTOCOL_TLS_CLIENT)
     shake_hands(serving, calling, "server.ns.svc")
@@ -111,7 +111,7 @@ async def test_the_key_of_a_server_authenticates_no_client(
     server: FakeApiServer, client: HttpKubeClient, tmp_path: Path, stranger: str
 ) -> None:
     """Neither that of another component nor the server's own: each is limited to its use."""
-    await CertificateIssuer(client, PLAN, datetime.now(UTC)).run()
+    await CertificateIssuer(client, PLAN, datetime.now(UTC)).renew()
     serving = context(server, "server", tmp_path / "s", ssl.PROTOCOL_TLS_SERVER)
     calling = context(server, stranger, tmp_path / "c", ssl.PROTOCOL_TLS_CLIENT)
     calling.load_verify_locations(tmp_path / "s" / "ca.crt")
@@ -121,9 +121,9 @@ async def test_the_key_of_a_server_authenticates_no_client(
 
 async def test_a_second_run_writes_nothing(server: FakeApiServer, client: HttpKubeClient) -> None:
     """Whoever runs it again, by a CronJob or by hand, changes no certificate."""
-    await CertificateIssuer(client, PLAN, NOW).run()
+    await CertificateIssuer(client, PLAN, NOW).renew()
     before = {name: data(server, name) for name in NAMES}
-    assert await CertificateIssuer(client, PLAN, NOW + timedelta(days=200)).run() == 0
+    assert await CertificateIssuer(client, PLAN, NOW + timedelta(days=200)).renew() == 0
     assert {name: data(server, name) for name in NAMES} == before
 
 
@@ -131,9 +131,9 @@ async def test_a_certificate_is_renewed_in_the_last_third_of_its_validity(
     server: FakeApiServer, client: HttpKubeClient
 ) -> None:
     """The authority stays, so that nobody distrusts the new certificate."""
-    await CertificateIssuer(client, PLAN, NOW).run()
+    await CertificateIssuer(client, PLAN, NOW).renew()
     before = {name: data(server, name) for name in NAMES}
-    assert await CertificateIssuer(client, PLAN, NOW + timedelta(days=244)).run() == 3
+    assert await CertificateIssuer(client, PLAN, NOW + timedelta(days=244)).renew() == 3
     after = {name: data(server, name) for name in NAMES}
     assert after["authorities"] == before["authorities"]
     for name in ("server", "client", "other"):
@@ -145,9 +145,9 @@ async def test_an_authority_near_its_end_is_replaced_with_all_that_it_signed(
     server: FakeApiServer, client: HttpKubeClient
 ) -> None:
     """No certificate outlives its authority, and the webhook trusts the new one."""
-    await CertificateIssuer(client, PLAN, NOW).run()
+    await CertificateIssuer(client, PLAN, NOW).renew()
     before = data(server, "authorities")
-    await CertificateIssuer(client, PLAN, NOW + timedelta(days=3300)).run()
+    await CertificateIssuer(client, PLAN, NOW + timedelta(days=3300)).renew()
     assert data(server, "authorities")["server.crt"] != before["server.crt"]
     assert data(server, "server")["ca.crt"] == data(server, "authorities")["server.crt"]
     assert data(server, "client")["ca.crt"] == data(server, "authorities")["server.crt"]
@@ -164,7 +164,7 @@ async def test_the_webhook_keeps_everything_but_its_bundle(
     server: FakeApiServer, client: HttpKubeClient
 ) -> None:
     """The rules of the chart stay; only the authority is added."""
-    await CertificateIssuer(client, PLAN, NOW).run()
+    await CertificateIssuer(client, PLAN, NOW).renew()
     (hook,) = server.find("mutatingwebhookconfigurations", "hook")["webhooks"]
     assert trusted(server) == [data(server, "server")["ca.crt"]]
     assert hook["name"] == "pods.gpushare.io"
@@ -175,10 +175,10 @@ async def test_a_certificate_for_other_names_is_issued_again(
     server: FakeApiServer, client: HttpKubeClient
 ) -> None:
     """A release that was renamed does not keep the certificate of its old name."""
-    await CertificateIssuer(client, PLAN, NOW).run()
+    await CertificateIssuer(client, PLAN, NOW).renew()
     renamed = server_plan("other=renamed.ns.svc", 365)
     plan = Plan("ns", "authorities", (renamed,))
-    assert await CertificateIssuer(client, plan, NOW).run() == 1
+    assert await CertificateIssuer(client, plan, NOW).renew() == 1
 
 
 @pytest.mark.parametrize("broken", ["tls.crt", "tls.key", "ca.crt"])
@@ -187,22 +187,22 @@ async def test_a_broken_secret_is_mended(
     server: FakeApiServer, client: HttpKubeClient, broken: str, value: bytes
 ) -> None:
     """Whatever stands in it, the next run makes a pair that works."""
-    await CertificateIssuer(client, PLAN, NOW).run()
+    await CertificateIssuer(client, PLAN, NOW).renew()
     found = server.find("secrets", "other", "ns")
     changed = found["data"] | {broken: b64encode(value).decode()}
     await server.put("secrets", found | {"data": changed})
-    assert await CertificateIssuer(client, PLAN, NOW).run() == 1
-    assert await CertificateIssuer(client, PLAN, NOW).run() == 0
+    assert await CertificateIssuer(client, PLAN, NOW).renew() == 1
+    assert await CertificateIssuer(client, PLAN, NOW).renew() == 0
 
 
 async def test_two_runs_at_once_leave_one_authority(
     server: FakeApiServer, client: HttpKubeClient
 ) -> None:
     """The later write is refused; what it would have signed is never stored."""
-    runs = [CertificateIssuer(client, PLAN, NOW).run() for _ in range(4)]
+    runs = [CertificateIssuer(client, PLAN, NOW).renew() for _ in range(4)]
     ended = await asyncio.gather(*runs, return_exceptions=True)
     assert all(isinstance(each, int | ConflictError) for each in ended)
-    await CertificateIssuer(client, PLAN, NOW).run()
+    await CertificateIssuer(client, PLAN, NOW).renew()
     assert data(server, "server")["ca.crt"] == data(server, "authorities")["server.crt"]
     assert data(server, "client")["ca.crt"] == data(server, "authorities")["server.crt"]
 

@@ -57,7 +57,7 @@ class World:
     def _changed(self) -> None:
         self.changes += 1
 
-    async def tell(self, subject: Subject, reason: str, message: str, *, kind: str) -> None:
+    async def event(self, subject: Subject, reason: str, message: str, *, kind: str) -> None:
         """As the event recorder's."""
         assert kind == WARNING
         self.events.append((subject.name, reason, message))

@@ -129,4 +129,4 @@ async def answers(stage: MpsStage) -> None:
     async with asyncio.timeout(SECONDS):
         while not (stage.folders.pipe / "nvidia-cuda-mps-control.pid").exists():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        await stage.control.ask("get_server_list", seconds=SECONDS)
+        await stage.control.send("get_server_list", seconds=SECONDS)

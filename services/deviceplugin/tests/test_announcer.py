@@ -57,7 +57,7 @@ class World:
         self.events: list[tuple[Subject, str, str, str]] = []
         self.announcer = HealthEventRecorder(self.state, self, self, "n1")  # type: ignore[arg-type]
 
-    async def tell(self, subject: Subject, reason: str, message: str, *, kind: str) -> None:
+    async def event(self, subject: Subject, reason: str, message: str, *, kind: str) -> None:
         """As the event recorder's."""
         self.events.append((subject, reason, message, kind))
 

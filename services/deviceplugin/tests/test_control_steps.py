@@ -29,17 +29,17 @@ def control(folder: Path, *lines: str) -> Control:
 async def test_a_command_is_a_line_and_the_answer_what_was_printed(tmp_path: Path) -> None:
     """Without the white space around it; the daemon is that of the folders."""
     made = control(tmp_path, "read line", 'echo " $line of $CUDA_MPS_PIPE_DIRECTORY "')
-    assert await made.ask("ps", seconds=SECONDS) == "ps of /mps/pipe"
+    assert await made.send("ps", seconds=SECONDS) == "ps of /mps/pipe"
 
 
 async def test_a_command_that_fails_has_the_last_of_what_was_printed(tmp_path: Path) -> None:
     """Any status but 0; without words the status itself."""
     with pytest.raises(ControlError, match=r"^ps failed: Cannot find MPS control daemon process$"):
-        await control(tmp_path, "echo 'Cannot find MPS control daemon process' >&2", "exit 1").ask(
+        await control(tmp_path, "echo 'Cannot find MPS control daemon process' >&2", "exit 1").send(
             "ps", seconds=SECONDS
         )
     with pytest.raises(ControlError, match=r"^ps failed: 3$"):
-        await control(tmp_path, "exit 3").ask("ps", seconds=SECONDS)
+        await control(tmp_path, "exit 3").send("ps", seconds=SECONDS)
 
 
 async def test_a_command_without_an_answer_leaves_no_process(tmp_path: Path) -> None:
@@ -47,14 +47,14 @@ async def test_a_command_without_an_answer_leaves_no_process(tmp_path: Path) -> 
     pid = tmp_path / "pid"
     made = control(tmp_path, f"echo $$ > {pid}.new", f"mv {pid}.new {pid}", "exec sleep 60")
     with pytest.raises(ControlError, match=r"^no response to ps in 0\.2 s$"):
-        await made.ask("ps", seconds=0.2)
+        await made.send("ps", seconds=0.2)
     assert not alive(pid)
 
 
 async def test_a_program_that_is_missing_is_named() -> None:
     """With the words of the system."""
     with pytest.raises(ControlError, match=r"^cannot run /none: No such file or directory$"):
-        await Control("/none", FOLDERS).ask("ps", seconds=SECONDS)
+        await Control("/none", FOLDERS).send("ps", seconds=SECONDS)
 
 
 def test_a_daemon_inherits_nothing_of_another_mps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ class World:
         if how in self.mortal:
             self.process.end(status)
 
-    async def ask(self, command: str, *, seconds: float) -> str:
+    async def send(self, command: str, *, seconds: float) -> str:
         """As the control program's."""
         self.note(command, seconds)
         if self.mute:

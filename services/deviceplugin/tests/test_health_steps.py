@@ -199,7 +199,7 @@ async def test_error_events_are_counted_logged_and_judged(world: World, logs: li
     assert world.verdicts[0].why == "XID 79"
     for code in ("31", "79"):
         labels = {"gpu": SECOND, "xid": code}
-        assert (REGISTRY.get_sample_value("gpushare_card_xid_total", labels) or 0) >= 1
+        assert (REGISTRY.get_sample_value("gpushare_gpu_xid_total", labels) or 0) >= 1
     lines = [(line["event"], line["log_level"], line["uuid"], line["code"]) for line in logs]
     assert lines == [("XID", "warning", SECOND, 31), ("XID", "warning", SECOND, 79)]
 

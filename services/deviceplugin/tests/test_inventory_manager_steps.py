@@ -290,7 +290,7 @@ async def test_a_gpu_that_left_has_no_metrics(world: World) -> None:
 def figure(name: str, index: int) -> float | None:
     """A metric of a GPU."""
     labels = {"gpu": str(index), "uuid": t4(index).uuid}
-    return REGISTRY.get_sample_value(f"gpushare_card_{name}", labels)
+    return REGISTRY.get_sample_value(f"gpushare_gpu_{name}", labels)
 
 
 async def test_a_unit_that_kubelet_could_not_read_is_logged_with_its_reason(

@@ -50,7 +50,7 @@ class World:
         held = [Held("team", each.name, {"c0": {Resource.MEM: ids}}) for each in pods]
         self.state.sync_from_kubelet(held[:1], requested_at=0)
 
-    async def tell(self, subject: Subject, reason: str, message: str, *, kind: str) -> None:
+    async def event(self, subject: Subject, reason: str, message: str, *, kind: str) -> None:
         """As the event recorder's."""
         self.events.append((subject, reason, message, kind))
 

@@ -57,8 +57,8 @@ async def test_a_daemon_is_started_for_its_gpu_and_ends_cleanly() -> None:
     async with mps_stage() as stage:
         stage.run()
         await stage.serving()
-        await stage.control.ask(f"start_server -uid {os.getuid()}", seconds=SECONDS)
-        (server,) = (await stage.control.ask("get_server_list", seconds=SECONDS)).split()
+        await stage.control.send(f"start_server -uid {os.getuid()}", seconds=SECONDS)
+        (server,) = (await stage.control.send("get_server_list", seconds=SECONDS)).split()
         pid = stage.pid
         assert f"CUDA_VISIBLE_DEVICES={UUID}" in environment(pid)
         await stage.end()
@@ -197,7 +197,7 @@ async def test_a_daemon_that_leaves_is_given_the_time_to() -> None:
             theirs.listen()
 
             class Leaving:
-                async def ask(self, command: str, *, seconds: float) -> str:
+                async def send(self, command: str, *, seconds: float) -> str:
                     assert (command, seconds) == ("quit", SECONDS)
                     asyncio.get_running_loop().call_later(0.1, theirs.close)
                     return ""
@@ -261,7 +261,7 @@ async def test_a_command_has_a_deadline_and_leaves_no_process() -> None:
     async with mps_stage() as stage, leftover(stage):
         stage.faults("mute")
         with pytest.raises(ControlError, match=r"no response to ps in 0\.3 s"):
-            await stage.control.ask("ps", seconds=0.3)
+            await stage.control.send("ps", seconds=0.3)
 
 
 def test_pauses_grow_to_their_limit_and_are_spread() -> None:

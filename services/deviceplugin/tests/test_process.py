@@ -194,8 +194,8 @@ async def test_health_and_metrics_are_served(tmp_path: Path) -> None:
             assert await _until(client, f"{url}/readyz", "ok") == "ok\n"
             text = await _until(client, f"{url}/metrics", "unattributed_bytes{")
         gpu = {"gpu": "0", "uuid": "GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f"}
-        assert _value(text, "gpushare_card_healthy", gpu) == 1
-        assert _value(text, "gpushare_card_unattributed_bytes", gpu) == (3743 + 2201) * MIB
+        assert _value(text, "gpushare_gpu_healthy", gpu) == 1
+        assert _value(text, "gpushare_gpu_unattributed_bytes", gpu) == (3743 + 2201) * MIB
 
 
 def _messages(events: Iterable[dict[str, Any]], reason: str) -> list[str]:

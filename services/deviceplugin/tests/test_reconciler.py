@@ -62,7 +62,7 @@ class World:
         if self.error is not None:
             raise self.error
 
-    async def tell(self, subject: Any, reason: str, message: str) -> None:
+    async def event(self, subject: Any, reason: str, message: str) -> None:
         """As an event."""
         self.effects.append((subject.name, reason, message))
 

@@ -89,7 +89,7 @@ class World:
         kept = {key: text for key, text in texts.items() if text is not None}
         self.state.on_update(replace(pod, annotations=kept), b"")
 
-    async def tell(self, subject: Subject, reason: str, message: str) -> None:
+    async def event(self, subject: Subject, reason: str, message: str) -> None:
         """As the event recorder's."""
         self.events.append((subject, reason, message))
 

@@ -77,12 +77,12 @@ async def test_a_stopped_daemon_has_no_series(monkeypatch: pytest.MonkeyPatch) -
     """A GPU that is no longer in mode mps is not one whose daemon is down."""
     answers = asyncio.Event()
 
-    async def ask(self: Control, command: str, *, seconds: float) -> str:
+    async def send(self: Control, command: str, *, seconds: float) -> str:
         if not answers.is_set():
             raise ControlError("no answer")
         return ""
 
-    monkeypatch.setattr(Control, "ask", ask)
+    monkeypatch.setattr(Control, "send", send)
     quick = Timing(check=0.01, first_pause=0.01, longest_pause=0.01)
     fleet = Fleet(MpsPlace("", pipe="/pipe"), control="mps", multi_user=False, timing=quick)
     changed = asyncio.Event()

@@ -65,7 +65,7 @@ class World:
     def note(self, effect: str) -> None:
         self.effects.append((round(self.clock.seconds - self.began, 3), effect))
 
-    async def ask(self, command: str, *, seconds: float) -> str:
+    async def send(self, command: str, *, seconds: float) -> str:
         """As the control program's answer."""
         assert command == HEALTH_COMMAND
         self.seconds.append(seconds)
@@ -129,11 +129,11 @@ def made(monkeypatch: pytest.MonkeyPatch, clock: FakeClock, program: Program) ->
     """A supervisor whose daemon, control program and clock are the test's."""
     world = World(clock, program)
 
-    async def ask(self: Control, command: str, *, seconds: float) -> str:
-        return await world.ask(command, seconds=seconds)
+    async def send(self: Control, command: str, *, seconds: float) -> str:
+        return await world.send(command, seconds=seconds)
 
     monkeypatch.setattr(f"{MODULE}.Daemon", world.daemon)
-    monkeypatch.setattr(Control, "ask", ask)
+    monkeypatch.setattr(Control, "send", send)
     monkeypatch.setattr(f"{MODULE}.trim_logs", world.trim)
     monkeypatch.setattr(f"{MODULE}.time.monotonic", clock.now)
     monkeypatch.setattr(f"{MODULE}.random.random", lambda: 1.0)

@@ -57,7 +57,7 @@ class World:
             raise GpuLostError("lost")
         return self.usages[uuid]
 
-    async def tell(self, subject: Subject, reason: str, message: str, *, kind: str) -> None:
+    async def event(self, subject: Subject, reason: str, message: str, *, kind: str) -> None:
         """As the event recorder's."""
         self.events.append((subject, reason, message, kind))
 
@@ -113,7 +113,7 @@ def of_pod(name: str, pod: str, gpu: int = 0) -> float | None:
 def of_gpu(name: str, gpu: int) -> float | None:
     """A metric of a GPU."""
     labels = {"gpu": str(gpu), "uuid": t4(gpu).uuid}
-    return REGISTRY.get_sample_value(f"gpushare_card_{name}", labels)
+    return REGISTRY.get_sample_value(f"gpushare_gpu_{name}", labels)
 
 
 async def test_bytes_are_those_of_the_pods_whose_processes_use_them(world: World) -> None:
@@ -349,7 +349,7 @@ async def test_the_drivers_own_figure_of_a_pod_replaces_the_sum_of_its_processes
     assert (of_pod("used_bytes", "a"), of_pod("used_bytes", "b")) == (3 * GI, GI)
     assert of_pod("over_bytes", "a") == GI
     labels = {"gpu": "0", "uuid": FIRST}
-    assert REGISTRY.get_sample_value("gpushare_card_unattributed_bytes", labels) == GI
+    assert REGISTRY.get_sample_value("gpushare_gpu_unattributed_bytes", labels) == GI
 
 
 async def test_a_pod_that_may_use_more_than_its_share_is_not_notified_before(world: World) -> None:

@@ -43,7 +43,7 @@ async def test_nodes_show_every_gpu_and_who_is_on_it(
     assert (one["name"], one["unit"], one["total"], one["used"], one["free"]) == (
         "n", "GiB", 30, 13, 17,
     )  # fmt: skip
-    first = one["cards"][0]
+    first = one["gpus"][0]
     assert (first["uuid"], first["free"], first["healthy"]) == ("GPU-n-0", 6, True)
     [holder] = first["pods"]
     assert (holder["name"], holder["units"], holder["state"]) == ("held-0", 9, "confirmed")
@@ -67,7 +67,7 @@ async def test_a_waiting_pod_is_explained_node_by_node(
     assert [score["node"] for score in answer["scores"]] == ["big"]
     [refusal] = answer["refusals"]
     assert (refusal["node"], refusal["code"]) == ("n", "InsufficientMemory")
-    assert [(gpu["free"], gpu["requested"]) for gpu in refusal["cards"]] == [(6, 12), (11, 12)]
+    assert [(gpu["free"], gpu["requested"]) for gpu in refusal["gpus"]] == [(6, 12), (11, 12)]
 
 
 async def test_the_rules_of_the_scheduler_count_too(
@@ -255,12 +255,12 @@ async def test_metrics_tell_latency_refusals_binds_gpus_and_the_watch(
         'gpushare_extender_verb_seconds_count{verb="filter"}',
         'gpushare_extender_refusals_total{code="TooLarge"}',
         'gpushare_extender_binds_total{outcome="bound"}',
-        'gpushare_extender_card_units{card="0",kind="used",node="n"} 11.0',
-        'gpushare_extender_card_units{card="0",kind="total",node="n"} 15.0',
+        'gpushare_extender_gpu_units{gpu="0",kind="used",node="n"} 11.0',
+        'gpushare_extender_gpu_units{gpu="0",kind="total",node="n"} 15.0',
         'gpushare_extender_claims{state="confirmed"} 2',
         'gpushare_extender_reflector_age_seconds{collection="pods"}',
         "gpushare_extender_ready 1.0",
-        "gpushare_extender_overfull_cards 0",
+        "gpushare_extender_overfull_gpus 0",
         "gpushare_extender_waiting_pods 1.0\n",
         "gpushare_extender_waiting_units 14.0\n",
     ):

@@ -116,7 +116,7 @@ async def test_the_read_api_names_the_pod_of_a_claim(state: State) -> None:
     claims.on_replace(decode_claims(listed(claim("a", "7Gi"))).items)
     info = state.ledger.node(N1)
     assert info is not None
-    pod = views.node_view(info).cards[0].pods[0]
+    pod = views.node_view(info).gpus[0].pods[0]
     assert (pod.namespace, pod.name, pod.uid) == ("ns", "p-a", "u-a")
 
 
@@ -126,10 +126,10 @@ async def test_over_commitment_raises_the_figure_of_the_alert(state: State) -> N
     slices.on_replace(decode_slices(listed(resource_slice())).items)
     claims.on_replace(decode_claims(listed(claim("a", "8Gi"), claim("b", "7Gi"))).items)
     gauges = LedgerMetrics(state.ledger, lambda: ())
-    assert "gpushare_extender_overfull_cards 0" in (await gauges.render()).decode()
+    assert "gpushare_extender_overfull_gpus 0" in (await gauges.render()).decode()
     claims.on_replace(decode_claims(listed(claim("a", "8Gi"), claim("b", "8Gi"))).items)
     gauges.node_changed(N1)
-    assert "gpushare_extender_overfull_cards 1" in (await gauges.render()).decode()
+    assert "gpushare_extender_overfull_gpus 1" in (await gauges.render()).decode()
     assert 'state="bound"' not in (await gauges.render()).decode(), "the alert of unconfirmed pods"
 
 

@@ -109,7 +109,7 @@ async def test_a_pending_claim_is_explained(extender: Running) -> None:
     assert (code, found["kind"], found["state"]) == (200, "PodExplanation", "Waiting")
     [refusal] = found["refusals"]
     assert (refusal["node"], refusal["code"]) == ("n1", "InsufficientMemory")
-    assert [(card["free"], card["requested"]) for card in refusal["cards"]] == [(7, 8)]
+    assert [(gpu["free"], gpu["requested"]) for gpu in refusal["gpus"]] == [(7, 8)]
     assert any("request at most 7 GiB" in each for each in found["helps"])
     assert any("team/runs has ended" in each for each in found["helps"])
 

@@ -82,4 +82,4 @@ def test_a_client_without_a_certificate_is_refused() -> None:
     """TLS should have refused it before."""
     reached, (start, body) = call(None, "scheduler")
     assert (reached, start["status"]) == (False, 403)
-    assert b"of nobody" in body["body"]
+    assert b"of no name" in body["body"]

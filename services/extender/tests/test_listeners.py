@@ -56,7 +56,7 @@ async def test_probes_and_metrics_have_a_port_of_their_own(
         assert await text(f"{url}/readyz") == (200, "ok")
         status, figures = await text(f"{url}/metrics")
         assert status == 200
-        assert 'gpushare_extender_card_units{card="0",kind="total",node="n"} 15.0' in figures
+        assert 'gpushare_extender_gpu_units{gpu="0",kind="total",node="n"} 15.0' in figures
         for path in ("/gpushare-scheduler/filter", "/gpushare-scheduler/inspect", "/api/v1/nodes"):
             assert (await text(url + path))[0] == 404
         assert await extender.get("/readyz") == (200, "ok")

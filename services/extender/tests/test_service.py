@@ -43,7 +43,7 @@ async def test_a_change_is_seen_by_verbs_and_metrics(
     await extender.knows_node("n")
     pending = pod("pending", 10)
     assert (await extender.filter(pending, "n"))["NodeNames"] == ["n"]
-    line = "gpushare_extender_card_units{"
+    line = "gpushare_extender_gpu_units{"
     before = [each for each in await metrics(extender) if each.startswith(line)]
     holder = placed(pod("holder", 9, uid="holder"), "n", 0)
     await cluster.put("pods", holder)

@@ -31,7 +31,7 @@ def test_a_pod_with_a_claim_that_waits_is_named(run: Run, held: FakeCluster) -> 
 
 def test_a_goal_that_claims_keep_from_being_free_names_them(run: Run, held: FakeCluster) -> None:
     """The command ends with 1, because only a claim is in the way."""
-    outcome = run("defrag", "--cards", "2", on=held)
+    outcome = run("defrag", "--gpus", "2", on=held)
     assert outcome.code == 1
     assert HELD in outcome.err.splitlines()
 

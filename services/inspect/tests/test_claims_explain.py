@@ -224,7 +224,7 @@ def test_the_document_of_a_claim(run: Run, shared: FakeCluster) -> None:
     assert document["state"] == "Waiting"
     refusal = document["refusals"][0]
     assert refusal["code"] == "InsufficientMemory"
-    assert refusal["cards"][0] == {
+    assert refusal["gpus"][0] == {
         "index": 0,
         "code": "InsufficientMemory",
         "free": 6,

@@ -53,7 +53,7 @@ def lists_of(server: FakeApiServer, path: str) -> int:
 def test_an_empty_list_is_known(kube: BlockingClient) -> None:
     """A list that was read and holds nothing means that there is nothing."""
     found = live(kube, [FAILED_SCHEDULING])
-    assert found.knows("Event")
+    assert found.was_read("Event")
     assert (found.all("Event"), found.missing) == ((), {})
 
 
@@ -64,10 +64,10 @@ def test_a_list_that_cannot_be_read_is_not_an_empty_one(
     """Nothing is known of its kind, and the reason is kept; nodes and pods are there."""
     server.statuses[CONFIG_MAPS.path] = status
     found = live(kube, [CONFIG_MAPS, FAILED_SCHEDULING])
-    assert not found.knows("ConfigMap")
+    assert not found.was_read("ConfigMap")
     assert str(status) in found.missing["ConfigMap"]
     assert found.forbidden == ({CONFIG_MAPS.path} if status in {401, 403} else frozenset())
-    assert (len(found.nodes), len(found.pods), found.knows("Event")) == (1, 1, True)
+    assert (len(found.nodes), len(found.pods), found.was_read("Event")) == (1, 1, True)
 
 
 def test_a_kind_is_unknown_where_one_of_its_lists_is(
@@ -76,12 +76,12 @@ def test_a_kind_is_unknown_where_one_of_its_lists_is(
     """What the other list holds is there, but none in it does not mean none in the cluster."""
     server.statuses[LABELLED.path] = 403
     found = live(kube, [CONFIG_MAPS, LABELLED])
-    assert (found.knows("ConfigMap"), len(found.all("ConfigMap"))) == (False, 1)
+    assert (found.was_read("ConfigMap"), len(found.all("ConfigMap"))) == (False, 1)
 
 
 def test_a_kind_that_was_not_requested_is_unknown(kube: BlockingClient) -> None:
     """Nobody requested it, so nothing is known of it."""
-    assert not live(kube).knows("ConfigMap")
+    assert not live(kube).was_read("ConfigMap")
 
 
 @pytest.mark.parametrize("path", [NODES, PODS])
@@ -114,10 +114,10 @@ def test_a_forbidden_list_is_requested_seldom(kube: BlockingClient, server: Fake
         assert "403" in read().missing["ConfigMap"]
     assert (lists_of(server, CONFIG_MAPS.path), lists_of(server, NODES)) == (1, 3)
     now[0] = LATER - 1.0
-    assert not read().knows("ConfigMap")
+    assert not read().was_read("ConfigMap")
     del server.statuses[CONFIG_MAPS.path]
     now[0] = LATER
-    assert read().knows("ConfigMap")
+    assert read().was_read("ConfigMap")
 
 
 def test_a_list_that_failed_is_requested_again_at_once(
@@ -126,9 +126,9 @@ def test_a_list_that_failed_is_requested_again_at_once(
     """Only a refusal lasts; an error of the API server passes."""
     read = LiveReader(kube, [CONFIG_MAPS], lambda: 0.0)
     server.statuses[CONFIG_MAPS.path] = 500
-    assert not read().knows("ConfigMap")
+    assert not read().was_read("ConfigMap")
     del server.statuses[CONFIG_MAPS.path]
-    assert read().knows("ConfigMap")
+    assert read().was_read("ConfigMap")
 
 
 def test_repeated_reads_may_come_from_the_cache(
@@ -146,7 +146,7 @@ def test_a_snapshot_is_read_in_place_of_a_cluster(cluster: FakeCluster, tmp_path
     source = ClusterSource(kubeconfig=tmp_path / "none", snapshot=path)
     found = source.read(CONFIG_MAPS)
     assert [node.name for node in found.nodes] == ["n"]
-    assert not found.knows("ConfigMap")
+    assert not found.was_read("ConfigMap")
 
 
 def test_a_source_has_the_credentials_of_its_flags(server: FakeApiServer, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_source_has_the_credentials_of_its_flags(server: FakeApiServer, tmp_pa
     config = server.kubeconfig(tmp_path)
     found = ClusterSource(kubeconfig=config).read(CONFIG_MAPS, FAILED_SCHEDULING)
     assert (len(found.nodes), len(found.all("ConfigMap"))) == (1, 1)
-    assert found.knows("Event")
+    assert found.was_read("Event")
     assert not any("resourceVersion" in request for request in server.requests)
     with pytest.raises(ForbiddenError, match="401"):
         ClusterSource(kubeconfig=config, context="stranger").read()
@@ -173,7 +173,7 @@ def test_what_was_not_requested_again_keeps_its_reason(
     assert list(second.missing) == ["ConfigMap"]
     assert CONFIG_MAPS.path in second.missing["ConfigMap"]
     assert second.forbidden == frozenset()
-    assert second.knows("Event")
+    assert second.was_read("Event")
 
 
 def test_kinds_that_were_requested_come_with_the_rest(kube: BlockingClient) -> None:

@@ -45,7 +45,7 @@ def test_a_mistyped_command_is_answered_with_the_near_one(run: Run, typed: str, 
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        ("defrag --cards 4.5", "a whole number of at least 0"),
+        ("defrag --gpus 4.5", "a whole number of at least 0"),
         ("dashboard --port http", "a whole number from 0 to 65535"),
     ],
 )

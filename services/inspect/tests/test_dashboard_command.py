@@ -24,9 +24,9 @@ class Served:
     interval: float
     wanted: Any
 
-    def listen(self, app: Any, configure: Any, tell: Any, failed: Any) -> None:
+    def listen(self, app: Any, configure: Any, on_listening: Any, failed: Any) -> None:
         self.app, self.config = app, configure(app)
-        tell(4321)
+        on_listening(4321)
 
     def feed(self, read: Any, names: Any, *, interval: float, measure: Any, began: float) -> Feed:
         self.interval, self.wanted = interval, getattr(read, "_wanted", None)

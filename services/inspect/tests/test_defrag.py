@@ -20,7 +20,7 @@ def scattered(cluster: FakeCluster) -> FakeCluster:
 
 def test_one_exclusive_gpu(run: Run, scattered: FakeCluster) -> None:
     """The GPU with the fewest pods is emptied, onto the fullest GPU that fits."""
-    outcome = run("defrag", "--cards", "1", on=scattered)
+    outcome = run("defrag", "--gpus", "1", on=scattered)
     assert outcome.code == 0
     assert outcome.out.splitlines() == [
         "POD        FROM                       TO",
@@ -31,7 +31,7 @@ def test_one_exclusive_gpu(run: Run, scattered: FakeCluster) -> None:
 
 def test_two_whole_gpus_are_on_one_node(run: Run, scattered: FakeCluster) -> None:
     """GPUs of one node are freed together, for a pod cannot use GPUs of two."""
-    document = json.loads(run("defrag", "--cards", "2", "-o", "json", on=scattered).out)
+    document = json.loads(run("defrag", "--gpus", "2", "-o", "json", on=scattered).out)
     assert (document["node"], document["gpus"]) == ("n1", [0, 1])
     assert {move["name"] for move in document["moves"]} == {"a", "b", "c"}
     assert {move["toNode"] for move in document["moves"]} == {"n2"}
@@ -54,7 +54,7 @@ def test_no_plan(run: Run, cluster: FakeCluster) -> None:
     """Where the pods have nowhere to go, the answer is no."""
     cluster.node("n", gpus=[Gpu(15), Gpu(15)])
     cluster.pod("a", 8, node="n", index=0).pod("b", 8, node="n", index=1)
-    outcome = run("defrag", "--cards", "1", on=cluster)
+    outcome = run("defrag", "--gpus", "1", on=cluster)
     assert outcome == (1, "", "error: moving pods cannot free that capacity\n")
 
 
@@ -62,7 +62,7 @@ def test_nodes_that_take_no_pods_play_no_part(run: Run, cluster: FakeCluster) ->
     """Neither is their room offered nor are pods moved there."""
     cluster.node("free", gpus=[Gpu(15)], cordoned=True)
     cluster.node("n", gpus=[Gpu(15)]).pod("a", 8, node="n", index=0)
-    assert run("defrag", "--cards", "1", on=cluster).code == 1
+    assert run("defrag", "--gpus", "1", on=cluster).code == 1
 
 
 def test_a_second_choice_is_found(run: Run, cluster: FakeCluster) -> None:
@@ -73,7 +73,7 @@ def test_a_second_choice_is_found(run: Run, cluster: FakeCluster) -> None:
     assert [move["name"] for move in document["moves"]] == ["small"]
 
 
-@pytest.mark.parametrize("flags", [("--cards=1", "--units=1"), ("--cards=-1",)])
+@pytest.mark.parametrize("flags", [("--gpus=1", "--units=1"), ("--gpus=-1",)])
 def test_one_goal_at_most(run: Run, scattered: FakeCluster, flags: tuple[str, ...]) -> None:
     """Two goals, or less than none, are a usage error."""
     assert run("defrag", *flags, on=scattered).code == 2

@@ -284,4 +284,4 @@ def test_a_document(run: Run, cluster: FakeCluster) -> None:
     assert found["pod"] == {"namespace": "default", "name": "w", "node": "n1", "gpus": [1]}
     assert [(e["name"], e["evicted"]) for e in found["evictions"]] == [("b", False), ("c", False)]
     assert "--apply needs a cluster" in run("defrag", "--apply", on=cluster).err
-    assert run("defrag", "--apply", "--cards", "1", on=cluster).code == 2
+    assert run("defrag", "--apply", "--gpus", "1", on=cluster).code == 2

@@ -130,5 +130,5 @@ def test_one_pod_with_the_rights_of_a_namespace(
     """``explain pod`` answers with the scheduler's words, as a table and as a document."""
     flag = f"--kubeconfig={server.kubeconfig(tmp_path)}"
     out = run("explain", "pod", "web-3", flag).out
-    assert "State:      pending: what can be read does not tell whether it fits" in out
+    assert "State:      pending: not enough could be read to decide whether it fits" in out
     assert json.loads(run("explain", "pod", "web-1", "-o", "json", flag).out)["state"] == "Placed"

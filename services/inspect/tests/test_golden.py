@@ -45,7 +45,7 @@ COMMANDS = {
     "usage-model": ("usage", "--by", "model"),
     "usage-node": ("usage", "--by", "node"),
     "whatif": ("whatif", "-f", "POD", "--replicas", "8"),
-    "defrag": ("defrag", "--cards", "2", "-l", "zone=a"),
+    "defrag": ("defrag", "--gpus", "2", "-l", "zone=a"),
     "defrag-evictions": ("defrag",),
     "doctor": ("doctor",),
     "cost": ("cost", "--price", "2.5", "--prometheus", "PROMETHEUS"),

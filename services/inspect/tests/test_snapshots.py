@@ -65,8 +65,8 @@ def test_a_list_of_one_kind_names_it_once() -> None:
     """Its items have no kind of their own."""
     found = decode(b'{"kind": "NodeList", "items": [{"metadata": {"name": "n"}}]}')
     assert [node.name for node in found.nodes] == ["n"]
-    assert found.knows("Node")
-    assert not found.knows("ConfigMap")
+    assert found.was_read("Node")
+    assert not found.was_read("ConfigMap")
 
 
 def test_a_single_object_is_named_in_the_error(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ class Code(StrEnum):
     INSUFFICIENT_GPUS = "InsufficientGpus"
     UNHEALTHY = "Unhealthy"
     TAKEN_WHOLE = "TakenWhole"
-    SHARED_GPU = "SharedCard"
+    SHARED_GPU = "SharedGpu"
     MAX_PODS = "MaxPods"
     TOO_LARGE = "TooLarge"
     UNEVEN_SPLIT = "UnevenSplit"

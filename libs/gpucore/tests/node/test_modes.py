@@ -33,7 +33,7 @@ def requested(
         GPUS,
         default=default,
         labels={names[key]: text for key, text in labels.items()},
-        annotations={"gpushare/card-isolation": gpus} if gpus else {},
+        annotations={"gpushare/gpu-isolation": gpus} if gpus else {},
         unable={
             MPS: unable or {},
             DRIVER: undriven or {},
@@ -64,7 +64,7 @@ def test_an_unknown_word_changes_nothing_and_is_reported(gpus: str) -> None:
     isolations, faults = requested(isolation="mps", gpus=gpus)
     assert isolations == [MPS, MPS]
     assert len(faults) == 1
-    assert "gpushare/card-isolation" in faults[0]
+    assert "gpushare/gpu-isolation" in faults[0]
 
 
 def test_an_invalid_label_leaves_the_setting() -> None:

@@ -76,4 +76,4 @@ def test_bytes_are_summed_by_pod_and_the_rest_is_nobodys() -> None:
     group = f"0::/kubepods/pod{UID}/abc"
     found = attribute({1: 10, 2: 20, 3: 5}, {1: group, 2: group})
     assert found.pods == {PodUid(UID): 30}
-    assert found.nobody == 5
+    assert found.unattributed == 5

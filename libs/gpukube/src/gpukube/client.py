@@ -1,7 +1,7 @@
 """The client of the Kubernetes API server: bytes in, bytes out.
 
 The narrow decoders of ``gpucore.wire`` read the replies. :mod:`gpukube.kubeconfig` finds the server
-and the credentials. Nothing is retried here, because only the caller knows what a failure means;
+and the credentials. Nothing is retried here, because what a failure means depends on the caller;
 all failures are those of :mod:`gpukube.errors`.
 """
 

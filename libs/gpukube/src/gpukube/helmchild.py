@@ -70,10 +70,10 @@ def _done(request: dict[str, Any]) -> str:
     return ""
 
 
-def _of_release(ask: Any, release: str, field: str) -> str:
+def _of_release(read: Any, release: str, field: str) -> str:
     """A field of what Helm has recorded of a release; empty where there is none of the name."""
     try:
-        return str(ask(release)[field])
+        return str(read(release)[field])
     except helm.HelmNotFoundError:
         return ""
 

@@ -32,7 +32,7 @@ NOTED_SECONDS: Final = 2.0
 """kubelet writes a grant down after it was made; until then its silence about it means nothing."""
 
 
-def nobody(*_: object) -> None:
+def ignore(*_: object) -> None:
     """A callback that does nothing."""
 
 
@@ -84,10 +84,10 @@ class NodeState:
         self.inventory_changed = Signal()
         self.outlook_changed = Signal()
         self.grant_made = Signal()
-        self.deliver: Callable[[CdiDevice], None] = nobody
-        self.on_held: Callable[[list[Held]], None] = nobody
-        self.on_status: Callable[[Pod, bytes], None] = nobody
-        self.on_unknown_pod: Callable[[], None] = nobody
+        self.deliver: Callable[[CdiDevice], None] = ignore
+        self.on_held: Callable[[list[Held]], None] = ignore
+        self.on_status: Callable[[Pod, bytes], None] = ignore
+        self.on_unknown_pod: Callable[[], None] = ignore
         self.serving = False
         self.forgotten: set[PodUid] = set()
         self._suspicious = True
@@ -133,7 +133,7 @@ class NodeState:
         self.outlook_changed.fire()
 
     def grant(self, resource: Resource, ids: tuple[str, ...]) -> Granted | AllocationError:
-        """Hand out ``ids``, or say why not."""
+        """Allocate ``ids``, or return the reason why not."""
         if self.api == API_CLAIMS:
             why = "this node offers its GPUs as ResourceClaims"
             return AllocationError(AllocationErrorCode.OFFERED_AS_CLAIMS, why)

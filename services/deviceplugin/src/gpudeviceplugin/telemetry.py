@@ -40,14 +40,14 @@ DISAGREEMENTS = Gauge(
 )
 DEVICES = Gauge("gpushare_plugin_devices", "Devices advertised to kubelet", ["resource"])
 GPU_HEALTHY = Gauge(
-    "gpushare_card_healthy", "1 if the GPU is healthy and offered to kubelet", ["gpu", "uuid"]
+    "gpushare_gpu_healthy", "1 if the GPU is healthy and offered to kubelet", ["gpu", "uuid"]
 )
-GPU_UNITS = Gauge("gpushare_card_units", "GPU memory units of the GPU", ["gpu", "uuid"])
+GPU_UNITS = Gauge("gpushare_gpu_units", "GPU memory units of the GPU", ["gpu", "uuid"])
 GPU_GRANTED = Gauge(
-    "gpushare_card_granted_units", "GPU memory units allocated on the GPU", ["gpu", "uuid"]
+    "gpushare_gpu_granted_units", "GPU memory units allocated on the GPU", ["gpu", "uuid"]
 )
-GPU_MEMORY = Gauge("gpushare_card_memory_bytes", "GPU memory in bytes", ["gpu", "uuid"])
-GPU_USED = Gauge("gpushare_card_used_bytes", "GPU memory in use, in bytes", ["gpu", "uuid"])
+GPU_MEMORY = Gauge("gpushare_gpu_memory_bytes", "GPU memory in bytes", ["gpu", "uuid"])
+GPU_USED = Gauge("gpushare_gpu_used_bytes", "GPU memory in use, in bytes", ["gpu", "uuid"])
 POD_GRANTED = Gauge(
     "gpushare_pod_granted_units",
     "GPU memory units allocated to the pod",
@@ -65,7 +65,7 @@ POD_USED = Gauge(
     ["gpu", "exported_namespace", "exported_pod"],
 )
 UNATTRIBUTED = Gauge(
-    "gpushare_card_unattributed_bytes",
+    "gpushare_gpu_unattributed_bytes",
     "GPU memory in bytes used by processes of no known pod",
     ["gpu", "uuid"],
 )
@@ -92,7 +92,7 @@ MPS_SERVING = Gauge("gpushare_mps_serving", "1 if the GPU's MPS daemon serves ne
 MPS_FAILURES = Counter(
     "gpushare_mps_failures_total", "Failures of the GPU's MPS daemon (exited or hung)", ["uuid"]
 )
-XIDS = Counter("gpushare_card_xid_total", "XID error events of the GPU", ["gpu", "xid"])
+XIDS = Counter("gpushare_gpu_xid_total", "XID error events of the GPU", ["gpu", "xid"])
 RELISTS = Counter(
     "gpushare_plugin_relists_total", "Complete lists of a watched collection", ["kind"]
 )

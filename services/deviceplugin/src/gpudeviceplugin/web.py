@@ -44,7 +44,7 @@ class Web:
         self._listener: Listener | None = None
         self._scrape = SharedScrape(_render)
         self.gate = ConnectionGate(LIMITS.within_files(), time.monotonic)
-        app = web.Application(client_max_size=BODY_BYTES, middlewares=[_telling(self.gate)])
+        app = web.Application(client_max_size=BODY_BYTES, middlewares=[_notifying(self.gate)])
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
@@ -90,15 +90,15 @@ async def _render() -> bytes:
     return generate_latest()
 
 
-def _telling(gate: ConnectionGate) -> Middleware:
+def _notifying(gate: ConnectionGate) -> Middleware:
     """Notifies the gate of every response."""
 
     @web.middleware
-    async def tell(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def notify(request: web.Request, handler: Handler) -> web.StreamResponse:
         peer = request.transport.get_extra_info("peername") if request.transport else None
         try:
             return await handler(request)
         finally:
             gate.answered(peer)
 
-    return tell
+    return notify

@@ -175,7 +175,7 @@ class LedgerMetrics:
             sum(node_info.pending for node_info in node_infos),
         )
         yield GaugeMetricFamily(
-            "gpushare_extender_overfull_cards",
+            "gpushare_extender_overfull_gpus",
             "GPUs whose allocated memory exceeds their capacity.",
             sum(len(node_info.overfull) for node_info in node_infos),
         )
@@ -205,9 +205,9 @@ class LedgerMetrics:
 
 def _gpu_units(node_infos: Iterable[NodeInfo]) -> Metric:
     family = GaugeMetricFamily(
-        "gpushare_extender_card_units",
+        "gpushare_extender_gpu_units",
         "GPU memory units per GPU, in the unit of its node.",
-        labels=("node", "card", "kind"),
+        labels=("node", "gpu", "kind"),
     )
     for node_info in node_infos:
         for index, gpu in node_info.devices.items():

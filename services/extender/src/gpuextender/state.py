@@ -41,7 +41,7 @@ class State:
         nominations: waiting pods for which others are evicted, by node.
         candidates: the nodes as kube-scheduler's filters see them.
         filter_called: called with each pod of a scheduler's request.
-        filtered: when a scheduler last asked about a pod, in seconds of the monotonic clock.
+        filtered: when a scheduler last sent a pod, in seconds of the monotonic clock.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ def template_nodes(ledger: Ledger, items: Mapping[NodeName, msgspec.Raw]) -> Tem
     """Empty nodes as these objects describe them.
 
     Args:
-        ledger: nodes that it knows, or for which it counts pods, are left out.
+        ledger: nodes that it has, or for which it counts pods, are left out.
         items: node objects by name; those without the inventory annotation are left out.
 
     Raises:

@@ -95,14 +95,16 @@ def _obstacle(pod: Pod, request: PodRequest) -> str:
 
 def _template(pod: Pod, request: PodRequest, how: ClaimRequests) -> ShareTemplate:
     """Raises: ValueError: the claim would be more than the API allows."""
-    boxes = [ask for ask in _container_requests(pod, how.names) if ask]
-    if not boxes:
+    containers = [container for container in _container_requests(pod, how.names) if container]
+    if not containers:
         raise ValueError("only init containers request a share")
-    if request.gpu_count > 1 and len(boxes) > 1:
+    if request.gpu_count > 1 and len(containers) > 1:
         raise ValueError("several GPUs need one container")
     most = _init(pod, how.names)
-    boxes[0] = ContainerRequest(max(boxes[0].mem, most.mem), max(boxes[0].core, most.core))
-    requests = tuple(_request(ask, request, how.unit) for ask in boxes)
+    containers[0] = ContainerRequest(
+        max(containers[0].mem, most.mem), max(containers[0].core, most.core)
+    )
+    requests = tuple(_request(container, request, how.unit) for container in containers)
     isolation = request.isolation
     wanted = "" if isolation is IsolationMode.NONE else isolation.value
     return decode_contents(encode_contents(ShareTemplate(requests, request.gpu_count, wanted)))
@@ -114,15 +116,15 @@ def _refuse_twice(body: Mapping[str, Any]) -> None:
         raise ValueError(f"the pod has a claim of the name {CLAIM} already")
 
 
-def _request(ask: ContainerRequest, request: PodRequest, unit: MemoryUnit) -> ShareRequest:
-    core = ask.core // request.gpu_count
+def _request(container: ContainerRequest, request: PodRequest, unit: MemoryUnit) -> ShareRequest:
+    core = container.core // request.gpu_count
     if core > CORE_PER_GPU:
         raise ValueError("a container requests more than 100 percent of one GPU")
     if request.whole_device:
         return ShareRequest(compute=core)
-    if not ask.mem:
+    if not container.mem:
         raise ValueError("a container requests compute without memory")
-    mib = ask.mem // request.gpu_count * unit.mib
+    mib = container.mem // request.gpu_count * unit.mib
     if mib > MAX_MIB:
         raise ValueError(f"a container requests more than {MAX_MIB} MiB of one GPU")
     return ShareRequest(mib, core)

@@ -1,4 +1,4 @@
-"""What a service that follows slices, templates and classes knows of the claims of a pod.
+"""The claims of a pod, for a service that watches slices, templates and classes.
 
 The claims of the pod are given as objects: what an allocated claim requested is not kept.
 """

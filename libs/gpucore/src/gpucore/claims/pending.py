@@ -86,7 +86,7 @@ class PendingClaimPods:
     def _specs(self, pod: Pod) -> tuple[ClaimSpec, ...]:
         """What the claims request; empty where that is not known, or one is allocated.
 
-        Before kube-controller-manager has made the claims, their templates say it.
+        Before kube-controller-manager has made the claims, their templates are read.
         """
         if not pod.claims:
             templates = [self._templates.get((pod.namespace, n)) for n in pod.claim_templates]

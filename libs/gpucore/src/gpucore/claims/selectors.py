@@ -52,7 +52,7 @@ _PART: Final = re.compile(rf"({_TEXT})|(&&)")
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """What selectors say of a device.
+    """The result of the selectors for one device.
 
     Attributes:
         matches: no selector that is understood excludes it.

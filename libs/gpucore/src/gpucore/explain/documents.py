@@ -37,7 +37,7 @@ class RequestDoc(msgspec.Struct, frozen=True, rename="camel"):
     mem: int
     core: int
     gpus: int
-    cards: int
+    gpu_count: int
     policy: str
     fault: str
 
@@ -66,7 +66,7 @@ class RefusalDoc(msgspec.Struct, frozen=True, rename="camel"):
     code: str
     text: str
     unresolvable: bool
-    cards: list[GpuRefusalDoc]
+    gpus: list[GpuRefusalDoc]
 
 
 class PodExplanation(msgspec.Struct, frozen=True, rename="camel"):
@@ -85,7 +85,7 @@ class PodExplanation(msgspec.Struct, frozen=True, rename="camel"):
     node: str
     where: str
     why: str
-    cards: list[str]
+    gpus: list[str]
     faults: list[str]
     scheduler: str
     scheduler_saw_it: bool
@@ -123,7 +123,7 @@ def pod_explanation(found: Explanation, cluster: Cluster) -> Steps[PodExplanatio
         node=pod.node,
         where=found.where,
         why=found.why,
-        cards=list(found.neighbours),
+        gpus=list(found.neighbours),
         faults=list(found.faults),
         scheduler=pod.scheduler_name,
         scheduler_saw_it=bool(pod.node) or found.sightings.scheduler_saw_it,
@@ -207,7 +207,7 @@ def _refusal_doc(refusal: FitError) -> RefusalDoc:
         code=refusal.code.value,
         text=sentence(refusal),
         unresolvable=refusal.unresolvable,
-        cards=[
+        gpus=[
             GpuRefusalDoc(gpu.index, gpu.code.value, gpu.free, gpu.total, gpu.requested)
             for gpu in refusal.gpus
         ],

@@ -118,7 +118,7 @@ def _largest(refusal: FitError) -> int:
 
 def _measure(code: Code, node_info: NodeInfo) -> str:
     if code is Code.INSUFFICIENT_GPUS:
-        return "cards"
+        return "gpus"
     return "percent" if code in _OF_COMPUTE else str(unit_of(node_info))
 
 
@@ -131,7 +131,7 @@ def figures(group: Group) -> str:
     if not group.requested or group.code not in _MEASURED:
         return group.reason.partition(":")[0]
     noun = "largest GPU" if group.code is Code.TOO_LARGE else "largest free block"
-    if group.measure == "cards":
+    if group.measure == "gpus":
         plural = "" if group.largest == 1 else "s"
         return f"{group.largest} GPU{plural} free, requested {group.requested}"
     requested = memory_requested(group.requested).removesuffix(" units")

@@ -26,7 +26,7 @@ class PodState(StrEnum):
     PLACED = "placed"
     PENDING = "bound to a node, GPU unknown"
     WAITING = "pending: it fits no node now"
-    UNDECIDED = "pending: what can be read does not tell whether it fits a node"
+    UNDECIDED = "pending: not enough could be read to decide whether it fits a node"
     FITS = "pending, although it fits a node"
     GATED = "pending: it has scheduling gates"
     GANG_WAITS = "pending: not all pods of its gang fit"

@@ -251,7 +251,7 @@ def _short_of(wanted: int, roomy: NodeInfo) -> Iterator[str]:
     missing = wanted - roomy.free_gpus
     if missing > 0:
         short = f"{roomy.name} is {missing} free GPU{'s' if missing > 1 else ''} short"
-        yield f"{short}; 'gpushare defrag --cards {wanted}' finds pods to move"
+        yield f"{short}; 'gpushare defrag --gpus {wanted}' finds pods to move"
 
 
 def _fewer(

@@ -135,7 +135,7 @@ def _share(
     else:
         chosen = choose(node_info, [gpu.index for gpu in gpus], pod_request.gpu_count)
     mem, core = per_device(pod_request)
-    containers = split_evenly([ask.mem for ask in pod_request.containers], chosen)
+    containers = split_evenly([request.mem for request in pod_request.containers], chosen)
     return Placement(node_info.name, _on_each(chosen, mem), _on_each(chosen, core), containers)
 
 

@@ -26,21 +26,21 @@ MOST_COMPARED: Final = 1000
 Amount = Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
 
 
-class PodQuestion(msgspec.Struct, forbid_unknown_fields=True):
+class PodQuestion(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     """A pod that does not exist yet; ``replicas`` of them.
 
     Attributes:
         mem: units of GPU memory.
         core: percent of compute.
         gpus: exclusive GPUs.
-        cards: number of GPUs to spread ``mem`` and ``core`` over evenly.
+        gpu_count: number of GPUs to spread ``mem`` and ``core`` over evenly.
     """
 
     name: str
     mem: Amount = 0
     core: Amount = 0
     gpus: Amount = 0
-    cards: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
+    gpu_count: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
     policy: str = ""
     replicas: Annotated[int, msgspec.Meta(ge=1, le=MOST_PODS)] = 1
 
@@ -227,7 +227,7 @@ def _whatif_pods(pod: PodQuestion) -> list[WhatIfPod]:
         mem=pod.mem,
         core=pod.core,
         gpus=pod.gpus,
-        gpu_count=pod.cards,
+        gpu_count=pod.gpu_count,
         policy=pod.policy,
     )
     return _replicas(WhatIfPod(pod.name, pod_request), pod.replicas)

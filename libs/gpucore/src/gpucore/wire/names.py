@@ -30,7 +30,7 @@ START_TURN: Final = "gpushare/start-turn"  # pod annotation: seconds to start al
 START_TURN_WORDS: Final = "waits for its turn"  # in kubelet's message about such a pod
 KAI_CONTAINER: Final = "nvidia.com/container."  # pod annotations of KAI: then the container's name
 KAI_MEMORY_LIMIT: Final = ".gpu-memory.limit"  # and this; MiB
-GPU_ISOLATION: Final = "gpushare/card-isolation"  # node annotation: "0=mps,1=none", by GPU
+GPU_ISOLATION: Final = "gpushare/gpu-isolation"  # node annotation: "0=mps,1=none", by GPU
 POLICY_NAMES: Final = ("binpack", "spread", "fragmentation")
 TOPOLOGY: Final = "gpushare/topology"  # pod annotation: how GPUs that go together are chosen
 TOPOLOGY_NAMES: Final = ("best-effort", "bandwidth", "static", "simple")

@@ -33,7 +33,7 @@ async def _run(plan: Plan, kubeconfig: Path | None) -> int:
     async with await HttpKubeClient.connect(
         kubeconfig, user_agent="gpushare-certificates"
     ) as client:
-        return await CertificateIssuer(client, plan, datetime.now(UTC)).run()
+        return await CertificateIssuer(client, plan, datetime.now(UTC)).renew()
 
 
 def plan_of(options: argparse.Namespace) -> Plan:

@@ -45,7 +45,7 @@ class CertificateIssuer:
     def __init__(self, client: KubeClient, plan: Plan, now: datetime) -> None:
         self._client, self._plan, self._now = client, plan, now
 
-    async def run(self) -> int:
+    async def renew(self) -> int:
         """Issue what is missing or due; the number of objects that were written.
 
         Raises:

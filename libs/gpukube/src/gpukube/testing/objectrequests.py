@@ -103,7 +103,7 @@ def _version_conflict(metadata: Object, item: Object) -> web.Response | None:
 
 
 def _managed(manager: str, patch: dict[str, Any]) -> dict[str, Any]:
-    """Who wrote the fields of the status that the patch sets, as managedFields say it."""
+    """The entry of managedFields for the fields of the status that the patch sets."""
     written: dict[str, Any] = {
         f"f:{key}": {} for key, value in patch.get("status", {}).items() if value
     }

@@ -91,7 +91,7 @@ class ScriptedClient:
 async def no_reply(_: RecordedRequest) -> bytes:
     """Nothing comes back, for as long as the client waits."""
     await asyncio.get_running_loop().create_future()
-    raise AssertionError("the future of nobody is done")
+    raise AssertionError("no future is done")
 
 
 def failure(status: int, message: str = "", *, retry_after: str = "") -> StatusError:

@@ -21,7 +21,7 @@ class Events(EventRecorder):
     def __init__(self, kube: KubeClient, node: str) -> None:
         super().__init__(kube, EventSource(PLUGIN, node, host=node, may_patch=False))
 
-    async def tell(
+    async def event(
         self, subject: Subject, reason: str, message: str, *, kind: EventType = NORMAL
     ) -> None:
         """Record an event; another message about the same object is another event."""

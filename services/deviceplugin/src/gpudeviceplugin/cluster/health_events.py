@@ -89,12 +89,12 @@ class HealthEventRecorder:
         kind = NORMAL if notice.good else WARNING
         node = Subject("Node", self._node, uid=self._node)
         if not notice.uuid:
-            await self._events.tell(node, notice.reason, notice.words, kind=kind)
+            await self._events.event(node, notice.reason, notice.words, kind=kind)
         for gpu in self._state.inventory.gpus:
             if gpu.uuid == notice.uuid:
                 message = f"GPU {gpu.index} ({gpu.uuid}) {notice.words}"
                 for subject in (node, *self._on(gpu.index)):
-                    await self._events.tell(subject, notice.reason, message, kind=kind)
+                    await self._events.event(subject, notice.reason, message, kind=kind)
 
     def _on(self, index: GpuIndex) -> list[Subject]:
         """The pods that hold something of the GPU."""

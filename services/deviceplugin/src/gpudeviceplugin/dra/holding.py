@@ -1,4 +1,4 @@
-"""Tells the node which claims hold its GPUs."""
+"""Passes to the node state which claims hold its GPUs."""
 
 from gpucore.node.claims.prepared import PreparedClaim
 from gpudeviceplugin import telemetry

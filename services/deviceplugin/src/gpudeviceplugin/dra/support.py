@@ -1,6 +1,6 @@
 """Whether the API server keeps what a ResourceSlice of GPU shares needs.
 
-A version does not say it: feature gates can be off. The API server drops fields of a feature that
+The version is not enough: feature gates can be off. The API server drops fields of a feature that
 is off, so the reply to a dry run shows what it would store.
 """
 

@@ -84,7 +84,7 @@ class ApiSwitch:
         state.offer(offer.api)
 
     async def _probe(self) -> None:
-        """Ask the API server as soon as a setting or label needs to know, until it has claims."""
+        """Test the API server from when a setting or label needs claims until it supports them."""
         while not self._supported:
             seen = self._state.outlook_changed.count
             if self._needed():

@@ -65,8 +65,8 @@ class PatientDriver:
 
     async def set_memory_limit(self, uuid: str, cgroup: str, limit: MemoryLimit) -> None:
         """Limit the memory of a cgroup on one GPU. Raises DriverError."""
-        question = self._driver.set_memory_limit
-        await self._ask(uuid, PROBE_SECONDS, question, uuid, cgroup, limit)
+        function = self._driver.set_memory_limit
+        await self._ask(uuid, PROBE_SECONDS, function, uuid, cgroup, limit)
 
     async def next_xid(self) -> Xid | None:
         """Wait a moment for an error event. Raises DriverError."""
@@ -84,13 +84,13 @@ class PatientDriver:
             self._driver.close()
 
     async def _ask(
-        self, about: str, seconds: float, question: Callable[..., T], *arguments: object
+        self, about: str, seconds: float, function: Callable[..., T], *arguments: object
     ) -> T:
         async with self._turns[about]:
             if about in self._hanging:
                 raise DriverTimeoutError(f"{about} has not returned yet")
             loop = asyncio.get_running_loop()
-            future = loop.run_in_executor(self._pool, question, *arguments)
+            future = loop.run_in_executor(self._pool, function, *arguments)
             try:
                 await _wait(future, seconds)
             finally:

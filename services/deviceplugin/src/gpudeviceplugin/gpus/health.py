@@ -28,7 +28,7 @@ from gpudeviceplugin import telemetry
 from gpudeviceplugin.gpus.devices import DriverError, Xid
 from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.settings import DevicePluginSettings
-from gpudeviceplugin.state import nobody
+from gpudeviceplugin.state import ignore
 
 log = structlog.get_logger()
 
@@ -47,7 +47,7 @@ class HealthMonitor:
         self._driver = driver
         self._every = every
         self._uuids: dict[GpuIndex, str] = {}
-        self.on_verdicts: Callable[[list[HealthStatus]], None] = nobody
+        self.on_verdicts: Callable[[list[HealthStatus]], None] = ignore
 
     def healthy(self, uuid: str) -> bool:
         """May be offered."""

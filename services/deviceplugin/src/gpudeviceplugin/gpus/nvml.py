@@ -20,7 +20,7 @@ from gpudeviceplugin.gpus.devices import (
     Usage,
     Xid,
 )
-from gpudeviceplugin.gpus.nvml_calls import ask, ask_or, handle_of, memory_limit
+from gpudeviceplugin.gpus.nvml_calls import call, call_or, handle_of, memory_limit
 from gpudeviceplugin.gpus.nvml_hardware import node_hardware
 
 
@@ -45,7 +45,7 @@ class Nvml:
         Raises:
             DriverUnavailableError: no library or no driver.
         """
-        ask(pynvml.nvmlInit)
+        call(pynvml.nvmlInit)
 
     def close(self) -> None:
         """End the connection; harmless without one."""
@@ -69,14 +69,14 @@ class Nvml:
 
     def probe(self, uuid: str) -> None:
         """Touch one GPU: a lost one answers nothing."""
-        ask_or(None, pynvml.nvmlDeviceGetMemoryInfo, handle_of(uuid))
+        call_or(None, pynvml.nvmlDeviceGetMemoryInfo, handle_of(uuid))
 
     def usage(self, uuid: str) -> Usage:
         """Memory of one GPU and the processes that hold it, clients of MPS among them."""
         handle = handle_of(uuid)
-        memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
-        running: list[Any] = ask_or([], pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
-        clients: list[Any] | None = ask_or(
+        memory = call(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        running: list[Any] = call_or([], pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        clients: list[Any] | None = call_or(
             None, pynvml.nvmlDeviceGetMPSComputeRunningProcesses, handle
         )
         used: dict[int, int] = {}
@@ -100,7 +100,7 @@ class Nvml:
     def set_memory_limit(self, uuid: str, cgroup: str, limit: MemoryLimit) -> None:
         """Limit the memory of a cgroup on one GPU; needs root."""
         request = pynvml.c_nvmlSetMemoryLimits_v1_t(cgroup.encode(), limit.soft, limit.hard)
-        ask(pynvml.nvmlDeviceSetMemoryLimits_v1, handle_of(uuid), request)
+        call(pynvml.nvmlDeviceSetMemoryLimits_v1, handle_of(uuid), request)
 
     def next_xid(self, timeout_ms: int) -> Xid | None:
         """The next critical error of any GPU, or ``None`` when the time is over."""
@@ -138,13 +138,13 @@ class Nvml:
 
     def _subscribed(self) -> Any:
         """An event set for all GPUs that report errors; a lost GPU has no readable UUID."""
-        events = ask(pynvml.nvmlEventSetCreate)
+        events = call(pynvml.nvmlEventSetCreate)
         wanted = pynvml.nvmlEventTypeXidCriticalError
-        for index in range(ask(pynvml.nvmlDeviceGetCount)):
+        for index in range(call(pynvml.nvmlDeviceGetCount)):
             with suppress(DriverError):
-                handle = ask(pynvml.nvmlDeviceGetHandleByIndex, index)
-                ask(pynvml.nvmlDeviceRegisterEvents, handle, wanted, events)
-                self._uuids[_address(handle)] = str(ask(pynvml.nvmlDeviceGetUUID, handle))
+                handle = call(pynvml.nvmlDeviceGetHandleByIndex, index)
+                call(pynvml.nvmlDeviceRegisterEvents, handle, wanted, events)
+                self._uuids[_address(handle)] = str(call(pynvml.nvmlDeviceGetUUID, handle))
         if not self._uuids:
             raise DriverError("no GPU supports error events")
         return events

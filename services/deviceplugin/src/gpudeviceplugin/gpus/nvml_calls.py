@@ -20,7 +20,7 @@ _UNAVAILABLE: Final = {
     pynvml.NVML_ERROR_NO_PERMISSION,
     pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
 }
-_NOT_TOLD: Final = {
+_NOT_REPORTED: Final = {
     pynvml.NVML_ERROR_NOT_SUPPORTED,
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
     pynvml.NVML_ERROR_NOT_FOUND,
@@ -30,23 +30,23 @@ _NOT_TOLD: Final = {
 }
 
 
-def ask(question: Callable[..., T], *arguments: Any) -> T:
-    """Put one question; the library's errors become ours."""
+def call(function: Callable[..., T], *arguments: Any) -> T:
+    """Call NVML; the library's errors become ours."""
     try:
-        return question(*arguments)
+        return function(*arguments)
     except pynvml.NVMLError as error:
-        words = f"{question.__name__}: {error}"
+        words = f"{function.__name__}: {error}"
         if error.value in _UNAVAILABLE:
             raise DriverUnavailableError(words) from error
-        if error.value in _NOT_TOLD:
+        if error.value in _NOT_REPORTED:
             raise DriverError(words) from error
         raise GpuLostError(words) from error
 
 
-def ask_or(default: T, question: Callable[..., T], *arguments: Any) -> T:
-    """As :func:`ask`, with a default for values that this driver does not report."""
+def call_or(default: T, function: Callable[..., T], *arguments: Any) -> T:
+    """As :func:`call`, with a default for values that this driver does not report."""
     try:
-        return ask(question, *arguments)
+        return call(function, *arguments)
     except (GpuLostError, DriverUnavailableError):
         raise
     except DriverError:
@@ -56,7 +56,7 @@ def ask_or(default: T, question: Callable[..., T], *arguments: Any) -> T:
 def handle_of(uuid: str) -> Any:
     """The handle of a GPU, as it is now."""
     try:
-        return ask(pynvml.nvmlDeviceGetHandleByUUID, uuid)
+        return call(pynvml.nvmlDeviceGetHandleByUUID, uuid)
     except DriverUnavailableError:
         raise
     except DriverError as error:  # a uuid that is unknown is a GPU that is gone
@@ -66,5 +66,5 @@ def handle_of(uuid: str) -> Any:
 def memory_limit(handle: Any, cgroup: str) -> tuple[MemoryLimit, int]:
     """The limit of a cgroup, and the bytes that it uses."""
     answer = pynvml.c_nvmlGetMemoryLimits_v1_t(cgroup.encode())
-    ask(pynvml.nvmlDeviceGetMemoryLimits_v1, handle, answer)
+    call(pynvml.nvmlDeviceGetMemoryLimits_v1, handle, answer)
     return MemoryLimit(int(answer.softLimit), int(answer.hardLimit)), int(answer.currentUsed)

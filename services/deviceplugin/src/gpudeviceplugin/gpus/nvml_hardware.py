@@ -9,7 +9,7 @@ from typing import Any, Final
 import pynvml
 
 from gpudeviceplugin.gpus.devices import DriverGpu, GpuLostError, MigInstance, NodeHardware
-from gpudeviceplugin.gpus.nvml_calls import ask, ask_or, memory_limit
+from gpudeviceplugin.gpus.nvml_calls import call, call_or, memory_limit
 from gpudeviceplugin.gpus.pcie import pcie_root
 
 MIB: Final = 1024 * 1024
@@ -36,36 +36,36 @@ def node_hardware(cgroup: Callable[[], str]) -> NodeHardware:
     """
     handles: dict[int, Any] = {}
     gpus: list[DriverGpu] = []
-    for index in range(ask(pynvml.nvmlDeviceGetCount)):
+    for index in range(call(pynvml.nvmlDeviceGetCount)):
         with suppress(GpuLostError):
-            handle = ask(pynvml.nvmlDeviceGetHandleByIndex, index)
+            handle = call(pynvml.nvmlDeviceGetHandleByIndex, index)
             gpus.append(_gpu(index, handle, cgroup()))
             handles[index] = handle
     return NodeHardware(
-        driver=str(ask_or("", pynvml.nvmlSystemGetDriverVersion)),
+        driver=str(call_or("", pynvml.nvmlSystemGetDriverVersion)),
         gpus=tuple(gpus),
-        silent=tuple(i for i in range(ask(pynvml.nvmlDeviceGetCount)) if i not in handles),
+        silent=tuple(i for i in range(call(pynvml.nvmlDeviceGetCount)) if i not in handles),
         links=_links(handles),
     )
 
 
 def _answers_limits(handle: Any, cgroup: str) -> bool:
     """Whether the driver answers for memory limits; a lost GPU raises as it does elsewhere."""
-    return bool(cgroup) and ask_or(None, memory_limit, handle, cgroup) is not None
+    return bool(cgroup) and call_or(None, memory_limit, handle, cgroup) is not None
 
 
 def _gpu(index: int, handle: Any, cgroup: str) -> DriverGpu:
     total, reserved = _memory(handle)
-    mode: list[int] = ask_or([0, 0], pynvml.nvmlDeviceGetMigMode, handle)
+    mode: list[int] = call_or([0, 0], pynvml.nvmlDeviceGetMigMode, handle)
     mig = mode[0] == MIG_ON
-    slots = int(ask_or(0, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle)) if mig else 0
+    slots = int(call_or(0, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle)) if mig else 0
     return DriverGpu(
         index=index,
-        uuid=str(ask(pynvml.nvmlDeviceGetUUID, handle)),
-        model=str(ask_or("", pynvml.nvmlDeviceGetName, handle)),
+        uuid=str(call(pynvml.nvmlDeviceGetUUID, handle)),
+        model=str(call_or("", pynvml.nvmlDeviceGetName, handle)),
         memory_mib=total,
         reserved_mib=reserved,
-        minor=int(ask_or(-1, pynvml.nvmlDeviceGetMinorNumber, handle)),
+        minor=int(call_or(-1, pynvml.nvmlDeviceGetMinorNumber, handle)),
         numa=_numa(handle),
         mig=mig,
         slots=slots,
@@ -79,20 +79,20 @@ def _gpu(index: int, handle: Any, cgroup: str) -> DriverGpu:
 def _memory(handle: Any) -> tuple[int, int]:
     """Total and reserved MiB; drivers before 510 lack version 2 and leave the latter unknown."""
     version = pynvml.nvmlMemory_v2
-    second = ask_or(None, pynvml.nvmlDeviceGetMemoryInfo, handle, version)
+    second = call_or(None, pynvml.nvmlDeviceGetMemoryInfo, handle, version)
     if second is not None:
         return second.total // MIB, -(-second.reserved // MIB)
-    return ask(pynvml.nvmlDeviceGetMemoryInfo, handle).total // MIB, -1
+    return call(pynvml.nvmlDeviceGetMemoryInfo, handle).total // MIB, -1
 
 
 def _capability(handle: Any) -> tuple[int, int]:
-    major, minor = ask_or((0, 0), pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    major, minor = call_or((0, 0), pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     return int(major), int(minor)
 
 
 def _numa(handle: Any) -> int:
     """Lowest host memory node near the GPU."""
-    words: Sequence[int] = ask_or((), pynvml.nvmlDeviceGetMemoryAffinity, handle, NUMA_WORDS, 0)
+    words: Sequence[int] = call_or((), pynvml.nvmlDeviceGetMemoryAffinity, handle, NUMA_WORDS, 0)
     bits = sum(int(word) << (NUMA_BITS * place) for place, word in enumerate(words))
     return (bits & -bits).bit_length() - 1
 
@@ -100,7 +100,7 @@ def _numa(handle: Any) -> int:
 def _instances(handle: Any, slots: int) -> tuple[MigInstance, ...]:
     found = []
     for slot in range(slots):
-        instance = ask_or(None, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, slot)
+        instance = call_or(None, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, slot)
         if instance is not None:
             found.append(_instance(slot, instance))
     return tuple(found)
@@ -110,8 +110,8 @@ def _instance(slot: int, handle: Any) -> MigInstance:
     total, reserved = _memory(handle)
     return MigInstance(
         slot=slot,
-        uuid=str(ask(pynvml.nvmlDeviceGetUUID, handle)),
-        model=str(ask_or("", pynvml.nvmlDeviceGetName, handle)),
+        uuid=str(call(pynvml.nvmlDeviceGetUUID, handle)),
+        model=str(call_or("", pynvml.nvmlDeviceGetName, handle)),
         memory_mib=total,
         reserved_mib=reserved,
     )
@@ -123,7 +123,7 @@ def _links(handles: Mapping[int, Any]) -> dict[str, tuple[str, ...]]:
     bus = {index: _bus_id(handle) for index, handle in handles.items()}
     found: dict[str, tuple[str, ...]] = {}
     for first, second in combinations(sorted(handles), 2):
-        level = ask_or(
+        level = call_or(
             -1, pynvml.nvmlDeviceGetTopologyCommonAncestor, handles[first], handles[second]
         )
         direct = ends[first][bus[second]]
@@ -139,19 +139,19 @@ def _nvlink_ends(handle: Any) -> Counter[str]:
     """Active NVLinks of a GPU by the bus id of the GPU at the other end, or by ``switch``."""
     ends: Counter[str] = Counter()
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        if not ask_or(0, pynvml.nvmlDeviceGetNvLinkState, handle, link):
+        if not call_or(0, pynvml.nvmlDeviceGetNvLinkState, handle, link):
             continue
-        kind = ask_or(-1, pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+        kind = call_or(-1, pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
         if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
             ends[TO_SWITCH] += 1
         else:
-            remote = ask_or(None, pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+            remote = call_or(None, pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
             ends[_bus_text(remote)] += remote is not None
     return ends
 
 
 def _bus_id(handle: Any) -> str:
-    return _bus_text(ask_or(None, pynvml.nvmlDeviceGetPciInfo, handle))
+    return _bus_text(call_or(None, pynvml.nvmlDeviceGetPciInfo, handle))
 
 
 def _bus_text(pci: Any) -> str:

@@ -56,7 +56,7 @@ class Watch(NamedTuple):
 
 
 def watch_of(settings: DevicePluginSettings) -> Watch:
-    """What the settings say about measuring."""
+    """The part of the settings that is about measuring."""
     return Watch(
         settings.host_proc,
         every=settings.usage_seconds,
@@ -136,15 +136,15 @@ class UsageMeter:
             return ""
 
     def _used(self, gpu: Gpu, usage: Usage, found: Attribution) -> None:
-        nobody = found.nobody
+        unattributed = found.unattributed
         telemetry.GPU_USED.labels(str(gpu.index), gpu.uuid).set(usage.used_bytes)
         for uid, size in found.pods.items():
             pod = self._state.pods.get(uid)
             if pod is None:
-                nobody += size
+                unattributed += size
             else:
                 telemetry.POD_USED.labels(str(gpu.index), pod.namespace, pod.name).set(size)
-        telemetry.UNATTRIBUTED.labels(str(gpu.index), gpu.uuid).set(nobody)
+        telemetry.UNATTRIBUTED.labels(str(gpu.index), gpu.uuid).set(unattributed)
 
     async def _judge(self, gpu: Gpu, found: Attribution) -> None:
         """Record events on the pods that use more of the GPU than their shares."""
@@ -181,4 +181,4 @@ class UsageMeter:
         log.warning("over-use", pod=f"{pod.namespace}/{pod.name}", why=message)
         telemetry.OVERUSES.inc()
         subject = Subject("Pod", pod.name, pod.namespace, pod.uid)
-        await self._events.tell(subject, OVERUSED, message, kind=WARNING)
+        await self._events.event(subject, OVERUSED, message, kind=WARNING)

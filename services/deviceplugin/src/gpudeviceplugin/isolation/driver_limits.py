@@ -28,7 +28,7 @@ from gpudeviceplugin.isolation.cgroup_tree import CgroupTree
 from gpudeviceplugin.isolation.shares import granted_limits, share_limit
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.signals import Signal
-from gpudeviceplugin.state import NodeState, nobody
+from gpudeviceplugin.state import NodeState, ignore
 
 log = structlog.get_logger()
 
@@ -78,7 +78,7 @@ class DriverLimits:
         self._reported: dict[_Key, float] = {}
         self._changed = Signal()
         self._setting = asyncio.Lock()
-        self.on_change: Callable[[], None] = nobody
+        self.on_change: Callable[[], None] = ignore
 
     def ready(self) -> bool:
         """The cgroups of pods are there."""
@@ -237,7 +237,7 @@ class DriverLimits:
             message = f"the driver's memory limit of its share of GPU {gpu.index} is off: {why}"
             log.warning("limit not in force", pod=f"{pod.namespace}/{pod.name}", why=message)
             subject = Subject("Pod", pod.name, pod.namespace, pod.uid)
-            await self._events.tell(subject, NOT_IN_FORCE, message, kind=WARNING)
+            await self._events.event(subject, NOT_IN_FORCE, message, kind=WARNING)
         return Finding.BROKEN
 
     def _publish(self, gpus: Collection[Gpu], found: dict[_Key, Finding]) -> None:

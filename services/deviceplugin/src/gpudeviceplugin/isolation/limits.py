@@ -83,4 +83,4 @@ class LimitWatch:
         self._reported[pod.uid, how] = now
         log.warning("limit overridden", pod=f"{pod.namespace}/{pod.name}", why=message)
         subject = Subject("Pod", pod.name, pod.namespace, pod.uid)
-        await self._events.tell(subject, OVERRIDDEN, message, kind=WARNING)
+        await self._events.event(subject, OVERRIDDEN, message, kind=WARNING)

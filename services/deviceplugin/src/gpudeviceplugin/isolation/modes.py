@@ -27,7 +27,7 @@ from gpucore.wire.nodes import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.isolation.driver_limits import DriverLimits
 from gpudeviceplugin.isolation.mps.fleet import Fleet
-from gpudeviceplugin.state import NodeState, nobody
+from gpudeviceplugin.state import NodeState, ignore
 
 log = structlog.get_logger()
 
@@ -69,8 +69,8 @@ class Isolation:
         self._faults: tuple[str, ...] = ()
         self._none_possible = fleet is None and limits is None
         self.known = self._none_possible
-        self.on_change: Callable[[], None] = nobody
-        self.on_faults: Callable[[tuple[str, ...]], None] = nobody
+        self.on_change: Callable[[], None] = ignore
+        self.on_faults: Callable[[tuple[str, ...]], None] = ignore
 
     def equip(
         self,

@@ -104,4 +104,4 @@ class Reconciler:
             telemetry.CORRECTIONS.labels(correction.reason).inc()
             log.info("corrected", pod=correction.name, why=correction.message)
             subject = Subject("Pod", correction.name, correction.namespace, correction.uid)
-            await self._events.tell(subject, correction.reason, correction.message)
+            await self._events.event(subject, correction.reason, correction.message)

@@ -202,7 +202,7 @@ class Servicer(DevicePluginServicer):
             granted.gpus,
             self._state.inventory,
             self._state.policy,
-            core_follows=bool(turn and turn.step.ask.core),
+            core_follows=bool(turn and turn.step.request.core),
             bursts=bool(turn and turn.pod.bursts),
         )
 

@@ -276,7 +276,7 @@ class ClientNames:
         if self._names & shown:
             await self._behind(scope, receive, send)
             return
-        who = ", ".join(sorted(shown)) or "nobody"
+        who = ", ".join(sorted(shown)) or "no name"
         log.warning("client certificate refused", names=who, client=scope["client"][0])
         text = f"client certificate of {who}: not among tls-client-names".encode()
         headers = [

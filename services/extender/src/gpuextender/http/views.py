@@ -67,7 +67,7 @@ class NodeView(msgspec.Struct, rename="camel"):
     pending: int
     policy: str
     faults: list[str]
-    cards: list[GpuView]
+    gpus: list[GpuView]
 
 
 class NodesView(msgspec.Struct):
@@ -98,7 +98,7 @@ def node_view(node_info: NodeInfo) -> NodeView:
         pending=node_info.pending,
         policy=node_info.shape.policy,
         faults=list(node_info.shape.faults),
-        cards=[_gpu_view(node_info, gpu) for gpu in node_info.devices.values()],
+        gpus=[_gpu_view(node_info, gpu) for gpu in node_info.devices.values()],
     )
 
 

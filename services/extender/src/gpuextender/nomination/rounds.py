@@ -162,7 +162,7 @@ class _Version(msgspec.Struct):
 async def evaluates_nominated_first(api: KubeClient) -> bool:
     """Whether kube-scheduler evaluates the nominated node first: Kubernetes 1.22 and later.
 
-    Asks the API server for its version, as which kube-scheduler runs; unknown counts as new.
+    The version is that of the API server, which kube-scheduler has too; unknown counts as new.
     """
     try:
         found = msgspec.json.decode(await api.get("/version"), type=_Version)

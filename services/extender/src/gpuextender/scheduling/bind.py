@@ -4,7 +4,7 @@
 
     known by UID? ──yes──► on this node: already done       elsewhere: refuse
          │ no
-    place ──refused──► say why, GPU by GPU
+    place ──refused──► reply with the reason, GPU by GPU
          │
     reserve ──► Binding (UID precondition, annotations) ──► done: keep until the watch confirms
                   │ 409, 404, 4xx: read the pod: bound as requested is done, others are forgotten

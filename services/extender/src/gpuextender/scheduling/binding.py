@@ -60,7 +60,7 @@ class BindBatches:
 
     Args:
         pending: number of pods that are not bound.
-        filtered: when a scheduler last asked about a pod, in seconds of a monotonic clock.
+        filtered: when a scheduler last sent a pod, in seconds of a monotonic clock.
     """
 
     def __init__(self, pending: Callable[[], int], filtered: Callable[[], float]) -> None:

@@ -154,7 +154,7 @@ def scheduler_names(snapshot: Snapshot, names: Names) -> frozenset[str]:
 
 def steered(snapshot: Snapshot) -> bool | None:
     """Whether our webhook names the scheduler of new pods that name none; ``None`` unknown."""
-    if not snapshot.knows(WEBHOOKS.kind):
+    if not snapshot.was_read(WEBHOOKS.kind):
         return None
     raws = snapshot.all(WEBHOOKS.kind)
     return any("gpushare" in msgspec.json.decode(raw, type=_Named).metadata.name for raw in raws)

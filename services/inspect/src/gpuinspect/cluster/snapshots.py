@@ -39,7 +39,7 @@ class ListedObjects(msgspec.Struct, frozen=True, kw_only=True):
         """The raw objects of a kind."""
         return self.raw.get(kind, ())
 
-    def knows(self, kind: str) -> bool:
+    def was_read(self, kind: str) -> bool:
         """Objects of this kind were read, so that none here means none there."""
         return kind in self.raw and kind not in self.missing
 

@@ -64,7 +64,7 @@ app = typer.Typer(cls=KindGroup, no_args_is_help=True, add_completion=False, ric
 
 @app.callback()
 def explain() -> None:
-    """Say why pods wait: explain pod NAME, explain deploy/NAME."""
+    """Explain why pods are pending: explain pod NAME, explain deploy/NAME."""
 
 
 @app.command("pod")

@@ -18,7 +18,7 @@ from gpuinspect.commands.options.policies import PolicyName, check_policy
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.layout.whatif import whatif as table
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
-from gpuinspect.queries.whatif import Addition, ask, remarks
+from gpuinspect.queries.whatif import Addition, remarks, whatif_answers
 from gpuinspect.sources import manifests
 from gpuinspect.terminal.progress import counting
 
@@ -60,7 +60,7 @@ def whatif(
     claims = (DEVICE_CLASSES, claim_templates(""))
     snapshot = reader.source.read(*COUNTED, *claims, SCHEDULER_CONFIGS, WEBHOOKS)
     ledger, used = ledger_of(snapshot, reader.names), policy_of(snapshot, policy)
-    answers = ask(
+    answers = whatif_answers(
         snapshot, wanted, ledger, addition=addition, policy=used, taken=counting("pods placed")
     )
     notes = list(remarks(snapshot, wanted, reader.names))

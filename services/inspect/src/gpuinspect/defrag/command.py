@@ -79,7 +79,7 @@ class LiveCalls:
         announce(self._kube, plan, eviction)
 
 
-def run(
+def plan_or_evict(
     source: ClusterSource,
     names: Names,
     wanted: EvictionSettings,

@@ -82,7 +82,7 @@ def examine(checks: Iterable[Check], evidence: Evidence) -> Sequence[Result]:
 
 
 def _result(check: Check, evidence: Evidence) -> Result:
-    lacking = [kind for kind in check.needs if not evidence.snapshot.knows(kind)]
+    lacking = [kind for kind in check.needs if not evidence.snapshot.was_read(kind)]
     if lacking:
         reasons = (evidence.snapshot.missing.get(kind, "not at hand") for kind in lacking)
         named = (f"{kind}: {why}" for kind, why in zip(lacking, reasons, strict=True))

@@ -118,7 +118,7 @@ def _pod_row(node: NodeSummary, pod: PodSummary) -> str:
 
 
 def _amount(pod: PodSummary, gpu: GpuIndex) -> str:
-    """``8``, or ``8 (to 12)`` for a pod that may use more; the original knows no such pods."""
+    """``8``, or ``8 (to 12)`` for a pod that may use more; the original has no such pods."""
     units = str(pod.gpus.get(gpu, 0))
     return f"{units} (to {pod.limits[gpu]})" if gpu in pod.limits else units
 

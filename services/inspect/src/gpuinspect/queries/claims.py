@@ -94,7 +94,7 @@ class PodClaims:
             self.classes,
             claim_specs(self._snapshot),
             used_by(each for each in allocations if each is not None),
-            frozenset(kind for kind in kinds if self._snapshot.knows(kind)),
+            frozenset(kind for kind in kinds if self._snapshot.was_read(kind)),
         )
 
     def explain(self, facts: ClaimFacts, candidates: Candidates) -> Explanation:
@@ -121,7 +121,7 @@ class PodClaims:
 
     def facts(self, pod: Pod, raw: msgspec.Raw) -> ClaimFacts | None:
         """What is known of a pod with claims; ``None`` where it uses no claim for GPUs of ours."""
-        known = self._snapshot.knows("Event")
+        known = self._snapshot.was_read("Event")
         return self._objects.facts(
             pod,
             claims_of_pod(raw),

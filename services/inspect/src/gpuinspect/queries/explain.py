@@ -76,7 +76,7 @@ def _facts(snapshot: Snapshot, pod: Pod, ledger: Ledger) -> PodFacts:
         pod=pod,
         pod_request=pod_request,
         constraints=pod_constraints(raw, ledger.names),
-        sightings=sightings(raw, snapshot.all("Event"), complete=snapshot.knows("Event")),
+        sightings=sightings(raw, snapshot.all("Event"), complete=snapshot.was_read("Event")),
         unseen=schedulers_of(snapshot, ledger.names).misses(pod.scheduler_name),
         members=_members(snapshot.pods, pod, pod_request, ledger),
     )

@@ -108,7 +108,8 @@ class Standings:
 
     def standing(self, pod: Pod, pod_request: PodRequest, raw: msgspec.Raw) -> Standing:
         """The state of one pod."""
-        seen = sightings(raw, self._snapshot.all("Event"), complete=self._snapshot.knows("Event"))
+        known = self._snapshot.was_read("Event")
+        seen = sightings(raw, self._snapshot.all("Event"), complete=known)
         found = self._partly(pod, pod_request, raw, seen)
         if found.state in WAITING and not is_partial(self._snapshot):
             found = self._explained(pod, pod_request, raw)

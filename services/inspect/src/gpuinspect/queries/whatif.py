@@ -29,7 +29,7 @@ class Addition(msgspec.Struct, frozen=True):
     like: str = ""
 
 
-def ask(
+def whatif_answers(
     snapshot: Snapshot,
     wanted: Sequence[WorkloadPods],
     ledger: Ledger,

@@ -34,7 +34,7 @@ def probe(
     flag = f"--{kind}-probe-action"
     if not action:
         if given or rest:
-            raise FlagError(f"{flag} is missing: its options say how, not what")
+            raise FlagError(f"{flag} is missing: its options need an action")
         return {}
     needed = ACTIONS.get(action)
     if needed is None:

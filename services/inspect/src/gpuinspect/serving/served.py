@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # the import takes a while, and help needs no client
 
 T = TypeVar("T")
 WHOLE: Final = "nvidia.com/gpu"
-"""What arena's own charts ask for as exclusive GPUs."""
+"""What arena's own charts request as exclusive GPUs."""
 
 
 class ServingInstance(msgspec.Struct, frozen=True):

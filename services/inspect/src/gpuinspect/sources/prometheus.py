@@ -10,7 +10,7 @@ from urllib3.exceptions import HTTPError
 
 from gpuinspect.errors import PrometheusError
 
-USED_BYTES: Final = "max by (uuid) (gpushare_card_used_bytes)"
+USED_BYTES: Final = "max by (uuid) (gpushare_gpu_used_bytes)"
 UTILIZATION: Final = "max by (UUID) (DCGM_FI_DEV_GPU_UTIL)"
 """NVIDIA's dcgm-exporter publishes it; our device plugin does not measure it."""
 POD_USED_BYTES: Final = (

@@ -26,7 +26,7 @@ class Progress:
 
     Args:
         words: what is counted, such as ``pods placed``.
-        goal: how many there will be; 0 where nobody knows.
+        goal: final number; 0 where it is unknown.
         stream: where the line is written; ``None`` writes nothing.
         clock: seconds that only grow.
     """

@@ -104,7 +104,7 @@ class AuthMiddleware:
         if request.method != "POST":
             return _form("")
         if not await self._allowed(await _posted_token(request)):
-            return _form("The cluster does not know this token, or it may not list pods.")
+            return _form("The API server refuses this token, or it may not list pods.")
         session = secrets.token_urlsafe(32)
         self._sessions.add(session)
         answer = RedirectResponse("/", status_code=303)

@@ -32,7 +32,7 @@ class Announced(GatedServer):
     Args:
         config: of the server.
         gate: limits its connections.
-        tell: called once with the port, as soon as the server accepts connections.
+        on_listening: called once with the port, as soon as the server accepts connections.
         failed: called with the reason if it cannot listen.
     """
 
@@ -40,15 +40,15 @@ class Announced(GatedServer):
         self,
         config: uvicorn.Config,
         gate: ConnectionGate,
-        tell: Callable[[int], None],
+        on_listening: Callable[[int], None],
         failed: Callable[[str], None],
     ) -> None:
         super().__init__(config, gate)
-        self._tell, self._failed = tell, failed
+        self._on_listening, self._failed = on_listening, failed
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._tell(self.port)
+        self._on_listening(self.port)
 
     def failed_to_bind(self, error: OSError) -> None:
         self._failed(error.strerror or str(error))
@@ -57,13 +57,13 @@ class Announced(GatedServer):
 def listen(
     app: ASGIApp,
     configure: Callable[[ASGIApp], uvicorn.Config],
-    tell: Callable[[int], None],
+    on_listening: Callable[[int], None],
     failed: Callable[[str], None],
 ) -> None:
     """Serve until a signal; on failure to listen, call ``failed`` with the reason and exit."""
     raise_file_limit()
     gate = ConnectionGate(LIMITS.within_files(), time.monotonic)
-    server = Announced(configure(LimitedBodies(app, gate, BODIES)), gate, tell, failed)
+    server = Announced(configure(LimitedBodies(app, gate, BODIES)), gate, on_listening, failed)
     try:
         with suppress(KeyboardInterrupt):
             server.run()

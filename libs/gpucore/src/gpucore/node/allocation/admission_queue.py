@@ -41,7 +41,7 @@ class _Waiting:
         if step.init and self._containers_begun():
             return []
         given = self.given.get(step.container, {})
-        return [each for each in served if each.requested(step.ask) and each not in given]
+        return [each for each in served if each.requested(step.request) and each not in given]
 
     def inits(self) -> dict[str, dict[Resource, tuple[str, ...]]]:
         """The devices of init containers; most kubelets do not list them."""
@@ -130,7 +130,7 @@ class AdmissionQueue:
         step = waiting.next_step(self._served)
         if step is None or resource not in waiting.missing(step, self._served):
             return None
-        return Turn(waiting.pod, step) if resource.requested(step.ask) == amount else None
+        return Turn(waiting.pod, step) if resource.requested(step.request) == amount else None
 
     def give(self, turn: Turn, resource: Resource, ids: tuple[str, ...], *, at: int) -> None:
         """The container whose turn it was has been given ``ids``, at a turn of the holdings."""

@@ -19,7 +19,7 @@ class AllocationErrorCode(StrEnum):
     SPANS_GPUS = "SpansGpus"
     SPLITS_POD = "SplitsPod"
     TAKEN_WHOLE = "TakenWhole"
-    SHARED_GPU = "SharedCard"
+    SHARED_GPU = "SharedGpu"
     NO_GPU_FITS = "NoGpuFits"
     ISOLATION_MODE_MISSING = "IsolationModeMissing"
     MAX_PODS = "MaxPods"

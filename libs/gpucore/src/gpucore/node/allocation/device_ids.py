@@ -35,9 +35,11 @@ class Resource(StrEnum):
         """The extended resource, with its domain."""
         return f"{names.domain}/{self.value}"
 
-    def requested(self, ask: ContainerRequest) -> int:
+    def requested(self, request: ContainerRequest) -> int:
         """The amount of this resource in a container's request."""
-        return {Resource.MEM: ask.mem, Resource.CORE: ask.core, Resource.GPU: ask.gpus}[self]
+        return {Resource.MEM: request.mem, Resource.CORE: request.core, Resource.GPU: request.gpus}[
+            self
+        ]
 
 
 SHARES: Final = (Resource.MEM, Resource.CORE)

@@ -26,13 +26,13 @@ class ExpectedContainer(msgspec.Struct, frozen=True):
     """One container of a pod.
 
     Attributes:
-        ask: its request; never empty.
+        request: its request; never empty.
         plan: amount of each resource on each GPU; empty without a plan.
         init: it is an init container.
     """
 
     container: str
-    ask: ContainerRequest
+    request: ContainerRequest
     plan: Mapping[Resource, GpuAmounts] = NOWHERE
     init: bool = False
 
@@ -92,24 +92,24 @@ def _steps(pod: Pod, names: Names) -> tuple[ExpectedContainer, ...]:
         for each in pod.init_containers
     ]
     apps = [running[each.name] for each in pod.containers]
-    return tuple(step for step in (*inits, *apps) if step.ask)
+    return tuple(step for step in (*inits, *apps) if step.request)
 
 
 def _running_steps(pod: Pod, names: Names, placement: Placement) -> Mapping[str, ExpectedContainer]:
     """The steps of containers and sidecars by name; names are unique within a pod."""
     running = (*pod.containers, *pod.sidecars)
     requests = [_container_request(each, names) for each in running]
-    mem = {**_evenly([ask.mem for ask in requests], placement), **placement.containers}
-    core = _evenly([ask.core for ask in requests], placement)
+    mem = {**_evenly([request.mem for request in requests], placement), **placement.containers}
+    core = _evenly([request.core for request in requests], placement)
     steps = {}
     first = 0
-    for position, (container, ask) in enumerate(zip(running, requests, strict=True)):
-        whole = dict.fromkeys(placement.group[first : first + ask.gpus], 1)
-        plan = _plan(ask, mem.get(position, {}), core.get(position, {}), whole)
+    for position, (container, request) in enumerate(zip(running, requests, strict=True)):
+        whole = dict.fromkeys(placement.group[first : first + request.gpus], 1)
+        plan = _plan(request, mem.get(position, {}), core.get(position, {}), whole)
         steps[container.name] = ExpectedContainer(
-            container.name, ask, plan, init=container.is_sidecar
+            container.name, request, plan, init=container.is_sidecar
         )
-        first += ask.gpus
+        first += request.gpus
     return steps
 
 
@@ -126,11 +126,11 @@ def _planned(pod: Pod, names: Names) -> Placement:
     return allocation.placement if allocation else Placement(pod.node)
 
 
-def _init_step(name: str, ask: ContainerRequest, placement: Placement) -> ExpectedContainer:
-    mem = _evenly([ask.mem], placement).get(0, {})
-    core = _evenly([ask.core], placement).get(0, {})
-    whole = dict.fromkeys(placement.group[: ask.gpus], 1)
-    return ExpectedContainer(name, ask, _plan(ask, mem, core, whole), init=True)
+def _init_step(name: str, request: ContainerRequest, placement: Placement) -> ExpectedContainer:
+    mem = _evenly([request.mem], placement).get(0, {})
+    core = _evenly([request.core], placement).get(0, {})
+    whole = dict.fromkeys(placement.group[: request.gpus], 1)
+    return ExpectedContainer(name, request, _plan(request, mem, core, whole), init=True)
 
 
 def _evenly(amounts: Sequence[int], placement: Placement) -> Mapping[int, GpuAmounts]:
@@ -139,12 +139,12 @@ def _evenly(amounts: Sequence[int], placement: Placement) -> Mapping[int, GpuAmo
 
 
 def _plan(
-    ask: ContainerRequest, mem: GpuAmounts, core: GpuAmounts, whole: GpuAmounts
+    request: ContainerRequest, mem: GpuAmounts, core: GpuAmounts, whole: GpuAmounts
 ) -> Mapping[Resource, GpuAmounts]:
     """Only the parts that place the full amount."""
     parts = {Resource.MEM: mem, Resource.CORE: core, Resource.GPU: whole}
     return {
         resource: gpus
         for resource, gpus in parts.items()
-        if gpus and sum(gpus.values()) == resource.requested(ask)
+        if gpus and sum(gpus.values()) == resource.requested(request)
     }

@@ -28,7 +28,7 @@ class Attribution(msgspec.Struct, frozen=True):
     """Bytes of one GPU by pod, and those of processes of no known pod."""
 
     pods: Mapping[PodUid, int]
-    nobody: int
+    unattributed: int
 
 
 def owners(cgroups: Mapping[int, str]) -> dict[int, PodUid]:
@@ -41,14 +41,14 @@ def attribute(used: Mapping[int, int], cgroups: Mapping[int, str]) -> Attributio
     """Sum up bytes per process (by pid) with the control group of each (missing: it has ended)."""
     owned = owners(cgroups)
     pods: dict[PodUid, int] = {}
-    nobody = 0
+    unattributed = 0
     for pid, size in used.items():
         uid = owned.get(pid)
         if uid is None:
-            nobody += size
+            unattributed += size
         else:
             pods[uid] = pods.get(uid, 0) + size
-    return Attribution(pods, nobody)
+    return Attribution(pods, unattributed)
 
 
 def corrected(found: Attribution, exact: Mapping[PodUid, int]) -> Attribution:
@@ -57,4 +57,4 @@ def corrected(found: Attribution, exact: Mapping[PodUid, int]) -> Attribution:
     Unattributed processes of such a pod are then attributed to it.
     """
     known = sum(size for uid, size in exact.items() if uid not in found.pods)
-    return Attribution({**found.pods, **exact}, max(found.nobody - known, 0))
+    return Attribution({**found.pods, **exact}, max(found.unattributed - known, 0))

@@ -3,7 +3,7 @@
 A model server measures the free memory of its GPU while it starts, so two that start at once
 mistake each other's memory. A pod with the annotation ``gpushare/start-turn`` has its turn from the
 moment that its container may start until the pod is ready, its container has ended, or its time
-is over. It waits for pods of its own namespace only: nobody can hold up the pods of others.
+is over. It waits for pods of its own namespace only, so no tenant can delay the pods of another.
 """
 
 from collections.abc import Collection, Iterable

@@ -144,7 +144,7 @@ def actual_placement(
     rows = {resource: _row(pod, holding, table, resource) for resource, table in tables.items()}
     for resource, row in rows.items():
         given = [sum(row.get(place, {}).values()) for place in range(len(pod_request.containers))]
-        if given != [resource.requested(ask) for ask in pod_request.containers]:
+        if given != [resource.requested(request) for request in pod_request.containers]:
             return None
     held = {resource: _held_gpus(holding, table) for resource, table in tables.items()}
     if any(_amount(pod_request, resource) and not held[resource] for resource in tables):
@@ -199,8 +199,8 @@ def _in_planned_order(actual: Placement, planned: Placement, pod_request: PodReq
     """Each container's exclusive GPUs in the order of its plan, in which it was given them."""
     order = {gpu: position for position, gpu in enumerate(planned.group)}
     group: list[GpuIndex] = []
-    rest = pod_request.gpus - sum(ask.gpus for ask in pod_request.containers)
-    for count in (*(ask.gpus for ask in pod_request.containers), rest):
+    rest = pod_request.gpus - sum(request.gpus for request in pod_request.containers)
+    for count in (*(request.gpus for request in pod_request.containers), rest):
         row = actual.group[len(group) : len(group) + count]
         group += sorted(row, key=lambda gpu: (order.get(gpu, len(order)), gpu))
     return msgspec.structs.replace(actual, group=tuple(group))

@@ -1,7 +1,7 @@
 """The node template of a group for an autoscaler, so that it can grow from no nodes.
 
 An autoscaler simulates pods on a node that does not exist, from labels, taints and amounts that an
-operator writes at the group. It knows sums of resources: which GPU has them it does not see.
+operator writes at the group. It compares sums of resources, and cannot see which GPU has them.
 """
 
 from collections.abc import Mapping

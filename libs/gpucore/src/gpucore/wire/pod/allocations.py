@@ -116,7 +116,7 @@ class _Reader:
         pod_request = self._pod_request
         if not pod_request.mem:
             return {}, {}
-        requests = [ask.mem for ask in pod_request.containers]
+        requests = [request.mem for request in pod_request.containers]
         found = self._map((wire_names.V2_ALLOCATION, wire_names.V3_MEMORY))
         if found is not None:
             return found, self._counted(found, requests, pod_request.mem)
@@ -134,7 +134,7 @@ class _Reader:
         found = self._map((wire_names.V3_CORE_PERCENTAGE,))
         if found is not None:
             return self._counted(
-                found, [ask.core for ask in pod_request.containers], pod_request.core
+                found, [request.core for request in pod_request.containers], pod_request.core
             )
         index = self._index()
         gpus = list(mem) if mem else [] if index is None else [index]

@@ -65,7 +65,9 @@ def _share(
     if placement.containers:
         texts[wire_names.V2_ALLOCATION] = encode_allocation(placement.containers)
     if placement.core:
-        cores = split_evenly([ask.core for ask in pod_request.containers], sorted(placement.core))
+        cores = split_evenly(
+            [request.core for request in pod_request.containers], sorted(placement.core)
+        )
         texts[wire_names.V3_CORE_PERCENTAGE] = encode_allocation(cores)
     if inventory.unit is not None:
         texts[wire_names.UNIT] = str(inventory.unit)

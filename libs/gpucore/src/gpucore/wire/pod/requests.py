@@ -89,14 +89,14 @@ def _effective(
     """Largest of: containers with all sidecars; each init container with the sidecars before it."""
     running, peak = ContainerRequest(), ContainerRequest()
     for container in inits:
-        ask = _container_request(container, names)
+        request = _container_request(container, names)
         if container.is_sidecar:
-            running = _plus(running, ask)
+            running = _plus(running, request)
             peak = _most(peak, running)
         else:
-            peak = _most(peak, _plus(running, ask))
-    for ask in requests:
-        running = _plus(running, ask)
+            peak = _most(peak, _plus(running, request))
+    for request in requests:
+        running = _plus(running, request)
     return _most(peak, running)
 
 
@@ -184,7 +184,7 @@ def _spread_fault(
     if gpus == 1:
         return ""
     for words, name in (("memory", "mem"), ("compute", "core")):
-        parts = sum(getattr(ask, name) for ask in requests)
+        parts = sum(getattr(request, name) for request in requests)
         if parts < gpus and parts < getattr(total, name):
             return (
                 f"over {gpus} GPUs its containers request {words} of {parts}, less than 1 on each"

@@ -38,7 +38,7 @@ class Control:
         self._program = program
         self._env: Mapping[str, str] = environment(folders)
 
-    async def ask(self, command: str, *, seconds: float) -> str:
+    async def send(self, command: str, *, seconds: float) -> str:
         """The daemon's answer to one command.
 
         Raises:

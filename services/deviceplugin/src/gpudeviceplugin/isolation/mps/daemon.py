@@ -78,7 +78,7 @@ class Daemon:
     async def _evict(self) -> None:
         """A daemon of an earlier plugin still runs: send it quit; it replies before it exits."""
         with suppress(ControlError):
-            await self._control.ask("quit", seconds=self._grace)
+            await self._control.send("quit", seconds=self._grace)
         end = asyncio.get_running_loop().time() + self._grace
         while held(self._folders.pipe):
             if asyncio.get_running_loop().time() >= end:
@@ -102,7 +102,7 @@ class Daemon:
             return
         if process.returncode is None:
             with suppress(ControlError):
-                await self._control.ask("quit", seconds=self._grace)
+                await self._control.send("quit", seconds=self._grace)
                 await self._gone(process)
         for end in (process.terminate, process.kill):
             if process.returncode is None:

@@ -15,7 +15,7 @@ from gpudeviceplugin.isolation.mps.folders import Folders, lay_out, open_to_all,
 from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase, Program, Supervisor, Timing
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.signals import Signal
-from gpudeviceplugin.state import nobody
+from gpudeviceplugin.state import ignore
 
 log = structlog.get_logger()
 
@@ -54,7 +54,7 @@ class Fleet:
         self._supervisors: dict[str, Supervisor] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self.on_change: Callable[[str, MpsDaemonPhase, MpsDaemonPhase, str], None] = nobody
+        self.on_change: Callable[[str, MpsDaemonPhase, MpsDaemonPhase, str], None] = ignore
 
     def want(self, uuids: Collection[str]) -> None:
         """These GPUs have a daemon from now on, and no others."""
@@ -126,7 +126,7 @@ class Fleet:
 
 
 def configured_fleet(settings: DevicePluginSettings) -> Fleet | None:
-    """The MPS daemons that these settings ask for; ``None`` without MPS."""
+    """The MPS daemons that these settings require; ``None`` without MPS."""
     place = settings.mps_place
     if place is None:
         return None

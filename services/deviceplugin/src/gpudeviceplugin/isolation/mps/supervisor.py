@@ -24,7 +24,7 @@ from gpudeviceplugin.isolation.mps.control import Control
 from gpudeviceplugin.isolation.mps.daemon import GRACE_SECONDS, Daemon
 from gpudeviceplugin.isolation.mps.errors import ControlError, MpsError
 from gpudeviceplugin.isolation.mps.folders import Folders, trim_logs
-from gpudeviceplugin.state import nobody
+from gpudeviceplugin.state import ignore
 
 log = structlog.get_logger()
 
@@ -103,7 +103,7 @@ class Supervisor:
         self.phase = MpsDaemonPhase.STARTING
         self.why = "its MPS daemon has not responded yet"
         self.starts = 0
-        self.on_change: Callable[[MpsDaemonPhase, MpsDaemonPhase], None] = nobody
+        self.on_change: Callable[[MpsDaemonPhase, MpsDaemonPhase], None] = ignore
 
     async def run(self) -> None:
         """Keep it alive until cancelled; then stop it before returning."""
@@ -165,7 +165,7 @@ class Supervisor:
         while True:
             self._enter(MpsDaemonPhase.SERVING, "")
             await asyncio.sleep(self._timing.check)
-            await self._control.ask(HEALTH_COMMAND, seconds=self._timing.answer)
+            await self._control.send(HEALTH_COMMAND, seconds=self._timing.answer)
             if self._program.flags is not None:
                 trim_logs(self._folders.log)
 
@@ -175,7 +175,7 @@ class Supervisor:
         while True:
             left = max(deadline - time.monotonic(), self._timing.poll)
             try:
-                await self._control.ask(HEALTH_COMMAND, seconds=min(left, self._timing.answer))
+                await self._control.send(HEALTH_COMMAND, seconds=min(left, self._timing.answer))
             except ControlError:
                 if time.monotonic() >= deadline or self._program.flags is None:
                     raise

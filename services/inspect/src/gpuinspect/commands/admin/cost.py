@@ -16,7 +16,7 @@ from gpuinspect.terminal.tables import align
 
 SINCE: Final = re.compile(r"^[1-9][0-9]{0,4}[hdw]$")
 NO_HISTORY: Final = (
-    "no history: the API server knows only pods that exist. Give --prometheus URL of a Prometheus"
+    "no history: the API server stores only pods that exist. Give --prometheus URL of a Prometheus"
     " with the recording rules (chart value monitoring.recordingRules.enabled)"
 )
 NO_RULES: Final = (

@@ -19,7 +19,7 @@ from gpuinspect.cluster.state import ledger_of
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.commands.options.selecting import Selector, selected
-from gpuinspect.defrag.command import EvictionSettings, run
+from gpuinspect.defrag.command import EvictionSettings, plan_or_evict
 from gpuinspect.defrag.report import document
 from gpuinspect.defrag.report import table as evictions
 from gpuinspect.layout.defrag import conclusion
@@ -53,7 +53,7 @@ def defrag(
     reader: Reader,
     *,
     gpus: Annotated[
-        int, typer.Option("--cards", help="number of GPUs of one node to free", min=0)
+        int, typer.Option("--gpus", help="number of GPUs of one node to free", min=0)
     ] = 0,
     units: Annotated[
         int, typer.Option(help="number of memory units to free on one GPU", min=0)
@@ -112,12 +112,12 @@ def defrag(
 ) -> None:
     """Find the fewest pods to move so that a waiting pod fits, or so that GPUs become free.
 
-    Without --cards and --units: for the first waiting pod that fits by it. With one of them, exit
+    Without --gpus and --units: for the first waiting pod that fits by it. With one of them, exit
     code 1 if no move helps.
     """
     if gpus or units:
         if apply:
-            raise typer.BadParameter("--apply takes neither --cards nor --units")
+            raise typer.BadParameter("--apply takes neither --gpus nor --units")
         _free(reader, Goal(gpus, units), selector, output, no_headers=no_headers)
         return
     budgets = Budgets(max_evictions, max_per_node, max_per_namespace, across_namespaces)
@@ -128,7 +128,7 @@ def defrag(
 def _for_waiting(
     reader: Reader, wanted: EvictionSettings, output: Format, *, no_headers: bool
 ) -> None:
-    report, state = run(reader.source, reader.names, wanted)
+    report, state = plan_or_evict(reader.source, reader.names, wanted)
     if output.is_document:
         emit(document(report), output)
         return
@@ -153,7 +153,7 @@ def _note_claims(sentences: Iterable[str]) -> None:
 def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_headers: bool) -> None:
     """The moves that free GPUs, or units of one GPU."""
     if goal.gpus and goal.units:
-        raise typer.BadParameter("give either --cards or --units")
+        raise typer.BadParameter("give either --gpus or --units")
     snapshot = reader.source.read(*COUNTED)
     ledger = ledger_of(snapshot, reader.names)
     nodes = selected(snapshot, selector).nodes

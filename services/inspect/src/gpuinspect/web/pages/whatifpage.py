@@ -11,7 +11,7 @@ from gpucore.units import PodUid
 from gpucore.wire.pod.spec import Container, Pod
 from gpuinspect.errors import InspectError
 from gpuinspect.layout.whatif import why
-from gpuinspect.queries.whatif import Addition, ask
+from gpuinspect.queries.whatif import Addition, whatif_answers
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.rendering import Table, View, table
 
@@ -53,7 +53,7 @@ def _result(frame: Frame, query: Mapping[str, str]) -> Values:
     wanted = WorkloadPods(_pod(amounts, frame.ledger), pods)
     added = Addition(amounts["add"], query.get("like", "") if amounts["add"] else "")
     try:
-        answers = ask(
+        answers = whatif_answers(
             frame.snapshot,
             [wanted],
             frame.ledger,
