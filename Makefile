@@ -31,6 +31,10 @@ PARALLEL   := $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(FAIL_F
 KUBERNETES ?=
 export KUBERNETES
 
+# A package index that answers slowly, or fails once, is tried again.
+export UV_HTTP_TIMEOUT ?= 120
+export UV_HTTP_RETRIES ?= 8
+
 # Every start of Python would compile all it imports, twice as slow as it is where it is installed.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -44,7 +48,7 @@ $(READY): requirements/dev.txt requirements/uv.txt $(addsuffix /pyproject.toml,$
 	  || { echo "gpushare needs Python 3.11 or newer as '$(PYTHON)'; set PYTHON=..." >&2; exit 1; }
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV) \
 	  || { echo "cannot create $(VENV): on Debian or Ubuntu, apt-get install python3-venv" >&2; exit 1; }
-	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/uv.txt
+	@$(BIN)/python -m pip install --quiet --retries 10 --timeout 60 --require-hashes -r requirements/uv.txt
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation $(addprefix -e ,$(MEMBERS))
 	@touch $@

@@ -133,7 +133,7 @@ class Run:
 
     def _copy(self, process: subprocess.Popen[str], stage: Stage, lines: deque[str]) -> None:
         assert process.stdout is not None
-        with log_file(self.logs, stage.name).open("w", encoding="utf-8") as log:
+        with log_file(self.logs, stage.name).open("w", encoding="utf-8", buffering=1) as log:
             for line in process.stdout:
                 sys.stdout.write(line)
                 sys.stdout.flush()
