@@ -150,8 +150,7 @@ def wait_registered(kubectl: Sequence[str], nodes: Sequence[str], *, seconds: fl
 
     def registered() -> bool:
         nonlocal checked
-        found = run_command([*kubectl, "get", "nodes", "--output=name"], timeout_s=60).split()
-        missing[:] = [node for node in nodes if f"node/{node}" not in found]
+        missing[:] = _unregistered(kubectl, nodes)
         if missing and time.monotonic() - checked > _FINAL_CHECK_S:
             nodefaults.end_if_final(missing)
             checked = time.monotonic()
@@ -164,6 +163,15 @@ def wait_registered(kubectl: Sequence[str], nodes: Sequence[str], *, seconds: fl
             f"{', '.join(missing)} did not register with the API server within {seconds:g} s: "
             f"{nodefaults.report(missing)}"
         ) from error
+
+
+def _unregistered(kubectl: Sequence[str], nodes: Sequence[str]) -> list[str]:
+    """Those of the nodes that the API server lacks; all while it does not answer."""
+    try:
+        found = run_command([*kubectl, "get", "nodes", "--output=name"], timeout_s=60).split()
+    except SetupError:
+        found = []
+    return [node for node in nodes if f"node/{node}" not in found]
 
 
 def silence_coredns(kubeconfig: Path, *, kubectl: Path) -> None:

@@ -50,7 +50,7 @@ def made(programs: FakePrograms, tmp_path: Path) -> Path:
     made = tmp_path / "made"
     programs.add("kind", KIND.format(made=made, rm="/bin/rm"))
     programs.add("docker", DOCKER.format(**FRESH))
-    programs.add("kubectl", "exit 0")
+    programs.add("kubectl", "echo node/demo-control-plane")
     return made
 
 
@@ -97,7 +97,8 @@ def test_a_cluster_that_cannot_be_trusted_is_made_anew(
 
 def test_nodes_that_never_get_ready_are_reported(programs: FakePrograms, tmp_path: Path) -> None:
     """When kubectl gives up, its own words are in the error."""
-    programs.add("kubectl", "echo 'timed out waiting for the condition on nodes/demo' >&2; exit 1")
+    late = "*wait*) echo 'timed out waiting for the condition on nodes/demo' >&2; exit 1 ;;"
+    programs.add("kubectl", f'case "$*" in {late} esac')
     kubectl = programs.folder / "kubectl"
     with pytest.raises(
         SetupError, match=r"(?s)not ready within 60 s.*timed out waiting for the condition"
