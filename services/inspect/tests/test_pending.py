@@ -60,7 +60,7 @@ def test_the_namespace_of_the_context_is_meant(
     assert outcome.code == 0
     line = " ".join(rows(outcome.out)[0])
     reason = "1 node: largest free block 0 GiB, requested 4"
-    assert line == f"team mine 120m 4 units of memory on one GPU {reason}"
+    assert line == f"team mine 120m 4 GiB of memory on one GPU {reason}"
     assert len(rows(outcome.out)) == 1
 
 

@@ -51,7 +51,10 @@ def top_node(
     *,
     details: Annotated[bool, typer.Option("-d", "--details", help="with pods")] = False,
     share: Annotated[
-        bool, typer.Option("-s", "--share", help="only nodes that share GPUs, in memory units")
+        bool,
+        typer.Option(
+            "-s", "--share", help="only nodes that share GPUs, with memory in place of GPUs"
+        ),
     ] = False,
     gpu_mode: Annotated[
         str,

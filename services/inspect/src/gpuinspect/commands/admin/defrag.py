@@ -56,7 +56,8 @@ def defrag(
         int, typer.Option("--gpus", help="number of GPUs of one node to free", min=0)
     ] = 0,
     units: Annotated[
-        int, typer.Option(help="number of memory units to free on one GPU", min=0)
+        int,
+        typer.Option(help="memory to free on one GPU, in GiB unless the nodes count in MiB", min=0),
     ] = 0,
     selector: Selector = "",
     apply: Annotated[
@@ -151,7 +152,7 @@ def _note_claims(sentences: Iterable[str]) -> None:
 
 
 def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_headers: bool) -> None:
-    """The moves that free GPUs, or units of one GPU."""
+    """The moves that free GPUs, or memory of one GPU."""
     if goal.gpus and goal.units:
         raise typer.BadParameter("give either --gpus or --units")
     snapshot = reader.source.read(*COUNTED)
