@@ -33,6 +33,7 @@ _FOLLOWS: Final = {
     **_NO_NODES,
     "ResourceQuota": "limits are not shown, since resource quotas cannot be read",
 }
+DOCTOR: Final = "(see 'gpushare doctor')"
 BY: Final = ("namespace", "node", "model", "label:KEY")
 
 
@@ -88,9 +89,26 @@ def usage(
         sys.stdout.write(draw(report, title, used=bool(prometheus), headers=not no_headers))
         sys.stdout.flush()
     else:
-        note("no pod requests GPUs and no node has any, as far as can be read")
+        known = "Node" not in snapshot.missing
+        note(_nothing(where, nodes=not known or bool(report.unit), of_nodes=of_nodes))
     for sentence in unread:
         note(f"note: {sentence}")
+
+
+def _nothing(where: str, *, nodes: bool, of_nodes: bool) -> str:
+    """What was read and holds no group.
+
+    Args:
+        where: the namespace; empty for all.
+        nodes: nodes have GPUs, or cannot be read.
+        of_nodes: the groups are of nodes.
+    """
+    if of_nodes:
+        return f"no node has GPUs {DOCTOR}"
+    none = f"no pod of {f'namespace {where}' if where else 'any namespace'} requests GPUs"
+    if not nodes:
+        return f"{none}, and no node has any {DOCTOR}"
+    return f"{none}; {'-A reads all namespaces' if where else '--by node shows the nodes'}"
 
 
 def _check(by: str) -> None:
