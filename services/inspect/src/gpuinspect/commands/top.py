@@ -145,7 +145,11 @@ def top_gpu(
     count: Annotated[int, typer.Option(help="number of updates; 0: until Ctrl-C", min=0)] = 0,
     no_headers: NoHeaders = False,
 ) -> None:
-    """Show memory allocated and in use of every GPU; in use needs Prometheus."""
+    """Show memory allocated and in use of every GPU; in use needs Prometheus.
+
+    TOTAL(NVML) is all memory of the GPU; inspect shows what of it can be allocated:
+    whole GiB (or MiB), less what the driver reserves.
+    """
 
     def table() -> str:
         found = top_nodes(reader.source.read(*COUNTED), reader.names, only=nodes or [], kind="")
