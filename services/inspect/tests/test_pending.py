@@ -111,7 +111,7 @@ def test_nothing_waits(run: Run, cluster: FakeCluster) -> None:
     cluster.node("n", total=15).pod("p", 1, node="n", index=0).pod("idle", phase="Pending")
     outcome = run("pending", on=cluster)
     assert (outcome.code, outcome.out) == (0, "")
-    assert outcome.err == "no pod waits for GPUs in namespace default\n"
+    assert outcome.err == "no pod waits for GPUs in namespace default; -A reads all namespaces\n"
 
 
 @pytest.mark.parametrize(

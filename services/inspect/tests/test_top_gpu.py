@@ -1,5 +1,6 @@
 """``gpushare top gpu``: memory allocated and in use, side by side."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,18 @@ def test_the_memory_of_original_plugins_is_counted(run: Run, cluster: FakeCluste
         out = run("top", "node", "old", "--metric", "--prometheus", url, on=cluster).out
     words = " ".join(out.split())
     assert "Total GPU Memory: 30.0 GiB Allocated GPU Memory: 6.0 GiB" in words
+
+
+def test_gpus_are_a_document(run: Run, two: FakeCluster) -> None:
+    """As of ``top node --metric``, of the nodes that match and have GPUs."""
+    two.node("m", gpus=[Gpu(15)], labels={"zone": "a"}).node("plain", resources={})
+    (node,) = json.loads(run("top", "gpu", "-l", "zone=a", "-o", "json", on=two).out)["items"]
+    assert (node["name"], [gpu["usedBytes"] for gpu in node["gpus"]]) == ("m", [None])
+    assert run("top", "gpu", "-o", "name", on=two).out == "node/m\nnode/n\n"
+
+
+def test_a_live_table_is_no_document(run: Run, two: FakeCluster) -> None:
+    """A stream of documents could not be told apart."""
+    outcome = run("top", "gpu", "-w", "-o", "yaml", on=two)
+    assert outcome.code == 2
+    assert "--watch refreshes a table: it takes no -o yaml" in outcome.err

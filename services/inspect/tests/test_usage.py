@@ -192,3 +192,13 @@ def test_nothing_is_said_of_nodes_that_cannot_be_read(
     outcome = run("usage", f"--kubeconfig={server.kubeconfig(tmp_path)}")
     first, *_ = outcome.err.splitlines()
     assert first == "no pod of namespace default requests GPUs; -A reads all namespaces"
+
+
+def test_nodes_are_selected_by_their_labels(run: Run, cluster: FakeCluster) -> None:
+    """Groups of nodes and models count the nodes that match; groups of pods count all."""
+    cluster.node("a", gpus=[Gpu(15)], labels={"zone": "a"}).node("b", gpus=[Gpu(15)])
+    found = items(run("usage", "--by", "node", "-l", "zone=a", "-o", "json", on=cluster).out)
+    assert set(found) == {"a"}
+    outcome = run("usage", "-l", "zone=a", on=cluster)
+    assert outcome.code == 2
+    assert "--selector selects nodes: it needs --by node or --by model" in outcome.err
