@@ -36,6 +36,10 @@ _UNPLACED: Final = (
     "the scheduler that bound it did not call the extender: name the scheduler in its"
     " spec.schedulerName and create it again (see 'gpushare doctor')"
 )
+_CHANGED: Final = (
+    "the annotations that name its GPU were changed: create the pod again, and restrict write"
+    " access to annotations (see 'gpushare doctor')"
+)
 
 
 def explain_pod(facts: PodFacts, cluster: Cluster) -> Steps[Explanation]:
@@ -105,7 +109,7 @@ def _placed(
         else "",
         neighbours=tuple(_neighbours(allocation, node_info)),
         faults=allocation.faults,
-        helps=() if known else (_UNPLACED,),
+        helps=() if known else (_CHANGED if allocation.faults else _UNPLACED,),
     )
 
 

@@ -31,9 +31,8 @@ from gpuinspect.queries.claims import NOTHING, PodClaims
 from gpuinspect.queries.explain import cluster_of, explain, likeness
 
 UNSEEN: Final = "no scheduler has recorded an attempt: check that a scheduler named {} runs"
-UNPLACED: Final = (
-    "bound to {}, but on no known GPU: the scheduler that bound it did not call the extender"
-)
+UNPLACED: Final = "bound to {}, but on no known GPU: {}"
+UNCALLED: Final = "the scheduler that bound it did not call the extender"
 WAITING: Final = frozenset(PodState) - {PodState.ASKS_NOTHING, PodState.FINISHED, PodState.PLACED}
 _GROUPS: Final = 2
 
@@ -180,7 +179,7 @@ def _where(allocation: Allocation | None, unit: MemoryUnit | None) -> str:
 
 def _reason(found: Explanation, pod: Pod, seen: Sightings, unseen: str) -> str:
     if found.state is PodState.PENDING:
-        return UNPLACED.format(pod.node)
+        return UNPLACED.format(pod.node, next(iter(found.faults), UNCALLED))
     if found.state not in WAITING:
         return found.where or found.state.value
     if found.state is PodState.GATED or unseen:
