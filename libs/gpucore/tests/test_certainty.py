@@ -7,8 +7,8 @@ from corebuilders import ledger, make_gpus, share_node
 
 from gpucore.kubescheduler.candidates import Candidates
 from gpucore.kubescheduler.cluster_policy import ClusterPolicy
-from gpucore.kubescheduler.constraints import CandidateNode, PodConstraints
 from gpucore.model import ContainerRequest, PodRequest
+from gpucore.model.constraints import CandidateNode, PodConstraints
 from gpucore.simulate.answers import Answer, answers, evaluated_nodes
 from gpucore.simulate.documents import what_if_document
 from gpucore.simulate.questions import read_question

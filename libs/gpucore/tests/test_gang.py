@@ -15,9 +15,9 @@ from gpucore.gang.members import Members, Postponed
 from gpucore.gang.placement import GangPlacement, Shortage, place_gang, reservation_of, spare, taken
 from gpucore.gang.spread import NodeOffer, Rules
 from gpucore.model import Allocation, AllocationState, FitError, Placement
+from gpucore.model.links import Matrix
 from gpucore.scheduling.filter import fit
 from gpucore.scheduling.policy import place
-from gpucore.topology.links import Matrix
 from gpucore.units import NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.pod.gangs import gang_of

@@ -13,8 +13,8 @@ from gpucore.gang.placement import place_gang
 from gpucore.gang.sentences import gang_words
 from gpucore.gang.spread import Rules
 from gpucore.kubescheduler.candidates import Candidates, PodRequirements
-from gpucore.kubescheduler.constraints import CandidateNode
 from gpucore.model import Placement
+from gpucore.model.constraints import CandidateNode
 from gpucore.units import NodeName
 from gpucore.wire.pod.gangs import Gang
 from gpucore.wire.pods import Pod

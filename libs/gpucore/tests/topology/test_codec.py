@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucore.model import Gpu, Inventory
+from gpucore.model.links import TopologyError, matrix_of
 from gpucore.topology.codec import (
     decode_annotation,
     decode_matrix,
@@ -15,7 +16,6 @@ from gpucore.topology.codec import (
     node_matrix,
 )
 from gpucore.topology.drawing import draw
-from gpucore.topology.links import TopologyError, matrix_of
 from gpucore.topology.machines import MACHINES, PHB, V100_GUIDE
 from gpucore.units import GpuIndex, GpuUuid
 from gpucore.wire.names import DEFAULT_NAMES

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucore.model import Gpu, Inventory
-from gpucore.topology.links import MAX_SCORE, PCIE, WORTH, Matrix, matrix_of, merge, score_of
+from gpucore.model.links import MAX_SCORE, PCIE, WORTH, Matrix, matrix_of, merge, score_of
 from gpucore.topology.machines import DGX1_VOLTA, DGX2, MACHINES, RTX8000
 from gpucore.units import GpuIndex, GpuUuid
 

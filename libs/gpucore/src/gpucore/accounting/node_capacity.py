@@ -12,8 +12,8 @@ import msgspec
 
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.model import Gpu, Inventory
+from gpucore.model.links import Matrix
 from gpucore.topology.codec import joined
-from gpucore.topology.links import Matrix
 from gpucore.units import GpuIndex, GpuUuid, MemoryUnit
 from gpucore.wire import names as wire_names
 from gpucore.wire.digits import number

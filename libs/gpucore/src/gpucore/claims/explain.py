@@ -13,9 +13,9 @@ from gpucore.explain.pod_states import Explanation, PodState
 from gpucore.explain.pods import gated
 from gpucore.explain.sentences import placement_sentence, unit_of
 from gpucore.kubescheduler.candidates import Candidates
-from gpucore.kubescheduler.constraints import PodConstraints
 from gpucore.kubescheduler.node_fit import constraint_refusals
 from gpucore.model import Allocation, Code, FitError
+from gpucore.model.constraints import PodConstraints
 from gpucore.steps import Steps, complete
 from gpucore.units import MIB, NodeName
 from gpucore.wire.claim.claim_specs import ALL, ClaimSpec, DeviceChoice

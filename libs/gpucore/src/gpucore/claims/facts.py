@@ -9,8 +9,8 @@ from gpucore.claims.explain import ClaimFacts
 from gpucore.claims.node_fit import ClaimRules
 from gpucore.claims.offers import ClaimSpecs
 from gpucore.claims.selectors import excludes_driver
-from gpucore.kubescheduler.constraints import PodConstraints
 from gpucore.model import Allocation
+from gpucore.model.constraints import PodConstraints
 from gpucore.units import PodUid
 from gpucore.wire.claim.claim_specs import ClaimSpec, DeviceChoice, DeviceClass
 from gpucore.wire.claim.pod_claims import PodClaim

@@ -16,7 +16,7 @@ from gpucore.claims.facts import CLAIM, CLASS, TEMPLATE, ClaimObjects, used_by
 from gpucore.claims.node_fit import ClaimNode, claim_node
 from gpucore.claims.offers import ClaimOffers, ClaimSpecs, DeviceMap, Key, serving_class
 from gpucore.kubescheduler.candidates import Candidates
-from gpucore.kubescheduler.constraints import PodConstraints
+from gpucore.model.constraints import PodConstraints
 from gpucore.steps import Steps
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.claim.claim_specs import (

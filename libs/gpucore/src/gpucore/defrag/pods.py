@@ -12,8 +12,8 @@ import msgspec
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.kubescheduler.candidates import Candidates, PodRequirements
 from gpucore.kubescheduler.cluster_policy import ClusterPolicy
-from gpucore.kubescheduler.constraints import UNCONSTRAINED, PodConstraints
 from gpucore.model import PodRequest
+from gpucore.model.constraints import UNCONSTRAINED, PodConstraints
 from gpucore.simulate.whatif import WhatIfPod
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import DEFRAG, DEFRAG_ALLOW, DEFRAG_NEVER

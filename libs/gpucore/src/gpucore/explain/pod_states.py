@@ -10,8 +10,8 @@ from gpucore.explain.groups import Group
 from gpucore.gang.members import Members
 from gpucore.kubescheduler.candidates import Candidates
 from gpucore.kubescheduler.cluster_policy import ClusterPolicy
-from gpucore.kubescheduler.constraints import UNCONSTRAINED, PodConstraints
 from gpucore.model import FitError, PodRequest
+from gpucore.model.constraints import UNCONSTRAINED, PodConstraints
 from gpucore.scheduling.pending_pods import Nominations
 from gpucore.units import NodeName
 from gpucore.wire.pod.scheduler_events import Sightings

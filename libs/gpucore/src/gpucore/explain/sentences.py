@@ -8,8 +8,8 @@ from typing import Final
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.explain.catalogue import CATALOGUE, Entry, catalogue_page
-from gpucore.kubescheduler.constraints import CPU
 from gpucore.model import Code, DeviceFitError, FitError, GpuAmounts, Placement, PodRequest
+from gpucore.model.constraints import CPU
 from gpucore.units import GIB, MIB, MemoryUnit
 
 __all__ = [

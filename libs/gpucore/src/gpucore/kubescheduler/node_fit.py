@@ -2,7 +2,7 @@
 
 Evaluated: cordon and readiness, taints, nodeSelector, required node affinity, and requests (cpu,
 memory, number of pods, other extended resources) against allocatable minus what is requested. Not
-evaluated, but named by :attr:`~gpucore.kubescheduler.constraints.PodConstraints.unsupported`:
+evaluated, but named by :attr:`~gpucore.model.constraints.PodConstraints.unsupported`:
 inter-pod affinity, hard topology spread, volumes bound to nodes, host ports, resource claims.
 """
 
@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.kubescheduler.constraints import (
+from gpucore.model import Code, FitError, PodRequest
+from gpucore.model.constraints import (
     CPU,
     HARD_EFFECTS,
     NO_SCHEDULE,
@@ -23,7 +24,6 @@ from gpucore.kubescheduler.constraints import (
     PodConstraints,
     Taint,
 )
-from gpucore.model import Code, FitError, PodRequest
 from gpucore.scheduling.filter import fit
 from gpucore.units import NodeName
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.kubescheduler.candidates import PodRequirements
-from gpucore.kubescheduler.constraints import CandidateNode
 from gpucore.kubescheduler.node_fit import admit
+from gpucore.model.constraints import CandidateNode
 from gpucore.units import PodUid
 from gpucore.wire.pod.spec import Pod
 

@@ -12,9 +12,9 @@ from typing import Final, Generic, TypeVar
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.kubescheduler.candidates import PodRequirements
-from gpucore.kubescheduler.constraints import CandidateNode
 from gpucore.kubescheduler.node_fit import admit, avoided
 from gpucore.model import FitError, PodRequest
+from gpucore.model.constraints import CandidateNode
 from gpucore.scheduling.policy import place, rate, resolve
 from gpucore.topology.grouping import Grouping
 from gpucore.units import NodeName

@@ -7,8 +7,8 @@ import msgspec
 
 from gpucore.claims.offers import ClaimSpecs, Key
 from gpucore.explain.pods import gated
-from gpucore.kubescheduler.constraints import PodConstraints
 from gpucore.model import ContainerRequest, PodRequest
+from gpucore.model.constraints import PodConstraints
 from gpucore.simulate.manifests import DEFAULT_NAMESPACE, WorkloadPods, wanted_pods
 from gpucore.simulate.whatif import NO_REQUEST, WhatIfPod
 from gpucore.wire.constraints import CLAIMS_UNSUPPORTED

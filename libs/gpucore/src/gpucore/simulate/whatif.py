@@ -17,9 +17,9 @@ import msgspec
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, refusal
 from gpucore.claims.offers import ClaimOffers, DeviceMap
-from gpucore.kubescheduler.constraints import UNCONSTRAINED, CandidateNode, PodConstraints
 from gpucore.kubescheduler.node_fit import admit, avoided, constraint_refusals
 from gpucore.model import Allocation, AllocationState, Code, FitError, Placement, PodRequest
+from gpucore.model.constraints import UNCONSTRAINED, CandidateNode, PodConstraints
 from gpucore.scheduling.device_order import device_order
 from gpucore.scheduling.policy import Policy, place, rate, resolve
 from gpucore.steps import Steps, complete

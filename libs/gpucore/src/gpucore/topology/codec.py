@@ -15,7 +15,7 @@ from typing import Annotated, Final
 import msgspec
 
 from gpucore.model import Inventory
-from gpucore.topology.links import (
+from gpucore.model.links import (
     MAX_NVLINKS,
     NO_LINK,
     PCIE,

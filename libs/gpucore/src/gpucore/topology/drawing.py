@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from typing import Final
 
+from gpucore.model.links import Matrix
 from gpucore.topology.codec import shown
-from gpucore.topology.links import Matrix
 
 RULE: Final = "-" * 40
 _WIDTH: Final = 5

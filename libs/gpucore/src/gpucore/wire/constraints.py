@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from gpucore.kubescheduler.constraints import (
+from gpucore.model.constraints import (
     CPU,
     CandidateNode,
     NodeSelectorTerm,

@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
+from gpucore.model.links import Matrix, TopologyError
 from gpucore.topology.codec import decode_matrix, node_matrix
 from gpucore.topology.drawing import LEGEND, RULE, draw
-from gpucore.topology.links import Matrix, TopologyError
 from gpucore.topology.policies import GpuGroup, Impossible, plan
 from gpucore.topology.static import StaticSets, decode_static
 from gpucore.wire.names import NODE_TYPE

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from gpucore.model import Inventory
-from gpucore.topology.links import Matrix, matrix_of, nvlinks_of
+from gpucore.model.links import Matrix, matrix_of, nvlinks_of
 from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit
 from gpucore.wire.claim.devices import (
     DeviceObject,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gpucore.kubescheduler.constraints import Taint
+from gpucore.model.constraints import Taint
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.pod.spec import Quantity, Texts

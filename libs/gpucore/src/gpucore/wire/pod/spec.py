@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from gpucore.kubescheduler.constraints import PodConstraints
+from gpucore.model.constraints import PodConstraints
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import ENV_VISIBLE_DEVICES, NO_DEVICES
