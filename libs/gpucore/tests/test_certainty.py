@@ -5,10 +5,10 @@ import json
 import pytest
 from corebuilders import ledger, make_gpus, share_node
 
-from gpucore.kubescheduler.candidates import Candidates
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
 from gpucore.model import ContainerRequest, PodRequest
 from gpucore.model.constraints import CandidateNode, PodConstraints
+from gpucore.scheduling.candidates import Candidates
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.answers import Answer, answers, evaluated_nodes
 from gpucore.simulate.documents import what_if_document
 from gpucore.simulate.questions import read_question

@@ -12,9 +12,9 @@ from gpucore.gang.members import Members
 from gpucore.gang.placement import place_gang
 from gpucore.gang.sentences import gang_words
 from gpucore.gang.spread import Rules
-from gpucore.kubescheduler.candidates import Candidates, PodRequirements
 from gpucore.model import Placement
 from gpucore.model.constraints import CandidateNode
+from gpucore.scheduling.candidates import Candidates, PodRequirements
 from gpucore.units import NodeName
 from gpucore.wire.pod.gangs import Gang
 from gpucore.wire.pods import Pod

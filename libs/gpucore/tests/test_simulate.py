@@ -7,8 +7,8 @@ import pytest
 from corebuilders import NAMES, ledger, legacy_node, pod, pod_request
 
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
-from gpucore.kubescheduler.candidates import Candidates, candidates_of
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
+from gpucore.scheduling.candidates import Candidates, candidates_of
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.answers import KINDS, MOST_REFUSALS, Answer, answers, with_added
 from gpucore.simulate.documents import WhatIfDoc, what_if_document
 from gpucore.simulate.questions import MOST_PODS, read_question

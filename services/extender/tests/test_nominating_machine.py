@@ -24,8 +24,8 @@ from objects import Object
 
 from gpucore.gang.spread import Rules
 from gpucore.model import Placement
+from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.scheduling.policy import place
-from gpucore.topology.grouping import BY_LINKS
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.lists import decode_constrained_pods
 from gpucore.wire.names import DEFAULT_NAMES

@@ -14,8 +14,8 @@ from gpucore.explain.pod_states import Cluster, PodFacts
 from gpucore.explain.pods import explain_pod
 from gpucore.gang.members import Member, member_of, members_of
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
-from gpucore.kubescheduler.candidates import candidates_of
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
+from gpucore.scheduling.candidates import candidates_of
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.answers import answers
 from gpucore.simulate.documents import what_if_document
 from gpucore.simulate.questions import read_question

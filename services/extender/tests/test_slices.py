@@ -12,8 +12,8 @@ import pytest
 from objects import node, placed, pod
 from podapi import OnePod
 
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
 from gpucore.model import ContainerRequest, PodRequest
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.answers import MOST_REFUSALS
 from gpucore.simulate.documents import WhatIfDoc
 from gpucore.simulate.questions import Question

@@ -13,11 +13,11 @@ import msgspec
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.model import Gpu, Inventory
 from gpucore.model.links import Matrix
-from gpucore.topology.codec import joined
 from gpucore.units import GpuIndex, GpuUuid, MemoryUnit
 from gpucore.wire import names as wire_names
 from gpucore.wire.digits import number
 from gpucore.wire.names import Names
+from gpucore.wire.node.matrices import joined
 from gpucore.wire.nodes import Node, inventory_of
 from gpucore.wire.quantity import amount
 

@@ -8,11 +8,15 @@ in a row cost one reckoning.
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Final
 
 from gpucore.accounting.device_info import DeviceAllocation, DeviceInfo
 from gpucore.accounting.node_capacity import ABSENT, NodeCapacity
 from gpucore.model import Allocation, Inventory
-from gpucore.units import GpuIndex, MemoryUnit, NodeName, PodUid
+from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit, NodeName, PodUid
+
+GIB_GPUS_END: Final = 100
+"""The original's guess: a GPU of more units is counted in MiB. Wrong for 101 GiB and more."""
 
 
 class NodeInfo:
@@ -236,6 +240,12 @@ class NodeInfo:
         self._reckon()
         strays = -(-self.pending // self._largest) if self._largest else 0
         return self.pending_gpus + self._crowd + strays
+
+
+def unit_of(node_info: NodeInfo) -> MemoryUnit:
+    """The unit of the node: as its plugin publishes it, else as the original guesses it."""
+    largest = max((gpu.total for gpu in node_info.devices.values()), default=0)
+    return node_info.unit or (MIB if largest > GIB_GPUS_END else GIB)
 
 
 def _indexes(allocation: Allocation) -> frozenset[GpuIndex]:

@@ -4,18 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.claims.device_fit import Device, devices_of, misfit
 from gpucore.claims.node_fit import ClaimNode, ClaimRules, Need, needs_of, refusal
 from gpucore.claims.selectors import unknown_terms
 from gpucore.explain.groups import grouped
 from gpucore.explain.pod_states import Explanation, PodState
 from gpucore.explain.pods import gated
-from gpucore.explain.sentences import placement_sentence, unit_of
-from gpucore.kubescheduler.candidates import Candidates
+from gpucore.explain.sentences import placement_sentence
 from gpucore.kubescheduler.node_fit import constraint_refusals
 from gpucore.model import Allocation, Code, FitError
 from gpucore.model.constraints import PodConstraints
+from gpucore.scheduling.candidates import Candidates
 from gpucore.steps import Steps, complete
 from gpucore.units import MIB, NodeName
 from gpucore.wire.claim.claim_specs import ALL, ClaimSpec, DeviceChoice

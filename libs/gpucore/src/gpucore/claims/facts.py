@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
+from gpucore.accounting.claim_offers import ClaimSpecs
 from gpucore.claims.explain import ClaimFacts
 from gpucore.claims.node_fit import ClaimRules
-from gpucore.claims.offers import ClaimSpecs
 from gpucore.claims.selectors import excludes_driver
 from gpucore.model import Allocation
 from gpucore.model.constraints import PodConstraints

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.explain.sentences import (
     CATALOGUE,
     CONSTRAINT_CODES,
@@ -13,7 +13,6 @@ from gpucore.explain.sentences import (
     headline,
     resource_words,
     sentence,
-    unit_of,
 )
 from gpucore.model import Code, FitError
 from gpucore.steps import Steps

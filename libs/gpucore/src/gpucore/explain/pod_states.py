@@ -8,10 +8,10 @@ import msgspec
 from gpucore.accounting.ledger import Ledger
 from gpucore.explain.groups import Group
 from gpucore.gang.members import Members
-from gpucore.kubescheduler.candidates import Candidates
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
 from gpucore.model import FitError, PodRequest
 from gpucore.model.constraints import UNCONSTRAINED, PodConstraints
+from gpucore.scheduling.candidates import Candidates
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.pending_pods import Nominations
 from gpucore.units import NodeName
 from gpucore.wire.pod.scheduler_events import Sightings

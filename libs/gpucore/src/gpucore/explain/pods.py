@@ -9,18 +9,18 @@ from typing import Final
 
 import msgspec
 
-from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.explain.groups import grouped, memory_requested
 from gpucore.explain.placement_reason import why
 from gpucore.explain.pod_states import Cluster, Explanation, PodFacts, PodState
-from gpucore.explain.sentences import placement_sentence, unit_of
+from gpucore.explain.sentences import placement_sentence
 from gpucore.explain.suggestions import NAMED, suggest
 from gpucore.gang.placement import GangPlacement, Shortage, place_gang
 from gpucore.gang.sentences import gang_words
 from gpucore.gang.spread import Rules
-from gpucore.kubescheduler.candidates import PodRequirements
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
 from gpucore.model import Allocation, FitError, PodRequest
+from gpucore.scheduling.candidates import PodRequirements
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.steps import Steps
 from gpucore.units import NodeName
 from gpucore.wire.pod.gangs import gang_of

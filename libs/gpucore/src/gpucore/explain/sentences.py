@@ -6,11 +6,10 @@ Sentences begin with the originals' own text where they had one: people's tools 
 from collections.abc import Collection
 from typing import Final
 
-from gpucore.accounting.node_info import NodeInfo
 from gpucore.explain.catalogue import CATALOGUE, Entry, catalogue_page
 from gpucore.model import Code, DeviceFitError, FitError, GpuAmounts, Placement, PodRequest
 from gpucore.model.constraints import CPU
-from gpucore.units import GIB, MIB, MemoryUnit
+from gpucore.units import MemoryUnit
 
 __all__ = [
     "CATALOGUE",
@@ -24,11 +23,7 @@ __all__ = [
     "request_words",
     "resource_words",
     "sentence",
-    "unit_of",
 ]
-
-GIB_GPUS_END: Final = 100
-"""The original's guess: a GPU of more units is counted in MiB. Wrong for 101 GiB and more."""
 
 _MIB: Final = 1 << 20
 INSUFFICIENT: Final = "Insufficient GPU Memory in one device"
@@ -195,12 +190,6 @@ def gpus_named(gpus: Collection[int]) -> str:
     """``GPU 3`` or ``GPUs 3, 0``, in the order given."""
     noun = "GPU" if len(gpus) == 1 else "GPUs"
     return f"{noun} {', '.join(map(str, gpus))}"
-
-
-def unit_of(node_info: NodeInfo) -> MemoryUnit:
-    """The unit of the node: as its plugin publishes it, else as the original guesses it."""
-    largest = max((gpu.total for gpu in node_info.devices.values()), default=0)
-    return node_info.unit or (MIB if largest > GIB_GPUS_END else GIB)
 
 
 def request_words(pod_request: PodRequest) -> str:

@@ -13,8 +13,8 @@ from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
 from gpucore.scheduling.device_fit import device_fit_error
+from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.scheduling.policy import place, score
-from gpucore.topology.grouping import BY_LINKS, Grouping
 from gpucore.units import GpuIndex, NodeName, PodUid
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import FitError, PodRequest
-from gpucore.nomination.nominated import NominatedPod, before, refusal_beside
+from gpucore.scheduling.nominated import NominatedPod, before, refusal_beside
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import Gang, gang_of

@@ -17,7 +17,7 @@ from gpucore.model import CORE_PER_GPU, FitError, GpuAmounts, Placement, PodRequ
 from gpucore.scheduling.device_fit import device_fit_error, per_device
 from gpucore.scheduling.filter import fit
 from gpucore.scheduling.fragmentation import TYPICAL, Workload, growth
-from gpucore.topology.grouping import BY_LINKS, Grouping
+from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.units import GpuIndex
 from gpucore.wire.pod.placements import split_evenly
 

@@ -11,13 +11,12 @@ from typing import Final
 
 import msgspec
 
-from gpucore.accounting.node_info import NodeInfo
-from gpucore.claims.offers import ClaimOffers
+from gpucore.accounting.claim_offers import ClaimOffers
+from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.explain.groups import Group, grouped
-from gpucore.explain.sentences import unit_of
-from gpucore.kubescheduler.candidates import Candidates
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
 from gpucore.model import FitError
+from gpucore.scheduling.candidates import Candidates
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.whatif import Trial, WhatIfOutcome, WhatIfPod
 from gpucore.steps import Steps
 from gpucore.units import MemoryUnit, NodeName

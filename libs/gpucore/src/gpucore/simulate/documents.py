@@ -14,7 +14,7 @@ from gpucore.explain.documents import (
     refusal_docs,
 )
 from gpucore.explain.sentences import placement_sentence
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.answers import Answer
 from gpucore.steps import Steps
 from gpucore.wire.documents import API_VERSION

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpucore.claims.offers import ClaimSpecs, Key
+from gpucore.accounting.claim_offers import ClaimSpecs, Key
 from gpucore.model.constraints import UNCONSTRAINED, PodConstraints
 from gpucore.simulate.templates import pod_templates
 from gpucore.wire.claim.claim_specs import ClaimSpec, decode_claim_spec, decode_template

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from gpucore.claims.offers import ClaimSpecs, Key
+from gpucore.accounting.claim_offers import ClaimSpecs, Key
 from gpucore.explain.pods import gated
 from gpucore.model import ContainerRequest, PodRequest
 from gpucore.model.constraints import PodConstraints

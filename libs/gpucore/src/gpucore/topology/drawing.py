@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Final
 
 from gpucore.model.links import Matrix
-from gpucore.topology.codec import shown
+from gpucore.wire.node.matrices import shown
 
 RULE: Final = "-" * 40
 _WIDTH: Final = 5

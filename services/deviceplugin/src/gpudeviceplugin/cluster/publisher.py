@@ -13,8 +13,8 @@ import msgspec
 import structlog
 
 from gpucore.model.links import matrix_of
-from gpucore.topology.codec import encode_annotation
 from gpucore.wire import names as wire_names
+from gpucore.wire.node.matrices import encode_annotation
 from gpucore.wire.nodes import Node, encode_inventory, inventory_hash
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.state import NodeState

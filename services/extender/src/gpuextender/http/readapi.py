@@ -18,16 +18,16 @@ from typing import Any, Final, cast
 import msgspec
 from fastapi import APIRouter, Request, Response
 
+from gpucore.accounting.claim_offers import ClaimSpecs
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.explain import ClaimFacts, explaining_claims
 from gpucore.claims.followed import FollowedClaims
-from gpucore.claims.offers import ClaimSpecs
 from gpucore.explain.documents import PodExplanation, pod_explanation
 from gpucore.explain.pod_states import Cluster, Explanation, PodFacts
 from gpucore.explain.pods import explain_pod
-from gpucore.kubescheduler.candidates import Candidates, candidates_of
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
 from gpucore.model import PodRequest
+from gpucore.scheduling.candidates import Candidates, candidates_of
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.simulate.answers import answers
 from gpucore.simulate.documents import WhatIfDoc, what_if_document

@@ -20,17 +20,17 @@ from typing import Final
 
 import msgspec
 
-from gpucore.kubescheduler.candidates import PodRequirements
 from gpucore.kubescheduler.node_fit import pods_admitted
 from gpucore.model import FitError
 from gpucore.nomination.pauses import NominationPauses
 from gpucore.nomination.queue_order import QueueOrder
 from gpucore.nomination.rules import giving_way, left_to_scheduler
+from gpucore.scheduling.candidates import PodRequirements
 from gpucore.scheduling.filter import filter_nodes
+from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.node_ranking import NodeRanking, Rating, rate_node
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import place
-from gpucore.topology.grouping import Grouping
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang, gang_of
 from gpucore.wire.pods import Pod

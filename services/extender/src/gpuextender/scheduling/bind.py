@@ -29,9 +29,9 @@ from structlog.contextvars import bind_contextvars
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.explain.sentences import placement_sentence, request_words, sentence
 from gpucore.model import AllocationState, FitError, Placement, PodRequest
+from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import place
-from gpucore.topology.grouping import Grouping
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError
 from gpucore.wire.pods import Pod, decode_pod

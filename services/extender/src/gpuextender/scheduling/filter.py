@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
-from gpucore.accounting.template_nodes import template_nodes, template_refusals
 from gpucore.explain.sentences import sentence
 from gpucore.model import Code, PodRequest
 from gpucore.scheduling.best_nodes import best_nodes, node_rating
 from gpucore.scheduling.filter import is_plain
+from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.plain_shares import ANY_SHARE, UNRATED, is_plain_share, share_refusal
-from gpucore.topology.grouping import Grouping
+from gpucore.scheduling.template_nodes import template_nodes, template_refusals
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.constraints import all_constraints
 from gpucore.wire.errors import WireError

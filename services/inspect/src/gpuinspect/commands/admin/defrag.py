@@ -7,9 +7,9 @@ from typing import Annotated
 import msgspec
 import typer
 
+from gpucore.accounting.node_info import unit_of
 from gpucore.defrag.budgets import Budgets
 from gpucore.defrag.pods import left_alone
-from gpucore.explain.sentences import unit_of
 from gpucore.simulate.defrag import Goal, MovePlan, defragment
 from gpucore.units import GIB
 from gpucore.wire.documents import API_VERSION
