@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from linkedgpus import BRIDGED, VOLTA, indexes, joined_gpus, linked_node
 
 from gpucore.accounting.ledger import Ledger
+from gpucore.explain.gangs import gang_sentence
 from gpucore.gang.members import Members, Postponed
 from gpucore.gang.placement import GangPlacement, Shortage, place_gang, reservation_of, spare, taken
 from gpucore.gang.spread import NodeOffer, Rules
@@ -137,11 +138,11 @@ def test_a_gang_that_does_not_fit_takes_nothing_and_reports_what_fits() -> None:
     )
     answer = requested(book, member(0, 4, gpus=2), "ab")
     assert isinstance(answer, Shortage)
-    assert answer.sentence == "gang train needs 4 x 2 GPUs: capacity for 3 members on 2 nodes"
+    assert gang_sentence(answer) == "gang train needs 4 x 2 GPUs: capacity for 3 members on 2 nodes"
     assert not book.allocations()
     wide = requested(book, member(0, 2, mem=17), "ab")
     assert isinstance(wide, Shortage)
-    assert wide.sentence == (
+    assert gang_sentence(wide) == (
         "gang train needs 2 x 17 units of GPU memory: capacity for 0 members on 0 nodes"
     )
 
@@ -206,7 +207,10 @@ def test_after_a_restart_a_half_placed_gang_goes_on_from_what_is_shown() -> None
     book = ledger(linked_node("b"), shown, taken_up)
     answer = requested(book, member(1, 3, gpus=2), "b")
     assert isinstance(answer, Shortage)
-    assert answer.sentence == "gang train needs 2 more x 2 GPUs: capacity for 0 members on 0 nodes"
+    assert (
+        gang_sentence(answer)
+        == "gang train needs 2 more x 2 GPUs: capacity for 0 members on 0 nodes"
+    )
 
 
 def test_a_member_that_is_being_deleted_is_none() -> None:

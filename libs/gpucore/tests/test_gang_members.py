@@ -8,6 +8,7 @@ from corebuilders import NAMES, ledger, make_gpus, pod, pod_request, share_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucore.explain.gangs import gang_sentence
 from gpucore.gang.members import (
     LIMIT_SECONDS,
     MOST_RESERVED,
@@ -146,7 +147,7 @@ def test_a_namespace_reserves_a_bounded_number_of_places() -> None:
                 book.reserve(allocation)
         else:
             assert isinstance(found, Postponed)
-            assert found.sentence == (
+            assert gang_sentence(found) == (
                 "gang second waits: 1023 places are already reserved in namespace default"
             )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from decoded import a_node, a_pod, state_of
 from objects import pod
 
+from gpucore.explain.sentences import reserved_words
 from gpucore.model import ContainerRequest, PodRequest
 from gpucore.scheduling.pending_pods import Nominations
 from gpucore.units import NodeName, PodUid
@@ -30,7 +31,7 @@ class Bench:
         node_info = state_of(a_node("n", 16)).ledger.node(NodeName("n"))
         pod_request = PodRequest((ContainerRequest(mem),), mem=mem)
         found = self.nominations.refusal(node_info, waiting(name, "", priority), pod_request)
-        return found[1] if found else ""
+        return reserved_words(found[1]) if found else ""
 
 
 def waiting(name: str, node: str, priority: int) -> Pod:

@@ -3,7 +3,7 @@
 Sentences begin with the originals' own text where they had one: people's tools look for it.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from gpucore.explain.catalogue import CATALOGUE, Entry, catalogue_page
@@ -17,10 +17,13 @@ __all__ = [
     "Entry",
     "amount_hint",
     "catalogue_page",
+    "gated",
     "gpus_named",
     "headline",
     "placement_sentence",
     "request_words",
+    "reserved_sentence",
+    "reserved_words",
     "resource_words",
     "sentence",
 ]
@@ -94,6 +97,16 @@ def _words(refusal: FitError) -> str:
     if refusal.code is Code.INSUFFICIENT_RESOURCES:
         return resource_words(refusal)
     return refusal.detail if refusal.code in CONSTRAINT_CODES else ""
+
+
+def reserved_sentence(refusal: FitError, nominated: Sequence[str]) -> str:
+    """The reason of a node whose free GPUs are reserved for these nominated pods."""
+    return f"{sentence(refusal)}; {reserved_words(nominated)}"
+
+
+def reserved_words(nominated: Sequence[str]) -> str:
+    """For which nominated pods a node reserves its free GPUs."""
+    return f"capacity is reserved for {', '.join(nominated)}, nominated to this node"
 
 
 def resource_words(refusal: FitError) -> str:
@@ -199,3 +212,13 @@ def request_words(pod_request: PodRequest) -> str:
     parts = [f"{pod_request.mem} units of GPU memory"] if pod_request.mem else []
     parts += [f"{pod_request.core} % of compute"] if pod_request.core else []
     return " and ".join(parts)
+
+
+def gated(gates: Sequence[str]) -> str:
+    """What scheduling gates do, and who can remove them."""
+    names, one = ", ".join(gates), len(gates) == 1
+    return (
+        f"its scheduling gate{'' if one else 's'} {names} keep{'s' if one else ''} every scheduler "
+        f"away from it: the controller that set the gate{'' if one else 's'} must remove "
+        f"{'it' if one else 'them'}"
+    )

@@ -21,7 +21,6 @@ import msgspec
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.explain.sentences import request_words
 from gpucore.gang.members import MOST_RESERVED, Members, Postponed, incomplete, too_many
 from gpucore.gang.spread import NodeOffer, Rules, spread_over
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
@@ -63,14 +62,6 @@ class Shortage(msgspec.Struct, frozen=True):
     room: int
     nodes: int
     roomiest: tuple[tuple[NodeName, int], ...] = ()
-
-    @property
-    def sentence(self) -> str:
-        """The reason with its figures."""
-        more = " more" if self.missing < self.gang.size else ""
-        room = f"capacity for {_count(self.room, 'member')} on {_count(self.nodes, 'node')}"
-        request = request_words(self.pod_request)
-        return f"gang {self.gang.name} needs {self.missing}{more} x {request}: {room}"
 
 
 def place_gang(
@@ -246,7 +237,3 @@ def _reserved(
         )
         for number, placement in enumerate(placements)
     )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -122,16 +122,15 @@ class Nominations:
 
     def refusal(
         self, node_info: NodeInfo | None, pod: Pod, pod_request: PodRequest
-    ) -> tuple[FitError, str] | None:
-        """Why a node with enough free GPUs refuses ``pod``, and the pods they are reserved for."""
+    ) -> tuple[FitError, tuple[str, ...]] | None:
+        """Why a node with enough free GPUs refuses ``pod``, and names of pods that keep them."""
         if node_info is None:
             return None
         held = self.before(node_info.name, pod)
         refusal = refusal_beside(node_info, pod_request, held) if held else None
         if refusal is None:
             return None
-        names = ", ".join(sorted(one.name for one in held))
-        return refusal, f"capacity is reserved for {names}, nominated to this node"
+        return refusal, tuple(sorted(one.name for one in held))
 
     def before(self, node: NodeName, pod: Pod) -> list[NominatedPod]:
         """Pods nominated to the node whose requests take precedence over ``pod``."""

@@ -27,7 +27,7 @@ import structlog
 from structlog.contextvars import bind_contextvars
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.explain.sentences import placement_sentence, request_words, sentence
+from gpucore.explain.sentences import placement_sentence, request_words, reserved_sentence, sentence
 from gpucore.model import AllocationState, FitError, Placement, PodRequest
 from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.pending_pods import UnscheduledPod
@@ -188,7 +188,7 @@ class Bind:
             return kept
         held = self._state.nominations.refusal(node_info, pending.pod, pod_request)
         if held is not None:
-            return f"{sentence(held[0])}; {held[1]}"
+            return reserved_sentence(*held)
         found = place(node_info, pod_request, self._policy, grouping=self._grouping)
         return sentence(found) if isinstance(found, FitError) else found
 

@@ -13,13 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
-from gpucore.explain.sentences import sentence
+from gpucore.explain.sentences import reserved_sentence
+from gpucore.explain.shares import share_sentence
 from gpucore.model import Code, PodRequest
 from gpucore.scheduling.best_nodes import best_nodes, node_rating
 from gpucore.scheduling.filter import is_plain
 from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.pending_pods import UnscheduledPod
-from gpucore.scheduling.plain_shares import ANY_SHARE, UNRATED, is_plain_share, share_refusal
+from gpucore.scheduling.plain_shares import ANY_SHARE, UNRATED, is_plain_share
 from gpucore.scheduling.template_nodes import template_nodes, template_refusals
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.constraints import all_constraints
@@ -285,10 +286,10 @@ class Filter:
         """Those of the nodes that cannot take the pod."""
         failed: dict[NodeName, FailedNode] = {}
         if is_plain_share(pod_request):
-            refusals = await self._cache.results(
-                "share refusal", names, share_refusal, unknown=None
+            sentences = await self._cache.results(
+                "share refusal", names, share_sentence, unknown=None
             )
-            texts = [one.sentence(pod_request.mem) if one else "" for one in refusals]
+            texts = [one.of(pod_request.mem) if one else "" for one in sentences]
             failed = {
                 name: FailedNode(text, Code.INSUFFICIENT_MEMORY)
                 for name, text in zip(names, texts, strict=True)
@@ -318,6 +319,6 @@ class Filter:
                 continue
             kept = nominations.refusal(ledger.node(name), pending.pod, pod_request)
             if kept is not None:
-                refusal, why = kept
-                found[name] = FailedNode(f"{sentence(refusal)}; {why}", refusal.code)
+                refusal, pods = kept
+                found[name] = FailedNode(reserved_sentence(refusal, pods), refusal.code)
         return found

@@ -10,11 +10,11 @@ from typing import Final
 
 import msgspec
 
-from gpucore.claims.explain import ClaimFacts
+from gpucore.claims.facts import ClaimFacts
 from gpucore.explain.groups import figures
 from gpucore.explain.pod_states import Cluster, Explanation, PodState
-from gpucore.explain.pods import gated, request_sentence
-from gpucore.explain.sentences import placement_sentence
+from gpucore.explain.pods import request_sentence
+from gpucore.explain.sentences import gated, placement_sentence
 from gpucore.model import Allocation, Code, PodRequest
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
-from gpucore.claims.explain import explain_claims
+from gpucore.explain.claims import explain_claims
 from gpucore.explain.pod_states import Cluster, Explanation
 from gpucore.model import PodRequest
 from gpucore.scheduling.candidates import Candidates

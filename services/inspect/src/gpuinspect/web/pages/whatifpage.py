@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from gpucore.accounting.ledger import Ledger
+from gpucore.explain.answers import Answer
 from gpucore.explain.sentences import placement_sentence
-from gpucore.simulate.answers import Answer
 from gpucore.simulate.manifests import WorkloadPods
 from gpucore.units import PodUid
 from gpucore.wire.pod.spec import Container, Pod

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from gpucore.explain.answers import Answer
 from gpucore.explain.documents import (
     GroupDoc,
     RefusalDoc,
@@ -15,7 +16,6 @@ from gpucore.explain.documents import (
 )
 from gpucore.explain.sentences import placement_sentence
 from gpucore.scheduling.cluster_policy import ClusterPolicy
-from gpucore.simulate.answers import Answer
 from gpucore.steps import Steps
 from gpucore.wire.documents import API_VERSION
 
