@@ -38,7 +38,7 @@ FORBIDDEN = {
         ("gpucore.claims.facts", "gpucore.explain.claims"),
         ("gpucore.simulate.questions", "gpucore.explain.answers"),
         ("gpucore.explain.pods", "gpucore.defrag.planning"),
-        ("gpucore.scheduling.filter", "gpucore.node.health.breaker"),
+        ("gpucore.scheduling.fit", "gpucore.node.health.breaker"),
     ],
     "extender": [
         ("gpuextender.state", "gpuextender.http.routes"),

@@ -17,7 +17,7 @@ from gpucore.gang.placement import GangPlacement, Shortage, place_gang, reservat
 from gpucore.gang.spread import NodeOffer, Rules
 from gpucore.model import Allocation, AllocationState, FitError, Placement
 from gpucore.model.links import Matrix
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName
 from gpucore.wire import names as wire_names

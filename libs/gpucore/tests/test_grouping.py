@@ -22,7 +22,7 @@ from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import FitError, Placement
 from gpucore.model.links import Matrix
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
 from gpucore.scheduling.grouping import Grouping, prepare, prepared
 from gpucore.scheduling.policy import place, score
 from gpucore.simulate.whatif import WhatIfPod, what_if

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, AllocationState, FitError
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
 from gpucore.scheduling.nominated import NominatedPod, before, refusal_beside
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid

@@ -11,7 +11,7 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.explain.sentences import sentence
 from gpucore.explain.shares import share_sentence
 from gpucore.model import Code, ContainerRequest, Placement, PodRequest
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
 from gpucore.scheduling.plain_shares import (
     MAX_AMOUNT,
     NO_RATINGS,

@@ -16,7 +16,7 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.explain.sentences import sentence
 from gpucore.gang.spread import Rules
 from gpucore.model import PodRequest
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
 from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.scheduling.plain_shares import UNFIT, UNRATED
 from gpucore.scheduling.policy import score

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucore.accounting.node_capacity import node_matrix
 from gpucore.model import Gpu, Inventory
 from gpucore.model.links import TopologyError, matrix_of
 from gpucore.topology.drawing import draw
@@ -17,7 +18,6 @@ from gpucore.wire.node.matrices import (
     decode_matrix,
     encode_annotation,
     encode_matrix,
-    node_matrix,
 )
 from gpucore.wire.nodes import decode_node
 

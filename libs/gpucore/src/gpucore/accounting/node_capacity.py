@@ -17,8 +17,9 @@ from gpucore.units import GpuIndex, GpuUuid, MemoryUnit
 from gpucore.wire import names as wire_names
 from gpucore.wire.digits import number
 from gpucore.wire.names import Names
+from gpucore.wire.node.inventories import inventory_of
 from gpucore.wire.node.matrices import joined
-from gpucore.wire.nodes import Node, inventory_of
+from gpucore.wire.node.spec import Node
 from gpucore.wire.quantity import amount
 
 MACHINES: Final = 1024
@@ -141,6 +142,20 @@ def capacity_of(
         faults=tuple(faults),
         claims=offered is not None or _api(inventory) == wire_names.API_CLAIMS,
     )
+
+
+def node_matrix(node: Node, names: Names) -> Matrix | None:
+    """The links of a node's GPUs; ``None`` where it is not known to have GPUs.
+
+    Our inventory comes first; a node without links there may still have the 2019 annotation.
+
+    Raises:
+        WireError: a capacity is no Kubernetes quantity.
+    """
+    inventory = inventory_of(node, names)
+    if inventory is None:
+        return None
+    return joined(inventory, node.annotations.get(wire_names.NODE_TOPOLOGY))
 
 
 def _api(inventory: Inventory | None) -> str:

@@ -11,7 +11,7 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Inventory
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.names import Names
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 
 
 class NodeInfos:

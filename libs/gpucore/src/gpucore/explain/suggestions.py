@@ -22,7 +22,7 @@ from gpucore.explain.sentences import (
 from gpucore.model import Code, ContainerRequest, FitError, IsolationMode, PodRequest
 from gpucore.scheduling.candidates import Candidates, PodRequirements
 from gpucore.scheduling.device_fit import per_device
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.simulate.endings import Step, for_gpus, for_share, smallest
 from gpucore.steps import Steps, complete

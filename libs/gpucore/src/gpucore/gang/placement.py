@@ -25,7 +25,8 @@ from gpucore.gang.members import MOST_RESERVED, Members, Postponed, incomplete, 
 from gpucore.gang.spread import NodeOffer, Rules, spread_over
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
 from gpucore.scheduling.device_fit import per_device
-from gpucore.scheduling.filter import filter_nodes, fit
+from gpucore.scheduling.filter import filter_nodes
+from gpucore.scheduling.fit import fit
 from gpucore.scheduling.policy import place
 from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang

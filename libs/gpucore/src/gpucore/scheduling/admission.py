@@ -6,7 +6,7 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.kubescheduler.node_fit import constraint_refusals
 from gpucore.model import Code, FitError, PodRequest
 from gpucore.model.constraints import CandidateNode, PodConstraints
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
 
 _FOR_NO_POD: Final = frozenset(
     {Code.INVALID_REQUEST, Code.NODE_UNKNOWN, Code.NOT_SHARED, Code.NO_INVENTORY}

@@ -11,7 +11,7 @@ import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
 from gpucore.scheduling.policy import place
 from gpucore.units import PodUid
 

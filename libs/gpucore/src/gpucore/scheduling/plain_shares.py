@@ -2,7 +2,7 @@
 
 A plain share is memory of one GPU and nothing else. Pods of many sizes request it, so a caller that
 keeps decisions for thousands of nodes keeps these instead of one for each amount. They equal
-:func:`gpucore.scheduling.policy.score` and :func:`gpucore.scheduling.filter.fit`.
+:func:`gpucore.scheduling.policy.score` and :func:`gpucore.scheduling.fit.fit`.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.accounting.utilization import ratings_of, utilization
 from gpucore.model import CORE_PER_GPU, Code, ContainerRequest, FitError, PodRequest
-from gpucore.scheduling.filter import fit, is_plain
+from gpucore.scheduling.fit import fit, is_plain
 from gpucore.scheduling.policy import MAX_SCORE, resolve
 
 MAX_AMOUNT: Final = 511

@@ -16,7 +16,7 @@ import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import PodRequest
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
 from gpucore.scheduling.nominated import NominatedPod, refusal_beside
 from gpucore.units import PodUid
 

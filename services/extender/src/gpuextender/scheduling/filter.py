@@ -17,7 +17,7 @@ from gpucore.explain.sentences import reserved_sentence
 from gpucore.explain.shares import share_sentence
 from gpucore.model import Code, PodRequest
 from gpucore.scheduling.best_nodes import best_nodes, node_rating
-from gpucore.scheduling.filter import is_plain
+from gpucore.scheduling.fit import is_plain
 from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.plain_shares import ANY_SHARE, UNRATED, is_plain_share

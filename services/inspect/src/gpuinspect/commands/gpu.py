@@ -6,10 +6,10 @@ from typing import Annotated
 import msgspec
 import typer
 
+from gpucore.accounting.node_capacity import node_matrix
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.wire.documents import API_VERSION
 from gpucore.wire.names import NODE_TYPE, Names
-from gpucore.wire.node.matrices import node_matrix
 from gpucore.wire.nodes import Node
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.schedulers import policy_of

@@ -15,8 +15,10 @@ from gpucore.node.allocation.device_ids import Resource
 from gpucore.units import MIB, PodUid
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
+from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.placements import split_evenly
-from gpucore.wire.pods import Container, Pod, allocation_of, kai_limit, pod_request_of
+from gpucore.wire.pod.requests import kai_limit, pod_request_of
+from gpucore.wire.pod.spec import Container, Pod
 from gpucore.wire.quantity import amount
 
 NOWHERE: Final[Mapping[Resource, GpuAmounts]] = {}

@@ -14,7 +14,8 @@ from gpucore.node.allocation.holdings import Held, Holder, Holdings
 from gpucore.units import PodUid
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
-from gpucore.wire.pods import Pod, allocation_of
+from gpucore.wire.pod.allocations import allocation_of
+from gpucore.wire.pod.spec import Pod
 
 Rows = Mapping[str, Mapping[Resource, tuple[str, ...]]]
 """Container to resource to ids."""

@@ -28,8 +28,7 @@ from gpucore.model.links import (
     pair_of,
 )
 from gpucore.units import GpuIndex
-from gpucore.wire.names import NODE_TOPOLOGY, Names
-from gpucore.wire.nodes import Node, inventory_of
+from gpucore.wire.names import NODE_TOPOLOGY
 
 MAX_GPUS: Final = 64
 """GPUs a described machine may have: more than any has, few enough to draw."""
@@ -146,20 +145,6 @@ def shown(matrix: Matrix, a: int, b: int) -> str:
     if nvlinks:
         return f"NV{nvlinks}"
     return max((link for link in links if link in PCIE), key=PCIE.__getitem__, default=NO_LINK)
-
-
-def node_matrix(node: Node, names: Names) -> Matrix | None:
-    """The links of a node's GPUs; ``None`` where it is not known to have GPUs.
-
-    Our inventory comes first; a node without links there may still have the 2019 annotation.
-
-    Raises:
-        WireError: a capacity is no Kubernetes quantity.
-    """
-    inventory = inventory_of(node, names)
-    if inventory is None:
-        return None
-    return joined(inventory, node.annotations.get(NODE_TOPOLOGY))
 
 
 def joined(inventory: Inventory, text: str | None) -> Matrix:
