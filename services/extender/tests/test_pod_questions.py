@@ -11,7 +11,7 @@ from podapi import OnePod
 from gpucore.accounting.ledger import Ledger, rebuilt
 from gpucore.explain.answers import answers, notes_of
 from gpucore.explain.documents import PodExplanation, pod_explanation
-from gpucore.explain.pod_states import Cluster, PodFacts
+from gpucore.explain.pod_facts import Cluster, PodFacts
 from gpucore.explain.pods import explain_pod
 from gpucore.explain.whatif_documents import what_if_document
 from gpucore.gang.members import Member, member_of, members_of

@@ -13,7 +13,8 @@ from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.explain.gangs import gang_words
 from gpucore.explain.groups import grouped, memory_requested
 from gpucore.explain.placement_reason import why
-from gpucore.explain.pod_states import Cluster, Explanation, PodFacts, PodState
+from gpucore.explain.pod_facts import Cluster, PodFacts
+from gpucore.explain.pod_states import Explanation, PodState
 from gpucore.explain.sentences import gated, placement_sentence, reserved_words
 from gpucore.explain.suggestions import NAMED, suggest
 from gpucore.gang.placement import GangPlacement, Shortage, place_gang

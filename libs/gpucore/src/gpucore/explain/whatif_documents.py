@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gpucore.explain.answers import Answer
-from gpucore.explain.documents import (
+from gpucore.explain.refusal_documents import (
     GroupDoc,
     RefusalDoc,
     group_doc,

@@ -25,7 +25,8 @@ from gpucore.claims.followed import FollowedClaims
 from gpucore.explain.answers import answers, notes_of
 from gpucore.explain.claims import explaining_claims
 from gpucore.explain.documents import PodExplanation, pod_explanation
-from gpucore.explain.pod_states import Cluster, Explanation, PodFacts
+from gpucore.explain.pod_facts import Cluster, PodFacts
+from gpucore.explain.pod_states import Explanation
 from gpucore.explain.pods import explain_pod
 from gpucore.explain.whatif_documents import WhatIfDoc, what_if_document
 from gpucore.model import PodRequest

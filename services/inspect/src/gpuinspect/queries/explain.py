@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from gpucore.accounting.ledger import Ledger
-from gpucore.explain.pod_states import Cluster, Explanation, PodFacts
+from gpucore.explain.pod_facts import Cluster, PodFacts
+from gpucore.explain.pod_states import Explanation
 from gpucore.explain.pods import explain_pod
 from gpucore.gang.members import Member, Members, member_of, members_of
 from gpucore.model import PodRequest

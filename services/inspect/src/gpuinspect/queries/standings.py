@@ -12,7 +12,8 @@ import msgspec
 
 from gpucore.claims.facts import ClaimFacts
 from gpucore.explain.groups import figures
-from gpucore.explain.pod_states import Cluster, Explanation, PodState
+from gpucore.explain.pod_facts import Cluster
+from gpucore.explain.pod_states import Explanation, PodState
 from gpucore.explain.pods import request_sentence
 from gpucore.explain.sentences import gated, placement_sentence
 from gpucore.model import Allocation, Code, PodRequest

@@ -9,7 +9,8 @@ import msgspec
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.explain.claims import explain_claims
-from gpucore.explain.pod_states import Cluster, Explanation
+from gpucore.explain.pod_facts import Cluster
+from gpucore.explain.pod_states import Explanation
 from gpucore.model import PodRequest
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
