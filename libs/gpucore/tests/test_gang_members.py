@@ -23,7 +23,8 @@ from gpucore.gang.members import (
 from gpucore.gang.placement import GangPlacement, place_gang
 from gpucore.gang.spread import Rules
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.pod.gangs import GANG_LABELS, Gang, gang_fault, gang_of
+from gpucore.wire.names import GANG_LABELS
+from gpucore.wire.pod.gangs import Gang, gang_fault, gang_of
 from gpucore.wire.pods import Pod, decode_pod
 
 SECOND = 1_000_000_000

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucore.accounting.node_capacity import node_matrix
+from gpucore.accounting.node_reading import node_matrix
 from gpucore.model import Gpu, Inventory
-from gpucore.model.links import TopologyError, matrix_of
+from gpucore.model.links import TopologyError
 from gpucore.topology.drawing import draw
 from gpucore.topology.machines import MACHINES, PHB, V100_GUIDE
 from gpucore.units import GpuIndex, GpuUuid
@@ -18,6 +18,7 @@ from gpucore.wire.node.matrices import (
     decode_matrix,
     encode_annotation,
     encode_matrix,
+    matrix_of,
 )
 from gpucore.wire.nodes import decode_node
 

@@ -22,7 +22,6 @@ from gpucore.model.links import (
     WORTH,
     Matrix,
     TopologyError,
-    matrix_of,
     merge,
     nvlinks_of,
     pair_of,
@@ -145,6 +144,19 @@ def shown(matrix: Matrix, a: int, b: int) -> str:
     if nvlinks:
         return f"NV{nvlinks}"
     return max((link for link in links if link in PCIE), key=PCIE.__getitem__, default=NO_LINK)
+
+
+def matrix_of(inventory: Inventory) -> Matrix:
+    """The matrix of a node's inventory; odd entries become notes, never errors."""
+    gpus = tuple(sorted(gpu.index for gpu in inventory.gpus))
+    reports = [
+        (pair, names)
+        for key, names in inventory.links.items()
+        if (pair := pair_of(key)) is not None
+    ]
+    lost = [f"{key!r} names no pair" for key in inventory.links if pair_of(key) is None]
+    numa = {int(gpu.index): gpu.numa for gpu in inventory.gpus if gpu.numa >= 0}
+    return merge(gpus, reports, numa=numa, notes=lost)
 
 
 def joined(inventory: Inventory, text: str | None) -> Matrix:
