@@ -9,8 +9,9 @@ from typing import Final
 
 from gpucore.model import AllocationState
 from gpucore.node.allocation.device_ids import DeviceTable, Resource
-from gpucore.node.allocation.expected import ExpectedContainer, expected_of
+from gpucore.node.allocation.expected import ExpectedContainer
 from gpucore.node.allocation.holdings import Held, Holder, Holdings
+from gpucore.node.allocation.reading import expected_of
 from gpucore.units import PodUid
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
