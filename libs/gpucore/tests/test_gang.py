@@ -13,8 +13,10 @@ from linkedgpus import BRIDGED, VOLTA, indexes, joined_gpus, linked_node
 from gpucore.accounting.ledger import Ledger
 from gpucore.explain.gangs import gang_sentence
 from gpucore.gang.members import Members, Postponed
-from gpucore.gang.placement import GangPlacement, Shortage, place_gang, reservation_of, spare, taken
-from gpucore.gang.spread import NodeOffer, Rules
+from gpucore.gang.placement import place_gang, taken
+from gpucore.gang.reservations import reservation_of, spare
+from gpucore.gang.spread import NodeOffer
+from gpucore.gang.values import GangPlacement, Rules, Shortage
 from gpucore.model import Allocation, AllocationState, FitError, Placement
 from gpucore.model.links import Matrix
 from gpucore.scheduling.fit import fit

@@ -20,8 +20,8 @@ from gpucore.gang.members import (
     member_of,
     members_of,
 )
-from gpucore.gang.placement import GangPlacement, place_gang
-from gpucore.gang.spread import Rules
+from gpucore.gang.placement import place_gang
+from gpucore.gang.values import GangPlacement, Rules
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import GANG_LABELS
 from gpucore.wire.pod.gangs import Gang, gang_fault, gang_of

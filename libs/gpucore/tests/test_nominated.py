@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, AllocationState, FitError
 from gpucore.scheduling.fit import fit
-from gpucore.scheduling.nominated import NominatedPod, before, refusal_beside
+from gpucore.scheduling.nominated import refusal_beside
+from gpucore.scheduling.pending_pods import NominatedPod, before
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from gpucore.accounting.ledger import Ledger
 from gpucore.explain.sentences import gpus_named, request_words
 from gpucore.gang.members import MOST_RESERVED, Postponed, PostponedCause
-from gpucore.gang.placement import GangPlacement, Shortage
-from gpucore.gang.spread import Rules
+from gpucore.gang.values import GangPlacement, Rules, Shortage
 from gpucore.model import Allocation
 from gpucore.units import NodeName
 

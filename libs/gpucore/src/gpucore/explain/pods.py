@@ -17,11 +17,12 @@ from gpucore.explain.pod_facts import Cluster, PodFacts
 from gpucore.explain.pod_states import Explanation, PodState
 from gpucore.explain.sentences import gated, placement_sentence, reserved_words
 from gpucore.explain.suggestions import NAMED, suggest
-from gpucore.gang.placement import GangPlacement, Shortage, place_gang
-from gpucore.gang.spread import Rules
+from gpucore.gang.placement import place_gang
+from gpucore.gang.values import GangPlacement, Rules, Shortage
 from gpucore.model import Allocation, FitError, PodRequest
 from gpucore.scheduling.candidates import PodRequirements
 from gpucore.scheduling.cluster_policy import ClusterPolicy
+from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.steps import Steps
 from gpucore.units import NodeName
 from gpucore.wire.pod.gangs import gang_of
@@ -152,7 +153,7 @@ def _reserved(
     if not cluster.nominations:
         return None
     node_info = cluster.nodes.node_infos.get(name)
-    return cluster.nominations.refusal(node_info, facts.pod, pod_request)
+    return reserved_for_nominated(cluster.nominations, node_info, facts.pod, pod_request)
 
 
 def _with_gang(

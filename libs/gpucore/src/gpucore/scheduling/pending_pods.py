@@ -6,9 +6,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.accounting.node_info import NodeInfo
-from gpucore.model import FitError, PodRequest
-from gpucore.scheduling.nominated import NominatedPod, before, refusal_beside
+from gpucore.model import PodRequest
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import Gang, gang_of
@@ -87,6 +85,26 @@ class PendingPods:
         self._waiting.clear()
 
 
+class NominatedPod(msgspec.Struct, frozen=True):
+    """A pod without a place for which others are evicted from a node."""
+
+    uid: PodUid
+    name: str
+    pod_request: PodRequest
+    priority: int = 0
+    namespace: str = ""
+
+
+def before(pods: Iterable[NominatedPod], uid: PodUid, priority: int) -> list[NominatedPod]:
+    """The pods nominated to a node whose requests take precedence over another pod.
+
+    Args:
+        uid: of the other pod.
+        priority: of the other pod.
+    """
+    return [one for one in pods if one.uid != uid and one.priority >= priority]
+
+
 class Nominations:
     """Nominated pods by node; few at any time, and usually none."""
 
@@ -120,18 +138,6 @@ class Nominations:
         """Nothing is known."""
         self._pods.clear()
         self._nodes.clear()
-
-    def refusal(
-        self, node_info: NodeInfo | None, pod: Pod, pod_request: PodRequest
-    ) -> tuple[FitError, tuple[str, ...]] | None:
-        """Why a node with enough free GPUs refuses ``pod``, and names of pods that keep them."""
-        if node_info is None:
-            return None
-        held = self.before(node_info.name, pod)
-        refusal = refusal_beside(node_info, pod_request, held) if held else None
-        if refusal is None:
-            return None
-        return refusal, tuple(sorted(one.name for one in held))
 
     def before(self, node: NodeName, pod: Pod) -> list[NominatedPod]:
         """Pods nominated to the node whose requests take precedence over ``pod``."""

@@ -17,7 +17,8 @@ import msgspec
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import PodRequest
 from gpucore.scheduling.fit import fit
-from gpucore.scheduling.nominated import NominatedPod, refusal_beside
+from gpucore.scheduling.nominated import refusal_beside
+from gpucore.scheduling.pending_pods import NominatedPod
 from gpucore.units import PodUid
 
 

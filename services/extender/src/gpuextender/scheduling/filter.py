@@ -19,6 +19,7 @@ from gpucore.model import Code, PodRequest
 from gpucore.scheduling.best_nodes import best_nodes, node_rating
 from gpucore.scheduling.fit import is_plain
 from gpucore.scheduling.grouping import Grouping
+from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.plain_shares import ANY_SHARE, UNRATED, is_plain_share
 from gpucore.scheduling.template_nodes import template_nodes, template_refusals
@@ -317,7 +318,8 @@ class Filter:
         for name in nominations.nodes().intersection(names):
             if name in failed:
                 continue
-            kept = nominations.refusal(ledger.node(name), pending.pod, pod_request)
+            node_info = ledger.node(name)
+            kept = reserved_for_nominated(nominations, node_info, pending.pod, pod_request)
             if kept is not None:
                 refusal, pods = kept
                 found[name] = FailedNode(reserved_sentence(refusal, pods), refusal.code)

@@ -14,8 +14,8 @@ from typing import Final
 from gpucore.explain.gangs import gang_sentence
 from gpucore.explain.sentences import sentence
 from gpucore.gang.members import Postponed, resting
-from gpucore.gang.placement import GangPlacement, Shortage, place_gang, taken
-from gpucore.gang.spread import Rules
+from gpucore.gang.placement import place_gang, taken
+from gpucore.gang.values import GangPlacement, Rules, Shortage
 from gpucore.model import Allocation, Code, FitError, Placement, PodRequest
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE
