@@ -48,6 +48,11 @@ FORBIDDEN = {
         ("gpuextender.http.routes", "gpuextender.webhook"),
         ("gpuextender.metrics", "gpuextender.settings"),
     ],
+    "acyclic": [
+        ("gpucore.wire.pod.spec", "gpucore.wire.lists"),
+        ("gpucore.node.allocation.device_ids", "gpucore.node.isolation.cdi"),
+        ("gpuextender.scheduling.binding", "gpuextender.scheduling.bind"),
+    ],
     "kubernetes-io": [("gpuextender.state", "kubernetes")],
     "kubernetes-io-aiohttp": [("gpuextender.state", "aiohttp")],
     "helm-library": [("gpuinspect.errors", "gpukube.helmchild")],
