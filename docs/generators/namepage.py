@@ -27,6 +27,7 @@ OTHER: Final = frozenset(
         "API_DEVICES",
         "CLAIM_MANAGER",
         "CLAIM_DRIVER",
+        "GANG_LABELS",
         "POLICY_NAMES",
         "TOPOLOGY_NAMES",
         "SCHEDULE_MPS",

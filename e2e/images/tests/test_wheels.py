@@ -34,7 +34,7 @@ def test_members_wheel_is_built_without_a_network(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     one, two = (wheels.build(core, into=tmp_path / name) for name in ("one", "two"))
-    assert "gpucore/model.py" in zipfile.ZipFile(one).namelist()
+    assert "gpucore/model/__init__.py" in zipfile.ZipFile(one).namelist()
     assert one.read_bytes() == two.read_bytes()
 
 

@@ -13,7 +13,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from gpucore.accounting.ledger import Ledger
 from gpucore.explain.sentences import headline
 from gpucore.model import ContainerRequest, PodRequest
-from gpucore.scheduling.filter import filter_nodes, fit
+from gpucore.scheduling.filter import filter_nodes
+from gpucore.scheduling.fit import fit
 from gpucore.scheduling.policy import place, score
 from gpucore.units import NodeName
 from gpucore.wire.pods import decode_pod

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from gpucore.model.links import score_of
 from gpucore.topology.gpusets import Scores
-from gpucore.topology.links import score_of
 from gpucore.topology.machines import DGX1_VOLTA, DGX2
 from gpucore.topology.partition import Partitions
 

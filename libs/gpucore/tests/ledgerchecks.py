@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.model import Allocation, Placement
-from gpucore.scheduling.filter import filter_nodes, fit
+from gpucore.scheduling.filter import filter_nodes
+from gpucore.scheduling.fit import fit
 from gpucore.scheduling.policy import place
 from gpucore.units import GpuIndex, MemoryUnit, NodeName, PodUid
 from gpucore.wire import names as wire_names

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from corebuilders import NAMES, share_node
 
 from gpucore.model import Gpu, Inventory
-from gpucore.topology.links import Matrix
+from gpucore.model.links import Matrix
 from gpucore.topology.machines import DGX1_VOLTA, RTX8000
 from gpucore.units import GpuIndex, GpuUuid
 from gpucore.wire.nodes import Node

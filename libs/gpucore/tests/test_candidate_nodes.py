@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
-from gpucore.kubescheduler.constraints import PodConstraints, Resources
+from gpucore.model.constraints import PodConstraints, Resources
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError
 from gpucore.wire.lists import decode_constrained_pod_event, decode_constrained_pods

@@ -10,7 +10,7 @@ from corebuilders import pod as core_pod
 from hypothesis import given
 
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
-from gpucore.kubescheduler.candidates import candidates_of
+from gpucore.scheduling.candidates import candidates_of
 from gpucore.steps import complete
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.constraints import SHARED_NAMES, pod_requests

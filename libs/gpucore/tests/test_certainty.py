@@ -5,12 +5,12 @@ import json
 import pytest
 from corebuilders import ledger, make_gpus, share_node
 
-from gpucore.kubescheduler.candidates import Candidates
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
-from gpucore.kubescheduler.constraints import CandidateNode, PodConstraints
+from gpucore.explain.answers import Answer, answers, evaluated_nodes
+from gpucore.explain.whatif_documents import what_if_document
 from gpucore.model import ContainerRequest, PodRequest
-from gpucore.simulate.answers import Answer, answers, evaluated_nodes
-from gpucore.simulate.documents import what_if_document
+from gpucore.model.constraints import CandidateNode, PodConstraints
+from gpucore.scheduling.candidates import Candidates
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.questions import read_question
 from gpucore.simulate.whatif import WhatIfPod
 from gpucore.steps import complete

@@ -17,7 +17,8 @@ from corebuilders import (
 from gpucore.accounting.ledger import Ledger
 from gpucore.model import Code, DeviceFitError, FitError, Inventory, IsolationMode, Placement
 from gpucore.scheduling.device_fit import exclusive_fit_error
-from gpucore.scheduling.filter import filter_nodes, fit
+from gpucore.scheduling.filter import filter_nodes
+from gpucore.scheduling.fit import fit
 from gpucore.units import GIB, GpuIndex, NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.nodes import Node

@@ -11,13 +11,16 @@ from hypothesis import strategies as st
 from linkedgpus import BRIDGED, VOLTA, indexes, joined_gpus, linked_node
 
 from gpucore.accounting.ledger import Ledger
+from gpucore.explain.gangs import gang_sentence
 from gpucore.gang.members import Members, Postponed
-from gpucore.gang.placement import GangPlacement, Shortage, place_gang, reservation_of, spare, taken
-from gpucore.gang.spread import NodeOffer, Rules
+from gpucore.gang.placement import place_gang, taken
+from gpucore.gang.reservations import reservation_of, spare
+from gpucore.gang.spread import NodeOffer
+from gpucore.gang.values import GangPlacement, Rules, Shortage
 from gpucore.model import Allocation, AllocationState, FitError, Placement
-from gpucore.scheduling.filter import fit
+from gpucore.model.links import Matrix
+from gpucore.scheduling.fit import fit
 from gpucore.scheduling.policy import place
-from gpucore.topology.links import Matrix
 from gpucore.units import NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.pod.gangs import gang_of
@@ -137,11 +140,11 @@ def test_a_gang_that_does_not_fit_takes_nothing_and_reports_what_fits() -> None:
     )
     answer = requested(book, member(0, 4, gpus=2), "ab")
     assert isinstance(answer, Shortage)
-    assert answer.sentence == "gang train needs 4 x 2 GPUs: capacity for 3 members on 2 nodes"
+    assert gang_sentence(answer) == "gang train needs 4 x 2 GPUs: capacity for 3 members on 2 nodes"
     assert not book.allocations()
     wide = requested(book, member(0, 2, mem=17), "ab")
     assert isinstance(wide, Shortage)
-    assert wide.sentence == (
+    assert gang_sentence(wide) == (
         "gang train needs 2 x 17 GiB of GPU memory: capacity for 0 members on 0 nodes"
     )
 
@@ -206,7 +209,10 @@ def test_after_a_restart_a_half_placed_gang_goes_on_from_what_is_shown() -> None
     book = ledger(linked_node("b"), shown, taken_up)
     answer = requested(book, member(1, 3, gpus=2), "b")
     assert isinstance(answer, Shortage)
-    assert answer.sentence == "gang train needs 2 more x 2 GPUs: capacity for 0 members on 0 nodes"
+    assert (
+        gang_sentence(answer)
+        == "gang train needs 2 more x 2 GPUs: capacity for 0 members on 0 nodes"
+    )
 
 
 def test_a_member_that_is_being_deleted_is_none() -> None:

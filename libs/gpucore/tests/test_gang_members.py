@@ -8,6 +8,7 @@ from corebuilders import NAMES, ledger, make_gpus, pod, pod_request, share_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucore.explain.gangs import gang_sentence
 from gpucore.gang.members import (
     LIMIT_SECONDS,
     MOST_RESERVED,
@@ -19,10 +20,11 @@ from gpucore.gang.members import (
     member_of,
     members_of,
 )
-from gpucore.gang.placement import GangPlacement, place_gang
-from gpucore.gang.spread import Rules
+from gpucore.gang.placement import place_gang
+from gpucore.gang.values import GangPlacement, Rules
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.pod.gangs import GANG_LABELS, Gang, gang_fault, gang_of
+from gpucore.wire.names import GANG_LABELS
+from gpucore.wire.pod.gangs import Gang, gang_fault, gang_of
 from gpucore.wire.pods import Pod, decode_pod
 
 SECOND = 1_000_000_000
@@ -146,7 +148,7 @@ def test_a_namespace_reserves_a_bounded_number_of_places() -> None:
                 book.reserve(allocation)
         else:
             assert isinstance(found, Postponed)
-            assert found.sentence == (
+            assert gang_sentence(found) == (
                 "gang second waits: 1023 places are already reserved in namespace default"
             )
 

@@ -21,17 +21,17 @@ from linkedgpus import BRIDGED, VOLTA, bare_node, indexes, linked_node
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import FitError, Placement
-from gpucore.scheduling.filter import fit
+from gpucore.model.links import Matrix
+from gpucore.scheduling.fit import fit
+from gpucore.scheduling.grouping import Grouping, prepare, prepared
 from gpucore.scheduling.policy import place, score
 from gpucore.simulate.whatif import WhatIfPod, what_if
 from gpucore.topology.choice import KEPT_LARGE
-from gpucore.topology.codec import encode_annotation
-from gpucore.topology.grouping import Grouping, prepare, prepared
-from gpucore.topology.links import Matrix
 from gpucore.topology.policies import plan
 from gpucore.topology.static import decode_static
 from gpucore.units import NodeName
 from gpucore.wire import names as wire_names
+from gpucore.wire.node.matrices import encode_annotation
 from gpucore.wire.pods import Pod
 
 

@@ -15,7 +15,8 @@ from gpucore.model import (
     IsolationMode,
     Placement,
 )
-from gpucore.scheduling.filter import filter_nodes, fit
+from gpucore.scheduling.filter import filter_nodes
+from gpucore.scheduling.fit import fit
 from gpucore.units import GIB, MIB, GpuIndex, NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.nodes import Node

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
-from gpucore.kubescheduler.candidates import PodRequirements
-from gpucore.kubescheduler.constraints import PodConstraints
 from gpucore.model import FitError
+from gpucore.model.constraints import PodConstraints
+from gpucore.scheduling.candidates import PodRequirements
+from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.scheduling.node_ranking import NodeRanking, Rating, rate_node
 from gpucore.scheduling.policy import place
-from gpucore.topology.grouping import BY_LINKS
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.nodes import Node
 

@@ -5,10 +5,10 @@ import pytest
 from corebuilders import ledger, make_gpus, pod, pod_request, share_node
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.kubescheduler.candidates import PodRequirements
-from gpucore.kubescheduler.constraints import CandidateNode, PodConstraints
 from gpucore.model import FitError
+from gpucore.model.constraints import CandidateNode, PodConstraints
 from gpucore.nomination.rules import giving_way, left_to_scheduler, nomination_stands
+from gpucore.scheduling.candidates import PodRequirements
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.constraints import all_constraints

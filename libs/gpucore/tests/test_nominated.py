@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, AllocationState, FitError
-from gpucore.nomination.nominated import NominatedPod, before, refusal_beside
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
+from gpucore.scheduling.nominated import refusal_beside
+from gpucore.scheduling.pending_pods import NominatedPod, before
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid
 

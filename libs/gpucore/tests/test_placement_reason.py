@@ -6,15 +6,15 @@ from corebuilders import assumed, bound, ledger, make_gpus, pod, pod_request, sh
 from linkedgpus import BRIDGED, indexes, joined_gpus, linked_node
 
 from gpucore.accounting.ledger import Ledger
+from gpucore.explain.gangs import gang_words
 from gpucore.explain.placement_reason import why
 from gpucore.explain.suggestions import suggestions
 from gpucore.gang.members import Members
 from gpucore.gang.placement import place_gang
-from gpucore.gang.sentences import gang_words
-from gpucore.gang.spread import Rules
-from gpucore.kubescheduler.candidates import Candidates, PodRequirements
-from gpucore.kubescheduler.constraints import CandidateNode
+from gpucore.gang.values import Rules
 from gpucore.model import Placement
+from gpucore.model.constraints import CandidateNode
+from gpucore.scheduling.candidates import Candidates, PodRequirements
 from gpucore.units import NodeName
 from gpucore.wire.pod.gangs import Gang
 from gpucore.wire.pods import Pod

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.explain.sentences import sentence
+from gpucore.explain.shares import share_sentence
 from gpucore.model import Code, ContainerRequest, Placement, PodRequest
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
 from gpucore.scheduling.plain_shares import (
     MAX_AMOUNT,
     NO_RATINGS,
@@ -19,7 +20,6 @@ from gpucore.scheduling.plain_shares import (
     is_plain_share,
     ratings_for,
     share_ratings,
-    share_refusal,
     share_scores,
 )
 from gpucore.scheduling.policy import POLICIES, place, score
@@ -169,10 +169,10 @@ def test_the_reason_for_every_amount_is_that_of_the_core(
 ) -> None:
     """Where an amount has a sentence, the core refuses the amount with that sentence."""
     node_info = account_of(units, holders, unhealthy, max_pods=max_pods)
-    refusal = share_refusal(node_info)
+    reason = share_sentence(node_info)
     for amount in range(1, max(units) + 3):
         expected = fit(node_info, PodRequest((ContainerRequest(amount),), mem=amount))
-        text = refusal.sentence(amount) if refusal else ""
+        text = reason.of(amount) if reason else ""
         if text:
             assert expected is not None
             assert text == sentence(expected)
@@ -181,15 +181,15 @@ def test_the_reason_for_every_amount_is_that_of_the_core(
 
 def test_a_full_node_has_one_reason_for_all_amounts() -> None:
     """The common case is covered: every amount up to the size of the smallest GPU."""
-    refusal = share_refusal(account_of([8, 16], [(0, 8, 0), (1, 16, 0)]))
-    assert refusal is not None
-    assert (refusal.least, refusal.most) == (1, 8)
-    assert "GPU 0 has 0 of 8 free" in refusal.sentence(3)
-    assert refusal.sentence(9) == ""
+    reason = share_sentence(account_of([8, 16], [(0, 8, 0), (1, 16, 0)]))
+    assert reason is not None
+    assert (reason.least, reason.most) == (1, 8)
+    assert "GPU 0 has 0 of 8 free" in reason.of(3)
+    assert reason.of(9) == ""
 
 
 def test_a_node_without_one_reason_for_all_amounts() -> None:
     """One that takes every amount, has no GPUs, or keeps memory for a pod on an unknown GPU."""
-    assert share_refusal(account_of([8])) is None
-    assert share_refusal(account_of([])) is None
-    assert share_refusal(account_of([8, 8], [(-1, 4, 0)])) is None
+    assert share_sentence(account_of([8])) is None
+    assert share_sentence(account_of([])) is None
+    assert share_sentence(account_of([8, 8], [(-1, 4, 0)])) is None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpucore.model import Gpu, GpuAmounts, Inventory
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.grant import GrantPolicy, grant
+from gpucore.node.grant import GrantPolicy, grant
 from gpucore.serving import CONTEXT_MIB, NoFraction, Share, fraction, quotient, share_in
 from gpucore.units import GIB, MIB, GpuIndex, GpuUuid, MemoryUnit
 

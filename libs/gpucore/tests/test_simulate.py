@@ -6,11 +6,11 @@ import msgspec
 import pytest
 from corebuilders import NAMES, ledger, legacy_node, pod, pod_request
 
+from gpucore.explain.answers import KINDS, MOST_REFUSALS, Answer, answers, notes_of, with_added
+from gpucore.explain.whatif_documents import WhatIfDoc, what_if_document
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
-from gpucore.kubescheduler.candidates import Candidates, candidates_of
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
-from gpucore.simulate.answers import KINDS, MOST_REFUSALS, Answer, answers, with_added
-from gpucore.simulate.documents import WhatIfDoc, what_if_document
+from gpucore.scheduling.candidates import Candidates, candidates_of
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.questions import MOST_PODS, read_question
 from gpucore.simulate.whatif import Trial, WhatIfPod
 from gpucore.steps import complete
@@ -124,4 +124,5 @@ def test_a_question_may_have_manifests() -> None:
     found = read_question(json.dumps({"manifests": [made]}).encode(), NAMES)
     [whatif_pod] = found.whatif_pods
     assert whatif_pod.constraints.node_selector == (("zone", "a"),)
-    assert found.notes == ["j: not evaluated: resource claims"]
+    [wanted] = found.wanted
+    assert list(notes_of(wanted, NAMES)) == ["j: not evaluated: resource claims"]

@@ -6,9 +6,9 @@ from corebuilders import assumed, ledger, make_gpus, pod, pod_request, share_nod
 
 from gpucore.explain.catalogue import CATALOGUE
 from gpucore.explain.suggestions import suggestions
-from gpucore.kubescheduler.candidates import Candidates, PodRequirements
-from gpucore.kubescheduler.constraints import CandidateNode, PodConstraints, Resources, Taint
 from gpucore.model import Code
+from gpucore.model.constraints import CandidateNode, PodConstraints, Resources, Taint
+from gpucore.scheduling.candidates import Candidates, PodRequirements
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pods import Pod
 

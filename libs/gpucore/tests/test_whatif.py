@@ -10,7 +10,7 @@ from hypothesis import given
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Code, ContainerRequest, Placement, PodRequest
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
 from gpucore.scheduling.policy import place, rate, resolve
 from gpucore.simulate.whatif import Trial, WhatIfPod, allocation_for, what_if
 from gpucore.units import NodeName

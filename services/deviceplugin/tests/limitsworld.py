@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from gpucore.model import IsolationMode
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.grant import GrantPolicy
 from gpucore.node.allocation.holdings import Held
+from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.driver_limits import NO_LIMIT, MemoryLimit
 from gpucore.units import GIB, NodeName, PodUid
 from gpucore.wire.pods import Pod

@@ -9,7 +9,7 @@ import grpc
 from fakedriver import t4
 
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES as NAMES
 from gpucore.wire.pods import Container, Pod

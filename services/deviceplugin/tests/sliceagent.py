@@ -8,7 +8,7 @@ from claimholding import prepared
 from fakedriver import t4
 from moduletime import Clock
 
-from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, NodeName
 from gpucore.wire.names import API, API_CLAIMS, API_DEVICES, CLAIM_DRIVER
 from gpucore.wire.nodes import Node

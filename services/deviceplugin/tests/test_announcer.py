@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.grant import GrantPolicy
 from gpucore.node.allocation.holdings import Held
+from gpucore.node.grant import GrantPolicy
 from gpucore.node.health.records import HealthStatus
 from gpucore.units import GIB, NodeName, PodUid
 from gpucore.wire.pods import Container, Pod

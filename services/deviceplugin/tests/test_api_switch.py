@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.grant import GrantPolicy
 from gpucore.units import NodeName
 from gpucore.wire.nodes import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch

@@ -18,7 +18,7 @@ from stage import Stage
 
 from gpucore.model import Gpu, Inventory
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.grant import GrantPolicy
 from gpucore.units import GpuIndex, GpuUuid
 from gpucore.wire.pods import decode_pod
 from gpudeviceplugin.kubelet.servicer import Servicer

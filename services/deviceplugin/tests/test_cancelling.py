@@ -10,7 +10,7 @@ import pytest
 from fakekubelet.kubelet import FakeKubelet
 
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.grant import GrantPolicy
 from gpudeviceplugin.cancelling import spawn
 from gpudeviceplugin.kubelet.endpoint import Endpoint, RegistrationError
 from gpudeviceplugin.kubelet.servicer import Servicer

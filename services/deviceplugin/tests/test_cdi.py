@@ -11,7 +11,7 @@ from stage import Stage
 
 from gpucore.model import Gpu, Inventory
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.grant import GrantPolicy, grant
+from gpucore.node.grant import GrantPolicy, grant
 from gpucore.node.isolation.cdi import CdiDevice
 from gpucore.units import GpuIndex, GpuUuid, NodeName
 from gpucore.wire.nodes import Node

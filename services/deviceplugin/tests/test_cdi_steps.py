@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from gpucore.model import Gpu, Inventory
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.grant import GrantPolicy, grant
+from gpucore.node.grant import GrantPolicy, grant
 from gpucore.node.isolation.cdi import CdiDevice
 from gpucore.units import GpuIndex, GpuUuid
 from gpudeviceplugin.isolation.cdi import NOTED_SECONDS, CdiFiles

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpucore.model import IsolationMode
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.grant import GrantPolicy
 from gpucore.node.health.breaker import Breaker
 from gpucore.node.health.records import HealthRecords
 from gpucore.units import GIB, MemoryUnit

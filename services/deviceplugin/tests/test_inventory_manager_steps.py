@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from gpucore.model import IsolationMode
-from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, MemoryUnit
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.gpus.devices import (

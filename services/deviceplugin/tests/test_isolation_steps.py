@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from gpucore.model import IsolationMode
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.grant import GrantPolicy
 from gpucore.node.allocation.holdings import Held
+from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, NodeName
 from gpucore.wire.names import INVENTORY as PUBLISHED
 from gpucore.wire.names import ISOLATION

@@ -8,7 +8,7 @@ import pytest
 from fakedriver import t4
 
 from gpucore.node.allocation.device_ids import SHARES, Resource
-from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, NodeName
 from gpucore.wire.nodes import Node
 from gpudeviceplugin.cluster.node_labels import PATIENCE_SECONDS, LabelFollower

@@ -8,7 +8,7 @@ import pytest
 from fakedriver import t4
 from moduletime import Clock
 
-from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, NodeName
 from gpucore.wire.names import INVENTORY, INVENTORY_HASH
 from gpucore.wire.nodes import Node

@@ -10,7 +10,7 @@ from fakedriver import t4
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, NodeName
 from gpucore.wire.names import INVENTORY, INVENTORY_HASH
 from gpucore.wire.nodes import Node, inventory_hash

@@ -11,8 +11,8 @@ from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.grant import GrantPolicy
 from gpucore.node.allocation.holdings import Held
+from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES as NAMES
 from gpucore.wire.names import V2_ASSIGNED

@@ -9,7 +9,7 @@ from stage import Stage
 
 from gpucore.model import Gpu, Inventory
 from gpucore.node.allocation.device_ids import Resource, list_bytes
-from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, GpuIndex, GpuUuid
 from gpudeviceplugin.gpus.devices import DriverGpu, MigInstance
 from gpudeviceplugin.kubelet.servicer import Servicer

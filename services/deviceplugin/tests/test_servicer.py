@@ -21,7 +21,7 @@ from servicercalls import (
 from gpucore.model import IsolationMode
 from gpucore.node.allocation.allocation_error import AllocationError, AllocationErrorCode
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.mps_grant import MpsPlace
 from gpucore.units import GIB
 from gpudeviceplugin.gpus.devices import NodeHardware

@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 
 from gpucore.model import IsolationMode
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.cdi import CdiDevice
 from gpucore.node.isolation.mps_grant import MpsPlace
 from gpucore.units import GpuIndex, GpuUuid

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from gpucore.model import IsolationMode
 from gpucore.node.allocation.allocation_error import AllocationError, AllocationErrorCode
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.grant import GrantPolicy
 from gpucore.node.allocation.holdings import Held
 from gpucore.node.allocation.matcher import Granted
+from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, GpuIndex, NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES as NAMES
 from gpucore.wire.names import V2_ASSIGNED

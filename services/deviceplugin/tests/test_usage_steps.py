@@ -12,8 +12,8 @@ from prometheus_client import REGISTRY
 
 from gpucore.model import IsolationMode
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.grant import GrantPolicy
 from gpucore.node.allocation.holdings import Held
+from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.overuse import AGAIN_SECONDS
 from gpucore.units import GIB, GpuIndex, NodeName, PodUid
 from gpucore.wire.pods import Container, Pod

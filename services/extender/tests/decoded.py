@@ -6,8 +6,8 @@ from typing import Any
 from objects import Object, node
 
 from gpucore.model import Placement, PodRequest
+from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.scheduling.policy import place
-from gpucore.topology.grouping import BY_LINKS
 from gpucore.units import NodeName
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.nodes import Node, decode_node

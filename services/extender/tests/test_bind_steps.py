@@ -9,8 +9,8 @@ import structlog
 from decoded import a_node, a_pod, assume, encoded, state_of
 from objects import Object, placed, pod
 
-from gpucore.gang.spread import Rules
-from gpucore.topology.grouping import BY_LINKS
+from gpucore.gang.values import Rules
+from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pods import Pod
 from gpuextender import metrics

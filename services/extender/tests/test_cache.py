@@ -14,12 +14,12 @@ from objects import Object, node, placed, pod
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.explain.sentences import sentence
-from gpucore.gang.spread import Rules
+from gpucore.gang.values import Rules
 from gpucore.model import PodRequest
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
+from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.scheduling.plain_shares import UNFIT, UNRATED
 from gpucore.scheduling.policy import score
-from gpucore.topology.grouping import BY_LINKS
 from gpucore.units import NodeName
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.nodes import decode_node

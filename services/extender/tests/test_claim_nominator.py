@@ -10,7 +10,7 @@ from objects import node as node_object
 from objects import pod as pod_object
 
 from gpucore.accounting.claims import ClaimAccounts
-from gpucore.topology.grouping import BY_LINKS
+from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.units import NodeName
 from gpucore.wire.claim.claim_specs import decode_claim_template, decode_device_class
 from gpucore.wire.claim.resource_claims import decode_claim

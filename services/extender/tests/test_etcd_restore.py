@@ -21,7 +21,7 @@ from environments.apicall import ApiCalls
 from environments.controlplane import ControlPlane
 from environments.testing.planes import control_plane
 from gpucore.accounting.ledger import Ledger, rebuilt
-from gpucore.node.allocation.grant import GrantPolicy
+from gpucore.node.grant import GrantPolicy
 from gpucore.wire.lists import decode_nodes, decode_pods
 from gpucore.wire.names import DEFAULT_NAMES
 from gpudeviceplugin.cluster.informers import SILENCE_SECONDS, pods_of

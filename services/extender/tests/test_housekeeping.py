@@ -11,7 +11,7 @@ import structlog
 from decoded import a_node, a_pod, assume, state_of
 from objects import pod
 
-from gpucore.gang.placement import reservation_of
+from gpucore.gang.reservations import reservation_of
 from gpucore.units import PodUid
 from gpuextender import housekeeping
 from gpuextender.health import Readiness

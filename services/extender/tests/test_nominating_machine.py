@@ -22,10 +22,11 @@ from hypothesis.stateful import (
 from nominating import pending, ready
 from objects import Object
 
-from gpucore.gang.spread import Rules
+from gpucore.gang.values import Rules
 from gpucore.model import Placement
+from gpucore.scheduling.grouping import BY_LINKS
+from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.scheduling.policy import place
-from gpucore.topology.grouping import BY_LINKS
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.lists import decode_constrained_pods
 from gpucore.wire.names import DEFAULT_NAMES
@@ -244,7 +245,7 @@ class Replicas(RuleBasedStateMachine):
             request, info = state.saw(pod).pod_request, state.ledger.node(name)
             assert request is not None
             assert info is not None
-            if state.nominations.refusal(info, pod, request) is not None:
+            if reserved_for_nominated(state.nominations, info, pod, request) is not None:
                 continue
             placement = place(info, request)
             if isinstance(placement, Placement) and state.ledger.allocation(uid) is None:

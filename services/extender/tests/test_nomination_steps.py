@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from decoded import a_node, a_pod, state_of
 from objects import pod
 
+from gpucore.explain.sentences import reserved_words
 from gpucore.model import ContainerRequest, PodRequest
+from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.scheduling.pending_pods import Nominations
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pods import Pod
@@ -29,8 +31,9 @@ class Bench:
         """Why the free node is kept from a pod; empty where it is not."""
         node_info = state_of(a_node("n", 16)).ledger.node(NodeName("n"))
         pod_request = PodRequest((ContainerRequest(mem),), mem=mem)
-        found = self.nominations.refusal(node_info, waiting(name, "", priority), pod_request)
-        return found[1] if found else ""
+        pod = waiting(name, "", priority)
+        found = reserved_for_nominated(self.nominations, node_info, pod, pod_request)
+        return reserved_words(found[1]) if found else ""
 
 
 def waiting(name: str, node: str, priority: int) -> Pod:
@@ -109,4 +112,4 @@ def test_an_unknown_node_keeps_nothing() -> None:
     """Its own refusal is given elsewhere."""
     bench = Bench(Nominations())
     bench.note("p", "n")
-    assert bench.nominations.refusal(None, waiting("q", "", 0), DEMAND) is None
+    assert reserved_for_nominated(bench.nominations, None, waiting("q", "", 0), DEMAND) is None

@@ -9,15 +9,15 @@ from oddclusters import odd_cluster, odd_manifest, odd_question
 from podapi import OnePod
 
 from gpucore.accounting.ledger import Ledger, rebuilt
+from gpucore.explain.answers import answers, notes_of
 from gpucore.explain.documents import PodExplanation, pod_explanation
-from gpucore.explain.pod_states import Cluster, PodFacts
+from gpucore.explain.pod_facts import Cluster, PodFacts
 from gpucore.explain.pods import explain_pod
+from gpucore.explain.whatif_documents import what_if_document
 from gpucore.gang.members import Member, member_of, members_of
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
-from gpucore.kubescheduler.candidates import candidates_of
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
-from gpucore.simulate.answers import answers
-from gpucore.simulate.documents import what_if_document
+from gpucore.scheduling.candidates import candidates_of
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.questions import read_question
 from gpucore.steps import complete
 from gpucore.wire.constraints import pod_constraints
@@ -110,7 +110,8 @@ async def test_any_history_ends_in_the_answer_of_a_list(seed: int) -> None:
     body = {"pods": odd_question(random), "manifests": [odd_manifest(random)]}
     question = read_question(encoded(body), DEFAULT_NAMES)
     outcome = complete(answers(cluster.nodes, question.whatif_pods, POLICY))
-    document = complete(what_if_document(outcome, POLICY, question.notes))
+    notes = [note for each in question.wanted for note in notes_of(each, DEFAULT_NAMES)]
+    document = complete(what_if_document(outcome, POLICY, notes))
     assert await questions.what_if(question, TimeSlices()) == document
     assert shown(state.ledger) == before
 

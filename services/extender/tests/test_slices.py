@@ -12,10 +12,10 @@ import pytest
 from objects import node, placed, pod
 from podapi import OnePod
 
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
+from gpucore.explain.answers import MOST_REFUSALS
+from gpucore.explain.whatif_documents import WhatIfDoc
 from gpucore.model import ContainerRequest, PodRequest
-from gpucore.simulate.answers import MOST_REFUSALS
-from gpucore.simulate.documents import WhatIfDoc
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.questions import Question
 from gpucore.simulate.whatif import WhatIfPod
 from gpucore.wire.names import DEFAULT_NAMES

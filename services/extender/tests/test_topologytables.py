@@ -9,7 +9,7 @@ import pytest
 from objects import node
 from running import until
 
-from gpucore.topology.grouping import prepared
+from gpucore.scheduling.grouping import prepared
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.nodes import Node, decode_node
 from gpuextender.housekeeping import TopologyTables

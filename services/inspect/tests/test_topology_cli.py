@@ -7,8 +7,8 @@ import pytest
 from drawncluster import FakeCluster
 from typer.testing import CliRunner, Result
 
-from gpucore.topology.codec import encode_annotation, encode_matrix
 from gpucore.topology.machines import MACHINES
+from gpucore.wire.node.matrices import encode_annotation, encode_matrix
 from gpuinspect.commands.topology import app
 
 VOLTA = encode_matrix(MACHINES["dgx1-volta"].matrix)

@@ -7,8 +7,8 @@ from corebuilders import ledger, make_gpus, pod, pod_request, share_node
 
 from gpucore.defrag.pods import DefragPod, DefragState
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
-from gpucore.kubescheduler.candidates import candidates_of
 from gpucore.model import Placement
+from gpucore.scheduling.candidates import candidates_of
 from gpucore.steps import complete
 from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES

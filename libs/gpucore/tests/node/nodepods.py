@@ -5,8 +5,9 @@ from typing import Any
 
 from gpucore.model import Gpu, Inventory
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.expected import Expected, expected_of
+from gpucore.node.allocation.expected import Expected
 from gpucore.node.allocation.matcher import AllocationMatcher, PreferenceRequest
+from gpucore.node.allocation.reading import expected_of
 from gpucore.units import GpuIndex, GpuUuid, NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.pods import Container, Pod

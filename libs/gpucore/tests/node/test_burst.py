@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from nodepods import make_gpu
 
 from gpucore.model import IsolationMode
-from gpucore.node.allocation.expected import expected_of
+from gpucore.node.allocation.reading import expected_of
 from gpucore.node.isolation.burst import burst_units, memory_limit
 from gpucore.node.isolation.driver_limits import MemoryLimit
 from gpucore.units import GIB, MemoryUnit, NodeName, PodUid

@@ -8,8 +8,8 @@ from nodepods import machine
 
 from gpucore.model import IsolationMode
 from gpucore.node.allocation.device_ids import Resource, device_table
-from gpucore.node.allocation.grant import Grant, GrantPolicy, grant, shares_held
 from gpucore.node.allocation.holdings import Held
+from gpucore.node.grant import Grant, GrantPolicy, grant, shares_held
 from gpucore.node.isolation.cdi import CDI_KIND, Support, orphans, read_device, support_of
 from gpucore.node.isolation.mps_grant import MpsPlace
 from gpucore.units import GpuIndex

@@ -3,7 +3,7 @@
 from nodepods import expected, make_pod, plan
 
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.expected import expected_of
+from gpucore.node.allocation.reading import expected_of
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import DEFAULT_NAMES
 

@@ -6,7 +6,7 @@ from nodepods import machine, make_gpu
 
 from gpucore.model import Inventory, IsolationMode
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.grant import GrantPolicy, Visible, fraction, grant
+from gpucore.node.grant import GrantPolicy, Visible, fraction, grant
 from gpucore.node.isolation.mps_grant import HostMount, MpsPlace
 from gpucore.units import GpuIndex, MemoryUnit
 

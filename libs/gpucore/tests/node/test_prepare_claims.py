@@ -8,7 +8,6 @@ import pytest
 from nodepods import make_gpu
 
 from gpucore.model import Gpu, Inventory, IsolationMode
-from gpucore.node.allocation.grant import GrantPolicy
 from gpucore.node.claims.prepare import CLAIM_KIND, ClaimError, claim_node, prepare_claim
 from gpucore.node.claims.prepared import (
     CheckpointError,
@@ -16,6 +15,7 @@ from gpucore.node.claims.prepared import (
     decode_checkpoint,
     encode_checkpoint,
 )
+from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.mps_grant import MpsPlace
 from gpucore.units import GIB
 from gpucore.wire.claim.devices import device_name

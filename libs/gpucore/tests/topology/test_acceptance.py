@@ -3,7 +3,7 @@
 import nvidia_reference
 import pytest
 
-from gpucore.topology.links import Matrix
+from gpucore.model.links import Matrix
 from gpucore.topology.machines import (
     BRIDGES,
     DGX1_PASCAL,

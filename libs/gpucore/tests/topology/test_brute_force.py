@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucore.model.links import Matrix
 from gpucore.topology import gpusets
 from gpucore.topology.choice import Ground
-from gpucore.topology.links import Matrix
 from gpucore.topology.machines import MACHINES
 from gpucore.topology.partition import Partitions
 from gpucore.topology.policies import GpuGroup, plan

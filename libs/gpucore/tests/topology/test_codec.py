@@ -6,19 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucore.accounting.node_reading import node_matrix
 from gpucore.model import Gpu, Inventory
-from gpucore.topology.codec import (
+from gpucore.model.links import TopologyError
+from gpucore.topology.drawing import draw
+from gpucore.topology.machines import MACHINES, PHB, V100_GUIDE
+from gpucore.units import GpuIndex, GpuUuid
+from gpucore.wire.names import DEFAULT_NAMES
+from gpucore.wire.node.matrices import (
     decode_annotation,
     decode_matrix,
     encode_annotation,
     encode_matrix,
-    node_matrix,
+    matrix_of,
 )
-from gpucore.topology.drawing import draw
-from gpucore.topology.links import TopologyError, matrix_of
-from gpucore.topology.machines import MACHINES, PHB, V100_GUIDE
-from gpucore.units import GpuIndex, GpuUuid
-from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.nodes import decode_node
 
 PHB_DRAWN = """\

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucore.model import Gpu, Inventory
-from gpucore.topology.links import MAX_SCORE, PCIE, WORTH, Matrix, matrix_of, merge, score_of
+from gpucore.model.links import MAX_SCORE, PCIE, WORTH, Matrix, merge, score_of
 from gpucore.topology.machines import DGX1_VOLTA, DGX2, MACHINES, RTX8000
 from gpucore.units import GpuIndex, GpuUuid
+from gpucore.wire.node.matrices import matrix_of
 
 FOUR = tuple(map(GpuIndex, range(4)))
 names = st.sampled_from([*WORTH, "N-A", "NV0", "NV19", "PIXX", "", "nv2", "NV٣"])

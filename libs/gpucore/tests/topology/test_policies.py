@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucore.topology.links import Matrix, TopologyError, merge
+from gpucore.model.links import Matrix, TopologyError, merge
 from gpucore.topology.machines import BRIDGES, DGX1_PASCAL, DGX1_VOLTA, DGX2, V100_GUIDE
 from gpucore.topology.policies import POLICIES, GpuGroup, Impossible, plan, rating
 from gpucore.topology.static import decode_static

@@ -7,8 +7,8 @@ from typing import Self
 import structlog
 
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.grant import GrantPolicy, shares_held
 from gpucore.node.allocation.holdings import Held
+from gpucore.node.grant import GrantPolicy, shares_held
 from gpucore.node.health.container_starts import Start, start_of
 from gpucore.node.health.records import HealthStatus
 from gpucore.wire.names import API_CLAIMS, PLUGIN, Names

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from gpucore.model import IsolationMode
-from gpucore.node.allocation.grant import Visible
+from gpucore.node.grant import Visible
 from gpucore.node.isolation.mps_grant import MpsPlace
 from gpucore.units import MemoryUnit
 

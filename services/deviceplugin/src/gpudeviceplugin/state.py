@@ -15,11 +15,11 @@ import msgspec
 from gpucore.model import Inventory
 from gpucore.node.allocation.allocation_error import AllocationError, AllocationErrorCode
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.expected import expected_of
-from gpucore.node.allocation.grant import GrantPolicy
 from gpucore.node.allocation.holdings import Held, Holder
 from gpucore.node.allocation.matcher import AllocationMatcher, Granted
+from gpucore.node.allocation.reading import expected_of
 from gpucore.node.claims.held import HeldClaims
+from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.cdi import CdiDevice
 from gpucore.node.reconcile.forgotten import allocated, forgotten, had_devices
 from gpucore.node.reconcile.inherited import Inherited, inherited

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from gpucore.model import Gpu, Inventory
-from gpucore.node.allocation.grant import GrantPolicy
 from gpucore.node.claims.prepare import ClaimPreparation, claim_node
+from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, GpuIndex, GpuUuid
 from gpucore.wire.names import CLAIM_DRIVER
 from gpudeviceplugin.dra.holding import ClaimHolder

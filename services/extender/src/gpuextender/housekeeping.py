@@ -11,7 +11,7 @@ import structlog
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_capacity import ABSENT, NodeCapacity
 from gpucore.model import AllocationState
-from gpucore.topology.grouping import prepare, prepared
+from gpucore.scheduling.grouping import prepare, prepared
 from gpucore.units import NodeName, PodUid
 from gpuextender.health import Readiness
 from gpuextender.state import State

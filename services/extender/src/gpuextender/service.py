@@ -13,7 +13,7 @@ import structlog
 from starlette.types import ASGIApp
 
 from gpucore.claims.followed import FollowedClaims
-from gpucore.gang.spread import Rules
+from gpucore.gang.values import Rules
 from gpucore.units import NodeName
 from gpuextender import VERSION
 from gpuextender.claims.nominator import ClaimNominator

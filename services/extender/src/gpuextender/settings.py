@@ -12,9 +12,9 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from gpucore.claims.convert import ClaimRequests
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
-from gpucore.topology.grouping import Grouping
-from gpucore.topology.links import TopologyError
+from gpucore.model.links import TopologyError
+from gpucore.scheduling.cluster_policy import ClusterPolicy
+from gpucore.scheduling.grouping import Grouping
 from gpucore.topology.static import decode_static
 from gpucore.units import MemoryUnit
 from gpucore.wire.names import Names

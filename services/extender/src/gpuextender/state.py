@@ -13,10 +13,10 @@ from typing import Final
 from gpucore.accounting.ledger import Ledger
 from gpucore.gang.gang_pods import GangPods
 from gpucore.gang.members import LIMIT_SECONDS, Member, Members, ReservationTime
-from gpucore.gang.placement import reservation_of, spare, vanished_gangs
+from gpucore.gang.reservations import reservation_of, spare, vanished_gangs
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
-from gpucore.kubescheduler.constraints import PodConstraints
 from gpucore.model import Allocation, AllocationState, Placement, PodRequest
+from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.pending_pods import Nominations, PendingPods, UnscheduledPod
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import Names

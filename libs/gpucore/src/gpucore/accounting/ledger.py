@@ -38,9 +38,11 @@ from gpucore.accounting.node_infos import NodeInfos
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import Names
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
+from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pods import Pod, allocation_of, pod_request_of
+from gpucore.wire.pod.requests import pod_request_of
+from gpucore.wire.pod.spec import Pod
 
 _PASSING: Final = frozenset(
     {AllocationState.ASSUMED, AllocationState.RESERVED, AllocationState.NOMINATED}

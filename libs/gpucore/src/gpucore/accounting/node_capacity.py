@@ -4,7 +4,6 @@ Heartbeats change a node object every few seconds and its shape almost never; co
 those events cheap. Labels with invalid values are faults to report, never an error.
 """
 
-from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import Final
 
@@ -12,14 +11,9 @@ import msgspec
 
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.model import Gpu, Inventory
-from gpucore.topology.codec import joined
-from gpucore.topology.links import Matrix
+from gpucore.model.links import Matrix
 from gpucore.units import GpuIndex, GpuUuid, MemoryUnit
-from gpucore.wire import names as wire_names
-from gpucore.wire.digits import number
-from gpucore.wire.names import Names
-from gpucore.wire.nodes import Node, inventory_of
-from gpucore.wire.quantity import amount
+from gpucore.wire.node.matrices import joined
 
 MACHINES: Final = 1024
 """Kinds of machines whose links are kept read."""
@@ -108,69 +102,3 @@ def _matrix(
     """The matrix of all nodes whose GPUs (index and NUMA node) are joined alike: one reading."""
     gpus = tuple(Gpu(index, GpuUuid(""), 0, numa=numa) for index, numa in numas)
     return joined(Inventory(gpus=gpus, links=dict(links)), text)
-
-
-def capacity_of(
-    node: Node,
-    names: Names,
-    unhealthy: frozenset[GpuIndex],
-    offered: Inventory | None = None,
-) -> NodeCapacity:
-    """The shape in a node object.
-
-    Args:
-        unhealthy: GPUs that the legacy ConfigMap withdraws.
-        offered: the GPUs of its ResourceSlice; ``None`` where it has none.
-
-    Raises:
-        WireError: a capacity is no Kubernetes quantity (the API server accepts no such node).
-    """
-    faults: list[str] = []
-    inventory = _inventory(node, names, offered)
-    silent = inventory is not None and not inventory.links
-    return NodeCapacity(
-        inventory=inventory,
-        offers_shares=amount(node.capacity.get(names.gpu_mem, "0")) > 0,
-        offers_gpus=amount(node.capacity.get(names.gpu, "0")) > 0,
-        policy=_policy(node.labels, faults),
-        max_pods=_positive(node.labels, wire_names.LABEL_MAX_POD, 0, faults),
-        oversell=_positive(node.labels, wire_names.LABEL_OVERSELL, 1, faults),
-        unhealthy=unhealthy,
-        node_type=node.annotations.get(wire_names.NODE_TYPE, ""),
-        topology=node.annotations.get(wire_names.NODE_TOPOLOGY, "") if silent else "",
-        faults=tuple(faults),
-        claims=offered is not None or _api(inventory) == wire_names.API_CLAIMS,
-    )
-
-
-def _api(inventory: Inventory | None) -> str:
-    return inventory.api if inventory else ""
-
-
-def _inventory(node: Node, names: Names, offered: Inventory | None) -> Inventory | None:
-    """The GPUs of the ResourceSlice, with the links that only the annotation has."""
-    published = inventory_of(node, names)
-    if offered is None or published is None:
-        return offered or published
-    if [gpu.uuid for gpu in offered.gpus] != [gpu.uuid for gpu in published.gpus]:
-        return offered
-    return msgspec.structs.replace(offered, links=published.links, driver=published.driver)
-
-
-def _policy(labels: Mapping[str, str], faults: list[str]) -> str:
-    name = labels.get(wire_names.LABEL_PLACEMENT, "")
-    if not name or name in wire_names.POLICY_NAMES:
-        return name
-    faults.append(f"label {wire_names.LABEL_PLACEMENT} is not a known policy")
-    return ""
-
-
-def _positive(labels: Mapping[str, str], key: str, default: int, faults: list[str]) -> int:
-    text = labels.get(key)
-    if text is None:
-        return default
-    value = number(text, below=1 << 10)
-    if value:
-        return value
-    faults.append(f"label {key} is not a number from 1 to 1023")
-    return default

@@ -6,13 +6,17 @@ changes only through :class:`gpucore.accounting.ledger.Ledger` (or on a copy, in
 in a row cost one reckoning.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Final
 
 from gpucore.accounting.device_info import DeviceAllocation, DeviceInfo
 from gpucore.accounting.node_capacity import ABSENT, NodeCapacity
 from gpucore.model import Allocation, Inventory
-from gpucore.units import GpuIndex, MemoryUnit, NodeName, PodUid
+from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit, NodeName, PodUid
+
+GIB_GPUS_END: Final = 100
+"""The original's guess: a GPU of more units is counted in MiB. Wrong for 101 GiB and more."""
 
 
 class NodeInfo:
@@ -236,6 +240,24 @@ class NodeInfo:
         self._reckon()
         strays = -(-self.pending // self._largest) if self._largest else 0
         return self.pending_gpus + self._crowd + strays
+
+
+def unit_of(node_info: NodeInfo) -> MemoryUnit:
+    """The unit of the node: as its plugin publishes it, else as the original guesses it."""
+    largest = max((gpu.total for gpu in node_info.devices.values()), default=0)
+    return node_info.unit or (MIB if largest > GIB_GPUS_END else GIB)
+
+
+def common_unit(node_infos: Iterable[NodeInfo]) -> MemoryUnit | None:
+    """The unit of all nodes with GPUs; ``None`` where they differ, and where there are none."""
+    common: MemoryUnit | None = None
+    for node_info in node_infos:
+        if node_info.devices:
+            unit = unit_of(node_info)
+            if common not in {None, unit}:
+                return None
+            common = unit
+    return common
 
 
 def _indexes(allocation: Allocation) -> frozenset[GpuIndex]:

@@ -6,12 +6,13 @@ A node that vanishes stays while something is allocated on it.
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from gpucore.accounting.node_capacity import ABSENT, capacity_of
+from gpucore.accounting.node_capacity import ABSENT
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.node_reading import capacity_of
 from gpucore.model import Inventory
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.names import Names
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 
 
 class NodeInfos:

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 import msgspec
 
 from gpucore.accounting.device_info import DeviceInfo
-from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.claims.selectors import select
-from gpucore.explain.sentences import unit_of
 from gpucore.model import CORE_PER_GPU, Code, DeviceFitError
 from gpucore.units import GpuIndex, MemoryUnit
 from gpucore.wire.claim.claim_specs import DeviceChoice, DeviceClass
@@ -73,11 +72,6 @@ def _device(gpu: DeviceInfo, device: SliceDevice, unit: MemoryUnit) -> Device:
     used = gpu.used * unit.mib
     free = 0 if gpu.taken else max(device.memory_mib - used, 0)
     return Device(gpu.index, device, free, gpu.core_free, len(gpu.holders))
-
-
-def by_index(devices: tuple[SliceDevice, ...]) -> dict[GpuIndex, SliceDevice]:
-    """Devices by the index of their GPU, in the order given."""
-    return {GpuIndex(each.index): each for each in devices if each.index >= 0}
 
 
 def memory_of(choice: DeviceChoice, device: SliceDevice) -> int:

@@ -5,12 +5,11 @@ from typing import Final
 
 import msgspec
 
-from gpucore.claims.explain import ClaimFacts
+from gpucore.accounting.claim_offers import ClaimSpecs
 from gpucore.claims.node_fit import ClaimRules
-from gpucore.claims.offers import ClaimSpecs
 from gpucore.claims.selectors import excludes_driver
-from gpucore.kubescheduler.constraints import PodConstraints
 from gpucore.model import Allocation
+from gpucore.model.constraints import PodConstraints
 from gpucore.units import PodUid
 from gpucore.wire.claim.claim_specs import ClaimSpec, DeviceChoice, DeviceClass
 from gpucore.wire.claim.pod_claims import PodClaim
@@ -23,6 +22,31 @@ CLAIM: Final = "ResourceClaim"
 TEMPLATE: Final = "ResourceClaimTemplate"
 _KNOWN: Final = frozenset({"gpushare", "gpushare-exclusive"})
 """Classes of the chart; taken to be ours where DeviceClasses cannot be read."""
+
+
+class MissingObject(msgspec.Struct, frozen=True):
+    """An object that does not exist; a :data:`CLASS` has no namespace."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+
+class ClaimFacts(msgspec.Struct, frozen=True):
+    """What is known of a pod with claims.
+
+    Attributes:
+        rules: what its claims request.
+        held: what its claims hold.
+        missing: claims, templates and classes that do not exist, on which they depend.
+    """
+
+    pod: Pod
+    rules: ClaimRules
+    held: tuple[Allocation, ...] = ()
+    missing: tuple[MissingObject, ...] = ()
+    constraints: PodConstraints = PodConstraints()
+    sightings: Sightings = Sightings()
 
 
 class ClaimObjects(msgspec.Struct, frozen=True):
@@ -86,7 +110,7 @@ class ClaimObjects(msgspec.Struct, frozen=True):
 
     def _missing(
         self, namespace: str, claims: Sequence[PodClaim], specs: Sequence[ClaimSpec]
-    ) -> Iterator[str]:
+    ) -> Iterator[MissingObject]:
         for each in claims:
             if self._spec_of(namespace, each) is None:
                 yield from self._missing_object(namespace, each)
@@ -94,13 +118,13 @@ class ClaimObjects(msgspec.Struct, frozen=True):
             return
         wanted = (c.device_class for s in specs for request in s.requests for c in request.choices)
         for name in sorted(set(wanted) - self.classes.keys()):
-            yield f"DeviceClass {name} does not exist: the chart creates it (see 'gpushare doctor')"
+            yield MissingObject(CLASS, name)
 
-    def _missing_object(self, namespace: str, claim: PodClaim) -> Iterator[str]:
+    def _missing_object(self, namespace: str, claim: PodClaim) -> Iterator[MissingObject]:
         if claim.template and TEMPLATE in self.listed:
-            yield f"create ResourceClaimTemplate {claim.template} in namespace {namespace}"
+            yield MissingObject(TEMPLATE, claim.template, namespace)
         elif claim.claim and CLAIM in self.listed:
-            yield f"create ResourceClaim {claim.claim} in namespace {namespace}"
+            yield MissingObject(CLAIM, claim.claim, namespace)
 
 
 def used_by(held: Iterator[Allocation]) -> Mapping[PodUid, tuple[Allocation, ...]]:

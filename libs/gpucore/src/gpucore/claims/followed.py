@@ -8,15 +8,20 @@ from typing import Final
 
 import msgspec
 
+from gpucore.accounting.claim_offers import (
+    ClaimOffers,
+    ClaimSpecs,
+    DeviceMap,
+    Key,
+    by_index,
+    serving_class,
+)
 from gpucore.accounting.claims import ClaimAccounts
 from gpucore.accounting.ledger import Ledger
-from gpucore.claims.device_fit import by_index
-from gpucore.claims.explain import ClaimFacts
-from gpucore.claims.facts import CLAIM, CLASS, TEMPLATE, ClaimObjects, used_by
+from gpucore.claims.facts import CLAIM, CLASS, TEMPLATE, ClaimFacts, ClaimObjects, used_by
 from gpucore.claims.node_fit import ClaimNode, claim_node
-from gpucore.claims.offers import ClaimOffers, ClaimSpecs, DeviceMap, Key, serving_class
-from gpucore.kubescheduler.candidates import Candidates
-from gpucore.kubescheduler.constraints import PodConstraints
+from gpucore.model.constraints import PodConstraints
+from gpucore.scheduling.candidates import Candidates
 from gpucore.steps import Steps
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.claim.claim_specs import (

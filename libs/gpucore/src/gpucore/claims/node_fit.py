@@ -9,18 +9,17 @@ from typing import Final
 
 import msgspec
 
-from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.claim_offers import by_index
+from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.claims.device_fit import (
     Device,
     Wanted,
-    by_index,
     devices_of,
     memory_of,
     misfit,
     wanted,
 )
 from gpucore.claims.selectors import Value, attributes_of, excludes_driver, select
-from gpucore.explain.sentences import unit_of
 from gpucore.model import Code, DeviceFitError, FitError, Placement
 from gpucore.units import MIB, GpuIndex, NodeName
 from gpucore.wire.claim.claim_specs import ALL, ClaimSpec, DeviceClass, DeviceConstraint

@@ -12,12 +12,12 @@ import msgspec
 
 from gpucore.claims.device_fit import wanted
 from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, ours
-from gpucore.kubescheduler.constraints import CandidateNode, PodConstraints
 from gpucore.kubescheduler.node_fit import avoided, constraint_refusals
 from gpucore.model import Placement, PodRequest
+from gpucore.model.constraints import CandidateNode, PodConstraints
+from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.node_ranking import Rating
 from gpucore.scheduling.policy import rate, resolve
-from gpucore.topology.grouping import Grouping
 from gpucore.wire.claim.claim_specs import ClaimSpec, DeviceClass
 from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
 from gpucore.wire.names import CLAIM_DRIVER

@@ -16,8 +16,8 @@ import msgspec
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.defrag.budgets import Allowance
 from gpucore.defrag.pods import DefragPod, DefragState
-from gpucore.kubescheduler.candidates import Candidates
 from gpucore.model import Code, Placement
+from gpucore.scheduling.candidates import Candidates
 from gpucore.simulate.whatif import Trial
 from gpucore.units import NodeName, PodUid
 

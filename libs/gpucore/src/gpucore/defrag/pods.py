@@ -10,10 +10,10 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.kubescheduler.candidates import Candidates, PodRequirements
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
-from gpucore.kubescheduler.constraints import UNCONSTRAINED, PodConstraints
 from gpucore.model import PodRequest
+from gpucore.model.constraints import UNCONSTRAINED, PodConstraints
+from gpucore.scheduling.candidates import Candidates, PodRequirements
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.whatif import WhatIfPod
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import DEFRAG, DEFRAG_ALLOW, DEFRAG_NEVER

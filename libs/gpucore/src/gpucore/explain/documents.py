@@ -3,32 +3,16 @@
 ``apiVersion`` is the contract: within a version fields are added and nothing else.
 """
 
-from collections.abc import Iterable
-
 import msgspec
 
-from gpucore.explain.groups import Group, figures
-from gpucore.explain.pod_states import Cluster, Explanation
-from gpucore.explain.sentences import sentence
-from gpucore.model import FitError, PodRequest
+from gpucore.explain.pod_facts import Cluster
+from gpucore.explain.pod_states import Explanation
+from gpucore.explain.refusal_documents import GroupDoc, RefusalDoc, group_doc, refusal_docs
+from gpucore.model import PodRequest
 from gpucore.scheduling.policy import score
 from gpucore.steps import Steps
 from gpucore.wire.documents import API_VERSION
 from gpucore.wire.pod.gangs import gang_of
-
-
-class GroupDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """Nodes that refuse the pod for one reason; amounts in ``measure``."""
-
-    code: str
-    reason: str
-    figures: str
-    nodes: list[str]
-    largest: int
-    requested: int
-    measure: str
-    example: str
-    remedy: str
 
 
 class RequestDoc(msgspec.Struct, frozen=True, rename="camel"):
@@ -47,26 +31,6 @@ class ScoreDoc(msgspec.Struct, frozen=True, rename="camel"):
 
     node: str
     score: int
-
-
-class GpuRefusalDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """Why one GPU cannot take its part; figures are in the unit of the code."""
-
-    index: int
-    code: str
-    free: int
-    total: int
-    requested: int
-
-
-class RefusalDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """Why one node refuses the pod; ``unresolvable``: no eviction could help."""
-
-    node: str
-    code: str
-    text: str
-    unresolvable: bool
-    gpus: list[GpuRefusalDoc]
 
 
 class PodExplanation(msgspec.Struct, frozen=True, rename="camel"):
@@ -174,41 +138,4 @@ def request_doc(pod_request: PodRequest) -> RequestDoc:
         pod_request.gpu_count,
         pod_request.policy,
         pod_request.fault,
-    )
-
-
-def group_doc(group: Group) -> GroupDoc:
-    """The document of one reason."""
-    return GroupDoc(
-        code=group.code.value,
-        reason=group.reason,
-        figures=figures(group),
-        nodes=list(group.nodes),
-        largest=group.largest,
-        requested=group.requested,
-        measure=group.measure,
-        example=group.example,
-        remedy=group.remedy,
-    )
-
-
-def refusal_docs(refusals: Iterable[FitError]) -> Steps[list[RefusalDoc]]:
-    """The documents of refusals, in their order."""
-    docs = []
-    for refusal in refusals:
-        docs.append(_refusal_doc(refusal))
-        yield
-    return docs
-
-
-def _refusal_doc(refusal: FitError) -> RefusalDoc:
-    return RefusalDoc(
-        node=refusal.node,
-        code=refusal.code.value,
-        text=sentence(refusal),
-        unresolvable=refusal.unresolvable,
-        gpus=[
-            GpuRefusalDoc(gpu.index, gpu.code.value, gpu.free, gpu.total, gpu.requested)
-            for gpu in refusal.gpus
-        ],
     )

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.explain.sentences import (
     CATALOGUE,
     CONSTRAINT_CODES,
@@ -14,7 +14,6 @@ from gpucore.explain.sentences import (
     memory_words,
     resource_words,
     sentence,
-    unit_of,
     unit_words,
     with_unit,
 )

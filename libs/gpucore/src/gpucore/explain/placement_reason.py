@@ -6,11 +6,11 @@ differ now is reported; it is not a fault. The caller passes the policies of the
 
 from typing import Final
 
-from gpucore.accounting.node_info import NodeInfo
-from gpucore.explain.sentences import gpus_named, placement_sentence, sentence, unit_of
+from gpucore.accounting.node_info import NodeInfo, unit_of
+from gpucore.explain.sentences import gpus_named, placement_sentence, sentence
 from gpucore.model import Allocation, FitError, Placement, PodRequest
+from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.scheduling.policy import place, resolve
-from gpucore.topology.grouping import BY_LINKS, Grouping
 from gpucore.units import GpuIndex
 
 _RULES: Final = {

@@ -4,30 +4,32 @@ The same code decides as in the scheduler extender, so the reasons are the reaso
 kube-scheduler that are not evaluated are named, and the scheduler's message is quoted.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.node_info import NodeInfo, common_unit, unit_of
+from gpucore.explain.gangs import gang_words
 from gpucore.explain.groups import grouped
 from gpucore.explain.placement_reason import why
-from gpucore.explain.pod_states import Cluster, Explanation, PodFacts, PodState
+from gpucore.explain.pod_facts import Cluster, PodFacts
+from gpucore.explain.pod_states import Explanation, PodState
 from gpucore.explain.sentences import (
-    common_unit,
+    gated,
     memory_words,
     placement_sentence,
-    unit_of,
+    reserved_words,
     unit_words,
     with_unit,
 )
 from gpucore.explain.suggestions import NAMED, suggest
-from gpucore.gang.placement import GangPlacement, Shortage, place_gang
-from gpucore.gang.sentences import gang_words
-from gpucore.gang.spread import Rules
-from gpucore.kubescheduler.candidates import PodRequirements
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
+from gpucore.gang.placement import place_gang
+from gpucore.gang.values import GangPlacement, Rules, Shortage
 from gpucore.model import Allocation, FitError, PodRequest
+from gpucore.scheduling.candidates import PodRequirements
+from gpucore.scheduling.cluster_policy import ClusterPolicy
+from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.steps import Steps
 from gpucore.units import MemoryUnit, NodeName
 from gpucore.wire.pod.gangs import gang_of
@@ -138,7 +140,7 @@ def _waiting(
 ) -> Steps[Explanation]:
     pod, nodes = PodRequirements(pod_request, facts.constraints), cluster.nodes
     verdicts: dict[NodeName, FitError | None] = {}
-    kept: dict[NodeName, tuple[FitError, str]] = {}
+    kept: dict[NodeName, tuple[FitError, tuple[str, ...]]] = {}
     for name in nodes.nodes:
         verdicts[name] = nodes.refusal(name, pod)
         if verdicts[name] is None and (reserved := _reserved(name, facts, pod_request, cluster)):
@@ -149,9 +151,8 @@ def _waiting(
     fits = tuple(sorted(others.keys() - refused.keys()))
     refused |= {name: refusal for name, (refusal, _) in kept.items()}
     groups = yield from grouped(refused, nodes.node_infos)
-    helps = (
-        [] if fits else [f"{name}: {words}" for name, (_, words) in sorted(kept.items())[:NAMED]]
-    )
+    nearest = [] if fits else sorted(kept.items())[:NAMED]
+    helps = [f"{name}: {reserved_words(pods)}" for name, (_, pods) in nearest]
     if others or not kept:
         helps += yield from suggest(pod, nodes, others, grouping=base.policy.grouping)
     found = msgspec.structs.replace(
@@ -167,12 +168,12 @@ def _waiting(
 
 def _reserved(
     name: NodeName, facts: PodFacts, pod_request: PodRequest, cluster: Cluster
-) -> tuple[FitError, str] | None:
+) -> tuple[FitError, tuple[str, ...]] | None:
     """Why a node that has room keeps it for pods that are nominated there."""
     if not cluster.nominations:
         return None
     node_info = cluster.nodes.node_infos.get(name)
-    return cluster.nominations.refusal(node_info, facts.pod, pod_request)
+    return reserved_for_nominated(cluster.nominations, node_info, facts.pod, pod_request)
 
 
 def _with_gang(
@@ -202,14 +203,4 @@ def _never_scheduled(found: Explanation, facts: PodFacts) -> Explanation:
         state=PodState.GATED if gates else found.state,
         gates=gates,
         helps=(*first, *found.helps),
-    )
-
-
-def gated(gates: Sequence[str]) -> str:
-    """What scheduling gates do, and who can remove them."""
-    names, one = ", ".join(gates), len(gates) == 1
-    return (
-        f"its scheduling gate{'' if one else 's'} {names} keep{'s' if one else ''} every scheduler "
-        f"away from it: the controller that set the gate{'' if one else 's'} must remove "
-        f"{'it' if one else 'them'}"
     )

@@ -3,16 +3,16 @@
 Sentences begin with the originals' own text where they had one: people's tools look for it.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
 
-from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.explain.catalogue import CATALOGUE, Entry, catalogue_page
-from gpucore.kubescheduler.constraints import CPU
 from gpucore.model import Code, DeviceFitError, FitError, GpuAmounts, Placement, PodRequest
-from gpucore.units import GIB, MIB, MemoryUnit
+from gpucore.model.constraints import CPU
+from gpucore.units import MemoryUnit
 
 __all__ = [
     "CATALOGUE",
@@ -20,21 +20,19 @@ __all__ = [
     "Entry",
     "amount_hint",
     "catalogue_page",
-    "common_unit",
+    "gated",
     "gpus_named",
     "headline",
     "memory_words",
     "placement_sentence",
     "request_words",
+    "reserved_sentence",
+    "reserved_words",
     "resource_words",
     "sentence",
-    "unit_of",
     "unit_words",
     "with_unit",
 ]
-
-GIB_GPUS_END: Final = 100
-"""The original's guess: a GPU of more units is counted in MiB. Wrong for 101 GiB and more."""
 
 _MIB: Final = 1 << 20
 INSUFFICIENT: Final = "Insufficient GPU Memory in one device"
@@ -105,6 +103,16 @@ def _words(refusal: FitError) -> str:
     if refusal.code is Code.INSUFFICIENT_RESOURCES:
         return resource_words(refusal)
     return refusal.detail if refusal.code in CONSTRAINT_CODES else ""
+
+
+def reserved_sentence(refusal: FitError, nominated: Sequence[str]) -> str:
+    """The reason of a node whose free GPUs are reserved for these nominated pods."""
+    return f"{sentence(refusal)}; {reserved_words(nominated)}"
+
+
+def reserved_words(nominated: Sequence[str]) -> str:
+    """For which nominated pods a node reserves its free GPUs."""
+    return f"capacity is reserved for {', '.join(nominated)}, nominated to this node"
 
 
 def resource_words(refusal: FitError) -> str:
@@ -212,26 +220,6 @@ def gpus_named(gpus: Collection[int]) -> str:
     return f"{noun} {', '.join(map(str, gpus))}"
 
 
-def unit_of(node_info: NodeInfo) -> MemoryUnit:
-    """The unit of the node: as its plugin publishes it, else as the original guesses it."""
-    if node_info.unit is not None:
-        return node_info.unit
-    largest = max((gpu.total for gpu in node_info.devices.values()), default=0)
-    return MIB if largest > GIB_GPUS_END else GIB
-
-
-def common_unit(node_infos: Iterable[NodeInfo]) -> MemoryUnit | None:
-    """The unit of all nodes with GPUs; ``None`` where they differ, and where there are none."""
-    common: MemoryUnit | None = None
-    for node_info in node_infos:
-        if node_info.devices:
-            unit = unit_of(node_info)
-            if common not in {None, unit}:
-                return None
-            common = unit
-    return common
-
-
 def with_unit(refusal: FitError, node_info: NodeInfo) -> FitError:
     """The refusal with the unit of its node, also where the node does not publish it."""
     if refusal.unit is not None:
@@ -246,3 +234,13 @@ def request_words(pod_request: PodRequest, unit: MemoryUnit | None) -> str:
     parts = [f"{memory_words(pod_request.mem, unit)} of GPU memory"] if pod_request.mem else []
     parts += [f"{pod_request.core} % of compute"] if pod_request.core else []
     return " and ".join(parts)
+
+
+def gated(gates: Sequence[str]) -> str:
+    """What scheduling gates do, and who can remove them."""
+    names, one = ", ".join(gates), len(gates) == 1
+    return (
+        f"its scheduling gate{'' if one else 's'} {names} keep{'s' if one else ''} every scheduler "
+        f"away from it: the controller that set the gate{'' if one else 's'} must remove "
+        f"{'it' if one else 'them'}"
+    )

@@ -11,24 +11,23 @@ from typing import Final
 
 import msgspec
 
-from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.explain.sentences import (
     CATALOGUE,
     CONSTRAINT_CODES,
     amount_hint,
     gpus_named,
     resource_words,
-    unit_of,
     unit_words,
     with_unit,
 )
-from gpucore.kubescheduler.candidates import Candidates, PodRequirements
 from gpucore.model import Code, ContainerRequest, FitError, IsolationMode, PodRequest
+from gpucore.scheduling.candidates import Candidates, PodRequirements
 from gpucore.scheduling.device_fit import per_device
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
+from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.simulate.endings import Step, for_gpus, for_share, smallest
 from gpucore.steps import Steps, complete
-from gpucore.topology.grouping import BY_LINKS, Grouping
 from gpucore.units import NodeName
 
 NAMED: Final = 3

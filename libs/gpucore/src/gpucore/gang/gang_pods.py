@@ -7,7 +7,7 @@ from gpucore.gang.members import Member, Members, member_of, members_of
 from gpucore.units import PodUid
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import Gang, gang_of
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 
 _NOBODY: Final[dict[PodUid, Member]] = {}
 

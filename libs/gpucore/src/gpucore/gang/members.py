@@ -8,6 +8,7 @@ each :data:`RECOVERY` seconds. The debt belongs to the namespace, so new pods do
 """
 
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -16,7 +17,8 @@ from gpucore.model import PodRequest
 from gpucore.units import PodUid
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import Gang, gang_of
-from gpucore.wire.pods import Pod, pod_request_of
+from gpucore.wire.pod.requests import pod_request_of
+from gpucore.wire.pod.spec import Pod
 
 MOST_RESERVED: Final = 1023
 """Reserved places of one namespace: those of one gang of the largest size."""
@@ -82,37 +84,41 @@ def members_of(asking: Member, others: Iterable[Member], placed: Iterable[PodUid
     return Members(exist=len(rest) + 1, alike=alike + 1)
 
 
+class PostponedCause(StrEnum):
+    """Why nothing is reserved for a gang yet."""
+
+    INCOMPLETE = "incomplete"
+    TOO_MANY = "too many"
+    RESTING = "resting"
+
+
 class Postponed(msgspec.Struct, frozen=True):
-    """Why nothing is reserved for a gang yet, whatever capacity is free."""
+    """Why nothing is reserved for a gang yet, whatever capacity is free.
+
+    Attributes:
+        exist: pods of an INCOMPLETE gang that exist.
+        seconds: for which the namespace of a RESTING gang may reserve nothing.
+    """
 
     gang: Gang
-    reason: str
-
-    @property
-    def sentence(self) -> str:
-        """The reason with its figures."""
-        return f"gang {self.gang.name} {self.reason} namespace {self.gang.namespace}"
+    cause: PostponedCause
+    exist: int = 0
+    seconds: float = 0.0
 
 
 def incomplete(gang: Gang, exist: int) -> Postponed:
     """Pods of the gang are missing."""
-    verb = "exists" if exist == 1 else "exist"
-    missing = gang.size - exist
-    return Postponed(gang, f"waits for {missing} of its {gang.size} pods: {exist} {verb} in")
+    return Postponed(gang, PostponedCause.INCOMPLETE, exist=exist)
 
 
 def too_many(gang: Gang) -> Postponed:
     """The namespace has as many reserved places as it may have."""
-    return Postponed(gang, f"waits: {MOST_RESERVED} places are already reserved in")
+    return Postponed(gang, PostponedCause.TOO_MANY)
 
 
 def resting(gang: Gang, seconds: float) -> Postponed:
     """The namespace held GPUs in vain."""
-    return Postponed(
-        gang,
-        f"cannot reserve GPUs for another {max(round(seconds), 1)} s: earlier reservations"
-        " expired unused, in",
-    )
+    return Postponed(gang, PostponedCause.RESTING, seconds=seconds)
 
 
 class _Debt(msgspec.Struct):

@@ -17,62 +17,22 @@ from heapq import nlargest
 from types import MappingProxyType
 from typing import Final
 
-import msgspec
-
 from gpucore.accounting.ledger import Ledger
-from gpucore.accounting.node_info import NodeInfo
-from gpucore.explain.sentences import common_unit, request_words
+from gpucore.accounting.node_info import NodeInfo, common_unit
 from gpucore.gang.members import MOST_RESERVED, Members, Postponed, incomplete, too_many
-from gpucore.gang.spread import NodeOffer, Rules, spread_over
+from gpucore.gang.spread import NodeOffer, spread_over
+from gpucore.gang.values import GangPlacement, Rules, Shortage
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
 from gpucore.scheduling.device_fit import per_device
-from gpucore.scheduling.filter import filter_nodes, fit
+from gpucore.scheduling.filter import filter_nodes
+from gpucore.scheduling.fit import fit
 from gpucore.scheduling.policy import place
-from gpucore.units import GpuIndex, MemoryUnit, NodeName, PodUid
+from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang
 
 ROOMIEST: Final = 3
 """Nodes that a shortage names; the others are counted."""
 _NO_LIMITS: Final[Mapping[NodeName, int]] = MappingProxyType({})
-
-
-class GangPlacement(msgspec.Struct, frozen=True):
-    """Placements for every pod of a gang that has none.
-
-    Attributes:
-        reservations: allocations to reserve now, or already reserved.
-        given_up: reservations to forget first.
-    """
-
-    reservations: tuple[Allocation, ...]
-    given_up: tuple[PodUid, ...] = ()
-
-
-class Shortage(msgspec.Struct, frozen=True):
-    """Why the gang as a whole cannot be placed: a value, not an error.
-
-    Attributes:
-        missing: pods that need a placement; some may be placed already.
-        room: how many could be placed, on how many ``nodes``.
-        roomiest: the nodes that fit most pods, and how many; :data:`ROOMIEST` of them.
-        unit: of the nodes that could be used; ``None`` where they differ.
-    """
-
-    gang: Gang
-    pod_request: PodRequest
-    missing: int
-    room: int
-    nodes: int
-    roomiest: tuple[tuple[NodeName, int], ...] = ()
-    unit: MemoryUnit | None = None
-
-    @property
-    def sentence(self) -> str:
-        """The reason with its figures."""
-        more = " more" if self.missing < self.gang.size else ""
-        room = f"capacity for {_count(self.room, 'member')} on {_count(self.nodes, 'node')}"
-        request = request_words(self.pod_request, self.unit)
-        return f"gang {self.gang.name} needs {self.missing}{more} x {request}: {room}"
 
 
 def place_gang(
@@ -146,40 +106,6 @@ def taken(
     return place(node_info, pod_request, rules.policy, choose_group=choose)
 
 
-def spare(allocations: Iterable[Allocation], size: int, *, waiting: int) -> list[PodUid]:
-    """Reservations of a gang that no pod will use.
-
-    Args:
-        claims: all that are of the gang.
-        size: pods it has in all.
-        waiting: pods of the gang that exist and have no place.
-    """
-    found = list(allocations)
-    reservations = [
-        allocation.uid for allocation in found if allocation.state is AllocationState.RESERVED
-    ]
-    members = len(found) - len(reservations)
-    return reservations[max(min(size - members, waiting), 0) :]
-
-
-def vanished_gangs(allocations: Iterable[Allocation], gangs: Collection[Gang]) -> set[Gang]:
-    """Gangs other than ``gangs`` for which something is reserved, as gangs without a pod."""
-    present = {(gang.namespace, gang.name) for gang in gangs}
-    return {
-        Gang(one.namespace, one.gang, 0)
-        for one in allocations
-        if one.state is AllocationState.RESERVED and (one.namespace, one.gang) not in present
-    }
-
-
-def reservation_of(allocation: Allocation) -> Allocation:
-    """The place of a member whose bind failed, to be kept for it."""
-    uid = PodUid(f"gang/{allocation.namespace}/{allocation.gang}/{allocation.uid}")
-    return msgspec.structs.replace(
-        allocation, uid=uid, name=f"gang {allocation.gang}", state=AllocationState.RESERVED
-    )
-
-
 def _without(ledger: Ledger, reservations: Iterable[Allocation]) -> dict[NodeName, NodeInfo]:
     """Copies of the nodes with reservations of the gang, without those."""
     without: dict[NodeName, NodeInfo] = {}
@@ -249,7 +175,3 @@ def _reserved(
         )
         for number, placement in enumerate(placements)
     )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -7,22 +7,13 @@ the best one that still allows that number.
 
 from collections.abc import Collection, Sequence
 
-import msgspec
-
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.gang.values import Rules
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
 from gpucore.scheduling.device_fit import device_fit_error
 from gpucore.scheduling.policy import place, score
-from gpucore.topology.grouping import BY_LINKS, Grouping
 from gpucore.units import GpuIndex, NodeName, PodUid
-
-
-class Rules(msgspec.Struct, frozen=True):
-    """How GPUs are chosen: the policy's name, and the grouping of several GPUs."""
-
-    policy: str = ""
-    grouping: Grouping = BY_LINKS
 
 
 class NodeOffer:

@@ -9,14 +9,14 @@ from collections.abc import Callable, ItemsView, Iterable, Mapping, Sequence
 
 import msgspec
 
-from gpucore.kubescheduler.constraints import (
+from gpucore.kubescheduler.node_fit import least_avoided
+from gpucore.model.constraints import (
     PODS,
     PREFER_NO_SCHEDULE,
     CandidateNode,
     PodConstraints,
     Resources,
 )
-from gpucore.kubescheduler.node_fit import least_avoided
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.constraints import candidate_node, pod_requests
 from gpucore.wire.errors import WireError

@@ -1,16 +1,16 @@
-"""Nodes that admit a pod: kube-scheduler's filters for one node, and the fit of its GPUs.
+"""kube-scheduler's own filters for one node, evaluated without its GPUs.
 
 Evaluated: cordon and readiness, taints, nodeSelector, required node affinity, and requests (cpu,
 memory, number of pods, other extended resources) against allocatable minus what is requested. Not
-evaluated, but named by :attr:`~gpucore.kubescheduler.constraints.PodConstraints.unsupported`:
+evaluated, but named by :attr:`~gpucore.model.constraints.PodConstraints.unsupported`:
 inter-pod affinity, hard topology spread, volumes bound to nodes, host ports, resource claims.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from gpucore.accounting.node_info import NodeInfo
-from gpucore.kubescheduler.constraints import (
+from gpucore.model import Code, FitError
+from gpucore.model.constraints import (
     CPU,
     HARD_EFFECTS,
     NO_SCHEDULE,
@@ -23,27 +23,10 @@ from gpucore.kubescheduler.constraints import (
     PodConstraints,
     Taint,
 )
-from gpucore.model import Code, FitError, PodRequest
-from gpucore.scheduling.filter import fit
 from gpucore.units import NodeName
-
-_FOR_NO_POD: Final = frozenset(
-    {Code.INVALID_REQUEST, Code.NODE_UNKNOWN, Code.NOT_SHARED, Code.NO_INVENTORY}
-)
-"""Precedes every other rule: the node has no GPUs for this pod."""
 
 _OFTEN_MISSING: Final = frozenset({CPU, "memory", PODS, "ephemeral-storage"})
 """Kubelet always reports them; a hand-made file may lack them, and they are not checked then."""
-
-
-def admit(
-    node_info: NodeInfo, pod_request: PodRequest, node: CandidateNode, pod: PodConstraints
-) -> FitError | None:
-    """Why this node does not admit the pod, the first reason only; ``None`` when it does."""
-    by_gpus = fit(node_info, pod_request)
-    if by_gpus is not None and by_gpus.code in _FOR_NO_POD:
-        return by_gpus
-    return next(constraint_refusals(node, pod), None) or by_gpus
 
 
 def constraint_refusals(node: CandidateNode, pod: PodConstraints) -> Iterator[FitError]:

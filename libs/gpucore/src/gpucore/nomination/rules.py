@@ -7,9 +7,9 @@ node. A nomination is a hint for kube-scheduler and a reservation in the ledger 
 from collections.abc import Iterable, Sequence
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.kubescheduler.candidates import PodRequirements
-from gpucore.kubescheduler.constraints import CandidateNode
-from gpucore.kubescheduler.node_fit import admit
+from gpucore.model.constraints import CandidateNode
+from gpucore.scheduling.admission import admit
+from gpucore.scheduling.candidates import PodRequirements
 from gpucore.units import PodUid
 from gpucore.wire.pod.spec import Pod
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import FitError, PodRequest
+from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.policy import place, rate, resolve
-from gpucore.topology.grouping import Grouping
 from gpucore.units import NodeName
 
 

@@ -6,13 +6,12 @@ from typing import Final
 
 import msgspec
 
-from gpucore.accounting.node_info import NodeInfo
-from gpucore.model import FitError, PodRequest
-from gpucore.nomination.nominated import NominatedPod, before, refusal_beside
+from gpucore.model import PodRequest
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import Gang, gang_of
-from gpucore.wire.pods import Pod, pod_request_of
+from gpucore.wire.pod.requests import pod_request_of
+from gpucore.wire.pod.spec import Pod
 
 SEEN_LIMIT: Final = 4096
 """Maximum number of pods that are kept of scheduler requests alone."""
@@ -86,6 +85,26 @@ class PendingPods:
         self._waiting.clear()
 
 
+class NominatedPod(msgspec.Struct, frozen=True):
+    """A pod without a place for which others are evicted from a node."""
+
+    uid: PodUid
+    name: str
+    pod_request: PodRequest
+    priority: int = 0
+    namespace: str = ""
+
+
+def before(pods: Iterable[NominatedPod], uid: PodUid, priority: int) -> list[NominatedPod]:
+    """The pods nominated to a node whose requests take precedence over another pod.
+
+    Args:
+        uid: of the other pod.
+        priority: of the other pod.
+    """
+    return [one for one in pods if one.uid != uid and one.priority >= priority]
+
+
 class Nominations:
     """Nominated pods by node; few at any time, and usually none."""
 
@@ -119,19 +138,6 @@ class Nominations:
         """Nothing is known."""
         self._pods.clear()
         self._nodes.clear()
-
-    def refusal(
-        self, node_info: NodeInfo | None, pod: Pod, pod_request: PodRequest
-    ) -> tuple[FitError, str] | None:
-        """Why a node with enough free GPUs refuses ``pod``, and the pods they are reserved for."""
-        if node_info is None:
-            return None
-        held = self.before(node_info.name, pod)
-        refusal = refusal_beside(node_info, pod_request, held) if held else None
-        if refusal is None:
-            return None
-        names = ", ".join(sorted(one.name for one in held))
-        return refusal, f"capacity is reserved for {names}, nominated to this node"
 
     def before(self, node: NodeName, pod: Pod) -> list[NominatedPod]:
         """Pods nominated to the node whose requests take precedence over ``pod``."""

@@ -2,7 +2,7 @@
 
 A plain share is memory of one GPU and nothing else. Pods of many sizes request it, so a caller that
 keeps decisions for thousands of nodes keeps these instead of one for each amount. They equal
-:func:`gpucore.scheduling.policy.score` and :func:`gpucore.scheduling.filter.fit`.
+:func:`gpucore.scheduling.policy.score` and :func:`gpucore.scheduling.fit.fit`.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,8 @@ import msgspec
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.accounting.utilization import ratings_of, utilization
-from gpucore.explain.sentences import sentence
-from gpucore.model import CORE_PER_GPU, Code, ContainerRequest, PodRequest
-from gpucore.scheduling.filter import fit, is_plain
+from gpucore.model import CORE_PER_GPU, Code, ContainerRequest, FitError, PodRequest
+from gpucore.scheduling.fit import fit, is_plain
 from gpucore.scheduling.policy import MAX_SCORE, resolve
 
 MAX_AMOUNT: Final = 511
@@ -29,8 +28,6 @@ UNRATED: Final = -2.0
 """Rating where a node has none for all amounts."""
 NO_RATINGS: Final[Sequence[float]] = (UNRATED,)
 """Ratings of a node whose ratings do not follow from the amount alone."""
-_MARK: Final = 987_654_321_987
-"""An amount that no sentence contains otherwise."""
 _STATES: Final = 4096
 """States of nodes whose rows are kept; most nodes of a cluster are in one of few states."""
 _shared: Final = lru_cache(1 << 16)(float)
@@ -45,17 +42,12 @@ class ShareRefusal(msgspec.Struct, frozen=True):
 
     Attributes:
         least, most: amounts for which this holds.
-        before, after: the sentence around the amount.
+        refusal: of the least amount; of another one only the requested amount differs.
     """
 
     least: int
     most: int
-    before: str
-    after: str
-
-    def sentence(self, amount: int) -> str:
-        """The reason, as ``explain.sentence`` gives it; empty for other amounts."""
-        return f"{self.before}{amount}{self.after}" if self.least <= amount <= self.most else ""
+    refusal: FitError
 
 
 def is_plain_share(pod_request: PodRequest) -> bool:
@@ -118,9 +110,7 @@ def share_refusal(node_info: NodeInfo) -> ShareRefusal | None:
     refusal = fit(node_info, PodRequest((ContainerRequest(least),), mem=least))
     if refusal is None or refusal.code is not Code.INSUFFICIENT_MEMORY or refusal.unresolvable:
         return None
-    text = sentence(msgspec.structs.replace(refusal, requested=_MARK))
-    before, mark, after = text.partition(str(_MARK))
-    return ShareRefusal(least, most, before, after) if mark and mark not in after else None
+    return ShareRefusal(least, most, refusal)
 
 
 class _GpuState(NamedTuple):

@@ -15,9 +15,9 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.accounting.utilization import rating, utilization
 from gpucore.model import CORE_PER_GPU, FitError, GpuAmounts, Placement, PodRequest
 from gpucore.scheduling.device_fit import device_fit_error, per_device
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
 from gpucore.scheduling.fragmentation import TYPICAL, Workload, growth
-from gpucore.topology.grouping import BY_LINKS, Grouping
+from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.units import GpuIndex
 from gpucore.wire.pod.placements import split_evenly
 

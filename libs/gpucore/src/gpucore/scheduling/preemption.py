@@ -16,8 +16,9 @@ import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import PodRequest
-from gpucore.nomination.nominated import NominatedPod, refusal_beside
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
+from gpucore.scheduling.nominated import refusal_beside
+from gpucore.scheduling.pending_pods import NominatedPod
 from gpucore.units import PodUid
 
 

@@ -18,7 +18,7 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, AllocationState, FitError, PodRequest
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 
 REMEMBERED: Final = 4096
 

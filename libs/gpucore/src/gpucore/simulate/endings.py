@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.kubescheduler.candidates import Candidates, PodRequirements
 from gpucore.model import PodRequest
+from gpucore.scheduling.candidates import Candidates, PodRequirements
 from gpucore.scheduling.device_fit import CURABLE, device_fit_error, per_device
 from gpucore.steps import Steps
 from gpucore.units import GpuIndex, NodeName, PodUid

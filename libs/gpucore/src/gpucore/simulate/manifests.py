@@ -8,14 +8,15 @@ from typing import Any, Final
 
 import msgspec
 
-from gpucore.claims.offers import ClaimSpecs, Key
-from gpucore.kubescheduler.constraints import UNCONSTRAINED, PodConstraints
+from gpucore.accounting.claim_offers import ClaimSpecs, Key
+from gpucore.model.constraints import UNCONSTRAINED, PodConstraints
 from gpucore.simulate.templates import pod_templates
 from gpucore.wire.claim.claim_specs import ClaimSpec, decode_claim_spec, decode_template
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
-from gpucore.wire.pods import Pod, decode_pod, pod_request_of
+from gpucore.wire.pod.requests import pod_request_of
+from gpucore.wire.pod.spec import Pod, decode_pod
 from gpucore.wire.quantity import amount, exact
 
 DEFAULT_NAMESPACE: Final = "default"

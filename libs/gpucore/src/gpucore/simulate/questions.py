@@ -1,21 +1,18 @@
 """The body of a what-if question over HTTP, and the pods that it describes."""
 
-from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
 import msgspec
 
-from gpucore.claims.offers import ClaimSpecs, Key
-from gpucore.explain.pods import gated
-from gpucore.kubescheduler.constraints import PodConstraints
+from gpucore.accounting.claim_offers import ClaimSpecs, Key
 from gpucore.model import ContainerRequest, PodRequest
+from gpucore.model.constraints import PodConstraints
 from gpucore.simulate.manifests import DEFAULT_NAMESPACE, WorkloadPods, wanted_pods
 from gpucore.simulate.whatif import NO_REQUEST, WhatIfPod
-from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import POLICY_NAMES, Names
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.pod.requests import pod_request_of
 
 NO_CLAIMS: Final = ClaimSpecs()
 MOST_PODS: Final = 200
@@ -61,11 +58,11 @@ class Question(msgspec.Struct, frozen=True):
 
     Attributes:
         whatif_pods: the pods.
-        notes: what the result does not cover, as sentences.
+        wanted: the manifests that create some of them.
     """
 
     whatif_pods: list[WhatIfPod]
-    notes: list[str]
+    wanted: list[WorkloadPods]
 
 
 class RequestedPods(msgspec.Struct, frozen=True):
@@ -152,7 +149,7 @@ def question_of(requested: RequestedPods, names: Names, known: ClaimSpecs = NO_C
     ]
     if len({whatif_pod.name for whatif_pod in whatif_pods}) < len(whatif_pods):
         raise WireError("names of pods must differ")
-    return Question(whatif_pods, [note for each in wanted for note in notes_of(each, names)])
+    return Question(whatif_pods, wanted)
 
 
 def check_size(name: str, constraints: PodConstraints) -> None:
@@ -192,18 +189,6 @@ def whatif_pods_of(
         )
     gang = gang_of(wanted.pod) is not None
     return _replicas(WhatIfPod(name, pod_request, wanted.constraints, gang), wanted.replicas)
-
-
-def notes_of(wanted: WorkloadPods, names: Names) -> Iterator[str]:
-    """What an answer leaves open about a pod, as sentences."""
-    name, needs = wanted.pod.name, wanted.constraints
-    if needs.gates:
-        yield f"{name}: {gated(needs.gates)}"
-    by_claims = pod_request_of(wanted.pod, names) is None
-    evaluated = {CLAIMS_UNSUPPORTED} if by_claims else set()
-    unsupported = [each for each in needs.unsupported if each not in evaluated]
-    if unsupported:
-        yield f"{name}: not evaluated: {', '.join(unsupported)}"
 
 
 def _replicas(whatif_pod: WhatIfPod, count: int) -> list[WhatIfPod]:

@@ -14,16 +14,17 @@ from typing import Final
 
 import msgspec
 
+from gpucore.accounting.claim_offers import ClaimOffers, DeviceMap
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, refusal
-from gpucore.claims.offers import ClaimOffers, DeviceMap
-from gpucore.kubescheduler.constraints import UNCONSTRAINED, CandidateNode, PodConstraints
-from gpucore.kubescheduler.node_fit import admit, avoided, constraint_refusals
+from gpucore.kubescheduler.node_fit import avoided, constraint_refusals
 from gpucore.model import Allocation, AllocationState, Code, FitError, Placement, PodRequest
+from gpucore.model.constraints import UNCONSTRAINED, CandidateNode, PodConstraints
+from gpucore.scheduling.admission import admit
 from gpucore.scheduling.device_order import device_order
+from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.scheduling.policy import Policy, place, rate, resolve
 from gpucore.steps import Steps, complete
-from gpucore.topology.grouping import BY_LINKS, Grouping
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.claim.claim_specs import ClaimSpec
 

@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from typing import Final
 
-from gpucore.topology.codec import shown
-from gpucore.topology.links import Matrix
+from gpucore.model.links import Matrix
+from gpucore.wire.node.matrices import shown
 
 RULE: Final = "-" * 40
 _WIDTH: Final = 5

@@ -7,7 +7,7 @@ names what is not given there.
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from gpucore.topology.links import Matrix, merge
+from gpucore.model.links import Matrix, merge
 from gpucore.topology.static import StaticSets
 from gpucore.units import GpuIndex
 

@@ -16,10 +16,10 @@ from typing import Final
 
 import msgspec
 
+from gpucore.model.links import NVLINK, Matrix
 from gpucore.topology.choice import Ground
 from gpucore.topology.gpusets import MAX_EXACT
 from gpucore.topology.greedy import total
-from gpucore.topology.links import NVLINK, Matrix
 from gpucore.topology.machines import STATIC_SETS
 from gpucore.topology.static import StaticSets
 from gpucore.units import GpuIndex

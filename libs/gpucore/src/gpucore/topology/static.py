@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from gpucore.topology.links import TopologyError
+from gpucore.model.links import TopologyError
 
 _MAX_INDEX: Final = 64
 

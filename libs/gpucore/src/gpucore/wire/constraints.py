@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from gpucore.kubescheduler.constraints import (
+from gpucore.model.constraints import (
     CPU,
     CandidateNode,
     NodeSelectorTerm,
@@ -20,10 +20,11 @@ from gpucore.kubescheduler.constraints import (
     Toleration,
 )
 from gpucore.wire.errors import WireError
+from gpucore.wire.fields import Amounts
 from gpucore.wire.names import Names
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod import spec as podspec
-from gpucore.wire.pod.spec import Amounts, Pod
+from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import amount, milli
 
 KEPT: Final = 4096

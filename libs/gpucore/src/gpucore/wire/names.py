@@ -78,6 +78,12 @@ POD_GROUP: Final = "pod-group.scheduling.sigs.k8s.io/name"  # pod label of arena
 POD_GROUP_SIZE: Final = "pod-group.scheduling.sigs.k8s.io/min-available"  # pod label
 ACK_POD_GROUP: Final = "gputopology.alibabacloud.com/pod-group"  # pod label
 ACK_POD_GROUP_SIZE: Final = "gputopology.alibabacloud.com/replica"  # pod label
+GANG_LABELS: Final = (
+    (GANG, GANG_REPLICA),
+    (POD_GROUP, POD_GROUP_SIZE),
+    (ACK_POD_GROUP, ACK_POD_GROUP_SIZE),
+)
+"""Label with the name, label with the number of pods."""
 
 # Node annotations of the topology plugin.
 NODE_TOPOLOGY: Final = "GPU_TOPOLOGY"

@@ -12,9 +12,8 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from gpucore.topology.codec import encode_annotation
-from gpucore.topology.links import matrix_of
 from gpucore.wire import names as wire_names
+from gpucore.wire.node.matrices import encode_annotation, matrix_of
 from gpucore.wire.nodes import Node, encode_inventory, inventory_hash
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.state import NodeState

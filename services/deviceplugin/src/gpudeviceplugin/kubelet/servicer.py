@@ -16,8 +16,8 @@ import structlog
 from gpucore.model import Gpu
 from gpucore.node.allocation.allocation_error import AllocationError, AllocationErrorCode
 from gpucore.node.allocation.device_ids import MESSAGE_LIMIT, Resource
-from gpucore.node.allocation.grant import Grant, grant
 from gpucore.node.allocation.matcher import Granted, PreferenceRequest
+from gpucore.node.grant import Grant, grant
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.proto.deviceplugin_pb2_grpc import DevicePluginServicer

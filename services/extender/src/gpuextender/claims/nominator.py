@@ -26,8 +26,8 @@ from gpucore.claims.nomination import (
 from gpucore.claims.pending import Key, PendingClaimPods
 from gpucore.model import Allocation, AllocationState
 from gpucore.nomination.pauses import NominationPauses
+from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.node_ranking import NodeRanking, Rating
-from gpucore.topology.grouping import Grouping
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.claim.claim_specs import ClaimTemplate, DeviceClass
 from gpucore.wire.claim.resource_claims import ResourceClaim

@@ -18,19 +18,21 @@ from typing import Any, Final, cast
 import msgspec
 from fastapi import APIRouter, Request, Response
 
+from gpucore.accounting.claim_offers import ClaimSpecs
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.claims.explain import ClaimFacts, explaining_claims
+from gpucore.claims.facts import ClaimFacts
 from gpucore.claims.followed import FollowedClaims
-from gpucore.claims.offers import ClaimSpecs
+from gpucore.explain.answers import answers, notes_of
+from gpucore.explain.claims import explaining_claims
 from gpucore.explain.documents import PodExplanation, pod_explanation
-from gpucore.explain.pod_states import Cluster, Explanation, PodFacts
+from gpucore.explain.pod_facts import Cluster, PodFacts
+from gpucore.explain.pod_states import Explanation
 from gpucore.explain.pods import explain_pod
-from gpucore.kubescheduler.candidates import Candidates, candidates_of
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
+from gpucore.explain.whatif_documents import WhatIfDoc, what_if_document
 from gpucore.model import PodRequest
+from gpucore.scheduling.candidates import Candidates, candidates_of
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.pending_pods import UnscheduledPod
-from gpucore.simulate.answers import answers
-from gpucore.simulate.documents import WhatIfDoc, what_if_document
 from gpucore.simulate.questions import (
     NO_CLAIMS,
     Question,
@@ -138,7 +140,9 @@ class PodQuestions:
         async with self._turn, self._copy(slices) as copied:
             nodes = await self._with_offers(copied, slices)
             found = await slices.finish(answers(nodes, question.whatif_pods, self._policy))
-            return await slices.finish(what_if_document(found, self._policy, question.notes))
+            names = self._state.names
+            notes = [note for each in question.wanted for note in notes_of(each, names)]
+            return await slices.finish(what_if_document(found, self._policy, notes))
 
     async def question(self, body: bytes) -> Question:
         """The pods of a what-if question, with their claims from the cluster.

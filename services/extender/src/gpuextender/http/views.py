@@ -22,7 +22,7 @@ from gpucore.accounting.claims import holder
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.topology.grouping import STATIC, Grouping
+from gpucore.scheduling.grouping import STATIC, Grouping
 from gpucore.units import NodeName
 from gpukube.server.time_slices import TimeSlices
 

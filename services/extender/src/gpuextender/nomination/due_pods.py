@@ -11,8 +11,8 @@ the nominations of the other pods are given back too, so that half a gang keeps 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
-from gpucore.kubescheduler.candidates import PodRequirements
 from gpucore.model import Allocation, AllocationState, Placement
+from gpucore.scheduling.candidates import PodRequirements
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang, gang_of

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.ledger import reaches
-from gpucore.kubescheduler.candidates import PodRequirements
 from gpucore.nomination.pauses import NominationPauses
 from gpucore.nomination.rules import nomination_stands
+from gpucore.scheduling.candidates import PodRequirements
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pods import Pod
 from gpuextender import metrics

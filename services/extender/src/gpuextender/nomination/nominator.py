@@ -20,17 +20,18 @@ from typing import Final
 
 import msgspec
 
-from gpucore.kubescheduler.candidates import PodRequirements
 from gpucore.kubescheduler.node_fit import pods_admitted
 from gpucore.model import FitError
 from gpucore.nomination.pauses import NominationPauses
 from gpucore.nomination.queue_order import QueueOrder
 from gpucore.nomination.rules import giving_way, left_to_scheduler
+from gpucore.scheduling.candidates import PodRequirements
 from gpucore.scheduling.filter import filter_nodes
+from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.node_ranking import NodeRanking, Rating, rate_node
+from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import place
-from gpucore.topology.grouping import Grouping
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang, gang_of
 from gpucore.wire.pods import Pod
@@ -249,9 +250,10 @@ class Nominator:
     def _kept(self, name: NodeName, pending: UnscheduledPod) -> bool:
         """Free GPUs of the node are reserved for pods that another component nominated to it."""
         node_info, request = self._state.ledger.node(name), pending.pod_request
-        if not self._state.nominations or request is None:
+        nominations = self._state.nominations
+        if not nominations or request is None:
             return False
-        return self._state.nominations.refusal(node_info, pending.pod, request) is not None
+        return reserved_for_nominated(nominations, node_info, pending.pod, request) is not None
 
     def _kind(self, pending: UnscheduledPod) -> PodRequirements | None:
         """What is chosen by; ``None`` for a pod that is left to the scheduler."""

@@ -27,11 +27,12 @@ import structlog
 from structlog.contextvars import bind_contextvars
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.explain.sentences import placement_sentence, request_words, sentence
+from gpucore.explain.sentences import placement_sentence, request_words, reserved_sentence, sentence
 from gpucore.model import AllocationState, FitError, Placement, PodRequest
+from gpucore.scheduling.grouping import Grouping
+from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import place
-from gpucore.topology.grouping import Grouping
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError
 from gpucore.wire.pods import Pod, decode_pod
@@ -187,9 +188,10 @@ class Bind:
         kept = self._gangs.take(pending, pod_request, node_info.name)
         if kept is not None:
             return kept
-        held = self._state.nominations.refusal(node_info, pending.pod, pod_request)
+        nominations = self._state.nominations
+        held = reserved_for_nominated(nominations, node_info, pending.pod, pod_request)
         if held is not None:
-            return f"{sentence(held[0])}; {held[1]}"
+            return reserved_sentence(*held)
         found = place(node_info, pod_request, self._policy, grouping=self._grouping)
         return sentence(found) if isinstance(found, FitError) else found
 

@@ -13,14 +13,16 @@ from typing import Any, Final
 
 import msgspec
 
-from gpucore.accounting.template_nodes import template_nodes, template_refusals
-from gpucore.explain.sentences import sentence
+from gpucore.explain.sentences import reserved_sentence
+from gpucore.explain.shares import share_sentence
 from gpucore.model import Code, PodRequest
 from gpucore.scheduling.best_nodes import best_nodes, node_rating
-from gpucore.scheduling.filter import is_plain
+from gpucore.scheduling.fit import is_plain
+from gpucore.scheduling.grouping import Grouping
+from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.scheduling.pending_pods import UnscheduledPod
-from gpucore.scheduling.plain_shares import ANY_SHARE, UNRATED, is_plain_share, share_refusal
-from gpucore.topology.grouping import Grouping
+from gpucore.scheduling.plain_shares import ANY_SHARE, UNRATED, is_plain_share
+from gpucore.scheduling.template_nodes import template_nodes, template_refusals
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.constraints import all_constraints
 from gpucore.wire.errors import WireError
@@ -285,10 +287,10 @@ class Filter:
         """Those of the nodes that cannot take the pod."""
         failed: dict[NodeName, FailedNode] = {}
         if is_plain_share(pod_request):
-            refusals = await self._cache.results(
-                "share refusal", names, share_refusal, unknown=None
+            sentences = await self._cache.results(
+                "share refusal", names, share_sentence, unknown=None
             )
-            texts = [one.sentence(pod_request.mem) if one else "" for one in refusals]
+            texts = [one.of(pod_request.mem) if one else "" for one in sentences]
             failed = {
                 name: FailedNode(text, Code.INSUFFICIENT_MEMORY)
                 for name, text in zip(names, texts, strict=True)
@@ -316,8 +318,9 @@ class Filter:
         for name in nominations.nodes().intersection(names):
             if name in failed:
                 continue
-            kept = nominations.refusal(ledger.node(name), pending.pod, pod_request)
+            node_info = ledger.node(name)
+            kept = reserved_for_nominated(nominations, node_info, pending.pod, pod_request)
             if kept is not None:
-                refusal, why = kept
-                found[name] = FailedNode(f"{sentence(refusal)}; {why}", refusal.code)
+                refusal, pods = kept
+                found[name] = FailedNode(reserved_sentence(refusal, pods), refusal.code)
         return found

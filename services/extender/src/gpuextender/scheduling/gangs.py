@@ -11,10 +11,11 @@ from time import time_ns
 from types import MappingProxyType
 from typing import Final
 
+from gpucore.explain.gangs import gang_sentence
 from gpucore.explain.sentences import sentence
 from gpucore.gang.members import Postponed, resting
-from gpucore.gang.placement import GangPlacement, Shortage, place_gang, taken
-from gpucore.gang.spread import Rules
+from gpucore.gang.placement import place_gang, taken
+from gpucore.gang.values import GangPlacement, Rules, Shortage
 from gpucore.model import Allocation, Code, FitError, Placement, PodRequest
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE
@@ -185,7 +186,7 @@ class Gangs:
             limits=limits,
         )
         if isinstance(found, Shortage | Postponed):
-            return found.sentence
+            return gang_sentence(found)
         fresh = any(ledger.allocation(allocation.uid) is None for allocation in found.reservations)
         pause = self._state.reservation_time.pause(gang.namespace, now_ns) if fresh else 0.0
-        return resting(gang, pause).sentence if pause else found
+        return gang_sentence(resting(gang, pause)) if pause else found

@@ -14,7 +14,7 @@ import msgspec
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.explain.sentences import sentence
 from gpucore.model import Code, FitError, PodRequest
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
 from gpucore.units import NodeName
 
 _NULL: Final = b"null"

@@ -8,12 +8,12 @@ amounts at once, because pods request many amounts; others by request.
 from collections.abc import Mapping, Sequence
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.accounting.template_nodes import NO_TEMPLATES, template_nodes
 from gpucore.model import PodRequest
+from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.plain_shares import UNRATED, is_plain_share, share_scores
 from gpucore.scheduling.policy import score
-from gpucore.topology.grouping import Grouping
+from gpucore.scheduling.template_nodes import NO_TEMPLATES, template_nodes
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.pods import decode_pod

@@ -2,10 +2,10 @@
 
 import msgspec
 
+from gpucore.accounting.claim_offers import ClaimSpecs, offers_of
 from gpucore.accounting.ledger import Ledger
-from gpucore.claims.offers import ClaimSpecs, offers_of
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
-from gpucore.kubescheduler.candidates import Candidates, candidates_of
+from gpucore.scheduling.candidates import Candidates, candidates_of
 from gpucore.steps import complete
 from gpucore.wire.claim.claim_specs import (
     DeviceClass,

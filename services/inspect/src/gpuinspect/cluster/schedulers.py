@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from gpucore.kubescheduler.cluster_policy import DEFAULT_POLICY, NO_SETS, ClusterPolicy
-from gpucore.topology.grouping import BY_LINKS
+from gpucore.scheduling.cluster_policy import DEFAULT_POLICY, NO_SETS, ClusterPolicy
+from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.wire.names import POLICY_NAMES, TOPOLOGY_NAMES, Names
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.collect import ListRequest

@@ -12,8 +12,7 @@ import msgspec
 from gpucore.accounting.claims import ClaimAccounts, holder
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.ledger import Ledger, rebuilt
-from gpucore.accounting.node_info import NodeInfo
-from gpucore.explain.sentences import unit_of
+from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.model import Allocation, Gpu
 from gpucore.node.isolation.burst import burst_units
 from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit, NodeName

@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.topology.codec import node_matrix
+from gpucore.accounting.node_reading import node_matrix
 from gpucore.wire.documents import API_VERSION
 from gpucore.wire.names import NODE_TYPE, Names
 from gpucore.wire.nodes import Node

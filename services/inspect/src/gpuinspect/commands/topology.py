@@ -12,12 +12,13 @@ from typing import Annotated
 
 import typer
 
-from gpucore.topology.codec import decode_matrix, node_matrix
+from gpucore.accounting.node_reading import node_matrix
+from gpucore.model.links import Matrix, TopologyError
 from gpucore.topology.drawing import LEGEND, RULE, draw
-from gpucore.topology.links import Matrix, TopologyError
 from gpucore.topology.policies import GpuGroup, Impossible, plan
 from gpucore.topology.static import StaticSets, decode_static
 from gpucore.wire.names import NODE_TYPE
+from gpucore.wire.node.matrices import decode_matrix
 from gpuinspect.cluster.state import ledger_of
 from gpuinspect.commands.options.formats import Format, Output, emit
 from gpuinspect.commands.options.reading import Reader, fail, note, reading

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from gpucore.simulate.documents import what_if_document
+from gpucore.explain.whatif_documents import what_if_document
 from gpucore.steps import complete
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS, policy_of

@@ -6,9 +6,9 @@ from typing import Final
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.defrag.pods import DefragPod, DefragState, running_obstacle, waiting_obstacle
-from gpucore.kubescheduler.candidates import Candidates
-from gpucore.kubescheduler.constraints import PodConstraints
 from gpucore.model import PodRequest
+from gpucore.model.constraints import PodConstraints
+from gpucore.scheduling.candidates import Candidates
 from gpucore.units import PodUid
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpucore.explain.sentences import unit_of
+from gpucore.accounting.node_info import unit_of
 from gpucore.model import Allocation, AllocationState
 from gpuinspect.doctor.checks import Checklist, Level
 from gpuinspect.doctor.evidence import Evidence

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from gpucore.accounting.node_info import NodeInfo
-from gpucore.explain.sentences import GIB_GPUS_END, memory_words, unit_of
+from gpucore.accounting.node_info import GIB_GPUS_END, NodeInfo, unit_of
+from gpucore.explain.sentences import memory_words
 from gpucore.units import MIB
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import INVENTORY, UNHEALTHY_KEY

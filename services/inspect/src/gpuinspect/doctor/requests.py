@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from gpucore.explain.sentences import common_unit, memory_words
+from gpucore.accounting.node_info import common_unit
+from gpucore.explain.sentences import memory_words
 from gpucore.scheduling.device_fit import per_device
 from gpucore.wire.names import ENV_VISIBLE_DEVICES
 from gpuinspect.doctor.checks import Checklist, Level

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from gpucore.explain.documents import PodExplanation
-from gpucore.simulate.documents import WhatIfDoc
+from gpucore.explain.whatif_documents import WhatIfDoc
 from gpucore.wire.documents import API_VERSION
 from gpuinspect.commands.admin.defrag import DefragPlan
 from gpuinspect.commands.gpu import GpuNodeList

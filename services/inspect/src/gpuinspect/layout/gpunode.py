@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from gpucore.model.links import Matrix
 from gpucore.topology.drawing import LEGEND, RULE, draw
-from gpucore.topology.links import Matrix
 from gpuinspect.terminal.tables import align
 
 

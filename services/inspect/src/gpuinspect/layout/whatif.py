@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from gpucore.explain.answers import Answer
 from gpucore.explain.groups import figures
+from gpucore.explain.whatif_documents import placed_text
 from gpucore.model import Code
-from gpucore.simulate.answers import Answer
-from gpucore.simulate.documents import placed_text
 from gpuinspect.layout.explanation import nodes
 from gpuinspect.terminal.tables import align
 

@@ -7,12 +7,12 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
-from gpucore.claims.explain import ClaimFacts, claims_sentence, explain_claims
-from gpucore.claims.facts import CLAIM, CLASS, TEMPLATE, ClaimObjects, used_by
+from gpucore.claims.facts import CLAIM, CLASS, TEMPLATE, ClaimFacts, ClaimObjects, used_by
 from gpucore.claims.node_fit import ClaimNode, claim_node
+from gpucore.explain.claims import claims_sentence, explain_claims
 from gpucore.explain.pod_states import Explanation, PodState
-from gpucore.kubescheduler.candidates import Candidates
 from gpucore.model import PodRequest
+from gpucore.scheduling.candidates import Candidates
 from gpucore.units import NodeName
 from gpucore.wire.claim.claim_specs import (
     DeviceClass,

@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 
 from gpucore.accounting.ledger import Ledger
-from gpucore.explain.pod_states import Cluster, Explanation, PodFacts
+from gpucore.explain.pod_facts import Cluster, PodFacts
+from gpucore.explain.pod_states import Explanation
 from gpucore.explain.pods import explain_pod
 from gpucore.gang.members import Member, Members, member_of, members_of
-from gpucore.kubescheduler.candidates import Candidates
 from gpucore.model import PodRequest
+from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.pending_pods import nominations_of
 from gpucore.steps import complete
 from gpucore.wire.constraints import pod_constraints

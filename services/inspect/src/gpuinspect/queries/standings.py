@@ -10,11 +10,13 @@ from typing import Final
 
 import msgspec
 
-from gpucore.claims.explain import ClaimFacts
+from gpucore.accounting.node_info import common_unit, unit_of
+from gpucore.claims.facts import ClaimFacts
 from gpucore.explain.groups import figures
-from gpucore.explain.pod_states import Cluster, Explanation, PodState
-from gpucore.explain.pods import gated, request_sentence
-from gpucore.explain.sentences import common_unit, placement_sentence, unit_of
+from gpucore.explain.pod_facts import Cluster
+from gpucore.explain.pod_states import Explanation, PodState
+from gpucore.explain.pods import request_sentence
+from gpucore.explain.sentences import gated, placement_sentence
 from gpucore.model import Allocation, Code, PodRequest
 from gpucore.units import MemoryUnit
 from gpucore.wire.constraints import pod_constraints

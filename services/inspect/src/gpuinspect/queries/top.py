@@ -13,8 +13,7 @@ import msgspec
 
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.ledger import Ledger
-from gpucore.accounting.node_info import NodeInfo
-from gpucore.explain.sentences import unit_of
+from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.model import Allocation
 from gpucore.units import NodeName
 from gpucore.wire.names import Names

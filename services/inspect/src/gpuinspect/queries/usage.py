@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from gpucore.claims.explain import requested
+from gpucore.explain.claims import requested
 from gpucore.units import MemoryUnit
 from gpucore.wire.names import Names
 from gpucore.wire.pod.spec import Pod

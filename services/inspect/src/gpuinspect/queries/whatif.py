@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
-from gpucore.kubescheduler.candidates import Candidates
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
-from gpucore.simulate.answers import Answer, answers, with_added
+from gpucore.explain.answers import Answer, answers, notes_of, with_added
+from gpucore.scheduling.candidates import Candidates
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.manifests import WorkloadPods
-from gpucore.simulate.questions import notes_of, whatif_pods_of
+from gpucore.simulate.questions import whatif_pods_of
 from gpucore.simulate.whatif import WhatIfPod
 from gpucore.steps import complete
 from gpucore.units import NodeName

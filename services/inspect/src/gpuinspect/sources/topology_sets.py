@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gpucore.kubescheduler.cluster_policy import NO_SETS
-from gpucore.topology.links import TopologyError
+from gpucore.model.links import TopologyError
+from gpucore.scheduling.cluster_policy import NO_SETS
 from gpucore.topology.static import StaticSets, decode_static
 from gpuinspect.cluster.snapshots import Snapshot
 

@@ -8,11 +8,12 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
-from gpucore.claims.explain import explain_claims
-from gpucore.explain.pod_states import Cluster, Explanation
-from gpucore.kubescheduler.candidates import Candidates
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
+from gpucore.explain.claims import explain_claims
+from gpucore.explain.pod_facts import Cluster
+from gpucore.explain.pod_states import Explanation
 from gpucore.model import PodRequest
+from gpucore.scheduling.candidates import Candidates
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.fragmentation import TYPICAL
 from gpucore.units import NodeName
 from gpucore.wire.constraints import pod_constraints

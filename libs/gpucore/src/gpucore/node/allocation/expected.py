@@ -5,19 +5,14 @@ in no particular order. A plan has the GPUs for a step; it is empty for a pod th
 extender.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from gpucore.model import ContainerRequest, GpuAmounts, Placement, PodRequest
+from gpucore.model import ContainerRequest, GpuAmounts, PodRequest
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.units import MIB, PodUid
-from gpucore.wire.errors import WireError
-from gpucore.wire.names import Names
-from gpucore.wire.pod.placements import split_evenly
-from gpucore.wire.pods import Container, Pod, allocation_of, kai_limit, pod_request_of
-from gpucore.wire.quantity import amount
+from gpucore.units import PodUid
 
 NOWHERE: Final[Mapping[Resource, GpuAmounts]] = {}
 
@@ -58,93 +53,3 @@ class Expected(msgspec.Struct, frozen=True):
     steps: tuple[ExpectedContainer, ...]
     waiting: bool = True
     bursts: bool = False
-
-
-def expected_of(pod: Pod, names: Names) -> Expected | None:
-    """The expected calls for ``pod``; ``None`` without a GPU request or a readable amount."""
-    try:
-        pod_request = pod_request_of(pod, names)
-        steps = _steps(pod, names)
-    except WireError:
-        return None
-    if pod_request is None:
-        return None
-    return Expected(
-        uid=pod.uid,
-        namespace=pod.namespace,
-        name=pod.name,
-        creation=pod.creation,
-        gpu_count=pod_request.gpu_count,
-        pod_request=pod_request,
-        steps=steps,
-        waiting=pod.phase in {"", "Pending"},
-        bursts=bool(pod_request.burst or kai_limit(pod, MIB, names)),
-    )
-
-
-def _steps(pod: Pod, names: Names) -> tuple[ExpectedContainer, ...]:
-    placement = _planned(pod, names)
-    running = _running_steps(pod, names, placement)
-    inits = [
-        running[each.name]
-        if each.is_sidecar
-        else _init_step(each.name, _container_request(each, names), placement)
-        for each in pod.init_containers
-    ]
-    apps = [running[each.name] for each in pod.containers]
-    return tuple(step for step in (*inits, *apps) if step.request)
-
-
-def _running_steps(pod: Pod, names: Names, placement: Placement) -> Mapping[str, ExpectedContainer]:
-    """The steps of containers and sidecars by name; names are unique within a pod."""
-    running = (*pod.containers, *pod.sidecars)
-    requests = [_container_request(each, names) for each in running]
-    mem = {**_evenly([request.mem for request in requests], placement), **placement.containers}
-    core = _evenly([request.core for request in requests], placement)
-    steps = {}
-    first = 0
-    for position, (container, request) in enumerate(zip(running, requests, strict=True)):
-        whole = dict.fromkeys(placement.group[first : first + request.gpus], 1)
-        plan = _plan(request, mem.get(position, {}), core.get(position, {}), whole)
-        steps[container.name] = ExpectedContainer(
-            container.name, request, plan, init=container.is_sidecar
-        )
-        first += request.gpus
-    return steps
-
-
-def _container_request(container: Container, names: Names) -> ContainerRequest:
-    mem, core, gpus = (
-        amount(container.limits.get(name, "0"))
-        for name in (names.gpu_mem, names.gpu_core, names.gpu)
-    )
-    return ContainerRequest(mem, core, gpus)
-
-
-def _planned(pod: Pod, names: Names) -> Placement:
-    allocation = allocation_of(pod, names)
-    return allocation.placement if allocation else Placement(pod.node)
-
-
-def _init_step(name: str, request: ContainerRequest, placement: Placement) -> ExpectedContainer:
-    mem = _evenly([request.mem], placement).get(0, {})
-    core = _evenly([request.core], placement).get(0, {})
-    whole = dict.fromkeys(placement.group[: request.gpus], 1)
-    return ExpectedContainer(name, request, _plan(request, mem, core, whole), init=True)
-
-
-def _evenly(amounts: Sequence[int], placement: Placement) -> Mapping[int, GpuAmounts]:
-    gpus = sorted(placement.mem or placement.core)
-    return split_evenly(amounts, gpus) if gpus else {}
-
-
-def _plan(
-    request: ContainerRequest, mem: GpuAmounts, core: GpuAmounts, whole: GpuAmounts
-) -> Mapping[Resource, GpuAmounts]:
-    """Only the parts that place the full amount."""
-    parts = {Resource.MEM: mem, Resource.CORE: core, Resource.GPU: whole}
-    return {
-        resource: gpus
-        for resource, gpus in parts.items()
-        if gpus and sum(gpus.values()) == resource.requested(request)
-    }

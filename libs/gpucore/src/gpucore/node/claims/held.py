@@ -9,7 +9,7 @@ from gpucore.units import GpuUuid, NodeName, PodUid
 from gpucore.wire.claim.devices import MIB_BYTES, device_indexes
 from gpucore.wire.claim.resource_claims import ResourceClaim, allocation_of_claim
 from gpucore.wire.names import CLAIM_DRIVER
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 
 
 class HeldClaims:

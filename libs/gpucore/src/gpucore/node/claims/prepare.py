@@ -14,8 +14,8 @@ import msgspec
 
 from gpucore.model import CORE_PER_GPU, Gpu, GpuAmounts, Inventory
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.allocation.grant import Grant, GrantPolicy, grant
 from gpucore.node.claims.prepared import PreparedClaim, PreparedDevice
+from gpucore.node.grant import Grant, GrantPolicy, grant
 from gpucore.node.isolation.cdi import cdi_spec
 from gpucore.units import MIB, GpuIndex, MemoryUnit
 from gpucore.wire.claim.devices import MIB_BYTES, device_name

@@ -12,7 +12,8 @@ from gpucore.node.isolation.driver_limits import MemoryLimit
 from gpucore.units import MemoryUnit
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
-from gpucore.wire.pods import Pod, kai_limit, pod_request_of
+from gpucore.wire.pod.requests import kai_limit, pod_request_of
+from gpucore.wire.pod.spec import Pod
 
 _MIB: Final = 1 << 20
 

@@ -14,7 +14,8 @@ import msgspec
 from gpucore.model import Gpu, IsolationMode
 from gpucore.wire import names as wire_names
 from gpucore.wire.errors import WireError
-from gpucore.wire.nodes import Node, decode_inventory
+from gpucore.wire.node.inventories import decode_inventory
+from gpucore.wire.node.spec import Node
 
 VOLTA: Final = (7, 0)
 """Compute capability from which MPS limits a client's threads and memory (manual, "Volta MPS")."""

@@ -14,7 +14,7 @@ import msgspec
 from gpucore.units import GpuIndex, PodUid
 from gpucore.wire import names as wire_names
 from gpucore.wire.digits import number
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 
 MOST_SECONDS: Final = 3600
 BEGIN_SECONDS: Final = 30.0

@@ -30,7 +30,10 @@ from gpucore.units import GpuIndex, PodUid
 from gpucore.wire import names as wire_names
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
-from gpucore.wire.pods import Pod, allocation_of, annotations_of, pod_request_of
+from gpucore.wire.pod.allocations import allocation_of
+from gpucore.wire.pod.placements import annotations_of
+from gpucore.wire.pod.requests import pod_request_of
+from gpucore.wire.pod.spec import Pod
 
 ADOPTED: Final = "GpuShareAdopted"
 CORRECTED: Final = "GpuShareCorrected"

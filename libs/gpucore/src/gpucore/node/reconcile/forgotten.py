@@ -9,12 +9,14 @@ from typing import Final
 
 from gpucore.model import AllocationState
 from gpucore.node.allocation.device_ids import DeviceTable, Resource
-from gpucore.node.allocation.expected import ExpectedContainer, expected_of
+from gpucore.node.allocation.expected import ExpectedContainer
 from gpucore.node.allocation.holdings import Held, Holder, Holdings
+from gpucore.node.allocation.reading import expected_of
 from gpucore.units import PodUid
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
-from gpucore.wire.pods import Pod, allocation_of
+from gpucore.wire.pod.allocations import allocation_of
+from gpucore.wire.pod.spec import Pod
 
 Rows = Mapping[str, Mapping[Resource, tuple[str, ...]]]
 """Container to resource to ids."""

@@ -17,7 +17,8 @@ from gpucore.node.allocation.holdings import Held
 from gpucore.units import GpuIndex
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import V2_ASSIGNED, Names
-from gpucore.wire.pods import Pod, allocation_of
+from gpucore.wire.pod.allocations import allocation_of
+from gpucore.wire.pod.spec import Pod
 
 
 class Inherited(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from gpucore.units import MIB, GpuIndex, NodeName, PodUid
 from gpucore.wire.claim.claim_specs import ClaimSpec, decode_claim_spec
 from gpucore.wire.claim.devices import COMPUTE, MEMORY, MIB_BYTES
 from gpucore.wire.errors import WireError
-from gpucore.wire.pod.spec import Quantity
+from gpucore.wire.fields import Quantity
 from gpucore.wire.quantity import amount
 
 

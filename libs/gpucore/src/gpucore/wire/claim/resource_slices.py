@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from gpucore.model import Inventory
-from gpucore.topology.links import Matrix, matrix_of, nvlinks_of
+from gpucore.model.links import Matrix, nvlinks_of
 from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit
 from gpucore.wire.claim.devices import (
     DeviceObject,
@@ -20,6 +20,7 @@ from gpucore.wire.claim.devices import (
     gpu_of,
 )
 from gpucore.wire.errors import WireError
+from gpucore.wire.node.matrices import matrix_of
 
 API_VERSION: Final = "resource.k8s.io/v1"
 PATH: Final = "/apis/resource.k8s.io/v1/resourceslices"

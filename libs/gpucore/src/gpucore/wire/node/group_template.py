@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpucore.kubescheduler.constraints import Taint
+from gpucore.model.constraints import Taint
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import Names
 from gpucore.wire.node.spec import Node

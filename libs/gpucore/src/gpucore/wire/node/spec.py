@@ -2,10 +2,10 @@
 
 import msgspec
 
-from gpucore.kubescheduler.constraints import Taint
+from gpucore.model.constraints import Taint
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
-from gpucore.wire.pod.spec import Quantity, Texts
+from gpucore.wire.fields import Quantity, Texts
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):

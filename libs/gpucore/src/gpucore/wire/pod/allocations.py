@@ -19,7 +19,7 @@ from gpucore.wire.pod.allocation_map import MAX_INDEX, AllocationMap, decode_all
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.requests import kai_limit, request_in
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.texts import KEPT, Texts, texts_of
+from gpucore.wire.pod.texts import KEPT, Texts, texts_of
 
 
 class _AllocationTexts(msgspec.Struct, frozen=True):

@@ -5,20 +5,12 @@ of several pairs on one pod the first counts. A gang lives in one namespace; pod
 never form one.
 """
 
-from typing import Final
-
 import msgspec
 
 from gpucore.wire import names as wire_names
 from gpucore.wire.digits import number
+from gpucore.wire.names import GANG_LABELS
 from gpucore.wire.pod.spec import Pod
-
-GANG_LABELS: Final = (
-    (wire_names.GANG, wire_names.GANG_REPLICA),
-    (wire_names.POD_GROUP, wire_names.POD_GROUP_SIZE),
-    (wire_names.ACK_POD_GROUP, wire_names.ACK_POD_GROUP_SIZE),
-)
-"""Label with the name, label with the number of pods."""
 
 
 class Gang(msgspec.Struct, frozen=True):

@@ -17,8 +17,8 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_fault
 from gpucore.wire.pod.spec import Container, Pod
+from gpucore.wire.pod.texts import KEPT, Texts, texts_of
 from gpucore.wire.quantity import amount
-from gpucore.wire.texts import KEPT, Texts, texts_of
 
 _ISOLATION_MODES: Final = tuple(isolation.value for isolation in IsolationMode)
 

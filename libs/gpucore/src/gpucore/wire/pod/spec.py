@@ -4,19 +4,14 @@ Everything else of a pod is skipped while parsing: fifty thousand pods are held 
 """
 
 from collections.abc import Iterable
-from typing import Annotated
 
 import msgspec
 
-from gpucore.kubescheduler.constraints import PodConstraints
+from gpucore.model.constraints import PodConstraints
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError
+from gpucore.wire.fields import Amounts, Quantity, Texts
 from gpucore.wire.names import ENV_VISIBLE_DEVICES, NO_DEVICES
-
-Quantity = Annotated[str, msgspec.Meta(pattern=r"^[-+.0-9eEinumkKMGTP]{1,64}\Z")]
-Texts = dict[str, str]
-Amounts = dict[str, str | int | float]
-"""Quantities by resource name, as found; a file made by hand may write numbers."""
 
 
 class Container(msgspec.Struct, frozen=True, gc=False):

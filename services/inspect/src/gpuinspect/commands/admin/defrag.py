@@ -7,10 +7,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.node_info import NodeInfo, common_unit, unit_of
 from gpucore.defrag.budgets import Budgets
 from gpucore.defrag.pods import left_alone
-from gpucore.explain.sentences import common_unit, memory_words, unit_of
+from gpucore.explain.sentences import memory_words
 from gpucore.simulate.defrag import Goal, MovePlan, defragment
 from gpucore.units import GIB
 from gpucore.wire.documents import API_VERSION

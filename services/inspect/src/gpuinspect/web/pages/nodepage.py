@@ -1,8 +1,9 @@
 """One node: its GPUs, their pods, and the links between them."""
 
-from gpucore.topology.codec import node_matrix, shown
-from gpucore.topology.links import Matrix
+from gpucore.accounting.node_reading import node_matrix
+from gpucore.model.links import Matrix
 from gpucore.wire.names import Names
+from gpucore.wire.node.matrices import shown
 from gpucore.wire.nodes import Node
 from gpuinspect.queries.views import NodeSummary
 from gpuinspect.web.frames import Frame

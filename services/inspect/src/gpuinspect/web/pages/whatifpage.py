@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from gpucore.accounting.ledger import Ledger
-from gpucore.explain.sentences import common_unit, placement_sentence, unit_words
-from gpucore.simulate.answers import Answer
+from gpucore.accounting.node_info import common_unit
+from gpucore.explain.answers import Answer
+from gpucore.explain.sentences import placement_sentence, unit_words
 from gpucore.simulate.manifests import WorkloadPods
 from gpucore.units import PodUid
 from gpucore.wire.pod.spec import Container, Pod

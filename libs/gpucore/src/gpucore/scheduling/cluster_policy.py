@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.topology.grouping import BY_LINKS, Grouping
+from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.topology.static import StaticSets
 
 DEFAULT_POLICY: Final = "binpack"

@@ -12,8 +12,7 @@ import msgspec
 
 from gpucore.units import PodUid
 from gpucore.wire import names as wire_names
-from gpucore.wire.names import Names
-from gpucore.wire.pod.gangs import GANG_LABELS
+from gpucore.wire.names import GANG_LABELS, Names
 from gpucore.wire.pod.spec import Container, Pod
 
 KEPT: Final = 4096

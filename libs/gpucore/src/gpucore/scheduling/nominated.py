@@ -7,33 +7,25 @@ here the same is done for each GPU.
 
 from collections.abc import Iterable
 
-import msgspec
-
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
+from gpucore.scheduling.pending_pods import NominatedPod, Nominations
 from gpucore.scheduling.policy import place
-from gpucore.units import PodUid
+from gpucore.wire.pod.spec import Pod
 
 
-class NominatedPod(msgspec.Struct, frozen=True):
-    """A pod without a place for which others are evicted from a node."""
-
-    uid: PodUid
-    name: str
-    pod_request: PodRequest
-    priority: int = 0
-    namespace: str = ""
-
-
-def before(pods: Iterable[NominatedPod], uid: PodUid, priority: int) -> list[NominatedPod]:
-    """The pods nominated to a node whose requests take precedence over another pod.
-
-    Args:
-        uid: of the other pod.
-        priority: of the other pod.
-    """
-    return [one for one in pods if one.uid != uid and one.priority >= priority]
+def reserved_for_nominated(
+    nominations: Nominations, node_info: NodeInfo | None, pod: Pod, pod_request: PodRequest
+) -> tuple[FitError, tuple[str, ...]] | None:
+    """Why a node with enough free GPUs refuses ``pod``, and names of pods that keep them."""
+    if node_info is None:
+        return None
+    held = nominations.before(node_info.name, pod)
+    refusal = refusal_beside(node_info, pod_request, held) if held else None
+    if refusal is None:
+        return None
+    return refusal, tuple(sorted(one.name for one in held))
 
 
 def refusal_beside(

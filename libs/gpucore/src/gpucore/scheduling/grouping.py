@@ -14,9 +14,9 @@ import msgspec
 from gpucore.accounting.node_capacity import NodeCapacity
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import PodRequest
+from gpucore.model.links import Matrix
 from gpucore.topology import choice
 from gpucore.topology.choice import MAX_IMMEDIATE
-from gpucore.topology.links import Matrix
 from gpucore.topology.policies import MAX_RATING, GpuGroup, Impossible, plan, rating
 from gpucore.topology.static import StaticSets
 from gpucore.units import GpuIndex

@@ -11,17 +11,20 @@ from typing import Final
 
 import msgspec
 
-from gpucore.accounting.node_info import NodeInfo
-from gpucore.claims.offers import ClaimOffers
+from gpucore.accounting.claim_offers import ClaimOffers
+from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.explain.groups import Group, grouped
-from gpucore.explain.sentences import unit_of, with_unit
-from gpucore.kubescheduler.candidates import Candidates
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
+from gpucore.explain.sentences import gated, with_unit
 from gpucore.model import FitError
+from gpucore.scheduling.candidates import Candidates
+from gpucore.scheduling.cluster_policy import ClusterPolicy
+from gpucore.simulate.manifests import WorkloadPods
 from gpucore.simulate.whatif import Trial, WhatIfOutcome, WhatIfPod
 from gpucore.steps import Steps
 from gpucore.units import MemoryUnit, NodeName
 from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
+from gpucore.wire.names import Names
+from gpucore.wire.pod.requests import pod_request_of
 
 MOST_REFUSALS: Final = 100
 """Nodes whose refusals are kept for one pod; the groups name all nodes."""
@@ -174,3 +177,15 @@ def uncertainties(
     evaluated = evaluated_nodes(nodes, policy.percentage)
     if evaluated < nodes:
         yield f"kube-scheduler evaluates {evaluated} of {nodes} nodes"
+
+
+def notes_of(wanted: WorkloadPods, names: Names) -> Iterator[str]:
+    """What an answer leaves open about a pod, as sentences."""
+    name, needs = wanted.pod.name, wanted.constraints
+    if needs.gates:
+        yield f"{name}: {gated(needs.gates)}"
+    by_claims = pod_request_of(wanted.pod, names) is None
+    evaluated = {CLAIMS_UNSUPPORTED} if by_claims else set()
+    unsupported = [each for each in needs.unsupported if each not in evaluated]
+    if unsupported:
+        yield f"{name}: not evaluated: {', '.join(unsupported)}"

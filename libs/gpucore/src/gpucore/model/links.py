@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from gpucore.model import Inventory
 from gpucore.units import GpuIndex
 
 PCIE: Final = {"SYS": 10, "NODE": 20, "PHB": 30, "PXB": 40, "PIX": 50, "PSB": 60}
@@ -99,19 +98,6 @@ class Matrix(msgspec.Struct, frozen=True, dict=True):
         gpus = self.gpus
         counts = {nvlinks_of(self.between(a, b)) for a in gpus for b in gpus if a < b}
         return len(gpus) > 2 and len(counts) == 1 and 0 not in counts
-
-
-def matrix_of(inventory: Inventory) -> Matrix:
-    """The matrix of a node's inventory; odd entries become notes, never errors."""
-    gpus = tuple(sorted(gpu.index for gpu in inventory.gpus))
-    reports = [
-        (pair, names)
-        for key, names in inventory.links.items()
-        if (pair := pair_of(key)) is not None
-    ]
-    lost = [f"{key!r} names no pair" for key in inventory.links if pair_of(key) is None]
-    numa = {int(gpu.index): gpu.numa for gpu in inventory.gpus if gpu.numa >= 0}
-    return merge(gpus, reports, numa=numa, notes=lost)
 
 
 def pair_of(key: str) -> tuple[int, int] | None:

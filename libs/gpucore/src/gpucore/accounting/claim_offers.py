@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from gpucore.claims.device_fit import by_index
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.claim.claim_specs import ClaimSpec, DeviceChoice, DeviceClass, DeviceRequest
 from gpucore.wire.claim.devices import SliceDevice
@@ -66,3 +65,8 @@ def offers_of(
 def serving_class(classes: Mapping[str, DeviceClass], resource: str) -> str:
     """Name of the class that serves pods with an extended resource; empty for none."""
     return min((c.name for c in classes.values() if c.extended_resource == resource), default="")
+
+
+def by_index(devices: tuple[SliceDevice, ...]) -> dict[GpuIndex, SliceDevice]:
+    """Devices by the index of their GPU, in the order given."""
+    return {GpuIndex(each.index): each for each in devices if each.index >= 0}

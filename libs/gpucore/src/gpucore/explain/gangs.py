@@ -3,12 +3,42 @@
 from collections.abc import Iterator
 
 from gpucore.accounting.ledger import Ledger
-from gpucore.explain.sentences import gpus_named
-from gpucore.gang.members import Postponed
-from gpucore.gang.placement import GangPlacement, Shortage
-from gpucore.gang.spread import Rules
+from gpucore.explain.sentences import gpus_named, request_words
+from gpucore.gang.members import MOST_RESERVED, Postponed, PostponedCause
+from gpucore.gang.values import GangPlacement, Rules, Shortage
 from gpucore.model import Allocation
 from gpucore.units import NodeName
+
+
+def gang_sentence(answer: Shortage | Postponed) -> str:
+    """Why a gang gets no placement, with the figures."""
+    return _shortage(answer) if isinstance(answer, Shortage) else _postponed(answer)
+
+
+def _shortage(shortage: Shortage) -> str:
+    gang, missing = shortage.gang, shortage.missing
+    more = " more" if missing < gang.size else ""
+    room = f"capacity for {_members(shortage.room)} on {_count(shortage.nodes, 'node')}"
+    request = request_words(shortage.pod_request, shortage.unit)
+    return f"gang {gang.name} needs {missing}{more} x {request}: {room}"
+
+
+def _postponed(postponed: Postponed) -> str:
+    gang = postponed.gang
+    return f"gang {gang.name} {_cause(postponed)} namespace {gang.namespace}"
+
+
+def _cause(postponed: Postponed) -> str:
+    gang, exist = postponed.gang, postponed.exist
+    if postponed.cause is PostponedCause.INCOMPLETE:
+        verb = "exists" if exist == 1 else "exist"
+        return f"waits for {gang.size - exist} of its {gang.size} pods: {exist} {verb} in"
+    if postponed.cause is PostponedCause.TOO_MANY:
+        return f"waits: {MOST_RESERVED} places are already reserved in"
+    return (
+        f"cannot reserve GPUs for another {max(round(postponed.seconds), 1)} s: earlier"
+        " reservations expired unused, in"
+    )
 
 
 def gang_words(
@@ -19,13 +49,15 @@ def gang_words(
     Args:
         answer: computed from ``ledger``, under ``rules``.
     """
-    if isinstance(answer, Postponed):
-        yield answer.sentence
+    if isinstance(answer, GangPlacement):
+        yield from _placed(answer, ledger)
         return
+    yield gang_sentence(answer)
     if isinstance(answer, Shortage):
-        yield answer.sentence
         yield from _short(answer, ledger, rules)
-        return
+
+
+def _placed(answer: GangPlacement, ledger: Ledger) -> Iterator[str]:
     by_node: dict[NodeName, list[Allocation]] = {}
     for one in answer.reservations:
         by_node.setdefault(one.placement.node, []).append(one)
@@ -62,4 +94,8 @@ def _places(reservations: list[Allocation], ledger: Ledger) -> str:
 
 
 def _members(count: int) -> str:
-    return f"{count} member{'' if count == 1 else 's'}"
+    return _count(count, "member")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gpucore.explain.documents import (
+from gpucore.explain.answers import Answer
+from gpucore.explain.refusal_documents import (
     GroupDoc,
     RefusalDoc,
     group_doc,
     refusal_docs,
 )
 from gpucore.explain.sentences import placement_sentence
-from gpucore.kubescheduler.cluster_policy import ClusterPolicy
-from gpucore.simulate.answers import Answer
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.steps import Steps
 from gpucore.wire.documents import API_VERSION
 

@@ -15,21 +15,19 @@ from typing import Annotated, Final
 import msgspec
 
 from gpucore.model import Inventory
-from gpucore.topology.links import (
+from gpucore.model.links import (
     MAX_NVLINKS,
     NO_LINK,
     PCIE,
     WORTH,
     Matrix,
     TopologyError,
-    matrix_of,
     merge,
     nvlinks_of,
     pair_of,
 )
 from gpucore.units import GpuIndex
-from gpucore.wire.names import NODE_TOPOLOGY, Names
-from gpucore.wire.nodes import Node, inventory_of
+from gpucore.wire.names import NODE_TOPOLOGY
 
 MAX_GPUS: Final = 64
 """GPUs a described machine may have: more than any has, few enough to draw."""
@@ -148,18 +146,17 @@ def shown(matrix: Matrix, a: int, b: int) -> str:
     return max((link for link in links if link in PCIE), key=PCIE.__getitem__, default=NO_LINK)
 
 
-def node_matrix(node: Node, names: Names) -> Matrix | None:
-    """The links of a node's GPUs; ``None`` where it is not known to have GPUs.
-
-    Our inventory comes first; a node without links there may still have the 2019 annotation.
-
-    Raises:
-        WireError: a capacity is no Kubernetes quantity.
-    """
-    inventory = inventory_of(node, names)
-    if inventory is None:
-        return None
-    return joined(inventory, node.annotations.get(NODE_TOPOLOGY))
+def matrix_of(inventory: Inventory) -> Matrix:
+    """The matrix of a node's inventory; odd entries become notes, never errors."""
+    gpus = tuple(sorted(gpu.index for gpu in inventory.gpus))
+    reports = [
+        (pair, names)
+        for key, names in inventory.links.items()
+        if (pair := pair_of(key)) is not None
+    ]
+    lost = [f"{key!r} names no pair" for key in inventory.links if pair_of(key) is None]
+    numa = {int(gpu.index): gpu.numa for gpu in inventory.gpus if gpu.numa >= 0}
+    return merge(gpus, reports, numa=numa, notes=lost)
 
 
 def joined(inventory: Inventory, text: str | None) -> Matrix:

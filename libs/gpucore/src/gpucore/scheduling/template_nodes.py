@@ -12,10 +12,10 @@ import msgspec
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import FitError, PodRequest
-from gpucore.scheduling.filter import fit
+from gpucore.scheduling.fit import fit
 from gpucore.units import NodeName
 from gpucore.wire.names import INVENTORY
-from gpucore.wire.nodes import decode_node
+from gpucore.wire.node.spec import decode_node
 
 Templates = Mapping[NodeName, NodeInfo]
 """Empty nodes by name."""

@@ -5,18 +5,19 @@ from typing import Final
 
 import msgspec
 
+from gpucore.accounting.claim_offers import ClaimOffers
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.claims.offers import ClaimOffers
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
-from gpucore.kubescheduler.constraints import (
+from gpucore.kubescheduler.node_fit import constraint_refusals
+from gpucore.model import FitError, PodRequest
+from gpucore.model.constraints import (
     UNCONSTRAINED,
     CandidateNode,
     PodConstraints,
     Resources,
 )
-from gpucore.kubescheduler.node_fit import admit, constraint_refusals
-from gpucore.model import FitError, PodRequest
+from gpucore.scheduling.admission import admit
 from gpucore.steps import Steps
 from gpucore.units import NodeName, PodUid
 

@@ -4,46 +4,26 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.claims.device_fit import Device, devices_of, misfit
+from gpucore.claims.facts import CLASS, ClaimFacts, MissingObject
 from gpucore.claims.node_fit import ClaimNode, ClaimRules, Need, needs_of, refusal
 from gpucore.claims.selectors import unknown_terms
 from gpucore.explain.groups import grouped
 from gpucore.explain.pod_states import Explanation, PodState
-from gpucore.explain.pods import gated
-from gpucore.explain.sentences import placement_sentence, unit_of, unit_words
-from gpucore.kubescheduler.candidates import Candidates
-from gpucore.kubescheduler.constraints import PodConstraints
+from gpucore.explain.sentences import gated, placement_sentence, unit_words
 from gpucore.kubescheduler.node_fit import constraint_refusals
 from gpucore.model import Allocation, Code, FitError
+from gpucore.scheduling.candidates import Candidates
 from gpucore.steps import Steps, complete
 from gpucore.units import MIB, NodeName
 from gpucore.wire.claim.claim_specs import ALL, ClaimSpec, DeviceChoice
-from gpucore.wire.pod.scheduler_events import Sightings
-from gpucore.wire.pod.spec import Pod
 
 FIRST_FIT = "kube-scheduler took the first GPU that fits, in the order of the node's ResourceSlice"
 NO_OFFER = "no node offers GPUs as claims: label a node gpushare/api=claims"
 _STEPS = 4
 """Suggestions, at most."""
 NO_PREEMPTION = "kube-scheduler does not preempt pods to free claims"
-
-
-class ClaimFacts(msgspec.Struct, frozen=True):
-    """What is known of a pod with claims.
-
-    Attributes:
-        rules: what its claims request.
-        held: what its claims hold.
-        missing: claims, templates and classes that do not exist, in words with what to do.
-    """
-
-    pod: Pod
-    rules: ClaimRules
-    held: tuple[Allocation, ...] = ()
-    missing: tuple[str, ...] = ()
-    constraints: PodConstraints = PodConstraints()
-    sightings: Sightings = Sightings()
 
 
 def claims_sentence(specs: Sequence[ClaimSpec]) -> str:
@@ -188,13 +168,20 @@ def _refusal(
 
 
 def _helps(facts: ClaimFacts, steps: Sequence[str]) -> Iterator[str]:
-    yield from facts.missing
+    yield from map(_missing_words, facts.missing)
     yield from list(dict.fromkeys(steps))[:_STEPS]
     others = [each for each in facts.constraints.unsupported if "claim" not in each]
     if others:
         yield f"not evaluated here: {', '.join(others)}"
     for term in unknown_terms(_selectors(facts.rules)):
         yield f"selector {term} is not evaluated here: every GPU is taken to match it"
+
+
+def _missing_words(missing: MissingObject) -> str:
+    if missing.kind == CLASS:
+        words = "does not exist: the chart creates it (see 'gpushare doctor')"
+        return f"{missing.kind} {missing.name} {words}"
+    return f"create {missing.kind} {missing.name} in namespace {missing.namespace}"
 
 
 def _selectors(rules: ClaimRules) -> Iterator[str]:

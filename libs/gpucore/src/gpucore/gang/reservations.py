@@ -1,0 +1,43 @@
+"""Reservations of gangs that are not needed any more, and a place that is kept after all."""
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from gpucore.model import Allocation, AllocationState
+from gpucore.units import PodUid
+from gpucore.wire.pod.gangs import Gang
+
+
+def spare(allocations: Iterable[Allocation], size: int, *, waiting: int) -> list[PodUid]:
+    """Reservations of a gang that no pod will use.
+
+    Args:
+        claims: all that are of the gang.
+        size: pods it has in all.
+        waiting: pods of the gang that exist and have no place.
+    """
+    found = list(allocations)
+    reservations = [
+        allocation.uid for allocation in found if allocation.state is AllocationState.RESERVED
+    ]
+    members = len(found) - len(reservations)
+    return reservations[max(min(size - members, waiting), 0) :]
+
+
+def vanished_gangs(allocations: Iterable[Allocation], gangs: Collection[Gang]) -> set[Gang]:
+    """Gangs other than ``gangs`` for which something is reserved, as gangs without a pod."""
+    present = {(gang.namespace, gang.name) for gang in gangs}
+    return {
+        Gang(one.namespace, one.gang, 0)
+        for one in allocations
+        if one.state is AllocationState.RESERVED and (one.namespace, one.gang) not in present
+    }
+
+
+def reservation_of(allocation: Allocation) -> Allocation:
+    """The place of a member whose bind failed, to be kept for it."""
+    uid = PodUid(f"gang/{allocation.namespace}/{allocation.gang}/{allocation.uid}")
+    return msgspec.structs.replace(
+        allocation, uid=uid, name=f"gang {allocation.gang}", state=AllocationState.RESERVED
+    )

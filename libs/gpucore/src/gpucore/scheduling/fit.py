@@ -1,0 +1,136 @@
+"""Fit of a request on one node, or the reason. Nothing is reserved."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import Code, DeviceFitError, FitError, IsolationMode, PodRequest
+from gpucore.scheduling.device_fit import CURABLE, device_fit_error, exclusive_fit_error, per_device
+
+_TELLING: Final = (
+    Code.INSUFFICIENT_MEMORY,
+    Code.INSUFFICIENT_CORE,
+    Code.MAX_PODS,
+    Code.SHARED_GPU,
+    Code.TAKEN_WHOLE,
+    Code.UNHEALTHY,
+    Code.ISOLATION_MODE_MISSING,
+    Code.COMPUTE_TOO_LARGE,
+    Code.TOO_LARGE,
+)
+"""GPU codes by how near the GPU came to taking the request; the first present names the node's."""
+
+
+def fit(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
+    """Why the node cannot take ``demand``; ``None`` when it can."""
+    return _unfit_node(node_info, pod_request) or (
+        _unfit_gpus(node_info, pod_request)
+        if pod_request.gpus
+        else _unfit_shares(node_info, pod_request)
+    )
+
+
+def _unfit_node(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
+    if pod_request.fault:
+        return _final(node_info, Code.INVALID_REQUEST, detail=pod_request.fault)
+    if not node_info.present:
+        return _final(node_info, Code.NODE_UNKNOWN)
+    offered = node_info.shape.offers_gpus if pod_request.gpus else node_info.shape.offers_shares
+    if not offered:
+        return _final(node_info, Code.NOT_SHARED)
+    inventory = node_info.inventory
+    if inventory is None or not (inventory.gpus and inventory.serving):
+        empty = inventory is None or not inventory.gpus
+        return _final(node_info, Code.NO_INVENTORY if empty else Code.PLUGIN_AWAY)
+    if pod_request.mem % pod_request.gpu_count or pod_request.core % pod_request.gpu_count:
+        return _final(
+            node_info, Code.UNEVEN_SPLIT, requested=pod_request.mem, total=pod_request.gpu_count
+        )
+    return None
+
+
+def _final(
+    node_info: NodeInfo, code: Code, *, requested: int = 0, total: int = 0, detail: str = ""
+) -> FitError:
+    return FitError(
+        node_info.name,
+        code,
+        unit=node_info.unit,
+        requested=requested,
+        total=total,
+        detail=detail,
+        unresolvable=True,
+    )
+
+
+def _unfit_shares(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
+    refusals = [r for c in node_info.devices.values() if (r := device_fit_error(c, pod_request))]
+    if len(node_info.devices) - len(refusals) < pod_request.gpu_count:
+        return _refused(node_info, pod_request, refusals, per_device(pod_request)[0])
+    free = node_info.free_units() - node_info.reserved_units()
+    if pod_request.mem > free or _core_is_pending(node_info, pod_request):
+        return FitError(
+            node_info.name,
+            Code.PENDING_UNITS,
+            unit=node_info.unit,
+            requested=pod_request.mem,
+            free=max(free, 0),
+            total=node_info.reserved_units(),
+        )
+    return None
+
+
+def _core_is_pending(node_info: NodeInfo, pod_request: PodRequest) -> bool:
+    """Compute held on no known GPU leaves too little of the node's for this request."""
+    if not (pod_request.core and node_info.pending_core):
+        return False
+    free = sum(device.core_free for device in node_info.devices.values() if device.healthy)
+    return pod_request.core > free - node_info.pending_core
+
+
+def _refused(
+    node_info: NodeInfo, pod_request: PodRequest, refusals: Sequence[DeviceFitError], requested: int
+) -> FitError:
+    codes = {refusal.code for refusal in refusals}
+    code = next((code for code in _TELLING if code in codes), Code.INSUFFICIENT_GPUS)
+    curable = sum(refusal.code in CURABLE for refusal in refusals)
+    fitting = len(node_info.devices) - len(refusals)
+    in_gpus = code is Code.INSUFFICIENT_GPUS  # all GPUs fit their part, but there are too few
+    return FitError(
+        node_info.name,
+        code,
+        gpus=tuple(refusals),
+        unit=node_info.unit,
+        requested=pod_request.gpu_count if in_gpus else requested,
+        free=fitting,
+        total=len(node_info.devices) if in_gpus else pod_request.gpu_count,
+        unresolvable=fitting + curable < pod_request.gpu_count,
+    )
+
+
+def _unfit_gpus(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
+    if node_info.free_gpus >= pod_request.gpus:
+        return None
+    refusals = [r for c in node_info.devices.values() if (r := exclusive_fit_error(c))]
+    healthy = sum(gpu.healthy for gpu in node_info.devices.values())
+    return FitError(
+        node_info.name,
+        Code.INSUFFICIENT_GPUS,
+        gpus=tuple(refusals),
+        unit=node_info.unit,
+        requested=pod_request.gpus,
+        free=node_info.free_gpus,
+        total=len(node_info.shape.inventory.gpus) if node_info.shape.inventory else 0,
+        unresolvable=healthy < pod_request.gpus,
+    )
+
+
+def is_plain(pod_request: PodRequest) -> bool:
+    """Whether the aggregates of a node are sufficient to decide it."""
+    return not (
+        pod_request.fault
+        or pod_request.core
+        or pod_request.whole_device
+        or pod_request.gpu_count > 1
+        or pod_request.isolation is not IsolationMode.NONE
+    )
