@@ -80,6 +80,8 @@ def _prepare(_: argparse.Namespace) -> list[str]:
         tools.ensure(image)
         baseimage.ensure()
         offline.ensure_prometheus()
+        offline.ensure_mps_control()
+        offline.ensure_nvml()
     except SetupError as reason:
         if os.environ.get("CI", "").lower() in {"1", "true"}:
             raise
