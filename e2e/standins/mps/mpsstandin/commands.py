@@ -57,7 +57,7 @@ class Commands:
             "set_default_device_pinned_mem_limit": lambda _: self._set_limit(line.lstrip(), name),
             "get_default_client_priority": lambda _: str(self._priority),
             "set_default_client_priority": self._set_priority,
-            "quit": lambda _: self._quit(user),
+            "quit": lambda rest: self._quit(rest, user),
         }
         if not self._old:
             known["get_server_status"] = self._server_status
@@ -162,10 +162,12 @@ class Commands:
         self._priority = priority
         return ""
 
-    def _quit(self, user: int) -> str:
+    def _quit(self, words: list[str], user: int) -> str:
         if user != os.geteuid():
             raise CommandRefusal("Not enough privilege to execute quit command")
         self.quits = True
+        if words[:1] == ["-t"] and len(words) > 1:
+            self.complaint = f"quit command issued with timeout of {numbers.whole(words[1])}"
         return ""
 
 
