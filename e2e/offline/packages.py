@@ -50,7 +50,9 @@ def unpack_source(package: str, *, suite: str, into: Path) -> None:
     options = ["--download-only", "--tar-only"]
     into.mkdir(parents=True, exist_ok=True)
     run_command(
-        ["apt-get", *_area(_FREE), "source", *options, f"{package}/{suite}"], timeout_s=300, cwd=into
+        ["apt-get", *_area(_FREE), "source", *options, f"{package}/{suite}"],
+        timeout_s=300,
+        cwd=into,
     )
     tarball = _only(into, f"{package}_*.orig.tar.*")
     run_command(["tar", "-xf", tarball, "--strip-components=1", "-C", into], timeout_s=300)

@@ -31,7 +31,9 @@ class DaemonLog:
         if self._file is None:
             return
         now = time.time()
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now)) + f".{int(now % 1 * 1e3):03}"
+        stamp = (
+            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now)) + f".{int(now % 1 * 1e3):03}"
+        )
         for line in words.splitlines():
             self._file.write(f"[{stamp} Control {os.getpid():5}] {line}\n")
         self._file.flush()

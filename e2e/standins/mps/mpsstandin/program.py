@@ -81,7 +81,9 @@ def _commands(place: MpsDirectories) -> int:
             peer.send(LINE + line.removesuffix("\n").encode())
             answer = peer.recv(1 << 16)
             if not answer:
-                os._exit(0 if line.split()[:1] == ["quit"] else 1)  # what is not printed yet is lost
+                os._exit(
+                    0 if line.split()[:1] == ["quit"] else 1
+                )  # what is not printed yet is lost
             print(answer.removeprefix(LINE).decode(), end="")
     return 0
 
