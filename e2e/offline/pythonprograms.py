@@ -1,4 +1,4 @@
-"""Programs of PyPI that judge our stand-ins: each in an environment of its own in the cache folder."""
+"""Programs of PyPI that judge our stand-ins: in an environment of their own in the cache."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ def _install(folder: Path) -> None:
     uv = Path(sys.executable).with_name("uv")
     with step("install nvitop and gpustat"):
         run_command([uv, "venv", "--quiet", "--python", sys.executable, folder], timeout_s=_SECONDS)
-        install = ["pip", "install", "--quiet", "--only-binary=:all:"]
+        install = ["pip", "install", "--quiet"]
         run_command(
             [uv, *install, "--python", folder / "bin/python", *MONITORS], timeout_s=_SECONDS
         )

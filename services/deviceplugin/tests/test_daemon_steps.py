@@ -256,7 +256,7 @@ async def test_a_server_that_keeps_the_pipe_of_its_daemon_open_holds_nobody_up(
 
 
 async def test_routine_lines_are_no_reason(world: World) -> None:
-    """A daemon in the foreground prints its log: each look at it adds lines that explain nothing."""
+    """A daemon in the foreground prints its log: each look at it adds lines."""
     await world.daemon.start()
     stamp = b"[2026-11-25 03:50:58.891 Control 26852] "
     routine = (

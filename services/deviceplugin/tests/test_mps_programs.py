@@ -33,6 +33,10 @@ def program(request: pytest.FixtureRequest) -> str:
     return str(obtained(offline.ensure_mps_control) if real else PROGRAM)
 
 
+def environment(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/environ").read_text().split("\0")
+
+
 def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
@@ -43,8 +47,7 @@ async def test_a_daemon_sees_its_gpu_by_uuid_and_ends_cleanly(program: str) -> N
         stage.run()
         await stage.serving()
         pid = stage.pid
-        environment = Path(f"/proc/{pid}/environ").read_text().split("\0")
-        assert f"CUDA_VISIBLE_DEVICES={UUID}" in environment
+        assert f"CUDA_VISIBLE_DEVICES={UUID}" in environment(pid)
         assert held(stage.folders.pipe)
         await stage.end()
         assert not alive(pid)
@@ -148,7 +151,7 @@ async def test_what_a_daemon_prints_is_in_its_log_directory(program: str) -> Non
         await stage.control.send("dance", seconds=SECONDS)
         log = stage.folders.log / "control.log"
         async with asyncio.timeout(SECONDS):
-            while "Cmd:dance" not in log.read_text():
+            while "Cmd:dance" not in log.read_text():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert f"Starting control daemon using socket {stage.folders.pipe}/control" in (
             log.read_text()

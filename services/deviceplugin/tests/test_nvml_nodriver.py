@@ -39,6 +39,6 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_missing_driver_is_an_unavailable_driver() -> None:
-    """nvmlInit of the real library answers NVML_ERROR_DRIVER_NOT_LOADED, 9."""
+    """The real library answers nvmlInit with NVML_ERROR_DRIVER_NOT_LOADED, 9."""
     done = run("-c", OPEN)
     assert done.stdout == "nvmlInit: Driver Not Loaded | 9\n", done.stderr

@@ -5,7 +5,6 @@ import socket
 import sys
 from collections.abc import Sequence
 from functools import partial
-
 from typing import TextIO
 
 from mpsstandin import faults

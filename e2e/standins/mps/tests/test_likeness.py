@@ -1,7 +1,7 @@
-"""The stand-in and NVIDIA's control program of driver 535, run with the same commands, do the same.
+"""The stand-in and NVIDIA's control program of driver 535, given the same commands, agree.
 
-NVIDIA's comes from Debian's packages; where that is impossible the test is skipped, but with CI=true
-it fails. Servers are left out: without a GPU NVIDIA's end at once.
+NVIDIA's comes from Debian's packages; where that is impossible the test is skipped, but with
+CI=true it fails. Servers are left out: without a GPU NVIDIA's end at once.
 """
 
 import itertools
@@ -34,13 +34,15 @@ _STAMP = re.compile(r"^\[[\d-]+ [\d:.]+ (\w+) +\d+\] ", re.MULTILINE)
 QUESTIONS = (
     "get_server_list", "get_server_list x", "  get_server_list  ", "ps", "ps x", "ps -p", "ps -p 1",
     "ps -q 1", "get_client_list", "get_client_list 1", "get_client_list abc", "get_client_list -1",
-    "get_device_client_list", "get_device_client_list 1", "terminate_client", "terminate_client 1 2",
+    "get_device_client_list", "get_device_client_list 1", "terminate_client",
+    "terminate_client 1 2",
     "start_server", "start_server 0", "start_server -uid", "start_server -uid abc",
     "shutdown_server 1", "shutdown_server 1 -f", "get_server_status 1", "dance", "dance twice",
     "GET_SERVER_LIST", "help", "", "   ",
 )  # fmt: skip
 PERCENTAGES = (
-    "50", "0", "101", "-5", "abc", "", "33.35", "100", "1e1", "25 7", "25x", "0.04", "0.05", "100.1",
+    "50", "0", "101", "-5", "abc", "", "33.35", "100", "1e1", "25 7", "25x", "0.04", "0.05",
+    "100.1",
     "nothing", "+7", ".5", "12.", "1e",
 )  # fmt: skip
 LIMITS = (

@@ -102,7 +102,7 @@ def test_a_client_is_listed_with_its_server_until_it_ends(stand: Stand) -> None:
 
 
 def test_limits_are_kept_and_wrong_ones_refused(stand: Stand) -> None:
-    """What a command answers is test_likeness.py's; here that one daemon keeps what it was given."""
+    """One daemon keeps what it is given; test_likeness.py compares all answers."""
     stand.start()
     assert stand.ask("get_default_active_thread_percentage") == "100.0"
     assert stand.ask("set_default_active_thread_percentage 20") == "20.0"
