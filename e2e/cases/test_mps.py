@@ -18,7 +18,7 @@ pytestmark = pytest.mark.e2e
 LABEL = "gpushare/isolation"
 GPU_MEM = "aliyun.com/gpu-mem"
 ROOT = "/run/gpushare/mps"
-PID_FILE = "pipe/nvidia-cuda-mps-control.pid"
+PID_FILE = "standin.pid"
 USER = 1000
 CLIENT = """
 import os, socket

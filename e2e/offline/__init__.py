@@ -15,10 +15,12 @@ from offline.kueue import KueueFiles
 from offline.kueue import ensure as ensure_kueue
 from offline.nodebuild import ensure as ensure_node_image
 from offline.nodebuild import name as node_image_name
+from offline.nvidiapackages import ensure_mps_control, ensure_nvml
 from offline.packages import archive as check_package_archive
 from offline.prometheus import ensure as ensure_prometheus
 from offline.pythonimage import ensure as ensure_base_image
 from offline.pythonimage import name as base_image_name
+from offline.pythonprograms import ensure_monitors
 from offline.registry import ensure as ensure_registry
 from offline.release import NEWEST, OLDEST, minor
 from offline.release import chosen as chosen_version
@@ -36,7 +38,10 @@ __all__ = [
     "ensure_helm",
     "ensure_kind",
     "ensure_kueue",
+    "ensure_monitors",
+    "ensure_mps_control",
     "ensure_node_image",
+    "ensure_nvml",
     "ensure_programs",
     "ensure_prometheus",
     "ensure_registry",

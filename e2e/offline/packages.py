@@ -2,6 +2,8 @@
 
 A private apt area in the cache folder names the suites we need at the address the machine itself
 uses, checks signatures with Debian's keyring, and is refreshed once a day. Nothing is installed.
+Other components than `main` have an area of their own, so that a mirror without them fails only
+those who need them.
 """
 
 import os
@@ -17,6 +19,7 @@ from offline import aptsources
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _BINARY_SUITES = ("bullseye", "bookworm", "trixie")
 _SOURCE_SUITES = ("bookworm", "trixie")
+_FREE = "main"
 _REFRESH_AFTER_S = 86_400.0
 
 
@@ -25,16 +28,16 @@ def archive() -> str:
     return aptsources.debian_archive(aptsources.read(), codename=aptsources.codename())
 
 
-def download(package: str, *, suite: str, into: Path) -> Path:
+def download(package: str, *, suite: str, into: Path, component: str = _FREE) -> Path:
     """Fetch one binary package of a suite into a folder; the path of the .deb file."""
-    options = _area()
+    options = _area(component)
     run_command(["apt-get", *options, "download", f"{package}/{suite}"], timeout_s=300, cwd=into)
     return _only(into, f"{package}_*.deb")
 
 
-def unpack(package: str, *, suite: str, into: Path) -> None:
+def unpack(package: str, *, suite: str, into: Path, component: str = _FREE) -> None:
     """Fetch one binary package and unpack its files below `into`, without installing it."""
-    deb = download(package, suite=suite, into=into)
+    deb = download(package, suite=suite, into=into, component=component)
     run_command(["dpkg-deb", "--extract", deb, into], timeout_s=300)
     deb.unlink()
 
@@ -47,28 +50,31 @@ def unpack_source(package: str, *, suite: str, into: Path) -> None:
     options = ["--download-only", "--tar-only"]
     into.mkdir(parents=True, exist_ok=True)
     run_command(
-        ["apt-get", *_area(), "source", *options, f"{package}/{suite}"], timeout_s=300, cwd=into
+        ["apt-get", *_area(_FREE), "source", *options, f"{package}/{suite}"],
+        timeout_s=300,
+        cwd=into,
     )
     tarball = _only(into, f"{package}_*.orig.tar.*")
     run_command(["tar", "-xf", tarball, "--strip-components=1", "-C", into], timeout_s=300)
     tarball.unlink()
 
 
-def sources_list(uri: str) -> str:
-    """The text of the private area's sources.list."""
+def sources_list(uri: str, component: str = _FREE) -> str:
+    """The text of the sources.list of the private area of one component."""
     trust = f"[signed-by={_KEYRING}]"
-    binary = [f"deb {trust} {uri} {suite} main" for suite in _BINARY_SUITES]
-    source = [f"deb-src {trust} {uri} {suite} main" for suite in _SOURCE_SUITES]
-    return "\n".join([*binary, *source, ""])
+    binary = [f"deb {trust} {uri} {suite} {component}" for suite in _BINARY_SUITES]
+    source = [f"deb-src {trust} {uri} {suite} {component}" for suite in _SOURCE_SUITES]
+    return "\n".join([*binary, *(source if component == _FREE else []), ""])
 
 
-def _area() -> list[str]:
-    """Options that point apt at the private area, refreshed when it is older than a day."""
-    folder = cachedir.root() / "apt"
+def _area(component: str) -> list[str]:
+    """Options that point apt at a component's private area, refreshed when older than a day."""
+    name = "apt" if component == _FREE else f"apt-{component}"
+    folder = cachedir.root() / name
     options = _options(folder)
-    with cachedir.locked("apt"):
+    with cachedir.locked(name):
         listing = folder / "sources.list"
-        wanted = sources_list(archive())
+        wanted = sources_list(archive(), component)
         fresh = listing.exists() and listing.stat().st_mtime > time.time() - _REFRESH_AFTER_S
         if not fresh or listing.read_text() != wanted:
             _refresh(folder, wanted, options)

@@ -9,6 +9,34 @@ NVML_API nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, unsigned int
 NVML_API nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, unsigned int *mode);
 NVML_API nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned int *current,
                                            unsigned int *pending);
+NVML_API nvmlReturn_t nvmlDeviceGetDriverModel(nvmlDevice_t device, unsigned int *current,
+                                               unsigned int *pending);
+NVML_API nvmlReturn_t nvmlDeviceGetDriverModel_v2(nvmlDevice_t device, unsigned int *current,
+                                                  unsigned int *pending);
+
+/* Windows alone has driver models. */
+static nvmlReturn_t driver_model(nvmlDevice_t device, const unsigned int *current)
+{
+    struct device found;
+    nvmlReturn_t answer = session_enter_gpu("nvmlDeviceGetDriverModel_v2", device, &found);
+    if (answer != NVML_SUCCESS)
+        return answer;
+    return session_leave(current ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_INVALID_ARGUMENT);
+}
+
+nvmlReturn_t nvmlDeviceGetDriverModel(nvmlDevice_t device, unsigned int *current,
+                                      unsigned int *pending)
+{
+    (void)pending;
+    return driver_model(device, current);
+}
+
+nvmlReturn_t nvmlDeviceGetDriverModel_v2(nvmlDevice_t device, unsigned int *current,
+                                         unsigned int *pending)
+{
+    (void)pending;
+    return driver_model(device, current);
+}
 
 nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned int *mode)
 {

@@ -80,7 +80,7 @@ nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t device, unsigned int count
 nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory)
 {
     struct device found;
-    nvmlReturn_t answer = session_enter_gpu(__func__, device, &found);
+    nvmlReturn_t answer = session_enter_device(__func__, device, &found);
     if (answer != NVML_SUCCESS)
         return answer;
     if (!memory)

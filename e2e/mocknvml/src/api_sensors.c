@@ -5,6 +5,9 @@ NVML_API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUti
 NVML_API nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned int sensor,
                                                unsigned int *degrees);
 NVML_API nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t *reading);
+NVML_API nvmlReturn_t nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned int *percent);
+NVML_API nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned int fan,
+                                               unsigned int *percent);
 NVML_API nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *milliwatts);
 NVML_API nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device,
                                                       unsigned int *milliwatts);
@@ -55,6 +58,26 @@ nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned int sensor,
         return session_leave(NVML_ERROR_INVALID_ARGUMENT);
     *degrees = found.gpu->temperature_c;
     return session_leave(NVML_SUCCESS);
+}
+
+/* All machines have GPUs without fans of their own, which NVML does not support. */
+nvmlReturn_t nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned int *percent)
+{
+    struct device found;
+    nvmlReturn_t answer = session_enter_gpu(__func__, device, &found);
+    if (answer != NVML_SUCCESS)
+        return answer;
+    return session_leave(percent ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_INVALID_ARGUMENT);
+}
+
+nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned int fan, unsigned int *percent)
+{
+    struct device found;
+    nvmlReturn_t answer = session_enter_gpu(__func__, device, &found);
+    (void)fan;
+    if (answer != NVML_SUCCESS)
+        return answer;
+    return session_leave(percent ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_INVALID_ARGUMENT);
 }
 
 nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t *reading)

@@ -1,15 +1,21 @@
-"""One supervised MPS daemon on stage: the real supervisor over the stand-in control program."""
+"""One supervised MPS daemon on stage: the real supervisor over a control program.
+
+By default that is the stand-in. Tests that no fault of the stand-in is needed for run NVIDIA's too.
+"""
 
 import asyncio
+import fcntl
 import os
 import shutil
 import signal
+import struct
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gpudeviceplugin.isolation.mps.control import Control
+from gpudeviceplugin.isolation.mps.errors import ControlError
 from gpudeviceplugin.isolation.mps.folders import Folders, prepare
 from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase, Program, Supervisor, Timing
 
@@ -24,12 +30,28 @@ CURT = Timing(check=0.05, answer=30, start=60, first_pause=0.01, longest_pause=0
 """For what never answers a stop, and is waited for in vain."""
 
 
+_LOCK = struct.Struct("hhqqi4x")
+"""The members of the C library's ``struct flock``."""
+
+
+def holder(pipe: Path) -> int:
+    """The process that holds the lock of a pipe directory; 0 where none does."""
+    question = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        with (pipe / "control_lock").open("r+b") as lock:
+            kind, *_, pid = _LOCK.unpack(fcntl.fcntl(lock, fcntl.F_GETLK, question))
+    except FileNotFoundError:
+        return 0
+    return 0 if kind == fcntl.F_UNLCK else int(pid)
+
+
 class MpsStage:
     """A GPU's daemon, its directories, and what its supervisor reported of it."""
 
     def __init__(self, root: Path, program: Program, timing: Timing) -> None:
         self.folders = Folders(root / UUID / "pipe", root / UUID / "log")
-        self.control = Control(str(PROGRAM), self.folders)
+        self.program = program.path
+        self.control = Control(program.path, self.folders)
         self.supervisor = Supervisor(UUID, program, self.folders, timing)
         self.transitions: list[tuple[MpsDaemonPhase, str]] = []
         self._news = asyncio.Event()
@@ -83,9 +105,17 @@ class MpsStage:
         file.write_text(" ".join(words))
 
     @property
+    def environment(self) -> dict[str, str]:
+        """For a program that uses the directories."""
+        return os.environ | {
+            "CUDA_MPS_PIPE_DIRECTORY": str(self.folders.pipe),
+            "CUDA_MPS_LOG_DIRECTORY": str(self.folders.log),
+        }
+
+    @property
     def pid(self) -> int:
-        """Process of the daemon, from its own file."""
-        return int((self.folders.pipe / "nvidia-cuda-mps-control.pid").read_text())
+        """Process of the daemon: the one that holds its lock."""
+        return holder(self.folders.pipe)
 
     def kill(self) -> None:
         """End the daemon as the kernel would."""
@@ -110,11 +140,9 @@ async def mps_stage(
 async def leftover(stage: MpsStage) -> AsyncIterator[asyncio.subprocess.Process]:
     """A daemon that somebody else has started in the same directories."""
     prepare(stage.folders)
-    env = os.environ | {
-        "CUDA_MPS_PIPE_DIRECTORY": str(stage.folders.pipe),
-        "CUDA_MPS_LOG_DIRECTORY": str(stage.folders.log),
-    }
-    process = await asyncio.create_subprocess_exec(str(PROGRAM), "-f", env=env)
+    process = await asyncio.create_subprocess_exec(
+        stage.program, "-f", env=stage.environment, stdout=asyncio.subprocess.DEVNULL
+    )
     try:
         await answers(stage)
         yield process
@@ -127,6 +155,10 @@ async def leftover(stage: MpsStage) -> AsyncIterator[asyncio.subprocess.Process]
 async def answers(stage: MpsStage) -> None:
     """Until the daemon of the stage's directories answers."""
     async with asyncio.timeout(SECONDS):
-        while not (stage.folders.pipe / "nvidia-cuda-mps-control.pid").exists():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        await stage.control.send("get_server_list", seconds=SECONDS)
+        while True:
+            try:
+                await stage.control.send("get_server_list", seconds=SECONDS)
+            except ControlError:
+                await asyncio.sleep(0.01)
+            else:
+                return

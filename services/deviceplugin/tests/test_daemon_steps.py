@@ -253,3 +253,21 @@ async def test_a_server_that_keeps_the_pipe_of_its_daemon_open_holds_nobody_up(
     await world.daemon.stop()
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == before
+
+
+async def test_routine_lines_are_no_reason(world: World) -> None:
+    """A daemon in the foreground prints its log: each look at it adds lines."""
+    await world.daemon.start()
+    stamp = b"[2026-11-25 03:50:58.891 Control 26852] "
+    routine = (
+        b"Starting control daemon using socket /mps/GPU-0/pipe/control",
+        b"To connect CUDA applications to this daemon, set env CUDA_MPS_PIPE_DIRECTORY=/mps",
+        b"Accepting connection...",
+        b"NEW UI",
+        b"Cmd:get_server_list",
+        b"UI closed",
+    )
+    lines = [*routine, b"Server 7 exited with status 1", *routine[2:] * 20]
+    world.process.stdout.feed_data(b"".join(stamp + line + b"\n" for line in lines))
+    world.process.end(-9)
+    assert await world.daemon.ended() == "it was killed by signal 9: Server 7 exited with status 1"

@@ -12,7 +12,7 @@ import pytest
 from fakecluster import objects
 from fakecluster.objects import planned
 from fakedriver import FakeDriver, t4
-from mpsstage import PROGRAM
+from mpsstage import PROGRAM, holder
 from prometheus_client import REGISTRY
 from stage import Stage
 
@@ -60,7 +60,7 @@ def messages(stage: Stage, reason: str, about: str) -> list[str]:
 
 
 def kill_daemon(root: Path, uuid: str) -> None:
-    os.kill(int((root / uuid / "pipe/nvidia-cuda-mps-control.pid").read_text()), signal.SIGKILL)
+    os.kill(holder(root / uuid / "pipe"), signal.SIGKILL)
 
 
 async def test_a_label_turns_mps_on_and_a_share_is_limited(tmp_path: Path, root: Path) -> None:

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from mpsstage import CURT, PROGRAM, SECONDS, UUID, answers, leftover, mps_stage
+from mpsstage import CURT, PROGRAM, SECONDS, UUID, leftover, mps_stage
 
 from gpudeviceplugin.isolation.mps import supervisor
 from gpudeviceplugin.isolation.mps.daemon import Daemon
@@ -68,19 +68,6 @@ async def test_a_daemon_is_started_for_its_gpu_and_ends_cleanly() -> None:
         assert stage.transitions == [(MpsDaemonPhase.SERVING, "")]
 
 
-async def test_a_daemon_that_dies_is_reported_at_once_and_replaced() -> None:
-    """SIGKILL leaves sockets behind; the next daemon takes over the very same directory."""
-    async with mps_stage() as stage:
-        stage.run()
-        await stage.serving()
-        inode, pid = stage.folders.pipe.stat().st_ino, stage.pid
-        stage.kill()
-        assert await stage.failure() == "its MPS daemon fails: it was killed by signal 9"
-        await stage.serving(2)
-        assert stage.pid != pid
-        assert stage.folders.pipe.stat().st_ino == inode, "containers have it mounted"
-
-
 class LateDaemon(Daemon):
     """Its end is reported much later than a question to it fails."""
 
@@ -131,14 +118,6 @@ async def test_a_daemon_that_cannot_start_reports_why_and_is_tried_again() -> No
         assert stage.supervisor.starts > 1
 
 
-async def test_a_driver_without_multi_user_mode_is_reported() -> None:
-    """The flag that it does not know is in the reason."""
-    async with mps_stage("-M") as stage:
-        stage.faults("old")
-        stage.run()
-        assert "unknown option in -f -M" in await stage.failure()
-
-
 async def test_a_missing_program_is_a_reason_not_a_crash() -> None:
     """An image without the driver's programs, say."""
     async with mps_stage(program="/nowhere/nvidia-cuda-mps-control") as stage:
@@ -164,28 +143,6 @@ async def test_a_deaf_daemon_is_killed_in_the_end() -> None:
         async with asyncio.timeout(SECONDS):
             await stage.end()
         assert not alive(pid)
-
-
-async def test_a_stop_that_is_hurried_leaves_nothing_behind() -> None:
-    """Cancelled again while it stops its daemon, as a plugin that ends may do."""
-    async with mps_stage() as stage:
-        stage.run()
-        await stage.serving()
-        pid = stage.pid
-        stage.cancel()
-        await asyncio.sleep(0)
-        await stage.end()
-        assert not alive(pid)
-
-
-async def test_a_daemon_of_an_earlier_plugin_is_instructed_to_leave() -> None:
-    """One that lives on in the directories quits, and ours serves."""
-    async with mps_stage() as stage, leftover(stage) as other:
-        stage.run()
-        await stage.serving()
-        async with asyncio.timeout(SECONDS):
-            assert await other.wait() == 0
-        assert stage.pid != other.pid
 
 
 async def test_a_daemon_that_leaves_is_given_the_time_to() -> None:
@@ -215,22 +172,6 @@ async def test_pipes_of_a_daemon_that_stays_are_never_removed() -> None:
         assert f"another daemon uses {stage.folders.pipe}" in await stage.failure()
         assert other.returncode is None
         assert (stage.folders.pipe / "control").exists()
-
-
-async def test_a_daemon_of_the_operator_is_looked_at_and_never_touched() -> None:
-    """With --mps-pipe it is neither started nor stopped; its death is reported, its return too."""
-    async with mps_stage(foreign=True) as stage:
-        async with leftover(stage) as theirs:
-            stage.run()
-            await stage.serving()
-            theirs.kill()
-            why = await stage.failure()  # it may die before a question, or in the middle of one
-            assert why.startswith("its MPS daemon fails: get_server_list failed: ")
-        (stage.folders.pipe / "nvidia-cuda-mps-control.pid").unlink()
-        async with leftover(stage):
-            await stage.serving(2)
-            await stage.end()
-            await answers(stage)
 
 
 async def test_a_client_of_any_user_gets_through_and_can_break_nothing() -> None:

@@ -11,7 +11,7 @@ WORDS = {
     "crash": "end with status 1 instead of starting",
     "mute": "take commands and never answer them",
     "deaf": "ignore quit and SIGTERM",
-    "old": "know no multi-user mode, as drivers of old",
+    "old": "know neither multi-user mode nor get_server_status, as driver 535",
 }
 
 

@@ -24,7 +24,7 @@ class MpsDirectories(NamedTuple):
 
     @property
     def control(self) -> Path:
-        """The socket of clients, of any user."""
+        """The socket of clients and commands, of any user."""
         return self.pipe / "control"
 
     @property
@@ -44,5 +44,5 @@ class MpsDirectories(NamedTuple):
 
     @property
     def pid(self) -> Path:
-        """A file with the daemon's process id."""
-        return self.pipe / "nvidia-cuda-mps-control.pid"
+        """A file with the daemon's process id, beside the pipes: for tests, not NVIDIA's."""
+        return self.pipe.parent / "standin.pid"

@@ -15,12 +15,16 @@ from gpudeviceplugin.cancelling import spawn
 from gpudeviceplugin.isolation.mps.control import Control, environment
 from gpudeviceplugin.isolation.mps.errors import ControlError, MpsError
 from gpudeviceplugin.isolation.mps.folders import Folders, clear, held, prepare
+from gpudeviceplugin.isolation.mps.output import DaemonOutput
 
 GRACE_SECONDS: Final = 3.0
 """For each of quit, SIGTERM and SIGKILL."""
 LOOK_SECONDS: Final = 0.05
 """Between looks at the directories of a daemon that is no child of ours: its end is no event."""
-_LAST_WORDS: Final = 400
+
+_NO_DAEMON: Final = "Cannot find MPS control daemon process"
+"""What the program prints when it was not started as a daemon: it takes no notice of options that
+it does not know, and of those beside them, and looks for a daemon to send commands to."""
 
 
 class Daemon:
@@ -49,7 +53,7 @@ class Daemon:
         self._control = control
         self._grace = grace
         self._process: asyncio.subprocess.Process | None = None
-        self._words = b""
+        self._output = DaemonOutput(folders.log)
         self._listening: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -92,7 +96,9 @@ class Daemon:
         if self._listening is not None:
             await asyncio.wait({self._listening}, timeout=self._grace)
         how = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
-        words = self._words.decode(errors="replace").strip()
+        words = self._output.words
+        if _NO_DAEMON in words:
+            words += f"; this driver's program does not know an option of {' '.join(self._command)}"
         return f"it {how}" + (f": {words}" if words else "")
 
     async def stop(self) -> None:
@@ -127,7 +133,7 @@ class Daemon:
                 await process.wait()
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
-        """Keep its last lines of output; a pipe without a reader would block it."""
+        """Keep its output; a pipe without a reader would block it."""
         assert process.stdout is not None
         while chunk := await process.stdout.read(4096):
-            self._words = (self._words + chunk)[-_LAST_WORDS:]
+            self._output.add(chunk)
