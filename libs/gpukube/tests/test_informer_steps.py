@@ -187,6 +187,41 @@ async def test_a_pause_ends_once_something_shows_that_the_server_answers() -> No
         assert bench.informer.confirmed
 
 
+async def test_failures_right_after_that_pause_for_a_tenth_of_a_second() -> None:
+    """For two seconds; those after that wait for as long as before."""
+    bench = Bench(a_list(5), failure(410), *[failure(500)] * 24, a_list(9), QUIET)
+    async with bench.running():
+        await asyncio.sleep(2)
+        bench.informer.retry_now()
+        await asyncio.sleep(100)
+        sent = [one.at for one in bench.api.requests]
+    pauses = [round(later - earlier, 3) for earlier, later in pairwise(sent)]
+    hurried = pauses.count(0.1)
+    assert 19 <= hurried <= 21
+    assert pauses[: 3 + hurried] == [0, 1, 1, *[0.1] * hurried]
+    assert set(pauses[3 + hurried : -1]) == {16}
+
+
+async def test_a_hurry_never_lengthens_a_pause() -> None:
+    """A pause that is shorter than a tenth of a second stays as short."""
+    quick = Backoff(first=0.02, last=0.02, source=Longest())
+    bench = Bench(a_list(5), failure(410), failure(500), a_list(9), QUIET, backoff=quick)
+    async with bench.running():
+        bench.informer.retry_now()
+        await asyncio.sleep(1)
+        assert bench.times() == [0, 0, 0.02, 0.04, 0.04]
+
+
+async def test_a_hurry_that_met_no_failure_shortens_no_later_pause() -> None:
+    """A call while all works has no effect once its two seconds are over."""
+    bench = Bench(a_list(5), [10.0, LOST], a_list(5), QUIET)
+    async with bench.running():
+        await asyncio.sleep(1)
+        bench.informer.retry_now()
+        await asyncio.sleep(20)
+        assert bench.times() == [0, 0, 11, 11]
+
+
 async def test_a_pause_that_the_server_requested_is_kept() -> None:
     """A hurry does not burden a server that limits its clients."""
     bench = Bench(a_list(5), failure(429, retry_after="7"), a_list(9), QUIET)
