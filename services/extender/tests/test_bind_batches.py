@@ -179,20 +179,6 @@ async def test_a_backlog_that_ends_delays_no_further_bind(clock: FakeClock) -> N
     assert await waiting == [0, 100]
 
 
-async def test_a_bind_that_is_written_at_once_moves_no_batch_forward(clock: FakeClock) -> None:
-    """The next batch is a tenth of a second after the one that still waits."""
-    bench = Bench(clock)
-    waiting = asyncio.create_task(bench.written((0, 10)))
-    await asyncio.sleep(0.02)
-    bench.pending = BACKLOG
-    assert await bench.bind() == 20
-    bench.pending = MANY
-    bench.filter_called()
-    await asyncio.sleep(0.005)
-    assert await bench.bind() == 200
-    assert await waiting == [0, 100]
-
-
 async def test_a_scheduler_goes_on_for_as_long_as_any_bind_is_under_way(clock: FakeClock) -> None:
     """A filter call after the first of them began counts until the last has ended."""
     bench = Bench(clock)
