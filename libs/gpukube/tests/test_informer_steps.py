@@ -422,3 +422,62 @@ async def test_other_work_runs_during_a_flood_of_events() -> None:
             await asyncio.sleep(0)
     turns.append(len(bench.handler.items))
     assert max(later - earlier for earlier, later in pairwise(turns)) <= 16
+
+
+async def test_lines_of_an_earlier_watch_do_not_count_for_a_silent_one() -> None:
+    """A server that was restored meanwhile keeps the next watch open in silence."""
+    stream: Stream = [[event("ADDED", "b", 6)], 100.0]
+    bench = Bench(a_list(5), stream, [SILENCE, LOST], a_list(6), QUIET)
+    async with bench.running():
+        await asyncio.sleep(100 + 2 * SILENCE)
+        assert bench.sent() == ["first list", "watch 5", "watch 6", "list", "watch 6"]
+
+
+async def test_every_line_of_a_watch_makes_the_informer_current() -> None:
+    """Its age is the time since the last one, a bookmark included."""
+    bench = Bench(a_list(5), [30.0, [event("ADDED", "b", 6)], 30.0, [bookmark(7)], FOREVER])
+    async with bench.running():
+        for after, age in ((20, 20), (20, 10), (30, 10)):
+            await asyncio.sleep(after)
+            assert bench.informer.age == pytest.approx(age, abs=0.1)
+
+
+async def test_a_watch_with_a_short_time_out_is_silent_after_most_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whichever is shorter: its time-out, or the silence that is allowed."""
+    monkeypatch.setattr(informer_module.random, "randint", lambda *_: 50)
+    bench = Bench(a_list(5), [46.0], a_list(5), QUIET)
+    async with bench.running():
+        await asyncio.sleep(60)
+        assert bench.sent() == ["first list", "watch 5", "list", "watch 5"]
+
+
+async def test_the_handler_gets_each_object_with_its_line() -> None:
+    """It reads from it what the object does not have."""
+    bench = Bench(a_list(5), [[event("ADDED", "b", 6), event("MODIFIED", "b", 7)], FOREVER])
+    lines: list[bytes] = []
+    bench.handler.on_update = lambda _, line: lines.append(line)  # type: ignore[method-assign]
+    async with bench.running():
+        await asyncio.sleep(1)
+    assert lines == [event("ADDED", "b", 6), event("MODIFIED", "b", 7)]
+
+
+async def test_watches_that_end_early_or_in_silence_are_logged_by_their_cause() -> None:
+    """With the name of the collection."""
+    bench = Bench(a_list(5), [0.5], a_list(5), [SILENCE, LOST], a_list(5), QUIET)
+    with structlog.testing.capture_logs() as logs:
+        async with bench.running():
+            await asyncio.sleep(2 * SILENCE)
+    errors = [each["error"] for each in logs if each["event"] == "informer failed"]
+    assert errors == ["watch nodes: ended as soon as it began", "watch nodes: nothing for 90 s"]
+
+
+async def test_an_outage_begins_with_its_first_failure() -> None:
+    """A second outage is counted from its own first failure."""
+    stream: Stream = [100.0, [bookmark(6)], 100.0, LOST]
+    replies: list[Reply | Stream] = [a_list(5), LOST, a_list(5), stream, a_list(6), QUIET]
+    bench = Bench(*replies, relist_after=50.0)
+    async with bench.running():
+        await asyncio.sleep(400)
+        assert bench.sent()[1:] == ["watch 5", "probe", "watch 5", "probe", "watch 6"]
