@@ -68,9 +68,9 @@ class Bench:
         item["metadata"]["annotations"] = {"ALIYUN_COM_GPU_MEM_IDX": "0"}
         self.comes(item)
 
-    def node(self, name: str, units: int, **changes: object) -> None:
-        """A node is changed: ``healthy``, ``taints``, ``unschedulable``, ``ready``, ``pods``."""
-        item = ready(name, units)
+    def node(self, name: str, *units: int, **changes: object) -> None:
+        """A node comes or is changed: ``healthy``, ``ready``, ``allocatable``, and its spec."""
+        item = ready(name, *units)
         found = json.loads(item["metadata"]["annotations"]["gpushare/inventory"])
         found["gpus"][0]["healthy"] = changes.pop("healthy", True)
         item["metadata"]["annotations"]["gpushare/inventory"] = json.dumps(found)

@@ -66,10 +66,10 @@ def test_a_nomination_to_a_node_that_is_gone_is_given_up(bench: Bench) -> None:
 
 def test_a_nomination_to_a_gpu_that_holds_more_than_it_has_is_given_up(bench: Bench) -> None:
     """A pod came that nothing was reserved for, as one that was bound by hand."""
-    bench.nominated(pending("p", 12))
-    (name,) = bench.reserved.values()
-    other = pending("other", 16)
-    other["spec"]["nodeName"] = name
+    bench.node("a", 16, 16)
+    bench.nominated(pending("p", 16))
+    other = pending("other", 4)
+    other["spec"]["nodeName"] = "a"
     other["metadata"]["annotations"] = {"ALIYUN_COM_GPU_MEM_IDX": "0"}
     bench.comes(other)
     bench.look()
@@ -182,16 +182,21 @@ def test_the_end_of_a_pod_needs_no_clear(bench: Bench) -> None:
 
 def test_nothing_is_cleared_before_the_watch_brought_what_was_written(bench: Bench) -> None:
     """The version of the pod would be an old one."""
+    given_up = count("given up")
+    bench.round()
+    bench.time += 30
     bench.comes(pending("p", 16))
     bench.round()
     bench.send_unheard()
     bench.node("a", 16, unschedulable=True)
     assert bench.look() == UNSEEN_SECONDS
+    assert bench.replica.writes.written
     assert not len(bench.replica.writes)
     bench.hear()
     bench.look()
     bench.send()
     assert (bench.written, bench.shown) == (["a", ""], {})
+    assert count("given up") == given_up + 1
 
 
 def test_a_clear_is_sent_once_until_its_answer_came(bench: Bench) -> None:
@@ -200,6 +205,7 @@ def test_a_clear_is_sent_once_until_its_answer_came(bench: Bench) -> None:
     bench.nominated(pending("p", 16))
     bench.node("a", 16, unschedulable=True)
     bench.look()
+    bench.time += 1
     assert bench.look() == UNSEEN_SECONDS
     assert len(bench.replica.writes) == 1
     assert count("given up") == given_up + 1
@@ -231,9 +237,11 @@ def test_a_clear_that_failed_is_sent_again_after_a_pause(bench: Bench) -> None:
 
 def test_a_nomination_that_the_scheduler_replaced_is_not_cleared(bench: Bench) -> None:
     """It is the scheduler's own, for which it evicts pods."""
+    given_up = count("given up")
     bench.nominated(pending("p", 16))
     bench.scheduler_writes("p", "b")
     bench.look()
+    assert count("given up") == given_up
     bench.send()
     assert (bench.written, bench.shown, bench.reserved) == (["a"], {"p": "b"}, {})
 
