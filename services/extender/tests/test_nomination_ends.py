@@ -67,13 +67,14 @@ def test_a_nomination_to_a_node_that_is_gone_is_given_up(bench: Bench) -> None:
 def test_a_nomination_to_a_gpu_that_holds_more_than_it_has_is_given_up(bench: Bench) -> None:
     """A pod came that nothing was reserved for, as one that was bound by hand."""
     bench.node("a", 16, 16)
-    bench.nominated(pending("p", 16))
+    bench.nominated(pending("p", 14), pending("q", 14))
+    assert bench.reserved == {"p": "a", "q": "a"}
     other = pending("other", 4)
     other["spec"]["nodeName"] = "a"
     other["metadata"]["annotations"] = {"ALIYUN_COM_GPU_MEM_IDX": "0"}
     bench.comes(other)
     bench.look()
-    assert bench.reserved == {}
+    assert bench.reserved == {"q": "a"}
 
 
 def test_nominations_to_other_nodes_stay_where_one_broke(bench: Bench) -> None:
