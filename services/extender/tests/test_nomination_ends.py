@@ -260,26 +260,6 @@ def test_a_pod_that_lost_its_nomination_waits_longer_each_time(bench: Bench) -> 
         bench.time += pause
 
 
-def test_a_pod_that_was_bound_and_came_again_waits_no_longer_than_a_new_one(bench: Bench) -> None:
-    """Pauses end with a bind: they count lost nominations in a row."""
-    bench.comes(pending("p", 16))
-    for _ in range(2):
-        bench.round()
-        bench.send()
-        bench.scheduler_writes("p")
-        bench.round()
-        bench.time += 1
-    bench.round()
-    bench.send()
-    item = bench.stored("p")
-    bench.binds("p")
-    bench.look()
-    bench.comes(item | {"status": {"phase": "Pending"}})
-    bench.state.pod_gone(bench.state.find("default", "p").pod)
-    bench.comes(item | {"status": {"phase": "Pending"}})
-    assert bench.nominator._pauses.left(item["metadata"]["uid"], bench.time) <= 0
-
-
 def test_what_was_reserved_before_a_resignation_is_forgotten_and_not_cleared(
     bench: Bench,
 ) -> None:
