@@ -1,6 +1,6 @@
 """How nominations end, step by step: what is given back at once, and what is cleared after it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 from nominating import pending
@@ -11,19 +11,9 @@ from gpukube.errors import ServerError
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    """Nodes of 16, 12 and 8 units; every pending pod is nominated."""
-    found = Bench()
-    yield found
-    found.replica.loop.close()
-
-
-@pytest.fixture
-def refused_only() -> Iterator[Bench]:
-    """The same, where pods are nominated that were refused."""
-    found = Bench(after=None)
-    yield found
-    found.replica.loop.close()
+def refused_only(made: Callable[..., Bench]) -> Bench:
+    """Nodes of 16, 12 and 8 units; pods are nominated that were refused."""
+    return made(after=None)
 
 
 BROKEN = {

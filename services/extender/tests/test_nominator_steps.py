@@ -1,11 +1,10 @@
 """Which pending pods are nominated in a round, to which nodes, and when the next round is due."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-import msgspec
 import pytest
-from nominating import pending
-from nominationbench import Bench, count, gang
+from nominating import SCHEDULER, pending
+from nominationbench import Bench, gang
 from objects import pod
 
 from gpucore.units import NodeName
@@ -15,23 +14,13 @@ from gpuextender.nomination.due_pods import CALLED_SECONDS, REFUSED_SECONDS
 NEVER = float("inf")
 
 
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    """Nodes of 16, 12 and 8 units; every pending pod is nominated."""
-    found = Bench()
-    yield found
-    found.replica.loop.close()
-
-
-def made(**options: object) -> Bench:
-    """Another one."""
-    return Bench(**options)
+Made = Callable[..., Bench]
 
 
 # Which pods.
 
 
-def test_pods_behind_the_head_of_the_queue_are_nominated() -> None:
+def test_pods_behind_the_head_of_the_queue_are_nominated(made: Made) -> None:
     """By priority, then in the order in which they came; the head is left to the scheduler."""
     bench = made(after=2)
     bench.comes(*(pending(f"p{number}", 1) for number in range(3)))
@@ -40,7 +29,7 @@ def test_pods_behind_the_head_of_the_queue_are_nominated() -> None:
     assert set(bench.reserved) == {"p1", "p2"}
 
 
-def test_nominated_pods_that_are_not_bound_are_part_of_the_head() -> None:
+def test_nominated_pods_that_are_not_bound_are_part_of_the_head(made: Made) -> None:
     """Bound pods are not: those that follow move up, and are not nominated."""
     bench = made(after=2)
     bench.nominated(*(pending(f"p{number}", 1) for number in range(4)))
@@ -56,7 +45,7 @@ def test_nominated_pods_that_are_not_bound_are_part_of_the_head() -> None:
     assert set(bench.reserved) == {"p5", "p6"}
 
 
-def test_nominated_pods_move_the_head_on() -> None:
+def test_nominated_pods_move_the_head_on(made: Made) -> None:
     """With two nominated pods in front, the pods behind them are nominated."""
     bench = made(after=2)
     bench.nominated(*(pending(f"p{number}", 1) for number in range(4)))
@@ -90,7 +79,7 @@ def test_pods_of_a_scheduler_that_did_not_call_are_left_alone(bench: Bench) -> N
 
 @pytest.mark.parametrize(("after_s", "found"), [(REFUSED_SECONDS - 0.1, {"p"}), (60.0, set())])
 def test_a_refused_pod_is_nominated_for_a_minute_after_the_last_call(
-    after_s: float, found: set[str]
+    made: Made, after_s: float, found: set[str]
 ) -> None:
     """Its scheduler may not call before the pod changes."""
     bench = made(after=None)
@@ -101,7 +90,7 @@ def test_a_refused_pod_is_nominated_for_a_minute_after_the_last_call(
     assert set(bench.reserved) == found
 
 
-def test_where_refused_pods_alone_are_nominated_a_backlog_is_not() -> None:
+def test_where_refused_pods_alone_are_nominated_a_backlog_is_not(made: Made) -> None:
     """However long it is."""
     bench = made(after=None)
     bench.comes(*(pending(f"p{number}", 1) for number in range(9)))
@@ -121,7 +110,7 @@ def test_a_refused_pod_waits_for_the_end_of_its_attempt(bench: Bench) -> None:
     assert set(bench.reserved) == {"p"}
 
 
-def test_refused_pods_are_no_part_of_the_head(bench: Bench) -> None:
+def test_refused_pods_are_no_part_of_the_head(made: Made) -> None:
     """They are nominated for themselves, and once."""
     bench = made(after=1)
     bench.comes(pending("p", 16), pending("q", 1), pending("r", 1))
@@ -131,7 +120,7 @@ def test_refused_pods_are_no_part_of_the_head(bench: Bench) -> None:
     assert set(bench.reserved) == {"p", "r"}
 
 
-def test_another_pod_of_the_name_of_a_refused_one_is_not_taken_for_it() -> None:
+def test_another_pod_of_the_name_of_a_refused_one_is_not_taken_for_it(made: Made) -> None:
     """It was not refused."""
     bench = made(after=None)
     bench.comes(pending("p", 16))
@@ -217,15 +206,13 @@ def test_a_node_takes_a_limited_number_of_nominations(
     monkeypatch.setattr(nominator_module, "MOST_ON_A_NODE", 2)
     bench.comes(*(pending(f"p{number}", 1) for number in range(5)))
     bench.round()
-    assert sorted(bench.reserved.values()) == ["b", "b", "b", "c", "c"][1:3] + ["a"] + ["c", "c"] or (
-        sorted(bench.reserved.values()) == ["a", "b", "b", "c", "c"]
-    )
+    assert sorted(bench.reserved.values()) == ["a", "b", "b", "c", "c"]
     bench.comes(pending("p5", 1), pending("p6", 1))
     bench.round()
     assert sorted(bench.reserved.values()) == ["a", "a", "b", "b", "c", "c"]
 
 
-def test_the_number_of_nominations_is_limited() -> None:
+def test_the_number_of_nominations_is_limited(made: Made) -> None:
     """Those that are bound make place for others."""
     bench = made(limit=2)
     bench.nominated(*(pending(f"p{number}", 1) for number in range(4)))
@@ -249,7 +236,7 @@ def test_memory_that_is_reserved_for_others_is_not_nominated_again(bench: Bench)
 # Priorities.
 
 
-def test_the_lowest_of_the_nominated_pods_give_way(bench: Bench) -> None:
+def test_the_lowest_of_the_nominated_pods_give_way(made: Made) -> None:
     """As few as needed; the nominations of others stay."""
     bench = made(sizes={"a": 16})
     bench.nominated(pending("one", 8, priority=1), pending("two", 8, priority=2))
@@ -263,7 +250,7 @@ def test_the_lowest_of_the_nominated_pods_give_way(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("priority", [0, 2])
-def test_nobody_gives_way_to_the_same_or_a_lower_priority(priority: int) -> None:
+def test_nobody_gives_way_to_the_same_or_a_lower_priority(made: Made, priority: int) -> None:
     """And not to one that is still too large for the node."""
     bench = made(sizes={"a": 16})
     bench.nominated(pending("one", 16, priority=2))
@@ -283,7 +270,7 @@ def test_a_pod_on_a_free_node_displaces_nobody(bench: Bench) -> None:
 # When.
 
 
-def test_a_call_of_the_scheduler_wakes_a_round_for_a_backlog_alone() -> None:
+def test_a_call_of_the_scheduler_wakes_a_round_for_a_backlog_alone(made: Made) -> None:
     """Where refused pods alone are nominated, a refusal does."""
     for after, woken in ((0, True), (None, False)):
         bench = made(after=after)
@@ -417,7 +404,9 @@ def test_a_pause_of_one_pod_of_a_gang_is_one_of_all(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("limit", "found"), [(2, set()), (3, {"g0", "g1"})])
-def test_a_gang_that_exceeds_the_limit_of_nominations_waits(limit: int, found: set[str]) -> None:
+def test_a_gang_that_exceeds_the_limit_of_nominations_waits(
+    made: Made, limit: int, found: set[str]
+) -> None:
     """All of its pods count."""
     bench = made(limit=limit)
     bench.comes(pending("high", 1, priority=9), gang("g0"), gang("g1"))
@@ -425,8 +414,9 @@ def test_a_gang_that_exceeds_the_limit_of_nominations_waits(limit: int, found: s
     assert set(bench.reserved) == {"high"} | found
 
 
-def test_pods_beyond_the_size_of_a_gang_are_not_nominated(bench: Bench) -> None:
-    """The first ones by priority are, then the oldest, then by name."""
+def test_of_more_pods_than_the_size_of_a_gang_the_first_are_nominated(made: Made) -> None:
+    """By priority, then the oldest, then by name."""
+    bench = made(sizes={"a": 4, "b": 4})
     names = {"g3": 0, "g1": 0, "g2": 9}
     bench.comes(*(gang(name, 2, 4, priority=priority) for name, priority in names.items()))
     bench.round()
@@ -508,7 +498,6 @@ def test_a_pod_that_is_deleted_while_nodes_are_rated_is_not_nominated(
     monkeypatch.setattr(ranking, "refresh", slow)
     bench.round()
     assert set(bench.reserved) == {"q"}
-    assert count("failed") >= 0
 
 
 def test_an_idle_nominator_keeps_no_ratings(bench: Bench) -> None:
@@ -523,11 +512,10 @@ def test_an_idle_nominator_keeps_no_ratings(bench: Bench) -> None:
     assert set(bench.reserved) == {"p", "q"}
 
 
-def test_a_pod_that_requests_nothing_is_no_part_of_anything(bench: Bench) -> None:
+def test_a_pod_that_requests_nothing_is_not_due(bench: Bench) -> None:
     """The scheduler places it."""
     plain = pod("plain")
-    plain["spec"]["schedulerName"] = "gpushare-scheduler"
+    plain["spec"]["schedulerName"] = SCHEDULER
     bench.comes(plain)
     assert bench.round() == NEVER
-    found = msgspec.structs.asdict(bench.replica.requeue._state.names)
-    assert found
+    assert not bench.nominator.due()
