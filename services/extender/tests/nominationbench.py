@@ -23,15 +23,23 @@ class Bench:
     ) -> None:
         self.time, self.leads = 1000.0, True
         self.cluster = Cluster()
+        self._options = {"sizes": sizes, "after": after, "limit": limit}
+        self._begin()
+
+    def _begin(self) -> None:
         self.replica = Replica(
             self.cluster,
             lambda: self.time,
             lambda: self.leads,
-            sizes=sizes,
-            after=after,
-            limit=limit,
+            **self._options,
         )
         self.state, self.nominator = self.replica.state, self.replica.nominator
+
+    def restart(self) -> None:
+        """The extender starts anew, and has listed all pods."""
+        self.replica.loop.close()
+        self._begin()
+        self.hear()
 
     # The cluster.
 

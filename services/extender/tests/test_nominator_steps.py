@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+from decoded import assume
 from nominating import SCHEDULER, pending
 from nominationbench import Bench, gang
 from objects import pod
 
+from gpucore.nomination.queue_order import CALLS, IN_ORDER
 from gpucore.units import NodeName
 from gpuextender.nomination import nominator as nominator_module
 from gpuextender.nomination.due_pods import CALLED_SECONDS, REFUSED_SECONDS
@@ -43,6 +45,15 @@ def test_nominated_pods_that_are_not_bound_are_part_of_the_head(made: Made) -> N
     assert set(bench.reserved) == {"p5"}
     bench.nominated(pending("p6", 1))
     assert set(bench.reserved) == {"p5", "p6"}
+
+
+def test_a_pod_that_is_being_bound_is_no_part_of_the_head(made: Made) -> None:
+    """The scheduler is about to take the next ones."""
+    bench = made(after=2)
+    bench.comes(*(pending(f"p{number}", 1) for number in range(3)))
+    assume(bench.state, bench.state.find("default", "p0").pod, "a")
+    bench.round()
+    assert not bench.reserved
 
 
 def test_nominated_pods_move_the_head_on(made: Made) -> None:
@@ -222,6 +233,29 @@ def test_the_number_of_nominations_is_limited(made: Made) -> None:
     bench.binds("p0")
     bench.round()
     assert set(bench.reserved) == {"p1", "p2"}
+
+
+def test_few_pods_are_nominated_ahead_of_a_scheduler_that_takes_them_in_order(
+    made: Made,
+) -> None:
+    """Many, where it calls about others than those that are nominated."""
+    bench = made(sizes={"a": 99, "b": 99}, limit=1000)
+    bench.comes(*(pending(f"p{number}", 1) for number in range(80)))
+    bench.round()
+    assert len(bench.reserved) == IN_ORDER
+    for _ in range(CALLS):
+        bench.replica.called()
+    bench.look()
+    assert len(bench.reserved) == 80
+
+
+def test_the_best_node_that_is_not_kept_for_another_pod_is_nominated(bench: Bench) -> None:
+    """The best one of all is where the scheduler evicts pods for that one."""
+    theirs = pending("theirs", 12, priority=9)
+    theirs["status"]["nominatedNodeName"] = "b"
+    bench.comes(theirs, pending("p", 12))
+    bench.round()
+    assert bench.reserved == {"p": "a"}
 
 
 def test_memory_that_is_reserved_for_others_is_not_nominated_again(bench: Bench) -> None:
@@ -417,10 +451,10 @@ def test_a_gang_that_exceeds_the_limit_of_nominations_waits(
 def test_of_more_pods_than_the_size_of_a_gang_the_first_are_nominated(made: Made) -> None:
     """By priority, then the oldest, then by name."""
     bench = made(sizes={"a": 4, "b": 4})
-    names = {"g3": 0, "g1": 0, "g2": 9}
+    names = {"g2": 0, "g1": 0, "g3": 9}
     bench.comes(*(gang(name, 2, 4, priority=priority) for name, priority in names.items()))
     bench.round()
-    assert set(bench.reserved) == {"g1", "g2"}
+    assert set(bench.reserved) == {"g1", "g3"}
 
 
 def test_pods_of_a_gang_that_differ_are_left_to_the_scheduler(bench: Bench) -> None:
@@ -465,17 +499,17 @@ def test_a_gang_whose_scheduler_places_it_is_left_alone(bench: Bench) -> None:
     assert len(held) == 2
 
 
-def test_an_adopted_gang_that_lost_a_pod_meanwhile_gives_up_the_others(bench: Bench) -> None:
-    """The next leader knows them as one batch."""
+@pytest.mark.parametrize("gone", [True, False])
+def test_an_adopted_gang_that_lost_a_pod_gives_up_the_others(bench: Bench, *, gone: bool) -> None:
+    """An extender that started anew knows what it adopted as one batch."""
     bench.nominated(gang("g0", mem=12), gang("g1", mem=12))
-    bench.leads = False
+    bench.restart()
     bench.round()
-    bench.leads = True
-    bench.look()
     assert set(bench.reserved) == {"g0", "g1"}
-    bench.goes("g0")
+    if gone:
+        bench.goes("g0")
     bench.look()
-    assert not bench.reserved
+    assert set(bench.reserved) == (set() if gone else {"g0", "g1"})
 
 
 # What may happen while nodes are rated.
