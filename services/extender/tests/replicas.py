@@ -135,7 +135,6 @@ class Replica:
         limit: int = 64,
     ) -> None:
         self.cluster, self.now, self.heard = cluster, now, 0
-        self.loop = asyncio.new_event_loop()
         self.state = State(DEFAULT_NAMES, clock=self.clock)
         for name, size in sizes.items():
             self.state.node_changed(decode_node(json.dumps(ready(name, size)).encode()))
@@ -161,6 +160,7 @@ class Replica:
         self.state.filter_called = self.nominator.scheduler_called
         self.state.candidates.on_change = self.nominator.node_changed
         self.state.add_event_handler(self.nominator.node_changed)
+        self.loop = asyncio.new_event_loop()
 
     def clock(self) -> int:
         """Nanoseconds."""
