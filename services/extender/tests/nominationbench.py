@@ -111,7 +111,7 @@ class Bench:
     def refused(self, name: str, *nodes: str) -> None:
         """The scheduler offered these nodes for a pod, and none can take it."""
         found = self.state.find("default", name)
-        self.replica.called(name, found.pod.scheduler_name)
+        self.state.saw(found.pod)
         self.replica.requeue.refused(
             found,
             found.pod_request,

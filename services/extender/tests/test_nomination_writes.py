@@ -314,3 +314,15 @@ def test_each_nomination_is_read_once(bench: Bench, monkeypatch: pytest.MonkeyPa
     bench.replica.term += 1
     bench.round()
     assert len(reads) == 3
+
+
+def test_a_clear_leaves_what_another_extender_wrote_meanwhile(bench: Bench) -> None:
+    """Only the very nomination that ended is cleared."""
+    bench.nominated(pending("p", 16))
+    bench.node("a", 16, unschedulable=True)
+    bench.look()
+    item = bench.stored("p")
+    nominate(item, "b", MANAGER)
+    bench.cluster.put(item)
+    bench.send_unheard()
+    assert (bench.written, bench.shown) == (["a"], {"p": "b"})
