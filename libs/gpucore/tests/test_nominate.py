@@ -106,3 +106,41 @@ def test_nominated_pods_of_lower_priority_give_way_as_few_as_needed() -> None:
     assert giving_way(node_info, node, kind(8), lower) == ["uid-p0", "uid-p1"]
     assert giving_way(node_info, node, kind(17), lower) == ()
     assert giving_way(node_info, node, kind(8), lower[:1]) == ()
+
+
+def test_each_pod_that_gives_way_leaves_its_other_requests_and_its_place() -> None:
+    """cpu, and one of the pods that the node may run."""
+    lower = [(PodUid(f"uid-p{number}"), kind(4, cpu=400)) for number in range(3)]
+    node = CandidateNode(N, allocatable={"cpu": 1200}, requested={"cpu": 1200}, pods=3)
+    node_info = nominated(4, 4, 4)
+    assert giving_way(node_info, node, kind(4, cpu=500), lower) == ["uid-p0", "uid-p1"]
+    full = msgspec.structs.replace(node, allocatable={"cpu": 9000, "pods": 3})
+    assert giving_way(node_info, full, kind(4), lower) == ["uid-p0"]
+    crowded = msgspec.structs.replace(node, allocatable={"cpu": 9000, "pods": 2})
+    assert giving_way(node_info, crowded, kind(4), lower) == ["uid-p0", "uid-p1"]
+
+
+def test_the_account_of_the_node_stays_as_it_is() -> None:
+    """Both rules try on a copy."""
+    node_info, node = nominated(4, 8), CandidateNode(N)
+    lower = [(PodUid("uid-p0"), kind(4)), (PodUid("uid-p1"), kind(8))]
+    assert giving_way(node_info, node, kind(16), lower) == ["uid-p0", "uid-p1"]
+    assert nomination_stands(node_info, node, kind(8), PodUid("uid-p1"))
+    assert set(node_info.allocations) == {"uid-p0", "uid-p1"}
+
+
+def test_every_constraint_that_is_not_evaluated_is_named() -> None:
+    """In one sentence."""
+    spec = {
+        "resourceClaims": [{}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {}}],
+        "topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}],
+    }
+    words = left_to_scheduler(pending(read(spec))).split(", ")
+    assert sorted(words) == ["resource claims", "topology spread constraints", "volumes"]
+
+
+def test_a_gate_is_named_before_a_deletion() -> None:
+    """A pod may have both."""
+    both = pending(PodConstraints(), gated=True, terminating=True)
+    assert left_to_scheduler(both) == "it has scheduling gates"

@@ -77,3 +77,41 @@ def test_few_pods_are_nominated_ahead_of_a_scheduler_that_takes_them_in_order() 
     for _ in range(CALLS):
         order.scheduler_called(P, {P})
     assert order.window(4096) == IN_ORDER
+
+
+def test_more_than_half_of_the_last_calls_decide_about_the_order() -> None:
+    """Half of them are not enough, and older calls do not count."""
+    order = QueueOrder()
+    for _ in range(CALLS // 2):
+        order.scheduler_called(Q, {P})
+    assert order.window(4096) == IN_ORDER
+    order.scheduler_called(Q, {P})
+    assert order.window(4096) == 4096
+    for _ in range(CALLS // 2 - 1):
+        order.scheduler_called(P, {P})
+    assert order.window(4096) == 4096
+    order.scheduler_called(P, {P})
+    assert order.window(4096) == IN_ORDER
+
+
+def test_a_pod_is_hopeful_until_it_lost_three_nominations() -> None:
+    """Each pod for itself."""
+    pauses, seen = NominationPauses(), []
+    for _ in range(4):
+        seen.append(pauses.hopeful(P))
+        pauses.lost(P, 0.0)
+    assert seen == [True, True, True, False]
+
+
+def test_a_pod_that_was_forgotten_begins_with_the_shortest_pause() -> None:
+    """Two minutes after the end of its last pause."""
+    pauses = NominationPauses()
+    pauses.lost(P, 0.0)
+    pauses.lost(P, 100.0)
+    assert pauses.left(P, 100.0) == 0.5
+    pauses.prune(220.0)
+    assert pauses.left(P, 0.0) == 100.5
+    pauses.prune(221.0)
+    assert pauses.left(P, 0.0) == 0.0
+    pauses.lost(P, 0.0)
+    assert pauses.left(P, 0.0) == 0.25

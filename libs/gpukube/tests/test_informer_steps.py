@@ -187,6 +187,41 @@ async def test_a_pause_ends_once_something_shows_that_the_server_answers() -> No
         assert bench.informer.confirmed
 
 
+async def test_failures_right_after_that_pause_for_a_tenth_of_a_second() -> None:
+    """For two seconds; those after that wait for as long as before."""
+    bench = Bench(a_list(5), failure(410), *[failure(500)] * 24, a_list(9), QUIET)
+    async with bench.running():
+        await asyncio.sleep(2)
+        bench.informer.retry_now()
+        await asyncio.sleep(100)
+        sent = [one.at for one in bench.api.requests]
+    pauses = [round(later - earlier, 3) for earlier, later in pairwise(sent)]
+    hurried = pauses.count(0.1)
+    assert 19 <= hurried <= 21
+    assert pauses[: 3 + hurried] == [0, 1, 1, *[0.1] * hurried]
+    assert set(pauses[3 + hurried : -1]) == {16}
+
+
+async def test_a_hurry_never_lengthens_a_pause() -> None:
+    """A pause that is shorter than a tenth of a second stays as short."""
+    quick = Backoff(first=0.02, last=0.02, source=Longest())
+    bench = Bench(a_list(5), failure(410), failure(500), a_list(9), QUIET, backoff=quick)
+    async with bench.running():
+        bench.informer.retry_now()
+        await asyncio.sleep(1)
+        assert bench.times() == [0, 0, 0.02, 0.04, 0.04]
+
+
+async def test_a_hurry_that_met_no_failure_shortens_no_later_pause() -> None:
+    """A call while all works has no effect once its two seconds are over."""
+    bench = Bench(a_list(5), [10.0, LOST], a_list(5), QUIET)
+    async with bench.running():
+        await asyncio.sleep(1)
+        bench.informer.retry_now()
+        await asyncio.sleep(20)
+        assert bench.times() == [0, 0, 11, 11]
+
+
 async def test_a_pause_that_the_server_requested_is_kept() -> None:
     """A hurry does not burden a server that limits its clients."""
     bench = Bench(a_list(5), failure(429, retry_after="7"), a_list(9), QUIET)
@@ -387,3 +422,62 @@ async def test_other_work_runs_during_a_flood_of_events() -> None:
             await asyncio.sleep(0)
     turns.append(len(bench.handler.items))
     assert max(later - earlier for earlier, later in pairwise(turns)) <= 16
+
+
+async def test_lines_of_an_earlier_watch_do_not_count_for_a_silent_one() -> None:
+    """A server that was restored meanwhile keeps the next watch open in silence."""
+    stream: Stream = [[event("ADDED", "b", 6)], 100.0]
+    bench = Bench(a_list(5), stream, [SILENCE, LOST], a_list(6), QUIET)
+    async with bench.running():
+        await asyncio.sleep(100 + 2 * SILENCE)
+        assert bench.sent() == ["first list", "watch 5", "watch 6", "list", "watch 6"]
+
+
+async def test_every_line_of_a_watch_makes_the_informer_current() -> None:
+    """Its age is the time since the last one, a bookmark included."""
+    bench = Bench(a_list(5), [30.0, [event("ADDED", "b", 6)], 30.0, [bookmark(7)], FOREVER])
+    async with bench.running():
+        for after, age in ((20, 20), (20, 10), (30, 10)):
+            await asyncio.sleep(after)
+            assert bench.informer.age == pytest.approx(age, abs=0.1)
+
+
+async def test_a_watch_with_a_short_time_out_is_silent_after_most_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whichever is shorter: its time-out, or the silence that is allowed."""
+    monkeypatch.setattr(informer_module.random, "randint", lambda *_: 50)
+    bench = Bench(a_list(5), [46.0], a_list(5), QUIET)
+    async with bench.running():
+        await asyncio.sleep(60)
+        assert bench.sent() == ["first list", "watch 5", "list", "watch 5"]
+
+
+async def test_the_handler_gets_each_object_with_its_line() -> None:
+    """It reads from it what the object does not have."""
+    bench = Bench(a_list(5), [[event("ADDED", "b", 6), event("MODIFIED", "b", 7)], FOREVER])
+    lines: list[bytes] = []
+    bench.handler.on_update = lambda _, line: lines.append(line)  # type: ignore[method-assign]
+    async with bench.running():
+        await asyncio.sleep(1)
+    assert lines == [event("ADDED", "b", 6), event("MODIFIED", "b", 7)]
+
+
+async def test_watches_that_end_early_or_in_silence_are_logged_by_their_cause() -> None:
+    """With the name of the collection."""
+    bench = Bench(a_list(5), [0.5], a_list(5), [SILENCE, LOST], a_list(5), QUIET)
+    with structlog.testing.capture_logs() as logs:
+        async with bench.running():
+            await asyncio.sleep(2 * SILENCE)
+    errors = [each["error"] for each in logs if each["event"] == "informer failed"]
+    assert errors == ["watch nodes: ended as soon as it began", "watch nodes: nothing for 90 s"]
+
+
+async def test_an_outage_begins_with_its_first_failure() -> None:
+    """A second outage is counted from its own first failure."""
+    stream: Stream = [100.0, [bookmark(6)], 100.0, LOST]
+    replies: list[Reply | Stream] = [a_list(5), LOST, a_list(5), stream, a_list(6), QUIET]
+    bench = Bench(*replies, relist_after=50.0)
+    async with bench.running():
+        await asyncio.sleep(400)
+        assert bench.sent()[1:] == ["watch 5", "probe", "watch 5", "probe", "watch 6"]

@@ -3,13 +3,14 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from nominationbench import Bench
 from running import Running
 
 from gpukube.testing.apiserver import FakeApiServer
@@ -64,3 +65,23 @@ async def clock() -> AsyncIterator[FakeClock]:
     fake = FakeClock(asyncio.get_running_loop())
     yield fake
     fake.restore()
+
+
+@pytest.fixture
+def made() -> Iterator[Callable[..., Bench]]:
+    """Makes extenders that nominate, by their options, and closes them."""
+    found: list[Bench] = []
+
+    def make(**options: object) -> Bench:
+        found.append(Bench(**options))
+        return found[-1]
+
+    yield make
+    for each in found:
+        each.replica.loop.close()
+
+
+@pytest.fixture
+def bench(made: Callable[..., Bench]) -> Bench:
+    """Nodes of 16, 12 and 8 units; every pending pod is nominated."""
+    return made()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 
 import pytest
 
@@ -42,6 +43,16 @@ class Bench:
             began = self.now()
             await asyncio.sleep(WRITE_MS / 1000)
         return began
+
+    async def ended(self, end: str) -> None:
+        """A bind begins and ends: its write is done, fails, or is cancelled."""
+        if end == "done":
+            await self.bind()
+            return
+        error = asyncio.CancelledError if end == "cancelled" else OSError
+        with suppress(error):
+            async with self.batches.turn():
+                raise error
 
     async def written(self, arrivals: Iterable[float]) -> list[float]:
         """When binds that arrive then are written; each is followed by a filter call after 1 ms."""
@@ -84,6 +95,63 @@ async def test_a_scheduler_that_waits_for_each_bind_is_not_delayed(clock: FakeCl
         assert await bench.bind() == number * WRITE_MS
 
 
+@pytest.mark.parametrize("end", ["done", "failed", "cancelled"])
+async def test_a_bind_that_ended_is_under_way_no_more(clock: FakeClock, end: str) -> None:
+    """However it ended; the scheduler filters for a millisecond between two binds."""
+    bench = Bench(clock)
+    await bench.ended(end)
+    begin = bench.now()
+    for number in range(4):
+        bench.filter_called()
+        await asyncio.sleep(0.001)
+        assert await bench.bind() == begin + number * (WRITE_MS + 1) + 1
+
+
+async def test_a_bind_that_is_cancelled_while_it_waits_is_under_way_no_more(
+    clock: FakeClock,
+) -> None:
+    """Its place in the batch does not delay those that come after the batch."""
+    bench = Bench(clock)
+    waiting = asyncio.create_task(bench.written((0, 10)))
+    await asyncio.sleep(0.02)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await asyncio.sleep(0.2)
+    for _ in range(3):
+        bench.filter_called()
+        await asyncio.sleep(0.001)
+        asked = bench.now()
+        assert await bench.bind() == asked
+
+
+async def test_of_binds_that_overlap_the_first_to_begin_says_when_they_began(
+    clock: FakeClock,
+) -> None:
+    """A filter call before the first one is none during the others."""
+    bench = Bench(clock)
+    await asyncio.sleep(0.001)
+    bench.filter_called()
+    await asyncio.sleep(0.001)
+    for number in range(3):
+        both = asyncio.gather(bench.bind(), bench.bind())
+        assert await both == [2 + number * WRITE_MS] * 2
+
+
+async def test_a_filter_call_while_the_last_of_two_binds_is_under_way_counts(
+    clock: FakeClock,
+) -> None:
+    """The end of the first bind does not end the second."""
+    bench = Bench(clock)
+    first = asyncio.create_task(bench.bind())
+    await asyncio.sleep(0.003)
+    second = asyncio.create_task(bench.bind())
+    await asyncio.sleep(0.003)
+    bench.filter_called()
+    await asyncio.sleep(0.001)
+    assert await bench.bind() == 103
+    assert (await first, await second) == (0, 3)
+
+
 async def test_binds_without_a_filter_call_between_them_are_not_delayed(clock: FakeClock) -> None:
     """Nothing says that their sender goes on while it waits; eight at a time are not either."""
     bench = Bench(clock)
@@ -109,3 +177,21 @@ async def test_a_backlog_that_ends_delays_no_further_bind(clock: FakeClock) -> N
     bench.pending = BACKLOG
     assert await bench.bind() == 20
     assert await waiting == [0, 100]
+
+
+async def test_a_scheduler_goes_on_for_as_long_as_any_bind_is_under_way(clock: FakeClock) -> None:
+    """A filter call after the first of them began counts until the last has ended."""
+    bench = Bench(clock)
+
+    async def slow() -> None:
+        async with bench.batches.turn():
+            await asyncio.sleep(0.3)
+
+    first = asyncio.create_task(slow())
+    await asyncio.sleep(0.001)
+    bench.filter_called()
+    await asyncio.sleep(0.001)
+    assert await bench.bind() == 100
+    await asyncio.sleep(0.045)
+    assert await bench.bind() == 200
+    await first

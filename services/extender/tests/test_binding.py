@@ -1,16 +1,20 @@
 """The Binding writer: what it sends, when it sends it again, and what it reports at its end."""
 
+import asyncio
+import json
 from itertools import pairwise
+from typing import Any
 
+import msgspec
 import pytest
 from decoded import a_node, a_pod, assume, state_of
 from objects import pod
 
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.names import DEFAULT_NAMES
+from gpucore.wire.names import DEFAULT_NAMES, EXCLUSIVE
 from gpuextender import metrics
 from gpuextender.scheduling import binding
-from gpuextender.scheduling.binding import BindBatches, BindingWriter, WriteResult
+from gpuextender.scheduling.binding import BindBatches, BindingWriter, Recorder, WriteResult
 from gpukube.errors import UnreachableError
 from gpukube.testing.clock import FakeClock
 from gpukube.testing.scripted import Reply, ScriptedClient, failure, no_reply
@@ -156,3 +160,52 @@ def test_a_claim_becomes_annotations_only_where_the_node_has_an_inventory() -> N
     assert ghost is not None
     with pytest.raises(ValueError, match="an allocation on n, which has no GPUs"):
         binding.annotations(allocation, pod_request, DEFAULT_NAMES, ghost)
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_the_annotations_state_whether_the_reserved_share_has_its_gpu_to_itself(
+    *, exclusive: bool
+) -> None:
+    """A restart reads it. The label of the pod may have changed since: the reservation counts."""
+    state = state_of(a_node("n", 8, 15))
+    assume(state, POD, "n", now_ns=77)
+    allocation, node_info = state.ledger.allocation(POD.uid), state.ledger.node(NODE)
+    assert allocation is not None
+    assert node_info is not None
+    allocation = msgspec.structs.replace(allocation, exclusive=exclusive)
+    labels = {} if exclusive else {"ack.gpushare.placement": "require-whole-device"}
+    pod_request = state.saw(a_pod(pod("p", 2, uid="u", labels=labels))).pod_request
+    assert pod_request is not None
+    assert pod_request.whole_device is not exclusive
+    found = binding.annotations(allocation, pod_request, DEFAULT_NAMES, node_info)
+    assert found[EXCLUSIVE] == str(exclusive).lower()
+
+
+def _event(body: Any) -> dict[str, Any]:
+    return body if isinstance(body, dict) else json.loads(bytes(body))
+
+
+async def test_events_name_the_pod_the_component_and_the_replica() -> None:
+    """A warning is one by its type; what was sent is counted."""
+    api = ScriptedClient(b"{}", b"{}")
+    before = metrics.EVENTS.labels("written")._value.get()
+    recorder = Recorder(api, instance="replica-1")
+    recorder.note(POD, "GpuPlaced", "Placed: GPU 0")
+    recorder.warn(POD, "GpuPlacementFailed", "no GPU")
+    task = asyncio.create_task(recorder.run())
+    await recorder.flush(seconds=45)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    found = [_event(one.body) for one in api.requests]
+    described = {(one["type"], one["reason"], one["message"]) for one in found}
+    assert described == {
+        ("Normal", "GpuPlaced", "Placed: GPU 0"),
+        ("Warning", "GpuPlacementFailed", "no GPU"),
+    }
+    for one in found:
+        involved = one["involvedObject"]
+        names = [involved[key] for key in ("kind", "namespace", "name", "uid")]
+        assert names == ["Pod", "team", "p", "u"]
+        assert one["reportingComponent"] == "gpushare-extender"
+        assert one["reportingInstance"] == "replica-1"
+    assert metrics.EVENTS.labels("written")._value.get() == before + 2

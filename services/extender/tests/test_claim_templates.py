@@ -1,10 +1,14 @@
 """Templates of converted pods: created on demand, bounded, and deleted when no pod needs them."""
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from gpucore.claims.share_template import (
     ShareRequest,
@@ -14,8 +18,10 @@ from gpucore.claims.share_template import (
 )
 from gpucore.wire.names import CLAIM_TEMPLATE
 from gpucore.wire.pods import Pod, decode_pod
-from gpuextender.claims.templates import ALL, API, MAX_PER_NAMESPACE, ClaimTemplates
-from gpukube.errors import ConflictError, ForbiddenError, NotFoundError
+from gpuextender import metrics
+from gpuextender.claims.templates import ALL, API, MAX_PER_NAMESPACE, SWEEP_SECONDS, ClaimTemplates
+from gpukube.errors import ConflictError, ForbiddenError, NotFoundError, UnreachableError
+from gpukube.testing.clock import FakeClock
 
 Key = tuple[str, str]
 
@@ -27,17 +33,29 @@ class TemplateServer:
         self.items: dict[Key, Any] = {}
         self.forbidden: set[str] = set()
         self.posts = 0
+        self.page = 1000
+        self.failures: list[Exception] = []
 
     async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
         """The templates with our label."""
         assert path == ALL
         assert (params or {})["labelSelector"] == "app.kubernetes.io/managed-by=gpushare-webhook"
-        metadata = [{"namespace": namespace, "name": name} for namespace, name in self.items]
-        return json.dumps({"metadata": {}, "items": [{"metadata": m} for m in metadata]}).encode()
+        self._fail()
+        assert (params or {})["limit"] == "500"
+        begin = int((params or {}).get("continue", "0"))
+        keys, end = sorted(self.items), begin + self.page
+        items = [{"metadata": {"namespace": one, "name": name}} for one, name in keys[begin:end]]
+        token = {"continue": str(end)} if end < len(keys) else {}
+        return json.dumps({"metadata": token, "items": items}).encode()
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
 
     async def post(self, path: str, body: Any) -> bytes:
         """Create one."""
         self.posts += 1
+        self._fail()
         namespace = path.removeprefix(f"{API}/namespaces/").partition("/")[0]
         key = (namespace, body["metadata"]["name"])
         assert body["metadata"]["namespace"] == namespace
@@ -226,3 +244,203 @@ async def test_templates_of_others_are_not_touched(
     await templates.sweep()
     await templates.sweep()
     assert set(server.items) == {("team", "mine")}
+
+
+def counted(outcome: str) -> float:
+    """The metric of templates by outcome."""
+    return metrics.CLAIM_TEMPLATES.labels(outcome)._value.get()
+
+
+async def test_a_list_of_pods_replaces_what_was_known(
+    server: TemplateServer, templates: ClaimTemplates
+) -> None:
+    """A template whose pods are not in the list is needed no more."""
+    templates.on_replace([sized("a", 7), sized("b", 8)])
+    await templates.create_due()
+    templates.on_replace([sized("b", 8)])
+    await templates.sweep()
+    await templates.sweep()
+    assert set(server.items) == {("team", name_of(8))}
+
+
+@pytest.mark.parametrize("change", ["ended", "annotation gone", "annotation broken", "other size"])
+async def test_a_template_is_needed_until_its_last_pod_needs_it_no_more(
+    server: TemplateServer, templates: ClaimTemplates, change: str
+) -> None:
+    """By a change of the pod, as by its deletion."""
+    templates.on_replace([sized("a", 7), sized("b", 7)])
+    await templates.create_due()
+    text = encode_contents(contents(7))
+    after = {
+        "ended": pod("a", text, phase="Failed"),
+        "annotation gone": msgspec.structs.replace(pod("a", text), annotations={}),
+        "annotation broken": pod("a", "no json"),
+        "other size": sized("a", 8),
+    }[change]
+    templates.on_update(after, b"")
+    for _ in range(2):
+        await templates.sweep()
+    assert ("team", name_of(7)) in server.items
+    templates.on_delete(sized("b", 7))
+    for _ in range(2):
+        await templates.sweep()
+    assert ("team", name_of(7)) not in server.items
+
+
+async def test_a_deleted_template_is_created_again_for_the_next_pod(
+    server: TemplateServer, templates: ClaimTemplates
+) -> None:
+    """That it existed is forgotten with it; one that is gone already is none to count."""
+    created, deleted = counted("created"), counted("deleted")
+    templates.on_update(sized("a", 7), b"")
+    await templates.create_due()
+    templates.on_delete(sized("a", 7))
+    for _ in range(2):
+        await templates.sweep()
+    assert not server.items
+    templates.on_update(sized("b", 7), b"")
+    await templates.create_due()
+    assert set(server.items) == {("team", name_of(7))}
+    assert (counted("created"), counted("deleted")) == (created + 2, deleted + 1)
+
+
+async def test_all_pages_of_the_list_are_read(
+    server: TemplateServer, templates: ClaimTemplates
+) -> None:
+    """Templates of every page are known, and deleted once no pod needs them."""
+    server.page = 2
+    pods = [sized(f"p{gib}", gib) for gib in range(1, 8)]
+    templates.on_replace(pods)
+    await templates.create_due()
+    await templates.sweep()
+    posts = server.posts
+    await templates.create_due()
+    assert server.posts == posts
+    templates.on_replace([])
+    for _ in range(2):
+        await templates.sweep()
+    assert not server.items
+
+
+@pytest.mark.parametrize(("sizes", "limited"), [(MAX_PER_NAMESPACE, 0), (33, 1)])
+async def test_a_namespace_at_its_limit_is_not_counted_as_limited(
+    templates: ClaimTemplates, sizes: int, limited: int
+) -> None:
+    """One that exceeds it is, at each attempt."""
+    before = counted("limited")
+    templates.on_replace([sized(f"p{gib}", gib) for gib in range(1, sizes + 1)])
+    await templates.create_due()
+    assert counted("limited") == before + limited
+
+
+async def test_a_refusal_is_logged_with_the_template_and_its_reason(
+    server: TemplateServer, templates: ClaimTemplates
+) -> None:
+    """And a template that was created with its name."""
+    server.forbidden.add("team")
+    templates.on_replace([sized("a", 7), sized("b", 7, "other")])
+    with capture_logs() as logs:
+        await templates.create_due()
+    found = {one["event"]: (one["namespace"], one["name"], one.get("error")) for one in logs}
+    assert found == {
+        "claim template refused": ("team", name_of(7), "POST: 403 no"),
+        "claim template created": ("other", name_of(7), None),
+    }
+
+
+@asynccontextmanager
+async def running(templates: ClaimTemplates) -> AsyncIterator[None]:
+    """Run beside the test."""
+    task = asyncio.create_task(templates.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_templates_are_created_when_pods_come_and_swept_every_five_minutes(
+    server: TemplateServer, templates: ClaimTemplates, clock: FakeClock
+) -> None:
+    """For as long as the process lives; what is known is not created again."""
+    async with running(templates):
+        await asyncio.sleep(1)
+        templates.on_update(sized("a", 7), b"")
+        await asyncio.sleep(0.001)
+        assert set(server.items) == {("team", name_of(7))}
+        templates.on_delete(sized("a", 7))
+        await asyncio.sleep(SWEEP_SECONDS)
+        assert server.items
+        await asyncio.sleep(SWEEP_SECONDS)
+        assert not server.items
+        assert server.posts == 1
+    assert clock.seconds > 2 * SWEEP_SECONDS
+
+
+async def test_the_limit_lets_the_next_template_in_once_a_pod_ends(
+    server: TemplateServer, templates: ClaimTemplates, clock: FakeClock
+) -> None:
+    """At once, not at the next sweep."""
+    begin = clock.seconds
+    pods = [sized(f"p{gib}", gib) for gib in range(1, MAX_PER_NAMESPACE + 2)]
+    async with running(templates):
+        await asyncio.sleep(1)
+        templates.on_replace(pods)
+        await asyncio.sleep(1)
+        assert len(server.items) == MAX_PER_NAMESPACE
+        templates.on_delete(pods[0])
+        await asyncio.sleep(1)
+        assert len(server.items) == MAX_PER_NAMESPACE + 1
+    assert clock.seconds - begin < SWEEP_SECONDS
+
+
+async def test_failures_are_tried_again_after_growing_pauses(
+    server: TemplateServer, templates: ClaimTemplates, clock: FakeClock
+) -> None:
+    """After a success the next failure pauses as shortly as the first."""
+    async with running(templates):
+        await asyncio.sleep(1)
+        server.failures = [UnreachableError("no route") for _ in range(8)]
+        templates.on_update(sized("a", 7), b"")
+        await asyncio.sleep(50)
+        assert not server.items
+        await asyncio.sleep(65)
+        assert len(server.items) == 1
+        server.failures = [UnreachableError("no route")]
+        templates.on_update(sized("b", 8), b"")
+        await asyncio.sleep(1)
+        assert len(server.items) == 2
+
+
+async def test_a_sweep_that_fails_is_repeated_with_the_next(
+    server: TemplateServer, templates: ClaimTemplates, clock: FakeClock
+) -> None:
+    """And says so in the log."""
+    server.failures = [UnreachableError("no route")]
+    server.items["team", name_of(7)] = {}
+    begin = clock.seconds
+    with capture_logs() as logs:
+        async with running(templates):
+            await asyncio.sleep(3 * SWEEP_SECONDS)
+    assert [one["error"] for one in logs if one["log_level"] == "warning"] == ["no route"]
+    assert not server.items
+    assert clock.seconds - begin >= 3 * SWEEP_SECONDS
+
+
+async def test_a_pod_that_comes_during_a_sweep_keeps_its_template(
+    server: TemplateServer, templates: ClaimTemplates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the sweep had found that no pod needs it."""
+    first, second = sorted((7, 8), key=name_of)
+    for gib in (first, second):
+        server.items["team", name_of(gib)] = {}
+    await templates.sweep()
+    delete = server.delete
+
+    async def slow(path: str) -> bytes:
+        templates.on_update(sized("new", second), b"")
+        return await delete(path)
+
+    monkeypatch.setattr(server, "delete", slow)
+    await templates.sweep()
+    assert set(server.items) == {("team", name_of(second))}

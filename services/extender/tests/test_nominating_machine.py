@@ -4,12 +4,9 @@ Each node has one GPU, so that the memory of a node is that of its GPU. Watches 
 new leader has heard of everything that was written before it took the Lease.
 """
 
-import asyncio
 import json
-from collections.abc import Callable, Iterator
 
 import pytest
-from decoded import a_pod
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -19,163 +16,20 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from nominating import pending, ready
+from nominating import pending
 from objects import Object
+from replicas import SIZES, Cluster, Replica, nominate, read
 
-from gpucore.gang.values import Rules
 from gpucore.model import Placement
-from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.lists import decode_constrained_pods
-from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.nodes import decode_node
-from gpucore.wire.pods import Pod
-from gpuextender.nomination.nominator import Nominator
-from gpuextender.nomination.rounds import Adoption, NominationRounds
-from gpuextender.nomination.writes import MANAGER, NominationWrites
-from gpuextender.scheduling.gangs import Gangs
-from gpuextender.scheduling.requeue import Requeue
-from gpuextender.state import State
-from gpukube.errors import ConflictError, NotFoundError
+from gpuextender.nomination.writes import MANAGER
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-SIZES = {"a": 16, "b": 12, "c": 8}
 FOUND_OUT = 100.0
 """Seconds after which every pause and every reservation is over."""
-
-
-class Cluster:
-    """An API server with pods, and the log of their changes."""
-
-    def __init__(self) -> None:
-        self.pods: dict[str, Object] = {}
-        self.log: list[tuple[str, Object]] = []
-        self.version = 0
-
-    def put(self, item: Object) -> Object:
-        """Write a pod."""
-        self.version += 1
-        stored = json.loads(json.dumps(item))
-        stored["metadata"]["resourceVersion"] = str(self.version)
-        self.pods[stored["metadata"]["name"]] = stored
-        self.log.append(("put", stored))
-        return stored
-
-    def delete(self, name: str) -> None:
-        """Delete a pod."""
-        self.log.append(("delete", self.pods.pop(name)))
-
-    def _named(self, path: str) -> Object:
-        name = path.split("/pods/")[1].split("/", maxsplit=1)[0].split("?", maxsplit=1)[0]
-        if name not in self.pods:
-            raise NotFoundError("no pod", status=404, message="not found")
-        return self.pods[name]
-
-    async def get(self, path: str) -> bytes:
-        """A pod."""
-        return json.dumps(self._named(path)).encode()
-
-    async def patch(self, path: str, body: bytes) -> bytes:
-        """A nomination, or none any more, under the preconditions of the patch."""
-        item, patch = json.loads(json.dumps(self._named(path))), json.loads(body)
-        wanted, metadata = patch["metadata"], item["metadata"]
-        if any(
-            wanted.get(key, metadata[key]) != metadata[key] for key in ("uid", "resourceVersion")
-        ):
-            raise ConflictError("changed", status=409, message="conflict")
-        nominate(item, patch["status"]["nominatedNodeName"] or "", MANAGER)
-        return json.dumps(self.put(item)).encode()
-
-    def shown(self, name: str) -> Iterator[Object]:
-        """Pending pods that an extender nominated to a node."""
-        for item in self.pods.values():
-            by = item["metadata"].get("managedFields", [{}])[0].get("manager")
-            here = item["status"].get("nominatedNodeName") == name
-            if here and by == MANAGER and not item["spec"].get("nodeName"):
-                yield item
-
-
-def nominate(item: Object, node: str, manager: str) -> None:
-    """Somebody writes the nomination of a pod; who writes what is there writes nothing."""
-    if item["status"].get("nominatedNodeName", "") == node:
-        return
-    item["status"].pop("nominatedNodeName", None)
-    if node:
-        item["status"]["nominatedNodeName"] = node
-    fields = {"f:status": {"f:nominatedNodeName": {}}} if node else {}
-    item["metadata"]["managedFields"] = [{"manager": manager, "fieldsV1": fields}]
-
-
-def read(item: Object) -> Pod:
-    """A pod as the informer reads it."""
-    raw = json.dumps({"metadata": {}, "items": [item]}).encode()
-    return decode_constrained_pods(raw).items[0]
-
-
-class _Healthy:
-    def obstacle(self) -> str:
-        return ""
-
-    async def unconfirmed(self) -> str:
-        return ""
-
-
-class Replica:
-    """An extender without its sockets."""
-
-    def __init__(
-        self, cluster: Cluster, now: Callable[[], float], leads: Callable[[], bool]
-    ) -> None:
-        self.cluster, self.now, self.heard = cluster, now, 0
-        self.loop = asyncio.new_event_loop()
-        self.state = State(DEFAULT_NAMES, clock=self.clock)
-        for name, size in SIZES.items():
-            self.state.node_changed(decode_node(json.dumps(ready(name, size)).encode()))
-        gangs = Gangs(self.state, Rules(), clock=self.clock)
-        requeue = Requeue(self.state, cluster, gangs)  # type: ignore[arg-type]
-        self.writes = NominationWrites(self.state, cluster, requeue)  # type: ignore[arg-type]
-
-        async def leading() -> bool:
-            return leads()
-
-        self.writes.leads = leading
-        self.nominator = Nominator(
-            self.state, requeue, self.writes, gangs, policy="binpack", grouping=BY_LINKS,
-            after=0, limit=64, clock=self.clock, now=now,
-        )  # fmt: skip
-        adoption = Adoption(self.state, cluster, self.nominator.adopt, now)  # type: ignore[arg-type]
-        self.rounds = NominationRounds(
-            self.nominator, _Healthy(), self, adoption, now=now,  # type: ignore[arg-type]
-        )  # fmt: skip
-        self.leads, self.term = leading, 0
-        self.state.filter_called = self.nominator.scheduler_called
-        self.state.candidates.on_change = self.nominator.node_changed
-        self.state.add_event_handler(self.nominator.node_changed)
-
-    def clock(self) -> int:
-        """Nanoseconds."""
-        return int(self.now() * 1e9)
-
-    def hear(self, count: int | None = None) -> None:
-        """The watch brings the next changes, or all."""
-        log = self.cluster.log
-        until = len(log) if count is None else min(self.heard + count, len(log))
-        for what, item in log[self.heard : until]:
-            pod = read(item)
-            self.state.pod_gone(pod) if what == "delete" else self.state.pod_changed(pod)
-        self.heard = until
-
-    def round(self) -> None:
-        """The scheduler calls, and a round follows."""
-        self.state.saw(a_pod(pending("caller", 1)))
-        self.loop.run_until_complete(self.rounds.round())
-
-    def send(self) -> None:
-        """One patch is sent."""
-        self.loop.run_until_complete(self.writes.send_next())
 
 
 class Replicas(RuleBasedStateMachine):

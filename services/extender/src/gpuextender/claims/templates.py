@@ -150,6 +150,8 @@ class ClaimTemplates:
             log.warning("claim templates not created", error=str(error))
             await asyncio.sleep(self._backoff.after_failure(lasted=0))
             self._wake.set()
+        else:
+            self._backoff = Backoff()
 
     async def _sweep_forever(self) -> None:
         while True:
