@@ -1,1 +1,1 @@
-"""Why a pod is pending, or why it has its GPU: sentences, groups, suggestions, documents."""
+"""Reasons as text: why a pod is pending, why it has its GPU, what would help, and the documents."""

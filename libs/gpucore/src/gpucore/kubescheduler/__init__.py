@@ -1,1 +1,1 @@
-"""kube-scheduler's own rules: what a pod requires of a node, and which nodes admit it."""
+"""kube-scheduler's own filters, and the nodes of a cluster as these see them."""

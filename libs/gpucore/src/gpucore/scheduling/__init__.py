@@ -1,1 +1,1 @@
-"""kube-scheduler's own rules, as far as they are evaluated here."""
+"""Which nodes admit a pod, which of them is best, and which GPUs it gets there."""

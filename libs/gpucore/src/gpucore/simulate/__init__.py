@@ -1,1 +1,1 @@
-"""What-if questions: pods that do not exist yet, placed on a copy of the cluster."""
+"""Pods that do not exist yet, moves and traces, tried on a copy of the cluster."""
