@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from fakedra.claims import INVENTORY, FakeClaims, cdi_claims, node
 from fakedra.disk import recorded
+from prometheus_client import REGISTRY
 
 from gpucore.node.allocation.grant import GrantPolicy
 from gpucore.node.claims.prepare import ClaimError
@@ -69,7 +70,7 @@ def world(tmp_path: Path) -> World:
 
 
 async def test_a_claim_that_was_created_anew_under_its_name_is_not_prepared(world: World) -> None:
-    """kubelet names the claim of its pod by UID; another one of that name is somebody else's."""
+    """The pod asked for the claim with the UID that kubelet names; this one is somebody else's."""
     world.claims.add("new", 0)
     world.claims.put("old", world.claims.objects.pop(next(iter(world.claims.objects))))
     with pytest.raises(ClaimError, match="exists with another UID"):
@@ -174,6 +175,16 @@ async def test_a_node_that_takes_no_new_claims_keeps_those_it_has(world: World) 
     assert cdi_claims(world.cdi) == {"a"}
 
 
+async def test_the_number_of_claims_is_a_metric(world: World) -> None:
+    """It follows what is prepared and what is not any more."""
+    for uid in ("a", "b"):
+        world.claims.add(uid, 0)
+        await world.prepare(uid)
+    assert REGISTRY.get_sample_value("gpushare_plugin_claims") == 2
+    await world.preparer.unprepare("a")
+    assert REGISTRY.get_sample_value("gpushare_plugin_claims") == 1
+
+
 async def test_limits_are_set_at_every_preparation(world: World) -> None:
     """A pod that starts again has a new cgroup, and its claim is prepared already."""
     world.claims.add("a", 0)
@@ -228,14 +239,19 @@ async def test_an_invalid_uid_is_refused_before_anything_is_read(world: World) -
     assert world.claims.requests == []
 
 
-def test_removing_a_claim_waits_for_the_plugin_that_prepares(world: World) -> None:
+@pytest.mark.parametrize("api", ["answers", "is away"])
+def test_removing_a_claim_waits_for_the_plugin_that_prepares(world: World, api: str) -> None:
     """A rolling update: the files of one claim are written and removed by two processes."""
     claims, other = world.claims, ClaimFiles(world.checkpoints.parent, world.cdi)
     claims.add("a", 0)
+    if api == "is away":
+        asyncio.run(world.prepare("a"))
+        world.reboot()
+        claims.failure = UnreachableError("GET: refused")
     removing = threading.Thread(target=other.unprepare, args=("a",))
 
     def remove(what: str, name: str) -> None:
-        if (what, name) == ("write", "a.unfinished"):
+        if (what, name) == ("write", "gpushare.io-claim_a.unfinished"):
             removing.start()
             removing.join(0.2)  # it ends within this time only where it does not wait
 
