@@ -179,6 +179,16 @@ async def test_pods_that_have_ended_get_no_events(world: World) -> None:
     assert [name for name, *_ in await events_of(world)] == ["n1"]
 
 
+async def test_pods_with_the_exclusive_gpu_get_the_events(world: World) -> None:
+    """They hold the GPU and no memory of it."""
+    table = world.state.matcher.tables[Resource.GPU]
+    row = Held("team", "b", {"c0": {Resource.GPU: tuple(table.ids[INVENTORY.gpus[0].index])}})
+    turn = world.state.matcher.holdings.turn
+    world.state.sync_from_kubelet([row], requested_at=turn)
+    world.announcer.announce([HealthStatus(FIRST, healthy=False, why="XID 79")])
+    assert [name for name, *_ in await events_of(world)] == ["n1", "b"]
+
+
 async def test_pods_that_use_the_gpu_by_a_claim_get_the_events_too(world: World) -> None:
     """Those of another claim, and those that have ended, do not."""
     for name, gpu, phase in (("c", 0, "Running"), ("d", 1, "Running"), ("e", 0, "Failed")):

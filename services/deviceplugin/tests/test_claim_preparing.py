@@ -175,6 +175,16 @@ async def test_a_node_that_takes_no_new_claims_keeps_those_it_has(world: World) 
     assert cdi_claims(world.cdi) == {"a"}
 
 
+async def test_what_is_published_follows_the_claims_that_are_held(world: World) -> None:
+    """Nothing is published anew where a claim is prepared again."""
+    signal = world.state.outlook_changed
+    world.claims.add("a", 0)
+    for work, changes in ((world.prepare, 1), (world.prepare, 0), (world.preparer.unprepare, 1)):
+        before = signal.count
+        await work("a")
+        assert signal.count == before + changes
+
+
 async def test_the_number_of_claims_is_a_metric(world: World) -> None:
     """It follows what is prepared and what is not any more."""
     for uid in ("a", "b"):
