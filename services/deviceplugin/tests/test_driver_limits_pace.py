@@ -68,15 +68,21 @@ class Paced:
         driver: Any = self.driver
         self.limits = DriverLimits(self.world.state, driver, events, self.tree, every=EVERY)
         self.limits.want([FIRST])
+        self.truth = asyncio.Event()
         self.running: asyncio.Task[None] | None = None
 
-    async def follow(self, seconds: float) -> list[float]:
-        """Follow so long; when the cgroup of the pod was looked for."""
+    async def follow(self, seconds: float, *, known: bool = True) -> list[float]:
+        """Follow so long; when the cgroup of the pod was looked for.
+
+        Args:
+            seconds: how long.
+            known: kubelet has reported its allocations.
+        """
         self.tree.looks.clear()
+        if known:
+            self.truth.set()
         if self.running is None:
-            truth = asyncio.Event()
-            truth.set()
-            self.running = asyncio.create_task(self.limits.run(truth))
+            self.running = asyncio.create_task(self.limits.run(self.truth))
         await asyncio.sleep(seconds)
         return sorted(set(self.tree.looks))
 
@@ -98,6 +104,15 @@ async def test_limits_that_hold_are_looked_at_every_minute(paced: Paced) -> None
     """Somebody with rights on the node may have taken one off."""
     paced.world.pod("a", gpu0=3)
     assert await paced.follow(2 * EVERY + 1) == [0, EVERY, 2 * EVERY]
+
+
+async def test_nothing_is_looked_at_before_kubelet_has_reported_its_allocations(
+    paced: Paced,
+) -> None:
+    """Whose a grant is would be a guess."""
+    paced.world.pod("a", gpu0=3)
+    assert await paced.follow(2 * EVERY, known=False) == []
+    assert await paced.follow(1) == [2 * EVERY]
 
 
 async def test_a_limit_that_is_not_in_force_is_tried_again_every_second(paced: Paced) -> None:

@@ -147,6 +147,36 @@ async def test_the_next_pod_waits_for_its_turn_with_the_words_of_the_turn(gated:
     assert await gated.gate.wait(gated.ids("b")) == ""
 
 
+async def test_a_list_of_pods_gives_turns_and_ends_them(gated: Gated) -> None:
+    """A restarted plugin knows by it who is starting."""
+    for name in ("a", "b"):
+        gated.world.pod(name, phase="Running", gpu0=3)
+        pod = gated.world.state.pods[PodUid(f"uid-{name}")]
+        turn = replace(pod, annotations={"gpushare/start-turn": "600"})
+        gated.world.state.on_update(turn, b"{}")
+    gated.lists()
+    for ready in (False, True):
+        status = {"containerStatuses": [{"ready": ready, "state": {"running": {}}}]}
+        page = {"items": [{"metadata": {"uid": "uid-a"}, "status": status}]}
+        gated.gate.listed(json.dumps(page).encode())
+        assert (await gated.gate.wait(gated.ids("b")) == "") is ready
+
+
+async def test_a_newer_pod_of_the_name_that_has_ended_is_not_the_one_that_starts(
+    gated: Gated,
+) -> None:
+    """It failed before it started; its predecessor restarts a container."""
+    world = gated.world
+    world.pod("a", phase="Running", gpu0=3)
+    pod = world.state.pods[PodUid("uid-a")]
+    world.state.on_update(replace(pod, creation="2026-01-01T00:00:00Z"), b"{}")
+    ended = replace(pod, uid=PodUid("uid-1"), creation="2026-01-02T00:00:00Z", phase="Failed")
+    world.state.pods[ended.uid] = ended
+    gated.lists()
+    assert await gated.gate.wait(gated.ids("a")) == ""
+    assert world.in_force("a") == share(3)
+
+
 async def test_a_limit_that_the_driver_takes_and_does_not_keep_is_no_limit(gated: Gated) -> None:
     """What is read afterwards counts."""
     gated.world.pod("a", phase="Pending", gpu0=3)

@@ -44,6 +44,22 @@ def test_only_a_message_of_the_runtime_blames_the_gpu(raw: bytes, start: Start) 
     assert start_of(raw, ()) is start
 
 
+def test_init_containers_are_evidence_too() -> None:
+    """They are the first that the runtime starts on the GPU."""
+    failed = {"state": {"waiting": {"reason": "RunContainerError", "message": HOOK}}}
+    raw = {"object": {"status": {"initContainerStatuses": [failed]}}}
+    assert start_of(json.dumps(raw).encode(), ()) is Start.FAILED
+
+
+def test_a_container_that_failed_counts_though_another_runs() -> None:
+    """One of two containers may request no GPU at all."""
+    raw = line(
+        {"running": {"startedAt": "x"}},
+        {"waiting": {"reason": "RunContainerError", "message": HOOK}},
+    )
+    assert start_of(raw, ()) is Start.FAILED
+
+
 @pytest.mark.parametrize(
     "cgroup",
     [
