@@ -143,9 +143,11 @@ def test_the_rights_of_a_namespace_are_enough(
 def test_quotas_may_be_forbidden(run: Run, server: FakeApiServer, tmp_path: Path) -> None:
     """The rest is shown, with a note."""
     server.statuses[f"{OWN}/resourcequotas"] = 403
-    outcome = run("usage", f"--kubeconfig={server.kubeconfig(tmp_path)}")
+    flag = f"--kubeconfig={server.kubeconfig(tmp_path)}"
+    outcome = run("usage", flag)
     assert outcome.code == 0
     assert "limits are not shown" in outcome.err
+    assert "limits are not shown" not in run("usage", "--by", "label:team", flag).err
 
 
 def test_nodes_need_their_rights(run: Run, server: FakeApiServer, tmp_path: Path) -> None:
