@@ -126,6 +126,8 @@ async def test_a_node_that_offers_claims_is_published_though_kubelet_takes_no_de
     (_, patch), _ = await world.publish()
     published = json.loads(patch["metadata"]["annotations"]["gpushare/inventory"])
     assert (published["api"], published["serving"]) == ("claims", False)
+    world.state.serve(serving=True)  # kubelet still takes devices for a moment
+    assert await world.publish() == []
 
 
 async def test_pauses_after_failures_grow_to_a_minute_and_start_over(
