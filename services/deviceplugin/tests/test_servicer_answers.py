@@ -308,7 +308,7 @@ async def test_a_pod_that_may_borrow_is_not_held_to_its_share_by_the_toolkit() -
 
 
 async def test_a_refused_start_is_counted_and_names_its_reason() -> None:
-    """Kubelet puts the sentence into an event on the pod; a start that is allowed counts nothing."""
+    """Kubelet shows the sentence in an event on the pod; an allowed start counts nothing."""
     reasons = ["the limit is not in force", ""]
     asked: list[tuple[str, ...]] = []
 
@@ -320,7 +320,7 @@ async def test_a_refused_start_is_counted_and_names_its_reason() -> None:
     assert made.options.pre_start_required
     request = api.PreStartContainerRequest(devicesIDs=["a", "b"])
     before = sample("refusals_total", resource="gpu-mem", code="LimitMissing")
-    with pytest.raises(RefusedError, match="^FAILED_PRECONDITION: the limit is not in force$"):
+    with pytest.raises(RefusedError, match=r"^FAILED_PRECONDITION: the limit is not in force$"):
         await made.PreStartContainer(request, CONTEXT)
     assert await made.PreStartContainer(request, CONTEXT) == api.PreStartContainerResponse()
     assert asked == [("a", "b")] * 2
