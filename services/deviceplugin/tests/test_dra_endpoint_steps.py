@@ -1,5 +1,6 @@
 """The sockets of the DRA driver in order, and what is counted of kubelet's calls."""
 
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,14 @@ class Stage:
         self.registry, self.home, self.cdi = root / "registry", root / "gpu", root / "cdi"
         self.claims = FakeClaims()
         self.steps: list[str] = []
-        preparer = ClaimPreparer(
-            self.claims, ClaimFiles(self.home, self.cdi), node, holder=holding()
-        )
+        files = ClaimFiles(self.home, self.cdi)
+        self.preparer = ClaimPreparer(self.claims, files, node, holder=holding())
         self.driver = DraEndpoint(
-            registry=self.registry, home=self.home, preparer=preparer, node=node, changed=Signal()
+            registry=self.registry,
+            home=self.home,
+            preparer=self.preparer,
+            node=node,
+            changed=Signal(),
         )
 
     def note(self, what: str, path: str) -> None:
@@ -93,6 +97,29 @@ async def test_kubelet_finds_the_driver_only_while_it_serves(stage: Stage) -> No
         "stop dra.sock, not found",
     ]
     assert [path.name for path in stage.home.glob("*.sock")] == []
+
+
+async def test_the_service_socket_of_a_killed_plugin_is_removed(stage: Stage) -> None:
+    """That of a plugin that serves stays, and so do other files."""
+    await stage.driver.stop()
+    dead, other = stage.home / "dra-pod-0.sock", stage.home / "claims.lock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(dead))
+    other.touch()
+    await stage.driver.start()
+    assert not dead.exists()
+    assert other.exists()
+    second = DraEndpoint(
+        registry=stage.registry,
+        home=stage.home,
+        preparer=stage.preparer,
+        node=node,
+        changed=Signal(),
+        instance="pod-2",
+    )
+    await second.start()
+    assert {path.name for path in stage.home.glob("*.sock")} == {"dra.sock", "dra-pod-2.sock"}
+    await second.stop()
 
 
 async def test_a_driver_that_was_stopped_is_not_registered(stage: Stage) -> None:

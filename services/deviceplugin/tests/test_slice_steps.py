@@ -215,6 +215,17 @@ def test_a_gpu_behind_mps_takes_as_many_shares_as_its_daemon_has_clients() -> No
     assert limits[1] == 0
 
 
+def test_a_gpu_that_is_smaller_than_a_unit_is_no_device() -> None:
+    """A MIG instance can be; its capacity would be 0."""
+    inventory = inventory_of(NodeHardware("580.1", (t4(0), t4(1))), GIB)
+    first, second = inventory.gpus
+    tiny = msgspec.structs.replace(first, units=0, memory_mib=512)
+    found = slice_of(msgspec.structs.replace(inventory, gpus=(tiny, second)))
+    assert found is not None
+    assert [device.index for device in found.devices] == [1]
+    assert slice_of(msgspec.structs.replace(inventory, gpus=(tiny,))) is None
+
+
 def slice_of(inventory: Inventory) -> ResourceSlice | None:
     """The slice of a node without any claims."""
     node = Node(NodeName("n1"), labels=LABELS, uid="uid-n1")
