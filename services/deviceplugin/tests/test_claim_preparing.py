@@ -8,6 +8,7 @@ import pytest
 from fakedra.claims import INVENTORY, FakeClaims, cdi_claims, node
 from fakedra.disk import recorded
 from prometheus_client import REGISTRY
+from structlog.testing import capture_logs
 
 from gpucore.node.allocation.grant import GrantPolicy
 from gpucore.node.claims.prepare import ClaimError
@@ -17,6 +18,13 @@ from gpudeviceplugin.dra.holding import ClaimHolder
 from gpudeviceplugin.dra.preparing import ClaimPreparer
 from gpudeviceplugin.state import NodeState
 from gpukube.errors import ServerError, UnreachableError
+
+
+class ReadOnlyError(OSError):
+    """The disk went read-only."""
+
+    def __init__(self) -> None:
+        super().__init__(30, "read-only")
 
 
 class World:
@@ -73,7 +81,7 @@ async def test_a_claim_that_was_created_anew_under_its_name_is_not_prepared(worl
     """The pod asked for the claim with the UID that kubelet names; this one is somebody else's."""
     world.claims.add("new", 0)
     world.claims.put("old", world.claims.objects.pop(next(iter(world.claims.objects))))
-    with pytest.raises(ClaimError, match="exists with another UID"):
+    with pytest.raises(ClaimError, match="^a ResourceClaim of this name exists with another UID$"):
         await world.prepare("old")
     assert cdi_claims(world.cdi) == set()
     assert list(world.checkpoints.iterdir()) == []
@@ -146,10 +154,17 @@ async def test_a_claim_that_was_deleted_meanwhile_counts_no_longer(world: World)
         world.claims.add(uid, 0)
         await world.prepare(uid)
         world.claims.remove(uid)
-    with recorded(0, OSError):
+    with recorded(0, ReadOnlyError), capture_logs() as logged:
         await world.preparer.remove_deleted()
     assert world.state.claims.names == ["team/c-a"]
     assert cdi_claims(world.cdi) == {"a"}
+    deleted = {"event": "unpreparing a deleted claim", "log_level": "info"}
+    failed = {"event": "cannot check a prepared claim", "log_level": "warning", "claim": "a"}
+    assert logged == [
+        deleted | {"claim": "a"},
+        failed | {"why": "[Errno 30] read-only"},
+        deleted | {"claim": "b"},
+    ]
 
 
 async def test_a_claim_that_cannot_be_decoded_is_not_taken_for_deleted(world: World) -> None:
@@ -157,7 +172,15 @@ async def test_a_claim_that_cannot_be_decoded_is_not_taken_for_deleted(world: Wo
     world.claims.add("a", 0)
     await world.prepare("a")
     world.claims.put("a", b"<html>")
-    await world.preparer.remove_deleted()
+    with capture_logs() as logged:
+        await world.preparer.remove_deleted()
+    (line,) = logged
+    assert line.pop("why").startswith("no ResourceClaim")
+    assert line == {
+        "event": "cannot decode a prepared claim",
+        "log_level": "warning",
+        "claim": "a",
+    }
     assert "a" in world.state.claims
     assert cdi_claims(world.cdi) == {"a"}
 
@@ -211,8 +234,16 @@ async def test_without_the_api_server_the_file_of_a_prepared_claim_is_written_ag
     first = await world.prepare("a")
     world.reboot()
     world.claims.failure = ServerError("GET", status=500, message="etcd")
-    assert await world.prepare("a") == first
+    with capture_logs() as logged:
+        assert await world.prepare("a") == first
     assert cdi_claims(world.cdi) == {"a"}
+    (line,) = logged
+    assert "etcd" in line.pop("why")
+    assert line == {
+        "event": "answering from the checkpoint",
+        "log_level": "warning",
+        "claim": "a",
+    }
 
 
 async def test_a_claim_that_is_unprepared_during_the_question_is_not_answered(
@@ -242,9 +273,16 @@ async def test_names_lead_to_no_other_object(world: World) -> None:
     assert "?" not in path
 
 
+async def test_a_claim_without_an_allocation_is_not_prepared(world: World) -> None:
+    """The error of what cannot be read is that of the claim."""
+    world.claims.put("a", b'{"metadata": {"uid": "a"}, "status": {}}')
+    with pytest.raises(ClaimError, match="allocat"):
+        await world.prepare("a")
+
+
 async def test_an_invalid_uid_is_refused_before_anything_is_read(world: World) -> None:
     """It would be the name of a file."""
-    with pytest.raises(ClaimError, match="UID"):
+    with pytest.raises(ClaimError, match="^the UID of the claim is not valid$"):
         await world.preparer.prepare("team", "c", "../x")
     assert world.claims.requests == []
 

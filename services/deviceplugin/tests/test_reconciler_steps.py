@@ -161,6 +161,31 @@ async def test_an_answer_that_is_older_never_replaces_a_later_one(world: World) 
     assert world.state.matcher.gpus_held("team", "p") == {1}
 
 
+async def test_what_init_containers_were_given_counts_though_kubelet_does_not_list_it(
+    clock: FakeClock,
+) -> None:
+    """Planned on GPU 0, given on GPU 1: kubelet lists the pod with nothing."""
+    init = Container("i0", {"aliyun.com/gpu-mem": "3"})
+    bare = replace(POD, phase="Pending", containers=(Container("c0"),), init_containers=(init,))
+    world = World(clock, bare)
+    world.state.grant(Resource.MEM, world.row(1).containers["c0"][Resource.MEM])
+    world.state.on_update(replace(bare, phase="Running"), b"")
+    world.held = [Held("team", "p", {})]
+    await world.reconciler.look()
+    ((_, patch),) = world.patches
+    assert patch["metadata"]["annotations"][NAMES.mem_idx] == "1"
+
+
+async def test_a_pod_of_an_original_plugin_keeps_its_annotation(clock: FakeClock) -> None:
+    """Kubelet's ids of it meant nothing."""
+    texts = {**POD.annotations, NAMES.mem_assigned: "true"}
+    world = World(clock, replace(POD, annotations=texts))
+    world.held = [world.row(1)]
+    await world.reconciler.look()
+    assert world.state.inherited.pods == {("team", "p")}
+    assert world.patches == []
+
+
 async def test_what_was_corrected_is_looked_at_again_soon(world: World) -> None:
     """The pause is short once; then the annotations are true."""
     world.held = [world.row(1)]
