@@ -81,7 +81,7 @@ async def test_a_claim_that_was_created_anew_under_its_name_is_not_prepared(worl
     """The pod asked for the claim with the UID that kubelet names; this one is somebody else's."""
     world.claims.add("new", 0)
     world.claims.put("old", world.claims.objects.pop(next(iter(world.claims.objects))))
-    with pytest.raises(ClaimError, match="^a ResourceClaim of this name exists with another UID$"):
+    with pytest.raises(ClaimError, match=r"^a ResourceClaim of this name exists with another UID$"):
         await world.prepare("old")
     assert cdi_claims(world.cdi) == set()
     assert list(world.checkpoints.iterdir()) == []
@@ -282,7 +282,7 @@ async def test_a_claim_without_an_allocation_is_not_prepared(world: World) -> No
 
 async def test_an_invalid_uid_is_refused_before_anything_is_read(world: World) -> None:
     """It would be the name of a file."""
-    with pytest.raises(ClaimError, match="^the UID of the claim is not valid$"):
+    with pytest.raises(ClaimError, match=r"^the UID of the claim is not valid$"):
         await world.preparer.prepare("team", "c", "../x")
     assert world.claims.requests == []
 
