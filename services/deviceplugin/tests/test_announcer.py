@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from claimholding import prepared
 from fakedriver import t4
 from msgspec.structs import replace
 from structlog.testing import capture_logs
@@ -176,6 +177,25 @@ async def test_pods_that_have_ended_get_no_events(world: World) -> None:
     world.state.pods[PodUid("uid-team-a")] = pod("a", phase="Succeeded")
     world.announcer.announce([HealthStatus(FIRST, healthy=False, why="XID 79")])
     assert [name for name, *_ in await events_of(world)] == ["n1"]
+
+
+async def test_pods_with_the_exclusive_gpu_get_the_events(world: World) -> None:
+    """They hold the GPU and no memory of it."""
+    table = world.state.matcher.tables[Resource.GPU]
+    row = Held("team", "b", {"c0": {Resource.GPU: tuple(table.ids[INVENTORY.gpus[0].index])}})
+    turn = world.state.matcher.holdings.turn
+    world.state.sync_from_kubelet([row], requested_at=turn)
+    world.announcer.announce([HealthStatus(FIRST, healthy=False, why="XID 79")])
+    assert [name for name, *_ in await events_of(world)] == ["n1", "b"]
+
+
+async def test_pods_that_use_the_gpu_by_a_claim_get_the_events_too(world: World) -> None:
+    """Those of another claim, and those that have ended, do not."""
+    for name, gpu, phase in (("c", 0, "Running"), ("d", 1, "Running"), ("e", 0, "Failed")):
+        world.state.claims.put(prepared(f"claim-{name}", INVENTORY.gpus[gpu], 2))
+        world.state.on_update(replace(pod(name, phase=phase), claims=(f"claim-{name}",)), b"{}")
+    world.announcer.announce([HealthStatus(FIRST, healthy=False, why="XID 79")])
+    assert [name for name, *_ in await events_of(world)] == ["n1", "a", "c"]
 
 
 async def test_unhealthy_gpus_are_listed_in_a_config_map_of_ours(world: World) -> None:

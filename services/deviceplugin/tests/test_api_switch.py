@@ -1,17 +1,26 @@
 """Which API a node offers, as the agent finds out and follows it."""
 
+import asyncio
 from typing import Any
 
 import msgspec
 import pytest
+from claimholding import prepared
 
+from gpucore.model import Gpu
 from gpucore.node.grant import GrantPolicy
-from gpucore.units import NodeName
+from gpucore.units import GpuIndex, GpuUuid, NodeName
 from gpucore.wire.nodes import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch
-from gpudeviceplugin.dra.switch import PROBE_SECONDS, RETRY_SECONDS, ApiSwitch
+from gpudeviceplugin.dra.switch import (
+    LOOK_SECONDS,
+    PROBE_SECONDS,
+    RETRY_SECONDS,
+    ApiSwitch,
+)
 from gpudeviceplugin.state import NodeState
 from gpukube.errors import ForbiddenError, NotFoundError
+from gpukube.testing.clock import FakeClock
 
 
 class World:
@@ -136,6 +145,93 @@ async def test_nothing_is_decided_without_the_node() -> None:
     world = World(default="devices")
     world.switch.decide()
     assert world.state.api == ""
+
+
+async def test_claims_wait_until_it_is_known_who_holds_devices() -> None:
+    """A restarted agent knows no holder before kubelet has listed them; claims are kept."""
+    world = World()
+    world.label(gpushare_api="claims")
+    assert await world.api() == ""
+    world.state.certain.set()
+    assert await world.api() == "claims"
+
+
+async def run_for(world: World, seconds: float) -> None:
+    """The switch follows for so long."""
+    running = asyncio.create_task(world.switch.run())
+    await asyncio.sleep(seconds)
+    running.cancel()
+    await asyncio.wait({running})
+
+
+async def test_the_answer_is_followed_at_once(clock: FakeClock) -> None:
+    """Not at the next look."""
+    world, began = World(), clock.seconds
+    times: list[float] = []
+    world.state.certain.set()
+    world.label()
+
+    async def note() -> None:
+        while world.state.api != "claims":
+            await world.state.outlook_changed.beyond(world.state.outlook_changed.count)
+        times.append(clock.seconds - began)
+
+    noting = asyncio.create_task(note())
+    await run_for(world, 10)
+    await noting
+    assert times == [0]
+
+
+async def test_an_api_server_without_an_answer_is_asked_again_soon(clock: FakeClock) -> None:
+    """And one that has no consumable capacity after minutes: it may be upgraded."""
+    world = World()
+    world.state.certain.set()
+    world.label()
+    world.failure = ForbiddenError("POST", status=403, message="not yet")
+    await run_for(world, 3.5 * RETRY_SECONDS)
+    assert len(world.requested) == 4
+    world.failure, world.drops = None, ("capacity",)
+    world.requested.clear()
+    await run_for(world, 2.5 * PROBE_SECONDS)
+    assert len(world.requested) == 3
+    world.drops = ()
+    await run_for(world, 1)
+    world.requested.clear()
+    await run_for(world, 3 * PROBE_SECONDS)
+    assert (world.state.api, world.requested) == ("claims", [])
+
+
+async def test_a_label_that_needs_claims_asks_at_once(clock: FakeClock) -> None:
+    """Nothing was asked while the setting was enough."""
+    world = World(default="devices")
+    world.state.certain.set()
+    world.label()
+    running = asyncio.create_task(world.switch.run())
+    await asyncio.sleep(PROBE_SECONDS / 2)
+    assert world.requested == []
+    world.label(gpushare_api="claims")
+    await asyncio.sleep(1)
+    assert len(world.requested) == 1
+    assert world.state.api == "claims"
+    running.cancel()
+    await asyncio.wait({running})
+
+
+async def test_the_end_of_the_last_share_is_found_without_a_signal(clock: FakeClock) -> None:
+    """Nothing reports it; the node changes within two seconds."""
+    world = World(default="devices")
+    world.state.certain.set()
+    gpu = Gpu(GpuIndex(0), GpuUuid("GPU-0"), 15)
+    world.state.claims.put(prepared("c", gpu, 2))
+    world.label()
+    running = asyncio.create_task(world.switch.run())
+    await asyncio.sleep(10.5 * LOOK_SECONDS)
+    assert world.state.api == "claims"
+    world.state.claims.drop("uid-c")
+    await asyncio.sleep(LOOK_SECONDS)
+    assert world.state.api == "devices"
+    running.cancel()
+    await asyncio.wait({running})
 
 
 def test_questions_keep_their_distance() -> None:

@@ -1,6 +1,7 @@
 """The CDI files, write by write, as a runtime that reads at any moment finds them."""
 
 import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from gpucore.model import Gpu, Inventory
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.grant import GrantPolicy, grant
 from gpucore.node.isolation.cdi import CdiDevice
-from gpucore.units import GpuIndex, GpuUuid
+from gpucore.units import GpuIndex, GpuUuid, NodeName
+from gpucore.wire.nodes import Node
 from gpudeviceplugin.isolation.cdi import NOTED_SECONDS, CdiFiles
 
 INVENTORY = Inventory(gpus=(Gpu(GpuIndex(0), GpuUuid("GPU-0"), 15),))
@@ -114,6 +116,17 @@ def test_a_directory_that_cannot_be_written_is_logged_and_no_end(tmp_path: Path)
     (line,) = logged
     assert line["event"] == "cannot bring the CDI files up to date"
     assert line["log_level"] == "warning"
+
+
+@pytest.mark.parametrize("allowed", [os.W_OK, os.X_OK, os.R_OK, os.W_OK | os.X_OK])
+def test_a_directory_must_be_writable_and_searchable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: int
+) -> None:
+    """With auto; else the limits would come from files that are never written."""
+    node = Node(NodeName("n1"), kubelet="v1.34.0", runtime="containerd://2.1.0")
+    monkeypatch.setattr(os, "access", lambda _path, mode: mode & allowed == mode)
+    used = CdiFiles(tmp_path, "auto").used_on(node)
+    assert used is (allowed == os.W_OK | os.X_OK)
 
 
 def test_a_copy_of_a_file_under_another_name_is_not_ours(tmp_path: Path) -> None:

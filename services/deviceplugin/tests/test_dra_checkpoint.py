@@ -178,6 +178,16 @@ def test_cdi_files_of_others_are_left_alone(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "cdi").iterdir()} == others
 
 
+def test_files_that_were_never_finished_are_removed(tmp_path: Path) -> None:
+    """A killed process left them; nobody would write over those of a claim that is gone."""
+    files_in(tmp_path)
+    for left in ("cdi/gpushare.io-claim_gone.unfinished", "gpu/claims/gone.unfinished"):
+        (tmp_path / left).write_text("{")
+    files_in(tmp_path)
+    assert list((tmp_path / "cdi").iterdir()) == []
+    assert list((tmp_path / "gpu" / "claims").iterdir()) == []
+
+
 def test_a_plugin_that_starts_waits_for_the_one_that_prepares(tmp_path: Path) -> None:
     """A rolling update: the CDI file without a checkpoint yet is no orphan."""
     files = files_in(tmp_path)

@@ -1,11 +1,12 @@
 """The driver's memory limits of claims: in force before a container of the claim starts."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from claimholding import prepared
 from fakedriver import t4
-from limitsworld import BYTES, World, share
+from limitsworld import BYTES, FIRST, SECOND, World, share
 
 from gpucore.model import Gpu
 from gpucore.node.claims.prepare import ClaimError
@@ -14,6 +15,7 @@ from gpucore.node.isolation.driver_limits import NO_LIMIT, Finding
 from gpucore.units import GpuIndex, GpuUuid, NodeName, PodUid
 from gpucore.wire.pods import Pod
 from gpudeviceplugin.isolation.claim_limits import ClaimLimits
+from gpukube.testing.waiting import until
 
 
 @pytest.fixture
@@ -61,6 +63,47 @@ async def test_several_claims_of_a_pod_are_one_limit(world: World) -> None:
     world.state.claims.put(claim("d", 2))
     await enforce(world, claim(), "p")
     assert world.in_force("p") == share(5)
+
+
+async def test_only_the_gpus_of_the_claim_are_limited(world: World) -> None:
+    """The pod may have the other GPU by another claim, prepared earlier or later."""
+    world.cgroup("p").mkdir()
+    await enforce(world, claim(), "p")
+    assert (world.in_force("p"), world.in_force("p", SECOND)) == (share(3), NO_LIMIT)
+
+
+async def test_a_claim_for_all_of_a_gpu_is_limited_by_nothing(world: World) -> None:
+    """Nobody else is on it."""
+    world.cgroup("p").mkdir()
+    await enforce(world, claim(gib=15), "p")
+    assert world.in_force("p") == NO_LIMIT
+    watched(world, "p", "c")
+    assert await world.limits.look() == set()
+    assert world.in_force("p") == NO_LIMIT
+
+
+async def test_pods_of_one_claim_that_are_not_watched_yet_have_equal_parts(world: World) -> None:
+    """Together they never have more than the claim."""
+    for name in ("p", "q"):
+        world.cgroup(name).mkdir()
+    await enforce(world, claim(gib=4), "p", "q")
+    assert [world.in_force(name) for name in ("p", "q")] == [share(2)] * 2
+
+
+async def test_a_look_follows_a_claim(world: World) -> None:
+    """What the pod held before may be another amount now."""
+    world.cgroup("p").mkdir()
+    truth = asyncio.Event()
+    truth.set()
+    running = asyncio.create_task(world.limits.run(truth))
+    await until("first look", lambda: world.limits.holds(FIRST))
+    watched(world, "q", "d")
+    world.cgroup("q").mkdir()
+    world.state.claims.put(claim("d", 2))
+    await enforce(world, claim(), "p")
+    await until("next look", lambda: world.in_force("q") == share(2), seconds=30)
+    running.cancel()
+    await asyncio.wait({running})
 
 
 async def test_pods_that_use_one_claim_never_get_more_than_the_claim_together(world: World) -> None:

@@ -20,6 +20,7 @@ from gpucore.node.isolation.driver_limits import NO_LIMIT, Finding
 from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.pods import Pod
 from gpudeviceplugin.isolation.cgroup_tree import CgroupTree
+from gpukube.testing.waiting import until
 
 
 def metric(name: str, gpu: int = 0) -> float | None:
@@ -57,6 +58,29 @@ async def test_a_gpu_has_the_mode_only_once_its_limits_were_looked_at(world: Wor
     trusted = world.restarted()
     trusted.want([FIRST, SECOND], [FIRST])
     assert (trusted.holds(FIRST), trusted.holds(SECOND)) == (True, False)
+
+
+async def test_a_gpu_that_leaves_the_mode_has_it_no_longer(world: World) -> None:
+    """At once, not from the next look on."""
+    await world.limits.look()
+    world.limits.want([SECOND])
+    assert (world.limits.holds(FIRST), world.limits.holds(SECOND)) == (False, True)
+
+
+async def test_a_gpu_that_enters_the_mode_is_looked_at_at_once(world: World) -> None:
+    """The next look without a reason would be a minute later."""
+    world.limits.want([])
+    world.pod("a", gpu0=3)
+    truth = asyncio.Event()
+    truth.set()
+    running = asyncio.create_task(world.limits.run(truth))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert world.in_force("a") == NO_LIMIT
+    world.limits.want([FIRST])
+    await until("limited", lambda: world.in_force("a") == share(3), seconds=30)
+    running.cancel()
+    await asyncio.wait({running})
 
 
 async def test_a_gpu_that_is_not_enumerated_yet_keeps_its_word(world: World) -> None:

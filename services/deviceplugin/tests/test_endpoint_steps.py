@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 import grpc.aio
@@ -17,6 +18,7 @@ from gpudeviceplugin.kubelet.endpoint import (
     Endpoint,
     RegistrationError,
     kubelet_channel,
+    socket_identity,
 )
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 
@@ -232,3 +234,13 @@ async def test_kubelet_is_called_localhost(monkeypatch: pytest.MonkeyPatch) -> N
     kubelet_channel(Path("/k/kubelet.sock"), receive_limit=7)
     options = {"grpc.default_authority": "localhost", "grpc.max_receive_message_length": 7}
     assert made == [(("unix:/k/kubelet.sock",), options)]
+
+
+def test_a_socket_that_was_made_anew_is_another_one_though_its_number_was_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """File systems give the inode of a removed file to the next one."""
+    found = [SimpleNamespace(st_ino=7, st_ctime_ns=now) for now in (1, 1, 2)]
+    monkeypatch.setattr(Path, "stat", lambda _self: found.pop(0))
+    first, same, other = (socket_identity(tmp_path / "kubelet.sock") for _ in range(3))
+    assert first == same != other

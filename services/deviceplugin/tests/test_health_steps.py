@@ -101,7 +101,7 @@ def logs() -> Iterator[list[Any]]:
 
 
 def pod(name: str, namespace: str) -> Pod:
-    return Pod(PodUid(name), namespace, name, NodeName("n1"))
+    return Pod(PodUid(f"{namespace}/{name}"), namespace, name, NodeName("n1"))
 
 
 async def test_every_gpu_is_probed_after_every_pause(world: World) -> None:
@@ -168,6 +168,13 @@ async def test_one_pod_that_fails_again_and_again_is_one_failure(world: World) -
         world.health.start_failed([GpuIndex(0)], pod("p0", "a"))
     world.health.start_failed([GpuIndex(0)], pod("p1", "a"))
     assert world.verdicts == []
+
+
+async def test_pods_of_one_name_in_two_namespaces_are_two_failures(world: World) -> None:
+    """A StatefulSet names its pods alike everywhere; so does a pod that was created again."""
+    for namespace in ("a", "b"):
+        world.health.start_failed([GpuIndex(1)], pod("web-0", namespace))
+    assert [each.uuid for each in world.verdicts] == [SECOND]
 
 
 async def test_a_hold_ends_with_the_first_clean_probe_after_it(world: World) -> None:

@@ -48,6 +48,7 @@ class World:
         self.unhealthy: set[str] = set()
         self.unusable: set[str] = set()
         self.isolations: dict[str, IsolationMode] = {}
+        self.limited: set[str] = set()
         self.state = NodeState(GrantPolicy())
         self.manager = InventoryManager(
             self.state,
@@ -94,6 +95,7 @@ class World:
 
     def equip(self, inventory: Any, capabilities: Any, limited: Any) -> None:
         """As that of isolation."""
+        self.limited = set(limited)
         self.effects.append(("equip", [gpu.index for gpu in inventory.gpus], dict(capabilities)))
 
     def isolation(self, uuid: str) -> IsolationMode:
@@ -141,6 +143,18 @@ async def test_gpus_are_enumerated_at_the_start_and_after_every_pause(world: Wor
     done = await world.for_seconds(EVERY + 1)
     assert done == [(0, "open"), (0, "machine"), (EVERY, "machine")]
     assert world.manager.trouble == ""
+
+
+async def test_only_gpus_whose_driver_answers_for_memory_limits_can_have_them(
+    world: World,
+) -> None:
+    """The isolation modes that are possible depend on it, GPU by GPU."""
+    machine = FakeDriver(FIRST, SECOND).machine()
+    gpus = (replace(machine.gpus[0], memory_limits=True), machine.gpus[1])
+    world.take(replace(machine, gpus=gpus))
+    assert world.limited == {FIRST.uuid}
+    world.take(machine)
+    assert world.limited == set()
 
 
 async def test_an_enumeration_that_is_requested_is_made_at_once(world: World) -> None:

@@ -104,6 +104,26 @@ async def test_nothing_is_known_before_both_node_and_gpus_are(world: World) -> N
     assert (world.isolation.known, world.wanted) == (True, [[FIRST, SECOND]])
 
 
+async def test_the_first_look_is_news_though_every_gpu_stays_open() -> None:
+    """Nothing was published before it, since the modes were not known."""
+    world = World()
+    world.state.equip(INVENTORY)
+    world.node("none")
+    world.isolation._inventory = INVENTORY
+    assert world.look()
+    assert world.modes == [NONE, NONE]
+    assert not world.look()
+
+
+async def test_a_fault_that_returns_is_reported_again(world: World) -> None:
+    """After the label was right for a while."""
+    world.gpus()
+    for mode in ("fast", "mps", "fast"):
+        world.node(mode)
+        world.look()
+    assert [len(each) for each in world.faults] == [1, 0, 1]
+
+
 async def test_without_daemons_every_gpu_is_open_and_usable() -> None:
     """And known at once."""
     world = World(fleet=False)

@@ -103,6 +103,20 @@ async def test_gpus_and_labels_decide_whatever_comes_first(world: World) -> None
     assert (await world.until(6))[-1] == (5, set())
 
 
+async def test_a_node_that_offers_claims_offers_no_devices(world: World) -> None:
+    """Nor one that has not decided; the labels alone do not."""
+    for event in world.known:
+        event.set()
+    world.state.equip(INVENTORY)
+    world.state.offer("")
+    world.node(gpushare="true")
+    await world.until(1)
+    world.state.offer("devices")
+    await world.until(2)
+    world.state.offer("claims")
+    assert await world.until(3) == [(0, set()), (1, set(SHARES)), (2, set())]
+
+
 async def test_a_node_that_is_deleted_changes_nothing(world: World) -> None:
     """It may be registered anew; kubelet goes on meanwhile."""
     for event in world.known:

@@ -1,6 +1,7 @@
 """The publisher over time, and which fields of the Node it writes."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -102,6 +103,31 @@ async def test_a_node_is_written_once_and_again_after_a_change(world: World) -> 
     await asyncio.sleep(200)
     world.state.serve(serving=False)
     assert await running == [0, 200]
+
+
+async def test_what_is_published_is_compared_every_minute_without_any_signal(
+    world: World,
+) -> None:
+    """A change that no watch reported is put right."""
+    running = asyncio.create_task(world.for_seconds(2 * LONGEST_PAUSE + 2))
+    await asyncio.sleep(LONGEST_PAUSE + 5)
+    world.watch.node = world.node
+    assert await running == [0, 2 * LONGEST_PAUSE + FIRST_PAUSE]
+
+
+async def test_a_node_that_offers_claims_is_published_though_kubelet_takes_no_devices(
+    world: World,
+) -> None:
+    """Nothing else says that its GPUs are claims; it is not published before that is decided."""
+    world.state.serve(serving=False)
+    world.state.offer("")
+    assert await world.publish() == []
+    world.state.offer("claims")
+    (_, patch), _ = await world.publish()
+    published = json.loads(patch["metadata"]["annotations"]["gpushare/inventory"])
+    assert (published["api"], published["serving"]) == ("claims", False)
+    world.state.serve(serving=True)  # kubelet still takes devices for a moment
+    assert await world.publish() == []
 
 
 async def test_pauses_after_failures_grow_to_a_minute_and_start_over(

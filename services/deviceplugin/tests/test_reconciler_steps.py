@@ -136,6 +136,56 @@ async def test_a_quiet_node_is_looked_at_after_every_interval(world: World) -> N
     assert looks == [0, EVERY + SETTLE_SECONDS, 2 * (EVERY + SETTLE_SECONDS)]
 
 
+async def test_a_node_that_is_looked_at_often_is_so_after_a_restart_too(clock: FakeClock) -> None:
+    """What kubelet remembers is not known yet, and the interval is shorter than the usual pause."""
+    texts = {**POD.annotations, NAMES.mem_assigned: "true", V2_ASSIGNED: "true"}
+    world = World(clock, replace(POD, annotations=texts))
+    world.held = []  # the running pod is not listed yet
+    world.reconciler = Reconciler(world.state, world, world, world, every=0.5)  # type: ignore[arg-type]
+    assert await world.for_seconds(1.2) == [0, 0.55, 1.1]
+    assert world.state.suspicious
+
+
+async def test_an_answer_that_is_older_never_replaces_a_later_one(world: World) -> None:
+    """The gate of a start reads too; kubelet may answer the two calls in another order."""
+    answers = [world.row(1), world.row(0)]
+    slow = [5.0, 0.0]
+
+    async def listing() -> list[Held]:
+        answer = answers.pop()
+        await asyncio.sleep(slow.pop(0))
+        return [answer]
+
+    world.list = listing  # type: ignore[method-assign]
+    await asyncio.gather(world.reconciler.read(), world.reconciler.read())
+    assert world.state.matcher.gpus_held("team", "p") == {1}
+
+
+async def test_what_init_containers_were_given_counts_though_kubelet_does_not_list_it(
+    clock: FakeClock,
+) -> None:
+    """Planned on GPU 0, given on GPU 1: kubelet lists the pod with nothing."""
+    init = Container("i0", {"aliyun.com/gpu-mem": "3"})
+    bare = replace(POD, phase="Pending", containers=(Container("c0"),), init_containers=(init,))
+    world = World(clock, bare)
+    world.state.grant(Resource.MEM, world.row(1).containers["c0"][Resource.MEM])
+    world.state.on_update(replace(bare, phase="Running"), b"")
+    world.held = [Held("team", "p", {})]
+    await world.reconciler.look()
+    ((_, patch),) = world.patches
+    assert patch["metadata"]["annotations"][NAMES.mem_idx] == "1"
+
+
+async def test_a_pod_of_an_original_plugin_keeps_its_annotation(clock: FakeClock) -> None:
+    """Kubelet's ids of it meant nothing."""
+    texts = {**POD.annotations, NAMES.mem_assigned: "true"}
+    world = World(clock, replace(POD, annotations=texts))
+    world.held = [world.row(1)]
+    await world.reconciler.look()
+    assert world.state.inherited.pods == {("team", "p")}
+    assert world.patches == []
+
+
 async def test_what_was_corrected_is_looked_at_again_soon(world: World) -> None:
     """The pause is short once; then the annotations are true."""
     world.held = [world.row(1)]

@@ -188,6 +188,20 @@ async def test_a_notice_of_the_directory_is_acted_upon_at_once(
     assert [line["event"] for line in logs] == ["kubelet restarted"]
 
 
+async def test_a_restart_is_one_restart(world: World) -> None:
+    """Once the new kubelet has accepted the plugin, the looks that follow do nothing."""
+    world.registrar.want([Resource.GPU])
+    await world.until(1)
+    for second in (1, 11):
+        (world.directory.path / KUBELET_SOCKET).rename(world.directory.path / f"old-{second}")
+        world.directory.kubelet()
+        world.directory.notice()
+        done = [effect for _, effect in await world.until(second + 0.5)]
+        assert done == ["kubelet restarted", "start gpu", "serving True"]
+        done = [effect for _, effect in await world.until(second + 9)]
+        assert set(done) <= {"serving True"}
+
+
 async def test_the_directory_is_watched_without_its_folders(world: World) -> None:
     """A burst of changes is one notice; the checkpoint's folder is of no interest."""
     await world.until(1)
@@ -244,6 +258,18 @@ async def test_a_hangup_registers_everything_anew_once(world: World) -> None:
     starts = {(1, "start gpu"), (1, "start gpu-mem")}
     assert set(done) == {*starts, (1, "serving True")}
     assert not starts & {(1, effect) for _, effect in await world.until(9)}
+
+
+async def test_a_hangup_that_meets_a_refusal_still_registers_everything(world: World) -> None:
+    """Kubelet refuses for a moment; what was not reached by then is registered anew as well."""
+    world.registrar.want([Resource.GPU, Resource.MEM, Resource.CORE])
+    await world.until(1)
+    world.refuses = set(Resource)
+    world.registrar.again()
+    assert len(await world.until(1.5)) == 2
+    world.refuses = set()
+    done = {effect for _, effect in await world.until(3)}
+    assert done == {"start gpu", "start gpu-mem", f"start {Resource.CORE}", "serving True"}
 
 
 async def test_a_resource_that_goes_while_kubelet_is_away_is_withdrawn(world: World) -> None:

@@ -196,6 +196,25 @@ async def test_a_preference_that_no_gpu_can_serve_is_refused_with_its_reason() -
     assert sample("refusals_total", resource="gpu-mem", code="NoGpuFits") > 0
 
 
+async def test_other_pods_that_come_meanwhile_do_not_make_the_wait_longer(
+    clock: FakeClock,
+) -> None:
+    """Kubelet admits no other pod while it waits; on a busy node a pod may change every moment."""
+    state = node()
+    began = clock.seconds
+
+    async def busy() -> None:
+        while True:
+            await asyncio.sleep(0.1)
+            state.pods_changed.fire()
+
+    changing = asyncio.create_task(busy())
+    async with asyncio.timeout(60):
+        await servicer(state, patience=0.35).GetPreferredAllocation(preferred(state, 3), CONTEXT)
+    assert clock.seconds == pytest.approx(began + 0.35)
+    changing.cancel()
+
+
 async def test_a_pod_that_is_not_known_is_waited_for_and_then_served(clock: FakeClock) -> None:
     """The wait is the setting, and the log has what was requested."""
     state = node()
@@ -225,6 +244,8 @@ async def test_an_allocation_for_a_known_pod_names_it_in_log_and_metric() -> Non
     calls = sample("call_seconds_count", call="Allocate", resource="gpu-mem")
     with capture_logs() as logged:
         await made.Allocate(allocation(ids(state, 1, 3)), CONTEXT)
+        assert sample("allocations_total", resource="gpu-mem", known="true") == known + 1
+        assert sample("allocations_total", resource="gpu-mem", known="false") == unknown
         await made.Allocate(allocation(ids(state, 0, 2)), CONTEXT)
     assert [line["event"] for line in logged] == ["granted", "granted"]
     assert [line["pod"] for line in logged] == ["default/p", ""]
@@ -267,6 +288,43 @@ async def test_memory_beside_compute_leaves_the_threads_to_compute() -> None:
     threads = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
     assert threads not in both.container_responses[0].envs
     assert alone.container_responses[0].envs[threads] == "40"
+
+
+async def test_a_pod_that_may_borrow_is_not_held_to_its_share_by_the_toolkit() -> None:
+    """The driver's limit of its cgroup is larger; a pod without a limit of its own has both."""
+    state = node()
+    gpus = tuple(replace(gpu, isolation=IsolationMode.DRIVER) for gpu in INVENTORY.gpus)
+    state.equip(replace(INVENTORY, gpus=gpus))
+    plain = pod("p", {"gpu-mem": 3}, 0)
+    borrowing = pod("q", {"gpu-mem": 4}, 1)
+    texts = {**borrowing.annotations, "gpushare/memory-limit": "9"}
+    state.on_replace((plain, replace(borrowing, annotations=texts)))
+    made = servicer(state)
+    found = []
+    for gpu, amount in ((0, 3), (1, 4)):
+        answer = await made.Allocate(allocation(ids(state, gpu, amount)), CONTEXT)
+        found.append("NVIDIA_GPU_MEMORY_LIMIT" in answer.container_responses[0].envs)
+    assert found == [True, False]
+
+
+async def test_a_refused_start_is_counted_and_names_its_reason() -> None:
+    """Kubelet shows the sentence in an event on the pod; an allowed start counts nothing."""
+    reasons = ["the limit is not in force", ""]
+    asked: list[tuple[str, ...]] = []
+
+    async def check(found: tuple[str, ...]) -> str:
+        asked.append(found)
+        return reasons.pop(0)
+
+    made = servicer(node(), before_start=check)
+    assert made.options.pre_start_required
+    request = api.PreStartContainerRequest(devicesIDs=["a", "b"])
+    before = sample("refusals_total", resource="gpu-mem", code="LimitMissing")
+    with pytest.raises(RefusedError, match=r"^FAILED_PRECONDITION: the limit is not in force$"):
+        await made.PreStartContainer(request, CONTEXT)
+    assert await made.PreStartContainer(request, CONTEXT) == api.PreStartContainerResponse()
+    assert asked == [("a", "b")] * 2
+    assert sample("refusals_total", resource="gpu-mem", code="LimitMissing") == before + 1
 
 
 async def test_the_cdi_file_is_there_before_kubelet_is_answered() -> None:

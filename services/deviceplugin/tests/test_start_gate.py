@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,16 @@ from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.holdings import Held
 from gpucore.node.isolation.driver_limits import NO_LIMIT
 from gpucore.units import PodUid
-from gpudeviceplugin.isolation.start_gate import StartGate
+from gpudeviceplugin.isolation.start_gate import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    WAIT_SECONDS,
+    StartGate,
+)
 from gpudeviceplugin.isolation.start_turns import StartTurns
 from gpudeviceplugin.kubelet.pod_resources import TruthError
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
+from gpukube.testing.clock import FakeClock
 
 
 class Modes:
@@ -147,6 +154,36 @@ async def test_the_next_pod_waits_for_its_turn_with_the_words_of_the_turn(gated:
     assert await gated.gate.wait(gated.ids("b")) == ""
 
 
+async def test_a_list_of_pods_gives_turns_and_ends_them(gated: Gated) -> None:
+    """A restarted plugin knows by it who is starting."""
+    for name in ("a", "b"):
+        gated.world.pod(name, phase="Running", gpu0=3)
+        pod = gated.world.state.pods[PodUid(f"uid-{name}")]
+        turn = replace(pod, annotations={"gpushare/start-turn": "600"})
+        gated.world.state.on_update(turn, b"{}")
+    gated.lists()
+    for ready in (False, True):
+        status = {"containerStatuses": [{"ready": ready, "state": {"running": {}}}]}
+        page = {"items": [{"metadata": {"uid": "uid-a"}, "status": status}]}
+        gated.gate.listed(json.dumps(page).encode())
+        assert (await gated.gate.wait(gated.ids("b")) == "") is ready
+
+
+async def test_a_newer_pod_of_the_name_that_has_ended_is_not_the_one_that_starts(
+    gated: Gated,
+) -> None:
+    """It failed before it started; its predecessor restarts a container."""
+    world = gated.world
+    world.pod("a", phase="Running", gpu0=3)
+    pod = world.state.pods[PodUid("uid-a")]
+    world.state.on_update(replace(pod, creation="2026-01-01T00:00:00Z"), b"{}")
+    ended = replace(pod, uid=PodUid("uid-1"), creation="2026-01-02T00:00:00Z", phase="Failed")
+    world.state.pods[ended.uid] = ended
+    gated.lists()
+    assert await gated.gate.wait(gated.ids("a")) == ""
+    assert world.in_force("a") == share(3)
+
+
 async def test_a_limit_that_the_driver_takes_and_does_not_keep_is_no_limit(gated: Gated) -> None:
     """What is read afterwards counts."""
     gated.world.pod("a", phase="Pending", gpu0=3)
@@ -195,6 +232,48 @@ async def test_of_two_pods_with_one_name_the_newer_one_starts(gated: Gated) -> N
     gated.lists()
     assert await gated.gate.wait(gated.ids("a")) == ""
     assert world.in_force("a") == share(3)
+
+
+async def test_a_pod_that_ends_during_the_question_does_not_hide_the_one_that_starts(
+    gated: Gated,
+) -> None:
+    """Kubelet listed both with the same devices, a moment before the watch reported the end."""
+    world = gated.world
+    world.pod("old", gpu0=3)
+    world.pod("a", phase="Pending", gpu0=3)
+    ids = gated.ids("a")
+    gated.account = [Held("team", name, {"c0": {Resource.MEM: ids}}) for name in ("old", "a")]
+
+    async def read() -> None:
+        await gated.read()
+        ended = replace(world.state.pods[PodUid("uid-old")], phase="Succeeded")
+        world.state.pods[ended.uid] = ended
+
+    gated.gate._read = read
+    assert await gated.gate.wait(ids) == ""
+    assert world.in_force("a") == share(3)
+
+
+async def test_a_start_that_waits_long_looks_more_and_more_rarely(
+    gated: Gated, clock: FakeClock
+) -> None:
+    """Every look reads kubelet's allocations."""
+    looks: list[float] = []
+
+    class Late:
+        @property
+        def known(self) -> bool:
+            looks.append(clock.seconds)
+            return False
+
+    modes: Any = Late()
+    gated.gate._isolation, gated.gate._seconds = modes, WAIT_SECONDS
+    began = clock.seconds
+    assert await gated.gate.wait(("GPU-0-_-1",)) != ""
+    pauses = [after - before for before, after in pairwise(looks)]
+    assert pauses[:3] == pytest.approx([FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE])
+    assert max(pauses) == pytest.approx(LONGEST_PAUSE)
+    assert WAIT_SECONDS - LONGEST_PAUSE <= clock.seconds - began < WAIT_SECONDS
 
 
 async def test_kubelet_is_instructed_to_call_and_gets_the_sentence() -> None:

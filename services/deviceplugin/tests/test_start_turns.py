@@ -149,6 +149,36 @@ def test_a_restarted_plugin_waits_for_no_other_pod(world: World, how: str) -> No
     assert world.turns.take(b, [FIRST]) == ""
 
 
+@pytest.mark.parametrize("how", ["ready", "ended"])
+def test_a_listed_pod_that_is_done_before_anybody_asks_has_no_turn(world: World, how: str) -> None:
+    """The watch reports it between the list and the next start."""
+    a, b = world.pod("a"), world.pod("b")
+    world.listed(a, ready=False)
+    world.status(a, running=how == "ready", ready=how == "ready")
+    assert world.turns.take(b, [FIRST]) == ""
+
+
+def test_a_start_time_ahead_of_this_clock_makes_no_turn_longer(world: World) -> None:
+    """The node's clock was set back."""
+    a, b = world.pod("a"), world.pod("b")
+    world.listed(a, ready=False, started=5000.0)
+    assert world.turns.take(b, [FIRST]).endswith("for 600 s at most")
+    world.now = 600.0
+    assert world.turns.take(b, [FIRST]) == ""
+
+
+def test_a_container_that_starts_again_begins_the_turn_anew(world: World) -> None:
+    """It failed before it ran, and kubelet tries again: thirty seconds from then on."""
+    a, b = world.pod("a"), world.pod("b")
+    world.turns.take(a, [FIRST])
+    world.now = 20.0
+    assert world.turns.take(a, [FIRST]) == ""
+    world.now = 49.0
+    assert world.turns.take(b, [FIRST]) != ""
+    world.now = 50.0
+    assert world.turns.take(b, [FIRST]) == ""
+
+
 def test_a_status_that_only_a_list_shows_ends_a_turn(world: World) -> None:
     """The watch was interrupted while the pod became ready."""
     a, b = world.pod("a"), world.pod("b")

@@ -233,6 +233,47 @@ async def test_a_pod_that_replaced_one_of_its_name_keeps_what_it_holds(world: Wo
     assert world.holds("p") == frozenset()
 
 
+async def test_what_kubelet_lists_is_that_of_the_pod_of_the_name_that_lives(world: World) -> None:
+    """Its predecessor has ended and is still known; only where all have ended nothing is held."""
+    world.state.on_replace((pod("p", uid="old", phase="Failed"), pod("p", uid="new")))
+    world.sync_from_kubelet(world.held("p", *world.ids(0)))
+    assert world.holds("p") == {0}
+
+
+async def test_memory_that_is_no_longer_oversold_is_offered_once(world: World) -> None:
+    """The label went; twice as many devices would be too many."""
+    counts = []
+    for oversell in (1, 3, 2, 1):
+        world.state.follow(cgpu_disable=False, oversell=oversell, cdi=False)
+        counts.append(len(world.state.matcher.tables[Resource.MEM].owner))
+    assert counts == [30, 90, 60, 30]
+
+
+async def test_another_api_is_a_reason_to_publish(world: World) -> None:
+    """The same again is not."""
+    for api, fired in (
+        ("claims", {"outlook_changed"}),
+        ("claims", set()),
+        ("", {"outlook_changed"}),
+    ):
+        world.state.offer(api)
+        assert world.fired() == fired
+
+
+async def test_only_init_containers_that_request_gpus_keep_cdi_files(world: World) -> None:
+    """Of others kubelet lists what they hold; those of ended pods need none."""
+    init = Container("i0", {"aliyun.com/gpu-mem": "3"})
+    pods = (
+        pod("plain"),
+        pod("init", init_containers=(init,)),
+        pod("ended", init_containers=(init,), phase="Succeeded"),
+    )
+    world.state.on_replace(pods)
+    world.sync_from_kubelet(*(world.held(each.name, *world.ids(0)) for each in pods))
+    found = world.state.initialized()
+    assert found == [frozenset({INVENTORY.gpus[0].uuid, "0"})]
+
+
 async def test_a_pod_of_the_same_name_that_has_ended_keeps_nothing(world: World) -> None:
     """It replaces nobody: what the other one had is free when that one goes."""
     old, new = pod("p", uid="old"), pod("p", uid="new", phase="Failed")

@@ -153,7 +153,7 @@ async def test_figures_of_a_pod_go_with_it(world: World) -> None:
     world.state.on_replace((pod(2, "b"),))
     world.used(FIRST)
     await world.meter.measure()
-    for name in ("granted_units", "used_bytes", "over_bytes"):
+    for name in ("granted_units", "granted_gpus", "used_bytes", "over_bytes"):
         assert of_pod(name, "a") is None
     assert of_gpu("granted_units", 0) == 2
 
@@ -291,6 +291,42 @@ async def test_what_claims_hold_is_granted_like_devices(world: World) -> None:
     assert of_pod("over_bytes", "c", 1) == 2 * GI
     (notified,) = [event for event in world.events if event[0].name == "c"]
     assert "its share is 3072" in notified[2]
+
+
+async def test_a_part_of_a_unit_counts_as_a_unit_and_claims_add_to_devices(world: World) -> None:
+    """A claim can be for any number of MiB, and a pod can have both."""
+    gpu = world.state.inventory.gpus[0]
+    for number, name in ((1, "a"), (3, "c")):
+        claiming = replace(pod(number, name), claims=(f"of-{name}",))
+        world.state.on_update(claiming, b"")
+        claim = prepared(f"of-{name}", gpu, 3)
+        (share,) = claim.allocated.devices
+        odd = replace(claim.allocated, devices=(replace(share, memory=share.memory - 512 * MIB),))  # type: ignore[operator]
+        world.state.claims.put(replace(claim, allocated=odd))
+    await world.meter.measure()
+    assert (of_pod("granted_units", "a"), of_pod("granted_units", "c")) == (2 + 3, 3)
+    world.used(FIRST, p11=5 * GI)
+    await world.meter.measure()
+    assert of_pod("over_bytes", "a") == 512 * MIB
+
+
+async def test_a_change_during_a_round_is_measured_in_the_next_one_at_once(
+    world: World, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not four seconds later."""
+    began, rounds = clock.seconds, list[float]()
+
+    async def measure() -> None:
+        rounds.append(clock.seconds - began)
+        if len(rounds) == 1:
+            world.state.inventory_changed.fire()
+
+    monkeypatch.setattr(world.meter, "measure", measure)
+    running = asyncio.create_task(world.meter.run())
+    await asyncio.sleep(5)
+    running.cancel()
+    await asyncio.wait({running})
+    assert rounds == [0, 0, 4]
 
 
 async def test_a_claim_of_a_whole_gpu_is_exempt_from_limits(world: World) -> None:

@@ -193,6 +193,8 @@ def test_only_a_local_page_insists_on_its_name(feed: Feed, local: bool, status: 
         ("0.0.0.0", False),
         ("", False),
         ("localhost.evil.example", False),
+        ("evil-localhost", False),
+        ("evil.localhost:80", False),
         ("10.0.0.1", False),
         ("[::1", False),
     ],

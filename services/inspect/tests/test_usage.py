@@ -57,6 +57,16 @@ def test_the_own_namespace_is_the_default(run: Run, teams: FakeCluster) -> None:
     assert set(items(run("usage", "-o", "json", on=teams).out)) == {"default"}
 
 
+def test_quotas_of_other_namespaces_are_not_shown(run: Run, teams: FakeCluster) -> None:
+    """A snapshot has the quotas of all namespaces; -n asks for one, and its limit is shown."""
+    for each in (quota("default", "12"), quota("other", "9"), quota("idle", "8")):
+        teams.add(each)
+    for name, limit in (("default", 12), ("idle", 8)):
+        found = items(run("usage", "-n", name, "-o", "json", on=teams).out)
+        assert {group: item["limit"] for group, item in found.items()} == {name: limit}
+    assert items(run("usage", "-n", "empty", "-o", "json", on=teams).out) == {}
+
+
 def test_labels(run: Run, teams: FakeCluster) -> None:
     """Groups by the value of a label; pods without it are one group."""
     found = items(run("usage", "-A", "--by", "label:team", "-o", "json", on=teams).out)
@@ -133,9 +143,11 @@ def test_the_rights_of_a_namespace_are_enough(
 def test_quotas_may_be_forbidden(run: Run, server: FakeApiServer, tmp_path: Path) -> None:
     """The rest is shown, with a note."""
     server.statuses[f"{OWN}/resourcequotas"] = 403
-    outcome = run("usage", f"--kubeconfig={server.kubeconfig(tmp_path)}")
+    flag = f"--kubeconfig={server.kubeconfig(tmp_path)}"
+    outcome = run("usage", flag)
     assert outcome.code == 0
     assert "limits are not shown" in outcome.err
+    assert "limits are not shown" not in run("usage", "--by", "label:team", flag).err
 
 
 def test_nodes_need_their_rights(run: Run, server: FakeApiServer, tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def test_claims_stay_while_any_is_prepared() -> None:
     assert offer.api == "claims"
     assert offer.why == "pods use the claims ns/a: drain the node to offer devices"
     assert settled(DEVICES, None, ["ns/a"]).api == "claims"
+    assert settled(CLAIMS, (), ["ns/a"]) == CLAIMS
 
 
 def test_claims_wait_until_kubelet_has_reported_who_holds_devices() -> None:
@@ -95,10 +96,15 @@ def test_a_node_with_shares_of_both_kinds_offers_neither() -> None:
     assert "delete one kind" in offer.why
 
 
+NAMES = [f"ns/{number}" for number in range(6)]
+
+
 def test_long_lists_are_cut() -> None:
     """An event has a limited length."""
     why = settled(DEVICES, (), [f"ns/{number}" for number in range(40)]).why
     assert "ns/0, ns/1, ns/10, ns/11, ns/12 and 35 more" in why
+    assert "ns/0, ns/1, ns/2, ns/3, ns/4:" in settled(DEVICES, (), NAMES[:5]).why
+    assert "ns/0, ns/1, ns/2, ns/3, ns/4 and 1 more" in settled(DEVICES, (), NAMES[:6]).why
 
 
 @given(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucore.node.isolation.driver_limits import NO_LIMIT, Finding, MemoryLimit, judge
+from gpucore.node.isolation.driver_limits import NO_LIMIT, Finding, MemoryLimit, judge, limit_of
 
 WANTED, OTHER = MemoryLimit(5, 5), MemoryLimit(0, 9)
 
@@ -30,3 +30,8 @@ def test_a_limit_that_somebody_changed_counts_until_it_is_found_in_force_again(
 ) -> None:
     """A first setting is no difference; a later one is, although it was repaired."""
     assert judge(WANTED, read, after=after, confirmed=confirmed) is finding
+
+
+def test_a_share_is_guaranteed_and_is_all_that_can_be_allocated() -> None:
+    """Without the guarantee the neighbours could take it first."""
+    assert limit_of(5) == MemoryLimit(soft=5, hard=5)

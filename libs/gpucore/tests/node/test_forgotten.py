@@ -84,6 +84,15 @@ def test_ids_that_kubelet_reports_of_another_pod_stand_for_no_forgotten_one() ->
         node.holdings.take(Resource.MEM, ids[5:], Holder("default", "old", "c0"))
 
 
+def test_ids_that_another_pod_was_just_given_stand_for_no_forgotten_one() -> None:
+    """Kubelet may not have listed it yet."""
+    node = matcher(INVENTORY)
+    ids = node.tables[Resource.MEM].ids[GpuIndex(0)]
+    node.holdings.take(Resource.MEM, ids[10:], Holder("default", "new", "c0"))
+    rows = rows_of(node, running("old", 0, 10))
+    assert sorted(rows["c0"][Resource.MEM]) == sorted(ids[:10])
+
+
 def test_compute_and_whole_gpus_are_claimed_as_annotated() -> None:
     """Every resource that the pod requests."""
     node = matcher(INVENTORY)

@@ -46,6 +46,21 @@ def test_a_claim_is_held_from_prepare_to_unprepare() -> None:
     assert not held.on(GPUS[0].uuid)
 
 
+def test_a_claim_that_was_allocated_anew_is_news() -> None:
+    """It has the same UID and holds another GPU."""
+    held = HeldClaims()
+    held.put(claim("u", GPUS[0]))
+    assert held.put(claim("u", GPUS[1]))
+    assert (held.on(GPUS[0].uuid), held.on(GPUS[1].uuid)) == (False, True)
+
+
+def test_a_pod_whose_claim_is_on_another_gpu_holds_nothing_of_this_one() -> None:
+    """It is left out; it gets no limit of 0 and no events of that GPU."""
+    held = HeldClaims()
+    held.put(claim("1", GPUS[0]))
+    assert held.bytes_on(GPUS[1], [pod("a", "c-1")]) == {}
+
+
 def test_allocations_follow_the_gpu_and_not_its_index() -> None:
     """After the driver counted the GPUs anew a claim is on the GPU that it was given."""
     held = HeldClaims()

@@ -37,3 +37,12 @@ def test_over_use_is_reported_when_it_begins_and_rarely_again() -> None:
     assert reminders.due(GPU, over, AGAIN_SECONDS) == over
     assert reminders.due(GPU, [], AGAIN_SECONDS + 1) == []
     assert reminders.due(GPU, over, AGAIN_SECONDS + 2) == over
+
+
+def test_a_round_of_another_gpu_forgets_nothing_of_this_one() -> None:
+    """GPUs are measured one after the other; each round would report all of them."""
+    reminders, other = Reminders(), GpuIndex(1)
+    over = [Over(A, GPU, 2, 1)]
+    assert reminders.due(GPU, over, 0.0) == over
+    assert reminders.due(other, [Over(A, other, 2, 1)], 1.0)
+    assert reminders.due(GPU, over, 2.0) == []

@@ -209,6 +209,14 @@ def test_a_damaged_checkpoint_is_refused(raw: bytes) -> None:
         decode_checkpoint(raw, "u-1")
 
 
+def test_a_checkpoint_of_a_newer_version_is_refused_though_it_looks_alike() -> None:
+    """A field can have another meaning there."""
+    raw = encode_checkpoint(prepared(device()))
+    assert raw.startswith(b'{"version":1,')
+    with pytest.raises(CheckpointError, match="version 2"):
+        decode_checkpoint(raw.replace(b'"version":1', b'"version":2'), "u-1")
+
+
 def test_the_checkpoint_of_another_claim_is_refused() -> None:
     """A file that was copied under another name prepares nothing."""
     with pytest.raises(CheckpointError, match="another claim"):

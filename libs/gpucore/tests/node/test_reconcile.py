@@ -77,6 +77,24 @@ def test_a_swapped_pod_is_corrected_and_an_event_explains_it() -> None:
     assert allocation.assume_time == 17
 
 
+def test_a_pod_that_was_inherited_is_left_as_it_is() -> None:
+    """Kubelet's ids of it meant nothing; the annotation is true."""
+    pod = make_pod("p", {"gpu-mem": 3}, annotations=plan(1, 3))
+    inherited = frozenset({("default", "p")})
+    assert corrections([held("p", {0: 3})], [pod], replace(truth(), inherited=inherited)) == []
+
+
+def test_a_pod_whose_init_containers_alone_request_gpus_needs_a_plan_to_be_confirmed() -> None:
+    """Kubelet does not list what they had; without a plan nobody knows the GPU."""
+    unplanned = make_pod("p", {}, inits=[{"gpu-mem": 3}])
+    planned = make_pod("p", {}, inits=[{"gpu-mem": 3}], annotations=plan(1, 3))
+    nothing = Held("default", "p", {})
+    assert corrections([nothing], [replace(unplanned, phase="Running")], truth()) == []
+    (found,) = corrections([nothing], [replace(planned, phase="Running")], truth())
+    assert found.annotations[DEFAULT_NAMES.mem_assigned] == "true"
+    assert corrections([nothing], [replace(planned, phase="Pending")], truth()) == []
+
+
 def test_an_adopted_pod_has_no_gpu_to_itself() -> None:
     """No scheduler kept the GPU free for it, so its label cannot take what its neighbours hold."""
     whole = {wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}

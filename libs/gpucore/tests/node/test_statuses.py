@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gpucore.node.health.container_starts import Start, start_of
-from gpucore.node.isolation.attribution import attribute, pod_of
+from gpucore.node.isolation.attribution import Attribution, attribute, corrected, pod_of
 from gpucore.units import PodUid
 
 HOOK = "nvidia-container-cli: initialization error: nvml error: driver not loaded"
@@ -42,6 +42,30 @@ def line(*states: dict[str, object], last: dict[str, object] | None = None) -> b
 def test_only_a_message_of_the_runtime_blames_the_gpu(raw: bytes, start: Start) -> None:
     """A failing GPU hook counts against the GPU; a failing program or image does not."""
     assert start_of(raw, ()) is start
+
+
+def test_the_drivers_figure_takes_nothing_from_others() -> None:
+    """It may be more than what was attributed to nobody: figures are of two moments."""
+    found = corrected(Attribution({PodUid("a"): 5}, 10), {PodUid("a"): 7, PodUid("b"): 12})
+    assert found == Attribution({PodUid("a"): 7, PodUid("b"): 12}, 0)
+    found = corrected(Attribution({PodUid("a"): 5}, 10), {PodUid("b"): 4})
+    assert found == Attribution({PodUid("a"): 5, PodUid("b"): 4}, 6)
+
+
+def test_init_containers_are_evidence_too() -> None:
+    """They are the first that the runtime starts on the GPU."""
+    failed = {"state": {"waiting": {"reason": "RunContainerError", "message": HOOK}}}
+    raw = {"object": {"status": {"initContainerStatuses": [failed]}}}
+    assert start_of(json.dumps(raw).encode(), ()) is Start.FAILED
+
+
+def test_a_container_that_failed_counts_though_another_runs() -> None:
+    """One of two containers may request no GPU at all."""
+    raw = line(
+        {"running": {"startedAt": "x"}},
+        {"waiting": {"reason": "RunContainerError", "message": HOOK}},
+    )
+    assert start_of(raw, ()) is Start.FAILED
 
 
 @pytest.mark.parametrize(

@@ -108,10 +108,13 @@ class Registrar:
         if kubelet != self._kubelet and self._kubelet is not None:
             log.info("kubelet restarted")
             self._kubelet_restarted()
-        fresh, self._anew = self._anew or kubelet != self._kubelet, False
+        anew, self._anew = self._anew, False
+        fresh = anew or kubelet != self._kubelet
         lost = [each for each in self._serving.values() if fresh or not each.socket.exists()]
         new = [self._make(resource) for resource in self._wanted - set(self._serving)]
-        return await self._start([*lost, *new], kubelet)
+        done = await self._start([*lost, *new], kubelet)
+        self._anew |= anew and not done
+        return done
 
     async def _start(self, endpoints: list[Endpoint], kubelet: tuple[int, int]) -> bool:
         try:

@@ -1,0 +1,234 @@
+"""The ResourceSlice of a node, request by request, and what is known of slices in between."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from fakedriver import t4
+from moduletime import Clock
+from sliceagent import Agent
+
+from gpucore.model import Inventory, IsolationMode
+from gpucore.units import GIB, NodeName
+from gpucore.wire.claim.resource_slices import PATH, ResourceSlice
+from gpucore.wire.names import CLAIM_DRIVER, DEFAULT_NAMES
+from gpucore.wire.nodes import Node
+from gpudeviceplugin.dra.publisher import LOOK_SECONDS
+from gpudeviceplugin.dra.slices import SliceWatch, wanted_slice
+from gpudeviceplugin.gpus.devices import NodeHardware
+from gpudeviceplugin.gpus.inventory import inventory_of
+from gpudeviceplugin.signals import Signal
+from gpukube.errors import KubeError, NotFoundError, ThrottledError
+from gpukube.testing.clock import FakeClock
+
+LABELS = {"gpushare": "true", "gpushare/api": "claims"}
+
+
+class Api:
+    """An API server with one slice, which is written to it and never watched.
+
+    Attributes:
+        answers: of the next writes: errors, or bodies; further ones are as they should be.
+    """
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock, self._began = clock, clock.seconds
+        self._version = 0
+        self.stored: dict[str, Any] | None = None
+        self.answers: list[KubeError | bytes] = []
+        self.writes: list[tuple[float, str]] = []
+
+    def _write(self, what: str, body: Any) -> bytes:
+        self.writes.append((round(self._clock.seconds - self._began, 3), what))
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, KubeError):
+            raise answer
+        self._version += 1
+        version = str(self._version)
+        stored = json.loads(msgspec.json.encode(body))
+        stored["metadata"] = {**stored["metadata"], "resourceVersion": version}
+        for device in stored["spec"]["devices"]:
+            for taint in device.get("taints", ()):  # the API server dates what has no time
+                taint.setdefault("timeAdded", f"2026-01-02T00:00:0{version}Z")
+        self.stored = stored
+        return answer or json.dumps(stored).encode()
+
+    async def post(self, path: str, body: Any) -> bytes:
+        """Create the slice."""
+        assert path == PATH
+        return self._write("create", body)
+
+    async def patch(self, path: str, body: Any) -> bytes:
+        """Replace what is in it."""
+        assert self.stored is not None
+        assert body["metadata"]["resourceVersion"] == self.stored["metadata"]["resourceVersion"]
+        merged = {"metadata": {"name": path.rpartition("/")[2]}, "spec": body["spec"]}
+        owned = {**self.stored["metadata"], **merged["metadata"]}
+        return self._write("update", {**self.stored, **merged, "metadata": owned})
+
+    async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
+        """The slice as it is."""
+        del params
+        if self.stored is None:
+            raise NotFoundError(f"GET {path}", status=404, message="not found")
+        return json.dumps(self.stored).encode()
+
+    def taints(self) -> dict[int, str]:
+        """Times of the taints by index of the GPU."""
+        assert self.stored is not None
+        devices = self.stored["spec"]["devices"]
+        return {
+            each["attributes"]["index"]["int"]: each["taints"][0]["timeAdded"]
+            for each in devices
+            if each.get("taints")
+        }
+
+
+class World:
+    """The publisher of a node whose slices are known: there are none."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.api = Api(clock)
+        client: Any = self.api
+        self.agent = Agent(client, Clock())
+        self.agent.label(LABELS)
+        self.agent.slices.on_replace(())
+
+    async def publish(self, seconds: float) -> list[tuple[float, str]]:
+        """Publish for a time; returns the writes of that time."""
+        self.api.writes.clear()
+        running = asyncio.create_task(self.agent.publisher.run())
+        await asyncio.sleep(seconds)
+        running.cancel()
+        await asyncio.wait({running})
+        return self.api.writes
+
+    def ill(self, *indexes: int) -> None:
+        """These GPUs are unhealthy."""
+        now = self.agent.state.inventory
+        gpus = (msgspec.structs.replace(g, healthy=g.index not in indexes) for g in now.gpus)
+        self.agent.state.equip(msgspec.structs.replace(now, gpus=tuple(gpus)))
+
+
+@pytest.fixture
+async def world(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Nothing is published yet."""
+    monkeypatch.setattr("gpudeviceplugin.dra.publisher.time.monotonic", clock.now)
+    return World(clock)
+
+
+async def test_the_time_that_the_server_requests_is_waited(world: World) -> None:
+    """A thousand nodes publish at once after an upgrade."""
+    world.api.answers = [ThrottledError("POST", status=429, message="later", retry_after=7)]
+    writes = await world.publish(20)
+    assert [what for _, what in writes] == ["create", "create"]
+    assert writes[1][0] - writes[0][0] >= 7
+
+
+async def test_a_reply_that_cannot_be_read_is_a_failure_as_any_other(world: World) -> None:
+    """The publisher goes on, and the slice is read once it conflicts."""
+    world.api.answers = [b"<html>"]
+    assert [what for _, what in await world.publish(20)] == ["create", "create"]
+
+
+async def test_a_slice_is_compared_from_time_to_time_without_any_signal(world: World) -> None:
+    """Something that no watch reported is put right."""
+    await world.publish(1)
+    running = asyncio.create_task(world.publish(LOOK_SECONDS + 5))
+    await asyncio.sleep(1)
+    world.agent.slices.slices.clear()
+    assert [what for _, what in await running] == ["create"]
+
+
+async def test_a_taint_keeps_its_time_while_others_come(world: World) -> None:
+    """Tolerations for a number of seconds count from it; and nothing is written for it alone."""
+    world.ill(0)
+    await world.publish(30)
+    first = world.api.taints()
+    assert set(first) == {0}
+    world.agent.state.outlook_changed.fire()
+    assert await world.publish(30) == []
+    world.ill(0, 1)
+    await world.publish(30)
+    second = world.api.taints()
+    assert set(second) == {0, 1}
+    assert second[0] == first[0] != second[1]
+
+
+def made(name: str, generation: int) -> ResourceSlice:
+    """A slice of this node."""
+    return ResourceSlice(name, CLAIM_DRIVER, "n1", "n1", (), generation=generation)
+
+
+def test_the_generation_of_a_pool_never_falls() -> None:
+    """Whatever is read in which order: a smaller one would be ignored by schedulers."""
+    watch = SliceWatch(Signal())
+    watch.on_replace([made("a", 7), made("b", 3)])
+    assert watch.generation == 7
+    watch.on_update(made("a", 2), b"")
+    watch.on_replace(())
+    watch.put_answer(made("a", 9), watch.removals - 1)
+    assert (watch.generation, watch.slices) == (9, {})
+
+
+def test_a_list_replaces_what_was_known() -> None:
+    """And an answer that was on its way meanwhile may be of a slice that went."""
+    watch = SliceWatch(Signal())
+    watch.on_replace([made("a", 1)])
+    before = watch.removals
+    watch.on_replace([made("b", 1)])
+    assert set(watch.slices) == {"b"}
+    watch.put_answer(made("a", 2), before)
+    assert set(watch.slices) == {"b"}
+    watch.put_answer(made("a", 2), watch.removals)
+    assert set(watch.slices) == {"a", "b"}
+
+
+def test_every_change_of_slices_is_a_reason_to_publish() -> None:
+    """Also the first list, and the end of a slice."""
+    changed = Signal()
+    watch = SliceWatch(changed)
+    for number, change in enumerate(
+        (
+            lambda: watch.on_replace(()),
+            lambda: watch.on_update(made("a", 1), b""),
+            lambda: watch.on_delete(made("a", 1)),
+        ),
+        start=1,
+    ):
+        change()
+        assert changed.count == number
+
+
+def test_a_gpu_behind_mps_takes_as_many_shares_as_its_daemon_has_clients() -> None:
+    """Others take any number."""
+    inventory = inventory_of(NodeHardware("580.1", (t4(0), t4(1))), GIB)
+    first, second = inventory.gpus
+    gpus = (msgspec.structs.replace(first, isolation=IsolationMode.MPS), second)
+    found = slice_of(msgspec.structs.replace(inventory, gpus=gpus))
+    assert found is not None
+    limits = {device.index: device.max_shares for device in found.devices}
+    assert limits[0] > 0
+    assert limits[1] == 0
+
+
+def test_a_gpu_that_is_smaller_than_a_unit_is_no_device() -> None:
+    """A MIG instance can be; its capacity would be 0."""
+    inventory = inventory_of(NodeHardware("580.1", (t4(0), t4(1))), GIB)
+    first, second = inventory.gpus
+    tiny = msgspec.structs.replace(first, units=0, memory_mib=512)
+    found = slice_of(msgspec.structs.replace(inventory, gpus=(tiny, second)))
+    assert found is not None
+    assert [device.index for device in found.devices] == [1]
+    assert slice_of(msgspec.structs.replace(inventory, gpus=(tiny,))) is None
+
+
+def slice_of(inventory: Inventory) -> ResourceSlice | None:
+    """The slice of a node without any claims."""
+    node = Node(NodeName("n1"), labels=LABELS, uid="uid-n1")
+    return wanted_slice(
+        node, inventory, (), driver=CLAIM_DRIVER, policy="binpack", names=DEFAULT_NAMES
+    )

@@ -1,0 +1,117 @@
+"""``gpushare usage``: how figures of pods, GPUs and quotas are added, and in which order."""
+
+import json
+from typing import Any
+
+import fakeprometheus
+import pytest
+from drawncluster import FakeCluster, Gpu
+from invoking import Run
+
+from gpuinspect.sources.prometheus import POD_USED_BYTES
+
+GIB = 1 << 30
+COUNT = {"aliyun.com/gpu": "1"}
+
+
+def groups(run: Run, cluster: FakeCluster, *flags: str) -> list[dict[str, Any]]:
+    """The groups in order."""
+    found = run("usage", *flags, "-o", "json", on=cluster)
+    assert found.code == 0, found.err
+    items: list[dict[str, Any]] = json.loads(found.out)["items"]
+    return items
+
+
+def quota(name: str, units: str, namespace: str = "default") -> dict[str, Any]:
+    """A ResourceQuota on GPU memory."""
+    metadata = {"name": name, "namespace": namespace}
+    spec = {"hard": {"requests.aliyun.com/gpu-mem": units}}
+    return {"kind": "ResourceQuota", "metadata": metadata, "spec": spec}
+
+
+def labelled(team: str) -> dict[str, Any]:
+    """Metadata of a pod."""
+    return {"labels": {"team": team}}
+
+
+@pytest.fixture
+def node(cluster: FakeCluster) -> FakeCluster:
+    """A node of three GPUs."""
+    have = {"aliyun.com/gpu": "3", "aliyun.com/gpu-mem": "45", "aliyun.com/gpu-count": "3"}
+    gpus = [Gpu(15), Gpu(15), Gpu(15, "NVIDIA L4")]
+    return cluster.node("n", gpus=gpus, resources=have)
+
+
+@pytest.mark.parametrize("amounts", [("20", "12", "16"), ("12", "20"), ("16", "20", "12")])
+def test_of_several_quotas_the_lowest_holds(
+    run: Run, node: FakeCluster, amounts: tuple[str, ...]
+) -> None:
+    """In whatever order they are listed."""
+    for number, units in enumerate(amounts):
+        node.add(quota(f"q{number}", units))
+    assert [item["limit"] for item in groups(run, node)] == [12]
+
+
+def test_labels_have_no_limits(run: Run, node: FakeCluster) -> None:
+    """Quotas are of namespaces, even where a team is called as one."""
+    node.pod("a", 3, node="n", index=0, metadata=labelled("default"))
+    node.add(quota("q", "12"))
+    (found,) = groups(run, node, "-A", "--by", "label:team")
+    assert (found["name"], found["limit"]) == ("default", None)
+
+
+def test_nodes_of_two_units_leave_limits_out(run: Run, node: FakeCluster) -> None:
+    """A quota counts units, and nobody knows which."""
+    node.add(quota("q", "12"))
+    assert [item["limit"] for item in groups(run, node)] == [12]
+    node.node("m", gpus=[Gpu(15 * 1024)], unit="MiB")
+    assert groups(run, node) == []
+
+
+def test_exclusive_gpus_are_added(run: Run, node: FakeCluster) -> None:
+    """Those that are held, and those that are waited for."""
+    for index, name in enumerate("ab"):
+        notes = {"ALIYUN_COM_GPU_GROUP": str(index)}
+        node.pod(name, node="n", limits=COUNT, annotations=notes)
+    for name in "cde":
+        node.pod(name, phase="Pending", limits=COUNT)
+    (found,) = groups(run, node)
+    assert (found["pods"], found["gpus"]) == (2, 2)
+    assert (found["waitingPods"], found["waitingGpus"]) == (3, 3)
+
+
+def test_a_pod_that_was_bound_without_a_gpu_counts_with_its_request(
+    run: Run, node: FakeCluster
+) -> None:
+    """Its units are held on the node, and kubelet will choose the GPU."""
+    node.pod("a", 4, node="n")
+    node.pod("b", 3, node="n", index=0)
+    (found,) = groups(run, node)
+    assert (found["pods"], found["granted"]) == (2, 7)
+
+
+def test_a_model_counts_the_pods_on_its_gpus(run: Run, node: FakeCluster) -> None:
+    """Not all pods of the node."""
+    node.pod("a", 4, node="n", index=0).pod("b", 4, node="n", index=1)
+    node.pod("c", 4, node="n", index=2)
+    found = {item["name"]: item["pods"] for item in groups(run, node, "--by", "model")}
+    assert found == {"Tesla T4": 2, "NVIDIA L4": 1}
+
+
+def test_a_node_without_figures_uses_nothing_that_is_known(run: Run, node: FakeCluster) -> None:
+    """That is not zero."""
+    with fakeprometheus.serving({POD_USED_BYTES: {}}) as url:
+        (found,) = groups(run, node, "--by", "node", "--prometheus", url)
+    assert found["usedBytes"] is None
+
+
+def test_orders_go_by_their_own_amount(run: Run, node: FakeCluster) -> None:
+    """Memory in use is not memory granted; GPUs that are waited for count as well."""
+    node.pod("a", 9, node="n", index=0, metadata=labelled("granted"))
+    node.pod("b", 2, node="n", index=1, metadata=labelled("used"))
+    node.pod("c", phase="Pending", limits=COUNT, metadata=labelled("waiting"))
+    answers = {POD_USED_BYTES: {"default/a": str(GIB), "default/b": str(2 * GIB)}}
+    with fakeprometheus.serving(answers) as url:
+        line = ("-A", "--by", "label:team", "--prometheus", url)
+        for order in ("granted", "used", "waiting"):
+            assert groups(run, node, *line, "--sort-by", order)[0]["name"] == order
