@@ -11,10 +11,10 @@ import sys
 
 from host.errors import SetupError
 from preflight import readings
-from preflight.checks import Outcome, Row, rows
+from preflight.checks import CheckResult, Outcome, rows
 from preflight.require import NODES_OF_A_CLUSTER, require
 
-_TITLES = Row("CHECK", "HAS", "NEEDS", Outcome.PASS)
+_TITLES = CheckResult("CHECK", "HAS", "NEEDS", Outcome.PASS)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,7 +46,7 @@ def _fix(nodes: int) -> int:
     return 0
 
 
-def table(found: list[Row]) -> str:
+def table(found: list[CheckResult]) -> str:
     """The rows, aligned; under each that is not a pass what to type."""
     cells = [[row.check, row.has, row.needs] for row in (_TITLES, *found)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

@@ -37,7 +37,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ExistingCluster:
     """A kind cluster on the engine."""
 
     name: str
@@ -47,7 +47,7 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Machine:
+class HostReadings:
     """Readings of the machine; sizes in bytes.
 
     Attributes:
@@ -67,7 +67,7 @@ class Machine:
     engine_disk_free: int
     cache_disk_free: int
     cold: bool
-    clusters: tuple[Cluster, ...]
+    clusters: tuple[ExistingCluster, ...]
     ports: tuple[tuple[int, bool], ...] = ()
 
     @property
@@ -77,7 +77,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Row:
+class CheckResult:
     """One line of the table.
 
     Attributes:
@@ -93,7 +93,7 @@ class Row:
     parameter: tuple[str, int] | None = None
 
 
-def rows(machine: Machine, *, nodes: int) -> list[Row]:
+def rows(machine: HostReadings, *, nodes: int) -> list[CheckResult]:
     """Every check, for the nodes that run and ``nodes`` that are about to be started at most."""
     everywhere = machine.running_nodes + nodes
     return [
@@ -131,30 +131,30 @@ _FREE_MEMORY = "end other programs, or remove a cluster that you do not need (ro
 _FREE_DISK = "docker system prune; rm -r the cache folder's entries that you do not need"
 
 
-def _instances(machine: Machine, nodes: int) -> int:
+def _instances(machine: HostReadings, nodes: int) -> int:
     running = INSTANCES_PER_NODE * machine.running_nodes
     used = running if machine.instances_used is None else machine.instances_used
     return used + INSTANCES_PER_NODE * nodes + SPARE_INSTANCES
 
 
-def _parameter(check: str, parameter: str, *, has: int, needs: int, raised: int) -> Row:
+def _parameter(check: str, parameter: str, *, has: int, needs: int, raised: int) -> CheckResult:
     figures = (check, _count(has), _count(needs))
     if has >= needs:
-        return Row(*figures, Outcome.PASS)
+        return CheckResult(*figures, Outcome.PASS)
     value = max(raised, needs)
     command = f"sudo sysctl {parameter}={value}"
-    return Row(*figures, Outcome.RAISE, command, (parameter, value))
+    return CheckResult(*figures, Outcome.RAISE, command, (parameter, value))
 
 
-def _open_files(machine: Machine) -> Row:
+def _open_files(machine: HostReadings) -> CheckResult:
     has = machine.open_files
     outcome = Outcome.PASS if has >= OPEN_FILES else Outcome.FAIL
     command = "" if outcome is Outcome.PASS else f"ulimit -n {OPEN_FILES}, in the shell of make"
     figures = (_count(has), _count(OPEN_FILES))
-    return Row("open files of one program", *figures, outcome, command)
+    return CheckResult("open files of one program", *figures, outcome, command)
 
 
-def _disks(machine: Machine, nodes: int) -> list[Row]:
+def _disks(machine: HostReadings, nodes: int) -> list[CheckResult]:
     build = DISK_OF_BUILD if machine.cold else 0
     engine = build + DISK_PER_NODE * nodes
     return [
@@ -163,28 +163,28 @@ def _disks(machine: Machine, nodes: int) -> list[Row]:
     ]
 
 
-def _size(check: str, has: int, needs: int, command: str) -> Row:
+def _size(check: str, has: int, needs: int, command: str) -> CheckResult:
     enough = has >= needs
     outcome = Outcome.PASS if enough else Outcome.FAIL
-    return Row(check, _gib(has), _gib(needs), outcome, "" if enough else command)
+    return CheckResult(check, _gib(has), _gib(needs), outcome, "" if enough else command)
 
 
-def _swap(machine: Machine) -> Row:
+def _swap(machine: HostReadings) -> CheckResult:
     """Kubelet accepts swap on nodes of kind; a node that swaps is only slow."""
     if not machine.swap_used:
-        return Row("swap in use", _gib(0), "none", Outcome.PASS)
+        return CheckResult("swap in use", _gib(0), "none", Outcome.PASS)
     slow = "nothing to do: kubelet accepts swap here, but waits of the cases may end too early"
-    return Row("swap in use", _gib(machine.swap_used), "none", Outcome.WARN, slow)
+    return CheckResult("swap in use", _gib(machine.swap_used), "none", Outcome.WARN, slow)
 
 
-def _port(port: int, *, used: bool) -> Row:
+def _port(port: int, *, used: bool) -> CheckResult:
     if not used:
-        return Row(f"port {port}", "free", "free", Outcome.PASS)
+        return CheckResult(f"port {port}", "free", "free", Outcome.PASS)
     other = "gpushare dashboard --port N, with another number"
-    return Row(f"port {port}", "in use", "free", Outcome.WARN, other)
+    return CheckResult(f"port {port}", "in use", "free", Outcome.WARN, other)
 
 
-def _cluster(cluster: Cluster) -> Row:
+def _cluster(cluster: ExistingCluster) -> CheckResult:
     check = f"cluster {cluster.name}"
     has = f"{cluster.running} of {cluster.nodes} nodes run, {cluster.age_hours:.0f} h old"
     remove = (
@@ -192,10 +192,10 @@ def _cluster(cluster: Cluster) -> Row:
         "  # if you do not need it"
     )
     if cluster.running < cluster.nodes:
-        return Row(check, has, "all or none", Outcome.WARN, remove)
+        return CheckResult(check, has, "all or none", Outcome.WARN, remove)
     if cluster.age_hours > STALE_HOURS:
-        return Row(check, has, f"under {STALE_HOURS} h", Outcome.WARN, remove)
-    return Row(check, has, "", Outcome.PASS)
+        return CheckResult(check, has, f"under {STALE_HOURS} h", Outcome.WARN, remove)
+    return CheckResult(check, has, "", Outcome.PASS)
 
 
 def _count(number: int) -> str:

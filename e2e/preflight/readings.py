@@ -14,20 +14,20 @@ from pathlib import Path
 from host import cachedir
 from host.commands import run_command
 from host.errors import SetupError
-from preflight.checks import UNLIMITED, Cluster, Machine
+from preflight.checks import UNLIMITED, ExistingCluster, HostReadings
 
 _CLUSTER_LABEL = "io.x-k8s.kind.cluster"
 _ENGINE_DISK = Path("/var/lib/docker")
 DASHBOARD_PORT = 8080
 
 
-def read(proc: Path = Path("/proc")) -> Machine:
+def read(proc: Path = Path("/proc")) -> HostReadings:
     """The machine as it is now."""
     system = proc / "sys" / "fs"
     files_open, _, file_max = (system / "file-nr").read_text().split()
     memory = _memory(proc / "meminfo")
     cache = cachedir.root()
-    return Machine(
+    return HostReadings(
         inotify_instances=int((system / "inotify" / "max_user_instances").read_text()),
         instances_used=_instances_of_root(proc),
         inotify_watches=int((system / "inotify" / "max_user_watches").read_text()),
@@ -80,7 +80,7 @@ def _free(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def _clusters() -> list[Cluster]:
+def _clusters() -> list[ExistingCluster]:
     """Clusters of kind on the engine; none where no engine answers yet."""
     listed = ["docker", "ps", "--all", "--quiet", "--filter", f"label={_CLUSTER_LABEL}"]
     try:
@@ -94,11 +94,11 @@ def _clusters() -> list[Cluster]:
     return [_cluster(name, found) for name, found in sorted(by_name.items())]
 
 
-def _cluster(name: str, nodes: list[dict[str, object]]) -> Cluster:
+def _cluster(name: str, nodes: list[dict[str, object]]) -> ExistingCluster:
     created = min(datetime.fromisoformat(str(node["Created"])).timestamp() for node in nodes)
     running = sum(bool(node["State"]["Running"]) for node in nodes)  # type: ignore[index]
     hours = (time.time() - created) / 3600
-    return Cluster(name, nodes=len(nodes), running=running, age_hours=hours)
+    return ExistingCluster(name, nodes=len(nodes), running=running, age_hours=hours)
 
 
 def _listening(port: int) -> bool:

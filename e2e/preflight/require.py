@@ -6,7 +6,7 @@ from host.errors import SetupError
 from host.privilege import as_root, can_be_root
 from host.progress import say
 from preflight import readings
-from preflight.checks import Outcome, Row, rows
+from preflight.checks import CheckResult, Outcome, rows
 
 NODES_OF_A_CLUSTER = 3
 
@@ -29,12 +29,12 @@ def require(*, nodes: int = NODES_OF_A_CLUSTER) -> None:
 _HEAD = "this machine lacks what {nodes} more nodes of a test cluster need:"
 
 
-def raise_parameters(low: Sequence[Row]) -> list[Row]:
+def raise_parameters(low: Sequence[CheckResult]) -> list[CheckResult]:
     """Raise kernel parameters where that is possible; those that stay too low."""
     return [row for row in low if not _raise(row)]
 
 
-def _raise(row: Row) -> bool:
+def _raise(row: CheckResult) -> bool:
     if row.parameter is None or not can_be_root():
         return False
     name, value = row.parameter
@@ -47,5 +47,5 @@ def _raise(row: Row) -> bool:
     return True
 
 
-def _missing(row: Row) -> str:
+def _missing(row: CheckResult) -> str:
     return f"{row.check}: {row.has}, needed {row.needs}; type: {row.command}"

@@ -28,7 +28,7 @@ _JOB_SLOTS = re.compile(r"(^|\s)(-j\d*|--jobserver-\S+)(?=\s|$)")
 
 
 @dataclass(frozen=True)
-class Result:
+class StageResult:
     """What became of a stage.
 
     Attributes:
@@ -60,7 +60,7 @@ class Run:
 
     logs: Path
     keep_going: bool = False
-    results: list[Result] = field(default_factory=list)
+    results: list[StageResult] = field(default_factory=list)
     _stopped: threading.Event = field(default_factory=threading.Event)
     _processes: set[subprocess.Popen[str]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -78,7 +78,7 @@ class Run:
                     raise
 
     @property
-    def failures(self) -> list[Result]:
+    def failures(self) -> list[StageResult]:
         """Stages that failed by themselves."""
         return [each for each in self.results if each.status and not each.interrupted]
 
@@ -103,7 +103,7 @@ class Run:
             killer.daemon = True
             killer.start()
 
-    def _stage(self, stage: Stage) -> Result:
+    def _stage(self, stage: Stage) -> StageResult:
         begin, used = time.monotonic(), busy_seconds()
         lines: deque[str] = deque(maxlen=_KEPT_LINES)
         with self._start(stage) as process:
@@ -113,7 +113,7 @@ class Run:
         seconds = time.monotonic() - begin
         busy = (busy_seconds() - used) / max(seconds, 0.01)
         interrupted = process.returncode != 0 and self._stopped.is_set()
-        return Result(stage.name, seconds, busy, process.returncode, tuple(lines), interrupted)
+        return StageResult(stage.name, seconds, busy, process.returncode, tuple(lines), interrupted)
 
     def _start(self, stage: Stage) -> subprocess.Popen[str]:
         process = subprocess.Popen(
@@ -153,7 +153,7 @@ def log_file(logs: Path, name: str) -> Path:
     return logs / f"{re.sub('[^a-z0-9.]+', '-', name.lower())}.log"
 
 
-def not_run(phases: Sequence[Phase], results: Sequence[Result]) -> list[str]:
+def not_run(phases: Sequence[Phase], results: Sequence[StageResult]) -> list[str]:
     """Names of the stages of a plan that did not start."""
     ran = {result.name for result in results}
     names = [stage.name for phase in phases for lane in phase for stage in lane]

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from stages.runner import Result, log_file
+from stages.runner import StageResult, log_file
 
 _REASON_LINES = 12
 _MARKS = ("FAILED ", "ERROR ")
 """How pytest begins the lines of its short summary."""
 
 
-def table(results: Sequence[Result], skipped: Sequence[str]) -> str:
+def table(results: Sequence[StageResult], skipped: Sequence[str]) -> str:
     """The stages in the order in which they ended, then those that did not run."""
     rows = [("STAGE", "TIME", "BUSY CORES", "OUTCOME")]
     rows += map(_row, results)
@@ -21,18 +21,18 @@ def table(results: Sequence[Result], skipped: Sequence[str]) -> str:
     )
 
 
-def _row(result: Result) -> tuple[str, str, str, str]:
+def _row(result: StageResult) -> tuple[str, str, str, str]:
     return result.name, _clock(result.seconds), f"{result.busy:.1f}", outcome(result)
 
 
-def outcome(result: Result) -> str:
+def outcome(result: StageResult) -> str:
     """In a word."""
     if result.interrupted:
         return "interrupted"
     return "FAILED" if result.status else "passed"
 
 
-def reasons(failures: Sequence[Result], logs: Path) -> str:
+def reasons(failures: Sequence[StageResult], logs: Path) -> str:
     """Of each failure: the lines that name it, and where the whole output is."""
     return "\n".join(
         line

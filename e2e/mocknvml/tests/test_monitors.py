@@ -19,7 +19,7 @@ import offline
 from host.testing.obtaining import obtained
 from mocknvml import build
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.e2e, pytest.mark.ondemand]
 
 MIB = 1024 * 1024
 SECONDS = 120

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.checks import GIB, Cluster, Machine, Outcome, Row, rows
+from preflight.checks import GIB, CheckResult, ExistingCluster, HostReadings, Outcome, rows
 
-DEMO = Cluster("gpushare-demo", nodes=3, running=3, age_hours=1)
-ENOUGH = Machine(
+DEMO = ExistingCluster("gpushare-demo", nodes=3, running=3, age_hours=1)
+ENOUGH = HostReadings(
     inotify_instances=1024,
     instances_used=20,
     inotify_watches=524_288,
@@ -24,7 +24,7 @@ ENOUGH = Machine(
 )
 
 
-def found(machine: Machine, check: str, *, nodes: int = 3) -> Row:
+def found(machine: HostReadings, check: str, *, nodes: int = 3) -> CheckResult:
     return next(row for row in rows(machine, nodes=nodes) if row.check == check)
 
 
@@ -77,12 +77,12 @@ def test_a_parameter_is_raised_to_what_is_needed_where_that_is_more() -> None:
         ({"swap_used": GIB}, "swap in use", Outcome.WARN),
         ({"ports": ((8080, True),)}, "port 8080", Outcome.WARN),
         (
-            {"clusters": (Cluster("old", nodes=3, running=3, age_hours=7),)},
+            {"clusters": (ExistingCluster("old", nodes=3, running=3, age_hours=7),)},
             "cluster old",
             Outcome.WARN,
         ),
         (
-            {"clusters": (Cluster("half", nodes=3, running=1, age_hours=1),)},
+            {"clusters": (ExistingCluster("half", nodes=3, running=1, age_hours=1),)},
             "cluster half",
             Outcome.WARN,
         ),

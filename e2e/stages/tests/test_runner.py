@@ -8,7 +8,7 @@ import pytest
 
 from stages import runner, summary
 from stages.plan import Phase, Stage, plan
-from stages.runner import Result, Run, not_run
+from stages.runner import Run, StageResult, not_run
 
 
 class Python(Stage):
@@ -81,8 +81,8 @@ def test_all_stages_run_where_that_is_wanted(tmp_path: Path) -> None:
     assert [each.name for each in run.failures] == ["fails"]
 
 
-def result(name: str, status: int = 0, **other: Any) -> Result:
-    return Result(name, seconds=185.4, busy=1.26, status=status, **other)
+def result(name: str, status: int = 0, **other: Any) -> StageResult:
+    return StageResult(name, seconds=185.4, busy=1.26, status=status, **other)
 
 
 def test_the_table_names_every_stage_and_what_did_not_run() -> None:
