@@ -28,7 +28,7 @@ OLD = "t4-2x16"
 NVITOP = """
 import json, nvitop
 print(json.dumps([
-    [gpu.index, gpu.uuid(), gpu.name(), gpu.memory_total(), gpu.memory_used(), gpu.fan_speed()]
+    [gpu.number, gpu.uuid(), gpu.name(), gpu.memory_total(), gpu.memory_used(), gpu.fan_speed()]
     for gpu in nvitop.Device.all()
 ]))
 """
@@ -37,7 +37,7 @@ print(json.dumps([
 class Described(NamedTuple):
     """A GPU of a machine file."""
 
-    index: int
+    number: int
     uuid: str
     name: str
     memory_mib: int
@@ -68,13 +68,17 @@ def run(program: str, *words: str, machine: str, tmp_path: Path) -> str:
     }
     folder = obtained(offline.ensure_monitors)
     # By its interpreter: the first line of a script has the path of an environment that moved.
-    command = [folder / "python", *([folder / program] if program else []), *words]
+    command: list[str | Path] = [
+        folder / "python",
+        *([folder / program] if program else []),
+        *words,
+    ]
     done = subprocess.run(
         command, env=env, capture_output=True, text=True, timeout=SECONDS, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "Error" not in done.stderr, done.stderr
-    return done.stdout
+    return str(done.stdout)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -98,7 +102,7 @@ def test_nvitop_draws_the_gpus_of_a_machine(machine: str, tmp_path: Path) -> Non
     """One line for each GPU; MIG devices have lines of another form."""
     drawn = run("nvitop", "-1", "--no-unicode", machine=machine, tmp_path=tmp_path)
     indexes = re.findall(r"^\|\s+(\d+)  ", drawn, re.MULTILINE)
-    assert indexes == [str(each.index) for each in described(machine)]
+    assert indexes == [str(each.number) for each in described(machine)]
 
 
 def test_the_environment_is_that_of_this_python() -> None:
