@@ -318,3 +318,48 @@ async def test_a_deleted_node_is_nominated_to_nobody() -> None:
     bench.comes("one", 4)
     await bench.round()
     assert bench.written == [("one", "b")]
+
+
+async def test_one_that_leads_again_nominates_pods_that_it_had_nominated_before() -> None:
+    """The leader between has cleared what it wrote."""
+    bench = Bench("a")
+    bench.comes("one", 4)
+    await bench.round()
+    bench.leading = False
+    await bench.round()
+    bench.leading = True
+    await bench.round()
+    assert bench.written == [("one", "a"), ("one", "a")]
+
+
+async def test_a_pod_that_is_gone_before_its_patch_is_not_written() -> None:
+    """Nor is one whose place was given back otherwise."""
+    bench = Bench("a")
+    one = bench.comes("one", 4)
+    await bench.nominator.round()
+    bench.nominator.on_delete(one)
+    await bench.nominator.settle()
+    assert bench.written == []
+
+
+@pytest.mark.parametrize("change", ["nominated", "gone"])
+async def test_a_pod_that_changes_while_nodes_are_rated_is_not_nominated(
+    monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """Rating many nodes lets other work run."""
+    bench = Bench("a")
+    one = bench.comes("one", 4)
+    ranking = bench.nominator._ranking
+    refresh = ranking.refresh
+
+    def slow(*args: Any) -> Any:
+        if change == "gone":
+            bench.nominator.on_delete(one)
+        else:
+            bench.comes("one", 4, nominated="b")
+        yield from refresh(*args)
+
+    monkeypatch.setattr(ranking, "refresh", slow)
+    await bench.round()
+    assert bench.written == []
+    assert bench.used("a") == 0
