@@ -305,16 +305,11 @@ class ClaimNominator:
             except KubeError as error:
                 self._failed(pod, error)
                 return
-        if name and self._stands(pod.uid):
+        if name and (pod.uid in self._reserved or self._pods.settled(pod.uid)):
             self._written[pod.uid] = name
         else:
             self._written.pop(pod.uid, None)  # one that ended meanwhile is read and cleared
         metrics.NOMINATIONS.labels("written" if name else "cleared").inc()
-
-    def _stands(self, uid: PodUid) -> bool:
-        """What was nominated is still reserved, or kube-scheduler has allocated the claims."""
-        known = self._pods.get(uid)
-        return uid in self._reserved or (known is not None and self._pods.kind(known) is None)
 
     def _operations(self, pod: Pod, name: NodeName) -> list[dict[str, Any]]:
         field = "/status/nominatedNodeName"
