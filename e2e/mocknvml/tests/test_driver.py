@@ -34,7 +34,9 @@ def test_symbol_the_library_lacks(nvml: Start) -> None:
     """A function we do not provide fails as a missing symbol does: pynvml finds no function."""
     worker = nvml("t4-2x16")
     gpu = worker.gpus()[0]
-    assert worker.failure("nvmlDeviceGetFanSpeed", gpu) == "NVMLError_FunctionNotFound"
+    assert (
+        worker.failure("nvmlDeviceGetTotalEnergyConsumption", gpu) == "NVMLError_FunctionNotFound"
+    )
 
 
 def test_old_driver_lacks_functions(nvml: Start) -> None:

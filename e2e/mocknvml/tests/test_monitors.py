@@ -28,7 +28,7 @@ OLD = "t4-2x16"
 NVITOP = """
 import json, nvitop
 print(json.dumps([
-    [gpu.number, gpu.uuid(), gpu.name(), gpu.memory_total(), gpu.memory_used(), gpu.fan_speed()]
+    [gpu.index, gpu.uuid(), gpu.name(), gpu.memory_total(), gpu.memory_used(), gpu.fan_speed()]
     for gpu in nvitop.Device.all()
 ]))
 """

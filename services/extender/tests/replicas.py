@@ -50,7 +50,7 @@ class Cluster:
         self.log.append(("delete", self.pods.pop(name)))
 
     def _named(self, path: str) -> Object:
-        name = path.split("/pods/")[1].split("/", maxsplit=1)[0].split("?", maxsplit=1)[0]
+        name = path.removeprefix("/api/v1/namespaces/default/pods/").partition("/")[0]
         if name not in self.pods:
             raise NotFoundError("no pod", status=404, message="not found")
         return self.pods[name]

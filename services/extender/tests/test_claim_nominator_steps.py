@@ -318,3 +318,109 @@ async def test_a_deleted_node_is_nominated_to_nobody() -> None:
     bench.comes("one", 4)
     await bench.round()
     assert bench.written == [("one", "b")]
+
+
+async def test_one_that_leads_again_nominates_pods_that_it_had_nominated_before() -> None:
+    """The leader between has cleared what it wrote."""
+    bench = Bench("a")
+    bench.comes("one", 4)
+    await bench.round()
+    bench.leading = False
+    await bench.round()
+    bench.leading = True
+    await bench.round()
+    assert bench.written == [("one", "a"), ("one", "a")]
+
+
+async def test_a_pod_that_is_gone_before_its_patch_is_not_written() -> None:
+    """Nor is one whose place was given back otherwise."""
+    bench = Bench("a")
+    one = bench.comes("one", 4)
+    await bench.nominator.round()
+    bench.nominator.on_delete(one)
+    await bench.nominator.settle()
+    assert bench.written == []
+
+
+@pytest.mark.parametrize("change", ["nominated", "gone"])
+async def test_a_pod_that_changes_while_nodes_are_rated_is_not_nominated(
+    monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """Rating many nodes lets other work run."""
+    bench = Bench("a")
+    one = bench.comes("one", 4)
+    ranking = bench.nominator._ranking
+    refresh = ranking.refresh
+
+    def slow(*args: Any) -> Any:
+        if change == "gone":
+            bench.nominator.on_delete(one)
+        else:
+            bench.comes("one", 4, nominated="b")
+        yield from refresh(*args)
+
+    monkeypatch.setattr(ranking, "refresh", slow)
+    await bench.round()
+    assert bench.written == []
+    assert bench.used("a") == 0
+
+
+@pytest.mark.parametrize("meanwhile", ["expired", "resigned"])
+async def test_a_nomination_that_ends_while_its_patch_is_on_its_way_is_cleared(
+    monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    """Once the watch brings it; then the pod is nominated anew."""
+    bench = Bench("a")
+    one = bench.comes("one", 16)
+    patch, answer = bench.api.json_patch, asyncio.Event()
+
+    async def slow(*args: Any) -> bytes:
+        reply = await patch(*args)
+        await answer.wait()
+        return reply
+
+    monkeypatch.setattr(bench.api, "json_patch", slow)
+    await bench.nominator.round()
+    await asyncio.sleep(0)
+    bench.time += KEPT_SECONDS
+    bench.leading = meanwhile == "expired"
+    await bench.nominator.round()
+    assert bench.used("a") == 0
+    answer.set()
+    await bench.nominator.settle()
+    bench.leading = True
+    shown = msgspec.structs.replace(one, nominated=NodeName("a"))
+    bench.api.nominated_by_us(shown)
+    bench.nominator.on_update(shown, b"")
+    await bench.round()
+    assert bench.written == [("one", "a"), ("one", "")]
+    bench.nominator.on_update(one, b"")
+    bench.time += 1
+    await bench.round()
+    assert bench.written[2:] == [("one", "a")]
+
+
+async def test_a_claim_that_is_allocated_while_the_patch_is_on_its_way_needs_no_clear(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The scheduler used the nomination; the pod is about to be bound."""
+    bench = Bench("a")
+    one = bench.comes("one", 16)
+    patch, answer = bench.api.json_patch, asyncio.Event()
+
+    async def slow(*args: Any) -> bytes:
+        reply = await patch(*args)
+        await answer.wait()
+        return reply
+
+    monkeypatch.setattr(bench.api, "json_patch", slow)
+    await bench.nominator.round()
+    await asyncio.sleep(0)
+    shown = msgspec.structs.replace(one, nominated=NodeName("a"), claims=("one-gpu",))
+    bench.api.nominated_by_us(shown)
+    bench.nominator.on_update(shown, b"")
+    bench.allocated("one", 16, "a")
+    answer.set()
+    await bench.nominator.settle()
+    await bench.round()
+    assert bench.written == [("one", "a")]

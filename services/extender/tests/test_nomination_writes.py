@@ -326,3 +326,13 @@ def test_a_clear_leaves_what_another_extender_wrote_meanwhile(bench: Bench) -> N
     bench.cluster.put(item)
     bench.send_unheard()
     assert (bench.written, bench.shown) == (["a"], {"p": "b"})
+
+
+def test_an_adopted_nomination_ends_when_the_scheduler_clears_it(bench: Bench) -> None:
+    """As one that was written here; its memory is free at once."""
+    bench.nominated(pending("p", 16))
+    bench.restart()
+    bench.round()
+    assert bench.reserved == {"p": "a"}
+    bench.scheduler_writes("p")
+    assert bench.reserved == {}

@@ -132,7 +132,7 @@ def test_the_form_answers(
 ) -> None:
     """A question typed into the form is answered on the same page."""
     page = window(f"{address}/whatif")
-    page.get_by_label("Memory units").fill("15")
+    page.get_by_label("Memory (GiB)").fill("15")
     page.get_by_label("Number of pods").fill("9")
     page.get_by_role("button", name="Simulate").click()
     page.get_by_role("heading", name="6 of 9 pods fit").wait_for()

@@ -83,6 +83,11 @@ class PendingClaimPods:
         self._kinds[pod.uid] = self._equal.setdefault(found, found)
         return self._kinds[pod.uid]
 
+    def settled(self, uid: PodUid) -> bool:
+        """The pod waits, and nothing is to be nominated for it: a claim is allocated already."""
+        pod = self._pods.get(uid)
+        return pod is not None and self.kind(pod) is None
+
     def _specs(self, pod: Pod) -> tuple[ClaimSpec, ...]:
         """What the claims request; empty where that is not known, or one is allocated.
 

@@ -305,10 +305,10 @@ class ClaimNominator:
             except KubeError as error:
                 self._failed(pod, error)
                 return
-        if name:
+        if name and (pod.uid in self._reserved or self._pods.settled(pod.uid)):
             self._written[pod.uid] = name
         else:
-            self._written.pop(pod.uid, None)
+            self._written.pop(pod.uid, None)  # one that ended meanwhile is read and cleared
         metrics.NOMINATIONS.labels("written" if name else "cleared").inc()
 
     def _operations(self, pod: Pod, name: NodeName) -> list[dict[str, Any]]:
