@@ -17,8 +17,8 @@ from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.gpus.devices import MigInstance
 from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.gpus.health import HealthMonitor
-from gpudeviceplugin.gpus.inventory_manager import InventoryManager
 from gpudeviceplugin.isolation.modes import Isolation
+from gpudeviceplugin.node.inventory_manager import InventoryManager
 from gpudeviceplugin.signals import Signal
 from gpudeviceplugin.state import NodeState
 
@@ -138,7 +138,7 @@ async def test_a_driver_that_is_away_is_tried_again_and_reported(
 ) -> None:
     """The pause is the setting; what was known stays known."""
     clock = Clock()
-    clock.rule(monkeypatch, "gpudeviceplugin.gpus.inventory_manager")
+    clock.rule(monkeypatch, "gpudeviceplugin.node.inventory_manager")
     kept = Kept(FakeDriver(t4(0)))
     kept.driver.absent = True
     tried = asyncio.Event()

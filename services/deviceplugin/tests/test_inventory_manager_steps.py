@@ -20,7 +20,7 @@ from gpudeviceplugin.gpus.devices import (
     GpuLostError,
     NodeHardware,
 )
-from gpudeviceplugin.gpus.inventory_manager import InventoryManager
+from gpudeviceplugin.node.inventory_manager import InventoryManager
 from gpudeviceplugin.state import NodeState
 from gpukube.testing.clock import FakeClock
 

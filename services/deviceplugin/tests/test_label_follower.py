@@ -11,10 +11,10 @@ from gpucore.node.allocation.device_ids import SHARES, Resource
 from gpucore.node.allocation.grant import GrantPolicy
 from gpucore.units import GIB, NodeName
 from gpucore.wire.nodes import Node
-from gpudeviceplugin.cluster.node_labels import PATIENCE_SECONDS, LabelFollower
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
+from gpudeviceplugin.node.node_labels import PATIENCE_SECONDS, LabelFollower
 from gpudeviceplugin.state import NodeState
 from gpukube.testing.clock import FakeClock
 

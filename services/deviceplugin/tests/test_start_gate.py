@@ -14,9 +14,9 @@ from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.holdings import Held
 from gpucore.node.isolation.driver_limits import NO_LIMIT
 from gpucore.units import PodUid
-from gpudeviceplugin.isolation.start_gate import StartGate
 from gpudeviceplugin.isolation.start_turns import StartTurns
 from gpudeviceplugin.kubelet.pod_resources import TruthError
+from gpudeviceplugin.kubelet.start_gate import StartGate
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 
 

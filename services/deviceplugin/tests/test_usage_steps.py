@@ -20,7 +20,7 @@ from gpucore.wire.pods import Container, Pod
 from gpudeviceplugin.cluster.events import WARNING, Subject
 from gpudeviceplugin.gpus.devices import GpuLostError, NodeHardware, Process, Usage
 from gpudeviceplugin.gpus.inventory import inventory_of
-from gpudeviceplugin.gpus.usage import MIB, OVERUSED, UsageMeter, Watch
+from gpudeviceplugin.node.usage import MIB, OVERUSED, UsageMeter, Watch
 from gpudeviceplugin.state import NodeState
 
 FIRST, SECOND = t4(0).uuid, t4(1).uuid
@@ -213,7 +213,7 @@ async def test_over_use_that_goes_on_is_reported_again_after_ten_minutes(
 ) -> None:
     """Its metric stays meanwhile; over-use that ended and began again is news."""
     now = [1000.0]
-    monkeypatch.setattr("gpudeviceplugin.gpus.usage.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("gpudeviceplugin.node.usage.time.monotonic", lambda: now[0])
     world.used(FIRST, p11=3 * GI)
     for seconds, expected in ((0, 1), (AGAIN_SECONDS - 1, 1), (AGAIN_SECONDS, 2)):
         now[0] = 1000.0 + seconds

@@ -25,15 +25,12 @@ from gpudeviceplugin.cluster.health_events import (
     Notice,
 )
 from gpudeviceplugin.cluster.informers import SILENCE_SECONDS, Relists, node_named, pods_of
-from gpudeviceplugin.cluster.node_labels import LabelFollower
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.cluster.publisher import Publisher
 from gpudeviceplugin.dra.backend import ClaimBackEnd
 from gpudeviceplugin.gpus.devices import Driver
 from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.gpus.health import health_of
-from gpudeviceplugin.gpus.inventory_manager import InventoryManager
-from gpudeviceplugin.gpus.usage import UsageMeter, watch_of
 from gpudeviceplugin.isolation.cdi import CdiFiles
 from gpudeviceplugin.isolation.claim_limits import ClaimLimits
 from gpudeviceplugin.isolation.driver_limits import limits_of
@@ -41,7 +38,6 @@ from gpudeviceplugin.isolation.limits import LimitWatch
 from gpudeviceplugin.isolation.modes import Isolation
 from gpudeviceplugin.isolation.mps.fleet import configured_fleet
 from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase
-from gpudeviceplugin.isolation.start_gate import gate_of
 from gpudeviceplugin.isolation.start_turns import StartTurns
 from gpudeviceplugin.kubelet.draining import Drain
 from gpudeviceplugin.kubelet.endpoint import Endpoint
@@ -49,7 +45,11 @@ from gpudeviceplugin.kubelet.pod_resources import PodResourcesClient
 from gpudeviceplugin.kubelet.reconciler import Reconciler
 from gpudeviceplugin.kubelet.registration import Registrar
 from gpudeviceplugin.kubelet.servicer import Servicer
+from gpudeviceplugin.kubelet.start_gate import gate_of
 from gpudeviceplugin.memory import keep_small
+from gpudeviceplugin.node.inventory_manager import InventoryManager
+from gpudeviceplugin.node.node_labels import LabelFollower
+from gpudeviceplugin.node.usage import UsageMeter, watch_of
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.state import NodeState
 from gpudeviceplugin.web import Web
