@@ -13,8 +13,15 @@ from importlinter.domain.contract import Contract
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = read_configuration(str(ROOT / ".importlinter"))
-PACKAGES = ("gpudeviceplugin",)
+PACKAGES = ("gpudeviceplugin", "gpukube")
 FORBIDDEN = {
+    "kube": [
+        ("gpukube.client", "gpukube.watch.informer"),
+        ("gpukube.kubeconfig.finding", "gpukube.client"),
+        ("gpukube.events", "gpukube.watch.informer"),
+        ("gpukube.backoff", "gpukube.errors"),
+        ("gpukube.issuing.plan", "gpukube.testing.store"),
+    ],
     "deviceplugin": [
         ("gpudeviceplugin.cluster.events", "gpudeviceplugin.gpus.devices"),
         ("gpudeviceplugin.gpus.devices", "gpudeviceplugin.isolation.modes"),
