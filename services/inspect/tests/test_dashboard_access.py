@@ -16,7 +16,6 @@ from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster.snapshots import decode
-from gpuinspect.cluster.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS, TokenReviewer
 from gpuinspect.web.access import (
     COOKIE,
     MOST_SESSIONS,
@@ -27,6 +26,7 @@ from gpuinspect.web.access import (
 )
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
+from gpuinspect.web.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS, TokenReviewer
 from gpukube.blocking import BlockingClient
 from gpukube.errors import InvalidReplyError, UnreachableError
 

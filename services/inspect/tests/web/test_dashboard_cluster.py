@@ -10,7 +10,7 @@ import pytest
 from drawncluster import FakeCluster, Gpu
 from fakeapiserver import FakeApiServer
 
-from gpuinspect.cluster.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS
+from gpuinspect.web.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS
 
 pytestmark = pytest.mark.slow
 

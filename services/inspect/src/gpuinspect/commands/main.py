@@ -193,6 +193,12 @@ def inspect_gpu() -> None:
     _built(COMMANDS["gpu"], "gpu")(prog_name="kubectl inspect gpu")
 
 
+def complete_inspect_gpushare() -> None:
+    """The console script ``kubectl_complete-inspect-gpushare``, which kubectl runs on TAB."""
+    completion = import_module("gpuinspect.commands.options.completion")
+    completion.print_for_kubectl(_built(COMMANDS["inspect"], "inspect"))
+
+
 _SCRIPTS: Final = {
     "kubectl-inspect-gpushare": inspect_gpushare,
     "kubectl-inspect-gpushare-v2": inspect_gpushare_v2,

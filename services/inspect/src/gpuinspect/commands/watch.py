@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from gpuinspect.cluster import state
 from gpuinspect.cluster.collect import COUNTED, live
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.reading import Reader, fail, reading
@@ -19,6 +18,7 @@ from gpuinspect.errors import sentence
 from gpuinspect.layout.notes import notes
 from gpuinspect.layout.shares import details as detail_text
 from gpuinspect.layout.shares import summary
+from gpuinspect.queries.shares import cluster_view
 from gpuinspect.queries.views import ClusterView
 from gpuinspect.terminal.screens import screen
 from gpukube.errors import ForbiddenError, KubeError
@@ -60,7 +60,7 @@ def _texts(reader: Reader, node: str, *, details: bool) -> Iterator[str]:
             yield f"{now}  {sentence(error)}; showing the last known state\n{last}"
             continue
         last = _text(
-            state.shares(snapshot, reader.names, only=[node] if node else []), details=details
+            cluster_view(snapshot, reader.names, only=[node] if node else []), details=details
         )
         yield f"{now}\n{last}"
 

@@ -17,6 +17,7 @@ from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pods import pod_request_of
 from gpuinspect.cluster.candidates import candidates
 from gpuinspect.cluster.collect import COUNTED
+from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import (
     SCHEDULER_CONFIGS,
     WEBHOOKS,
@@ -25,7 +26,6 @@ from gpuinspect.cluster.schedulers import (
     schedulers_of,
 )
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.state import ledger_of
 
 READ: Final = (*COUNTED, SCHEDULER_CONFIGS, WEBHOOKS)
 """Lists that a decision needs besides nodes and pods."""

@@ -19,7 +19,7 @@ from gpuinspect.cluster.candidates import candidates, raw_pod
 from gpuinspect.cluster.schedulers import policy_of, schedulers_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import MissingObjectError
-from gpuinspect.queries.near import SHOWN, near
+from gpuinspect.queries.similar_names import SHOWN, similar_names
 
 
 def find(snapshot: Snapshot, *, namespace: str, name: str) -> Pod:
@@ -33,7 +33,9 @@ def find(snapshot: Snapshot, *, namespace: str, name: str) -> Pod:
             return pod
     names = (pod.name for pod in snapshot.pods if pod.namespace == namespace)
     elsewhere = sorted({pod.namespace for pod in snapshot.pods if pod.name == name})[:SHOWN]
-    others = f"; it is in namespace {', '.join(elsewhere)}" if elsewhere else near(name, names)
+    others = (
+        f"; it is in namespace {', '.join(elsewhere)}" if elsewhere else similar_names(name, names)
+    )
     raise MissingObjectError(f'pods "{name}" not found in namespace "{namespace}"{others}')
 
 

@@ -20,10 +20,10 @@ from gpucore.wire.names import Names
 from gpucore.wire.nodes import Node
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import amount
+from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.state import ledger_of
 from gpuinspect.errors import InspectError, MissingObjectError
-from gpuinspect.queries.near import near
+from gpuinspect.queries.similar_names import similar_names
 from gpuinspect.sources.prometheus import GpuFigures
 
 NVIDIA_GPU: Final = "nvidia.com/gpu"
@@ -112,7 +112,7 @@ def top_nodes(
     known = {node.name: node for node in snapshot.nodes}
     for name in only:
         if name not in known:
-            raise MissingObjectError(f'nodes "{name}" not found{near(name, known)}')
+            raise MissingObjectError(f'nodes "{name}" not found{similar_names(name, known)}')
     chosen = (known[NodeName(name)] for name in sorted(set(only) or known))
     found = (_top_node(each, ledger, users.get(each.name, ()), names) for each in chosen)
     return tuple(node for node in found if not kind or kind in node.kinds)

@@ -1,13 +1,14 @@
 """What the tables and documents show of a cluster: plain figures, all in one unit of memory.
 
-Made from the ledger by :mod:`gpuinspect.cluster.state`; nothing here decides or adds up differently
-from what the scheduler extender sees.
+Made from the ledger by :mod:`gpuinspect.queries.shares`; nothing here decides or adds up
+differently from what the scheduler extender sees.
 """
 
 from collections.abc import Mapping
 
 import msgspec
 
+from gpucore.topology.links import Matrix
 from gpucore.units import GpuIndex, MemoryUnit, NodeName
 
 
@@ -134,6 +135,31 @@ class ClusterView(msgspec.Struct, frozen=True):
         """The part of it that takes new pods: healthy GPUs of ready nodes without a cordon."""
         nodes = (node for node in self.nodes if node.ready and not node.cordoned)
         return ClusterView(tuple(node.healthy_part for node in nodes), self.unit)
+
+
+class GpuWithPods(msgspec.Struct, frozen=True):
+    """One GPU and who holds it, as ``namespace/name``."""
+
+    index: int
+    uuid: str
+    model: str
+    numa: int
+    healthy: bool
+    holders: tuple[str, ...]
+
+
+class GpuNode(msgspec.Struct, frozen=True):
+    """The GPUs of one node with their links; no matrix where the node publishes no links."""
+
+    name: str
+    node_type: str
+    gpus: tuple[GpuWithPods, ...]
+    matrix: Matrix | None
+
+    @property
+    def used(self) -> tuple[int, ...]:
+        """Indexes of GPUs that somebody holds."""
+        return tuple(device.index for device in self.gpus if device.holders)
 
 
 def percent(part: int, whole: int) -> int:

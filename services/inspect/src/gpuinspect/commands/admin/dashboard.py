@@ -21,7 +21,6 @@ from gpuinspect.cluster.collect import (
     LiveReader,
 )
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.tokens import TokenReviewer
 from gpuinspect.commands.options.reading import Reader, note, reading
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.usage import Figures
@@ -30,6 +29,7 @@ from gpuinspect.web.app import Job, make_app
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.hosts import is_local
 from gpuinspect.web.listening import listen
+from gpuinspect.web.tokens import TokenReviewer
 from gpukube.server.certificates import CertificateWatcher
 
 

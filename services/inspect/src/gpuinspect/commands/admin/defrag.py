@@ -4,48 +4,25 @@ import sys
 from collections.abc import Iterable
 from typing import Annotated
 
-import msgspec
 import typer
 
 from gpucore.defrag.budgets import Budgets
 from gpucore.defrag.pods import left_alone
 from gpucore.explain.sentences import unit_of
-from gpucore.simulate.defrag import Goal, MovePlan, defragment
+from gpucore.simulate.defrag import Goal, defragment
 from gpucore.units import GIB
-from gpucore.wire.documents import API_VERSION
 from gpucore.wire.pods import pod_request_of
 from gpuinspect.cluster.collect import COUNTED
-from gpuinspect.cluster.state import ledger_of
+from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.defrag.command import EvictionSettings, plan_or_evict
 from gpuinspect.defrag.report import document
 from gpuinspect.defrag.report import table as evictions
+from gpuinspect.documents.defrag import defrag_plan
 from gpuinspect.layout.defrag import conclusion
 from gpuinspect.layout.defrag import defrag as table
-
-
-class MoveDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """One pod to move; units by index of the GPU."""
-
-    namespace: str
-    name: str
-    from_node: str
-    from_gpus: dict[str, int]
-    to_node: str
-    to_gpus: dict[str, int]
-
-
-class DefragPlan(msgspec.Struct, frozen=True, rename="camel"):
-    """The answer of ``gpushare defrag -o json``."""
-
-    api_version: str
-    kind: str
-    node: str
-    gpus: list[int]
-    conclusion: str
-    moves: list[MoveDoc]
 
 
 @reading
@@ -166,23 +143,8 @@ def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_heade
         fail("moving pods cannot free that capacity")
     unit = unit_of(node_infos[plan.node])
     if output.is_document:
-        emit(_document(plan, conclusion(plan, goal, unit)), output)
+        emit(defrag_plan(plan, conclusion(plan, goal, unit)), output)
     elif output is Format.NAME:
         names_only("pod", (move.allocation.name for move in plan.moves))
     else:
         sys.stdout.write(table(plan, goal, unit, headers=not no_headers))
-
-
-def _document(plan: MovePlan, words: str) -> DefragPlan:
-    moves = [
-        MoveDoc(
-            namespace=move.allocation.namespace,
-            name=move.allocation.name,
-            from_node=move.allocation.placement.node,
-            from_gpus={str(i): units for i, units in move.allocation.placement.mem.items()},
-            to_node=move.to.node,
-            to_gpus={str(i): units for i, units in move.to.mem.items()},
-        )
-        for move in plan.moves
-    ]
-    return DefragPlan(API_VERSION, "DefragPlan", plan.node, list(plan.gpus), words, moves)
