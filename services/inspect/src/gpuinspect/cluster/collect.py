@@ -19,7 +19,7 @@ from gpucore.wire.lists import decode_pods
 from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_NAMESPACE
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster import snapshots
-from gpuinspect.cluster.ahead import ReadAhead
+from gpuinspect.cluster.read_ahead import ReadAhead
 from gpuinspect.cluster.snapshots import Arriving, Snapshot
 from gpukube.errors import ForbiddenError, InvalidReplyError, KubeError, NotFoundError
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuinspect.controlplane import manifest
-from gpuinspect.controlplane.plan import BACKUP, MANIFEST, FileChange, Found
+from gpuinspect.controlplane.plan import BACKUP, MANIFEST, FileChange, SchedulerFiles
 from gpuinspect.errors import ControlPlaneError
 
 _PRIVATE: Final = 0o600
@@ -27,7 +27,7 @@ class Files:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def found(self) -> Found:
+    def found(self) -> SchedulerFiles:
         """All that a plan is made from.
 
         Raises:
@@ -42,7 +42,7 @@ class Files:
         pod = manifest.read(text)
         original = self._text(BACKUP)
         base = manifest.read(original) if pod.ours and original is not None else pod
-        return Found(
+        return SchedulerFiles(
             manifest=text,
             original=original,
             config=self._text(base.flags.get(manifest.CONFIG, "")),

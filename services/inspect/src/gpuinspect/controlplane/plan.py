@@ -24,7 +24,7 @@ _CHANGED: Final = (
 )
 
 
-class Found(msgspec.Struct, frozen=True):
+class SchedulerFiles(msgspec.Struct, frozen=True):
     """The files as they are; ``None`` where there is none.
 
     Attributes:
@@ -82,7 +82,7 @@ class ChangePlan(msgspec.Struct, frozen=True):
         return "".join(line for change in self.changes for line in _diff(change))
 
 
-def install(found: Found, offer: SchedulerOffer) -> ChangePlan:
+def install(found: SchedulerFiles, offer: SchedulerOffer) -> ChangePlan:
     """Have the scheduler call the extender that is offered.
 
     Raises:
@@ -108,7 +108,7 @@ def install(found: Found, offer: SchedulerOffer) -> ChangePlan:
     return ChangePlan(tuple(each for each in changes if each.before != each.after), path)
 
 
-def uninstall(found: Found) -> ChangePlan:
+def uninstall(found: SchedulerFiles) -> ChangePlan:
     """Have the manifest as it was, byte for byte.
 
     Raises:

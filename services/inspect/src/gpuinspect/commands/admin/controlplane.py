@@ -17,7 +17,7 @@ from gpuinspect.controlplane.carrying import carry_out
 from gpuinspect.controlplane.cluster import offered, wait_running
 from gpuinspect.controlplane.files import Files
 from gpuinspect.controlplane.manifest import read
-from gpuinspect.controlplane.plan import ChangePlan, Found
+from gpuinspect.controlplane.plan import ChangePlan, SchedulerFiles
 from gpuinspect.errors import FAILURES
 from gpukube.blocking import BlockingClient
 
@@ -45,7 +45,7 @@ class _Node:
         self._name = name
         self._wait = wait
 
-    def finish(self, found: Found, plan: ChangePlan, *, apply: bool) -> None:
+    def finish(self, found: SchedulerFiles, plan: ChangePlan, *, apply: bool) -> None:
         """Show the plan, and carry it out where that is wanted."""
         if not plan.changes:
             note("nothing to do")
