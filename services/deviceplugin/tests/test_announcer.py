@@ -21,7 +21,7 @@ from gpudeviceplugin.cluster.health_events import (
     AGAIN_SECONDS,
     LOOK_SECONDS,
     HealthEventRecorder,
-    Notice,
+    NodeEvent,
 )
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
@@ -166,8 +166,8 @@ async def test_a_return_is_reported_as_good_news(world: World) -> None:
 
 async def test_a_notice_about_no_gpu_is_the_nodes_alone(world: World) -> None:
     """Its words are the message."""
-    world.announcer.notify(Notice("GpuIsolation", "the label is wrong"))
-    world.announcer.notify(Notice("GpuIsolation", "of a GPU that left", uuid="GPU-gone"))
+    world.announcer.notify(NodeEvent("GpuIsolation", "the label is wrong"))
+    world.announcer.notify(NodeEvent("GpuIsolation", "of a GPU that left", uuid="GPU-gone"))
     assert await events_of(world) == [("n1", "GpuIsolation", "the label is wrong", WARNING)]
 
 

@@ -14,7 +14,7 @@ from gpudeviceplugin.kubelet.pod_resources import (
     LIST_SECONDS,
     RECEIVE_LIMIT,
     PodResourcesClient,
-    TruthError,
+    PodResourcesError,
 )
 from gpudeviceplugin.proto import podresources_pb2 as api
 
@@ -105,7 +105,7 @@ async def test_a_kubelet_that_does_not_answer_is_an_error_with_its_socket(
 ) -> None:
     """And the connection is closed."""
     kubelet.away = True
-    with pytest.raises(TruthError, match=r"/k\.sock: no such socket"):
+    with pytest.raises(PodResourcesError, match=r"/k\.sock: no such socket"):
         await client(Path("/k.sock")).list()
     assert kubelet.calls[-1] == "closed"
 
@@ -143,5 +143,5 @@ async def test_a_reply_during_which_kubelet_restarted_is_not_used(
 
     stub = type("Stub", (), {"List": staticmethod(replaced)})
     monkeypatch.setattr(f"{MODULE}.PodResourcesListerStub", lambda _: stub)
-    with pytest.raises(TruthError, match="kubelet restarted during the call"):
+    with pytest.raises(PodResourcesError, match="kubelet restarted during the call"):
         await client(socket).list()

@@ -20,7 +20,7 @@ from gpucore.wire.pods import Container, Pod
 from gpudeviceplugin.cluster.events import Subject
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
-from gpudeviceplugin.kubelet.pod_resources import TruthError
+from gpudeviceplugin.kubelet.pod_resources import PodResourcesError
 from gpudeviceplugin.kubelet.reconciler import RETRY_SECONDS, SETTLE_SECONDS, Reconciler
 from gpudeviceplugin.state import NOTED_SECONDS, NodeState
 from gpukube.errors import ConflictError, KubeError, UnreachableError
@@ -54,7 +54,7 @@ class World:
         self.state = NodeState(GrantPolicy())
         self.state.equip(INVENTORY)
         self.state.on_replace(pods)
-        self.held: list[Held] | TruthError = []
+        self.held: list[Held] | PodResourcesError = []
         self.meanwhile: Callable[[], None] = lambda: None
         self.refuses: KubeError | None = None
         self.looks: list[float] = []
@@ -72,7 +72,7 @@ class World:
         self.looks.append(round(self.clock.seconds - self.began, 3))
         answer = self.held
         self.meanwhile()
-        if isinstance(answer, TruthError):
+        if isinstance(answer, PodResourcesError):
             raise answer
         return answer
 
@@ -203,7 +203,7 @@ async def test_a_kubelet_that_does_not_answer_changes_nothing(
     """It is queried again after the interval, and what was known stays known."""
     world.held = [world.row(1)]
     await world.reconciler.look()
-    world.held = TruthError("no such socket")
+    world.held = PodResourcesError("no such socket")
     assert await world.reconciler.look()
     assert world.state.matcher.gpus_held("team", "p") == {1}
     assert logs[-1] == {

@@ -15,7 +15,7 @@ from gpucore.node.allocation.holdings import Held
 from gpucore.node.isolation.driver_limits import NO_LIMIT
 from gpucore.units import PodUid
 from gpudeviceplugin.isolation.start_turns import StartTurns
-from gpudeviceplugin.kubelet.pod_resources import TruthError
+from gpudeviceplugin.kubelet.pod_resources import PodResourcesError
 from gpudeviceplugin.kubelet.start_gate import StartGate
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 
@@ -40,7 +40,7 @@ class Gated:
     async def read(self) -> None:
         """As the reconciler reads kubelet's allocations."""
         if self.account is None:
-            raise TruthError("no answer")
+            raise PodResourcesError("no answer")
         state = self.world.state
         state.sync_from_kubelet(self.account, requested_at=state.matcher.holdings.turn)
 

@@ -20,7 +20,7 @@ from gpucore.wire.pods import Container, Pod
 from gpudeviceplugin.cluster.events import WARNING, Subject
 from gpudeviceplugin.gpus.devices import GpuLostError, NodeHardware, Process, Usage
 from gpudeviceplugin.gpus.inventory import inventory_of
-from gpudeviceplugin.node.usage import MIB, OVERUSED, UsageMeter, Watch
+from gpudeviceplugin.node.usage import MIB, OVERUSED, UsageMeter, UsageSettings
 from gpudeviceplugin.state import NodeState
 
 FIRST, SECOND = t4(0).uuid, t4(1).uuid
@@ -47,7 +47,7 @@ class World:
         self.usages: dict[str, Usage] = {}
         self.events: list[tuple[Subject, str, str, str]] = []
         self.effects: list[Any] = []
-        watch = Watch(proc, every=4.0, slack=slack)
+        watch = UsageSettings(proc, interval_seconds=4.0, slack_bytes=slack)
         self.meter = UsageMeter(self.state, self, self, watch, self)  # type: ignore[arg-type]
 
     async def usage(self, uuid: str) -> Usage:

@@ -15,14 +15,14 @@ READ_BUFFER: Final = 2**18
 
 
 def split_lines(rest: bytes, chunk: bytes) -> tuple[list[bytes], bytes]:
-    """Whole lines in ``rest + chunk``, and what is left of the last one."""
+    """The complete lines in ``rest + chunk``, and the incomplete last one."""
     lines = (rest + chunk).split(b"\n")
     left = lines.pop()
     return [line for line in lines if line], left
 
 
 class Session:
-    """One pool of connections; a watch holds one of them.
+    """A pool of connections; each watch holds one.
 
     Args:
         host: with its scheme and port.

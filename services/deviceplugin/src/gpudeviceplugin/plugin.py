@@ -22,7 +22,7 @@ from gpudeviceplugin.cluster.health_events import (
     DAEMON_SERVES,
     ISOLATION,
     HealthEventRecorder,
-    Notice,
+    NodeEvent,
 )
 from gpudeviceplugin.cluster.informers import SILENCE_SECONDS, Relists, node_named, pods_of
 from gpudeviceplugin.cluster.node_watch import NodeWatch
@@ -49,7 +49,7 @@ from gpudeviceplugin.kubelet.start_gate import gate_of
 from gpudeviceplugin.memory import keep_small
 from gpudeviceplugin.node.inventory_manager import InventoryManager
 from gpudeviceplugin.node.node_labels import LabelFollower
-from gpudeviceplugin.node.usage import UsageMeter, watch_of
+from gpudeviceplugin.node.usage import UsageMeter, usage_settings
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.state import NodeState
 from gpudeviceplugin.web import Web
@@ -113,18 +113,20 @@ class Plugin:
         )
         self._cdi = CdiFiles(settings.cdi_dir, settings.cdi)
         self._labels = LabelFollower(self.state, self._node, self.registrar, self._cdi)
-        self._announcer = HealthEventRecorder(self.state, kube, self._events, settings.node_name)
+        self._health_events = HealthEventRecorder(
+            self.state, kube, self._events, settings.node_name
+        )
         self._claims = ClaimBackEnd(
             settings,
             self.state,
             self._node,
             kube,
             enforce=ClaimLimits(self.state, limits).enforce if limits else None,
-            on_refused=lambda why: self._announcer.notify(Notice(API_REFUSED, why)),
+            on_refused=lambda why: self._health_events.notify(NodeEvent(API_REFUSED, why)),
         )
         watch = LimitWatch(self.state, self._events, self._limits_replaced)
         exact = limits.used if limits else None
-        measure = watch_of(settings)
+        measure = usage_settings(settings)
         self._usage = UsageMeter(
             self.state, self._driver, self._events, measure, watch, exact=exact
         )
@@ -165,8 +167,8 @@ class Plugin:
                 self._pods.run,
                 self._reconciler.run,
                 self._publisher.run,
-                self._announcer.tell_pods,
-                self._announcer.keep_map,
+                self._health_events.tell_pods,
+                self._health_events.keep_map,
                 self._events.run,
                 self._usage.run,
                 self._follow_labels,
@@ -186,7 +188,7 @@ class Plugin:
         self.state.serve(serving=serving and not self._draining)
 
     async def close(self) -> None:
-        """Let go of everything; kubelet keeps what it has handed out."""
+        """Close all connections; allocations of kubelet stay."""
         await self._web.stop()
         await self._kube.close()
         self._driver.close()
@@ -228,7 +230,7 @@ class Plugin:
                 "GPU health changed", uuid=verdict.uuid, healthy=verdict.healthy, why=verdict.why
             )
         self._keeper.publish()
-        self._announcer.announce(verdicts)
+        self._health_events.announce(verdicts)
 
     async def _run_isolation(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -247,18 +249,18 @@ class Plugin:
         self._keeper.publish()
         if after is MpsDaemonPhase.FAILED:
             words = f"accepts no new pods: {why}"
-            self._announcer.notify(Notice(DAEMON_FAILED, words, uuid=uuid))
+            self._health_events.notify(NodeEvent(DAEMON_FAILED, words, uuid=uuid))
         elif before is MpsDaemonPhase.FAILED:
             words = "is served by its MPS daemon again"
-            self._announcer.notify(Notice(DAEMON_SERVES, words, uuid=uuid, good=True))
+            self._health_events.notify(NodeEvent(DAEMON_SERVES, words, uuid=uuid, good=True))
 
     def _isolation_faults(self, faults: tuple[str, ...]) -> None:
         for fault in faults:
             log.warning("isolation", why=fault)
-            self._announcer.notify(Notice(ISOLATION, fault))
+            self._health_events.notify(NodeEvent(ISOLATION, fault))
 
     def _started(self, pod: Pod, raw: bytes) -> None:
-        """What the container runtime reports about the GPUs of a pod counts like a probe."""
+        """Take a container's start, or its failure to start, as a probe of the pod's GPUs."""
         if self._gate is not None:
             self._gate.seen(pod, raw)
         indexes = self.state.matcher.gpus_held(pod.namespace, pod.name)
@@ -295,7 +297,7 @@ class Plugin:
         )
 
     def missing(self) -> str:
-        """What keeps this node from serving GPUs; empty when nothing does."""
+        """Why this node does not serve GPUs; empty when it does."""
         checks = (
             (self._keeper.trouble, not self._keeper.trouble),
             ("the pods of the node are not listed yet", self._pods.synced.is_set()),
@@ -305,7 +307,7 @@ class Plugin:
         return next((words for words, well in checks if not well), "")
 
     def _registered(self) -> bool:
-        """Where claims are offered, the device plugin API has nothing to register."""
+        """Kubelet accepted the registration, or the node offers claims and needs none."""
         return self.registrar.registered.is_set() or self.state.api == API_CLAIMS
 
 

@@ -94,7 +94,7 @@ def lines(error: Exception, current: CurrentContext) -> Iterator[str]:
 
 
 def where(current: CurrentContext) -> str:
-    """Server, context and kubeconfig, as far as they are known."""
+    """Server, context, user and kubeconfig, without the unknown ones."""
     files = ", ".join(map(str, current.files))
     parts = [
         f"server {current.server}" if current.server else "no server",
@@ -106,7 +106,7 @@ def where(current: CurrentContext) -> str:
 
 
 def diagnosed(error: Exception, current: CurrentContext) -> Diagnosis:
-    """What a failure means."""
+    """The cause of a failure and the next step."""
     if isinstance(error, ConfigError):
         return _configuration(error, current)
     if isinstance(error, UnreachableError):

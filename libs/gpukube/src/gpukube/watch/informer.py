@@ -52,7 +52,7 @@ SILENT_PART: Final = 0.9
 """Part of its time-out after which a watch without any line is taken for a silent one."""
 HURRY_SECONDS: Final = 2.0
 HURRY_PAUSE: Final = 0.1
-"""For how long, and after what pause, failures are tried again once :meth:`Informer.retry_now`."""
+"""Seconds of quick retries after :meth:`Informer.retry_now`, and the pause between them."""
 YIELD_EVERY: Final = 16
 """Number of events between two turns of the event loop: less than a millisecond."""
 

@@ -32,7 +32,7 @@ INSTANCE_TYPE_LABELS: Final = (
 
 
 class Publisher:
-    """One node's annotations and gpu-count."""
+    """Publishes the annotations and gpu-count of one node."""
 
     def __init__(
         self, state: NodeState, watch: NodeWatch, kube: KubeClient, *, node_type: str

@@ -44,7 +44,7 @@ LONGEST_PAUSE: Final = 60.0
 
 
 class SlicePublisher:
-    """One node's ResourceSlice.
+    """Publishes the ResourceSlice of one node.
 
     Args:
         state: the GPUs, whether they are offered as claims, and what claims hold; every change of
@@ -184,7 +184,7 @@ def _fixed(found: ResourceSlice) -> tuple[str, str, str]:
 
 
 def _same(wanted: ResourceSlice, present: ResourceSlice) -> bool:
-    """Nothing to write: generation, version and times of taints aside they are equal."""
+    """The slices are equal apart from generation, version and times of taints."""
     timed = with_taint_times(wanted, present)
     ours = (timed.devices, timed.pool, timed.count)
     return ours == (present.devices, present.pool, present.count) and (

@@ -50,11 +50,11 @@ class HealthMonitor:
         self.on_verdicts: Callable[[list[HealthStatus]], None] = ignore
 
     def healthy(self, uuid: str) -> bool:
-        """May be offered."""
+        """True if the GPU may be advertised as healthy."""
         return self._book.healthy(uuid)
 
     def watch_only(self, gpus: Iterable[tuple[GpuIndex, str]]) -> None:
-        """These are the GPUs."""
+        """Set the GPUs to monitor."""
         self._uuids = dict(gpus)
         self._book.watch_only(self._uuids.values())
 
@@ -74,7 +74,7 @@ class HealthMonitor:
         self._breaker.started(gpus)
 
     async def probe(self) -> None:
-        """Touch every GPU every so often, until cancelled."""
+        """Probe every GPU periodically, until cancelled."""
         while True:
             await asyncio.sleep(self._every)
             await asyncio.gather(*map(self._probe, self._book))
@@ -91,7 +91,7 @@ class HealthMonitor:
         """Take error events as they come, until cancelled."""
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(DriverError),
-            # The first new try is at once: events are not kept for those who come late.
+            # The first retry is immediate: NVML keeps no events for late subscribers.
             wait=wait_chain(
                 wait_none(), wait_exponential(multiplier=FIRST_PAUSE / 2, max=LONGEST_PAUSE)
             ),

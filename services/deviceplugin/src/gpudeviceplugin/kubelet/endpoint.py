@@ -52,7 +52,7 @@ class Endpoint:
 
     @property
     def socket(self) -> Path:
-        """Where kubelet calls this plugin."""
+        """The socket on which kubelet calls this plugin."""
         return self._directory / f"gpushare-{self.resource.split('.')[0]}.sock"
 
     async def start(self) -> None:
@@ -104,7 +104,7 @@ class Endpoint:
             await asyncio.shield(self._stopping)  # half a stop leaves a broken server
 
     async def withdraw(self) -> None:
-        """Offer nothing, then serve no more: the node does not carry this resource."""
+        """Advertise no devices, then stop: the node no longer offers this resource."""
         self._servicer.withdraw()
         await self.stop()
         self.socket.unlink(missing_ok=True)
@@ -120,7 +120,7 @@ def kubelet_channel(socket: Path, *, receive_limit: int = RECEIVE_LIMIT) -> grpc
 
 
 def socket_identity(socket: Path) -> tuple[int, int] | None:
-    """What distinguishes the sockets of two kubelet processes; ``None`` without a socket."""
+    """The identity of a socket, which differs between kubelet processes; ``None`` without one."""
     try:
         found = socket.stat()
     except OSError:

@@ -63,7 +63,7 @@ class Servicer(DevicePluginServicer):
 
     @property
     def options(self) -> api.DevicePluginOptions:
-        """Which calls kubelet makes; the registration carries them."""
+        """The optional calls that kubelet should make, sent with the registration."""
         return api.DevicePluginOptions(
             get_preferred_allocation_available=True,
             pre_start_required=self._before_start is not None,
@@ -87,7 +87,7 @@ class Servicer(DevicePluginServicer):
         self._state.inventory_changed.fire()
 
     def withdraw(self) -> None:
-        """Offer nothing any more."""
+        """Advertise no devices from now on."""
         self._withdrawn = True
 
     async def GetDevicePluginOptions(  # noqa: N802 - the protocol's name

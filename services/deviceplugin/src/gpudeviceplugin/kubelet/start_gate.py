@@ -16,7 +16,7 @@ from gpucore.wire.pods import Pod
 from gpudeviceplugin.isolation.driver_limits import DriverLimits
 from gpudeviceplugin.isolation.modes import Isolation
 from gpudeviceplugin.isolation.start_turns import StartTurns
-from gpudeviceplugin.kubelet.pod_resources import TruthError
+from gpudeviceplugin.kubelet.pod_resources import PodResourcesError
 from gpudeviceplugin.state import NodeState
 
 WAIT_SECONDS: Final = 20.0
@@ -31,7 +31,7 @@ class StartGate:
     Args:
         limits: the driver's memory limits; ``None`` where they are not used.
         turns: of pods that start one after the other; ``None`` where they are not used.
-        read: reads kubelet's allocations into the state; raises TruthError.
+        read: reads kubelet's allocations into the state; raises PodResourcesError.
         seconds: longest wait for a limit.
     """
 
@@ -71,7 +71,7 @@ class StartGate:
             return early
         try:
             await self._read()
-        except TruthError as error:
+        except PodResourcesError as error:
             return f"cannot read kubelet's allocations: {error}" if limited else ""
         found = self._whose(ids)
         pod = None if found is None else self._pod(found)
@@ -81,7 +81,7 @@ class StartGate:
         return await self._allow(pod, found, gpus)
 
     def _too_early(self, gpus: Collection[GpuIndex]) -> str:
-        """Why it is not known whether the driver limits these GPUs, where it may."""
+        """Why it is still undecided whether the driver limits these GPUs; empty where it is not."""
         if self._limits is None:
             return ""
         if not self._isolation.known:

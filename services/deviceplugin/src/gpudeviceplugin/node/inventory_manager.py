@@ -58,7 +58,7 @@ class InventoryManager:
         self._kick.set()
 
     async def run(self) -> None:
-        """Enumerate for ever."""
+        """Enumerate periodically, until cancelled."""
         await self._open()
         while True:
             self._kick.clear()

@@ -1,4 +1,4 @@
-"""Where the commands read a cluster from: a live API server or a snapshot file, alike.
+"""Reads a cluster, from a live API server or a snapshot file.
 
 A command lists only the kinds that it needs. A kind that the credentials may not read is recorded
 as missing instead of failing the command, since nodes and pods suffice for most commands.
@@ -67,7 +67,7 @@ CLAIM_LISTS: Final = (
 """GPUs that nodes offer as claims, and the claims; read wherever GPUs are counted."""
 
 COUNTED: Final = (CONFIG_MAPS, *CLAIM_LISTS)
-"""What allocations depend on besides nodes and pods."""
+"""Lists besides nodes and pods that allocations depend on."""
 
 FAILED_SCHEDULING: Final = ListRequest(
     "Event",
@@ -198,7 +198,7 @@ def _parsing() -> Iterator[None]:
 
 
 class _Others(NamedTuple):
-    """What is read besides pods."""
+    """The nodes and the other lists that were read besides pods."""
 
     objects: list[tuple[str, msgspec.Raw]]
     wanted: Sequence[ListRequest]
@@ -226,7 +226,7 @@ class _Others(NamedTuple):
         return found
 
     def snapshot(self, pods: Iterable[tuple[str, msgspec.Raw]] = ()) -> Snapshot:
-        """All of it, and ``pods``."""
+        """The snapshot of these objects and ``pods``."""
         with _parsing():
             found = snapshots.gather(chain(self.objects, pods))
         none: dict[str, tuple[msgspec.Raw, ...]] = {each.kind: () for each in self.wanted}

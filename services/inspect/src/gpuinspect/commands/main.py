@@ -113,7 +113,7 @@ class LazyGroup(TyperGroup):
 
 
 def _range_of(error: typer.BadParameter) -> str:
-    """The whole numbers that an option takes, in words."""
+    """A description of the whole numbers that an option accepts."""
     kind: Any = error.param.type if error.param else None
     lowest, highest = getattr(kind, "min", None), getattr(kind, "max", None)
     if highest is None:

@@ -76,7 +76,7 @@ def defrag_state(
 
 
 def _waits_with_claims(pod: Pod) -> bool:
-    """It requests GPUs by no resource; its claims may be for them."""
+    """The pod requests no GPU resource; its claims may be for GPUs."""
     waits = not (pod.node or pod.finished or pod.gated or pod.terminating)
     return waits and bool(pod.claims or pod.claim_templates)
 

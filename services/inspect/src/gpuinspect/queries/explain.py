@@ -48,7 +48,7 @@ def cluster_of(
         snapshot: the objects.
         ledger: allocations of the same snapshot.
         policy: name of a policy to use in place of the extender's; empty for none.
-        nodes: those of the same snapshot, where they are known already.
+        nodes: the candidate nodes of the same snapshot, where they were computed before.
 
     Raises:
         WireError: an amount is no Kubernetes quantity (no API server accepts such an object).

@@ -54,7 +54,7 @@ class SchedulingStatus(msgspec.Struct, frozen=True):
 
     @property
     def waits(self) -> bool:
-        """It has no GPU yet."""
+        """True while the pod has no GPU."""
         return self.state in WAITING
 
 

@@ -80,7 +80,7 @@ def _wanted(node: Node, ledger: Ledger, only: Collection[str]) -> bool:
 def view_of_nodes(
     ledger: Ledger, nodes: Iterable[Node], names: Names, *, every_pod: bool = True
 ) -> ClusterView:
-    """These nodes with every amount in one unit: theirs where they agree, else MiB."""
+    """These nodes with every amount in one unit: that of the nodes where all agree, else MiB."""
     node_infos = [(node, _node_info(ledger, node.name)) for node in nodes]
     units = {unit_of(node_info) for _, node_info in node_infos if node_info.devices}
     unit = units.pop() if len(units) == 1 else MIB if units else GIB
@@ -164,7 +164,7 @@ def _is_whole(device: DeviceInfo) -> bool:
 
 
 def _is_shown(allocation: Allocation, node_info: NodeInfo) -> bool:
-    """Of a pod whose extended resource is allocated by a claim, the claim is shown."""
+    """False for a pod whose extended resource is allocated by a claim: the claim is shown."""
     if allocation.users is not None or not node_info.shape.claims:
         return True
     return any(device.holders.get(allocation.uid) for device in node_info.devices.values())
@@ -188,7 +188,7 @@ def _pod(allocation: Allocation, node_info: NodeInfo, scale: int) -> PodSummary:
 
 
 def _limits(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:
-    """What a pod may use beyond its share, where the driver limits memory."""
+    """Memory limits above the pod's share, on GPUs whose memory the driver limits."""
     if not allocation.burst:
         return {}
     held = _held(allocation, node_info)

@@ -33,11 +33,11 @@ _OLD_ROLE: Final = "kubernetes.io/role"
 
 
 KINDS: Final = ("none", "exclusive", "topology", "share")
-"""What arena calls GPU modes: no GPUs, NVIDIA's own resource, exclusive GPUs of ours, shares."""
+"""GPU modes of arena: no GPUs, NVIDIA's resource, exclusive GPUs of gpushare, shares."""
 
 
 class TwoKindsError(InspectError):
-    """A node offers its GPUs twice: to NVIDIA's plugin and to ours."""
+    """A node offers its GPUs twice: by NVIDIA's device plugin and by that of gpushare."""
 
 
 class TopPod(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Who uses how much GPU memory: granted, limit, in use and waited for, in groups.
+"""GPU memory by group: allocated, limit, in use, and requested by pending pods.
 
 Figures are those of the ledger. With the rights of one namespace the nodes are unknown, and so is
 the unit; amounts are then those that the pods request.

@@ -44,7 +44,7 @@ class PodSummary(msgspec.Struct, frozen=True):
         group: GPUs it holds as a whole.
         pending: units on the node but on no known GPU.
         state: ``bound`` until the node has handed the GPUs out, then ``confirmed``.
-        faults: what is wrong with its annotations, in words.
+        faults: sentences about errors in its annotations.
         claim: name of the ResourceClaim that holds it; empty for a pod of the device plugin. Where
             no pod or several may use the claim, ``uid`` and ``name`` are those of the claim.
     """

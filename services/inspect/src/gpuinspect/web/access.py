@@ -34,7 +34,7 @@ class Reviewer(Protocol):
     """Checks a token with the API server."""
 
     def may_look(self, token: str) -> bool:
-        """The token is known and its user may list pods of all namespaces."""
+        """The token is valid and its user may list pods of all namespaces."""
         ...
 
 

@@ -26,7 +26,7 @@ PAUSE: Final = 9
 
 
 def pause(interval: float, *, after: float) -> float:
-    """Seconds without a read, following one that took ``after`` seconds."""
+    """Pause in seconds after a read that took ``after`` seconds."""
     return max(interval, PAUSE * after)
 
 

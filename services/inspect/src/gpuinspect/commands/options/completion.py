@@ -35,7 +35,7 @@ def prepare() -> None:
 
 
 def candidates(command: Any, words: list[str]) -> list[str]:
-    """What could stand in the place of the last of ``words``."""
+    """The possible completions of the last of ``words``."""
     completer = BashComplete(command, {}, "gpushare", VARIABLE)
     *before, incomplete = words or [""]
     return [item.value for item in completer.get_completions(before, incomplete)]

@@ -21,7 +21,7 @@ class BarSegment(msgspec.Struct, frozen=True):
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """A GPU with its figures and marks in words.
+    """A GPU with its figures and marks as text.
 
     Attributes:
         used: part of its memory in use, such as ``40.00%``; empty where it is unknown.
@@ -36,7 +36,7 @@ class Bar(msgspec.Struct, frozen=True):
 
 
 def gpu(node: NodeSummary, shown: GpuSummary, in_use: float | None = None) -> Bar:
-    """The bar of one GPU; ``in_use`` is its memory in use in units, if it is known."""
+    """The bar of one GPU; ``in_use`` is its memory in use in units, ``None`` where unknown."""
     holders = [(place, pod) for place, pod in enumerate(node.pods) if shown.index in pod.gpus]
     marks = [
         word

@@ -31,7 +31,7 @@ def _short(found: Explanation) -> str:
 
 
 def pod(found: Explanation) -> View:
-    """Its GPUs, or why it is pending in groups of nodes, and suggestions."""
+    """The GPUs of a pod, or the reasons by groups of nodes why it is pending, and suggestions."""
     pod, words = found.pod, found.sightings.last_words
     facts = (
         ("State", found.state.value),
