@@ -49,7 +49,7 @@ class World:
         """A new process's limits, which know nothing of the earlier one's."""
         tree = CgroupTree(self.root, "")
         patient = PatientDriver(self.driver)
-        self.limits = DriverLimits(self.state, patient, self, tree, every=60.0)  # type: ignore[arg-type]
+        self.limits = DriverLimits(self.state, patient, self, tree, interval_seconds=60.0)  # type: ignore[arg-type]
         self.limits.on_change = self._changed
         self.limits.want([FIRST, SECOND])
         return self.limits

@@ -70,7 +70,9 @@ class DeafKubelet(FakeKubelet):
 
 
 def endpoint(directory: Path) -> Endpoint:
-    servicer = Servicer(NodeState(GrantPolicy()), Resource.MEM, patience=0, numa_hints=False)
+    servicer = Servicer(
+        NodeState(GrantPolicy()), Resource.MEM, patience_seconds=0, numa_hints=False
+    )
     return Endpoint(Resource.MEM, "aliyun.com/gpu-mem", servicer, directory)
 
 

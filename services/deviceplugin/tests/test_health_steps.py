@@ -14,7 +14,7 @@ from gpucore.node.health.records import HealthRecords, HealthStatus
 from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.pods import Pod
 from gpudeviceplugin.gpus.devices import DriverError, GpuLostError, Xid
-from gpudeviceplugin.gpus.health import FIRST_PAUSE, HealthMonitor
+from gpudeviceplugin.gpus.health import FIRST_PAUSE_SECONDS, HealthMonitor
 from gpukube.testing.clock import FakeClock
 
 FIRST, SECOND = t4(0).uuid, t4(1).uuid
@@ -67,7 +67,7 @@ class World:
         self.driver = Driver(self.effects)
         self.book = HealthRecords(clean_probes=2, ignored_xids={31})
         breaker = Breaker(limit=2)
-        self.health = HealthMonitor(self.book, breaker, self.driver, every=EVERY)  # type: ignore[arg-type]
+        self.health = HealthMonitor(self.book, breaker, self.driver, interval_seconds=EVERY)  # type: ignore[arg-type]
         self.health.watch_only((GpuIndex(index), t4(index).uuid) for index in (0, 1))
         self.health.on_verdicts = self._take
 
@@ -215,14 +215,14 @@ async def test_pauses_start_over_after_a_wait_that_went_well(world: World, logs:
     refused = DriverError("not supported")
     world.driver.events = [refused, refused, None, refused, refused, refused]
     before = world.clock.seconds
-    await world.for_seconds(FIRST_PAUSE * 10, world.health.listen)
-    assert world.clock.seconds == before + FIRST_PAUSE * 10
+    await world.for_seconds(FIRST_PAUSE_SECONDS * 10, world.health.listen)
+    assert world.clock.seconds == before + FIRST_PAUSE_SECONDS * 10
     assert [line["again_in"] for line in logs] == [
         0.0,
-        FIRST_PAUSE,
+        FIRST_PAUSE_SECONDS,
         0.0,
-        FIRST_PAUSE,
-        2 * FIRST_PAUSE,
+        FIRST_PAUSE_SECONDS,
+        2 * FIRST_PAUSE_SECONDS,
     ]
     assert {(line["event"], line["log_level"], line["why"]) for line in logs} == {
         ("no error events", "info", "not supported")

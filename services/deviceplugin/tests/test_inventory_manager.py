@@ -35,7 +35,7 @@ class Kept:
         self.state = NodeState(GrantPolicy())
         patient = PatientDriver(driver)
         book = HealthRecords(clean_probes=1, ignored_xids=())
-        self.health = HealthMonitor(book, Breaker(limit=5), patient, every=1.0)
+        self.health = HealthMonitor(book, Breaker(limit=5), patient, interval_seconds=1.0)
         watch = NodeWatch(Signal())
         self.isolation = Isolation(self.state, watch, None, default=IsolationMode.NONE)
         self.manager = InventoryManager(
@@ -46,8 +46,8 @@ class Kept:
             unit=unit,
             reserve_mib=reserve_mib,
             numa_hints=False,
-            every=EVERY,
-            retry=RETRY,
+            interval_seconds=EVERY,
+            retry_seconds=RETRY,
         )
         self.health.on_verdicts = lambda _: self.manager.publish()
 

@@ -57,8 +57,8 @@ class World:
             unit=unit,
             reserve_mib=0,
             numa_hints=False,
-            every=EVERY,
-            retry=RETRY,
+            interval_seconds=EVERY,
+            retry_seconds=RETRY,
         )
 
     def note(self, effect: str) -> None:

@@ -12,7 +12,7 @@ from gpucore.node.allocation.holdings import Held
 from gpucore.wire.names import DEFAULT_NAMES
 from gpudeviceplugin.kubelet.pod_resources import (
     LIST_SECONDS,
-    RECEIVE_LIMIT,
+    RECEIVE_LIMIT_BYTES,
     PodResourcesClient,
     PodResourcesError,
 )
@@ -97,7 +97,7 @@ async def test_ids_are_reported_by_pod_container_and_resource(kubelet: Kubelet) 
 async def test_the_answer_may_be_long_and_must_come_in_time(kubelet: Kubelet) -> None:
     """A node with many pods has more than gRPC takes by default."""
     await client(Path("/k.sock")).list()
-    assert kubelet.calls == [(Path("/k.sock"), RECEIVE_LIMIT), LIST_SECONDS, "closed"]
+    assert kubelet.calls == [(Path("/k.sock"), RECEIVE_LIMIT_BYTES), LIST_SECONDS, "closed"]
 
 
 async def test_a_kubelet_that_does_not_answer_is_an_error_with_its_socket(

@@ -15,7 +15,12 @@ from gpucore.units import GIB, NodeName
 from gpucore.wire.names import INVENTORY, INVENTORY_HASH
 from gpucore.wire.nodes import Node, inventory_hash
 from gpudeviceplugin.cluster.node_watch import NodeWatch
-from gpudeviceplugin.cluster.publisher import FIRST_PAUSE, LONGEST_PAUSE, Publisher, differing
+from gpudeviceplugin.cluster.publisher import (
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    Publisher,
+    differing,
+)
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.state import NodeState
@@ -115,10 +120,10 @@ async def test_pauses_after_failures_grow_to_a_minute_and_start_over(
     world.state.serve(serving=False)
     at = await running
     pauses = [after - before for before, after in pairwise(at)]
-    doubled = [FIRST_PAUSE * 2**times for times in range(7)]
-    assert pauses[:9] == [*doubled, LONGEST_PAUSE, LONGEST_PAUSE]
-    assert pauses[10:] == [FIRST_PAUSE]
-    assert [line["again_in"] for line in logs] == [*pauses[:9], FIRST_PAUSE]
+    doubled = [FIRST_PAUSE_SECONDS * 2**times for times in range(7)]
+    assert pauses[:9] == [*doubled, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS]
+    assert pauses[10:] == [FIRST_PAUSE_SECONDS]
+    assert [line["again_in"] for line in logs] == [*pauses[:9], FIRST_PAUSE_SECONDS]
     assert {(line["event"], line["log_level"]) for line in logs} == {
         ("cannot publish the GPUs", "warning")
     }
@@ -132,7 +137,7 @@ async def test_whoever_keeps_taking_writes_back_is_answered_more_and_more_rarely
     world.undone = True
     at = await world.for_seconds(100)
     pauses = [after - before for before, after in pairwise(at)]
-    assert pauses == [FIRST_PAUSE * 2**times for times in range(7)]
+    assert pauses == [FIRST_PAUSE_SECONDS * 2**times for times in range(7)]
 
 
 async def test_the_first_write_has_all_that_a_scheduler_reads(world: World) -> None:

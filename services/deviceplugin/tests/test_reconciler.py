@@ -42,7 +42,7 @@ class World:
         self.held: list[Held] = [self.rows(1)]
         self.effects: list[Any] = []
         self.error: Exception | None = None
-        self.reconciler = Reconciler(self.state, self, self, self, every=30)  # type: ignore[arg-type]
+        self.reconciler = Reconciler(self.state, self, self, self, interval_seconds=30)  # type: ignore[arg-type]
 
     def rows(self, gpu: int) -> Held:
         """The pod has three units of a GPU."""

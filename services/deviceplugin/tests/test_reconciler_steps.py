@@ -60,7 +60,7 @@ class World:
         self.looks: list[float] = []
         self.patches: list[tuple[str, dict[str, Any]]] = []
         self.events: list[tuple[Subject, str, str]] = []
-        self.reconciler = Reconciler(self.state, self, self, self, every=EVERY)  # type: ignore[arg-type]
+        self.reconciler = Reconciler(self.state, self, self, self, interval_seconds=EVERY)  # type: ignore[arg-type]
 
     def row(self, gpu: int, pod: Pod = POD) -> Held:
         """The pod has three units of a GPU."""

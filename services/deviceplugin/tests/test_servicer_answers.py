@@ -201,7 +201,7 @@ async def test_a_pod_that_is_not_known_is_waited_for_and_then_served(clock: Fake
     state = node()
     began = clock.seconds
     with capture_logs() as logged:
-        answer = await servicer(state, patience=0.3).GetPreferredAllocation(
+        answer = await servicer(state, patience_seconds=0.3).GetPreferredAllocation(
             preferred(state, 3), CONTEXT
         )
     assert clock.seconds == pytest.approx(began + 0.3)

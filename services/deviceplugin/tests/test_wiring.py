@@ -283,12 +283,12 @@ async def test_settings_reach_the_parts_that_they_are_about(tmp_path: Path) -> N
         ignored_xids=(99,),
     )
     plugin = world.plugin
-    assert plugin._health._every == 2.5
-    assert (plugin._keeper._every, plugin._keeper._retry) == (3.5, 4.5)
-    assert plugin._reconciler._every == 5.5
+    assert plugin._health._interval_seconds == 2.5
+    assert (plugin._keeper._interval_seconds, plugin._keeper._retry_seconds) == (3.5, 4.5)
+    assert plugin._reconciler._interval_seconds == 5.5
     assert plugin._usage._settings.interval_seconds == 6.5
     assert plugin._usage._settings.slack_bytes == 11 * 1024 * 1024
-    assert plugin._drain._settle == 7.5
+    assert plugin._drain._settle_seconds == 7.5
     assert plugin._publisher._node_type == "own"
     assert plugin._health._book._clean_probes == 8
     assert plugin._health._book._ignored_xids == {99}
@@ -300,7 +300,7 @@ async def test_settings_reach_the_parts_that_they_are_about(tmp_path: Path) -> N
     assert plugin._fleet._timing is not None
     assert plugin._fleet._timing.check == 1.5
     servicer = plugin._endpoint(Resource.CORE)._servicer
-    assert (servicer._patience, servicer._numa_hints) == (0.75, True)
+    assert (servicer._patience_seconds, servicer._numa_hints) == (0.75, True)
     await plugin.close()
 
 

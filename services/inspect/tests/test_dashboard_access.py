@@ -57,7 +57,7 @@ def reviewer() -> FakeReviewer:
 def browser(reviewer: FakeReviewer) -> Iterator[TestClient]:
     """A browser in front of a gated page; it follows no redirect by itself."""
     raw = FakeCluster().node("n", gpus=[Gpu(15)]).json().encode()
-    feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval=3600)
+    feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval_seconds=3600)
     asyncio.run(feed.refresh())
     client = TestClient(make_app(feed, reviewer), follow_redirects=False)
     yield client

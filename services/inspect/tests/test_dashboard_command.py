@@ -28,10 +28,12 @@ class Served:
         self.app, self.config = app, configure(app)
         on_listening(4321)
 
-    def feed(self, read: Any, names: Any, *, interval: float, measure: Any, began: float) -> Feed:
-        self.interval, self.wanted = interval, getattr(read, "_wanted", None)
+    def feed(
+        self, read: Any, names: Any, *, interval_seconds: float, measure: Any, began: float
+    ) -> Feed:
+        self.interval, self.wanted = interval_seconds, getattr(read, "_wanted", None)
         self.names, self.measure = names, measure
-        return Feed(read, names, interval=interval, measure=measure, began=began)
+        return Feed(read, names, interval_seconds=interval_seconds, measure=measure, began=began)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from gpukube.errors import UnreachableError
 from gpukube.interface import Reply, failure_in
 
 CONNECTIONS: Final = 128
-READ_BUFFER: Final = 2**18
+READ_BUFFER_BYTES: Final = 2**18
 
 
 def split_lines(rest: bytes, chunk: bytes) -> tuple[list[bytes], bytes]:
@@ -56,7 +56,7 @@ class Session:
             ),
             proxy=proxy,
             timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=connect_seconds),
-            read_bufsize=READ_BUFFER,
+            read_bufsize=READ_BUFFER_BYTES,
         )
 
     async def close(self) -> None:

@@ -90,21 +90,21 @@ class Plugin:
             unit=settings.unit,
             reserve_mib=settings.reserve_mib,
             numa_hints=settings.numa_hints,
-            every=settings.refresh_seconds,
-            retry=settings.driver_retry_seconds,
+            interval_seconds=settings.refresh_seconds,
+            retry_seconds=settings.driver_retry_seconds,
         )
         kubelet = PodResourcesClient(
             settings.pod_resources_socket, names, kubelet_restarted=self.state.kubelet_restarted
         )
         self._reconciler = Reconciler(
-            self.state, kubelet, kube, self._events, every=settings.reconcile_seconds
+            self.state, kubelet, kube, self._events, interval_seconds=settings.reconcile_seconds
         )
         limits, read = self._driver_limits, self._reconciler.read
         turns = StartTurns(self.state) if settings.start_turns else None
         self._gate = gate_of(self.state, limits, turns, read, self._isolation)
         self._publisher = Publisher(self.state, self._node, kube, node_type=settings.node_type)
         self._draining = False
-        self._drain = Drain(self.state, self._publisher, settle=settings.drain_seconds)
+        self._drain = Drain(self.state, self._publisher, settle_seconds=settings.drain_seconds)
         self.registrar = Registrar(
             settings.kubelet_dir,
             self._endpoint,
@@ -276,7 +276,7 @@ class Plugin:
         servicer = Servicer(
             self.state,
             resource,
-            patience=self._settings.match_patience,
+            patience_seconds=self._settings.match_patience,
             numa_hints=self._settings.numa_hints,
             before_start=gate.wait if gate else None,
         )

@@ -40,7 +40,7 @@ DEBOUNCE_SECONDS: Final = 0.2
 LOOK_SECONDS: Final = 10.0
 """Longest time between two comparisons of what is published with what should be."""
 WRITES_PER_SECOND: Final = 2.0
-LONGEST_PAUSE: Final = 60.0
+LONGEST_PAUSE_SECONDS: Final = 60.0
 
 
 class SlicePublisher:
@@ -68,7 +68,7 @@ class SlicePublisher:
         self._state, self._watch = state, watch
         self._slices, self._kube = slices, kube
         self._driver, self._policy, self._unhealthy = driver, policy, unhealthy
-        self._backoff = Backoff(last=LONGEST_PAUSE)
+        self._backoff = Backoff(last=LONGEST_PAUSE_SECONDS)
         self._limiter = RateLimiter(burst=1, quiet=WRITES_PER_SECOND, busy=WRITES_PER_SECOND)
         self._failed_at = float("-inf")
 

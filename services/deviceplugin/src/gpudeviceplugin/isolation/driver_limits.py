@@ -52,7 +52,7 @@ class DriverLimits:
     """The limits of this node's pods.
 
     Args:
-        every: seconds between two looks when nothing happens.
+        interval_seconds: seconds between two looks when nothing happens.
 
     Attributes:
         on_change: is called when a GPU is to be offered with the mode, or no longer.
@@ -65,13 +65,13 @@ class DriverLimits:
         events: Events,
         tree: CgroupTree,
         *,
-        every: float,
+        interval_seconds: float,
     ) -> None:
         self._state = state
         self._driver = driver
         self._events = events
         self._tree = tree
-        self._every = every
+        self._interval_seconds = interval_seconds
         self._wanted: frozenset[str] = frozenset()
         self._holding: set[str] = set()
         self._confirmed: dict[_Key, _Confirmed] = {}
@@ -153,12 +153,12 @@ class DriverLimits:
         while True:
             seen = self._changed.count
             findings = await self.look()
-            pauses = [self._every]
+            pauses = [self._interval_seconds]
             pauses += [BROKEN_SECONDS] if Finding.BROKEN in findings else []
             pauses += [pending] if Finding.PENDING in findings else []
             await self._changed.beyond_or_after(seen, min(pauses))
             fresh = self._changed.count > seen
-            pending = PENDING_SECONDS if fresh else min(pending * 2, self._every)
+            pending = PENDING_SECONDS if fresh else min(pending * 2, self._interval_seconds)
 
     async def look(self) -> set[Finding]:
         """Bring all limits to what they should be; returns what was found."""
@@ -263,7 +263,9 @@ def limits_of(
     if not settings.driver_limits:
         return None
     tree = CgroupTree(settings.cgroup_root, settings.cgroup_parent)
-    return DriverLimits(state, driver, events, tree, every=settings.driver_limits_seconds)
+    return DriverLimits(
+        state, driver, events, tree, interval_seconds=settings.driver_limits_seconds
+    )
 
 
 def _words(read: MemoryLimit, wanted: MemoryLimit) -> str:

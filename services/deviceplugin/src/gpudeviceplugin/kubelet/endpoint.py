@@ -30,7 +30,7 @@ STOP_SECONDS: Final = 1.0
 LIST_SECONDS: Final = 2.0
 """Longest wait after a registration for kubelet to fetch the device list."""
 # kubelet names every available device in a question, so it may be as long as the list it was sent.
-RECEIVE_LIMIT: Final = 16 * 1024 * 1024
+RECEIVE_LIMIT_BYTES: Final = 16 * 1024 * 1024
 
 
 class RegistrationError(Exception):
@@ -63,7 +63,7 @@ class Endpoint:
         """
         await self.stop()
         self.socket.unlink(missing_ok=True)
-        options = [("grpc.max_receive_message_length", RECEIVE_LIMIT)]
+        options = [("grpc.max_receive_message_length", RECEIVE_LIMIT_BYTES)]
         server = grpc.aio.server(options=options)
         add_DevicePluginServicer_to_server(self._servicer, server)  # type: ignore[no-untyped-call]
         server.add_insecure_port(f"unix:{self.socket}")
@@ -110,7 +110,7 @@ class Endpoint:
         self.socket.unlink(missing_ok=True)
 
 
-def kubelet_channel(socket: Path, *, receive_limit: int = RECEIVE_LIMIT) -> grpc.aio.Channel:
+def kubelet_channel(socket: Path, *, receive_limit: int = RECEIVE_LIMIT_BYTES) -> grpc.aio.Channel:
     """A channel to a socket of kubelet, which wants to be called localhost."""
     options = [
         ("grpc.default_authority", "localhost"),

@@ -14,7 +14,7 @@ from gpudeviceplugin.proto import podresources_pb2 as api
 from gpudeviceplugin.proto.podresources_pb2_grpc import PodResourcesListerStub
 
 LIST_SECONDS: Final = 5.0
-RECEIVE_LIMIT: Final = 64 * 1024 * 1024
+RECEIVE_LIMIT_BYTES: Final = 64 * 1024 * 1024
 
 
 class PodResourcesError(Exception):
@@ -46,7 +46,7 @@ class PodResourcesClient:
         """
         kubelet = socket_identity(self._socket)
         try:
-            async with kubelet_channel(self._socket, receive_limit=RECEIVE_LIMIT) as channel:
+            async with kubelet_channel(self._socket, receive_limit=RECEIVE_LIMIT_BYTES) as channel:
                 stub = PodResourcesListerStub(channel)  # type: ignore[no-untyped-call]
                 answer = await stub.List(api.ListPodResourcesRequest(), timeout=LIST_SECONDS)
         except grpc.aio.AioRpcError as error:

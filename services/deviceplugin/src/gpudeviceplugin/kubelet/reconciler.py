@@ -36,13 +36,13 @@ class Reconciler:
         kube: KubeClient,
         events: Events,
         *,
-        every: float,
+        interval_seconds: float,
     ) -> None:
         self._state = state
         self._kubelet = kubelet
         self._kube = kube
         self._events = events
-        self._every = every
+        self._interval_seconds = interval_seconds
         self._reading = asyncio.Lock()
         self.synced = asyncio.Event()
 
@@ -50,9 +50,9 @@ class Reconciler:
         """Compare after every Allocate and periodically, until cancelled."""
         while True:
             seen = self._state.grant_made.count
-            pause = self._every if await self.look() else SETTLE_SECONDS
+            pause = self._interval_seconds if await self.look() else SETTLE_SECONDS
             if self._state.suspicious:
-                pause = min(max(pause, RETRY_SECONDS), self._every)
+                pause = min(max(pause, RETRY_SECONDS), self._interval_seconds)
             await self._state.grant_made.beyond_or_after(seen, pause)
             await asyncio.sleep(SETTLE_SECONDS)  # kubelet notes a grant just after it was made
 

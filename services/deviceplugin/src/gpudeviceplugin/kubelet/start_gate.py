@@ -21,8 +21,8 @@ from gpudeviceplugin.state import NodeState
 
 WAIT_SECONDS: Final = 20.0
 """kubelet waits 30 seconds, and retries a start that was refused."""
-FIRST_PAUSE: Final = 0.02
-LONGEST_PAUSE: Final = 1.0
+FIRST_PAUSE_SECONDS: Final = 0.02
+LONGEST_PAUSE_SECONDS: Final = 1.0
 
 
 class StartGate:
@@ -55,11 +55,11 @@ class StartGate:
     async def wait(self, ids: tuple[str, ...]) -> str:
         """Wait until the container with these IDs may start; returns why it may not, or ''."""
         clock = asyncio.get_running_loop().time
-        deadline, pause = clock() + self._seconds, FIRST_PAUSE
+        deadline, pause = clock() + self._seconds, FIRST_PAUSE_SECONDS
         why = await self._check(ids)
         while why and clock() + pause < deadline:
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
             why = await self._check(ids)
         return why
 

@@ -92,14 +92,14 @@ class ClusterSource(msgspec.Struct, frozen=True):
 
     Attributes:
         snapshot: file to read instead of a cluster; ``-`` is standard input.
-        timeout: timeout of a request in seconds.
+        timeout_seconds: timeout of a request.
         as_user: user to impersonate; empty for none.
     """
 
     kubeconfig: Path | None = None
     context: str | None = None
     snapshot: Path | None = None
-    timeout: float = 30.0
+    timeout_seconds: float = 30.0
     as_user: str = ""
 
     def read(self, *wanted: ListRequest, count: Count | None = None) -> Snapshot:
@@ -146,7 +146,7 @@ class ClusterSource(msgspec.Struct, frozen=True):
             self.kubeconfig,
             context=self.context or "",
             user_agent=USER_AGENT,
-            seconds=self.timeout,
+            seconds=self.timeout_seconds,
             as_user=self.as_user,
         )
 

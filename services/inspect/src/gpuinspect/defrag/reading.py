@@ -32,12 +32,12 @@ READ: Final = (*COUNTED, SCHEDULER_CONFIGS, WEBHOOKS)
 
 
 def defrag_state(
-    snapshot: Snapshot, names: Names, *, now: datetime, waited: int, scheduler: str = ""
+    snapshot: Snapshot, names: Names, *, now: datetime, waited_seconds: int, scheduler: str = ""
 ) -> DefragState:
     """The cluster at one moment.
 
     Args:
-        waited: seconds for which a pod must have waited before pods are moved for it.
+        waited_seconds: seconds for which a pod must have waited before pods are moved for it.
         scheduler: name of the only scheduler for whose pods pods are moved; empty for every
             scheduler that may call the extender.
     """
@@ -61,7 +61,9 @@ def defrag_state(
         elif not pod.gated and not pod.terminating:
             obstacle = f"its scheduler is not {scheduler}"
             if scheduler in {"", pod.scheduler_name}:
-                obstacle = _passed_over(pod, constraints, schedulers, now=now, waited=waited)
+                obstacle = _passed_over(
+                    pod, constraints, schedulers, now=now, waited_seconds=waited_seconds
+                )
             waiting.append(_pod(pod, pod_request, constraints, obstacle))
     living = [pod for pod in snapshot.pods if not (pod.terminating or pod.finished)]
     return DefragState(
@@ -118,12 +120,17 @@ def _stays(
 
 
 def _passed_over(
-    pod: Pod, constraints: PodConstraints, schedulers: Schedulers, *, now: datetime, waited: int
+    pod: Pod,
+    constraints: PodConstraints,
+    schedulers: Schedulers,
+    *,
+    now: datetime,
+    waited_seconds: int,
 ) -> str:
     if pod.claims:
         return "it uses ResourceClaims, for which nothing is moved"
-    if _age(pod.creation, now) < waited:
-        return f"it has waited for less than {waited} s"
+    if _age(pod.creation, now) < waited_seconds:
+        return f"it has waited for less than {waited_seconds} s"
     return waiting_obstacle(pod, constraints, schedulers.misses(pod.scheduler_name))
 
 

@@ -90,7 +90,7 @@ def dashboard(
     wanted = (*maps, FAILED_SCHEDULING, GPU_HEALTH, *claims)
     measure = partial(_measured, prometheus) if prometheus else None
     reads = _reads(reader, wanted)
-    feed = Feed(reads, reader.names, interval=interval, measure=measure, began=time.time())
+    feed = Feed(reads, reader.names, interval_seconds=interval, measure=measure, began=time.time())
     local = is_local(host)
     if not local and reviewer is None:
         note(

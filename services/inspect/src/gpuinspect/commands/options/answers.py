@@ -66,4 +66,4 @@ def _listed(kube: Any, path: str) -> Iterator[str]:
 
 def _source(ctx: Any) -> ClusterSource:
     kubeconfig, context = ctx.params.get("kubeconfig"), ctx.params.get("context")
-    return ClusterSource(Path(kubeconfig) if kubeconfig else None, context, timeout=SECONDS)
+    return ClusterSource(Path(kubeconfig) if kubeconfig else None, context, timeout_seconds=SECONDS)
