@@ -222,7 +222,7 @@ def test_a_redirect_is_no_success(client: BlockingClient, server: FakeServer) ->
 
 
 def test_a_lost_connection_is_not_tried_again(server: FakeServer, client: BlockingClient) -> None:
-    """Only the caller knows whether a request may be sent twice."""
+    """The caller decides whether a request may be sent twice."""
     server.replies["/reviews"] = -1, b""
     with pytest.raises(UnreachableError, match="POST /reviews"):
         client.post("/reviews", {})

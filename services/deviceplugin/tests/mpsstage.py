@@ -45,7 +45,7 @@ class MpsStage:
         self._task = asyncio.create_task(self.supervisor.run())
 
     def cancel(self) -> None:
-        """Tell it to end."""
+        """Cancel the task of the supervisor."""
         assert self._task is not None
         self._task.cancel()
 

@@ -139,6 +139,6 @@ async def test_nothing_is_decided_without_the_node() -> None:
 
 
 def test_questions_keep_their_distance() -> None:
-    """A thousand nodes ask one API server."""
+    """A thousand nodes send requests to one API server."""
     assert PROBE_SECONDS >= 60
     assert RETRY_SECONDS >= 1

@@ -107,7 +107,7 @@ def test_a_grant_keeps_its_file_for_a_minute_without_kubelets_account(tmp_path: 
 
 
 def test_a_directory_that_cannot_be_written_is_logged_and_no_end(tmp_path: Path) -> None:
-    """The account of kubelet is believed all the same."""
+    """Kubelet's allocations are accepted all the same."""
     files = CdiFiles(tmp_path / "missing", "on")
     with capture_logs() as logged:
         files.sync(held(3), [])

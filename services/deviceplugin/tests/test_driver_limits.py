@@ -30,7 +30,7 @@ SHARE = MemoryLimit(3 << 30, 3 << 30)
 
 
 class Quiet(Nvml):
-    """Without error events: nobody waits for one in the library while it is closed."""
+    """A driver without error events, so no call waits in the library while it is closed."""
 
     def next_xid(self, timeout_ms: int) -> None:
         time.sleep(min(timeout_ms, 50) / 1000)

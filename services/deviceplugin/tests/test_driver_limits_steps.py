@@ -178,7 +178,7 @@ async def test_a_lost_gpu_is_without_the_mode(world: World) -> None:
 
 
 async def test_a_restarted_plugin_restores_what_was_lost_meanwhile(world: World) -> None:
-    """Nobody can say who changed it, so it is set and no event is recorded."""
+    """The change has no known cause, so the limit is set and no event is recorded."""
     world.pod("a", gpu0=3)
     await world.limits.look()
     world.driver.limits.clear()

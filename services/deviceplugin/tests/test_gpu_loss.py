@@ -180,7 +180,7 @@ async def test_a_count_that_kubelet_reset_is_written_again(tmp_path: Path) -> No
 
 
 async def test_the_type_of_the_machine_comes_from_its_label(tmp_path: Path) -> None:
-    """NODE_TYPE is the well-known instance-type label where nobody sets it."""
+    """NODE_TYPE defaults to the well-known instance-type label."""
     stage = Stage(tmp_path)
     stage.labels = {"gpushare": "true", "node.kubernetes.io/instance-type": "ecs.gn6"}
     async with stage:

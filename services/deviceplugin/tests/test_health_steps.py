@@ -193,7 +193,7 @@ async def test_a_gpu_that_fails_again_soon_proves_itself_twice_as_long(world: Wo
 
 
 async def test_error_events_are_counted_logged_and_judged(world: World, logs: list[Any]) -> None:
-    """An application's code is counted as well, but judges nobody."""
+    """The XID of an application is counted, but changes no health."""
     world.driver.events = [None, Xid(31, SECOND), Xid(79, SECOND)]
     assert await world.for_seconds(1, world.health.listen) == ["1 False"]
     assert world.verdicts[0].why == "XID 79"
@@ -205,7 +205,7 @@ async def test_error_events_are_counted_logged_and_judged(world: World, logs: li
 
 
 async def test_an_event_of_no_gpu_in_particular_judges_all(world: World) -> None:
-    """The driver could not say which."""
+    """The driver reports no GPU for the event."""
     world.driver.events = [Xid(79, "")]
     assert await world.for_seconds(1, world.health.listen) == ["0 False", "1 False"]
 

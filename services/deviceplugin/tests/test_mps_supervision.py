@@ -132,7 +132,7 @@ async def test_a_daemon_that_cannot_start_reports_why_and_is_tried_again() -> No
 
 
 async def test_a_driver_without_multi_user_mode_is_reported() -> None:
-    """The flag that it does not know is in the reason."""
+    """The reason names the flag that the daemon rejects."""
     async with mps_stage("-M") as stage:
         stage.faults("old")
         stage.run()
@@ -140,7 +140,7 @@ async def test_a_driver_without_multi_user_mode_is_reported() -> None:
 
 
 async def test_a_missing_program_is_a_reason_not_a_crash() -> None:
-    """An image without the driver's programs, say."""
+    """For example in an image without the driver's programs."""
     async with mps_stage(program="/nowhere/nvidia-cuda-mps-control") as stage:
         stage.run()
         assert "cannot run /nowhere/nvidia-cuda-mps-control" in await stage.failure()

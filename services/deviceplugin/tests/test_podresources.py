@@ -131,7 +131,7 @@ async def test_a_restart_is_reported_once_before_the_first_reply_of_the_new_kube
 async def test_a_reply_during_which_kubelet_restarted_is_not_used(
     kubelet: Kubelet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody knows which of the two processes it came from."""
+    """The answer may be from either of the two kubelet processes."""
     socket = tmp_path / "kubelet.sock"
     socket.touch()
     answer = kubelet.list

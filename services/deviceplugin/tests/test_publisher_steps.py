@@ -218,7 +218,7 @@ async def test_a_withdrawal_is_written_before_it_returns(world: World) -> None:
 
 
 async def test_a_withdrawal_that_cannot_be_written_is_an_error(world: World) -> None:
-    """Whoever drains must not wait for schedulers that know nothing."""
+    """A drain must not wait for schedulers that were not notified."""
     await world.publish()
     world.fails = [UnreachableError("no answer")]
     with pytest.raises(UnreachableError):
@@ -245,7 +245,7 @@ async def test_the_type_of_a_node_is_the_setting_else_its_label(
 
 
 async def test_gpus_without_links_have_no_topology(world: World) -> None:
-    """A node of one GPU, say."""
+    """For example on a node with one GPU."""
     world.state.equip(inventory_of(NodeHardware("535.1", (t4(0),)), GIB))
     metadata, status = await world.publish()
     assert "GPU_TOPOLOGY" not in metadata[1]["metadata"]["annotations"]

@@ -112,7 +112,7 @@ async def test_a_pod_whose_plan_was_kept_is_confirmed_without_an_event() -> None
 
 
 async def test_the_account_is_known_once_kubelet_has_reported_it() -> None:
-    """Until then nothing is believed, and holders stay as they were."""
+    """Until then no answer is accepted, and holders stay as they were."""
     world = World()
     world.error = PodResourcesError("no such socket")
     assert await world.look()

@@ -1,4 +1,4 @@
-"""The reconciler over time: when it looks, what it believes of an answer, and what is counted."""
+"""The reconciler over time: its intervals, the answers that it accepts, and its metrics."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence

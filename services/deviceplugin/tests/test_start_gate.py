@@ -121,7 +121,7 @@ async def test_a_container_without_a_limit_does_not_start(
 async def test_without_a_limit_to_set_no_start_is_refused_for_what_is_not_known(
     gated: Gated, case: str
 ) -> None:
-    """A turn is a courtesy: where nobody can say whose it is, the container starts."""
+    """A turn is optional: a container whose pod is unknown starts."""
     gated.gate._limits = None
     gated.modes.known = False
     gated.world.pod("a", phase="Pending", gpu0=3)

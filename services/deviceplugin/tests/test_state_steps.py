@@ -234,7 +234,7 @@ async def test_a_pod_that_replaced_one_of_its_name_keeps_what_it_holds(world: Wo
 
 
 async def test_a_pod_of_the_same_name_that_has_ended_keeps_nothing(world: World) -> None:
-    """It replaces nobody: what the other one had is free when that one goes."""
+    """It replaces no pod: devices of the other one are free once that one is deleted."""
     old, new = pod("p", uid="old"), pod("p", uid="new", phase="Failed")
     world.state.on_replace((old,))
     world.sync_from_kubelet(world.held("p", *world.ids(0)))
@@ -285,7 +285,7 @@ async def test_what_kubelet_remembers_is_certain_once_pods_and_account_agree(
 
 
 async def test_what_kubelet_forgot_is_kept_for_the_pod_that_runs_with_it(world: World) -> None:
-    """It lists the pod without devices; nobody else gets three units of GPU 0."""
+    """Kubelet lists the pod without devices; no other pod gets its three units of GPU 0."""
     world.state.on_replace((RUNNING,))
     world.sync_from_kubelet(world.held("p"))
     assert world.state.forgotten == {RUNNING.uid}

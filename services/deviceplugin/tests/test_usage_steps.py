@@ -117,7 +117,7 @@ def of_gpu(name: str, gpu: int) -> float | None:
 
 
 async def test_bytes_are_those_of_the_pods_whose_processes_use_them(world: World) -> None:
-    """Processes of a pod are added up; those of no known pod are nobody's."""
+    """Processes of a pod are added up; those of no known pod are unattributed."""
     world.used(FIRST, p11=100, p12=20, p21=3, p31=7, p99=1000, p404=5)
     await world.meter.measure()
     assert (of_pod("used_bytes", "a"), of_pod("used_bytes", "b")) == (120, 3)
@@ -294,7 +294,7 @@ async def test_what_claims_hold_is_granted_like_devices(world: World) -> None:
 
 
 async def test_a_claim_of_a_whole_gpu_is_exempt_from_limits(world: World) -> None:
-    """Nobody is beside it, so its processes need no MPS daemon."""
+    """No other pod shares the GPU, so its processes need no MPS daemon."""
     gpu = world.state.inventory.gpus[1]
     claiming = Pod(uid(3), "team", "c", NodeName("n1"), phase="Running", claims=("own",))
     world.state.on_update(claiming, b"")

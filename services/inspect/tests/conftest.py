@@ -64,7 +64,7 @@ def golden() -> Callable[[str], str]:
 
 @pytest.fixture
 def helm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHelm:
-    """A helm on PATH that knows one release, of another chart."""
+    """A helm on PATH that lists one release, of another chart."""
     fake = FakeHelm(tmp_path, other="wordpress")
     monkeypatch.setenv("PATH", fake.path)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))

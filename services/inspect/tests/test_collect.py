@@ -80,7 +80,7 @@ def test_a_kind_is_unknown_where_one_of_its_lists_is(
 
 
 def test_a_kind_that_was_not_requested_is_unknown(kube: BlockingClient) -> None:
-    """Nobody requested it, so nothing is known of it."""
+    """A list that was not requested counts as unread."""
     assert not live(kube).was_read("ConfigMap")
 
 

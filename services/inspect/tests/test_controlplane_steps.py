@@ -114,7 +114,7 @@ def test_what_is_missing_is_reported_at_the_end(clock: Clock, reply: Any, senten
 
 
 def test_too_short_a_time_is_reported(clock: Clock) -> None:
-    """It runs, but nobody can tell yet whether it stays."""
+    """The pod runs, but not yet for the required time."""
     with pytest.raises(ControlPlaneError, match="not run for long enough"):
         wait(Kube(mirror(f"--config={OURS}")), seconds=3)
 

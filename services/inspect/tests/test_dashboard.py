@@ -232,7 +232,7 @@ def test_the_window_is_named_after_what_it_shows(browser: TestClient) -> None:
 
 
 async def test_only_changes_are_news(feed: Feed, cluster: FakeCluster) -> None:
-    """Reading the same again wakes nobody; a new pod wakes every listener once."""
+    """An unchanged read wakes no listener; a new pod wakes every listener once."""
     await feed.refresh()
     listener = _versions(feed)
     assert await anext(listener) == "data: 1000-1\n\n"

@@ -32,7 +32,7 @@ from gpukube.errors import InvalidReplyError, UnreachableError
 
 
 class FakeReviewer:
-    """Knows one token, and counts how often it is called."""
+    """A reviewer that accepts one token and counts its calls."""
 
     def __init__(self) -> None:
         self.reviewed = 0
@@ -49,7 +49,7 @@ class FakeReviewer:
 
 @pytest.fixture
 def reviewer() -> FakeReviewer:
-    """Knows the token ``right``."""
+    """A reviewer that accepts the token ``right``."""
     return FakeReviewer()
 
 
@@ -276,14 +276,14 @@ def test_reviews_are_those_of_the_api() -> None:
 
 
 def test_a_token_that_is_not_genuine_gets_no_second_review() -> None:
-    """What is no user may not list pods, whatever a second review would say."""
+    """An unauthenticated token is refused without a SubjectAccessReview."""
     server = reviews(authenticated=False)
     assert not TokenReviewer(server).may_look("a-token")
     assert [path for path, _ in server.sent] == [TOKEN_REVIEWS]
 
 
 def test_an_answer_without_a_status_is_a_no() -> None:
-    """What the API server does not say is refused."""
+    """A review without a status is refused."""
     server = Reviews({TOKEN_REVIEWS: b"{}", ACCESS_REVIEWS: b"{}"})
     assert not TokenReviewer(server).may_look("a-token")
     server.answers[TOKEN_REVIEWS] = b'{"status": {"authenticated": true}}'

@@ -76,7 +76,7 @@ def test_another_address_is_served_to_everybody_with_a_warning(
 def test_with_tokens_strangers_are_sent_to_the_login(
     run: Run, served: Served, tmp_path: Path
 ) -> None:
-    """And nobody is warned."""
+    """No warning is printed."""
     with FakeApiServer({}).serving() as server:
         flags = ("--require-token", "--host", "0.0.0.0")
         outcome = run("dashboard", *flags, "--kubeconfig", str(server.kubeconfig(tmp_path)))

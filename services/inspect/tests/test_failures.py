@@ -182,7 +182,7 @@ def test_a_refused_port(run: Run, written: Callable[..., Path]) -> None:
 
 
 def test_an_unknown_name(run: Run, written: Callable[..., Path]) -> None:
-    """A server whose name DNS does not know."""
+    """A server whose name DNS cannot resolve."""
     server, what = "https://nosuch.invalid:6443", "the name of the API server is unknown to DNS"
     check(run, written(server), what=what, step="VPN", server=server, words="inspect")
 

@@ -1,4 +1,4 @@
-"""What the dashboard reads, when listeners hear of it, and what its routes answer."""
+"""The reads of the dashboard, the notification of listeners, and the responses of its routes."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -191,7 +191,7 @@ def test_a_present_configuration_keeps_its_settings() -> None:
 
 
 def test_a_second_extender_that_binds_is_refused() -> None:
-    """kube-scheduler would not start with two; better to say so before."""
+    """kube-scheduler does not start with two, so the command refuses."""
     present = {"kind": "KubeSchedulerConfiguration", "extenders": [OTHER | {"bindVerb": "bind"}]}
     with pytest.raises(ControlPlaneError, match="only one extender may"):
         configuration.render(yaml.safe_dump(present), {}, "", OFFER)
@@ -380,7 +380,7 @@ def test_an_extender_without_tls_is_called_as_it_is(
 def test_a_scheduler_that_kubelet_never_reports_is_put_back(
     run: Run, node: FakeNode, server: FakeApiServer, tmp_path: Path, impatient: None
 ) -> None:
-    """The API server knows no such pod, so the command waits, restores, and ends with 1."""
+    """The API server has no such pod, so the command waits, restores, and exits with 1."""
     access = ("--root", str(node.root), "--kubeconfig", str(server.kubeconfig(tmp_path)))
     outcome = run("install-scheduler", "--apply", "--wait", "1", *access)
     assert outcome.code == 1

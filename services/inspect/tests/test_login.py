@@ -22,7 +22,7 @@ PROBLEM = "The API server refuses this token, or it may not list pods."
 
 
 class Reviewer:
-    """Knows the token ``right``, and keeps the tokens it was called with."""
+    """A reviewer that accepts the token ``right`` and records all tokens."""
 
     def __init__(self) -> None:
         self.reviewed: list[str] = []
@@ -60,7 +60,7 @@ async def socket(connection: WebSocket) -> None:
 
 @pytest.fixture
 def reviewer() -> Reviewer:
-    """Knows one token."""
+    """A reviewer that accepts one token."""
     return Reviewer()
 
 

@@ -54,7 +54,7 @@ PAGES = {
 
 
 class FakeReviewer:
-    """Knows one token."""
+    """A reviewer that accepts one token."""
 
     def may_look(self, token: str) -> bool:
         """The token is the right one."""
