@@ -19,7 +19,7 @@ HTTPS = {"server": "https://127.0.0.1:1/"}
 
 
 def document(cluster: dict[str, Any], user: dict[str, Any]) -> dict[str, Any]:
-    """A kubeconfig with one context of its own, and the context and user of somebody else."""
+    """A kubeconfig with one context of its own, and the context and user of another."""
     return {
         "current-context": "c",
         "contexts": [

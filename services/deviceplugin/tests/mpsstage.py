@@ -108,7 +108,7 @@ async def mps_stage(
 
 @asynccontextmanager
 async def leftover(stage: MpsStage) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A daemon that somebody else has started in the same directories."""
+    """A daemon of another program in the same directories."""
     prepare(stage.folders)
     env = os.environ | {
         "CUDA_MPS_PIPE_DIRECTORY": str(stage.folders.pipe),

@@ -212,7 +212,7 @@ async def test_a_config_map_of_somebody_else_is_left_alone(
 async def test_the_config_map_is_looked_at_after_changes_and_every_five_minutes(
     world: World, logs: list[Any]
 ) -> None:
-    """After an error sooner; somebody may have removed it."""
+    """After an error sooner; the ConfigMap may have been removed."""
     keeping = asyncio.create_task(world.announcer.keep_map())
     await asyncio.sleep(10)
     world.healthy(False, True)

@@ -75,7 +75,7 @@ def test_a_file_that_could_not_be_finished_is_written_again(
 
 
 def test_a_device_that_was_removed_is_written_when_it_is_held_again(tmp_path: Path) -> None:
-    """An orphan is forgotten, too; a file that somebody removed before is no error."""
+    """An orphan is forgotten, too; a file that is already gone is no error."""
     files = CdiFiles(tmp_path, "on")
     files.sync(held(3, 4), [])
     assert names(tmp_path) == {name_of(3), name_of(4)}
@@ -117,7 +117,7 @@ def test_a_directory_that_cannot_be_written_is_logged_and_no_end(tmp_path: Path)
 
 
 def test_a_copy_of_a_file_under_another_name_is_not_ours(tmp_path: Path) -> None:
-    """Somebody's backup is neither known nor removed."""
+    """A backup copy is neither read nor removed."""
     CdiFiles(tmp_path, "on").deliver(device(3))
     (tmp_path / name_of(3)).rename(tmp_path / "gpushare.io-share_backup.json")
     files = CdiFiles(tmp_path, "on")

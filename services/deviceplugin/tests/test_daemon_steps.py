@@ -153,7 +153,7 @@ async def test_a_daemon_that_does_not_leave_keeps_its_pipes(world: World) -> Non
 
 
 async def test_a_program_that_is_missing_is_named(world: World) -> None:
-    """With the words of the operating system."""
+    """The message has the error text of the operating system."""
     world.error = FileNotFoundError(2, "No such file or directory")
     with pytest.raises(MpsError, match="cannot run mps: No such file or directory"):
         await world.daemon.start()

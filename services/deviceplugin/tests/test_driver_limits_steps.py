@@ -295,7 +295,7 @@ async def test_changes_are_followed_until_cancelled(world: World) -> None:
 
 @pytest.mark.slow
 async def test_no_limit_is_missing_after_a_thousand_random_pods(world: World) -> None:
-    """Pods come and go, somebody changes limits, the plugin restarts: two looks later all hold."""
+    """Pods come and go, limits are changed, the plugin restarts: two checks later all hold."""
     dice = random.Random(20)
     live: dict[str, dict[str, int]] = {}
     for number in range(1000):

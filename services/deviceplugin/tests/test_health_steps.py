@@ -123,7 +123,7 @@ async def test_a_slow_gpu_holds_up_no_other(world: World) -> None:
 
 
 async def test_a_verdict_has_the_drivers_words(world: World) -> None:
-    """Whoever reads the event learns what the driver answered."""
+    """The event has the driver's error."""
     world.driver.lost.add(SECOND)
     await world.for_seconds(EVERY + 1, world.health.probe)
     why = f"it does not respond ({SECOND} is lost)"

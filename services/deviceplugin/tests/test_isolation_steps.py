@@ -83,7 +83,7 @@ class World:
 
 @pytest.fixture
 async def world() -> World:
-    """A node whose label wants MPS."""
+    """A node whose label selects MPS."""
     made = World()
     made.node("mps")
     return made

@@ -158,7 +158,7 @@ async def test_the_first_write_has_all_that_a_scheduler_reads(world: World) -> N
 
 
 async def test_only_the_field_that_differs_is_written(world: World) -> None:
-    """A label that somebody removed; a count that kubelet has in one place alone."""
+    """A label that was removed; a count that kubelet has in one place alone."""
     await world.publish()
     node = world.watch.node
     assert node is not None
@@ -253,7 +253,7 @@ async def test_gpus_without_links_have_no_topology(world: World) -> None:
 
 
 def test_what_differs_is_what_is_missing_or_another_text() -> None:
-    """What somebody else added is left alone."""
+    """Fields of other programs are left alone."""
     assert differing({"a": "1", "b": "2", "z": "9"}, {"a": "1", "b": "3", "c": ""}) == {
         "b": "3",
         "c": "",

@@ -66,7 +66,7 @@ async def test_a_kubelet_that_starts_lists_no_pods_and_they_keep_their_ids_all_t
 
 
 async def test_a_removed_plugin_socket_is_made_again(tmp_path: Path) -> None:
-    """Somebody cleans kubelet's directory: the plugin notices and registers again."""
+    """The plugin registers again after its socket was removed from kubelet's directory."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         (stage.kubelet.directory / "gpushare-gpu-mem.sock").unlink()

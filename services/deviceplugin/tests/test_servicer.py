@@ -107,7 +107,7 @@ async def test_a_pod_that_arrives_while_kubelet_waits_gets_its_planned_gpu() -> 
 
 
 async def test_what_is_allocated_is_held_before_kubelet_is_answered() -> None:
-    """The next call, and whoever looks, finds the ids taken; the reconciler is woken."""
+    """The ids count as taken from the next call on, and the reconciler is woken."""
     state = node()
     state.on_replace((pod("p", {"gpu-mem": 3}, 1),))
     seen = state.grant_made.count

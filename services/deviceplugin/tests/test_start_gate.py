@@ -198,7 +198,7 @@ async def test_of_two_pods_with_one_name_the_newer_one_starts(gated: Gated) -> N
 
 
 async def test_kubelet_is_instructed_to_call_and_gets_the_sentence() -> None:
-    """Only where somebody decides about starts."""
+    """Only where a start gate is configured."""
 
     async def check(ids: tuple[str, ...]) -> str:
         return "" if ids == ("x",) else "no limit"

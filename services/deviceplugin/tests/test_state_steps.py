@@ -120,7 +120,7 @@ async def test_a_signal_wakes_all_who_have_not_seen_the_change(clock: FakeClock)
 
 
 async def test_other_gpus_are_news_and_the_same_are_not(world: World) -> None:
-    """Whoever offers and whoever publishes is woken."""
+    """The servicer and the publisher are woken."""
     assert not world.state.equip(INVENTORY)
     assert world.fired() == set()
     assert world.state.equip(replace(INVENTORY, gpus=INVENTORY.gpus[:1]))
@@ -245,7 +245,7 @@ async def test_a_pod_of_the_same_name_that_has_ended_keeps_nothing(world: World)
 
 
 async def test_pods_of_a_list_are_expected_in_order_of_creation(world: World) -> None:
-    """As kubelet takes them; whoever waits for a pod is woken."""
+    """As kubelet takes them; calls that wait for a pod are woken."""
     late, early = pod("late", creation="2026-01-02"), pod("early", creation="2026-01-01")
     world.state.on_replace((late, early))
     assert [each.name for each in world.state.matcher.queue] == ["early", "late"]

@@ -21,7 +21,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 @pytest.fixture(autouse=True)
 def nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither settings nor a proxy of whoever runs the tests stand between them and us."""
+    """Tests use neither settings nor a proxy of the environment they run in."""
     for name in [name for name in os.environ if name.startswith("GPUSHARE_")]:
         monkeypatch.delenv(name)
     for name in ("no_proxy", "NO_PROXY"):

@@ -18,7 +18,7 @@ OURS = "/etc/kubernetes/gpushare/scheduler-abc.yaml"
 
 
 class Clock:
-    """Time that passes only while somebody sleeps."""
+    """A clock that advances only by sleeps."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0

@@ -64,7 +64,7 @@ def test_by_default_only_this_machine_is_served(
 def test_another_address_is_served_to_everybody_with_a_warning(
     run: Run, cluster: FakeCluster, served: Served
 ) -> None:
-    """Whoever reaches it, by whatever name."""
+    """Without a token check, any client and any host name is accepted."""
     flags = ("--host", "0.0.0.0", "--port", "9", "--interval", "2")
     outcome = run("dashboard", *flags, on=cluster)
     assert "every client of this address can read the pods of all namespaces" in outcome.err

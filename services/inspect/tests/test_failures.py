@@ -248,7 +248,7 @@ def test_a_file_that_is_none(run: Run, tmp_path: Path, content: bytes, what: str
 
 
 def test_an_untrusted_certificate(run: Run, written: Callable[..., Path], tls_port: int) -> None:
-    """A server with a certificate of somebody else."""
+    """A server with a certificate of another authority."""
     server = f"https://127.0.0.1:{tls_port}"
     what, step = "the certificate of the API server is not trusted", "certificate-authority-data"
     check(run, written(server), what=what, step=step, server=server, words="inspect")

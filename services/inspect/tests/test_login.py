@@ -203,7 +203,7 @@ def test_a_token_goes_before_a_session(browser: TestClient) -> None:
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
 def test_the_scheme_is_read_in_any_case(browser: TestClient, scheme: str) -> None:
-    """As HTTP wants it."""
+    """As HTTP requires."""
     assert browser.get("/", headers={"Authorization": f"{scheme} right"}).text == "inside /"
 
 

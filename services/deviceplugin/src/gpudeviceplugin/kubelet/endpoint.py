@@ -111,7 +111,7 @@ class Endpoint:
 
 
 def kubelet_channel(socket: Path, *, receive_limit: int = RECEIVE_LIMIT_BYTES) -> grpc.aio.Channel:
-    """A channel to a socket of kubelet, which wants to be called localhost."""
+    """A channel to a socket of kubelet, with the authority localhost that kubelet requires."""
     options = [
         ("grpc.default_authority", "localhost"),
         ("grpc.max_receive_message_length", receive_limit),

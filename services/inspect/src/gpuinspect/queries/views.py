@@ -158,7 +158,7 @@ class GpuNode(msgspec.Struct, frozen=True):
 
     @property
     def used(self) -> tuple[int, ...]:
-        """Indexes of GPUs that somebody holds."""
+        """Indexes of the GPUs that pods hold."""
         return tuple(device.index for device in self.gpus if device.holders)
 
 
